@@ -1,0 +1,1 @@
+"""Data sets whose columns belong to several parties."""

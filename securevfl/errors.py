@@ -1,0 +1,104 @@
+"""The exceptions of securevfl.
+
+::
+
+    SecureVFLError
+    +-- ConfigurationError (ValueError)    the user can mend it before a run: exit code 2
+    |   +-- FieldError                     a modulus, point or element that the arithmetic refuses
+    |   +-- DataError                      rows, columns, labels or files that cannot be used
+    |   +-- UnknownNameError               a protocol, data set or option that does not exist
+    |   +-- WouldOverflowError             a configuration whose values could wrap modulo p
+    |   +-- WouldNotFitError               a run whose predicted memory exceeds what there is
+    |   +-- PrivacyError                   a request that a protocol's guarantee does not allow
+    +-- RunError (RuntimeError)            a run that failed: exit code 1
+        +-- NotEnoughResultsError          fewer results than the recovery threshold
+        +-- CorruptResultsError            results that disagree beyond what can be corrected
+        +-- RangeError                     a value left its enforced range during a run
+        +-- StalledError                   every party waits and nothing is on its way
+        +-- CheckpointError                a checkpoint that is damaged, foreign or from elsewhere
+        +-- WireError                      bytes that are no message of ours
+
+Every message says what was asked, which requirement failed with its numbers, and what to change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+
+class SecureVFLError(Exception):
+    """Base of every exception that securevfl raises on purpose."""
+
+
+class ConfigurationError(SecureVFLError, ValueError):
+    """A request that cannot be carried out; nothing was started."""
+
+
+class FieldError(ConfigurationError):
+    """A modulus, an evaluation point or a field element that the arithmetic refuses."""
+
+
+class DataError(ConfigurationError):
+    """Rows, columns, labels or files that cannot be used as they are."""
+
+
+class UnknownNameError(ConfigurationError):
+    """A protocol, data set or option name that does not exist.
+
+    Parameters
+    ----------
+    what : str
+        The kind of thing, in words ("protocol", "data set", "option").
+    name : str
+        The name that was asked for.
+    known : iterable of str
+        The names that exist; the nearest ones are suggested.
+    """
+
+    def __init__(self, what: str, name: str, known: Iterable[str]) -> None:
+        import difflib
+
+        names = sorted(known)
+        near = difflib.get_close_matches(name, names, n=2, cutoff=0.5)
+        hint = f"did you mean {' or '.join(near)}?" if near else f"known: {', '.join(names)}."
+        super().__init__(f"unknown {what} {name!r}: {hint}")
+
+
+class WouldOverflowError(ConfigurationError):
+    """A configuration whose exact values could exceed (p - 1) / 2 and wrap."""
+
+
+class WouldNotFitError(ConfigurationError):
+    """A run whose predicted memory exceeds the memory that is available."""
+
+
+class PrivacyError(ConfigurationError):
+    """A request that would void a guarantee that the protocol claims."""
+
+
+class RunError(SecureVFLError, RuntimeError):
+    """A run that started and could not go on."""
+
+
+class NotEnoughResultsError(RunError):
+    """Fewer results than the recovery threshold; nothing was decoded."""
+
+
+class CorruptResultsError(RunError):
+    """Results that disagree beyond what the code can detect or correct."""
+
+
+class RangeError(RunError):
+    """A value left its enforced range during a run; the attempt was stopped before it was sent."""
+
+
+class StalledError(RunError):
+    """Every party waits and nothing is on its way."""
+
+
+class CheckpointError(RunError):
+    """A checkpoint that is damaged, of another version, or of another run."""
+
+
+class WireError(RunError):
+    """Bytes that do not decode to a message of ours."""
