@@ -1,0 +1,96 @@
+"""The door of the field: which arrays are elements, and the errors that say why others are not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from securevfl.errors import FieldError
+
+Array = NDArray[Any]
+
+
+def as_elements(values: ArrayLike, p: int, dtype: np.dtype[Any], name: str) -> Array:
+    """Return `values` as an array of `dtype`, all of them proved to lie in [0, p).
+
+    Unsigned arrays and Python integers (scalars, lists or object arrays) are taken. Signed and
+    floating arrays are refused: a negative number or a rounded one would be a wrong element.
+    """
+    array = _numeric(values, p, name)
+    if array.dtype == object:
+        return _from_objects(array, p, dtype, name)
+    if array.size and int(array.max()) >= p:
+        _refuse_outside(array, p, name)
+    return array.astype(dtype, copy=False)
+
+
+def _numeric(values: ArrayLike, p: int, name: str) -> Array:
+    array = values if isinstance(values, np.ndarray | np.generic) else _from_python(values)
+    array = np.asarray(array)
+    if array.dtype.kind == "u" or array.dtype == object:
+        return array
+    raise FieldError(
+        f"{name}: elements of the field of {p} must be unsigned integers or Python integers, "
+        f"got an array of {array.dtype}. Use PrimeField.reduce to map any integers, or "
+        f"FixedPoint.quantize for real numbers."
+    )
+
+
+def _from_python(values: ArrayLike) -> Array:
+    """Return Python scalars and nested lists as objects, so that no integer passes a float."""
+    if isinstance(values, list | tuple) and any(isinstance(v, np.ndarray) for v in values):
+        return np.asarray(values)
+    return np.array(values, dtype=object)
+
+
+def _from_objects(array: Array, p: int, dtype: np.dtype[Any], name: str) -> Array:
+    for index, value in enumerate(array.flat):
+        if isinstance(value, bool | np.bool_) or not isinstance(value, int | np.integer):
+            raise FieldError(
+                f"{name}: the element at index {_place(array, index)} is {value!r} of type "
+                f"{type(value).__name__}; elements of the field of {p} must be integers."
+            )
+        if not 0 <= int(value) < p:
+            _refuse(int(value), _place(array, index), p, name)
+    return array.astype(dtype)
+
+
+def _refuse_outside(array: Array, p: int, name: str) -> None:
+    index = int(np.argmax(array.reshape(-1) >= p))
+    _refuse(int(array.reshape(-1)[index]), _place(array, index), p, name)
+
+
+def _refuse(value: int, place: str, p: int, name: str) -> None:
+    raise FieldError(
+        f"{name}: the element at index {place} is {value}, outside [0, {p}). "
+        f"Use PrimeField.reduce to map any integers into the field."
+    )
+
+
+def _place(array: Array, flat: int) -> str:
+    index = tuple(int(i) for i in np.unravel_index(flat, array.shape)) if array.ndim else ()
+    return str(index[0]) if len(index) == 1 else str(index)
+
+
+def out_array(out: Array | None, shape: tuple[int, ...], dtype: np.dtype[Any], name: str) -> Array:
+    """Return `out` after checking it, or a fresh array where none is given."""
+    if out is None:
+        return np.empty(shape, dtype)
+    if not isinstance(out, np.ndarray):
+        raise FieldError(f"{name}: out must be an array, got {type(out).__name__}.")
+    if out.shape != shape or out.dtype != dtype:
+        raise FieldError(
+            f"{name}: out must have shape {shape} and dtype {dtype}, "
+            f"got shape {out.shape} and dtype {out.dtype}."
+        )
+    if not out.flags.c_contiguous or not out.flags.writeable:
+        raise FieldError(f"{name}: out must be C-contiguous and writeable.")
+    return out
+
+
+def refuse_overlap(out: Array, name: str, *inputs: Array) -> None:
+    """Refuse an `out` that shares memory with an input that is still to be read."""
+    if any(np.may_share_memory(out, other) for other in inputs):
+        raise FieldError(f"{name}: out must not share memory with an input. Give its own array.")

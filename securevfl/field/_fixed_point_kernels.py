@@ -1,0 +1,60 @@
+"""Fused passes between floats and field elements.
+
+The range check counts in the same pass; a NaN fails it because every comparison with it is false.
+y = x * 2^bits is exact in float64 for float32 input, and for float64 input unless it underflows,
+where both the number and its fraction are below 2^-1000.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from securevfl.field._jit import kernel
+
+Array = NDArray[Any]
+
+_WORD = 2.0**-32
+
+
+@kernel
+def round_half_up(x: Array, scale: float, largest: float, p: Any, out: Array) -> int:
+    """Write phi(floor(y) + (frac(y) >= 1/2)), y = x scale; return how many are out of range."""
+    wrong = 0
+    for i in range(x.size):
+        y = np.float64(x[i]) * scale
+        inside = abs(y) <= largest
+        wrong += not inside
+        y = y if inside else np.float64(0.0)
+        down = np.floor(y)
+        # y - floor(y) is exact, unlike floor(y + 0.5).
+        z = np.int64(down) + np.int64(y - down >= 0.5)
+        out[i] = z + p if z < 0 else z
+    return wrong
+
+
+@kernel
+def round_stochastic(
+    x: Array, words: Array, scale: float, largest: float, p: Any, out: Array
+) -> int:
+    """Write phi(floor(y) + (word 2^-32 < frac(y))); return how many are out of range."""
+    wrong = 0
+    for i in range(x.size):
+        y = np.float64(x[i]) * scale
+        inside = abs(y) <= largest
+        wrong += not inside
+        y = y if inside else np.float64(0.0)
+        down = np.floor(y)
+        z = np.int64(down) + np.int64(np.float64(words[i]) * _WORD < y - down)
+        out[i] = z + p if z < 0 else z
+    return wrong
+
+
+@kernel
+def dequantize(z: Array, p: Any, half: Any, scale: float, out: Array) -> None:
+    """Write the signed representative of z times scale, a power of two."""
+    for i in range(z.size):
+        v = np.int64(z[i])
+        out[i] = np.float64(v - p if v > half else v) * scale

@@ -1,0 +1,278 @@
+"""Kernels on single elements: element-wise operations, elimination, convolution, interpolation.
+
+Moduli are odd and below 2^62, elements lie in [0, p). Products of 64-bit fields pass through
+Montgomery form with R = 2^64: ``redc(x y) = x y / R mod p`` needs x y < p R, which x < R and y < p
+give. A second step with R^2 mod p removes the factor again.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numpy.typing import NDArray
+
+from securevfl.field._jit import inlined, intrinsic, kernel
+
+Array = NDArray[Any]
+
+_ZERO = np.uint64(0)
+_ONE = np.uint64(1)
+_LOW = np.uint64(0xFFFFFFFF)
+_HALF = np.uint64(32)
+
+
+@intrinsic
+def _high(context: Any, a: Any, b: Any) -> Any:
+    """Return the upper 64 bits of a 64 x 64-bit product; one instruction on common processors."""
+
+    def generate(_: Any, builder: Any, __: Any, args: Any) -> Any:
+        wide = ir.IntType(128)
+        product = builder.mul(builder.zext(args[0], wide), builder.zext(args[1], wide))
+        return builder.trunc(builder.lshr(product, ir.Constant(wide, 64)), ir.IntType(64))
+
+    return types.uint64(types.uint64, types.uint64), generate
+
+
+@inlined
+def _redc(high: Any, low: Any, p: Any, negative_inverse: Any) -> Any:
+    """Return (high 2^64 + low) / 2^64 mod p in [0, p) for high < p."""
+    # low + m p is 0 mod 2^64, so its carry is 1 unless low is 0; high + p < 2^63 does not wrap.
+    m = low * negative_inverse
+    t = high + _high(m, p) + (_ONE if low != _ZERO else _ZERO)
+    return t - p if t >= p else t
+
+
+@inlined
+def _mont(a: Any, b: Any, p: Any, negative_inverse: Any) -> Any:
+    """Return a b / 2^64 mod p."""
+    return _redc(_high(a, b), a * b, p, negative_inverse)
+
+
+@inlined
+def _subtract(a: Any, b: Any, p: Any) -> Any:
+    return a - b if a >= b else a + (p - b)
+
+
+@inlined
+def _power(base: Any, exponent: Any, one: Any, p: Any, negative_inverse: Any) -> Any:
+    """Return base^exponent, base, `one` and result in Montgomery form."""
+    result = one
+    while exponent != _ZERO:
+        if exponent & _ONE:
+            result = _mont(result, base, p, negative_inverse)
+        base = _mont(base, base, p, negative_inverse)
+        exponent >>= _ONE
+    return result
+
+
+@inlined
+def _inverse(x: Any, one: Any, p: Any, negative_inverse: Any) -> Any:
+    """Return 1/x = x^(p-2) for x != 0, in Montgomery form."""
+    return _power(x, p - np.uint64(2), one, p, negative_inverse)
+
+
+@kernel
+def add(a: Array, b: Array, p: Any, out: Array) -> None:
+    """Write a + b mod p; a + b < 2 p < 2^63."""
+    for i in range(out.size):
+        s = np.uint64(a[i]) + np.uint64(b[i])
+        out[i] = s - p if s >= p else s
+
+
+@kernel
+def subtract(a: Array, b: Array, p: Any, out: Array) -> None:
+    """Write a - b mod p."""
+    for i in range(out.size):
+        out[i] = _subtract(np.uint64(a[i]), np.uint64(b[i]), p)
+
+
+@kernel
+def multiply32(a: Array, b: Array, p: Any, inverse: Any, square: Any, out: Array) -> None:
+    """Write a b mod p for p < 2^32, with inverse = 1/p and square = 2^64 mod p, R = 2^32.
+
+    t - m p with m = t/p mod 2^32 is a multiple of 2^32; both halves' differences lie in (-p, p).
+    """
+    for i in range(out.size):
+        t = np.uint64(a[i]) * np.uint64(b[i])
+        m = ((t & _LOW) * inverse) & _LOW
+        r = _subtract(t >> _HALF, (m * p) >> _HALF, p)
+        t = r * square
+        m = ((t & _LOW) * inverse) & _LOW
+        out[i] = _subtract(t >> _HALF, (m * p) >> _HALF, p)
+
+
+@kernel
+def multiply64(a: Array, b: Array, p: Any, negative_inverse: Any, square: Any, out: Array) -> None:
+    """Write a b mod p for p < 2^62, with square = 2^128 mod p."""
+    for i in range(out.size):
+        t = _mont(a[i], b[i], p, negative_inverse)
+        out[i] = _mont(t, square, p, negative_inverse)
+
+
+@kernel
+def first_zero(a: Array) -> int:
+    """Return the index of the first zero, or -1."""
+    for i in range(a.size):
+        if a[i] == 0:
+            return i
+    return -1
+
+
+@inlined
+def _invert_all(x: Array, prefix: Array, one: Any, p: Any, negative_inverse: Any) -> None:
+    """Replace non-zero elements in Montgomery form by their inverses, with one exponentiation."""
+    running = one
+    for i in range(x.size):
+        prefix[i] = running
+        running = _mont(running, x[i], p, negative_inverse)
+    running = _inverse(running, one, p, negative_inverse)
+    for i in range(x.size - 1, -1, -1):
+        inverse = _mont(running, prefix[i], p, negative_inverse)
+        running = _mont(running, x[i], p, negative_inverse)
+        x[i] = inverse
+
+
+@kernel
+def reciprocal(a: Array, p: Any, negative_inverse: Any, square: Any, out: Array) -> None:
+    """Write 1/a for non-zero uint64 elements."""
+    one = _redc(_ZERO, square, p, negative_inverse)
+    prefix = np.empty(a.size, np.uint64)
+    for i in range(a.size):
+        out[i] = _mont(a[i], square, p, negative_inverse)
+    _invert_all(out, prefix, one, p, negative_inverse)
+    for i in range(a.size):
+        out[i] = _redc(_ZERO, out[i], p, negative_inverse)
+
+
+@kernel
+def power(a: Array, exponent: Any, p: Any, negative_inverse: Any, square: Any, out: Array) -> None:
+    """Write a^exponent for uint64 elements; 0^0 is 1."""
+    one = _redc(_ZERO, square, p, negative_inverse)
+    for i in range(a.size):
+        base = _mont(a[i], square, p, negative_inverse)
+        r = _power(base, exponent, one, p, negative_inverse)
+        out[i] = _redc(_ZERO, r, p, negative_inverse)
+
+
+@kernel
+def to_montgomery(a: Array, p: Any, negative_inverse: Any, square: Any) -> None:
+    """Multiply a flat uint64 array by 2^64 in place."""
+    for i in range(a.size):
+        a[i] = _mont(a[i], square, p, negative_inverse)
+
+
+@kernel
+def from_montgomery(a: Array, p: Any, negative_inverse: Any) -> None:
+    """Divide a flat uint64 array by 2^64 in place."""
+    for i in range(a.size):
+        a[i] = _redc(_ZERO, a[i], p, negative_inverse)
+
+
+@kernel
+def eliminate(a: Array, rhs: Array, p: Any, negative_inverse: Any, square: Any) -> Any:
+    """Solve a x = rhs in place by Gauss-Jordan, all in Montgomery form; return det(a).
+
+    A determinant of 0 says that `a` is singular; `rhs` is then meaningless. The first non-zero
+    pivot serves, since exact arithmetic has no rounding to keep small.
+    """
+    n = a.shape[0]
+    one = _redc(_ZERO, square, p, negative_inverse)
+    determinant = one
+    for c in range(n):
+        pivot = c
+        while pivot < n and a[pivot, c] == _ZERO:
+            pivot += 1
+        if pivot == n:
+            return _ZERO
+        if pivot != c:
+            determinant = p - determinant
+            for j in range(c, n):
+                a[c, j], a[pivot, j] = a[pivot, j], a[c, j]
+            for j in range(rhs.shape[1]):
+                rhs[c, j], rhs[pivot, j] = rhs[pivot, j], rhs[c, j]
+        determinant = _mont(determinant, a[c, c], p, negative_inverse)
+        scale = _inverse(a[c, c], one, p, negative_inverse)
+        for j in range(c, n):
+            a[c, j] = _mont(a[c, j], scale, p, negative_inverse)
+        for j in range(rhs.shape[1]):
+            rhs[c, j] = _mont(rhs[c, j], scale, p, negative_inverse)
+        for i in range(n):
+            factor = a[i, c]
+            if i == c or factor == _ZERO:
+                continue
+            for j in range(c, n):
+                a[i, j] = _subtract(a[i, j], _mont(factor, a[c, j], p, negative_inverse), p)
+            for j in range(rhs.shape[1]):
+                rhs[i, j] = _subtract(rhs[i, j], _mont(factor, rhs[c, j], p, negative_inverse), p)
+    return determinant
+
+
+@kernel
+def convolve(a: Array, b: Array, p: Any, negative_inverse: Any, square: Any, out: Array) -> None:
+    """Write the coefficients of the product of two polynomials, uint64."""
+    out[:] = _ZERO
+    for i in range(a.size):
+        factor = _mont(a[i], square, p, negative_inverse)
+        for j in range(b.size):
+            s = out[i + j] + _mont(b[j], factor, p, negative_inverse)
+            out[i + j] = s - p if s >= p else s
+
+
+@kernel
+def interpolate(
+    points: Array, targets: Array, p: Any, negative_inverse: Any, square: Any, out: Array
+) -> None:
+    """Write out[j, i] = l_i(targets[j]), the Lagrange basis of distinct `points`; uint64.
+
+    Barycentric form: l_i(y) = l(y) w_i / (y - x_i) with l(y) = prod_j (y - x_j) and
+    1/w_i = prod_{j != i} (x_i - x_j). The w_i and all 1/(y - x_i) come from one batch inversion.
+    """
+    n, m = points.size, targets.size
+    one = _redc(_ZERO, square, p, negative_inverse)
+    work = np.empty(n + n * m, np.uint64)
+    levels = np.empty(m, np.uint64)
+    hits = np.full(m, -1, np.int64)
+    x = np.empty(n, np.uint64)
+    for i in range(n):
+        x[i] = _mont(points[i], square, p, negative_inverse)
+    for i in range(n):
+        weight = one
+        for j in range(n):
+            if j != i:
+                weight = _mont(weight, _subtract(x[i], x[j], p), p, negative_inverse)
+        work[i] = weight
+    for k in range(m):
+        y = _mont(targets[k], square, p, negative_inverse)
+        level = one
+        for i in range(n):
+            difference = _subtract(y, x[i], p)
+            if difference == _ZERO:
+                hits[k] = i
+                difference = one
+            level = _mont(level, difference, p, negative_inverse)
+            work[n + k * n + i] = difference
+        levels[k] = level
+    _invert_all(work, np.empty(work.size, np.uint64), one, p, negative_inverse)
+    for k in range(m):
+        for i in range(n):
+            if hits[k] >= 0:
+                out[k, i] = _ONE if hits[k] == i else _ZERO
+            else:
+                t = _mont(work[i], work[n + k * n + i], p, negative_inverse)
+                t = _mont(t, levels[k], p, negative_inverse)
+                out[k, i] = _redc(_ZERO, t, p, negative_inverse)
+
+
+@kernel
+def vanishing(roots: Array, targets: Array, p: Any, ninv: Any, square: Any, out: Array) -> None:
+    """Write prod_k (targets[j] - roots[k]); uint64."""
+    one = _redc(_ZERO, square, p, ninv)
+    for j in range(targets.size):
+        level = one
+        for k in range(roots.size):
+            factor = _mont(_subtract(targets[j], roots[k], p), square, p, ninv)
+            level = _mont(level, factor, p, ninv)
+        out[j] = _redc(_ZERO, level, p, ninv)

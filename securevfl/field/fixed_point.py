@@ -1,0 +1,164 @@
+"""Fixed-point numbers as field elements (FedVS, section 3: phi, Round and Round_stoc)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Never
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from securevfl.errors import ConfigurationError, RangeError
+from securevfl.field.prime_field import PrimeField
+
+Array = NDArray[Any]
+
+_CHUNK = 1 << 15  # Elements per draw of random words: the words stay in the L1 and L2 caches.
+
+
+@dataclass(frozen=True)
+class FixedPoint:
+    """Numbers with `bits` binary places in a prime field.
+
+    phi(z) = z for z >= 0 and p + z for z < 0; a real x stands as phi(Round(2^bits x)).
+
+    Parameters
+    ----------
+    field : PrimeField
+        The field.
+    bits : int
+        Binary places, 0 to 62.
+
+    Examples
+    --------
+    >>> q = FixedPoint(PrimeField(2**31 - 1), bits=8)
+    >>> q.quantize(np.array([0.5, -1.0]))
+    array([       128, 2147483391], dtype=uint32)
+    >>> q.dequantize(q.quantize(np.array([0.5, -1.0])))
+    array([ 0.5, -1. ])
+    """
+
+    field: PrimeField
+    bits: int
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "bits", _places(self.bits, 62))
+
+    @property
+    def largest(self) -> float:
+        """The largest magnitude that `quantize` accepts: (p-1)/2 * 2^-bits, rounded down."""
+        return math.ldexp(_below(self.field.half), -self.bits)
+
+    def round(self, x: ArrayLike, rng: np.random.Generator | None = None) -> Array:
+        """Return Round(2^bits x) as int64, the numbers that `quantize` maps into the field.
+
+        Parameters
+        ----------
+        x : array_like
+            float32 or float64, any shape, |x| <= (p-1)/2 * 2^-bits.
+        rng : numpy.random.Generator, optional
+            Without it halves are rounded up: floor(y) if frac(y) < 1/2, else floor(y) + 1. With it
+            rounding is stochastic, floor(y) + Bernoulli(frac(y)), from one 32-bit word of the
+            generator per element, so frac(y) counts in steps of 2^-32 (rounded up).
+
+        Returns
+        -------
+        ndarray
+            int64, the shape of `x`.
+
+        Raises
+        ------
+        RangeError
+            If an element is NaN, infinite or too large; the message names it and its index.
+        """
+        return self._apply(x, rng, np.dtype(np.int64))
+
+    def quantize(self, x: ArrayLike, rng: np.random.Generator | None = None) -> Array:
+        """Return phi(Round(2^bits x)), field elements of the shape of `x`; see `round`."""
+        return self._apply(x, rng, self.field.dtype)
+
+    def dequantize(self, z: ArrayLike, bits: int | None = None, trusted: bool = False) -> Array:
+        """Return 2^-bits times the signed number for which `z` stands, as float64.
+
+        Exact where that number is below 2^53 in magnitude, correctly rounded above.
+
+        Parameters
+        ----------
+        z : array_like
+            Elements.
+        bits : int, optional
+            Binary places of `z`, 0 to 124 (a product has those of both factors); the instance's
+            own when omitted.
+        trusted : bool
+            The caller vouches that `z` is an array of the field's dtype with values in [0, p).
+        """
+        from securevfl.field import _fixed_point_kernels as kernels
+
+        places = self.bits if bits is None else _places(bits, 124)
+        if trusted:
+            elements = np.asarray(z, self.field.dtype)
+        else:
+            elements = self.field.elements(z, "FixedPoint.dequantize")
+        flat = np.ascontiguousarray(elements).reshape(-1)
+        out = np.empty(flat.size, np.float64)
+        p, half = self.field.modulus, self.field.half
+        kernels.dequantize(flat, np.int64(p), np.int64(half), math.ldexp(1.0, -places), out)
+        return out.reshape(elements.shape)
+
+    def _apply(self, x: ArrayLike, rng: np.random.Generator | None, dtype: np.dtype[Any]) -> Array:
+        from securevfl.field import _fixed_point_kernels as kernels
+
+        array = np.asarray(x)
+        if array.dtype not in (np.float32, np.float64):
+            raise ConfigurationError(
+                f"FixedPoint: x must be float32 or float64, got {array.dtype}. Convert it first, "
+                f"so that any rounding is yours."
+            )
+        flat = np.ascontiguousarray(array).reshape(-1)
+        out = np.empty(flat.size, dtype)
+        # Signed results are phi with a modulus of 0.
+        p = np.int64(0 if dtype == np.int64 else self.field.modulus)
+        scale, largest = math.ldexp(1.0, self.bits), _below(self.field.half)
+        if rng is None:
+            wrong = kernels.round_half_up(flat, scale, largest, p, out)
+        else:
+            wrong = 0
+            for start in range(0, flat.size, _CHUNK):
+                part = slice(start, start + _CHUNK)
+                size = flat[part].size
+                words = rng.integers(0, 1 << 32, size, dtype=np.uint32)
+                wrong += kernels.round_stochastic(flat[part], words, scale, largest, p, out[part])
+        if wrong:
+            self._refuse(array)
+        return out.reshape(array.shape)
+
+    def _refuse(self, x: Array) -> Never:
+        limit = self.largest
+        inside = np.abs(x.astype(np.float64)) <= limit
+        index = tuple(int(i) for i in np.argwhere(~inside)[0])
+        value = float(x[index])
+        advice = (
+            f"Lower bits below {self.bits}, scale the data, or use a larger prime."
+            if math.isfinite(value)
+            else "Replace NaN and infinite numbers before sharing."
+        )
+        raise RangeError(
+            f"FixedPoint: the number {value!r} at index {index} cannot be represented with "
+            f"{self.bits} binary places modulo {self.field.modulus}: |x| must be at most "
+            f"(p-1)/2 * 2^-{self.bits} = {limit:g}. {advice}"
+        )
+
+
+def _places(bits: int, most: int) -> int:
+    if isinstance(bits, bool) or not isinstance(bits, int | np.integer) or not 0 <= bits <= most:
+        raise ConfigurationError(
+            f"FixedPoint: bits must be an integer from 0 to {most}, got {bits!r}."
+        )
+    return int(bits)
+
+
+def _below(n: int) -> float:
+    """Return the largest float64 that does not exceed `n`."""
+    near = float(n)
+    return near if int(near) <= n else math.nextafter(near, 0.0)

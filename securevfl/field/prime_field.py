@@ -1,0 +1,351 @@
+"""The prime field F_p as operations on plain NumPy arrays."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from securevfl.errors import FieldError
+from securevfl.field import primes
+from securevfl.field._elements import as_elements, out_array, refuse_overlap
+
+if TYPE_CHECKING:
+    from securevfl.field.sampling import Source
+
+Array = NDArray[Any]
+
+LARGEST = 1 << 62  # The lazy sums of the kernels need two spare bits in a 64-bit word.
+
+
+@dataclass(frozen=True)
+class PrimeField:
+    """The field of integers modulo an odd prime below 2^62.
+
+    Elements are plain arrays of `dtype` with values in [0, p). Arguments may be any unsigned or
+    object arrays, Python integers or lists of them; signed and floating arrays and numbers outside
+    [0, p) are refused. Results are new arrays of `dtype`; no input is changed. Shapes broadcast.
+
+    Parameters
+    ----------
+    modulus : int
+        The prime p.
+
+    Raises
+    ------
+    FieldError
+        If `modulus` is not an odd prime below 2^62.
+
+    Examples
+    --------
+    >>> F = PrimeField(2**31 - 1)
+    >>> F.multiply([2**30, 3], 4)
+    array([ 2, 12], dtype=uint32)
+    """
+
+    modulus: int
+
+    def __post_init__(self) -> None:
+        p = self.modulus
+        if isinstance(p, bool) or not isinstance(p, int | np.integer):
+            raise FieldError(f"PrimeField: the modulus must be an integer, got {p!r}.")
+        object.__setattr__(self, "modulus", int(p))
+        if not 3 <= p < LARGEST:
+            raise FieldError(
+                f"PrimeField: the modulus must be an odd prime below 2^62, got {p}. "
+                f"2**31 - 1 and 2**61 - 1 are the usual ones."
+            )
+        if not primes.is_prime(int(p)):
+            hint = " In Python ^ is exclusive or; powers are written **." if p < 64 else ""
+            raise FieldError(
+                f"PrimeField: the modulus must be prime, but {p} is composite; division would not "
+                f"be defined. 2**31 - 1 and 2**61 - 1 are the usual ones.{hint}"
+            )
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The dtype of elements: uint32 below 2^32, else uint64."""
+        return np.dtype(np.uint32 if self.modulus < 1 << 32 else np.uint64)
+
+    @property
+    def half(self) -> int:
+        """(p - 1) / 2, the largest number that stands for itself in the signed reading."""
+        return (self.modulus - 1) // 2
+
+    def elements(self, values: ArrayLike, name: str = "elements") -> Array:
+        """Return `values` as an array of `dtype`, all proved to lie in [0, p).
+
+        Raises
+        ------
+        FieldError
+            If the dtype is signed or floating, or a value is outside; the message names the index.
+        """
+        return as_elements(values, self.modulus, self.dtype, name)
+
+    def reduce(self, values: ArrayLike) -> Array:
+        """Return any integers (signed, unsigned or Python ones) modulo p."""
+        array = np.asarray(values)
+        if array.dtype == object or array.dtype.kind not in "iu":
+            array = np.array(values, dtype=object)
+            wrong = [v for v in array.flat if not isinstance(v, int | np.integer)]
+            if wrong:
+                raise FieldError(
+                    f"PrimeField.reduce: values must be integers, got {wrong[0]!r}. "
+                    f"FixedPoint.quantize maps real numbers."
+                )
+            return np.asarray(np.mod(array, self.modulus)).astype(self.dtype)
+        wide = array.astype(np.int64 if array.dtype.kind == "i" else np.uint64, copy=False)
+        return np.mod(wide, wide.dtype.type(self.modulus)).astype(self.dtype)
+
+    def signed(self, values: ArrayLike) -> Array:
+        """Return the int64 representatives in [-(p-1)/2, (p-1)/2]."""
+        z = self.elements(values, "PrimeField.signed").astype(np.int64)
+        return np.where(z > self.half, z - self.modulus, z)
+
+    def random(self, shape: int | tuple[int, ...], source: Source | None = None) -> Array:
+        """Return independent uniform elements.
+
+        Parameters
+        ----------
+        shape : int or tuple of int
+            The shape of the result.
+        source : Source, optional
+            Where the bytes come from; the operating system's entropy when omitted.
+        """
+        from securevfl.field import sampling
+
+        return sampling.uniform(self, shape, source)
+
+    # Element-wise operations.
+
+    def add(self, a: ArrayLike, b: ArrayLike) -> Array:
+        """Return a + b."""
+        from securevfl.field import _scalar
+
+        x, y, out = self._pair(a, b, "PrimeField.add")
+        _scalar.add(x, y, np.uint64(self.modulus), out.reshape(-1))
+        return out
+
+    def subtract(self, a: ArrayLike, b: ArrayLike) -> Array:
+        """Return a - b."""
+        from securevfl.field import _scalar
+
+        x, y, out = self._pair(a, b, "PrimeField.subtract")
+        _scalar.subtract(x, y, np.uint64(self.modulus), out.reshape(-1))
+        return out
+
+    def negative(self, a: ArrayLike) -> Array:
+        """Return -a."""
+        return self.subtract(np.zeros((), self.dtype), a)
+
+    def multiply(self, a: ArrayLike, b: ArrayLike) -> Array:
+        """Return the element-wise product."""
+        from securevfl.field import _scalar
+
+        x, y, out = self._pair(a, b, "PrimeField.multiply")
+        p, flat = np.uint64(self.modulus), out.reshape(-1)
+        if self.dtype == np.uint32:
+            constants = primes.montgomery(self.modulus, 32)
+            inverse = np.uint64((1 << 32) - constants.negative_inverse)
+            _scalar.multiply32(x, y, p, inverse, np.uint64(constants.square), flat)
+        else:
+            _scalar.multiply64(x, y, *self._constants, flat)
+        return out
+
+    def divide(self, a: ArrayLike, b: ArrayLike) -> Array:
+        """Return a / b; a zero in `b` is refused."""
+        return self.multiply(a, self.reciprocal(b))
+
+    def reciprocal(self, a: ArrayLike) -> Array:
+        """Return 1/a; a zero is refused with its index."""
+        from securevfl.field import _scalar
+
+        x = self.elements(a, "PrimeField.reciprocal")
+        flat = np.ascontiguousarray(x).reshape(-1).astype(np.uint64)
+        zero = _scalar.first_zero(flat)
+        if zero >= 0:
+            place = tuple(int(i) for i in np.unravel_index(zero, x.shape)) if x.ndim else ()
+            raise FieldError(
+                f"PrimeField.reciprocal: the element at index {place} is 0, which has no inverse. "
+                f"Divide by non-zero elements only."
+            )
+        out = np.empty(x.size, np.uint64)
+        _scalar.reciprocal(flat, *self._constants, out)
+        return out.astype(self.dtype).reshape(x.shape)
+
+    def power(self, a: ArrayLike, exponent: int) -> Array:
+        """Return a^exponent for one integer exponent; 0^0 is 1, a negative one inverts first."""
+        from securevfl.field import _scalar
+
+        if isinstance(exponent, bool) or not isinstance(exponent, int | np.integer):
+            raise FieldError(f"PrimeField.power: the exponent must be an integer: {exponent!r}.")
+        e = int(exponent)
+        x = self.reciprocal(a) if e < 0 else self.elements(a, "PrimeField.power")
+        e, order = abs(e), self.modulus - 1
+        if e > order:  # a^(p-1) = 1 except for 0, whose powers stay 0: keep the exponent positive.
+            e = e % order + order
+        flat = np.ascontiguousarray(x).reshape(-1).astype(np.uint64)
+        out = np.empty(x.size, np.uint64)
+        _scalar.power(flat, np.uint64(e), *self._constants, out)
+        return out.astype(self.dtype).reshape(x.shape)
+
+    # Linear algebra.
+
+    def matmul(
+        self,
+        a: ArrayLike,
+        b: ArrayLike,
+        *,
+        out: Array | None = None,
+        threads: int = 1,
+        trusted: bool = False,
+    ) -> Array:
+        """Return the matrix product, with numpy.matmul's rules for one and more dimensions.
+
+        Parameters
+        ----------
+        a, b : array_like
+            Shapes (..., m, k) and (..., k, n), or vectors.
+        out : ndarray, optional
+            C-contiguous array of `dtype` for the result; it may not overlap `a` or `b`.
+        threads : int
+            Threads that share the work.
+        trusted : bool
+            The caller vouches that both are arrays of `dtype` with values in [0, p), as every
+            result of this class is; the pass that checks the range (one read of each) is left out.
+        """
+        from securevfl.field import kernels
+
+        name = "PrimeField.matmul"
+        if trusted:
+            x, y = np.asarray(a, self.dtype), np.asarray(b, self.dtype)
+        else:
+            x, y = self.elements(a, f"{name} a"), self.elements(b, f"{name} b")
+        if x.ndim == 0 or y.ndim == 0 or x.shape[-1] != y.shape[max(-2, -y.ndim)]:
+            raise FieldError(
+                f"{name}: shapes {x.shape} and {y.shape} do not fit: the last axis of a must be as "
+                f"long as the last but one of b."
+            )
+        left = x[None, :] if x.ndim == 1 else x
+        right = y[:, None] if y.ndim == 1 else y
+        try:
+            stack = np.broadcast_shapes(left.shape[:-2], right.shape[:-2])
+        except ValueError:
+            raise FieldError(
+                f"{name}: stacks {x.shape[:-2]} and {y.shape[:-2]} do not broadcast."
+            ) from None
+        full = (*stack, left.shape[-2], right.shape[-1])
+        shape = (*stack, *(full[-2:-1] if x.ndim > 1 else ()), *(full[-1:] if y.ndim > 1 else ()))
+        result = out_array(out, shape, self.dtype, name)
+        refuse_overlap(result, name, x, y)
+        kernels.matmul_stack(self.modulus, left, right, result.reshape(full), threads)
+        return result
+
+    def solve(self, a: ArrayLike, b: ArrayLike) -> Array:
+        """Return x with a x = b for a square `a` (n, n) and `b` of shape (n,) or (n, m).
+
+        Raises
+        ------
+        FieldError
+            If `a` is singular or the shapes do not fit.
+        """
+        x = self._square(a, "PrimeField.solve")
+        y = self.elements(b, "PrimeField.solve b")
+        if y.ndim not in (1, 2) or y.shape[0] != x.shape[0]:
+            raise FieldError(
+                f"PrimeField.solve: a has {x.shape[0]} rows, so b must have shape "
+                f"({x.shape[0]},) or ({x.shape[0]}, m), got {y.shape}."
+            )
+        solution, determinant = self._eliminate(x, y.reshape(y.shape[0], -1))
+        if determinant == 0:
+            raise FieldError(
+                f"PrimeField.solve: the {x.shape[0]} x {x.shape[0]} matrix is singular modulo "
+                f"{self.modulus}; there is no unique solution."
+            )
+        return solution.reshape(y.shape)
+
+    def inv(self, a: ArrayLike) -> Array:
+        """Return the inverse of a square matrix; a singular one is refused."""
+        x = self._square(a, "PrimeField.inv")
+        return self.solve(x, np.eye(x.shape[0], dtype=self.dtype))
+
+    def det(self, a: ArrayLike) -> int:
+        """Return the determinant of a square matrix."""
+        x = self._square(a, "PrimeField.det")
+        return self._eliminate(x, np.zeros((x.shape[0], 0), self.dtype))[1]
+
+    def convolve(self, a: ArrayLike, b: ArrayLike) -> Array:
+        """Return the full convolution of two vectors: the product of polynomials."""
+        from securevfl.field import _scalar
+
+        x, y = (self.elements(v, "PrimeField.convolve").astype(np.uint64) for v in (a, b))
+        if x.ndim != 1 or y.ndim != 1 or not x.size or not y.size:
+            raise FieldError(
+                f"PrimeField.convolve: needs two non-empty vectors, got shapes {x.shape} and "
+                f"{y.shape}."
+            )
+        out = np.empty(x.size + y.size - 1, np.uint64)
+        _scalar.convolve(x, y, *self._constants, out)
+        return out.astype(self.dtype)
+
+    # Inside.
+
+    @property
+    def _constants(self) -> tuple[np.uint64, np.uint64, np.uint64]:
+        """p, -1/p mod 2^64 and 2^128 mod p."""
+        c = primes.montgomery(self.modulus, 64)
+        return np.uint64(c.p), np.uint64(c.negative_inverse), np.uint64(c.square)
+
+    def _pair(self, a: ArrayLike, b: ArrayLike, name: str) -> tuple[Array, Array, Array]:
+        """Return both operands broadcast and flat, and an array for the result."""
+        x, y = self.elements(a, f"{name} a"), self.elements(b, f"{name} b")
+        try:
+            x, y = np.broadcast_arrays(x, y)
+        except ValueError:
+            raise FieldError(f"{name}: shapes {x.shape} and {y.shape} do not broadcast.") from None
+        flat_x, flat_y = (np.ascontiguousarray(v).reshape(-1) for v in (x, y))
+        return flat_x, flat_y, np.empty(x.shape, self.dtype)
+
+    def _square(self, a: ArrayLike, name: str) -> Array:
+        x = self.elements(a, f"{name} a")
+        if x.ndim != 2 or x.shape[0] != x.shape[1]:
+            raise FieldError(f"{name}: needs a square matrix, got shape {x.shape}.")
+        return x
+
+    def _eliminate(self, a: Array, rhs: Array) -> tuple[Array, int]:
+        """Return the solution (n, m) of a x = rhs and det(a)."""
+        from securevfl.field import _scalar
+
+        left = np.array(a, dtype=np.uint64, order="C")
+        right = np.array(rhs, dtype=np.uint64, order="C")
+        for matrix in (left, right):
+            _scalar.to_montgomery(matrix.reshape(-1), *self._constants)
+        determinant = np.array([_scalar.eliminate(left, right, *self._constants)], np.uint64)
+        for array in (right.reshape(-1), determinant):
+            _scalar.from_montgomery(array, *self._constants[:2])
+        return right.astype(self.dtype), int(determinant[0])
+
+
+def warmup(*fields: PrimeField) -> None:
+    """Compile, or load from the cache, every kernel that the given fields use.
+
+    Without arguments the two usual fields, 2^31-1 and 2^61-1, are warmed up.
+    """
+    from securevfl.field.fixed_point import FixedPoint
+    from securevfl.field.lagrange_code import LagrangeCode
+
+    for field in fields or (PrimeField(2**31 - 1), PrimeField(2**61 - 1)):
+        a = field.random((3, 3))
+        field.multiply(field.add(a, a), field.subtract(a, a))
+        field.power(field.reciprocal(field.elements([1, 2])), 3)
+        field.det(field.matmul(a, a))
+        field.convolve([1], [2])
+        for dtype in (np.float32, np.float64):
+            q = FixedPoint(field, bits=0)
+            q.dequantize(q.quantize(np.zeros(2, dtype), rng=np.random.default_rng(0)))
+            q.quantize(np.zeros(2, dtype))
+        if field.modulus >= 11:
+            code = LagrangeCode(field, parties=4, segments=1, privacy=1)
+            code.decode(code.encode(a[:1, :1])[:3], range(3))
