@@ -1,0 +1,228 @@
+"""PrimeField against Python integers, galois and FLINT."""
+
+import flint
+import galois
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from securevfl.errors import FieldError
+from securevfl.field import PrimeField, SeededSource
+
+MODULI = [3, 5, 2**26 - 5, 2**31 - 1, 2013265921, 2**32 - 5, 2**50 - 27, 2**61 - 1, 2**62 - 57]
+FIELDS = [PrimeField(p) for p in MODULI]
+
+
+def objects(array):
+    return array.astype(object)
+
+
+def edges(p):
+    return sorted({0, 1, 2 % p, (p - 1) // 2, (p + 1) // 2, p - 2, p - 1})
+
+
+@pytest.fixture(params=FIELDS, ids=str)
+def F(request):
+    return request.param
+
+
+def test_elementwise_operations_equal_python_integers_at_the_edges(F):
+    p = F.modulus
+    a, b = (F.elements(v.ravel().tolist()) for v in np.meshgrid(edges(p), edges(p)))
+    x, y = objects(a), objects(b)
+    assert (objects(F.add(a, b)) == (x + y) % p).all()
+    assert (objects(F.subtract(a, b)) == (x - y) % p).all()
+    assert (objects(F.multiply(a, b)) == x * y % p).all()
+    assert (objects(F.negative(a)) == -x % p).all()
+
+
+def test_reciprocal_and_divide_undo_multiplication(F):
+    p = F.modulus
+    a = F.elements([v for v in edges(p) if v])
+    assert (F.multiply(a, F.reciprocal(a)) == 1).all()
+    assert (F.divide(F.multiply(a, p - 1), a) == p - 1).all()
+
+
+def test_power_equals_pow_for_large_negative_and_zero_exponents(F):
+    p = F.modulus
+    a = F.elements([v for v in edges(p) if v])
+    for exponent in (0, 1, 2, p - 1, p, 3 * p + 1, 10**30, -1, -5):
+        assert F.power(a, exponent).tolist() == [pow(int(v), exponent, p) for v in a]
+    assert F.power([0], 0).tolist() == [1]
+    assert F.power([0], p - 1).tolist() == [0]
+
+
+def test_results_have_the_dtype_of_the_field_and_inputs_stay(F):
+    a = F.random((3, 4), SeededSource(1))
+    before = a.copy()
+    for result in (F.add(a, a), F.multiply(a, 1), F.matmul(a, a.T), F.power(a, 2), F.signed(a)):
+        assert result.dtype in (F.dtype, np.int64)
+    assert (a == before).all()
+
+
+def test_operations_broadcast_and_keep_scalars(F):
+    a = F.random((4, 1, 3), SeededSource(2))
+    b = F.random((5, 1), SeededSource(3))
+    assert F.multiply(a, b).shape == (4, 5, 3)
+    assert F.add(1, 1).shape == ()
+    assert int(F.add(1, 1)) == 2
+    with pytest.raises(FieldError, match="do not broadcast"):
+        F.add(np.zeros(2, F.dtype), np.zeros(3, F.dtype))
+
+
+@pytest.mark.parametrize("shape", [(1, 1, 1), (3, 7, 5), (17, 33, 9), (2, 100, 31)])
+def test_matmul_equals_python_integers(F, shape):
+    m, k, n = shape
+    a, b = F.random((m, k), SeededSource(4)), F.random((k, n), SeededSource(5))
+    expected = (objects(a) @ objects(b)) % F.modulus
+    assert (objects(F.matmul(a, b)) == expected).all()
+    assert (objects(F.matmul(a, b, threads=2)) == expected).all()
+    assert (objects(F.matmul(a, b, trusted=True)) == expected).all()
+
+
+def test_matmul_of_the_largest_elements(F):
+    p = F.modulus
+    a = np.full((2, 1037), p - 1, F.dtype)
+    assert (F.matmul(a, a.T) == 1037 % p).all()
+
+
+def test_matmul_follows_numpy_on_vectors_stacks_and_views(F):
+    a, b = F.random((2, 1, 3, 4), SeededSource(6)), F.random((5, 4, 2), SeededSource(7))
+    expected = np.matmul(objects(a), objects(b)) % F.modulus
+    assert (objects(F.matmul(a, b)) == expected).all()
+    v = F.random(4, SeededSource(8))
+    assert F.matmul(v, b[0]).shape == (2,)
+    assert F.matmul(a[0, 0], v).shape == (3,)
+    assert F.matmul(v, v).shape == ()
+    wide = F.random((8, 6), SeededSource(9))
+    view = wide[::2, ::-2]
+    assert (objects(F.matmul(view, view.T)) == objects(view) @ objects(view.T) % F.modulus).all()
+
+
+def test_matmul_writes_into_out_and_refuses_a_wrong_one():
+    F = PrimeField(2**31 - 1)
+    a = F.random((3, 3), SeededSource(10))
+    out = np.empty((3, 3), F.dtype)
+    assert F.matmul(a, a, out=out) is out
+    assert (out == F.matmul(a, a)).all()
+    with pytest.raises(FieldError, match="share memory"):
+        F.matmul(a, a, out=a)
+    with pytest.raises(FieldError, match="shape"):
+        F.matmul(a, a, out=np.empty((2, 3), F.dtype))
+    with pytest.raises(FieldError, match="contiguous"):
+        F.matmul(a, a, out=np.empty((3, 6), F.dtype)[:, ::2])
+    with pytest.raises(FieldError, match="do not fit"):
+        F.matmul(a, a[:2])
+
+
+def test_empty_operands_give_empty_or_zero_results(F):
+    assert F.matmul(np.zeros((2, 0), F.dtype), np.zeros((0, 3), F.dtype)).tolist() == [[0] * 3] * 2
+    assert F.matmul(np.zeros((0, 4), F.dtype), np.zeros((4, 3), F.dtype)).shape == (0, 3)
+    assert F.add(np.zeros(0, F.dtype), 1).shape == (0,)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_ring_axioms_hold(data):
+    F = data.draw(st.sampled_from(FIELDS))
+    element = st.integers(0, F.modulus - 1)
+    a, b, c = (data.draw(element) for _ in range(3))
+    assert F.multiply(a, F.add(b, c)) == F.add(F.multiply(a, b), F.multiply(a, c))
+    assert F.multiply(F.multiply(a, b), c) == F.multiply(a, F.multiply(b, c))
+    assert F.subtract(F.add(a, b), b) == a
+    assert F.divide(F.multiply(a, b), b) == a if b else True
+
+
+@pytest.mark.parametrize("p", [5, 2**31 - 1])
+def test_linear_algebra_equals_galois(p):
+    F, G = PrimeField(p), galois.GF(p)
+    for n in (1, 2, 5):
+        a, b = F.random((n, n), SeededSource(n)), F.random((n, 3), SeededSource(n + 50))
+        expected = np.linalg.det(G(objects(a).tolist()))
+        assert F.det(a) == int(expected)
+        if int(expected):
+            x = np.linalg.solve(G(objects(a).tolist()), G(objects(b).tolist()))
+            assert F.solve(a, b).tolist() == np.asarray(x).tolist()
+            assert (F.matmul(a, F.inv(a)) == np.eye(n)).all()
+
+
+def test_linear_algebra_and_products_equal_flint(F):
+    p = F.modulus
+    a, b = F.random((12, 12), SeededSource(11)), F.random((12, 9), SeededSource(12))
+    fa, fb = (flint.nmod_mat(*v.shape, objects(v).ravel().tolist(), p) for v in (a, b))
+    assert F.matmul(a, b).ravel().tolist() == [int(v) for v in (fa * fb).entries()]
+    assert F.det(a) == int(fa.det())
+    if F.det(a):
+        assert F.solve(a, b).ravel().tolist() == [int(v) for v in fa.solve(fb).entries()]
+        assert F.inv(a).ravel().tolist() == [int(v) for v in fa.inv().entries()]
+    x, y = F.random(20, SeededSource(13)), F.random(7, SeededSource(14))
+    product = flint.nmod_poly(objects(x).tolist(), p) * flint.nmod_poly(objects(y).tolist(), p)
+    coefficients = [int(v) for v in product.coeffs()]
+    assert F.convolve(x, y).tolist() == coefficients + [0] * (26 - len(coefficients))
+
+
+def test_determinant_of_a_permutation_has_its_sign():
+    F = PrimeField(7)
+    assert F.det([[0, 1], [1, 0]]) == 6
+    assert F.det(np.zeros((0, 0), F.dtype)) == 1
+
+
+def test_singular_matrices_are_refused(F):
+    singular = F.elements([[1, 1], [1, 1]])
+    assert F.det(singular) == 0
+    with pytest.raises(FieldError, match="singular"):
+        F.inv(singular)
+    with pytest.raises(FieldError, match="square"):
+        F.inv(np.zeros((2, 3), F.dtype))
+
+
+def test_reduce_maps_any_integers(F):
+    p = F.modulus
+    assert F.reduce([-1, p, 10**40, -(10**40)]).tolist() == [p - 1, 0, 10**40 % p, -(10**40) % p]
+    assert F.reduce(np.array([-1, -128], np.int8)).tolist() == [p - 1, -128 % p]
+    assert F.reduce(np.array([2**64 - 1], np.uint64)).tolist() == [(2**64 - 1) % p]
+    with pytest.raises(FieldError, match="must be integers"):
+        F.reduce([0.5])
+
+
+def test_signed_reads_the_upper_half_as_negative(F):
+    p, half = F.modulus, F.half
+    assert F.signed([0, half, half + 1, p - 1]).tolist() == [0, half, -half, -1]
+
+
+@pytest.mark.parametrize("value", [np.array([1], np.int64), np.array([1.0]), 1.5, True, [None]])
+def test_values_that_are_no_unsigned_integers_are_refused(value):
+    with pytest.raises(FieldError):
+        PrimeField(7).add(value, 1)
+
+
+def test_a_value_outside_is_named_with_its_index():
+    F = PrimeField(7)
+    with pytest.raises(FieldError, match=r"index \(1, 0\) is 7, outside \[0, 7\)"):
+        F.add(np.array([[1, 2], [7, 3]], np.uint8), 1)
+    with pytest.raises(FieldError, match="index 1 is -1"):
+        F.add([0, -1], 1)
+
+
+def test_division_by_zero_is_refused_with_its_index(F):
+    with pytest.raises(FieldError, match=r"index \(1,\) is 0"):
+        F.divide([1, 1], [1, 0])
+
+
+@pytest.mark.parametrize("p", [-7, 0, 1, 2, 9, 2**31, 2**61 + 1, 3215031751, 2**62 + 135])
+def test_moduli_that_are_no_odd_primes_below_2_to_the_62_are_refused(p):
+    with pytest.raises(FieldError):
+        PrimeField(p)
+
+
+def test_strong_pseudoprimes_are_seen_through():
+    with pytest.raises(FieldError, match="composite"):
+        PrimeField(3825123056546413051)  # Strong pseudoprime to the bases 2 to 23.
+
+
+def test_fields_are_frozen_values():
+    assert PrimeField(7) == PrimeField(7)
+    assert hash(PrimeField(7)) == hash(PrimeField(7))
+    with pytest.raises(AttributeError):
+        PrimeField(7).modulus = 11
