@@ -1,0 +1,382 @@
+"""Data sets from numeric arrays: NumPy, PyTorch, and the image and multi-view loaders."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from securevfl.data.dataset import About, ImageShape, VerticalDataset
+from securevfl.data.labels import encode_labels, read_labels
+from securevfl.data.partition import (
+    Positions,
+    Strips,
+    deal_columns,
+    owned_columns,
+    split_random,
+    split_stratified,
+    strip_columns,
+)
+from securevfl.data.preprocess import (
+    SCALING_RULES,
+    Preprocessor,
+    check_scaling,
+    fit_matrix,
+    refuse_repeated,
+    take_columns,
+)
+from securevfl.errors import DataError
+
+#: Parties of a table or array that nobody dealt, or one per column where there are fewer.
+DEFAULT_PARTIES = 8
+
+
+def from_numpy(
+    features: ArrayLike | Sequence[ArrayLike],
+    labels: ArrayLike,
+    *,
+    test_features: ArrayLike | Sequence[ArrayLike] | None = None,
+    test_labels: ArrayLike | None = None,
+    name: str = "arrays",
+    task: str | None = None,
+    parties: int | None = None,
+    owners: Sequence[Sequence[str]] | None = None,
+    columns: Sequence[str] | None = None,
+    party_names: Sequence[str] | None = None,
+    test_fraction: float = 0.25,
+    seed: int = 0,
+    scaling: str = "minmax",
+    strips: str | None = None,
+    image_shape: ImageShape | None = None,
+    about: About | None = None,
+) -> VerticalDataset:
+    """Build a data set from numeric arrays.
+
+    Parameters
+    ----------
+    features : array of shape (rows, ...), or list or tuple of one (rows, d_n) array per party
+        Real and finite. Of images, (rows, height, width) or (rows, channels, height, width), the
+        shape is kept.
+    labels : array of shape (rows,)
+        Class names or numbers of any type, or targets.
+    test_features, test_labels : optional
+        The test rows, in the same form; else a part of the rows is held out at random, stratified
+        by class.
+    name : str
+        Name of the data set.
+    task : {"binary", "multiclass", "regression"}, optional
+        Found from the labels unless given.
+    parties : int, optional
+        How many parties the columns are dealt to; 8, or one per array where several are given.
+    owners : sequence of sequences of str, optional
+        Names of each party's columns, instead of `parties`.
+    columns : sequence of str, optional
+        Names of all source columns; "x0", "x1", ... unless given.
+    party_names : sequence of str, optional
+        One per party.
+    test_fraction : float
+        Part of the rows that is held out, in (0, 1).
+    seed : int
+        Seed of the split, 0 or more.
+    scaling : {"minmax", "standard", "none"}
+        Fitted on training rows; min-max is clipped into [0, 1].
+    strips : {"rows", "columns", "pixels"}, optional
+        How images are cut; single pixels in order unless given.
+    image_shape : (channels, height, width), optional
+        For images that are already flat.
+    about : About, optional
+        Origin, licence and notes; split, scaling and partition are filled in.
+
+    Returns
+    -------
+    VerticalDataset
+
+    Raises
+    ------
+    DataError
+        For whatever cannot be used; the message says what and where.
+    """
+    if (test_features is None) != (test_labels is None):
+        raise DataError("test_features and test_labels go together; give both or neither.")
+    matrix, views, found_shape = _as_matrix(features, "features")
+    raw = read_labels(labels)
+    if len(raw) != len(matrix):
+        raise DataError(
+            f"{len(matrix)} rows of features have {len(raw)} labels; one label per row is needed."
+        )
+    if test_features is not None and test_labels is not None:
+        test_matrix, test_views, _ = _as_matrix(test_features, "test_features")
+        if test_views != views:
+            raise DataError(
+                f"test_features have the columns {test_views} and features {views}; "
+                f"both must be the same."
+            )
+        train_part, test_part = (matrix, raw), (test_matrix, read_labels(test_labels))
+        split = "test rows given by the user"
+    else:
+        regression = task == "regression" or (task is None and raw.task() == "regression")
+        if regression:
+            train_rows, test_rows = split_random(len(raw), test_fraction, seed)
+        else:
+            train_rows, test_rows = split_stratified(raw.values, test_fraction, seed)
+        train_part = (matrix[train_rows], raw.take(train_rows))
+        test_part = (matrix[test_rows], raw.take(test_rows))
+        split = describe_split(test_fraction, seed, stratified=not regression)
+    train_labels, held_labels, classes, found_task = encode_labels(
+        train_part[1], test_part[1], task
+    )
+    given = about or About("arrays of the user", "the user's own data", split, "", "")
+    shape = image_shape or found_shape
+    return from_matrix(
+        name=name,
+        train=train_part[0],
+        test=test_part[0],
+        labels=(train_labels, held_labels),
+        classes=classes,
+        task=found_task,
+        names=_column_names(columns, matrix.shape[1]),
+        views=None if len(views) == 1 else views,
+        parties=parties,
+        owners=owners,
+        party_names=party_names,
+        scaling=scaling,
+        strips=strips,
+        image_shape=shape,
+        about=given,
+        split=split,
+    )
+
+
+def from_matrix(
+    *,
+    name: str,
+    train: NDArray[Any],
+    test: NDArray[Any],
+    labels: tuple[NDArray[Any], NDArray[Any]],
+    classes: tuple[str, ...],
+    task: Any,
+    names: Sequence[str],
+    about: About,
+    split: str,
+    scaling: str = "minmax",
+    parties: int | None = None,
+    owners: Sequence[Sequence[str]] | None = None,
+    views: Sequence[int] | None = None,
+    party_names: Sequence[str] | None = None,
+    strips: str | None = None,
+    image_shape: ImageShape | None = None,
+) -> VerticalDataset:
+    """Deal, fit and scale two numeric matrices; the source is never copied whole.
+
+    Parameters
+    ----------
+    train, test : ndarray, shape (M, d) and (M_test, d)
+        Raw features, of any real dtype.
+    labels : pair of ndarray
+        Class numbers or targets of both.
+    names : sequence of str, length d
+        Names of the source columns.
+    views : sequence of int, optional
+        Number of columns of each view, where each view is one party's.
+    about, split, scaling, parties, owners, party_names, strips, image_shape, name, classes, task
+        As for `from_numpy` and `VerticalDataset`.
+
+    Returns
+    -------
+    VerticalDataset
+    """
+    rule = check_scaling(scaling)
+    refuse_repeated(names)
+    if image_shape is not None and int(np.prod(image_shape)) != train.shape[1]:
+        raise DataError(
+            f"images of shape {image_shape} have {int(np.prod(image_shape))} values and the rows "
+            f"have {train.shape[1]} columns; both must be the same."
+        )
+    cut = check_strips(strips, image_shape)
+    positions, partition = _positions(names, parties, owners, views, image_shape, cut)
+    party_names = tuple(party_names or (f"party {n}" for n in range(len(positions))))
+    owned = [[names[k] for k in party] for party in positions]
+    fitted, scaled = [], []
+    for party, columns in zip(positions, owned, strict=True):
+        block = take_columns(train, party)
+        fitted.append(fit_matrix(block, columns, rule))
+        scaled.append(fitted[-1].scale_matrix(block))
+    return VerticalDataset(
+        name=name,
+        task=task,
+        train=tuple(scaled),
+        test=tuple(
+            part.scale_matrix(take_columns(test, party))
+            for part, party in zip(fitted, positions, strict=True)
+        ),
+        train_labels=labels[0],
+        test_labels=labels[1],
+        classes=classes,
+        columns=tuple(map(tuple, owned)),
+        party_names=party_names,
+        about=About(
+            about.origin, about.licence, split, SCALING_RULES[rule], partition, about.notes
+        ),
+        transform=Preprocessor(tuple(fitted), positions, rule),
+        image_shape=image_shape,
+        strips=cut,
+    )
+
+
+def from_torch(train: Any, test: Any = None, **options: Any) -> VerticalDataset:
+    """Build a data set from `torch.utils.data` data sets of (features, label) pairs.
+
+    Parameters
+    ----------
+    train : torch.utils.data.Dataset
+        Map-style or iterable. Features are tensors, arrays or images that NumPy can read, all of
+        one shape; labels are numbers, texts or one-element tensors.
+    test : torch.utils.data.Dataset, optional
+        The test rows; else a part of the rows is held out.
+    **options
+        As for `from_numpy`.
+
+    Returns
+    -------
+    VerticalDataset
+
+    Raises
+    ------
+    DataError
+        If an item is no pair, or the features differ in shape.
+    """
+    features, labels = _torch_arrays(train, "train")
+    options.setdefault("name", type(train).__name__)
+    if test is not None:
+        options["test_features"], options["test_labels"] = _torch_arrays(test, "test")
+    return from_numpy(features, labels, **options)
+
+
+def describe_split(test_fraction: float, seed: int, *, stratified: bool) -> str:
+    """Return the sentence that reports show about a random split."""
+    how = "stratified by class, " if stratified else ""
+    return f"{test_fraction:.0%} of the rows held out at random, {how}seed {seed}"
+
+
+def check_strips(strips: str | None, image_shape: ImageShape | None) -> Strips | None:
+    """Return the strip rule, None for single pixels.
+
+    Raises
+    ------
+    DataError
+        For an unknown rule, and for strips of rows that are no images.
+    """
+    if strips is None or strips == "pixels":
+        return None
+    if strips not in ("rows", "columns"):
+        raise DataError(f"strips={strips!r} does not exist; use rows, columns or pixels.")
+    if image_shape is None:
+        raise DataError(
+            f"strips={strips!r} cuts images, and this data set has none; "
+            f"give image_shape=(channels, height, width)."
+        )
+    return "rows" if strips == "rows" else "columns"
+
+
+def _positions(
+    names: Sequence[str],
+    parties: int | None,
+    owners: Sequence[Sequence[str]] | None,
+    views: Sequence[int] | None,
+    image_shape: ImageShape | None,
+    strips: Strips | None,
+) -> tuple[Positions, str]:
+    """Choose who owns which column, and say by which rule."""
+    if owners is not None:
+        if parties is not None and parties != len(owners):
+            raise DataError(
+                f"parties={parties} and owners= for {len(owners)} parties; give one of them."
+            )
+        return owned_columns(names, owners), "owners named by the user"
+    if views is not None and parties in (None, len(views)):
+        ends = np.cumsum(views).tolist()
+        starts = [0, *ends[:-1]]
+        held = tuple(tuple(range(a, b)) for a, b in zip(starts, ends, strict=True))
+        if any(not part for part in held):
+            raise DataError(f"the parties own {tuple(views)} columns; each needs at least one.")
+        return held, "one view per party"
+    count = min(DEFAULT_PARTIES, len(names)) if parties is None else parties
+    if image_shape is not None and strips is not None:
+        rule = f"{count} image strips of pixel {strips}, numpy.array_split"
+        return strip_columns(image_shape, count, strips), rule
+    return (
+        deal_columns(len(names), count),
+        f"source columns dealt to {count} parties by numpy.array_split",
+    )
+
+
+def _as_matrix(features: Any, what: str) -> tuple[NDArray[Any], tuple[int, ...], ImageShape | None]:
+    """Return all columns side by side, the width of each party's part, and the image shape."""
+    if isinstance(features, (list, tuple)) and all(np.ndim(part) == 2 for part in features):
+        parts = [_real_array(part, f"{what}[{n}]") for n, part in enumerate(features)]
+        if not parts or len({len(part) for part in parts}) != 1:
+            raise DataError(
+                f"{what}: the parties' arrays have {[len(part) for part in parts]} rows; "
+                f"all parties need the same rows in the same order."
+            )
+        widths = tuple(part.shape[1] for part in parts)
+        if 0 in widths:
+            raise DataError(f"{what}: the parties own {widths} columns; each needs at least one.")
+        return np.concatenate(parts, axis=1), widths, None
+    array = _real_array(features, what)
+    if array.ndim not in (2, 3, 4) or 0 in array.shape:
+        raise DataError(
+            f"{what}: the shape is {array.shape}; rows x columns, rows x height x width or "
+            f"rows x channels x height x width is needed, none of them 0."
+        )
+    shape = None if array.ndim == 2 else (1, *array.shape[1:])[-3:]
+    flat = array.reshape(len(array), -1)
+    return flat, (flat.shape[1],), shape
+
+
+def _real_array(values: Any, what: str) -> NDArray[Any]:
+    try:
+        array = np.asarray(values)
+    except ValueError as error:
+        raise DataError(f"{what}: the rows do not have one shape: {error}.") from error
+    if array.dtype.kind not in "biuf":
+        raise DataError(
+            f"{what}: an array of {array.dtype}; numbers are needed (use from_pandas for texts)."
+        )
+    return array
+
+
+def _column_names(columns: Sequence[str] | None, width: int) -> tuple[str, ...]:
+    if columns is None:
+        return tuple(f"x{k}" for k in range(width))
+    if len(columns) != width:
+        raise DataError(f"{len(columns)} column names for {width} columns; give one per column.")
+    return tuple(map(str, columns))
+
+
+def _torch_arrays(dataset: Any, what: str) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Gather a torch data set's pairs into two arrays."""
+    tensors = getattr(dataset, "tensors", None)
+    if tensors is not None and len(tensors) == 2:
+        return np.asarray(tensors[0].detach().cpu()), np.asarray(tensors[1].detach().cpu())
+    try:
+        items = (
+            dataset if hasattr(dataset, "__iter__") else map(dataset.__getitem__, _range(dataset))
+        )
+        pairs = [(np.asarray(x), np.asarray(y)) for x, y in items]
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise DataError(f"{what}: an item is not a (features, label) pair: {error}.") from error
+    if not pairs:
+        raise DataError(f"{what}: the data set has no items; at least one is needed.")
+    shapes = {x.shape for x, _ in pairs}
+    if len(shapes) > 1:
+        raise DataError(
+            f"{what}: the items' features have the shapes {sorted(shapes)[:3]}; all need one shape."
+        )
+    return np.stack([x for x, _ in pairs]), np.stack([y for _, y in pairs]).reshape(len(pairs), -1)
+
+
+def _range(dataset: Any) -> range:
+    return range(len(dataset))

@@ -1,0 +1,81 @@
+"""Data sets that come with scikit-learn and need neither files nor a network."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from securevfl.data.arrays import describe_split, from_matrix
+from securevfl.data.dataset import About, VerticalDataset
+from securevfl.data.facts import Facts
+from securevfl.data.labels import encode_labels, read_labels
+from securevfl.data.partition import split_stratified
+
+DIGITS = Facts(
+    name="digits",
+    rows=1797,
+    features=64,
+    classes=10,
+    parties=8,
+    licence="CC BY 4.0 (UCI 80)",
+    origin="UCI Optical Recognition of Handwritten Digits, test part; bundled with scikit-learn",
+    split="75/25, stratified, by seed",
+)
+
+
+def load_digits(
+    *,
+    parties: int | None = None,
+    seed: int = 0,
+    data_dir: str | Path | None = None,
+    test_fraction: float = 0.25,
+    scaling: str = "minmax",
+    strips: str | None = None,
+) -> VerticalDataset:
+    """Load 1797 handwritten digits of 8 x 8 pixels, dealt to 8 parties of one pixel row each.
+
+    Parameters
+    ----------
+    parties : int, optional
+        8 unless given; the 64 pixels are dealt as `numpy.array_split` does.
+    seed : int
+        Seed of the split.
+    data_dir : path, optional
+        Not used: the set is bundled.
+    test_fraction : float
+        Part of the rows that is held out.
+    scaling : {"minmax", "standard", "none"}
+        Fitted on training rows.
+    strips : {"rows", "columns", "pixels"}, optional
+        How the images are cut; single pixels in order unless given.
+
+    Returns
+    -------
+    VerticalDataset
+    """
+    from sklearn.datasets import load_digits as bundled_digits
+
+    pixels, digits = bundled_digits(return_X_y=True)
+    train, test = split_stratified(digits, test_fraction, seed)
+    labels = read_labels(digits, "digit")
+    train_labels, test_labels, classes, task = encode_labels(
+        labels.take(train), labels.take(test), "multiclass"
+    )
+    return from_matrix(
+        name=DIGITS.name,
+        train=pixels[train],
+        test=pixels[test],
+        labels=(train_labels, test_labels),
+        classes=classes,
+        task=task,
+        names=[f"pixel {y},{x}" for y in range(8) for x in range(8)],
+        parties=DIGITS.parties if parties is None else parties,
+        scaling=scaling,
+        strips=strips,
+        image_shape=(1, 8, 8),
+        about=About(DIGITS.origin, DIGITS.licence, "", "", ""),
+        split=describe_split(test_fraction, seed, stratified=True),
+    )
+
+
+LOADERS: tuple[tuple[Facts, Callable[..., VerticalDataset]], ...] = ((DIGITS, load_digits),)

@@ -1,0 +1,192 @@
+"""Raw table cells as numbers or texts, with every doubtful cell named by its row and column."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from securevfl.errors import DataError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+#: Texts that stand for an absent value in a file.
+MISSING_TEXTS: tuple[str, ...] = (
+    "", "?", "NA", "N/A", "n/a", "#N/A", "NULL", "null", "None", "<NA>",
+)  # fmt: skip
+
+# A computed NaN is not an absent value: it is refused unless the user lists it as missing.
+_NAN_TEXTS = frozenset({"nan", "NaN", "NAN", "-nan", "-NaN"})
+_BOOLEANS = {"true": 1.0, "false": 0.0}
+
+
+def row_name(column: pd.Series[Any], position: int) -> str:
+    """Name a row as the user can find it: the file's line, or the index of the frame.
+
+    Parameters
+    ----------
+    column : pandas.Series
+        The column whose index carries the name.
+    position : int
+        Position of the row in this column.
+
+    Returns
+    -------
+    str
+        For example ``"line 17"`` or ``"row 15"``.
+    """
+    return f"{column.index.name or 'row'} {column.index[position]}"
+
+
+def text_of(cell: object) -> str:
+    """Write one cell as text; whole floats as integers, so that 1 and 1.0 are the same category.
+
+    Parameters
+    ----------
+    cell : object
+        Any value that is not missing.
+
+    Returns
+    -------
+    str
+        The text, without surrounding blanks.
+    """
+    if isinstance(cell, (float, np.floating)) and float(cell).is_integer():
+        return str(int(cell))
+    return str(cell).strip()
+
+
+def read_texts(
+    column: pd.Series[Any], missing: tuple[str, ...] = MISSING_TEXTS
+) -> tuple[NDArray[np.intp], list[str | None]]:
+    """Read a column as texts, each distinct one once.
+
+    Parameters
+    ----------
+    column : pandas.Series
+        Any column; its name and index are used in messages.
+    missing : tuple of str
+        Texts that stand for an absent value.
+
+    Returns
+    -------
+    codes : ndarray of intp, shape (rows,)
+        Position of each row's text in `texts`.
+    texts : list of (str or None)
+        The distinct texts; the last entry is None, which stands for a missing value.
+
+    Raises
+    ------
+    DataError
+        For dates, and for a cell that says NaN.
+    """
+    import pandas as pd
+
+    if column.dtype.kind in "mM" or isinstance(column.dtype, pd.PeriodDtype):
+        raise DataError(
+            f"column {column.name!r} holds dates or durations; turn it into numbers, or drop it."
+        )
+    try:
+        codes, distinct = pd.factorize(column)
+    except TypeError as error:
+        raise DataError(
+            f"column {column.name!r} holds lists or other compound cells; give one value per cell."
+        ) from error
+    texts: list[str | None] = []
+    for code, cell in enumerate(distinct):
+        text = text_of(cell)
+        if text in missing:
+            texts.append(None)
+        elif text in _NAN_TEXTS:
+            at = row_name(column, int(np.argmax(codes == code)))
+            raise DataError(
+                f"column {column.name!r}, {at}: the value is {text}, not a number; "
+                f"correct it, or leave the cell empty if the value is unknown."
+            )
+        else:
+            texts.append(text)
+    texts.append(None)
+    return np.where(codes < 0, len(texts) - 1, codes), texts
+
+
+def read_numbers(
+    column: pd.Series[Any], missing: tuple[str, ...] = MISSING_TEXTS
+) -> NDArray[np.float64] | None:
+    """Read a column as numbers, NaN where a value is missing.
+
+    Parameters
+    ----------
+    column : pandas.Series
+        Numbers, truth values, or texts.
+    missing : tuple of str
+        Texts that stand for an absent value.
+
+    Returns
+    -------
+    ndarray of float64, shape (rows,), or None
+        None when some cell is neither a number nor missing.
+
+    Raises
+    ------
+    DataError
+        For infinite, complex, NaN-valued text and date cells.
+    """
+    if column.dtype.kind == "c":
+        raise DataError(f"column {column.name!r} holds complex numbers; give real ones.")
+    if column.dtype.kind in "biuf":
+        values = column.to_numpy(dtype=np.float64, na_value=np.nan)
+    else:
+        codes, texts = read_texts(column, missing)
+        table = _parse(texts)
+        if table is None:
+            return None
+        values = table[codes]
+    infinite = np.isinf(values)
+    if infinite.any():
+        at = row_name(column, int(np.argmax(infinite)))
+        raise DataError(
+            f"column {column.name!r}, {at}: the value is infinite; "
+            f"correct it, or leave the cell empty if the value is unknown."
+        )
+    return values
+
+
+def first_non_number(column: pd.Series[Any], missing: tuple[str, ...] = MISSING_TEXTS) -> str:
+    """Describe the first cell of a column that is not a number.
+
+    Parameters
+    ----------
+    column : pandas.Series
+        A column for which `read_numbers` gave None.
+    missing : tuple of str
+        Texts that stand for an absent value.
+
+    Returns
+    -------
+    str
+        For example ``"line 17 holds 'abc'"``.
+    """
+    codes, texts = read_texts(column, missing)
+    bad = [text is not None and _parse([text]) is None for text in texts]
+    position = int(np.argmax(np.array(bad)[codes]))
+    return f"{row_name(column, position)} holds {texts[codes[position]]!r}"
+
+
+def _parse(texts: list[str | None]) -> NDArray[np.float64] | None:
+    """Turn distinct texts into numbers, or None if one of them is no number."""
+    present = [text for text in texts if text is not None]
+    if present and all(text.lower() in _BOOLEANS for text in present):
+        numbers = [_BOOLEANS[text.lower()] for text in present]
+    else:
+        try:
+            # float() would read 1_000 as a number, which no table means.
+            numbers = [math.nan if "_" in text else float(text) for text in present]
+        except ValueError:
+            return None
+        if any(map(math.isnan, numbers)):
+            return None
+    parsed = iter(numbers)
+    return np.array([math.nan if text is None else next(parsed) for text in texts])

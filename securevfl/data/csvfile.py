@@ -1,0 +1,123 @@
+"""CSV files read as texts, so that the type of a column can be found on training rows alone."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, cast
+
+from securevfl.data.preprocess import refuse_repeated
+from securevfl.errors import DataError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def read_csv(
+    path: Path, separator: str | None = None, header: int | None = 0, comment: str | None = None
+) -> pd.DataFrame:
+    """Read a CSV file as texts, its rows named by their line in the file.
+
+    Parameters
+    ----------
+    path : Path
+        The file, in UTF-8; .gz, .bz2 and .xz are unpacked.
+    separator : str, optional
+        A comma, or a tab for .tsv files, unless given.
+    header : int, optional
+        Number of the row, from 0, with the column names; rows before it are skipped. None names
+        the columns "0", "1", ...
+    comment : str, optional
+        Lines that begin with it are skipped.
+
+    Returns
+    -------
+    DataFrame
+        Of texts; empty cells are "". The index is called "line".
+
+    Raises
+    ------
+    DataError
+        If the file cannot be read, has no rows, rows of different length, or repeated names.
+    """
+    import pandas as pd
+
+    if separator is None:
+        separator = "\t" if {".tsv", ".tab"} & set(path.suffixes) else ","
+    names, lines, rows = _read(path, separator, header, comment)
+    if not rows:
+        raise DataError(f"{path.name} has no rows below its header; at least two are needed.")
+    if len(names) == 1 and any(mark in names[0] for mark in ";\t|,"):
+        raise DataError(
+            f"{path.name} has one column, {names[0][:60]!r}; "
+            f"name the separator, for example separator=';'."
+        )
+    try:
+        refuse_repeated(names)
+    except DataError as error:
+        raise DataError(f"{path.name}: {error}") from None
+    index = pd.Index(lines, name="line")
+    columns = zip(*rows, strict=True)
+    return pd.DataFrame(
+        {
+            name: pd.Series(cells, dtype=object, index=index)
+            for name, cells in zip(names, columns, strict=True)
+        }
+    )
+
+
+def _read(
+    path: Path, separator: str, header: int | None, comment: str | None
+) -> tuple[list[str], list[int], list[list[str]]]:
+    """Return the column names, and the line number and the cells of every row."""
+    names: list[str] | None = None
+    lines: list[int] = []
+    rows: list[list[str]] = []
+    try:
+        with _open(path) as stream:
+            for line, cells in islice(_rows(stream, separator, comment), header or 0, None):
+                if names is None and header is not None:
+                    names = [cell.strip() for cell in cells]
+                    continue
+                names = names or [str(k) for k in range(len(cells))]
+                if len(cells) != len(names):
+                    raise DataError(
+                        f"{path.name}, line {line}: {len(cells)} fields where {len(names)} are "
+                        f"expected; correct the line (is the file cut off?)."
+                    )
+                lines.append(line)
+                rows.append(cells)
+    except FileNotFoundError:
+        raise DataError(f"{path}: there is no such file; check the path.") from None
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path.name} is not UTF-8 text: {error}; convert it to UTF-8.") from error
+    except csv.Error as error:
+        raise DataError(f"{path.name} is no regular CSV file: {error}; correct it.") from error
+    except (OSError, EOFError) as error:
+        raise DataError(f"{path}: the file cannot be read: {error}.") from error
+    if names is None:
+        raise DataError(f"{path.name} is empty; a header and at least two rows are needed.")
+    return names, lines, rows
+
+
+def _rows(stream: IO[str], separator: str, comment: str | None) -> Iterator[tuple[int, list[str]]]:
+    """Yield line numbers and cells, without blank lines and comments."""
+    reader = csv.reader(stream, delimiter=separator, skipinitialspace=True)
+    for cells in reader:
+        blank = not cells or cells == [""]
+        if not blank and not (comment is not None and cells[0].startswith(comment)):
+            yield reader.line_num, cells
+
+
+def _open(path: Path) -> IO[str]:
+    import bz2
+    import gzip
+    import lzma
+
+    packed: dict[str, Callable[..., Any]] = {
+        ".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open,
+    }  # fmt: skip
+    opener = packed.get(path.suffix, open)
+    return cast("IO[str]", opener(path, "rt", encoding="utf-8-sig", newline=""))

@@ -1,0 +1,511 @@
+"""`VerticalDataset`: rows that several parties share, columns that each owns alone."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from securevfl.data.labels import Task
+from securevfl.data.partition import (
+    Positions,
+    Strips,
+    deal_columns,
+    owned_columns,
+    strip_columns,
+    strip_shapes,
+)
+from securevfl.data.preprocess import Preprocessor
+from securevfl.errors import DataError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Features = tuple[NDArray[np.float32], ...]
+ImageShape = tuple[int, int, int]
+
+
+@dataclass(frozen=True)
+class About:
+    """Where a data set comes from and what was done to it; reports show all of it.
+
+    Parameters
+    ----------
+    origin : str
+        Source, with its address or file.
+    licence : str
+        Licence of the data, as far as stated.
+    split : str
+        How the test rows were chosen.
+    scaling : str
+        How the features were scaled.
+    partition : str
+        How the columns were dealt to the parties.
+    notes : tuple of str
+        Encoding, filling, dropped rows or columns, and everything else a reader must know.
+    """
+
+    origin: str
+    licence: str
+    split: str
+    scaling: str
+    partition: str
+    notes: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the fields as JSON types."""
+        return {**asdict(self), "notes": list(self.notes)}
+
+    @staticmethod
+    def from_json(fields: Mapping[str, Any]) -> About:
+        """Rebuild from what `to_json` returned."""
+        return About(**{**fields, "notes": tuple(fields["notes"])})
+
+
+@dataclass(frozen=True, eq=False)
+class VerticalDataset:
+    """Aligned rows whose columns belong to several parties, and the labels of one of them.
+
+    All arrays are C-contiguous, read-only and finite; they are checked when the object is made.
+
+    Parameters
+    ----------
+    name : str
+        Name of the data set.
+    task : {"binary", "multiclass", "regression"}
+        What the labels ask for.
+    train, test : tuple of ndarray of float32
+        One (M, d_n) and one (M_test, d_n) array per party.
+    train_labels, test_labels : ndarray
+        int64 class numbers 0 to C - 1, shape (M,) and (M_test,); float32 for a regression.
+    classes : tuple of str
+        Names of the classes in order; () for a regression.
+    columns : tuple of tuple of str
+        Names of each party's columns after encoding.
+    party_names : tuple of str
+        One name per party.
+    about : About
+        Origin, licence, split, scaling and notes.
+    transform : Preprocessor
+        What was fitted on the training rows; applies the same to new raw rows.
+    image_shape : (channels, height, width), optional
+        Shape of the whole image whose pixels are the source columns.
+    strips : {"rows", "columns"}, optional
+        How `with_parties` cuts images; None deals single pixels.
+
+    Raises
+    ------
+    DataError
+        If the parts do not fit together, hold NaN or infinite values, or a party is empty.
+    """
+
+    name: str
+    task: Task
+    train: Features
+    test: Features
+    train_labels: NDArray[Any]
+    test_labels: NDArray[Any]
+    classes: tuple[str, ...]
+    columns: tuple[tuple[str, ...], ...]
+    party_names: tuple[str, ...]
+    about: About
+    transform: Preprocessor = field(repr=False)
+    image_shape: ImageShape | None = None
+    strips: Strips | None = None
+
+    def __post_init__(self) -> None:
+        if not self.train:
+            raise DataError(f"data set {self.name!r} has no parties; at least one is needed.")
+        for side in ("train", "test"):
+            arrays = tuple(_frozen(array, np.float32) for array in getattr(self, side))
+            object.__setattr__(self, side, arrays)
+            kind = np.float32 if self.task == "regression" else np.int64
+            labels = _frozen(getattr(self, f"{side}_labels"), kind)
+            object.__setattr__(self, f"{side}_labels", labels)
+            self._check_features(side, arrays, len(labels))
+            self._check_labels(side, labels)
+        if len(self.party_names) != self.parties or len(self.columns) != self.parties:
+            raise DataError(
+                f"data set {self.name!r}: {self.parties} parties have {len(self.party_names)} "
+                f"names and {len(self.columns)} lists of columns; one of each is needed."
+            )
+        for party, names in enumerate(self.columns):
+            self._check_columns(party, names)
+
+    @property
+    def parties(self) -> int:
+        """Number of parties N."""
+        return len(self.train)
+
+    @property
+    def rows(self) -> int:
+        """Number of training rows M."""
+        return len(self.train_labels)
+
+    @property
+    def test_rows(self) -> int:
+        """Number of test rows."""
+        return len(self.test_labels)
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """Number of encoded columns d_n of each party."""
+        return tuple(array.shape[1] for array in self.train)
+
+    @property
+    def num_classes(self) -> int:
+        """Number of classes C; 0 for a regression."""
+        return len(self.classes)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all feature arrays."""
+        return sum(array.nbytes for array in (*self.train, *self.test))
+
+    @cached_property
+    def party_image_shapes(self) -> tuple[ImageShape, ...] | None:
+        """Each party's strip as (channels, height, width); None unless all own whole strips."""
+        if self.image_shape is None:
+            return None
+        return strip_shapes(self.image_shape, self.transform.positions)
+
+    def __repr__(self) -> str:
+        target = f"{self.num_classes} classes" if self.classes else "regression"
+        return (
+            f"VerticalDataset({self.name!r}, {target}, {self.parties} parties, "
+            f"{self.rows} + {self.test_rows} rows, widths {self.widths})"
+        )
+
+    def with_parties(self, parties: int) -> VerticalDataset:
+        """Deal the same source columns, in the same order, to another number of parties.
+
+        Image strips stay strips; all other columns are dealt as `numpy.array_split` does. What was
+        fitted on the training rows is kept, so the values do not change, only their owners.
+
+        Parameters
+        ----------
+        parties : int
+            1 to the number of source columns (of pixel lines, for strips).
+
+        Returns
+        -------
+        VerticalDataset
+            Itself when it already has that many parties.
+        """
+        if parties == self.parties and not isinstance(parties, bool):
+            return self
+        if self.image_shape is not None and self.strips is not None:
+            positions = strip_columns(self.image_shape, parties, self.strips)
+            rule = f"{parties} image strips of pixel {self.strips}, numpy.array_split"
+        else:
+            positions = deal_columns(len(self.transform.columns), parties)
+            rule = f"source columns dealt to {parties} parties by numpy.array_split"
+        return self._dealt(positions, _numbered(parties), rule)
+
+    def with_owners(
+        self, owners: Sequence[Sequence[str]], party_names: Sequence[str] | None = None
+    ) -> VerticalDataset:
+        """Deal the source columns to named owners.
+
+        Parameters
+        ----------
+        owners : sequence of sequences of str
+            For each party the names of its source columns; together all of them, each once.
+        party_names : sequence of str, optional
+            One per party; "party 0", "party 1", ... unless given.
+
+        Returns
+        -------
+        VerticalDataset
+        """
+        positions = owned_columns(self.transform.columns, owners)
+        names = tuple(party_names) if party_names is not None else _numbered(len(owners))
+        return self._dealt(positions, names, "owners named by the user")
+
+    def subset(self, rows: Any, test_rows: Any = None) -> VerticalDataset:
+        """Keep some training rows, and optionally some test rows.
+
+        The scaling stays the one that was fitted before.
+
+        Parameters
+        ----------
+        rows : int, slice, array of int or array of bool
+            Which training rows; an int keeps the first so many.
+        test_rows : int, slice, array of int or array of bool, optional
+            Which test rows; all unless given.
+
+        Returns
+        -------
+        VerticalDataset
+
+        Raises
+        ------
+        DataError
+            If no row is left, or a row does not exist.
+        """
+        chosen = _row_numbers(rows, self.rows, "rows")
+        held = _row_numbers(slice(None) if test_rows is None else test_rows, self.test_rows, "rows")
+        return replace(
+            self,
+            train=tuple(array[chosen] for array in self.train),
+            train_labels=self.train_labels[chosen],
+            test=self.test if test_rows is None else tuple(array[held] for array in self.test),
+            test_labels=self.test_labels[held],
+            about=self._noted(
+                f"subset of {len(chosen)} of {self.rows} training and {len(held)} of "
+                f"{self.test_rows} test rows; the scaling is that of all training rows"
+            ),
+        )
+
+    def fingerprint(self) -> str:
+        """Return the SHA-256 of the content: features, labels, names of columns and classes.
+
+        Returns
+        -------
+        str
+            64 hexadecimal digits; the same content has the same fingerprint on every machine.
+        """
+        return self._fingerprint
+
+    @staticmethod
+    def from_numpy(
+        features: ArrayLike | Sequence[ArrayLike],
+        labels: ArrayLike,
+        *,
+        test_features: ArrayLike | Sequence[ArrayLike] | None = None,
+        test_labels: ArrayLike | None = None,
+        **options: Any,
+    ) -> VerticalDataset:
+        """Build from arrays; see `securevfl.data.arrays.from_numpy` for all options.
+
+        Parameters
+        ----------
+        features : array of shape (rows, ...), or sequence of one (rows, d_n) array per party
+            Real numbers. Images of shape (rows, height, width) or (rows, channels, height, width)
+            are flattened and their shape is kept.
+        labels : array of shape (rows,)
+            Of any type.
+        test_features, test_labels : optional
+            Given together they are the test rows; else `test_fraction` of the rows is held out.
+        **options
+            name, task, parties, owners, columns, party_names, test_fraction, seed, scaling,
+            strips, image_shape, about.
+
+        Returns
+        -------
+        VerticalDataset
+        """
+        from securevfl.data.arrays import from_numpy
+
+        return from_numpy(
+            features, labels, test_features=test_features, test_labels=test_labels, **options
+        )
+
+    @staticmethod
+    def from_pandas(
+        frame: pd.DataFrame | Sequence[pd.DataFrame], label: str, **options: Any
+    ) -> VerticalDataset:
+        """Build from data frames; see `securevfl.data.table.from_pandas` for all options.
+
+        Parameters
+        ----------
+        frame : DataFrame, or sequence of one DataFrame per party
+            Several frames are joined by ``id_column``.
+        label : str
+            Name of the label column.
+        **options
+            test_frame, id_column, label_frame, name, task, parties, owners, party_names, drop,
+            test_fraction, group, seed, scaling, missing_values, max_categories.
+
+        Returns
+        -------
+        VerticalDataset
+        """
+        from securevfl.data.table import from_pandas
+
+        return from_pandas(frame, label, **options)
+
+    @staticmethod
+    def from_torch(train: Any, test: Any = None, **options: Any) -> VerticalDataset:
+        """Build from `torch.utils.data` data sets of (features, label) pairs.
+
+        Parameters
+        ----------
+        train : torch.utils.data.Dataset
+            Map-style or iterable; features are tensors, arrays or images.
+        test : torch.utils.data.Dataset, optional
+            The test rows; else `test_fraction` of the rows is held out.
+        **options
+            As for `from_numpy`.
+
+        Returns
+        -------
+        VerticalDataset
+        """
+        from securevfl.data.arrays import from_torch
+
+        return from_torch(train, test, **options)
+
+    @staticmethod
+    def from_files(
+        party_files: Sequence[str | Path], *, id_column: str, label: str, **options: Any
+    ) -> VerticalDataset:
+        """Build from several parties' own CSV files, joined by an id column in plain form.
+
+        Parameters
+        ----------
+        party_files : sequence of paths
+            One file per party, each with the id column.
+        id_column : str
+            Name of the id column in every file.
+        label : str
+            Name of the label column, in `label_file` or in one of the parties' files.
+        **options
+            label_file, and the options of `from_pandas`.
+
+        Returns
+        -------
+        VerticalDataset
+        """
+        from securevfl.data.table import from_files
+
+        return from_files(party_files, id_column=id_column, label=label, **options)
+
+    @cached_property
+    def _fingerprint(self) -> str:
+        head = {
+            "task": self.task,
+            "classes": self.classes,
+            "columns": self.columns,
+            "party_names": self.party_names,
+            "shapes": [array.shape for array in (*self.train, *self.test)],
+            "labels": [str(self.train_labels.dtype), self.rows, self.test_rows],
+        }
+        digest = hashlib.sha256(json.dumps(head, ensure_ascii=True).encode())
+        for array in (*self.train, *self.test, self.train_labels, self.test_labels):
+            little = array.astype(array.dtype.newbyteorder("<"), copy=False)
+            digest.update(little.data)
+        return digest.hexdigest()
+
+    def _dealt(self, positions: Positions, names: tuple[str, ...], rule: str) -> VerticalDataset:
+        transform = self.transform.deal(positions)
+        return replace(
+            self,
+            train=self._dealt_arrays(self.train, positions),
+            test=self._dealt_arrays(self.test, positions),
+            columns=tuple(part.encoded for part in transform.parties),
+            party_names=names,
+            transform=transform,
+            about=replace(self.about, partition=rule),
+        )
+
+    def _dealt_arrays(self, arrays: Features, positions: Positions) -> Features:
+        where = self.transform.locations()
+        bounds = [part.bounds for part in self.transform.parties]
+        dealt = []
+        for wanted in positions:
+            found = [where[position] for position in wanted]
+            pieces = [arrays[p][:, bounds[p][k] : bounds[p][k + 1]] for p, k in found]
+            dealt.append(np.concatenate(pieces, axis=1))
+        return tuple(dealt)
+
+    def _noted(self, note: str) -> About:
+        return replace(self.about, notes=(*self.about.notes, note))
+
+    def _check_features(self, side: str, arrays: Features, rows: int) -> None:
+        for party, array in enumerate(arrays):
+            asked = f"data set {self.name!r}, party {party}, {side}"
+            if array.ndim != 2:
+                raise DataError(f"{asked}: the shape is {array.shape}; rows x columns is needed.")
+            if array.shape[1] == 0:
+                raise DataError(f"{asked}: the party owns no columns; give it at least one.")
+            if len(array) != rows:
+                raise DataError(f"{asked}: {len(array)} rows for {rows} labels; one label per row.")
+            if rows == 0:
+                raise DataError(f"{asked}: there are no rows; at least one is needed.")
+            # NaN and infinity both show in the extremes, and no mask of the array's size is made.
+            if not (np.isfinite(array.min()) and np.isfinite(array.max())):
+                row, column = np.argwhere(~np.isfinite(array))[0]
+                raise DataError(
+                    f"{asked}: row {row}, column {column} is {array[row, column]}; "
+                    f"all features must be finite."
+                )
+        if len(arrays) != self.parties:
+            raise DataError(
+                f"data set {self.name!r}: {self.parties} parties have training rows and "
+                f"{len(arrays)} have test rows; all need both."
+            )
+        widths = tuple(array.shape[1] for array in arrays)
+        if widths != self.widths:
+            raise DataError(
+                f"data set {self.name!r}: the parties own {self.widths} columns in training and "
+                f"{widths} in the test rows; both must be the same."
+            )
+
+    def _check_labels(self, side: str, labels: NDArray[Any]) -> None:
+        asked = f"data set {self.name!r}, {side} labels"
+        if labels.ndim != 1:
+            raise DataError(f"{asked}: the shape is {labels.shape}; one label per row is needed.")
+        if self.task == "regression":
+            if not np.isfinite(labels).all():
+                raise DataError(f"{asked}: a target is NaN or infinite; all must be finite.")
+            return
+        if len(self.classes) < 2 or (self.task == "binary") != (len(self.classes) == 2):
+            raise DataError(
+                f"{asked}: task {self.task!r} with {len(self.classes)} classes; binary needs 2, "
+                f"multiclass 3 or more."
+            )
+        if labels.min(initial=0) < 0 or labels.max(initial=0) >= len(self.classes):
+            raise DataError(
+                f"{asked}: class numbers go from {labels.min()} to {labels.max()}; "
+                f"0 to {len(self.classes) - 1} are allowed."
+            )
+
+    def _check_columns(self, party: int, names: tuple[str, ...]) -> None:
+        if len(names) != self.widths[party]:
+            raise DataError(
+                f"data set {self.name!r}, party {party}: {len(names)} names for "
+                f"{self.widths[party]} columns; one name per column is needed."
+            )
+        if len(set(names)) < len(names):
+            twice = next(name for name in names if names.count(name) > 1)
+            raise DataError(
+                f"data set {self.name!r}, party {party}: two columns are called {twice!r}; "
+                f"rename or drop one."
+            )
+
+
+def _frozen(array: NDArray[Any], dtype: Any) -> NDArray[Any]:
+    """Return a read-only C-contiguous view, or a copy where that is not possible."""
+    view = np.ascontiguousarray(array, dtype=dtype).view()
+    view.setflags(write=False)
+    return view
+
+
+def _numbered(parties: int) -> tuple[str, ...]:
+    return tuple(f"party {n}" for n in range(parties))
+
+
+def _row_numbers(rows: Any, count: int, what: str) -> NDArray[np.int64]:
+    """Return row numbers from an int (the first so many), a slice, numbers or a mask."""
+    if isinstance(rows, (int, np.integer)) and not isinstance(rows, bool):
+        if not 1 <= rows <= count:
+            raise DataError(f"subset: the first {rows} of {count} {what}; use 1 to {count}.")
+        rows = slice(0, int(rows))
+    try:
+        numbers: NDArray[np.int64] = np.arange(count, dtype=np.int64)[rows]
+    except (IndexError, TypeError) as error:
+        raise DataError(f"subset: {count} {what} cannot be indexed so: {error}.") from error
+    if numbers.ndim != 1 or not len(numbers):
+        raise DataError(f"subset: no row is left of {count}; choose at least one.")
+    return numbers
+
+
+__all__ = ["About", "VerticalDataset"]

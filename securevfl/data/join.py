@@ -1,0 +1,170 @@
+"""Several parties' tables joined by an id column in plain form."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from securevfl.data.cells import read_texts, row_name
+from securevfl.errors import DataError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True)
+class PartyTable:
+    """One party's table and the name that messages use for it."""
+
+    name: str
+    frame: pd.DataFrame
+
+
+@dataclass(frozen=True)
+class Joined:
+    """The parties' columns and the labels, row for row, and what the join left out."""
+
+    parts: tuple[pd.DataFrame, ...]
+    labels: pd.Series[Any]
+    notes: tuple[str, ...]
+
+
+def join_parties(
+    tables: Sequence[PartyTable], holder: PartyTable | None, label: str, id_column: str | None
+) -> Joined:
+    """Keep the rows whose id is in every table, in the order of the table with the labels.
+
+    Parameters
+    ----------
+    tables : sequence of PartyTable
+        One per party.
+    holder : PartyTable, optional
+        A table of ids and labels, which is no party's.
+    label : str
+        Name of the label column, in `holder` or else in exactly one party's table.
+    id_column : str, optional
+        Name of the id column in every table; None for tables that are already aligned.
+
+    Returns
+    -------
+    Joined
+
+    Raises
+    ------
+    DataError
+        For an absent column, ids that are missing, repeated or written differently, and for an
+        empty intersection.
+    """
+    if not tables:
+        raise DataError("no party's table was given; at least one is needed.")
+    everyone = [*tables, *([holder] if holder else [])]
+    owner = _label_owner(tables, holder, label)
+    if id_column is None:
+        sizes = [len(table.frame) for table in everyone]
+        if len(set(sizes)) > 1:
+            raise DataError(
+                f"the tables have {sizes} rows; name the column that joins them with id_column=."
+            )
+        orders = [np.arange(sizes[0]) for _ in everyone]
+        notes: list[str] = []
+    else:
+        orders, notes = _common_rows(everyone, owner, id_column)
+    aligned = [t.frame.iloc[order] for t, order in zip(everyone, orders, strict=True)]
+    labels = aligned[owner][label]
+    not_features = {id_column} | ({label} if holder is None else set())
+    parts = [
+        part[[c for c in part.columns if c not in not_features]] for part in aligned[: len(tables)]
+    ]
+    return Joined(tuple(parts), labels, tuple(notes))
+
+
+def _label_owner(tables: Sequence[PartyTable], holder: PartyTable | None, label: str) -> int:
+    """Return the number of the table with the labels; `len(tables)` is the holder's."""
+    if holder is not None:
+        if label not in holder.frame.columns:
+            raise DataError(
+                f"{holder.name} has no column {label!r} for the label; its columns are "
+                f"{', '.join(map(str, holder.frame.columns[:12]))}."
+            )
+        return len(tables)
+    owners = [n for n, table in enumerate(tables) if label in table.frame.columns]
+    if len(owners) != 1:
+        files = ", ".join(tables[n].name for n in owners) or "none"
+        raise DataError(
+            f"the label column {label!r} must be in exactly one party's table and is in "
+            f"{len(owners)} ({files}); rename a column, or give the labels a file of their own."
+        )
+    return owners[0]
+
+
+def _common_rows(
+    everyone: Sequence[PartyTable], first: int, id_column: str
+) -> tuple[list[NDArray[np.intp]], list[str]]:
+    """Return for each table the positions of the common ids, in the order of table `first`."""
+    ids = [_ids(table, id_column) for table in everyone]
+    kinds = [_kind(held) for held in ids]
+    if len(set(kinds)) > 1:
+        other = next(n for n, kind in enumerate(kinds) if kind != kinds[0])
+        raise DataError(
+            f"the ids are of different types: {everyone[0].name} has {kinds[0]} such as "
+            f"{next(iter(ids[0]))!r}, {everyone[other].name} has {kinds[other]} such as "
+            f"{next(iter(ids[other]))!r}; write them the same way in every file."
+        )
+    common = set(ids[0]).intersection(*ids[1:])
+    if not common:
+        examples = ", ".join(
+            f"{t.name} has {next(iter(held))!r}" for t, held in zip(everyone, ids, strict=True)
+        )
+        raise DataError(
+            f"no id is in all {len(everyone)} tables ({examples}); ids are compared as texts in "
+            f"column {id_column!r}, so check that it is the same kind of id everywhere."
+        )
+    kept = [key for key in ids[first] if key in common]
+    notes = [
+        f"{table.name}: {len(held) - len(common)} of {len(held)} rows left out, because their id "
+        f"is not in every table"
+        for table, held in zip(everyone, ids, strict=True)
+        if len(held) > len(common)
+    ]
+    return [np.array([held[key] for key in kept], dtype=np.intp) for held in ids], notes
+
+
+def _ids(table: PartyTable, id_column: str) -> dict[str, int]:
+    """Map each id, as text, to its row; refuse missing and repeated ones."""
+    if id_column not in table.frame.columns:
+        raise DataError(
+            f"{table.name} has no id column {id_column!r}; its columns are "
+            f"{', '.join(map(str, table.frame.columns[:12]))}."
+        )
+    series = table.frame[id_column]
+    codes, texts = read_texts(series)
+    found: dict[str, int] = {}
+    for row, code in enumerate(codes.tolist()):
+        key = texts[code]
+        if key is None:
+            raise DataError(
+                f"{table.name}, {row_name(series, row)}: the id in column {id_column!r} is "
+                f"missing; every row needs one."
+            )
+        if key in found:
+            raise DataError(
+                f"{table.name}: the id {key!r} occurs more than once "
+                f"({row_name(series, found[key])} and {row_name(series, row)}); an id names one "
+                f"row, so remove the repeated ones."
+            )
+        found[key] = row
+    return found
+
+
+def _kind(ids: dict[str, int]) -> str:
+    """Say how the ids are written."""
+    if all(re.fullmatch(r"[+-]?\d+", key) for key in ids):
+        return "whole numbers"
+    if all(re.fullmatch(r"[+-]?\d*\.\d*(e[+-]?\d+)?", key, re.IGNORECASE) for key in ids):
+        return "decimal numbers"
+    return "texts"

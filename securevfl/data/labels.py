@@ -1,0 +1,212 @@
+"""Labels of any type: classes numbered 0 to C - 1, or targets of a regression."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, cast, get_args
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from securevfl.data.cells import MISSING_TEXTS, read_numbers, read_texts, row_name
+from securevfl.errors import DataError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Task = Literal["binary", "multiclass", "regression"]
+
+#: Whole numbers with more distinct values than this are taken for a regression's target.
+MOST_NUMERIC_CLASSES = 20
+
+
+@dataclass(frozen=True)
+class RawLabels:
+    """Labels as read, before they are numbered.
+
+    Parameters
+    ----------
+    values : ndarray of float64 or of object (str), shape (rows,)
+        Numbers if every label is one, else texts.
+    name : str
+        What messages call them.
+    """
+
+    values: NDArray[Any]
+    name: str
+
+    @property
+    def numeric(self) -> bool:
+        """Whether the labels are numbers."""
+        return self.values.dtype.kind == "f"
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def take(self, rows: NDArray[np.int64]) -> RawLabels:
+        """Return the labels of the given rows."""
+        return RawLabels(self.values[rows], self.name)
+
+    def task(self) -> Task:
+        """Tell classes from a regression's target.
+
+        Texts, truth values and at most 20 distinct whole numbers are classes.
+        """
+        distinct = np.unique(self.values.astype(str) if not self.numeric else self.values)
+        if self.numeric:
+            whole = bool((distinct == np.floor(distinct)).all())
+            if not whole or len(distinct) > MOST_NUMERIC_CLASSES:
+                return "regression"
+        return "binary" if len(distinct) <= 2 else "multiclass"
+
+
+def read_labels(
+    labels: pd.Series[Any] | ArrayLike,
+    name: str = "labels",
+    missing: tuple[str, ...] = MISSING_TEXTS,
+) -> RawLabels:
+    """Read labels of any type.
+
+    Parameters
+    ----------
+    labels : Series or array-like, shape (rows,)
+        Numbers, truth values or texts; a single further axis of length 1 is dropped.
+    name : str
+        What messages call them.
+    missing : tuple of str
+        Texts that stand for a missing value, which a label must not be.
+
+    Returns
+    -------
+    RawLabels
+
+    Raises
+    ------
+    DataError
+        If a label is missing or not finite, or there is not one label per row.
+    """
+    import pandas as pd
+
+    if not isinstance(labels, pd.Series):
+        array = np.asarray(labels)
+        if array.ndim == 2 and array.shape[1] == 1:
+            array = array[:, 0]
+        if array.ndim != 1:
+            raise DataError(
+                f"{name} have shape {array.shape}; one label per row is needed "
+                f"(class numbers or names, not one-hot rows)."
+            )
+        labels = pd.Series(array, name=name)
+    series = labels
+    categorical = isinstance(series.dtype, pd.CategoricalDtype)
+    numbers = None if categorical or series.dtype.kind == "b" else read_numbers(series, missing)
+    if numbers is not None and _all_truth_texts(series):
+        numbers = None
+    if numbers is not None:
+        absent = np.isnan(numbers)
+        values: NDArray[Any] = numbers
+    else:
+        codes, texts = read_texts(series, missing)
+        values = np.array(texts, dtype=object)[codes]
+        absent = np.array([text is None for text in texts])[codes]
+    if absent.any():
+        at = row_name(series, int(np.argmax(absent)))
+        raise DataError(
+            f"label column {series.name!r}: {int(absent.sum())} of {len(values)} labels are "
+            f"missing, the first in {at}; every row needs a label."
+        )
+    return RawLabels(values, str(series.name))
+
+
+def encode_labels(
+    train: RawLabels, test: RawLabels, task: str | None = None
+) -> tuple[NDArray[Any], NDArray[Any], tuple[str, ...], Task]:
+    """Number the classes by the training rows' order of values.
+
+    Parameters
+    ----------
+    train, test : RawLabels
+        Labels of the two parts.
+    task : {"binary", "multiclass", "regression"}, optional
+        Found from the training labels unless given.
+
+    Returns
+    -------
+    train_labels, test_labels : ndarray
+        int64 class numbers, or float32 targets.
+    classes : tuple of str
+        Names in the order of the numbers, sorted (numbers by value); () for a regression.
+    task : {"binary", "multiclass", "regression"}
+
+    Raises
+    ------
+    DataError
+        For a single class, a class that only the test rows have, or labels that do not suit
+        the task that was asked for.
+    """
+    if task is not None and task not in get_args(Task):
+        raise DataError(f"task={task!r} does not exist; use binary, multiclass or regression.")
+    chosen = cast("Task", task) if task is not None else train.task()
+    if train.numeric != test.numeric:
+        train, test = _as_texts(train), _as_texts(test)
+    if chosen == "regression":
+        return *_targets(train, test), (), chosen
+    distinct = np.array(sorted(set(train.values.tolist())), dtype=train.values.dtype)
+    if len(distinct) < 2:
+        raise DataError(
+            f"label column {train.name!r}: all {len(train)} training rows have the label "
+            f"{_name(distinct[0])!r}; at least two classes are needed."
+        )
+    unseen = sorted(set(test.values.tolist()) - set(distinct.tolist()))
+    if unseen:
+        raise DataError(
+            f"label column {train.name!r}: the test rows have the class {_name(unseen[0])!r}, "
+            f"which no training row has ({len(unseen)} such); choose another split, or drop "
+            f"those rows."
+        )
+    if chosen == "binary" and len(distinct) > 2:
+        raise DataError(
+            f"label column {train.name!r}: task='binary' allows 2 classes and there are "
+            f"{len(distinct)}; use task='multiclass'."
+        )
+    numbers = {value: k for k, value in enumerate(distinct.tolist())}
+    coded = [np.array([numbers[v] for v in p.values.tolist()], np.int64) for p in (train, test)]
+    chosen = "binary" if len(distinct) == 2 else "multiclass"
+    return coded[0], coded[1], tuple(map(_name, distinct.tolist())), chosen
+
+
+def _targets(train: RawLabels, test: RawLabels) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    if not (train.numeric and test.numeric):
+        raise DataError(
+            f"label column {train.name!r}: task='regression' needs numbers and the labels are "
+            f"texts; use task='multiclass'."
+        )
+    if len(np.unique(train.values)) < 2:
+        raise DataError(
+            f"label column {train.name!r}: all {len(train)} training rows have the target "
+            f"{_name(train.values[0])}; a regression needs at least two values."
+        )
+    largest = max(np.abs(train.values).max(), np.abs(test.values).max())
+    if largest > np.finfo(np.float32).max:
+        raise DataError(
+            f"label column {train.name!r}: {largest:g} exceeds the range of float32 (3.4e38); "
+            f"rescale the target."
+        )
+    return train.values.astype(np.float32), test.values.astype(np.float32)
+
+
+def _all_truth_texts(series: pd.Series[Any]) -> bool:
+    """Whether a label column of texts says true and false, which are names of classes here."""
+    if series.dtype.kind in "biufc":
+        return False
+    return all(str(v).strip().lower() in ("true", "false") for v in series.dropna().unique())
+
+
+def _as_texts(labels: RawLabels) -> RawLabels:
+    return RawLabels(np.array([_name(v) for v in labels.values], dtype=object), labels.name)
+
+
+def _name(value: object) -> str:
+    if isinstance(value, (float, np.floating)):
+        return str(int(value)) if float(value).is_integer() else repr(float(value))
+    return str(value)

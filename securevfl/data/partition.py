@@ -1,0 +1,297 @@
+"""Who owns which columns, and which rows are held out for testing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from securevfl.errors import DataError
+
+Positions = tuple[tuple[int, ...], ...]
+Strips = Literal["rows", "columns"]
+
+
+def deal_columns(count: int, parties: int) -> Positions:
+    """Deal columns to parties in the order of `numpy.array_split`.
+
+    Parameters
+    ----------
+    count : int
+        Number of source columns.
+    parties : int
+        1 to `count`.
+
+    Returns
+    -------
+    tuple of tuple of int
+        The positions of each party's columns; the first parties get one more where the count
+        does not divide evenly.
+
+    Raises
+    ------
+    DataError
+        If some party would own no column.
+
+    Examples
+    --------
+    >>> deal_columns(5, 2)
+    ((0, 1, 2), (3, 4))
+    """
+    if isinstance(parties, bool) or not isinstance(parties, (int, np.integer)) or parties < 1:
+        raise DataError(f"parties={parties!r}; at least 1 party is needed, as a whole number.")
+    if parties > count:
+        raise DataError(
+            f"{count} columns cannot be dealt to {parties} parties: each party needs at least one; "
+            f"use at most {count} parties."
+        )
+    return tuple(tuple(part.tolist()) for part in np.array_split(np.arange(count), parties))
+
+
+def owned_columns(columns: Sequence[str], owners: Sequence[Sequence[str]]) -> Positions:
+    """Find the positions of the columns that each party is said to own.
+
+    Parameters
+    ----------
+    columns : sequence of str
+        Names of all source columns.
+    owners : sequence of sequences of str
+        One list of names per party; together they name every column once.
+
+    Returns
+    -------
+    tuple of tuple of int
+
+    Raises
+    ------
+    DataError
+        For an empty party, an unknown name, and a column with no owner or with two.
+    """
+    place = {name: k for k, name in enumerate(columns)}
+    if len(place) < len(columns):
+        raise DataError(
+            f"{len(columns)} columns share {len(place)} names, so owners cannot be named; "
+            f"rename the columns first."
+        )
+    owner: dict[str, int] = {}
+    for party, names in enumerate(owners):
+        if isinstance(names, str) or not len(names):
+            raise DataError(
+                f"party {party} owns no columns: its list is {names!r}; "
+                f"give each party a list of at least one column name."
+            )
+        for name in names:
+            if name not in place:
+                raise DataError(f"party {party} is said to own {name!r}, which is no column.")
+            if name in owner:
+                raise DataError(
+                    f"column {name!r} is owned by parties {owner[name]} and {party}; "
+                    f"a column has one owner."
+                )
+            owner[name] = party
+    rest = [name for name in columns if name not in owner]
+    if rest:
+        raise DataError(
+            f"{len(rest)} of {len(columns)} columns have no owner, the first is {rest[0]!r}; "
+            f"name an owner, or drop them with drop=[...]."
+        )
+    return tuple(tuple(place[name] for name in names) for names in owners)
+
+
+def strip_columns(shape: tuple[int, int, int], parties: int, strips: Strips) -> Positions:
+    """Cut images into strips of whole pixel rows or columns, one per party.
+
+    Parameters
+    ----------
+    shape : (channels, height, width)
+        The whole image; its pixels are the source columns in C order.
+    parties : int
+        Number of strips, in the order of `numpy.array_split`.
+    strips : {"rows", "columns"}
+        ``"rows"`` cuts from top to bottom, ``"columns"`` from left to right.
+
+    Returns
+    -------
+    tuple of tuple of int
+        Within a strip the pixels keep the order channels, height, width.
+    """
+    pixels = np.arange(int(np.prod(shape))).reshape(shape)
+    axis = _strip_axis(strips)
+    lines = deal_columns(shape[axis], parties)
+    return tuple(tuple(pixels.take(line, axis=axis).ravel().tolist()) for line in lines)
+
+
+def strip_shapes(
+    shape: tuple[int, int, int], positions: Sequence[Sequence[int]]
+) -> tuple[tuple[int, int, int], ...] | None:
+    """Return each party's part of the image as (channels, height, width).
+
+    Parameters
+    ----------
+    shape : (channels, height, width)
+        The whole image.
+    positions : sequence of sequences of int
+        The pixels of each party.
+
+    Returns
+    -------
+    tuple of (channels, height, width), or None
+        None unless every party owns one whole rectangle in C order.
+    """
+    pixels = np.arange(int(np.prod(shape))).reshape(shape)
+    shapes = []
+    for owned in positions:
+        _, y, x = np.unravel_index([owned[0], owned[-1]], shape)
+        part = pixels[:, y[0] : y[1] + 1, x[0] : x[1] + 1]
+        if part.size != len(owned) or not np.array_equal(part.ravel(), owned):
+            return None
+        shapes.append((int(part.shape[0]), int(part.shape[1]), int(part.shape[2])))
+    return tuple(shapes)
+
+
+def split_random(
+    count: int, test_fraction: float, seed: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Hold out a random part of the rows.
+
+    Parameters
+    ----------
+    count : int
+        Number of rows, at least 2.
+    test_fraction : float
+        Part of the rows that is held out, in (0, 1); at least one row stays on each side.
+    seed : int
+        0 or more; the same seed gives the same split on every machine.
+
+    Returns
+    -------
+    train_rows, test_rows : ndarray of int64
+        In random order.
+    """
+    return split_stratified(np.zeros(count, dtype=np.int64), test_fraction, seed)
+
+
+def split_stratified(
+    labels: NDArray[Any], test_fraction: float, seed: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Hold out the same part of every class.
+
+    Parameters
+    ----------
+    labels : ndarray, shape (rows,)
+        Class of each row, of any type that can be sorted.
+    test_fraction : float
+        Part of the rows that is held out, in (0, 1).
+    seed : int
+        0 or more; the same seed gives the same split on every machine.
+
+    Returns
+    -------
+    train_rows, test_rows : ndarray of int64
+        In random order. Every class keeps at least one training row.
+
+    Raises
+    ------
+    DataError
+        If the fraction or the seed is out of range, or a side would be empty.
+    """
+    _check_fraction(test_fraction)
+    _, codes = np.unique(labels, return_inverse=True)
+    order = shuffled(len(codes), seed, "split")
+    members = [order[codes[order] == k] for k in range(int(codes.max(initial=-1)) + 1)]
+    sizes = np.array([len(rows) for rows in members], dtype=np.int64)
+    held = _apportion(sizes, test_fraction)
+    if held.sum() == 0 or held.sum() == len(codes):
+        raise DataError(
+            f"{len(codes)} rows in {len(members)} classes cannot be split with "
+            f"test_fraction={test_fraction}: one side would be empty; give more rows or another "
+            f"fraction."
+        )
+    test = np.zeros(len(codes), dtype=bool)
+    for rows, many in zip(members, held, strict=True):
+        test[rows[:many]] = True
+    return order[~test[order]], order[test[order]]
+
+
+def split_groups(
+    groups: NDArray[Any], labels: NDArray[Any], test_fraction: float, seed: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Hold out whole groups of rows, for example people, stratified by the group's label.
+
+    Parameters
+    ----------
+    groups : ndarray, shape (rows,)
+        The group of each row; no group is on both sides.
+    labels : ndarray, shape (rows,)
+        The class of each row; a group counts as the class of its first row.
+    test_fraction : float
+        Part of the groups that is held out, in (0, 1).
+    seed : int
+        0 or more.
+
+    Returns
+    -------
+    train_rows, test_rows : ndarray of int64
+        In random order of groups, the rows of a group side by side.
+    """
+    _, first, codes = np.unique(groups, return_index=True, return_inverse=True)
+    train, test = split_stratified(labels[first], test_fraction, seed)
+    by_group = np.split(np.argsort(codes, kind="stable"), np.cumsum(np.bincount(codes))[:-1])
+    return (
+        np.concatenate([by_group[g] for g in train]).astype(np.int64),
+        np.concatenate([by_group[g] for g in test]).astype(np.int64),
+    )
+
+
+def shuffled(count: int, seed: int, purpose: str) -> NDArray[np.int64]:
+    """Return the numbers 0 to count - 1 in a random order that depends on seed and purpose only.
+
+    The order sorts the raw output of Philox, whose stream NumPy guarantees over its versions, as it
+    does not for `Generator.permutation`.
+
+    Parameters
+    ----------
+    count : int
+        How many.
+    seed : int
+        0 or more.
+    purpose : str
+        Keeps streams of different use apart.
+
+    Returns
+    -------
+    ndarray of int64, shape (count,)
+    """
+    if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
+        raise DataError(f"seed={seed!r}; a whole number of 0 or more is needed.")
+    entropy = [int(seed), *purpose.encode()]
+    raw = np.random.Philox(np.random.SeedSequence(entropy)).random_raw(count)
+    order: NDArray[np.int64] = np.argsort(raw, kind="stable").astype(np.int64)
+    return order
+
+
+def _strip_axis(strips: str) -> int:
+    if strips not in ("rows", "columns"):
+        raise DataError(f"strips={strips!r} does not exist; use rows, columns or pixels.")
+    return 1 if strips == "rows" else 2
+
+
+def _check_fraction(test_fraction: float) -> None:
+    if not 0.0 < test_fraction < 1.0:
+        raise DataError(
+            f"test_fraction={test_fraction} leaves one side without rows; "
+            f"a number between 0 and 1 is needed, for example 0.25."
+        )
+
+
+def _apportion(sizes: NDArray[np.int64], fraction: float) -> NDArray[np.int64]:
+    """Share out round(fraction * rows) test rows by largest remainders, one row kept per class."""
+    wanted = sizes * fraction
+    held = np.floor(wanted).astype(np.int64)
+    rest = round(float(sizes.sum()) * fraction) - int(held.sum())
+    by_remainder = np.argsort(-(wanted - held), kind="stable")
+    held[by_remainder[: max(0, rest)]] += 1
+    kept: NDArray[np.int64] = np.minimum(held, sizes - 1)
+    return kept

@@ -1,0 +1,199 @@
+"""`load_dataset` and the catalogue of data sets that it knows by name."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from securevfl.data import bundled
+from securevfl.data.dataset import VerticalDataset
+from securevfl.data.facts import Facts
+from securevfl.errors import DataError, UnknownNameError
+
+_FILE_SUFFIXES = (".csv", ".tsv", ".tab", ".txt", ".data", ".gz", ".bz2", ".xz")
+
+
+@dataclass(frozen=True)
+class CatalogueEntry:
+    """One line of ``securevfl datasets``.
+
+    Parameters
+    ----------
+    name : str
+        Name for `load_dataset`.
+    rows, features, classes : int
+        Of the whole published set: training and test rows, source columns, classes.
+    parties : int
+        Default number of parties.
+    licence, origin : str
+        Of the data.
+    split : str
+        Default split.
+    files : tuple of str
+        Files that are looked for in the data folder; () for a bundled set.
+    obtain : str
+        Where to get it.
+    available : bool
+        Whether it can be loaded here without a download.
+    """
+
+    name: str
+    rows: int
+    features: int
+    classes: int
+    parties: int
+    licence: str
+    origin: str
+    split: str
+    files: tuple[str, ...]
+    obtain: str
+    available: bool
+
+
+def load_dataset(
+    name_or_path: str | Path | None = None,
+    *,
+    parties: int | None = None,
+    label: str | None = None,
+    seed: int = 0,
+    data_dir: str | Path | None = None,
+    test_fraction: float | None = None,
+    scaling: str = "minmax",
+    **options: Any,
+) -> VerticalDataset:
+    """Load a known data set by name, or the user's own CSV files.
+
+    Parameters
+    ----------
+    name_or_path : str or path, optional
+        A name of `dataset_catalogue`, or a CSV file. With ``party_files=`` it only names the set.
+    parties : int, optional
+        Number of parties; the data set's default, 8 for a CSV file.
+    label : str, optional
+        Label column of the user's files.
+    seed : int
+        Seed of a random split, 0 or more.
+    data_dir : path, optional
+        Folder with the files of known data sets; the environment variable ``SECUREVFL_DATA``
+        unless given.
+    test_fraction : float, optional
+        Part of the rows that is held out; the data set's default, 0.25 for the user's files.
+    scaling : {"minmax", "standard", "none"}
+        Fitted on training rows; min-max is clipped into [0, 1].
+    **options
+        Of the data set (``split=`` for parkinson, ``strips=`` for images, ``verify=False`` to skip
+        checksums), of `securevfl.data.table.from_csv`, or of `securevfl.data.table.from_files`
+        (``party_files=``, ``id_column=``, ``label_file=``).
+
+    Returns
+    -------
+    VerticalDataset
+
+    Raises
+    ------
+    UnknownNameError
+        For a name or an option that does not exist.
+    DataError
+        For data that cannot be found or used.
+
+    Examples
+    --------
+    >>> load_dataset("digits", parties=4)
+    VerticalDataset('digits', 10 classes, 4 parties, 1348 + 449 rows, widths (16, 16, 16, 16))
+    """
+    common: dict[str, Any] = {"seed": seed, "scaling": scaling}
+    if test_fraction is not None:
+        common["test_fraction"] = test_fraction
+    if "party_files" in options:
+        return _load_parties(name_or_path, parties, label, {**common, **options})
+    if name_or_path is None:
+        raise DataError("no data set was named; give a name, a CSV file, or party_files=[...].")
+    known = loaders()
+    name = str(name_or_path)
+    if name in known:
+        if label is not None:
+            raise DataError(f"label={label!r}: data set {name!r} knows its label; leave it out.")
+        loader = known[name][1]
+        chosen = {**common, "parties": parties, "data_dir": data_dir, **options}
+        _check_options(loader, chosen, f"data set {name!r}")
+        return loader(**chosen)
+    path = Path(name_or_path)
+    if not (path.exists() or path.suffix.lower() in _FILE_SUFFIXES or len(path.parts) > 1):
+        raise UnknownNameError("data set", name, known)
+    from securevfl.data.table import from_csv, from_pandas
+
+    if not path.is_file():
+        kind = "is a folder, not a file" if path.is_dir() else "there is no such file"
+        raise DataError(f"{path}: {kind}; check the path.")
+    chosen = {**common, "parties": parties, **options}
+    _check_options(from_csv, chosen, "a CSV file", from_pandas)
+    return from_csv(path, label, **chosen)
+
+
+def loaders() -> dict[str, tuple[Facts, Callable[..., VerticalDataset]]]:
+    """Return what is known about each data set and the function that loads it, by name."""
+    return {facts.name: (facts, loader) for facts, loader in bundled.LOADERS}
+
+
+def dataset_catalogue(data_dir: str | Path | None = None) -> list[CatalogueEntry]:
+    """List the known data sets.
+
+    Parameters
+    ----------
+    data_dir : path, optional
+        Folder that is searched for their files; ``SECUREVFL_DATA`` unless given.
+
+    Returns
+    -------
+    list of CatalogueEntry
+        Sorted by name.
+    """
+    return [
+        CatalogueEntry(
+            facts.name,
+            facts.rows,
+            facts.features,
+            facts.classes,
+            facts.parties,
+            facts.licence,
+            facts.origin,
+            facts.split,
+            facts.files,
+            facts.obtain,
+            facts.available(data_dir),
+        )
+        for _, (facts, _) in sorted(loaders().items())
+    ]
+
+
+def _load_parties(
+    name: str | Path | None, parties: int | None, label: str | None, options: dict[str, Any]
+) -> VerticalDataset:
+    from securevfl.data.table import from_files
+
+    files = options["party_files"]
+    if parties not in (None, len(files)):
+        raise DataError(f"parties={parties} and {len(files)} party files; leave out parties=.")
+    chosen = {"id_column": None, "label": label, **options}
+    if name is not None:
+        chosen["name"] = str(name)
+    _check_options(from_files, chosen, "party files")
+    return from_files(**chosen)
+
+
+def _check_options(
+    function: Callable[..., Any], options: dict[str, Any], what: str, *more: Callable[..., Any]
+) -> None:
+    """Refuse options that the function does not have."""
+    known = {
+        name
+        for f in (function, *more)
+        for name, parameter in inspect.signature(f).parameters.items()
+        if parameter.kind is not inspect.Parameter.VAR_KEYWORD
+    }
+    for name in options:
+        if name not in known:
+            raise UnknownNameError(f"option of {what}", name, known - {"path", "frame", "label"})
