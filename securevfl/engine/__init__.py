@@ -1,1 +1,1 @@
-"""See the modules of this package."""
+"""Who runs the parties, when a message arrives, what it costs, and what is kept of it."""

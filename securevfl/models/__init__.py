@@ -1,1 +1,1 @@
-"""See the modules of this package."""
+"""The halves of a split model: polynomial networks at the clients, a centre at the server."""

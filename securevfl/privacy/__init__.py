@@ -1,1 +1,1 @@
-"""See the modules of this package."""
+"""What protocols claim, and how the claims are checked."""

@@ -1,0 +1,122 @@
+"""Checkpoints on disk: written whole or not at all, checked when read, never unpickled.
+
+A folder holds ``checkpoint.svfl`` and the one before it, ``checkpoint.previous.svfl``, and for each
+party that keeps large constants ``once-<party>.svfl``, written with the first checkpoint. A file is
+a magic word, the format's version, a SHA-256 of the rest, and a payload of `engine.wire`. A
+simulation's checkpoint holds messages in flight, shares among them: its mode is 0600.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ..errors import CheckpointError, WireError
+from . import wire
+
+_MAGIC = b"SVFLCKPT"
+_VERSION = 1
+_NAME = "checkpoint.svfl"
+_PREVIOUS = "checkpoint.previous.svfl"
+
+
+def write_checkpoint(folder: Path, state: Mapping[str, Any]) -> None:
+    """Write a simulation's state atomically and keep the one before.
+
+    Parameters
+    ----------
+    folder : Path
+        Created if needed.
+    state : mapping
+        ``{"simulation": Simulation state, ...}``; the rest is the caller's, any payload.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    simulation = dict(state["simulation"])
+    simulation["parties"] = {
+        index: _without_constants(folder, index, saved)
+        for index, saved in simulation["parties"].items()
+    }
+    current = folder / _NAME
+    if current.exists():
+        os.replace(current, folder / _PREVIOUS)
+    _write(current, {**state, "simulation": simulation})
+
+
+def read_checkpoint(folder: Path) -> dict[str, Any]:
+    """State of the newest checkpoint that is whole.
+
+    Raises
+    ------
+    CheckpointError
+        When there is none, or when both files are damaged or of another version.
+    """
+    reasons = []
+    for name in (_NAME, _PREVIOUS):
+        path = folder / name
+        if not path.exists():
+            continue
+        try:
+            state: dict[str, Any] = _read(path)
+        except CheckpointError as error:
+            reasons.append(str(error))
+            continue
+        for index, saved in state["simulation"]["parties"].items():
+            if saved["snapshot"]["once"]:
+                saved["snapshot"]["once"] = _read(_once(folder, index))
+        return state
+    raise CheckpointError("; ".join(reasons) or f"checkpoint: there is none in {folder}")
+
+
+def remove_checkpoints(folder: Path) -> None:
+    """Delete all checkpoint files; a finished run does not keep shares on disk."""
+    for path in [folder / _NAME, folder / _PREVIOUS, *folder.glob("once-*.svfl")]:
+        path.unlink(missing_ok=True)
+
+
+def _once(folder: Path, index: int) -> Path:
+    return folder / f"once-{index}.svfl"
+
+
+def _without_constants(folder: Path, index: int, saved: Mapping[str, Any]) -> dict[str, Any]:
+    once = saved["snapshot"]["once"]
+    if once and not _once(folder, index).exists():
+        _write(_once(folder, index), once)
+    return {**saved, "snapshot": {**saved["snapshot"], "once": {name: None for name in once}}}
+
+
+def _write(path: Path, value: Any) -> None:
+    body = wire.encode(value)
+    head = _MAGIC + _VERSION.to_bytes(4, "little") + hashlib.sha256(body).digest()
+    part = path.with_suffix(".part")
+    descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(head)
+        file.write(body)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(part, path)
+
+
+def _read(path: Path) -> Any:
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise CheckpointError(f"checkpoint: {path} cannot be read: {error.strerror}") from None
+    start = len(_MAGIC) + 4
+    if data[: len(_MAGIC)] != _MAGIC:
+        raise CheckpointError(f"checkpoint: {path} is not a checkpoint of securevfl")
+    version = int.from_bytes(data[len(_MAGIC) : start], "little")
+    if version != _VERSION:
+        raise CheckpointError(
+            f"checkpoint: {path} has format {version}, this version reads {_VERSION}"
+        )
+    body = memoryview(data)[start + 32 :]
+    if hashlib.sha256(body).digest() != data[start : start + 32]:
+        raise CheckpointError(f"checkpoint: {path} is damaged: its checksum does not fit")
+    try:
+        return wire.decode(body)
+    except WireError as error:
+        raise CheckpointError(f"checkpoint: {path} is damaged: {error}") from None

@@ -1,0 +1,151 @@
+"""Arrived messages of one party: which wait they satisfy, in which order, and which are late.
+
+Both engines use this class, so a protocol meets the same rules in simulation and over processes:
+
+- A collect takes messages in order of arrival and, once it has enough, closes its (kind, round);
+  what comes later for it is late.
+- A party that enters a round has no use for messages of earlier ones; they are late.
+- Of several announced rounds the newest counts.
+- A second message of the same kind, round and sender is late: the first one counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from .network import ANY_ROUND, Message, Wait
+
+ANNOUNCE = "round"
+
+
+class Mailbox:
+    """Messages that arrived and were not taken yet.
+
+    Parameters
+    ----------
+    late : callable
+        Told each message that is counted late.
+    """
+
+    def __init__(self, late: Callable[[Message], None]) -> None:
+        self._late = late
+        self._held: dict[str, dict[tuple[int, int], tuple[int, Message]]] = {}
+        self._closed: set[tuple[str, int]] = set()
+        self._floor = 0
+        self._arrivals = 0
+        self.wait: Wait | None = None
+
+    def put(self, message: Message) -> bool:
+        """Take in an arrival; True when the wait now posted is satisfied by it."""
+        key = (message.round, message.sender)
+        if message.round < self._floor or (message.kind, message.round) in self._closed:
+            self._late(message)
+            return False
+        wait = self.wait
+        if wait is not None and not wait.satisfied and wait.accepts(message):
+            if any((taken.round, taken.sender) == key for taken in wait.taken):
+                self._late(message)
+                return False
+            wait.taken.append(message)
+            return wait.satisfied
+        held = self._held.setdefault(message.kind, {})
+        if key in held:
+            self._late(message)
+        else:
+            held[key] = (self._arrivals, message)
+            self._arrivals += 1
+        return False
+
+    def post(self, wait: Wait) -> bool:
+        """Start waiting; True when what is already here satisfies it."""
+        self.wait = wait
+        if wait.count == 0:
+            self._take_first(wait)
+        else:
+            self._take_wanted(wait)
+        return wait.satisfied
+
+    def _take_first(self, wait: Wait) -> None:
+        first = min(
+            (
+                entry
+                for kind in wait.kinds
+                for entry in self._held.get(kind, {}).values()
+                if wait.accepts(entry[1])
+            ),
+            key=_newest_round if wait.kinds == (ANNOUNCE,) else _arrival,
+            default=None,
+        )
+        if first is not None:
+            self._remove(first[1])
+            wait.taken.append(first[1])
+
+    def _take_wanted(self, wait: Wait) -> None:
+        for _, message in list(self._held.get(wait.kinds[0], {}).values()):
+            if wait.satisfied:
+                return
+            if wait.accepts(message):
+                self._remove(message)
+                wait.taken.append(message)
+
+    def finish(self) -> list[Message]:
+        """End the wait and return what it took; a collect closes its kind and round."""
+        wait = self.wait
+        self.wait = None
+        if wait is None:
+            return []
+        if wait.count and wait.round != ANY_ROUND:
+            kind = wait.kinds[0]
+            self._closed.add((kind, wait.round))
+            self._drop(lambda message: message.kind == kind and message.round == wait.round)
+        return wait.taken
+
+    def newer_announcement(self, round: int) -> bool:
+        """Whether a round beyond this one has been announced."""
+        return any(number > round for number, _ in self._held.get(ANNOUNCE, {}))
+
+    def enter(self, round: int) -> None:
+        """Raise the floor: messages of earlier rounds are late from now on."""
+        if round > self._floor:
+            self._floor = round
+            self._closed = {closed for closed in self._closed if closed[1] >= round}
+            self._drop(lambda message: message.round < round)
+
+    def _remove(self, message: Message) -> None:
+        del self._held[message.kind][message.round, message.sender]
+
+    def _drop(self, useless: Callable[[Message], bool]) -> None:
+        for held in self._held.values():
+            for message in [message for _, message in held.values() if useless(message)]:
+                self._remove(message)
+                self._late(message)
+
+    def state(self) -> dict[str, Any]:
+        """Content as a payload; a wait's half-collected messages are put back in front."""
+        taken = list(self.wait.taken) if self.wait is not None else []
+        entries = sorted(
+            (entry for held in self._held.values() for entry in held.values()), key=_arrival
+        )
+        return {
+            "held": [tuple(message) for message in taken + [message for _, message in entries]],
+            "closed": sorted(self._closed),
+            "floor": self._floor,
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Inverse of `state`."""
+        self._floor = state["floor"]
+        self._closed = {(kind, number) for kind, number in state["closed"]}
+        self._held = {}
+        self._arrivals = 0
+        for fields in state["held"]:
+            self.put(Message(*fields))
+
+
+def _arrival(entry: tuple[int, Message]) -> int:
+    return entry[0]
+
+
+def _newest_round(entry: tuple[int, Message]) -> int:
+    return -entry[1].round

@@ -1,0 +1,274 @@
+"""A party of a protocol: its own data, its own model, its mailbox, and nothing else.
+
+A protocol author derives from `Party` and writes `setup` and `run` as plain coroutines. They await
+only what this class offers, so that the engine decides when things happen, can replay them, and can
+run the same file in virtual time or over processes.
+
+What a party keeps, `kept` names; everything else must follow from it. At each safe point (the top
+of a loop over `rounds`, a wait with ``safe=True``, or `safe_point`) calling `run` anew on an object
+whose kept attributes are restored must go on as if nothing had happened.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import Any, ClassVar
+
+import numpy as np
+
+from .mailbox import ANNOUNCE
+from .network import ANY_ROUND, SERVER, Message, Network, RoundOverError, Wait
+from .streams import keyed_stream
+
+__all__ = ["SERVER", "Message", "Party", "Round"]
+
+_STOP = "stop"
+
+
+class Party:
+    """Base class of every role.
+
+    Attributes
+    ----------
+    kept : tuple of str
+        Attributes that make up the state at a safe point: payloads of `securevfl.engine.wire`, or
+        objects with ``state_dict`` and ``load_state_dict`` (torch modules and optimisers).
+    kept_once : tuple of str
+        Attributes that `setup` fills and nothing changes afterwards, such as data shares; a
+        checkpoint writes them once.
+    activities : mapping
+        For each kind of message that costs the sender work: "upload" or "share". The conditions
+        of a run delay messages by activity.
+    index : int
+        Number of the party, from 0; `SERVER` for the server.
+    peers : sequence of int
+        Numbers of all clients, this one included where it is a client.
+    round, epoch : int
+        The round it is in (0 in setup), and how often it was restarted.
+    """
+
+    kept: ClassVar[tuple[str, ...]] = ()
+    kept_once: ClassVar[tuple[str, ...]] = ()
+    activities: ClassVar[Mapping[str, str]] = {
+        "embedding": "upload",
+        "model": "share",
+        "shared": "share",
+    }
+
+    index: int
+    peers: Sequence[int]
+    engine: Network
+
+    def __init__(self, index: int, peers: Iterable[int]) -> None:
+        self.index = index
+        self.peers = tuple(peers)
+        self.round = 0
+        self.epoch = 0
+        self.handlers: dict[str, Callable[[Message], None]] = {}
+        self.envelope: Message | None = None
+        self._announced: int | None = None
+
+    async def setup(self) -> None:
+        """Do what is done once in a life, before the first round."""
+
+    async def run(self) -> None:
+        """Take part until the end; called again after every resume and rejoin."""
+        raise NotImplementedError
+
+    # -- sending: never blocks ---------------------------------------------------------------
+
+    def send(
+        self, to: int, kind: str, payload: Any, *, round: int | None = None, after: float = 0.0
+    ) -> None:
+        """Send a payload to one party; it must not be changed afterwards.
+
+        Parameters
+        ----------
+        to : int
+            Receiver.
+        kind : str
+            Kind of message, up to 255 bytes.
+        payload : payload of `securevfl.engine.wire`
+        round : int, optional
+            The round that it belongs to; the current one if not given.
+        after : float
+            Seconds by which it departs later; later messages do not wait for it.
+        """
+        self.engine.send(self, (to,), kind, [payload], self._round(round), after)
+
+    def share(self, kind: str, shares: Sequence[Any]) -> None:
+        """Send ``shares[i]`` to client i, the own one to oneself (no bytes, no delay)."""
+        self.engine.send(self, tuple(range(len(shares))), kind, shares, self.round, 0.0)
+
+    def broadcast(self, kind: str, payload: Any, to: Sequence[int] | None = None) -> None:
+        """Send the same payload to all of `to`; to all clients but oneself if not given."""
+        if to is None:
+            to = [peer for peer in self.peers if peer != self.index]
+        self.engine.send(self, tuple(to), kind, [payload] * len(to), self.round, 0.0)
+
+    # -- waiting -----------------------------------------------------------------------------
+
+    async def receive(
+        self,
+        *kinds: str,
+        round: int | None = None,
+        timeout: float | None = None,
+        safe: bool = False,
+    ) -> Any:
+        """Payload of the next message of any of these kinds; `envelope` then holds its envelope.
+
+        Inside ``with round_`` only messages of that round are accepted; elsewhere those of every
+        round, unless `round` says otherwise.
+
+        Raises
+        ------
+        TimeoutError
+            When `timeout` seconds have passed.
+        """
+        if round is None:
+            round = ANY_ROUND if self._announced is None else self._announced
+        wait = Wait(kinds, round, 0, None, timeout, safe, self._announced)
+        taken = await wait
+        if not taken:
+            raise TimeoutError(f"no {' or '.join(kinds)} within {timeout} s")
+        self.envelope = taken[0]
+        return taken[0].payload
+
+    async def collect(
+        self,
+        kind: str,
+        *,
+        count: int | None = None,
+        senders: Iterable[int] | None = None,
+        round: int | None = None,
+        timeout: float | None = None,
+        safe: bool = False,
+    ) -> dict[int, Any]:
+        """Payloads of the first `count` senders, ordered by sender; then the round is closed.
+
+        Parameters
+        ----------
+        kind : str
+            Kind of message.
+        count : int, optional
+            How many are wanted; all of `senders` if not given.
+        senders : iterable of int, optional
+            Who is asked; all peers if not given.
+        round : int, optional
+            The round that is collected; the current one if not given.
+        timeout : float, optional
+            Seconds after which what has arrived is returned, be it fewer than `count`.
+        safe : bool
+            Whether the wait is a safe point.
+        """
+        asked = frozenset(self.peers if senders is None else senders)
+        wanted = len(asked) if count is None else count
+        if not 0 < wanted <= len(asked):
+            raise ValueError(f"collect: {wanted} of {len(asked)} senders can never arrive")
+        wait = Wait((kind,), self._round(round), wanted, asked, timeout, safe, self._announced)
+        taken = await wait
+        return {m.sender: m.payload for m in sorted(taken, key=lambda m: m.sender)}
+
+    async def sleep(self, seconds: float) -> None:
+        """Let `seconds` pass on the clock of the run."""
+        await Wait((), ANY_ROUND, 0, None, seconds, False, self._announced)
+
+    def on(self, kind: str, handler: Callable[[Message], None]) -> None:
+        """Call `handler` on each arrival of `kind`, whatever else the party waits for.
+
+        Register handlers at the top of `run`, before the first safe point. They must not wait.
+        """
+        self.handlers[kind] = handler
+
+    # -- rounds ------------------------------------------------------------------------------
+
+    def announce(self, round: int, payload: Any = None, to: Sequence[int] | None = None) -> None:
+        """Open a round: the announcer's own, and that of all who loop over `rounds`."""
+        self.round = round
+        self.engine.enter_round(self, round)
+        self.broadcast(ANNOUNCE, payload, to)
+
+    def conclude(self, to: Sequence[int] | None = None) -> None:
+        """End the loops over `rounds` of the others."""
+        self.round += 1
+        self.broadcast(ANNOUNCE, _STOP, to)
+
+    def rounds(self) -> Rounds:
+        """Iterate over announced rounds; each step is a safe point. Use ``with`` on each item."""
+        return Rounds(self)
+
+    def safe_point(self) -> None:
+        """Declare that the kept attributes are the whole state right now."""
+        self.engine.safe_point(self)
+
+    # -- time, chance, events ----------------------------------------------------------------
+
+    @property
+    def now(self) -> float:
+        """Seconds on the clock of the run."""
+        return self.engine.time(self) / 1e9
+
+    def stream(self, name: str, *keys: int) -> np.random.Generator:
+        """Generator of this party that is a function of the run's seed, `name` and `keys`."""
+        return keyed_stream(self.engine.seed, self.index, name, *keys)
+
+    def record(self, event: str, **fields: Any) -> None:
+        """Put an event into the history of the run."""
+        self.engine.record(self, event, fields)
+
+    def _round(self, round: int | None) -> int:
+        return self.round if round is None else round
+
+
+class Rounds:
+    """Asynchronous iterator over announced rounds; skips those that were overtaken."""
+
+    def __init__(self, party: Party) -> None:
+        self._party = party
+
+    def __aiter__(self) -> Rounds:
+        return self
+
+    async def __anext__(self) -> Round:
+        party = self._party
+        what = await party.receive(ANNOUNCE, safe=True)
+        assert party.envelope is not None
+        number = party.envelope.round
+        party.round = number
+        party.engine.enter_round(party, number)
+        if isinstance(what, str) and what == _STOP:
+            raise StopAsyncIteration
+        return Round(party, number, what)
+
+
+class Round:
+    """One round; the ``with`` block is left quietly when a newer round is announced.
+
+    Attributes
+    ----------
+    number : int
+    payload : payload of `securevfl.engine.wire`
+        What the announcement said.
+    """
+
+    def __init__(self, party: Party, number: int, payload: Any) -> None:
+        self._party = party
+        self.number = number
+        self.payload = payload
+
+    def __enter__(self) -> Round:
+        self._party._announced = self.number
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> bool:
+        self._party._announced = None
+        left = kind is not None and issubclass(kind, RoundOverError)
+        if left or kind is None:
+            self._party.engine.round_over(self._party, self.number, left)
+        return left

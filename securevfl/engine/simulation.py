@@ -1,0 +1,453 @@
+"""Parties in one process, in virtual time: one event queue, no event loop, no threads.
+
+Events are ordered by (time, order of scheduling), so a run is a function of its seed. A message
+leaves after its sender's delay, queues on its sender's uplink behind what left before, and arrives;
+what a party does in between costs no time, except in the "measured" compute mode.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from time import perf_counter_ns
+from typing import Any, Protocol
+
+from ..errors import StalledError
+from . import wire
+from .conditions import NONE, Conditions, round_ns
+from .mailbox import ANNOUNCE, Mailbox
+from .network import Event, Message, RoundOverError, Wait, name_of
+from .party import Party
+from .replay import Replay, snapshot
+from .transcript import Transcript
+
+_DEPART, _ARRIVE, _TIMER, _RESUME = range(4)
+
+
+class Observer(Protocol):
+    """Whoever looks on: writes the history, evaluates the models. It is part of no protocol."""
+
+    def record(self, event: Event) -> None:
+        """Take in an event."""
+
+    def round_over(self, party: int, round: int, time: int, left: bool) -> None:
+        """Learn that a party is through with a round."""
+
+
+class _Silent:
+    def record(self, event: Event) -> None:
+        pass
+
+    def round_over(self, party: int, round: int, time: int, left: bool) -> None:
+        pass
+
+
+class Home:
+    """A party and what the engine knows of it."""
+
+    def __init__(self, party: Party, mailbox: Mailbox) -> None:
+        self.party = party
+        self.mailbox = mailbox
+        self.coroutine: Coroutine[Wait, Any, None] | None = None
+        self.done = False
+        self.waits = 0
+        self.busy_until = 0
+        self.uplink_free = 0
+        self.snapshot: dict[str, Any] | None = None
+        self.log: list[Any] = []
+        self.replay: Replay | None = None
+
+
+class Simulation:
+    """Runs parties in virtual time; it is their `securevfl.engine.network.Network`.
+
+    Parameters
+    ----------
+    parties : mapping of int to Party
+    seed : int
+        Seed of delays and of the parties' streams.
+    conditions : Conditions
+        Delays, bandwidth and compute mode.
+    transcript : Transcript, optional
+    observer : Observer, optional
+    patience : float
+        Virtual seconds without a recorded event after which the run counts as stalled.
+    copying : bool
+        Pass every payload through its bytes, as separate processes would; a test of protocols.
+    """
+
+    def __init__(
+        self,
+        parties: Mapping[int, Party],
+        *,
+        seed: int = 0,
+        conditions: Conditions = NONE,
+        transcript: Transcript | None = None,
+        observer: Observer | None = None,
+        patience: float = 7 * 86400.0,
+        copying: bool = False,
+    ) -> None:
+        self.seed = seed
+        self.conditions = conditions
+        self.transcript = Transcript() if transcript is None else transcript
+        self.observer: Observer = _Silent() if observer is None else observer
+        self.clock = 0
+        self._patience = round_ns(patience)
+        self._copying = copying
+        self._queue: list[tuple[int, int, int, Any]] = []
+        self._scheduled = 0
+        self._last_event = 0
+        self._on_cut: Callable[[dict[str, Any]], None] | None = None
+        self._step_started = 0
+        self._homes: dict[int, Home] = {}
+        for index in sorted(parties):
+            self._homes[index] = Home(parties[index], Mailbox(self._count_late))
+            parties[index].engine = self
+        self._measured = conditions.compute == "measured"
+        self._started = False
+
+    # -- running -------------------------------------------------------------------------------
+
+    def run(self, pause: Callable[[], bool] | None = None) -> None:
+        """Run to the end, or until `pause` says so (asked after each instant of virtual time).
+
+        Raises
+        ------
+        StalledError
+            When parties wait and nothing is under way, or nothing is recorded for `patience`.
+        """
+        if not self._started:
+            self._started = True
+            for home in self._homes.values():
+                self._start(home)
+        queue = self._queue
+        while queue:
+            instant = queue[0][0]
+            if instant > self.clock:
+                if pause is not None and pause():
+                    return
+                if instant - self._last_event > self._patience and not self.finished:
+                    raise StalledError(self._stalled(f"for {self._patience / 1e9:g} s"))
+            self.clock, _, what, subject = heapq.heappop(queue)
+            if what == _ARRIVE:
+                self._arrive(subject)
+            elif what == _DEPART:
+                self._transmit(*subject)
+            else:
+                self._wake(what, *subject)
+            if self._on_cut is not None:
+                self._try_cut()
+        if not self.finished:
+            raise StalledError(self._stalled("nothing is under way"))
+
+    @property
+    def finished(self) -> bool:
+        """Whether every party has ended."""
+        return all(home.done for home in self._homes.values())
+
+    def _start(self, home: Home) -> None:
+        async def life() -> None:
+            if home.replay is None:
+                await home.party.setup()
+            await home.party.run()
+
+        home.coroutine = life()
+        self._step(home, None)
+
+    def _step(self, home: Home, value: Any, error: BaseException | None = None) -> None:
+        """Run a party until it has to wait for something that is not here."""
+        coroutine = home.coroutine
+        assert coroutine is not None
+        if self._measured:
+            self._step_started = perf_counter_ns()
+        while True:
+            try:
+                wait = coroutine.send(value) if error is None else coroutine.throw(error)
+            except StopIteration:
+                home.done = True
+                home.snapshot = None
+                home.log = []
+                if self._on_cut is not None:
+                    self._take_snapshot(home)
+                return
+            if home.replay is not None:
+                outcome = home.replay.next(home)
+                if outcome is not None:
+                    value, error = outcome
+                    continue
+                home.replay = None
+                posted = self._post(home, wait, live=False)
+            else:
+                posted = self._post(home, wait, live=True)
+            if self._measured:
+                elapsed = perf_counter_ns() - self._step_started
+                home.busy_until = max(home.busy_until, self.clock) + elapsed
+            if not posted or self._postpone(home):
+                return
+            value, error = self._outcome(home)
+
+    def _post(self, home: Home, wait: Wait, *, live: bool) -> bool:
+        """Begin a wait; True when it is over at once."""
+        if wait.safe and self._on_cut is not None:
+            self._take_snapshot(home)
+        home.waits += 1
+        satisfied = home.mailbox.post(wait)
+        if not satisfied and wait.timeout is not None and live:
+            due = self.clock + round_ns(wait.timeout)
+            self._schedule(due, _TIMER, (home.party.index, home.waits))
+        return satisfied or self._overtaken(home, wait)
+
+    def _overtaken(self, home: Home, wait: Wait) -> bool:
+        return wait.announced is not None and home.mailbox.newer_announcement(wait.announced)
+
+    def _outcome(self, home: Home, *, timed_out: bool = False) -> tuple[Any, BaseException | None]:
+        """Result of the wait that just ended; logged while a checkpoint is being taken."""
+        wait = home.mailbox.wait
+        assert wait is not None
+        over = not wait.satisfied and not timed_out and self._overtaken(home, wait)
+        taken = home.mailbox.finish()
+        error = RoundOverError() if over else None
+        if home.snapshot is not None:
+            home.log.append((self.clock, over, [tuple(message) for message in taken]))
+        return (None, error) if over else (taken, None)
+
+    def _postpone(self, home: Home) -> bool:
+        """In the measured mode, let a busy party go on only when it is free."""
+        if not self._measured or home.busy_until <= self.clock:
+            return False
+        self._schedule(home.busy_until, _RESUME, (home.party.index, home.waits))
+        return True
+
+    def _wake(self, what: int, index: int, number: int) -> None:
+        home = self._homes[index]
+        if home.done or home.waits != number or home.mailbox.wait is None:
+            return
+        timed_out = what == _TIMER
+        if timed_out and home.mailbox.wait.satisfied:
+            return  # it goes on when the party is free
+        self._step(home, *self._outcome(home, timed_out=timed_out))
+
+    # -- messages ------------------------------------------------------------------------------
+
+    def time(self, party: Party) -> int:
+        home = self._homes[party.index]
+        return self.clock if home.replay is None else home.replay.now
+
+    def send(
+        self,
+        party: Party,
+        to: tuple[int, ...],
+        kind: str,
+        payloads: Sequence[Any],
+        round: int,
+        after: float,
+    ) -> None:
+        home = self._homes[party.index]
+        if home.replay is not None:
+            return
+        wait = round_ns(after) if after else 0
+        activity = party.activities.get(kind)
+        if activity is not None:
+            wait += self.conditions.delay(self.seed, party.index, round, activity)
+        departure = self.clock + wait
+        if self._measured:
+            departure += perf_counter_ns() - self._step_started
+        envelope = wire.ENVELOPE + len(kind.encode())
+        known: Any = None
+        nbytes = 0
+        for receiver, payload in zip(to, payloads, strict=True):
+            if payload is not known or not nbytes:
+                nbytes = envelope + wire.size(payload)
+                known = payload
+            self._dispatch(home, receiver, kind, payload, round, departure, nbytes)
+
+    def _dispatch(
+        self,
+        home: Home,
+        receiver: int,
+        kind: str,
+        payload: Any,
+        round: int,
+        departure: int,
+        nbytes: int,
+    ) -> None:
+        party = home.party
+        if self._copying:
+            payload = wire.decode(wire.encode(payload))
+        if receiver == party.index:
+            own = Message(receiver, receiver, kind, payload, round, party.epoch, -1)
+            self._schedule(self.clock, _ARRIVE, own)
+            return
+        if receiver not in self._homes:
+            raise ValueError(f"send: {name_of(receiver)} does not exist")
+        row = self.transcript.add(party.index, receiver, kind, round, nbytes, self.clock, payload)
+        message = Message(party.index, receiver, kind, payload, round, party.epoch, row)
+        if departure > self.clock:
+            self._schedule(departure, _DEPART, (message, nbytes))
+        else:
+            self._transmit(message, nbytes)
+
+    def _transmit(self, message: Message, nbytes: int) -> None:
+        home = self._homes[message.sender]
+        start = max(self.clock, home.uplink_free)
+        home.uplink_free = start + self.conditions.transfer(nbytes)
+        self._schedule(home.uplink_free, _ARRIVE, message)
+
+    def _arrive(self, message: Message) -> None:
+        home = self._homes[message.receiver]
+        if message.row >= 0:
+            self.transcript.arrive(message.row, self.clock)
+        if home.done:
+            self._count_late(message)
+            return
+        handler = home.party.handlers.get(message.kind)
+        if handler is not None:
+            if home.snapshot is not None:
+                home.log.append((self.clock, None, [tuple(message)]))
+            handler(message)
+            return
+        satisfied = home.mailbox.put(message)
+        wait = home.mailbox.wait
+        if wait is None:
+            return
+        if satisfied or (
+            message.kind == ANNOUNCE and not wait.satisfied and self._overtaken(home, wait)
+        ):
+            if not self._postpone(home):
+                self._step(home, *self._outcome(home))
+
+    def _count_late(self, message: Message) -> None:
+        if message.row >= 0:
+            self.transcript.mark_late(message.row)
+
+    def _schedule(self, time: int, what: int, subject: Any) -> None:
+        heapq.heappush(self._queue, (time, self._scheduled, what, subject))
+        self._scheduled += 1
+
+    # -- events --------------------------------------------------------------------------------
+
+    def record(self, party: Party, name: str, fields: dict[str, Any]) -> None:
+        if self._homes[party.index].replay is None:
+            self._last_event = self.clock
+            self.observer.record(Event(self.clock, party.index, party.round, name, fields))
+
+    def round_over(self, party: Party, round: int, left: bool) -> None:
+        if self._homes[party.index].replay is None:
+            self.observer.round_over(party.index, round, self.clock, left)
+
+    def enter_round(self, party: Party, round: int) -> None:
+        if self._homes[party.index].replay is None:
+            self._homes[party.index].mailbox.enter(round)
+
+    def _stalled(self, why: str) -> str:
+        waiting = [
+            f"{name_of(index)} {home.mailbox.wait.describe()}"
+            for index, home in self._homes.items()
+            if not home.done and home.mailbox.wait is not None
+        ]
+        return (
+            f"the run stalled at {self.clock / 1e9:.3f} s ({why}): {'; '.join(waiting)}. "
+            "A party that never sends must be covered by a timeout or a smaller count."
+        )
+
+    # -- checkpoints ---------------------------------------------------------------------------
+
+    def request_state(self, then: Callable[[dict[str, Any]], None]) -> None:
+        """Hand the state to `then` as soon as every party has passed a safe point.
+
+        The run goes on meanwhile; each party's kept attributes are copied at its next safe point,
+        and what its waits return until the last party is there is logged.
+        """
+        self._on_cut = then
+        for home in self._homes.values():
+            home.snapshot = None
+            home.log = []
+            wait = home.mailbox.wait
+            if home.done or (wait is not None and wait.safe and not wait.satisfied):
+                self._take_snapshot(home, posted=not home.done)
+
+    def safe_point(self, party: Party) -> None:
+        home = self._homes[party.index]
+        if self._on_cut is not None and home.replay is None:
+            self._take_snapshot(home)
+
+    def _take_snapshot(self, home: Home, *, posted: bool = False) -> None:
+        if home.snapshot is None:
+            home.snapshot = snapshot(home.party, waits=home.waits - posted)
+
+    def _try_cut(self) -> None:
+        if all(home.snapshot is not None for home in self._homes.values()):
+            then, self._on_cut = self._on_cut, None
+            state = self._state()
+            for home in self._homes.values():
+                home.snapshot = None
+                home.log = []
+            if then is not None:
+                then(state)
+
+    def _state(self) -> dict[str, Any]:
+        parties = {
+            index: {
+                "snapshot": home.snapshot,
+                "log": home.log,
+                "done": home.done,
+                "mailbox": home.mailbox.state(),
+                "uplink_free": home.uplink_free,
+                "busy_until": home.busy_until,
+            }
+            for index, home in self._homes.items()
+        }
+        return {
+            "seed": self.seed,
+            "clock": self.clock,
+            "scheduled": self._scheduled,
+            "last_event": self._last_event,
+            "queue": [_pack(entry) for entry in self._queue],
+            "parties": parties,
+            "transcript": self.transcript.state(),
+        }
+
+    @classmethod
+    def from_state(
+        cls, parties: Mapping[int, Party], state: Mapping[str, Any], **options: Any
+    ) -> Simulation:
+        """Simulation that goes on from a state; `parties` are new objects of the same protocol."""
+        transcript = Transcript.from_state(state["transcript"])
+        self = cls(parties, seed=state["seed"], transcript=transcript, **options)
+        self.clock = state["clock"]
+        self._scheduled = state["scheduled"]
+        self._last_event = state["last_event"]
+        self._queue = [_unpack(entry) for entry in state["queue"]]
+        heapq.heapify(self._queue)
+        self._started = True
+        for index, home in self._homes.items():
+            saved = state["parties"][index]
+            home.replay = Replay(home.party, saved["snapshot"], saved["log"], self.clock)
+            home.waits = home.replay.waits
+            home.mailbox.restore(saved["mailbox"])
+            home.uplink_free = saved["uplink_free"]
+            home.busy_until = saved["busy_until"]
+            home.done = saved["done"]
+        for home in self._homes.values():
+            if not home.done:
+                self._start(home)
+            home.replay = None
+        return self
+
+
+def _pack(entry: tuple[int, int, int, Any]) -> tuple[Any, ...]:
+    time, order, what, subject = entry
+    if what == _ARRIVE:
+        subject = tuple(subject)
+    elif what == _DEPART:
+        subject = (tuple(subject[0]), subject[1])
+    return time, order, what, subject
+
+
+def _unpack(entry: tuple[Any, ...]) -> tuple[int, int, int, Any]:
+    time, order, what, subject = entry
+    if what == _ARRIVE:
+        subject = Message(*subject)
+    elif what == _DEPART:
+        subject = (Message(*subject[0]), subject[1])
+    return time, order, what, subject

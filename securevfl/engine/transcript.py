@@ -1,0 +1,130 @@
+"""What was sent: one row a message, its exact size, when it left and arrived, and whether late."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..errors import CheckpointError
+
+_COLUMNS = {
+    "sender": "i",
+    "receiver": "i",
+    "kind": "H",
+    "round": "q",
+    "bytes": "q",
+    "sent": "q",
+    "arrived": "q",
+    "late": "b",
+}
+NOT_ARRIVED = -1
+
+
+class Transcript:
+    """Rows of all messages between different parties, in the order in which they were sent.
+
+    Parameters
+    ----------
+    payloads : bool
+        Keep the payloads as well, in `payloads`, row by row. They are the very arrays that the
+        parties hold, so a long run keeps every array alive.
+    """
+
+    def __init__(self, *, payloads: bool = False) -> None:
+        self._columns = {name: array(code) for name, code in _COLUMNS.items()}
+        self._kinds: dict[str, int] = {}
+        self.payloads: list[Any] | None = [] if payloads else None
+        columns = self._columns
+        self._appends = tuple(columns[name].append for name in _COLUMNS)
+
+    def __len__(self) -> int:
+        return len(self._columns["sender"])
+
+    def add(
+        self, sender: int, receiver: int, kind: str, round: int, nbytes: int, sent: int, data: Any
+    ) -> int:
+        """Append a message and return its row number."""
+        number = self._kinds.setdefault(kind, len(self._kinds))
+        values = (sender, receiver, number, round, nbytes, sent, NOT_ARRIVED, 0)
+        for append, value in zip(self._appends, values, strict=True):
+            append(value)
+        if self.payloads is not None:
+            self.payloads.append(data)
+        return len(self._columns["sender"]) - 1
+
+    def arrive(self, row: int, time: int) -> None:
+        """Note the arrival, in virtual nanoseconds."""
+        self._columns["arrived"][row] = time
+
+    def mark_late(self, row: int) -> None:
+        """Note that the message came when nobody waited for it any more."""
+        self._columns["late"][row] = 1
+
+    @property
+    def messages(self) -> int:
+        """Number of messages sent."""
+        return len(self)
+
+    @property
+    def bytes(self) -> int:
+        """Bytes sent, envelopes included."""
+        return int(sum(self._columns["bytes"]))
+
+    @property
+    def late(self) -> int:
+        """Number of messages that came too late to be used."""
+        return int(sum(self._columns["late"]))
+
+    def columns(self) -> dict[str, np.ndarray]:
+        """Copies of the columns; ``kind`` as text, times in nanoseconds, -1 where not arrived."""
+        result = {name: np.array(column) for name, column in self._columns.items()}
+        result["kind"] = np.array(list(self._kinds) or [""])[result["kind"]]
+        return result
+
+    def totals(self) -> dict[str, np.ndarray]:
+        """Messages, bytes and late ones, for each (round, kind, sender, receiver)."""
+        columns = {name: np.array(column) for name, column in self._columns.items()}
+        keys = np.stack([columns[name] for name in ("round", "kind", "sender", "receiver")])
+        groups, where = np.unique(keys, axis=1, return_inverse=True)
+        count = groups.shape[1]
+        sums = {
+            name: np.bincount(where, weights=columns[name], minlength=count).astype(np.int64)
+            for name in ("bytes", "late")
+        }
+        names = np.array(list(self._kinds) or [""])
+        return {
+            "round": groups[0],
+            "kind": names[groups[1]],
+            "sender": groups[2],
+            "receiver": groups[3],
+            "messages": np.bincount(where, minlength=count),
+            **sums,
+        }
+
+    def write_csv(self, path: Path) -> None:
+        """Write `totals` as comma-separated text; the server is party -1."""
+        import pandas as pd
+
+        pd.DataFrame(self.totals()).to_csv(path, index=False)
+
+    def state(self) -> dict[str, Any]:
+        """Content as a payload of `securevfl.engine.wire`; payloads are not part of it."""
+        return {
+            "kinds": tuple(self._kinds),
+            "columns": {name: np.array(column) for name, column in self._columns.items()},
+        }
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any]) -> Transcript:
+        """Inverse of `state`."""
+        made = cls()
+        if set(state["columns"]) != set(_COLUMNS):
+            raise CheckpointError("checkpoint: its transcript has other columns than this version")
+        for name, column in state["columns"].items():
+            made._columns[name].frombytes(np.ascontiguousarray(column).tobytes())
+        made._kinds.update({kind: number for number, kind in enumerate(state["kinds"])})
+        return made

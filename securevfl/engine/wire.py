@@ -1,0 +1,285 @@
+"""Messages as bytes: data only, self-describing, of exactly known size.
+
+One format serves three uses: the transcript's byte counts (`size`, without encoding anything), the
+checkpoints, and the links between processes. It carries ``None``, ``bool``, ``int`` (64 bit),
+``float``, ``str``, ``bytes``, ``tuple``, ``list``, ``dict``, numpy arrays and scalars, torch
+tensors, and the dataclasses that a module declared with `message`. It never runs code that the
+bytes name, so bytes of a stranger can at worst be refused (`securevfl.errors.WireError`).
+
+Layout: one tag byte, then the value. Integers and floats are 8 bytes, little-endian; lengths are
+8 bytes; an array is a dtype code, the number of dimensions (1 byte each), 8 bytes a dimension and
+the raw C-ordered elements.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import struct
+from typing import Any, TypeVar
+
+import numpy as np
+
+from ..errors import WireError
+
+ENVELOPE = 21  # sender 4, receiver 4, round 8, epoch 4, length of the kind 1; then the kind itself
+_DTYPES = ("b1", "u1", "u2", "u4", "u8", "i1", "i2", "i4", "i8", "f4", "f8")
+_CODE = {np.dtype("<" + name): code for code, name in enumerate(_DTYPES)}
+_MAX_DEPTH = 64
+_Cls = TypeVar("_Cls", bound=type)
+_registered: dict[str, type] = {}
+_int = struct.Struct("<q")
+_float = struct.Struct("<d")
+
+
+def message(cls: _Cls) -> _Cls:
+    """Declare a dataclass as a payload; its name must be unique among payloads.
+
+    Raises
+    ------
+    TypeError
+        When `cls` is no dataclass, or when another class has the name already.
+    """
+    name = cls.__name__
+    if not dataclasses.is_dataclass(cls):
+        raise TypeError(f"message: {name} must be a dataclass")
+    if _registered.setdefault(name, cls) is not cls:
+        known = _registered[name]
+        if (known.__module__, known.__qualname__) != (cls.__module__, cls.__qualname__):
+            raise TypeError(f"message: the name {name} is taken by {known.__module__}")
+        _registered[name] = cls
+    return cls
+
+
+def size(value: Any) -> int:
+    """Length in bytes of ``encode(value)``, without encoding it."""
+    if type(value) is np.ndarray:
+        return 3 + 8 * value.ndim + value.nbytes
+    kind = type(value)
+    if value is None or kind is bool:
+        return 1
+    if kind is int or kind is float:
+        return 9
+    if kind is str:
+        return 9 + len(value.encode())
+    if kind is bytes:
+        return 9 + len(value)
+    if kind is tuple or kind is list:
+        return 9 + sum(map(size, value))
+    if kind is dict:
+        return 9 + sum(size(key) + size(item) for key, item in value.items())
+    if isinstance(value, np.generic):
+        return 3 + value.nbytes
+    if _is_tensor(value):
+        return size(_to_array(value))
+    if kind.__name__ in _registered:
+        return 9 + len(kind.__name__) + size(_fields(value))
+    raise _unknown(value)
+
+
+def encode(value: Any) -> bytes:
+    """Bytes of a payload.
+
+    Raises
+    ------
+    WireError
+        For a type that is no payload, an integer beyond 64 bits, or nesting deeper than 64.
+    """
+    out = bytearray()
+    _encode(value, out, 0)
+    return bytes(out)
+
+
+def decode(data: bytes | memoryview) -> Any:
+    """Payload of its bytes; arrays are read-only views of `data`.
+
+    Raises
+    ------
+    WireError
+        For truncated, over-long or malformed bytes, and for names that were not declared.
+    """
+    view = memoryview(data).toreadonly()
+    value, end = _decode(view, 0, 0)
+    if end != len(view):
+        raise WireError(f"wire: {len(view) - end} bytes follow the end of the payload")
+    return value
+
+
+def _encode(value: Any, out: bytearray, depth: int) -> None:
+    if depth > _MAX_DEPTH:
+        raise WireError(f"wire: a payload may nest {_MAX_DEPTH} deep, this one is deeper")
+    kind = type(value)
+    if value is None:
+        out += b"N"
+    elif kind is bool:
+        out += b"T" if value else b"F"
+    elif kind is int:
+        _encode_int(value, out)
+    elif kind is float:
+        out += b"f" + _float.pack(value)
+    elif kind is str or kind is bytes:
+        raw = value.encode() if kind is str else value
+        out += (b"s" if kind is str else b"b") + _int.pack(len(raw)) + raw
+    elif kind is tuple or kind is list:
+        out += (b"t" if kind is tuple else b"l") + _int.pack(len(value))
+        for item in value:
+            _encode(item, out, depth + 1)
+    elif kind is dict:
+        out += b"d" + _int.pack(len(value))
+        for key, item in value.items():
+            _encode(key, out, depth + 1)
+            _encode(item, out, depth + 1)
+    elif isinstance(value, np.ndarray):
+        _encode_array(b"A", value, out)
+    elif isinstance(value, np.generic):
+        _encode_array(b"G", np.asarray(value), out)
+    elif _is_tensor(value):
+        _encode_array(b"X", _to_array(value), out)
+    elif _registered.get(kind.__name__) is kind:
+        name = kind.__name__.encode()
+        out += b"m" + _int.pack(len(name)) + name
+        _encode(_fields(value), out, depth + 1)
+    else:
+        raise _unknown(value)
+
+
+def _encode_int(value: int, out: bytearray) -> None:
+    try:
+        out += b"i" + _int.pack(value)
+    except struct.error:
+        raise WireError(
+            f"wire: the integer {value} needs more than 64 bits; send an array"
+        ) from None
+
+
+def _encode_array(tag: bytes, array: np.ndarray, out: bytearray) -> None:
+    array = np.ascontiguousarray(array) if array.ndim else array
+    code = _CODE.get(array.dtype.newbyteorder("<"))
+    if code is None:
+        raise WireError(f"wire: arrays of dtype {array.dtype} cannot be sent; use numbers")
+    if array.ndim > 32:
+        raise WireError(f"wire: an array may have 32 dimensions, this one has {array.ndim}")
+    out += tag + bytes((code, array.ndim))
+    for length in array.shape:
+        out += _int.pack(length)
+    out += array.astype(array.dtype.newbyteorder("<"), copy=False).tobytes()
+
+
+def _decode(view: memoryview, at: int, depth: int) -> tuple[Any, int]:
+    if depth > _MAX_DEPTH:
+        raise WireError(f"wire: a payload may nest {_MAX_DEPTH} deep, this one is deeper")
+    tag, at = bytes(_take(view, at, 1)), at + 1
+    if tag in b"NTF":
+        return {b"N": None, b"T": True, b"F": False}[tag], at
+    if tag == b"i":
+        return _int.unpack(_take(view, at, 8))[0], at + 8
+    if tag == b"f":
+        return _float.unpack(_take(view, at, 8))[0], at + 8
+    if tag in b"AGX":
+        return _decode_array(tag, view, at)
+    length = _length(view, at)
+    at += 8
+    if tag in b"sb":
+        raw = bytes(_take(view, at, length))
+        return (_text(raw) if tag == b"s" else raw), at + length
+    if tag in b"tl":
+        items = []
+        for _ in range(length):
+            item, at = _decode(view, at, depth + 1)
+            items.append(item)
+        return (tuple(items) if tag == b"t" else items), at
+    if tag == b"d":
+        return _decode_dict(view, at, length, depth)
+    if tag == b"m":
+        name = _text(bytes(_take(view, at, length)))
+        fields, at = _decode(view, at + length, depth + 1)
+        return _rebuild(name, fields), at
+    raise WireError(f"wire: unknown tag {tag!r} at byte {at - 9}")
+
+
+def _decode_dict(view: memoryview, at: int, length: int, depth: int) -> tuple[Any, int]:
+    items = {}
+    for _ in range(length):
+        key, at = _decode(view, at, depth + 1)
+        value, at = _decode(view, at, depth + 1)
+        try:
+            items[key] = value
+        except TypeError:
+            raise WireError(f"wire: a {type(key).__name__} cannot be a key") from None
+    return items, at
+
+
+def _decode_array(tag: bytes, view: memoryview, at: int) -> tuple[Any, int]:
+    code, ndim = bytes(_take(view, at, 2))
+    at += 2
+    if code >= len(_DTYPES) or ndim > 32:
+        raise WireError(f"wire: array of dtype code {code} with {ndim} dimensions")
+    shape = tuple(_length(view, at + 8 * axis, bounded=False) for axis in range(ndim))
+    at += 8 * ndim
+    dtype = np.dtype("<" + _DTYPES[code])
+    nbytes = dtype.itemsize
+    for length in shape:
+        nbytes *= length
+    flat = np.frombuffer(_take(view, at, nbytes), dtype)
+    array = flat.reshape(shape)
+    if tag == b"G":
+        if ndim:
+            raise WireError("wire: a scalar has no dimensions")
+        return array[()], at + nbytes
+    return (_to_tensor(array) if tag == b"X" else array), at + nbytes
+
+
+def _take(view: memoryview, at: int, length: int) -> memoryview:
+    part = view[at : at + length]
+    if len(part) != length:
+        raise WireError(f"wire: {length} bytes expected at {at}, {len(part)} are there")
+    return part
+
+
+def _length(view: memoryview, at: int, *, bounded: bool = True) -> int:
+    value: int = _int.unpack(_take(view, at, 8))[0]
+    if value < 0 or (bounded and value > len(view)):
+        raise WireError(f"wire: a length of {value} in a payload of {len(view)} bytes")
+    return value
+
+
+def _text(raw: bytes) -> str:
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        raise WireError("wire: text that is not UTF-8") from None
+
+
+def _fields(value: Any) -> tuple[Any, ...]:
+    return tuple(getattr(value, field.name) for field in dataclasses.fields(value))
+
+
+def _rebuild(name: str, fields: Any) -> Any:
+    cls = _registered.get(name)
+    if cls is None:
+        raise WireError(f"wire: no payload class is called {name!r}")
+    if type(fields) is not tuple or len(fields) != len(dataclasses.fields(cls)):
+        raise WireError(f"wire: the fields do not fit the payload class {name}")
+    return cls(*fields)
+
+
+def _is_tensor(value: Any) -> bool:
+    cls = type(value)
+    return cls.__module__.startswith("torch") and hasattr(value, "detach")
+
+
+def _to_array(tensor: Any) -> np.ndarray:
+    array: np.ndarray = tensor.detach().cpu().numpy()
+    return array
+
+
+def _to_tensor(array: np.ndarray) -> Any:
+    import torch
+
+    return torch.from_numpy(array.copy())
+
+
+def _unknown(value: Any) -> WireError:
+    return WireError(
+        f"wire: a {type(value).__name__} cannot be sent; use numbers, text, arrays, tuples, lists, "
+        "dictionaries, or a dataclass declared with engine.wire.message"
+    )

@@ -1,0 +1,246 @@
+"""What all methods of split training share: batches, the centre's step, evaluation."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from ..errors import ConfigurationError, RunError, UnknownNameError
+from .networks import make_centre
+
+if TYPE_CHECKING:
+    import torch
+
+Task = Literal["binary", "multiclass", "regression"]
+OPTIMIZERS = ("sgd", "adam")
+
+
+def make_optimizer(
+    parameters: Sequence[Any],
+    *,
+    name: str,
+    lr: float,
+    momentum: float = 0.0,
+    weight_decay: float = 0.0,
+) -> torch.optim.Optimizer:
+    """SGD with momentum, or Adam (which does not use `momentum`).
+
+    Raises
+    ------
+    UnknownNameError
+        When no optimiser has that name.
+    """
+    import torch
+
+    if name == "sgd":
+        return torch.optim.SGD(parameters, lr=lr, momentum=momentum, weight_decay=weight_decay)
+    if name == "adam":
+        return torch.optim.Adam(parameters, lr=lr, weight_decay=weight_decay)
+    raise UnknownNameError("optimizer", name, OPTIMIZERS)
+
+
+class Batches:
+    """Rows of a training set in K segments, and the batches that are drawn from them.
+
+    The rows are shuffled once, publicly, and cut into K segments of ceil(M/K); the last places of
+    the last segments are padding where K does not divide M. A coded batch B is a set of row
+    numbers in [0, ceil(M/K)); the samples it stands for are those rows of every segment, stacked
+    segment by segment. Each epoch is a fresh permutation of the row numbers; its incomplete last
+    batch is left out, unless it is the only one.
+
+    Parameters
+    ----------
+    rows : int
+        True rows M, at least 1.
+    segments : int
+        K, at least 1.
+    size : int
+        Samples wanted per batch; |B| = max(1, size // K) coded rows, at most ceil(M/K).
+    stream : callable
+        ``stream(name, *keys)`` gives a numpy Generator.
+    """
+
+    def __init__(
+        self, rows: int, segments: int, size: int, stream: Callable[..., np.random.Generator]
+    ) -> None:
+        if not 1 <= segments <= rows:
+            raise ConfigurationError(
+                f"batches: {rows} rows cannot be cut into {segments} segments; use 1 to {rows}"
+            )
+        if size < 1:
+            raise ConfigurationError(f"batches: a batch needs at least 1 sample, not {size}")
+        self.rows = rows
+        self.segments = segments
+        self.length = math.ceil(rows / segments)
+        self.coded = min(max(1, size // segments), self.length)
+        self.per_epoch = max(1, self.length // self.coded)
+        self._stream = stream
+        self._epoch = (-1, np.empty(0, np.int64))
+        order = np.full(self.length * segments, -1, np.int64)
+        order[:rows] = stream("shuffle").permutation(rows)
+        self._order = order.reshape(segments, self.length)
+
+    def draw(self, round: int) -> np.ndarray:
+        """Coded batch of a round (from 1): (|B|,) uint32 row numbers."""
+        epoch, place = divmod(round - 1, self.per_epoch)
+        if self._epoch[0] != epoch:
+            self._epoch = (epoch, self._stream("batches", epoch).permutation(self.length))
+        batch = self._epoch[1][place * self.coded : (place + 1) * self.coded]
+        return batch.astype(np.uint32)
+
+    def samples(self, batch: np.ndarray) -> np.ndarray:
+        """Row numbers of the training set behind a coded batch, (K |B|,); -1 for padding."""
+        return self._order[:, batch].reshape(-1)
+
+    def lay_out(self, matrix: np.ndarray) -> np.ndarray:
+        """Rows of a matrix in segments, (K, ceil(M/K), columns); padded rows are all zero."""
+        laid = np.zeros((self._order.size, *matrix.shape[1:]), matrix.dtype)
+        order = self._order.reshape(-1)
+        laid[order >= 0] = matrix[order[order >= 0]]
+        return laid.reshape(*self._order.shape, *matrix.shape[1:])
+
+
+def rows_of(features: np.ndarray, samples: np.ndarray) -> np.ndarray:
+    """Rows of a matrix by number; all zero where the number is -1."""
+    rows = features[np.maximum(samples, 0)]
+    rows[samples < 0] = 0
+    return rows
+
+
+class Centre:
+    """The server's half: central network, loss, optimiser.
+
+    Parameters
+    ----------
+    task : {"binary", "multiclass", "regression"}
+    outputs : int
+        Number of classes; 1 for the other two tasks.
+    width : int
+        Width of the embedding, h.
+    network : str
+        Name in `securevfl.models.networks.CENTRES`.
+    hidden : int
+        Width of its hidden layers.
+    optimizer : dict
+        Arguments of `make_optimizer`.
+    seed : int
+        Seed of the initial weights.
+    """
+
+    def __init__(
+        self,
+        task: Task,
+        outputs: int,
+        width: int,
+        *,
+        network: str,
+        hidden: int,
+        optimizer: dict[str, Any],
+        seed: int,
+    ) -> None:
+        self.task: Task = task
+        self.network = make_centre(network, width, hidden, outputs, seed=seed)
+        self.optimizer = make_optimizer(list(self.network.parameters()), **optimizer)
+        self._lr: float = optimizer["lr"]
+
+    def step(
+        self, embedding: np.ndarray, samples: np.ndarray, labels: np.ndarray
+    ) -> tuple[float, np.ndarray]:
+        """One update; the loss before it and dL/dH.
+
+        Parameters
+        ----------
+        embedding : ndarray, (rows, h)
+            H, the mean of the clients' embeddings.
+        samples : ndarray, (rows,)
+            Row number of each in `labels`; -1 for padding, which has no loss and no gradient.
+        labels : ndarray, (M,)
+            Class numbers, or real targets.
+
+        Returns
+        -------
+        loss : float
+            Mean over the true rows.
+        gradient : ndarray, (rows, h), float32
+
+        Raises
+        ------
+        RunError
+            When the loss is not finite.
+        """
+        import torch
+
+        true = samples >= 0
+        self.network.train()
+        inputs = torch.from_numpy(embedding[true].astype(np.float32)).requires_grad_()
+        loss = self._loss(self.network(inputs), torch.from_numpy(labels[samples[true]]))
+        if not torch.isfinite(loss):
+            raise RunError(
+                f"the training loss became {float(loss)}; lower lr ({self._lr:g}) or momentum"
+            )
+        self.optimizer.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        self.optimizer.step()
+        gradient = np.zeros(embedding.shape, np.float32)
+        assert inputs.grad is not None
+        gradient[true] = inputs.grad.numpy()
+        return float(loss.detach()), gradient
+
+    def scores(self, embedding: np.ndarray) -> np.ndarray:
+        """Raw scores, (rows, outputs) float32, with the network in evaluation mode."""
+        import torch
+
+        self.network.eval()
+        with torch.no_grad():
+            result: np.ndarray = self.network(
+                torch.from_numpy(embedding.astype(np.float32))
+            ).numpy()
+        return result
+
+    def _loss(self, scores: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        from torch.nn import functional
+
+        if self.task == "multiclass":
+            return functional.cross_entropy(scores, labels)
+        flat = scores.reshape(-1)
+        if self.task == "binary":
+            return functional.binary_cross_entropy_with_logits(flat, labels.to(flat.dtype))
+        return functional.mse_loss(flat, labels.to(flat.dtype))
+
+    def state_dict(self) -> dict[str, Any]:
+        """Network and optimiser state."""
+        return {
+            "network": dict(self.network.state_dict()),
+            "optimizer": self.optimizer.state_dict(),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Inverse of `state_dict`."""
+        self.network.load_state_dict(state["network"])
+        self.optimizer.load_state_dict(state["optimizer"])
+
+
+def measure(task: Task, scores: np.ndarray, labels: np.ndarray) -> dict[str, float]:
+    """Held-out measures of raw scores: fractions in [0, 1], or the error of a regression.
+
+    Returns
+    -------
+    dict
+        ``accuracy`` and, for two classes, ``auc`` (where both occur) and ``f1``, or ``rmse``.
+    """
+    if task == "regression":
+        return {"rmse": float(np.sqrt(np.mean((scores.reshape(-1) - labels) ** 2)))}
+    if task == "multiclass":
+        return {"accuracy": float(np.mean(scores.argmax(axis=1) == labels))}
+    from sklearn.metrics import f1_score, roc_auc_score
+
+    flat = scores.reshape(-1)
+    guess = (flat > 0).astype(np.int64)
+    result = {"accuracy": float(np.mean(guess == labels))}
+    if 0 < labels.sum() < len(labels):
+        result["auc"] = float(roc_auc_score(labels, flat))
+    result["f1"] = float(f1_score(labels, guess, zero_division=0.0))
+    return result

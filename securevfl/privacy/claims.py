@@ -1,0 +1,31 @@
+"""A privacy claim, in words that a machine can read: against whom, about what, how strong, why."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Notion = Literal["perfect", "statistical", "computational", "differential", "none"]
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One line of a protocol's card.
+
+    Attributes
+    ----------
+    who : str
+        The adversary: "server", "T clients", "server + T clients", "outsider".
+    about : str
+        What is protected: "features", "model", "labels".
+    notion : str
+        "perfect" supposes ideal randomness and private channels; "none" says that the protocol
+        claims nothing here, which is stated so that nobody has to guess.
+    source : str
+        The theorem, or the reason.
+    """
+
+    who: str
+    about: str
+    notion: Notion
+    source: str

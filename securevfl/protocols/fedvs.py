@@ -1,0 +1,482 @@
+"""FedVS: straggler-resilient, secret-shared split vertical learning.
+
+S. Li, D. Yao, J. Liu, "FedVS: Straggler-Resilient and Privacy-Preserving Vertical Federated Learning
+for Split Models", ICML 2023. Line numbers are those of its Algorithm 1, letters those of its text:
+N clients, K segments, T colluders, R results needed, D layers, |B| coded rows, h embedding width.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+from pydantic import Field
+
+from ..engine.party import SERVER, Party
+from ..engine.wire import message
+from ..errors import NotEnoughResultsError, RangeError, WouldOverflowError
+from ..field import FixedPoint, LagrangeCode, PrimeField
+from ..models.polynomial_network import PolynomialNetwork, expand, expanded_width
+from ..models.split import Batches, Centre, measure, rows_of
+from ..privacy.claims import Claim
+from .protocol import Card, Part, SplitProtocol, TrainingConfig
+
+if TYPE_CHECKING:
+    from ..data.dataset import VerticalDataset
+
+@message
+@dataclass(frozen=True)
+class Batch:
+    """What a round is about, said when it is opened.
+
+    Attributes
+    ----------
+    part : {"train", "test"}
+        Whether `rows` numbers rows of the training or of the test shares.
+    rows : ndarray, (|B|,), uint32
+        B, row numbers within a segment, in [0, ceil(M/K)).
+    """
+
+    part: str
+    rows: np.ndarray
+
+
+@message
+@dataclass(frozen=True)
+class Attempt:
+    """The evaluation of a round, named once by the server; the round's number is the attempt's.
+
+    Attributes
+    ----------
+    sharers : tuple of int
+        S: clients whose model is in the sum (footnote 2).
+    dealers : tuple of int
+        D: clients whose masks are in the uploads; none in plain evaluation.
+    """
+
+    sharers: tuple[int, ...]
+    dealers: tuple[int, ...] = ()
+
+
+class Config(TrainingConfig):
+    """Options of FedVS."""
+
+    segments: int | None = Field(
+        None, ge=1, description="K; the largest with R <= N - floor(N/2), else 1"
+    )
+    privacy: int = Field(1, ge=1, description="T, colluding clients tolerated")
+    prime: int = Field(2**61 - 1, description="field modulus p")
+    data_bits: int = Field(20, ge=1, le=52, description="lx, fractional bits of the data")
+    model_bits: int = Field(24, ge=1, le=52, description="lw, fractional bits of the weights")
+    weight_bound: float = Field(16.0, gt=0, description="enforced bound on |W|")
+    secure: bool = Field(False, description="evaluate the test set by coded inference")
+    share_timeout: float | None = Field(
+        None, gt=0, description="seconds after which the round goes on with those that shared"
+    )
+    result_timeout: float | None = Field(
+        None, gt=0, description="seconds after which an attempt with too few results is given up"
+    )
+    max_attempts: int = Field(3, ge=1, description="attempts given up in a row before the run ends")
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """What all parties agree on; public.
+
+    Attributes
+    ----------
+    code : LagrangeCode
+        Points, K and T.
+    data_point, model_point : FixedPoint
+        Quantisers with lx and lw bits.
+    batches : mapping
+        "train" and "test": the layout of rows in segments.
+    """
+
+    config: Config
+    code: LagrangeCode
+    data_point: FixedPoint
+    model_point: FixedPoint
+    batches: Mapping[str, Batches]
+
+    @property
+    def field(self) -> PrimeField:
+        """F_p."""
+        return self.code.field
+
+    @functools.cached_property
+    def threshold(self) -> int:
+        """R = 2 (K + T - 1) + 1 (Theorem 5.1)."""
+        return self.code.recovery_threshold(degree=2)
+
+
+class Client(Party):
+    """Client n: shares its data once and its model every round, evaluates, updates."""
+
+    kept: ClassVar[tuple[str, ...]] = ("network",)
+    kept_once: ClassVar[tuple[str, ...]] = ("data_shares", "row_sum")
+
+    def __init__(
+        self,
+        index: int,
+        peers: Sequence[int],
+        public: Parameters,
+        features: Mapping[str, np.ndarray],
+        network: PolynomialNetwork,
+    ) -> None:
+        super().__init__(index, peers)
+        self.public = public
+        self.features = features
+        self.network = network
+        self.data_shares: dict[str, dict[int, np.ndarray]] = {}
+        self.row_sum = 0
+
+    async def setup(self) -> None:
+        """Share the data (lines 2-10)."""
+        for part, features in self.features.items():
+            quantised, row_sum = quantised_data(self.public, features, part)
+            self.row_sum = max(self.row_sum, row_sum)
+            self.share(f"{part}-data", self.public.code.encode(quantised))  # lines 5-8
+            self.data_shares[part] = await self.collect(f"{part}-data", senders=self.peers)
+
+    async def run(self) -> None:
+        """Take part in every round (lines 12-36)."""
+        async for round_ in self.rounds():
+            with round_:
+                batch: Batch = round_.payload
+                model = self.quantised_model()  # line 15
+                self.check_range(batch, model)
+                self.share("model", self.public.code.encode_constant(model))  # lines 16-18
+                self.send(SERVER, "shared", None)
+                attempt = await self.receive("attempt")
+                shares = await self.collect("model", senders=attempt.sharers)  # line 19
+                self.send(SERVER, "embedding", self.evaluate(batch, attempt, shares))  # line 23
+                if batch.part == "train":
+                    self.update(batch, attempt, await self.receive("gradient"))
+
+    def quantised_model(self) -> np.ndarray:
+        """W-bar (equation 3)."""
+        stream = self.stream("rounding", self.round)
+        quantised: np.ndarray = self.public.model_point.quantize(self.network.values, rng=stream)
+        return quantised
+
+    def check_range(self, batch: Batch, model: np.ndarray) -> None:
+        """Refuse to share when |X-bar^(B) W-bar| > floor((p-1)/(2N)) for an entry: it could wrap.
+
+        The server cannot see a wrap. That a client stopped here is one bit about its data, listed
+        on the card. Row sum times largest weight bounds every entry; the exact product is
+        computed only where that bound does not settle it, in int64, which the protocol's check
+        before the run makes wide enough.
+        """
+        public = self.public
+        limit = (public.field.modulus - 1) // (2 * len(self.peers))
+        largest = int(magnitude(public.field, model).max())
+        if self.row_sum * largest <= limit:
+            return
+        samples = public.batches[batch.part].samples(batch.rows)
+        rows = rows_of(self.features[batch.part], samples)
+        data = public.data_point.round(expand(rows, self.network.degree))
+        product = int(np.abs(data @ signed(public.field, model)).max())
+        if product > limit:
+            config = public.config
+            raise RangeError(
+                f"fedvs: in round {self.round} client {self.index} has a quantised embedding of "
+                f"{product}, and floor((p-1)/(2N)) = {limit}. Lower data_bits "
+                f"({config.data_bits}), model_bits ({config.model_bits}) or weight_bound "
+                f"({config.weight_bound:g}), or use a larger prime"
+            )
+
+    def evaluate(
+        self, batch: Batch, attempt: Attempt, shares: Mapping[int, np.ndarray]
+    ) -> np.ndarray:
+        """H-tilde = sum over S of X-tilde^(B) W-tilde (equation 5), one product over F_p."""
+        held = self.data_shares[batch.part]
+        data = np.concatenate([held[n][batch.rows] for n in attempt.sharers], axis=1)
+        model = np.concatenate([shares[n] for n in attempt.sharers])
+        product: np.ndarray = self.public.field.matmul(data, model)
+        return product
+
+    def update(self, batch: Batch, attempt: Attempt, gradient: np.ndarray) -> None:
+        """Step with dL/dH_n = (1/|S|) dL/dH on the own real rows (lines 33-35)."""
+        if self.index not in attempt.sharers:
+            return
+        samples = self.public.batches["train"].samples(batch.rows)
+        own = rows_of(self.features["train"], samples)
+        clipped = self.network.update(own, gradient / np.float32(len(attempt.sharers)))
+        if clipped:
+            self.record("clipped", weights=clipped, bound=self.public.config.weight_bound)
+
+
+class Server(Party):
+    """Names the batch and the sharers, decodes the sum from the first R results, trains W_0."""
+
+    kept: ClassVar[tuple[str, ...]] = ("centre", "steps", "given_up", "test_scores")
+
+    def __init__(
+        self,
+        peers: Sequence[int],
+        public: Parameters,
+        centre: Centre,
+        labels: Mapping[str, np.ndarray],
+    ) -> None:
+        super().__init__(SERVER, peers)
+        self.public = public
+        self.centre = centre
+        self.labels = labels
+        self.steps = 0
+        self.given_up = 0
+        self.test_scores: dict[int, np.ndarray] = {}
+
+    async def run(self) -> None:
+        """Train (lines 25-31), then infer the test set from its shares if asked to."""
+        while self.steps < self.public.config.rounds:
+            self.safe_point()
+            rows = self.public.batches["train"].draw(self.round + 1)
+            batch = Batch("train", rows)
+            attempt = await self.attempt(batch)
+            embedding = await self.decode(attempt)
+            if embedding is not None:
+                self.train(batch, attempt, embedding)
+        if self.public.config.secure:
+            await self.infer()
+        self.conclude()
+
+    async def attempt(self, batch: Batch) -> Attempt:
+        """Announce B, then S: those that shared their model in time (footnote 2)."""
+        self.announce(self.round + 1, batch)
+        timeout = self.public.config.share_timeout
+        attempt = Attempt(sharers=tuple(await self.collect("shared", timeout=timeout)))
+        self.broadcast("attempt", attempt)
+        return attempt
+
+    async def decode(self, attempt: Attempt) -> np.ndarray | None:
+        """H from the first R results (lines 27-30, equation 7); None if the attempt is given up."""
+        public = self.public
+        results = await self.collect(
+            "embedding", count=public.threshold, timeout=public.config.result_timeout
+        )
+        if len(results) < public.threshold or not attempt.sharers:
+            self.give_up(attempt, tuple(results))
+            return None
+        self.given_up = 0
+        parties = tuple(results)
+        sums = public.code.decode(np.stack(list(results.values())), parties, degree=2)
+        stacked = sums.reshape(-1, sums.shape[-1])  # segment by segment
+        bits = public.config.data_bits + public.config.model_bits
+        mean: np.ndarray = public.model_point.dequantize(stacked, bits=bits) / len(attempt.sharers)
+        return mean
+
+    def give_up(self, attempt: Attempt, parties: tuple[int, ...]) -> None:
+        """Leave an attempt without enough results; the next round takes another batch."""
+        missing = sorted(set(self.peers) - set(parties))
+        self.record("given_up", results=len(parties), missing=missing)
+        self.given_up += 1
+        if self.given_up >= self.public.config.max_attempts:
+            raise NotEnoughResultsError(
+                f"fedvs: round {self.round} needs R = 2(K+T-1)+1 = {self.public.threshold} results "
+                f"and {len(parties)} came within result_timeout = "
+                f"{self.public.config.result_timeout} s, {self.given_up} times in a row; missing: "
+                f"clients {missing}. Lower segments or privacy, or wait longer"
+            )
+
+    def train(self, batch: Batch, attempt: Attempt, embedding: np.ndarray) -> None:
+        """Update W_0 and broadcast dL/dH (line 31); padded rows have no loss and no gradient."""
+        samples = self.public.batches["train"].samples(batch.rows)
+        loss, gradient = self.centre.step(embedding, samples, self.labels["train"])
+        self.steps += 1
+        self.broadcast("gradient", gradient)
+        self.record("round", step=self.steps, loss=loss, sharers=len(attempt.sharers))
+
+    async def infer(self) -> None:
+        """Coded inference: the test rows' sums are decoded as in training, a few rows at a time."""
+        batches = self.public.batches["test"]
+        step = max(batches.coded, 4096 // batches.segments)
+        done = len(self.test_scores) * step
+        while done < batches.length:
+            self.safe_point()
+            rows = np.arange(done, min(done + step, batches.length), dtype=np.uint32)
+            attempt = await self.attempt(Batch("test", rows))
+            embedding = await self.decode(attempt)
+            if embedding is not None:
+                self.test_scores[done // step] = self.centre.scores(embedding)
+                done += step
+        self.report_inference(step)
+
+    def report_inference(self, step: int) -> None:
+        """Record what the coded scores are worth."""
+        batches = self.public.batches["test"]
+        labels = self.labels["test"]
+        scores = np.empty((len(labels), next(iter(self.test_scores.values())).shape[1]), np.float32)
+        for number, part in self.test_scores.items():
+            rows = np.arange(number * step, min((number + 1) * step, batches.length))
+            samples = batches.samples(rows)
+            scores[samples[samples >= 0]] = part[samples >= 0]
+        self.record("inference", rows=len(labels), **measure(self.centre.task, scores, labels))
+
+
+def magnitude(field: PrimeField, elements: np.ndarray) -> np.ndarray:
+    """|phi^-1(z)|: distance of each element to 0, as unsigned integers."""
+    return np.minimum(elements, field.dtype.type(field.modulus) - elements)
+
+
+def signed(field: PrimeField, elements: np.ndarray) -> np.ndarray:
+    """phi^-1(z) as int64: z up to (p-1)/2, z - p above."""
+    z = elements.astype(np.int64)
+    return np.where(z > (field.modulus - 1) // 2, z - field.modulus, z)
+
+
+def quantised_data(public: Parameters, features: np.ndarray, part: str) -> tuple[np.ndarray, int]:
+    """X-bar of one client in K segments (lines 3-5), and its largest row sum of |X-bar|.
+
+    Parameters
+    ----------
+    features : ndarray, (M, d), float32
+    part : {"train", "test"}
+
+    Returns
+    -------
+    segments : ndarray, (K, ceil(M/K), d D + 1), field elements
+        Padded rows are all zero, the ones column included.
+    row_sum : int
+        max_i sum_j |X-bar_ij|; from 2^62 on it is rounded up.
+    """
+    powers = expand(features, public.config.degree)
+    quantised = public.data_point.quantize(powers)
+    sizes = magnitude(public.field, quantised)
+    rough = float(sizes.sum(axis=1, dtype=np.float64).max())
+    exact = rough < 2**62
+    row_sum = int(sizes.sum(axis=1, dtype=np.uint64).max()) if exact else int(rough * (1 + 1e-9))
+    return public.batches[part].lay_out(quantised), row_sum
+
+
+class FedVS(SplitProtocol):
+    """FedVS on one data set."""
+
+    name = "fedvs"
+    Config = Config
+    card = Card(
+        title="FedVS",
+        paper="Li, Yao, Liu, ICML 2023, arXiv 2304.13407",
+        roles={
+            "server": "holds the labels and the central model; decodes sums of embeddings",
+            "client": "holds some columns and a polynomial network; computes on everyone's shares",
+        },
+        sees={
+            "server": "every upload, hence in plain evaluation more than the sums; the exact sums "
+            "of embeddings of each attempt; who shared and who answered, and when",
+            "client": "shares of data and models (any T of them uniform), dL/dH, batches and sharers",
+            "server + 1 client": "in plain evaluation the data and models of all, by linear algebra",
+            "outsider": "links are not sealed yet: everything that a listener to K+T clients needs",
+        },
+        absence="tolerates",
+        deviations=(
+            "p, lx, lw, h, the optimiser, initialisation and batch order are ours",
+            "a client that cannot exclude a wrap stops the run; that it did is one bit about its data",
+            "B is announced with the round, S after sharing; the paper supposes that all share",
+        ),
+    )
+
+    def __init__(self, config: Config, data: VerticalDataset, *, seed: int) -> None:
+        super().__init__(config, data, seed=seed)
+        N, T = data.parties, config.privacy
+        K = config.segments or default_segments(N, T)
+        field = PrimeField(config.prime)
+        self.public = Parameters(
+            config=config,
+            code=LagrangeCode(field, parties=N, segments=K, privacy=T),
+            data_point=FixedPoint(field, bits=config.data_bits),
+            model_point=FixedPoint(field, bits=config.model_bits),
+            batches={part: self.batches(K, part) for part in self.shared_parts},
+        )
+        self.check_overflow()
+
+    @property
+    def shared_parts(self) -> tuple[Part, ...]:
+        """Parts of the data that are secret-shared."""
+        return ("train", "test") if self.config.secure else ("train",)
+
+    def features(self, part: Part) -> tuple[np.ndarray, ...]:
+        """All clients' columns of a part."""
+        return self.data.train if part == "train" else self.data.test
+
+    def check_overflow(self) -> None:
+        """Refuse a configuration in which the sum could leave [-(p-1)/2, (p-1)/2] and wrap.
+
+        sum_n max_i sum_j |X-bar_n[i,j]| ceil(2^lw w) <= (p-1)/2, w the enforced weight bound.
+        """
+        config = self.config
+        weight = math.ceil(2**config.model_bits * config.weight_bound)
+        limit = (config.prime - 1) // 2
+        for part in self.shared_parts:
+            rows = sum(quantised_data(self.public, x, part)[1] for x in self.features(part))
+            if rows * weight > limit:
+                raise WouldOverflowError(
+                    f"fedvs: the quantised sum of embeddings can reach {rows * weight:.4g} (row "
+                    f"sums {rows:.4g} x weights {weight:.4g}) and (p-1)/2 = {limit:.4g} for "
+                    f"p = {config.prime}. Lower data_bits ({config.data_bits}), model_bits "
+                    f"({config.model_bits}) or log2 of weight_bound ({config.weight_bound:g}) by "
+                    f"{math.ceil(math.log2(rows * weight / limit))} in all, or use a larger prime"
+                )
+
+    def parties(self) -> dict[int, Party]:
+        """The server and N clients, each with nothing but its own columns."""
+        labels = {"train": self.data.train_labels, "test": self.data.test_labels}
+        server = Server(self.peers(), self.public, self.centre(), labels)
+        return {SERVER: server} | {n: self.client(n) for n in self.peers()}
+
+    def client(self, index: int) -> Client:
+        """Client `index`, from 0."""
+        features = {part: self.features(part)[index] for part in self.shared_parts}
+        network = self.network(index, bound=self.config.weight_bound)
+        return Client(index, self.peers(), self.public, features, network)
+
+    @property
+    def batch_rows(self) -> int:
+        return self.public.batches["train"].coded
+
+    @property
+    def claims(self) -> tuple[Claim, ...]:
+        return CLAIMS
+
+    def memory(self) -> int:
+        """Bytes of all data shares, and of the largest client's rows while it encodes them."""
+        return self._memory(self.public.code.segments)
+
+    def _memory(self, segments: int) -> int:
+        widths = [expanded_width(d, self.config.degree) for d in self.data.widths]
+        size = self.public.field.dtype.itemsize
+        rows = [len(self.features(part)[0]) for part in self.shared_parts]
+        shares = sum(math.ceil(m / segments) for m in rows) * sum(widths) * self.data.parties
+        # Real powers, field elements and their copy in segments, of one client at a time.
+        working = max(rows) * max(widths) * (4 + 3 * size)
+        return shares * size + working
+
+    def advice(self, available: int) -> str:
+        """The smallest K whose shares fit and whose threshold R does not exceed N."""
+        N, T = self.data.parties, self.config.privacy
+        for K in range(self.public.code.segments + 1, (N - 1) // 2 - T + 2):
+            if self._memory(K) <= available:
+                return f"use segments = {K}, whose shares need {self._memory(K) / 1e9:.2f} GB"
+        return "use fewer rows, a lower degree, or a prime below 2^32"
+
+
+CLAIMS = (
+    Claim("T clients", "features", "perfect", "Theorem 5.2, over the shares; not over dL/dH"),
+    Claim("T clients", "model", "perfect", "Theorem 5.2, over the shares; not over dL/dH"),
+    Claim("server", "features", "none", "plain evaluation shows it all of psi, not only the sums"),
+    Claim("server", "model", "none", "plain evaluation shows it all of psi, not only the sums"),
+    Claim("server + T clients", "features", "none", "plain evaluation: recovered by linear algebra"),
+    Claim("server + T clients", "model", "none", "plain evaluation: recovered by linear algebra"),
+    Claim("client", "labels", "none", "dL/dH depends on them"),
+    Claim("outsider", "features", "none", "links are not sealed"),
+)
+
+
+def default_segments(parties: int, privacy: int) -> int:
+    """Largest K with R = 2(K+T-1)+1 <= N - floor(N/2), else 1."""
+    survivors = parties - parties // 2
+    return max(1, (survivors - 1) // 2 - privacy + 1)

@@ -1,0 +1,281 @@
+"""What a protocol is to the rest of the library, and how protocols are found.
+
+A protocol is one module with one concrete subclass of `Protocol`: its card, its options, and the
+parties it needs. Modules of `securevfl.protocols` are found by themselves; those of others by the
+entry-point group ``securevfl.protocols``, whose entries name such a class.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import inspect
+import pkgutil
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from ..engine.party import SERVER, Party
+from ..engine.streams import keyed_stream
+from ..errors import ConfigurationError, UnknownNameError
+from ..models.polynomial_network import PolynomialNetwork
+from ..models.split import Batches, Centre
+from ..privacy.claims import Claim
+
+if TYPE_CHECKING:
+    from ..data.dataset import VerticalDataset
+
+Part = Literal["train", "test"]
+Absence = Literal["waits", "skips", "fills", "tolerates"]
+
+
+@dataclass(frozen=True)
+class Card:
+    """What a reader should know before using a protocol.
+
+    Attributes
+    ----------
+    title, paper : str
+        Name of the method, and the publication with version.
+    roles : mapping
+        Role to what it does.
+    sees : mapping
+        Role to everything it learns, whether or not a claim covers it.
+    absence : {"waits", "skips", "fills", "tolerates"}
+        What happens when a party's message does not come.
+    deviations : tuple of str
+        Where this implementation departs from the paper or fills a gap.
+    """
+
+    title: str
+    paper: str
+    roles: Mapping[str, str]
+    sees: Mapping[str, str]
+    absence: Absence
+    deviations: tuple[str, ...] = ()
+
+
+class TrainingConfig(BaseModel):
+    """Options of every protocol that trains a split model."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    rounds: int = Field(200, ge=1, description="server steps")
+    batch: int = Field(64, ge=1, description="samples of a batch, K |B|")
+    lr: float = Field(0.05, gt=0, description="learning rate of the centre")
+    client_lr: float | None = Field(None, gt=0, description="of the clients; that of the centre")
+    momentum: float = Field(0.9, ge=0, lt=1, description="of SGD")
+    weight_decay: float = Field(0.0, ge=0, description="L2 penalty of the optimisers")
+    optimizer: Literal["sgd", "adam"] = Field("sgd", description="of the centre and the clients")
+    width: int = Field(64, ge=1, description="embedding width h")
+    hidden: int = Field(64, ge=1, description="width of the centre's hidden layers")
+    degree: int = Field(2, ge=1, le=8, description="layers D of the clients' polynomial networks")
+    centre: str = Field("mlp", description="central network: mlp, batch_norm_mlp or linear")
+
+    def centre_optimizer(self) -> dict[str, Any]:
+        """Arguments of `make_optimizer` for the server."""
+        return {
+            "name": self.optimizer,
+            "lr": self.lr,
+            "momentum": self.momentum,
+            "weight_decay": self.weight_decay,
+        }
+
+    def client_optimizer(self) -> dict[str, Any]:
+        """Arguments of `make_optimizer` for a client."""
+        return self.centre_optimizer() | {"lr": self.client_lr or self.lr}
+
+
+class Protocol(ABC):
+    """A method, configured for one data set and seed.
+
+    Parameters
+    ----------
+    config : Config
+    data : VerticalDataset
+    seed : int
+        Seed of the experiment's randomness; masks never depend on it.
+
+    Raises
+    ------
+    ConfigurationError
+        When the configuration cannot run on this data, before anything is started.
+    """
+
+    name: ClassVar[str]
+    card: ClassVar[Card]
+    Config: ClassVar[type[BaseModel]]
+
+    def __init__(self, config: Any, data: VerticalDataset, *, seed: int) -> None:
+        self.config = config
+        self.data = data
+        self.seed = seed
+
+    @abstractmethod
+    def parties(self) -> dict[int, Party]:
+        """New party objects by number; the server is `SERVER`."""
+
+    @abstractmethod
+    def scores(self, parties: Mapping[int, Party], features: Sequence[np.ndarray]) -> np.ndarray:
+        """Raw scores of rows by the models that the parties hold, computed in the clear.
+
+        It is the experimenter's view: no party of the protocol could compute it alone.
+        """
+
+    @property
+    @abstractmethod
+    def batch_rows(self) -> int:
+        """|B|: rows of a coded batch, which the delay of sharing a model depends on."""
+
+    @property
+    @abstractmethod
+    def claims(self) -> tuple[Claim, ...]:
+        """What is claimed in this configuration; "none" where nothing is."""
+
+    def memory(self) -> int:
+        """Predicted bytes that a simulation needs beyond the data set itself."""
+        return 0
+
+    def advice(self, available: int) -> str:
+        """What to change when `memory` exceeds the bytes that are available."""
+        return "use fewer rows or parties"
+
+    def stream(self, name: str, *keys: int) -> np.random.Generator:
+        """Public stream of the run, the same as the server's."""
+        return keyed_stream(self.seed, SERVER, name, *keys)
+
+    def peers(self) -> range:
+        """Numbers of the clients."""
+        return range(self.data.parties)
+
+
+class SplitProtocol(Protocol):
+    """A method with a network at each client, a centre at the server and their mean between them.
+
+    Its clients have an attribute ``network`` (a `PolynomialNetwork`), its server has ``centre``.
+    """
+
+    def network(self, index: int, *, bound: float | None = None) -> PolynomialNetwork:
+        """New network of client `index`; the same weights in every protocol with this seed."""
+        return PolynomialNetwork(
+            self.data.widths[index],
+            self.config.width,
+            self.config.degree,
+            stream=keyed_stream(self.seed, index, "init"),
+            optimizer=self.config.client_optimizer(),
+            bound=bound,
+        )
+
+    def centre(self) -> Centre:
+        """New centre of the server; the same weights in every protocol with this seed."""
+        return Centre(
+            self.data.task,
+            self.data.num_classes if self.data.task == "multiclass" else 1,
+            self.config.width,
+            network=self.config.centre,
+            hidden=self.config.hidden,
+            optimizer=self.config.centre_optimizer(),
+            seed=int(self.stream("centre").integers(2**31)),
+        )
+
+    def batches(self, segments: int, part: Part = "train") -> Batches:
+        """Layout of the training or test rows in K segments, and the batches of each round."""
+        rows = len(self.data.train_labels if part == "train" else self.data.test_labels)
+        return Batches(
+            rows, segments, self.config.batch, functools.partial(self.part_stream, part)
+        )
+
+    def part_stream(self, part: Part, name: str, *keys: int) -> np.random.Generator:
+        """Public stream of the training or the test rows."""
+        return self.stream(f"{part}/{name}", *keys)
+
+    def scores(self, parties: Mapping[int, Party], features: Sequence[np.ndarray]) -> np.ndarray:
+        """Centre's scores of the mean of the clients' embeddings, all computed in the clear."""
+        models: Any = parties
+        total = np.zeros((len(features[0]), self.config.width), np.float32)
+        for n, rows in enumerate(features):
+            total += models[n].network.forward(rows)
+        scores: np.ndarray = models[SERVER].centre.scores(total / np.float32(len(features)))
+        return scores
+
+
+@functools.cache
+def find_protocols() -> dict[str, type[Protocol]]:
+    """All protocols by name: the library's own and those of installed entry points.
+
+    Raises
+    ------
+    ConfigurationError
+        When two protocols have the same name, or an entry point names no protocol.
+    """
+    from importlib.metadata import entry_points
+
+    package = importlib.import_module("securevfl.protocols")
+    found: dict[str, type[Protocol]] = {}
+    for module in pkgutil.iter_modules(package.__path__):
+        content = importlib.import_module(f"securevfl.protocols.{module.name}")
+        for thing in vars(content).values():
+            if _is_protocol(thing) and thing.__module__ == content.__name__:
+                _add(found, thing)
+    for entry in entry_points(group="securevfl.protocols"):
+        thing = entry.load()
+        if not _is_protocol(thing):
+            raise ConfigurationError(f"entry point {entry.name!r}: {entry.value} is no Protocol")
+        _add(found, thing)
+    return dict(sorted(found.items()))
+
+
+def _is_protocol(thing: Any) -> bool:
+    return isinstance(thing, type) and issubclass(thing, Protocol) and not inspect.isabstract(thing)
+
+
+def _add(found: dict[str, type[Protocol]], protocol: type[Protocol]) -> None:
+    if found.setdefault(protocol.name, protocol) is not protocol:
+        raise ConfigurationError(
+            f"two protocols are called {protocol.name!r}: {found[protocol.name]} and {protocol}"
+        )
+
+
+def get_protocol(name: str) -> type[Protocol]:
+    """Protocol by name.
+
+    Raises
+    ------
+    UnknownNameError
+        With the nearest names.
+    """
+    found = find_protocols()
+    if name not in found:
+        raise UnknownNameError("protocol", name, found)
+    return found[name]
+
+
+def make_config(protocol: type[Protocol], values: Mapping[str, Any]) -> BaseModel:
+    """Validated options of a protocol.
+
+    Raises
+    ------
+    UnknownNameError
+        For an option that it does not have.
+    ConfigurationError
+        For a value out of its range, naming option, value and range.
+    """
+    known = protocol.Config.model_fields
+    for name in values:
+        if name not in known:
+            raise UnknownNameError(f"option of {protocol.name}", name, known)
+    try:
+        return protocol.Config(**values)
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = ".".join(str(part) for part in first["loc"]) or "options"
+        message = first["msg"].removeprefix("Value error, ")
+        raise ConfigurationError(
+            f"{protocol.name}: {name} = {first['input']!r}: {message}"
+        ) from None
+
+
