@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from securevfl.data.dataset import About, VerticalDataset
+    from securevfl.data.about import About
+    from securevfl.data.dataset import VerticalDataset
     from securevfl.data.preprocess import PartyPreprocessor, Preprocessor
     from securevfl.data.registry import CatalogueEntry, dataset_catalogue, load_dataset
 
@@ -20,7 +21,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "About": "dataset",
+    "About": "about",
     "CatalogueEntry": "registry",
     "PartyPreprocessor": "preprocess",
     "Preprocessor": "preprocess",

@@ -8,7 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from securevfl.data.dataset import About, ImageShape, VerticalDataset
+from securevfl.data.about import About
+from securevfl.data.columns import refuse_repeated, take_columns
+from securevfl.data.dataset import ImageShape, VerticalDataset
+from securevfl.data.fit import fit_matrix
 from securevfl.data.labels import encode_labels, read_labels
 from securevfl.data.partition import (
     Positions,
@@ -19,14 +22,8 @@ from securevfl.data.partition import (
     split_stratified,
     strip_columns,
 )
-from securevfl.data.preprocess import (
-    SCALING_RULES,
-    Preprocessor,
-    check_scaling,
-    fit_matrix,
-    refuse_repeated,
-    take_columns,
-)
+from securevfl.data.preprocess import Preprocessor
+from securevfl.data.scaling import SCALING_RULES, check_scaling
 from securevfl.errors import DataError
 
 #: Parties of a table or array that nobody dealt, or one per column where there are fewer.

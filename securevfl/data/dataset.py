@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from securevfl.data.about import About
+from securevfl.data.checks import check_columns, check_features, check_labels, frozen, row_numbers
 from securevfl.data.labels import Task
 from securevfl.data.partition import (
     Positions,
@@ -30,43 +32,6 @@ if TYPE_CHECKING:
 
 Features = tuple[NDArray[np.float32], ...]
 ImageShape = tuple[int, int, int]
-
-
-@dataclass(frozen=True)
-class About:
-    """Where a data set comes from and what was done to it; reports show all of it.
-
-    Parameters
-    ----------
-    origin : str
-        Source, with its address or file.
-    licence : str
-        Licence of the data, as far as stated.
-    split : str
-        How the test rows were chosen.
-    scaling : str
-        How the features were scaled.
-    partition : str
-        How the columns were dealt to the parties.
-    notes : tuple of str
-        Encoding, filling, dropped rows or columns, and everything else a reader must know.
-    """
-
-    origin: str
-    licence: str
-    split: str
-    scaling: str
-    partition: str
-    notes: tuple[str, ...] = ()
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the fields as JSON types."""
-        return {**asdict(self), "notes": list(self.notes)}
-
-    @staticmethod
-    def from_json(fields: Mapping[str, Any]) -> About:
-        """Rebuild from what `to_json` returned."""
-        return About(**{**fields, "notes": tuple(fields["notes"])})
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,23 +86,28 @@ class VerticalDataset:
     strips: Strips | None = None
 
     def __post_init__(self) -> None:
+        asked = f"data set {self.name!r}"
         if not self.train:
-            raise DataError(f"data set {self.name!r} has no parties; at least one is needed.")
+            raise DataError(f"{asked} has no parties; at least one is needed.")
+        kind = np.float32 if self.task == "regression" else np.int64
         for side in ("train", "test"):
-            arrays = tuple(_frozen(array, np.float32) for array in getattr(self, side))
-            object.__setattr__(self, side, arrays)
-            kind = np.float32 if self.task == "regression" else np.int64
-            labels = _frozen(getattr(self, f"{side}_labels"), kind)
+            features = tuple(frozen(array, np.float32) for array in getattr(self, side))
+            labels = frozen(getattr(self, f"{side}_labels"), kind)
+            object.__setattr__(self, side, features)
             object.__setattr__(self, f"{side}_labels", labels)
-            self._check_features(side, arrays, len(labels))
-            self._check_labels(side, labels)
-        if len(self.party_names) != self.parties or len(self.columns) != self.parties:
+            widths = [array.shape[-1] for array in self.train]
+            check_features(f"{asked}, {side}", features, widths, len(labels))
+            check_labels(f"{asked}, {side} labels", labels, self.task, self.classes)
+        named = {len(self.party_names), len(self.columns), len(self.transform.parties)}
+        if named != {self.parties}:
             raise DataError(
-                f"data set {self.name!r}: {self.parties} parties have {len(self.party_names)} "
-                f"names and {len(self.columns)} lists of columns; one of each is needed."
+                f"{asked}: {self.parties} parties have {len(self.party_names)} names, "
+                f"{len(self.columns)} lists of columns and {len(self.transform.parties)} "
+                f"preprocessings; one of each per party is needed."
             )
         for party, names in enumerate(self.columns):
-            self._check_columns(party, names)
+            fitted = self.transform.parties[party].encoded
+            check_columns(f"{asked}, party {party}", names, self.widths[party], fitted)
 
     @property
     def parties(self) -> int:
@@ -250,8 +220,8 @@ class VerticalDataset:
         DataError
             If no row is left, or a row does not exist.
         """
-        chosen = _row_numbers(rows, self.rows, "rows")
-        held = _row_numbers(slice(None) if test_rows is None else test_rows, self.test_rows, "rows")
+        chosen = row_numbers(rows, self.rows)
+        held = row_numbers(slice(None) if test_rows is None else test_rows, self.test_rows)
         return replace(
             self,
             train=tuple(array[chosen] for array in self.train),
@@ -374,7 +344,7 @@ class VerticalDataset:
         -------
         VerticalDataset
         """
-        from securevfl.data.table import from_files
+        from securevfl.data.userfiles import from_files
 
         return from_files(party_files, id_column=id_column, label=label, **options)
 
@@ -419,93 +389,9 @@ class VerticalDataset:
     def _noted(self, note: str) -> About:
         return replace(self.about, notes=(*self.about.notes, note))
 
-    def _check_features(self, side: str, arrays: Features, rows: int) -> None:
-        for party, array in enumerate(arrays):
-            asked = f"data set {self.name!r}, party {party}, {side}"
-            if array.ndim != 2:
-                raise DataError(f"{asked}: the shape is {array.shape}; rows x columns is needed.")
-            if array.shape[1] == 0:
-                raise DataError(f"{asked}: the party owns no columns; give it at least one.")
-            if len(array) != rows:
-                raise DataError(f"{asked}: {len(array)} rows for {rows} labels; one label per row.")
-            if rows == 0:
-                raise DataError(f"{asked}: there are no rows; at least one is needed.")
-            # NaN and infinity both show in the extremes, and no mask of the array's size is made.
-            if not (np.isfinite(array.min()) and np.isfinite(array.max())):
-                row, column = np.argwhere(~np.isfinite(array))[0]
-                raise DataError(
-                    f"{asked}: row {row}, column {column} is {array[row, column]}; "
-                    f"all features must be finite."
-                )
-        if len(arrays) != self.parties:
-            raise DataError(
-                f"data set {self.name!r}: {self.parties} parties have training rows and "
-                f"{len(arrays)} have test rows; all need both."
-            )
-        widths = tuple(array.shape[1] for array in arrays)
-        if widths != self.widths:
-            raise DataError(
-                f"data set {self.name!r}: the parties own {self.widths} columns in training and "
-                f"{widths} in the test rows; both must be the same."
-            )
-
-    def _check_labels(self, side: str, labels: NDArray[Any]) -> None:
-        asked = f"data set {self.name!r}, {side} labels"
-        if labels.ndim != 1:
-            raise DataError(f"{asked}: the shape is {labels.shape}; one label per row is needed.")
-        if self.task == "regression":
-            if not np.isfinite(labels).all():
-                raise DataError(f"{asked}: a target is NaN or infinite; all must be finite.")
-            return
-        if len(self.classes) < 2 or (self.task == "binary") != (len(self.classes) == 2):
-            raise DataError(
-                f"{asked}: task {self.task!r} with {len(self.classes)} classes; binary needs 2, "
-                f"multiclass 3 or more."
-            )
-        if labels.min(initial=0) < 0 or labels.max(initial=0) >= len(self.classes):
-            raise DataError(
-                f"{asked}: class numbers go from {labels.min()} to {labels.max()}; "
-                f"0 to {len(self.classes) - 1} are allowed."
-            )
-
-    def _check_columns(self, party: int, names: tuple[str, ...]) -> None:
-        if len(names) != self.widths[party]:
-            raise DataError(
-                f"data set {self.name!r}, party {party}: {len(names)} names for "
-                f"{self.widths[party]} columns; one name per column is needed."
-            )
-        if len(set(names)) < len(names):
-            twice = next(name for name in names if names.count(name) > 1)
-            raise DataError(
-                f"data set {self.name!r}, party {party}: two columns are called {twice!r}; "
-                f"rename or drop one."
-            )
-
-
-def _frozen(array: NDArray[Any], dtype: Any) -> NDArray[Any]:
-    """Return a read-only C-contiguous view, or a copy where that is not possible."""
-    view = np.ascontiguousarray(array, dtype=dtype).view()
-    view.setflags(write=False)
-    return view
-
 
 def _numbered(parties: int) -> tuple[str, ...]:
     return tuple(f"party {n}" for n in range(parties))
-
-
-def _row_numbers(rows: Any, count: int, what: str) -> NDArray[np.int64]:
-    """Return row numbers from an int (the first so many), a slice, numbers or a mask."""
-    if isinstance(rows, (int, np.integer)) and not isinstance(rows, bool):
-        if not 1 <= rows <= count:
-            raise DataError(f"subset: the first {rows} of {count} {what}; use 1 to {count}.")
-        rows = slice(0, int(rows))
-    try:
-        numbers: NDArray[np.int64] = np.arange(count, dtype=np.int64)[rows]
-    except (IndexError, TypeError) as error:
-        raise DataError(f"subset: {count} {what} cannot be indexed so: {error}.") from error
-    if numbers.ndim != 1 or not len(numbers):
-        raise DataError(f"subset: no row is left of {count}; choose at least one.")
-    return numbers
 
 
 __all__ = ["About", "VerticalDataset"]

@@ -10,81 +10,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Literal, cast, get_args
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from securevfl.data.cells import MISSING_TEXTS, first_non_number, read_numbers, read_texts
+from securevfl.data.cells import MISSING_TEXTS
+from securevfl.data.columns import Column, filled, one_hot, refuse_repeated, take_columns
+from securevfl.data.scaling import Scaling, check_scaling
 from securevfl.errors import DataError
 
 if TYPE_CHECKING:
     import pandas as pd
 
-Scaling = Literal["minmax", "standard", "none"]
-
 # Rows are scaled in blocks of about this many values, which stay in the processor's cache.
 _BLOCK = 1 << 16
-
-SCALING_RULES: dict[str, str] = {
-    "minmax": "min-max on the training rows, clipped to [0, 1]; a constant column becomes 0",
-    "standard": "mean 0 and variance 1 on the training rows; a constant column becomes 0",
-    "none": "none",
-}
-
-
-@dataclass(frozen=True)
-class Column:
-    """One source column and how it is encoded.
-
-    Parameters
-    ----------
-    name : str
-        Name of the source column.
-    categories : tuple of str, optional
-        The training rows' texts, one encoded column each; None for a numeric column.
-    fill : float, optional
-        Median of the training rows, put where a number is missing; None refuses missing numbers.
-    indicator : bool
-        Whether a further encoded column says that the value is missing.
-    """
-
-    name: str
-    categories: tuple[str, ...] | None = None
-    fill: float | None = None
-    indicator: bool = False
-
-    @property
-    def encoded(self) -> tuple[str, ...]:
-        """Names of the encoded columns."""
-        names = (
-            (self.name,)
-            if self.categories is None
-            else tuple(f"{self.name}={text}" for text in self.categories)
-        )
-        return (*names, f"{self.name} missing") if self.indicator else names
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the fields that differ from their defaults, as JSON types."""
-        fields: dict[str, Any] = {"name": self.name}
-        if self.categories is not None:
-            fields["categories"] = list(self.categories)
-        if self.fill is not None:
-            fields["fill"] = self.fill
-        if self.indicator:
-            fields["indicator"] = True
-        return fields
-
-    @staticmethod
-    def from_json(fields: Mapping[str, Any]) -> Column:
-        """Rebuild a column from what `to_json` returned."""
-        categories = fields.get("categories")
-        return Column(
-            name=str(fields["name"]),
-            categories=None if categories is None else tuple(map(str, categories)),
-            fill=fields.get("fill"),
-            indicator=bool(fields.get("indicator", False)),
-        )
 
 
 @dataclass(frozen=True)
@@ -226,12 +166,12 @@ class PartyPreprocessor:
             low, high = self._levels(offset[here], divisor[here])
             series = frame[column.name]
             if column.categories is None:
-                values, absent_rows = _filled(column, series, self.missing)
+                values, absent_rows = filled(column, series, self.missing)
                 with np.errstate(over="ignore"):
                     scaled = (values - offset[start]) / divisor[start]
                     out[:, start] = np.clip(scaled, 0.0, 1.0) if self.clip else scaled
             else:
-                absent_rows = _one_hot(column, series, self.missing, low, high, out[:, here])
+                absent_rows = one_hot(column, series, self.missing, low, high, out[:, here])
             if column.indicator:
                 out[:, stop - 1] = np.where(absent_rows, high[-1], low[-1])
         return self._within_float32(out)
@@ -408,244 +348,6 @@ class Preprocessor:
             )
         except (KeyError, TypeError, ValueError) as error:
             raise DataError(f"the stored preprocessor is damaged: {error!r}.") from error
-
-
-def check_scaling(scaling: str) -> Scaling:
-    """Return `scaling` if it is a rule that exists.
-
-    Raises
-    ------
-    DataError
-        For any other text.
-    """
-    if scaling not in get_args(Scaling):
-        raise DataError(f"scaling={scaling!r} does not exist; use minmax, standard or none.")
-    return cast("Scaling", scaling)
-
-
-def fit_matrix(block: NDArray[Any], names: Sequence[str], scaling: Scaling) -> PartyPreprocessor:
-    """Fit the scaling of one party's numeric training rows.
-
-    Parameters
-    ----------
-    block : ndarray, shape (M, d_n)
-        The training rows of the party's columns; NaN and infinite values are refused.
-    names : sequence of str, length d_n
-        Column names.
-    scaling : {"minmax", "standard", "none"}
-        The rule.
-
-    Returns
-    -------
-    PartyPreprocessor
-    """
-    offset, divisor = _fit_scaling(block, scaling, names)
-    return PartyPreprocessor(tuple(map(Column, names)), offset, divisor, scaling == "minmax")
-
-
-def fit_frame(
-    frame: pd.DataFrame,
-    scaling: Scaling,
-    *,
-    missing: tuple[str, ...] = MISSING_TEXTS,
-    max_categories: int = 1000,
-) -> tuple[PartyPreprocessor, list[str]]:
-    """Fit the encoding and scaling of one party's training rows.
-
-    Numbers stay one column, texts and pandas categories become one column per value of the
-    training rows. A column with missing training values gets one more column that marks them.
-
-    Parameters
-    ----------
-    frame : DataFrame
-        Training rows only.
-    scaling : {"minmax", "standard", "none"}
-        The rule.
-    missing : tuple of str
-        Texts that stand for a missing value.
-    max_categories : int
-        Largest number of distinct texts in one column.
-
-    Returns
-    -------
-    part : PartyPreprocessor
-    notes : list of str
-        What was done to columns that are not plain numbers.
-
-    Raises
-    ------
-    DataError
-        For columns that cannot be encoded: no value at all, too many distinct texts, dates.
-    """
-    columns: list[Column] = []
-    offset: list[float] = []
-    divisor: list[float] = []
-    for name in frame.columns:
-        series = frame[name]
-        column = _fit_column(series, missing, max_categories)
-        if column.categories is None:
-            values, absent = _filled(column, series, missing)
-            encoded = np.column_stack([values, absent] if column.indicator else [values])
-        else:
-            encoded = np.empty((len(frame), len(column.encoded)), dtype=np.float32)
-            ones = np.ones(len(column.encoded))
-            absent = _one_hot(column, series, missing, 0 * ones, ones, encoded)
-            if column.indicator:
-                encoded[:, -1] = absent
-        low, width = _fit_scaling(encoded, scaling, column.encoded)
-        columns.append(column)
-        offset.extend(low)
-        divisor.extend(width)
-    part = PartyPreprocessor(
-        tuple(columns), tuple(offset), tuple(divisor), scaling == "minmax", missing
-    )
-    return part, _describe(columns)
-
-
-def refuse_repeated(names: Sequence[str], remedy: str = "rename or drop one") -> None:
-    """Refuse a name that occurs twice.
-
-    Raises
-    ------
-    DataError
-        Naming the first such name.
-    """
-    if len(set(names)) < len(names):
-        twice = next(name for k, name in enumerate(names) if name in names[:k])
-        raise DataError(f"two columns are called {twice!r}; {remedy}.")
-
-
-def take_columns(matrix: NDArray[Any], positions: Sequence[int]) -> NDArray[Any]:
-    """Return the columns at `positions`, as a view where they stand side by side."""
-    if len(positions) and list(positions) == list(range(positions[0], positions[-1] + 1)):
-        return matrix[:, positions[0] : positions[-1] + 1]
-    return matrix[:, list(positions)]
-
-
-def _fit_column(series: pd.Series[Any], missing: tuple[str, ...], max_categories: int) -> Column:
-    import pandas as pd
-
-    name = str(series.name)
-    categorical = isinstance(series.dtype, pd.CategoricalDtype)
-    numbers = None if categorical else read_numbers(series, missing)
-    if numbers is not None:
-        absent = np.isnan(numbers)
-        if absent.all():
-            raise DataError(
-                f"column {name!r} has no value in any of the {len(series)} training rows; "
-                f"drop it with drop=[{name!r}]."
-            )
-        return Column(name, None, float(np.median(numbers[~absent])), bool(absent.any()))
-    codes, texts = read_texts(series, missing)
-    present = np.zeros(len(texts), dtype=bool)
-    present[codes] = True
-    categories = sorted({t for t, here in zip(texts, present, strict=True) if here and t})
-    if not categories:
-        raise DataError(
-            f"column {name!r} has no value in any of the {len(series)} training rows; "
-            f"drop it with drop=[{name!r}]."
-        )
-    if len(categories) > max_categories:
-        raise DataError(
-            f"column {name!r} has {len(categories)} different texts in {len(series)} training "
-            f"rows, more than max_categories={max_categories}; drop it with drop=[{name!r}] if it "
-            f"names single rows, or raise max_categories."
-        )
-    absent_text = any(t is None and here for t, here in zip(texts, present, strict=True))
-    return Column(name, tuple(categories), None, absent_text)
-
-
-def _filled(
-    column: Column, series: pd.Series[Any], missing: tuple[str, ...]
-) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """Read a numeric column and fill what is missing; also say where it was missing."""
-    values = read_numbers(series, missing)
-    if values is None:
-        raise DataError(
-            f"column {column.name!r}: the training rows are numbers, but "
-            f"{first_non_number(series, missing)}; correct the cell, or leave it empty."
-        )
-    absent = np.isnan(values)
-    if column.fill is None and absent.any():
-        raise DataError(
-            f"column {column.name!r}: {int(absent.sum())} of {len(values)} values are NaN or "
-            f"missing; this data set was built from whole numeric arrays, so give all values."
-        )
-    return (np.where(absent, column.fill, values) if column.fill is not None else values), absent
-
-
-def _one_hot(
-    column: Column,
-    series: pd.Series[Any],
-    missing: tuple[str, ...],
-    low: NDArray[np.float64],
-    high: NDArray[np.float64],
-    out: NDArray[np.float32],
-) -> NDArray[np.bool_]:
-    """Write `high` where a row has the category and `low` elsewhere; say where it was missing."""
-    codes, texts = read_texts(series, missing)
-    place = {text: k for k, text in enumerate(column.categories or ())}
-    # A category that the training rows lack has no column: the row keeps `low` everywhere.
-    hot = np.array([-1 if text is None else place.get(text, -1) for text in texts])[codes]
-    out[:] = low
-    rows = np.flatnonzero(hot >= 0)
-    out[rows, hot[rows]] = high[hot[rows]]
-    return np.array([text is None for text in texts])[codes]
-
-
-def _fit_scaling(
-    block: NDArray[Any], scaling: Scaling, names: Sequence[str]
-) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Return offset and divisor of each column; a divisor of 0 where the column is constant."""
-    if block.dtype.kind == "f":
-        # The smallest and the largest value of a column show every NaN and infinity in it.
-        bad = ~np.isfinite(block.min(axis=0)) | ~np.isfinite(block.max(axis=0))
-        if bad.any():
-            column = int(np.argmax(bad))
-            row = int(np.argmin(np.isfinite(block[:, column])))
-            kind = "NaN" if np.isnan(block[row, column]) else "infinite"
-            raise DataError(
-                f"column {names[column]!r}, training row {row}: the value is {kind}; "
-                f"give finite numbers (a data frame or a CSV file may leave values missing)."
-            )
-    if scaling == "none":
-        return (0.0,) * block.shape[1], (1.0,) * block.shape[1]
-    with np.errstate(over="ignore"):
-        if scaling == "minmax":
-            offset = block.min(axis=0).astype(np.float64)
-            divisor = block.max(axis=0).astype(np.float64) - offset
-        else:
-            offset = block.mean(axis=0, dtype=np.float64)
-            divisor = block.std(axis=0, dtype=np.float64)
-            # Rounding in the mean leaves a tiny spread in a column that never changes.
-            divisor[block.min(axis=0) == block.max(axis=0)] = 0.0
-    if not np.isfinite(divisor).all():
-        column = int(np.argmin(np.isfinite(divisor)))
-        raise DataError(
-            f"column {names[column]!r}: the values span more than the range of float64; "
-            f"rescale or drop the column."
-        )
-    return tuple(map(float, offset)), tuple(map(float, divisor))
-
-
-def _describe(columns: Sequence[Column]) -> list[str]:
-    notes = []
-    texts = [c for c in columns if c.categories is not None]
-    if texts:
-        width = sum(len(c.categories or ()) for c in texts)
-        names = ", ".join(c.name for c in texts[:6]) + (", ..." if len(texts) > 6 else "")
-        notes.append(
-            f"text columns {names}: one-hot over the training rows' {width} values; "
-            f"a value that the training rows lack becomes all zero"
-        )
-    holes = [c for c in columns if c.indicator]
-    if holes:
-        names = ", ".join(c.name for c in holes[:6]) + (", ..." if len(holes) > 6 else "")
-        notes.append(
-            f"missing values in {names}: numbers filled with the training median, texts left all "
-            f"zero, and one more column marks them"
-        )
-    return notes
 
 
 def _one_table_per_party(rows: Any, parties: int) -> bool:

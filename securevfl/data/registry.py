@@ -13,6 +13,8 @@ from securevfl.data.dataset import VerticalDataset
 from securevfl.data.facts import Facts
 from securevfl.errors import DataError, UnknownNameError
 
+# Parameters that are no options, or are given in another way.
+_POSITIONAL = {"path", "frame", "label", "test_frame", "label_frame", "id_column"}
 _FILE_SUFFIXES = (".csv", ".tsv", ".tab", ".txt", ".data", ".gz", ".bz2", ".xz")
 
 
@@ -85,7 +87,7 @@ def load_dataset(
         Fitted on training rows; min-max is clipped into [0, 1].
     **options
         Of the data set (``split=`` for parkinson, ``strips=`` for images, ``verify=False`` to skip
-        checksums), of `securevfl.data.table.from_csv`, or of `securevfl.data.table.from_files`
+        checksums), or of `from_csv` or `from_files` in `securevfl.data.userfiles`
         (``party_files=``, ``id_column=``, ``label_file=``).
 
     Returns
@@ -123,7 +125,8 @@ def load_dataset(
     path = Path(name_or_path)
     if not (path.exists() or path.suffix.lower() in _FILE_SUFFIXES or len(path.parts) > 1):
         raise UnknownNameError("data set", name, known)
-    from securevfl.data.table import from_csv, from_pandas
+    from securevfl.data.table import from_pandas
+    from securevfl.data.userfiles import from_csv
 
     if not path.is_file():
         kind = "is a folder, not a file" if path.is_dir() else "there is no such file"
@@ -172,7 +175,7 @@ def dataset_catalogue(data_dir: str | Path | None = None) -> list[CatalogueEntry
 def _load_parties(
     name: str | Path | None, parties: int | None, label: str | None, options: dict[str, Any]
 ) -> VerticalDataset:
-    from securevfl.data.table import from_files
+    from securevfl.data.userfiles import from_files
 
     files = options["party_files"]
     if parties not in (None, len(files)):
@@ -196,4 +199,4 @@ def _check_options(
     }
     for name in options:
         if name not in known:
-            raise UnknownNameError(f"option of {what}", name, known - {"path", "frame", "label"})
+            raise UnknownNameError(f"option of {what}", name, known - _POSITIONAL)

@@ -1,54 +1,34 @@
-"""Data sets from tables: data frames and CSV files, of one owner or of several parties."""
+"""Data sets from data frames, of one owner or of several parties."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
-from securevfl.data.arrays import DEFAULT_PARTIES, describe_split
-from securevfl.data.cells import MISSING_TEXTS, read_numbers, read_texts
-from securevfl.data.csvfile import read_csv
-from securevfl.data.dataset import About, VerticalDataset
+from securevfl.data.about import About
+from securevfl.data.arrays import DEFAULT_PARTIES
+from securevfl.data.assemble import (
+    Request,
+    Rows,
+    build,
+    checked_frame,
+    feature_columns,
+    group_codes,
+    label_column,
+    split_rows,
+)
+from securevfl.data.cells import MISSING_TEXTS
+from securevfl.data.dataset import VerticalDataset
 from securevfl.data.join import PartyTable, join_parties
-from securevfl.data.labels import RawLabels, encode_labels, read_labels
-from securevfl.data.partition import (
-    Positions,
-    deal_columns,
-    owned_columns,
-    split_groups,
-    split_random,
-    split_stratified,
-)
-from securevfl.data.preprocess import (
-    SCALING_RULES,
-    Preprocessor,
-    check_scaling,
-    fit_frame,
-    refuse_repeated,
-)
+from securevfl.data.labels import read_labels
+from securevfl.data.partition import Positions, deal_columns, owned_columns
 from securevfl.errors import DataError
 
 if TYPE_CHECKING:
     import pandas as pd
-
-# Fewer distinct whole numbers than this say nothing about being row numbers.
-_FEWEST_IDS = 20
-
-
-@dataclass(frozen=True)
-class _Table:
-    """Each party's source columns, row for row, and the labels."""
-
-    parts: tuple[pd.DataFrame, ...]
-    labels: RawLabels
-
-    def take(self, rows: NDArray[np.int64]) -> _Table:
-        return _Table(tuple(part.iloc[rows] for part in self.parts), self.labels.take(rows))
 
 
 def from_pandas(
@@ -129,33 +109,118 @@ def from_pandas(
     """
     import pandas as pd
 
-    missing = tuple(missing_values)
-    given = about or About("data frame of the user", "the user's own data", "", "", "")
-    if not isinstance(frame, pd.DataFrame):
-        if test_frame is not None or parties not in (None, len(frame)) or owners is not None:
+    request = Request(
+        name=name,
+        about=about or About("data frame of the user", "the user's own data", "", "", ""),
+        task=task,
+        party_names=None if party_names is None else tuple(party_names),
+        drop=tuple(drop),
+        group=group,
+        test_fraction=test_fraction,
+        seed=seed,
+        scaling=scaling,
+        missing=tuple(missing_values),
+        max_categories=max_categories,
+    )
+    if isinstance(frame, pd.DataFrame):
+        if id_column is not None or label_frame is not None:
             raise DataError(
-                f"{len(frame)} parties' tables own their columns and are split after the join; "
-                f"leave out parties=, owners= and test_frame=."
+                "id_column= and label_frame= join several tables; give a list of data frames."
             )
-        called = tuple(party_names or (f"party {n}" for n in range(len(frame))))
-        tables = [
-            PartyTable(who, checked_frame(f, who)) for who, f in zip(called, frame, strict=True)
-        ]
-        holder = None if label_frame is None else PartyTable("label_frame", label_frame)
-        return _from_parties(
-            tables, holder, label, id_column, name=name, task=task, drop=drop, group=group,
-            test_fraction=test_fraction, seed=seed, scaling=scaling, missing=missing,
-            max_categories=max_categories, about=given,
-        )  # fmt: skip
+        return _from_frame(frame, test_frame, label, parties, owners, request)
+    if test_frame is not None or parties not in (None, len(frame)) or owners is not None:
+        raise DataError(
+            f"{len(frame)} parties' tables own their columns and are split after the join; "
+            f"leave out parties=, owners= and test_frame=."
+        )
+    called = request.party_names or tuple(f"party {n}" for n in range(len(frame)))
+    if len(called) != len(frame):
+        raise DataError(f"{len(called)} party names for {len(frame)} tables; give one per table.")
+    tables = [PartyTable(who, f) for who, f in zip(called, frame, strict=True)]
+    holder = None if label_frame is None else PartyTable("label_frame", label_frame)
+    return from_parties(tables, holder, label, id_column, replace(request, party_names=called))
+
+
+def from_parties(
+    tables: Sequence[PartyTable],
+    holder: PartyTable | None,
+    label: str,
+    id_column: str | None,
+    request: Request,
+) -> VerticalDataset:
+    """Join the parties' tables, split the rows, and build the data set.
+
+    Parameters
+    ----------
+    tables : sequence of PartyTable
+        One per party.
+    holder : PartyTable, optional
+        A table of ids and labels, which is no party's.
+    label, id_column : str
+        Names of columns; without an id column the rows are taken as aligned.
+    request : Request
+        Everything else that was asked.
+
+    Returns
+    -------
+    VerticalDataset
+    """
+    tables = [PartyTable(t.name, checked_frame(t.frame, t.name)) for t in tables]
+    if holder is not None:
+        holder = PartyTable(holder.name, checked_frame(holder.frame, holder.name))
+    joined = join_parties(tables, holder, label, id_column)
+    unknown = [c for c in request.drop if all(c not in part.columns for part in joined.parts)]
+    if unknown:
+        raise DataError(f"drop= names {unknown[0]!r}, which no party's table has.")
+    groups = None
+    if request.group is not None:
+        owner = [part for part in joined.parts if request.group in part.columns]
+        if len(owner) != 1:
+            raise DataError(
+                f"group={request.group!r} is a column of {len(owner)} tables; one is needed."
+            )
+        groups = group_codes(owner[0], request.group, "the parties", request.missing)
+    parts = []
+    for table, part in zip(tables, joined.parts, strict=True):
+        left = [c for c in part.columns if c not in (*request.drop, request.group)]
+        if not left:
+            raise DataError(
+                f"{table.name} has no columns besides ids and labels: an empty party; each party "
+                f"needs at least one column, so leave this party out."
+            )
+        parts.append(part[left])
+    ends = np.cumsum([part.shape[1] for part in parts]).tolist()
+    positions = tuple(
+        tuple(range(end - part.shape[1], end)) for part, end in zip(parts, ends, strict=True)
+    )
+    rows = Rows(tuple(parts), read_labels(joined.labels, label, request.missing))
+    train, test, split = split_rows(rows, groups, request)
+    partition = "each party's own table" + (f", joined by {id_column!r}" if id_column else "")
+    about = replace(request.about, notes=(*request.about.notes, *joined.notes))
+    noted = replace(request, about=about)
+    return build(train, test, positions, noted, split=split, partition=partition)
+
+
+def _from_frame(
+    frame: pd.DataFrame,
+    test_frame: pd.DataFrame | None,
+    label: str,
+    parties: int | None,
+    owners: Sequence[Sequence[str]] | None,
+    request: Request,
+) -> VerticalDataset:
+    """Deal a single frame's columns to parties and build the data set."""
+    name, group, missing = request.name, request.group, request.missing
     source = checked_frame(frame, name)
     labels = read_labels(label_column(source, label, name), label, missing)
-    groups = None if group is None else _groups(source, group, name, missing)
-    features = _features(source, [label, *([group] if group else []), *drop], name)
+    groups = None if group is None else group_codes(source, group, name, missing)
+    left_out = [label, *([group] if group is not None else []), *request.drop]
+    features = feature_columns(source, left_out, name)
     names = [str(c) for c in features.columns]
     positions, partition = _owners(names, parties, owners)
-    table = _Table(tuple(features.iloc[:, list(p)] for p in positions), labels)
+    rows = Rows(tuple(features.iloc[:, list(p)] for p in positions), labels)
     if test_frame is None:
-        train, test, split = _split(table, task, groups, group, test_fraction, seed)
+        train, test, split = split_rows(rows, groups, request)
     else:
         held = checked_frame(test_frame, "the test rows")
         test_labels = read_labels(label_column(held, label, "the test rows"), label, missing)
@@ -164,313 +229,9 @@ def from_pandas(
             raise DataError(
                 f"the test rows have no column {absent[0]!r}; give the same columns as in training."
             )
-        test = _Table(tuple(held[[names[k] for k in p]] for p in positions), test_labels)
-        train, split = table, "test rows given by the user"
-    return build_table(
-        train, test, positions=positions, name=name, task=task, party_names=party_names,
-        scaling=scaling, missing=missing, max_categories=max_categories,
-        about=replace(given, split=split, partition=partition),
-    )  # fmt: skip
-
-
-def from_csv(
-    path: str | Path,
-    label: str | None = None,
-    *,
-    test_file: str | Path | None = None,
-    separator: str | None = None,
-    **options: Any,
-) -> VerticalDataset:
-    """Build a data set from a CSV file with a header line.
-
-    Parameters
-    ----------
-    path : path
-        The file; .gz, .bz2, .xz and .zip are unpacked.
-    label : str
-        Name of the label column.
-    test_file : path, optional
-        A file with the same columns that holds the test rows.
-    separator : str, optional
-        A comma, or a tab for .tsv files, unless given.
-    **options
-        As for `from_pandas`.
-
-    Returns
-    -------
-    VerticalDataset
-
-    Raises
-    ------
-    DataError
-        For a file, column or cell that cannot be used; the message names it.
-    """
-    path = Path(path)
-    frame = read_csv(path, separator)
-    if label is None:
-        raise DataError(
-            f"{path.name}: label= is missing; name the label column, one of {listed(frame)}."
-        )
-    label_column(frame, label, path.name)
-    test = None if test_file is None else read_csv(Path(test_file), separator)
-    options.setdefault("about", _own_data(str(path.name)))
-    options.setdefault("name", path.name.split(".")[0])
-    return from_pandas(frame, label, test_frame=test, **options)
-
-
-def from_files(
-    party_files: Sequence[str | Path],
-    *,
-    id_column: str | None,
-    label: str | None,
-    label_file: str | Path | None = None,
-    separator: str | None = None,
-    name: str | None = None,
-    task: str | None = None,
-    party_names: Sequence[str] | None = None,
-    drop: Sequence[str] = (),
-    group: str | None = None,
-    test_fraction: float = 0.25,
-    seed: int = 0,
-    scaling: str = "minmax",
-    missing_values: Sequence[str] = MISSING_TEXTS,
-    max_categories: int = 1000,
-    about: About | None = None,
-) -> VerticalDataset:
-    """Build a data set from several parties' own CSV files, joined by an id column.
-
-    The ids are compared in plain form as texts; rows whose id is not in every file are left out,
-    and the notes say how many. Rows come in the order of the file with the labels.
-
-    Parameters
-    ----------
-    party_files : sequence of paths
-        One file per party, each with the id column and the party's own columns.
-    id_column : str
-        Name of the id column in every file.
-    label : str
-        Name of the label column, in `label_file` or in one of the parties' files.
-    label_file : path, optional
-        File of ids and labels.
-    separator, name, task, party_names, drop, group, test_fraction, seed, scaling, missing_values, \
-max_categories, about
-        As for `from_csv` and `from_pandas`; parties are named after their files.
-
-    Returns
-    -------
-    VerticalDataset
-
-    Raises
-    ------
-    DataError
-        For repeated, missing or differently written ids, an empty intersection, a party without
-        columns, and for whatever `from_pandas` refuses.
-    """
-    paths = [Path(p) for p in party_files]
-    if label is None or id_column is None:
-        option = "label=" if label is None else "id_column="
-        raise DataError(f"party files need {option}, the name of that column; give it.")
-    tables = [PartyTable(path.name, read_csv(path, separator)) for path in paths]
-    holder = None
-    if label_file is not None:
-        holder = PartyTable(Path(label_file).name, read_csv(Path(label_file), separator))
-    called = tuple(party_names) if party_names else _stems(paths)
-    data = _from_parties(
-        tables, holder, label, id_column, name=name or "+".join(called), task=task, drop=drop,
-        group=group, test_fraction=test_fraction, seed=seed, scaling=scaling,
-        missing=tuple(missing_values), max_categories=max_categories,
-        about=about or _own_data(", ".join(path.name for path in paths)),
-    )  # fmt: skip
-    return replace(data, party_names=called)
-
-
-def build_table(
-    train: _Table,
-    test: _Table,
-    *,
-    positions: Positions,
-    name: str,
-    task: str | None,
-    party_names: Sequence[str] | None,
-    scaling: str,
-    missing: tuple[str, ...],
-    max_categories: int,
-    about: About,
-) -> VerticalDataset:
-    """Fit each party's columns on the training rows and encode both sides.
-
-    Parameters
-    ----------
-    train, test : _Table
-        Rows of both sides.
-    positions : tuple of tuple of int
-        Where each party's columns stand in a whole row.
-    name, task, party_names, scaling, missing, max_categories, about
-        As for `from_pandas`; `about` has split and partition.
-
-    Returns
-    -------
-    VerticalDataset
-    """
-    rule = check_scaling(scaling)
-    notes: list[str] = []
-    fitted = []
-    for part in train.parts:
-        preprocessor, done = fit_frame(part, rule, missing=missing, max_categories=max_categories)
-        fitted.append(preprocessor)
-        notes.extend(done + _id_notes(part, missing))
-    train_labels, test_labels, classes, found = encode_labels(train.labels, test.labels, task)
-    if task is None and train.labels.numeric:
-        kind = "the target of a regression" if found == "regression" else f"{len(classes)} classes"
-        notes.append(f"label {train.labels.name!r} is numeric and was taken as {kind}")
-    return VerticalDataset(
-        name=name,
-        task=found,
-        train=tuple(f.apply(part) for f, part in zip(fitted, train.parts, strict=True)),
-        test=tuple(f.apply(part) for f, part in zip(fitted, test.parts, strict=True)),
-        train_labels=train_labels,
-        test_labels=test_labels,
-        classes=classes,
-        columns=tuple(f.encoded for f in fitted),
-        party_names=tuple(party_names or (f"party {n}" for n in range(len(fitted)))),
-        about=replace(about, scaling=SCALING_RULES[rule], notes=(*about.notes, *notes)),
-        transform=Preprocessor(tuple(fitted), positions, rule),
-    )
-
-
-def checked_frame(frame: pd.DataFrame, what: str) -> pd.DataFrame:
-    """Return the frame with its column names as texts, or refuse it.
-
-    Raises
-    ------
-    DataError
-        For a frame without rows, with repeated column names, or with layered ones.
-    """
-    if frame.columns.nlevels > 1:
-        raise DataError(f"{what}: the column names have {frame.columns.nlevels} layers; use one.")
-    if not len(frame):
-        raise DataError(f"{what}: the table has no rows; at least two are needed.")
-    names = [str(c) for c in frame.columns]
-    if len(set(names)) < len(names):
-        try:
-            refuse_repeated(names)
-        except DataError as error:
-            raise DataError(f"{what}: {error}") from None
-    return frame.set_axis(names, axis=1)
-
-
-def label_column(frame: pd.DataFrame, label: str, what: str) -> pd.Series[Any]:
-    """Return the label column.
-
-    Raises
-    ------
-    DataError
-        If the table has no such column; the message lists those that it has.
-    """
-    if label not in frame.columns:
-        raise DataError(
-            f"{what} has no column {label!r} for the label; its columns are {listed(frame)}."
-        )
-    return frame[label]
-
-
-def listed(frame: pd.DataFrame, most: int = 12) -> str:
-    """Return the names of the first columns, for messages."""
-    names = [str(c) for c in frame.columns]
-    more = f", ... ({len(names)} in all)" if len(names) > most else ""
-    return ", ".join(names[:most]) + more
-
-
-def _from_parties(
-    tables: Sequence[PartyTable],
-    holder: PartyTable | None,
-    label: str,
-    id_column: str | None,
-    *,
-    name: str,
-    task: str | None,
-    drop: Sequence[str],
-    group: str | None,
-    test_fraction: float,
-    seed: int,
-    scaling: str,
-    missing: tuple[str, ...],
-    max_categories: int,
-    about: About,
-) -> VerticalDataset:
-    """Join the parties' tables, split the rows, and build the data set."""
-    joined = join_parties(tables, holder, label, id_column)
-    everything = [c for part in joined.parts for c in part.columns]
-    unknown = [c for c in drop if c not in everything]
-    if unknown:
-        raise DataError(f"drop= names {unknown[0]!r}, which no party's table has.")
-    groups = None
-    if group is not None:
-        owner = [part for part in joined.parts if group in part.columns]
-        if len(owner) != 1:
-            raise DataError(f"group={group!r} is a column of {len(owner)} tables; one is needed.")
-        groups = _groups(owner[0], group, "the parties", missing)
-    parts = []
-    for table, part in zip(tables, joined.parts, strict=True):
-        left = [c for c in part.columns if c not in drop and c != group]
-        if not left:
-            raise DataError(
-                f"{table.name} has no columns besides ids and labels; each party needs at least "
-                f"one, so leave this party out."
-            )
-        parts.append(part[left])
-    ends = np.cumsum([part.shape[1] for part in parts]).tolist()
-    positions = tuple(
-        tuple(range(end - part.shape[1], end)) for part, end in zip(parts, ends, strict=True)
-    )
-    whole = _Table(tuple(parts), read_labels(joined.labels, label, missing))
-    train, test, split = _split(whole, task, groups, group, test_fraction, seed)
-    partition = "each party's own table" + (f", joined by {id_column!r}" if id_column else "")
-    noted = replace(about, split=split, partition=partition, notes=(*about.notes, *joined.notes))
-    return build_table(
-        train, test, positions=positions, name=name, task=task,
-        party_names=[table.name for table in tables], scaling=scaling, missing=missing,
-        max_categories=max_categories, about=noted,
-    )  # fmt: skip
-
-
-def _split(
-    table: _Table,
-    task: str | None,
-    groups: NDArray[Any] | None,
-    group: str | None,
-    test_fraction: float,
-    seed: int,
-) -> tuple[_Table, _Table, str]:
-    labels = table.labels
-    regression = (task or labels.task()) == "regression"
-    strata = np.zeros(len(labels)) if regression else labels.values
-    if groups is not None:
-        train, test = split_groups(groups, strata, test_fraction, seed)
-        split = (
-            f"{test_fraction:.0%} of the values of {group!r} held out at random with all their "
-            f"rows, seed {seed}"
-        )
-    elif regression:
-        train, test = split_random(len(labels), test_fraction, seed)
-        split = describe_split(test_fraction, seed, stratified=False)
-    else:
-        train, test = split_stratified(labels.values, test_fraction, seed)
-        split = describe_split(test_fraction, seed, stratified=True)
-    return table.take(train), table.take(test), split
-
-
-def _features(frame: pd.DataFrame, leave_out: Sequence[str], what: str) -> pd.DataFrame:
-    unknown = [c for c in leave_out if c not in frame.columns]
-    if unknown:
-        raise DataError(
-            f"{what} has no column {unknown[0]!r}, which is to be dropped; its columns are "
-            f"{listed(frame)}."
-        )
-    features = frame.drop(columns=list(leave_out))
-    if not features.shape[1]:
-        raise DataError(f"{what} has no columns besides the label; at least one is needed.")
-    return features
+        test = Rows(tuple(held[[names[k] for k in p]] for p in positions), test_labels)
+        train, split = rows, "test rows given by the user"
+    return build(train, test, positions, request, split=split, partition=partition)
 
 
 def _owners(
@@ -487,48 +248,3 @@ def _owners(
         deal_columns(len(names), count),
         f"source columns dealt to {count} parties by numpy.array_split",
     )
-
-
-def _groups(
-    frame: pd.DataFrame, group: str, what: str, missing: tuple[str, ...]
-) -> NDArray[np.intp]:
-    if group not in frame.columns:
-        raise DataError(
-            f"{what} has no column {group!r} for the groups; its columns are {listed(frame)}."
-        )
-    codes, texts = read_texts(frame[group], missing)
-    absent = np.array([text is None for text in texts])[codes]
-    if absent.any():
-        raise DataError(
-            f"group column {group!r}: {int(absent.sum())} rows have no value; each row needs one."
-        )
-    return codes
-
-
-def _id_notes(part: pd.DataFrame, missing: tuple[str, ...]) -> list[str]:
-    """Say which columns look like row numbers; they are kept."""
-    return [
-        f"column {name!r} has a different whole number in every training row and may be an id: "
-        f"kept as a feature; drop=[{name!r}] leaves it out"
-        for name in part.columns
-        if _is_id(str(name), part[name], missing)
-    ]
-
-
-def _is_id(name: str, series: pd.Series[Any], missing: tuple[str, ...]) -> bool:
-    numbers = read_numbers(series, missing)
-    if numbers is None or len(numbers) < _FEWEST_IDS or not (numbers == np.floor(numbers)).all():
-        return False
-    if len(np.unique(numbers)) < len(numbers):
-        return False
-    named = name.lower() in ("", "id", "index") or name.lower().endswith(("_id", " id"))
-    return named or float(np.ptp(numbers)) < 2 * len(numbers)
-
-
-def _own_data(files: str) -> About:
-    return About(f"file of the user: {files}", "the user's own data", "", "", "")
-
-
-def _stems(paths: Sequence[Path]) -> tuple[str, ...]:
-    stems = tuple(path.name.split(".")[0] for path in paths)
-    return stems if len(set(stems)) == len(stems) else tuple(str(path) for path in paths)

@@ -1,0 +1,44 @@
+"""Where a data set comes from and what was done to it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class About:
+    """Where a data set comes from and what was done to it; reports show all of it.
+
+    Parameters
+    ----------
+    origin : str
+        Source, with its address or file.
+    licence : str
+        Licence of the data, as far as stated.
+    split : str
+        How the test rows were chosen.
+    scaling : str
+        How the features were scaled.
+    partition : str
+        How the columns were dealt to the parties.
+    notes : tuple of str
+        Encoding, filling, dropped rows or columns, and everything else a reader must know.
+    """
+
+    origin: str
+    licence: str
+    split: str
+    scaling: str
+    partition: str
+    notes: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the fields as JSON types."""
+        return {**asdict(self), "notes": list(self.notes)}
+
+    @staticmethod
+    def from_json(fields: Mapping[str, Any]) -> About:
+        """Rebuild from what `to_json` returned."""
+        return About(**{**fields, "notes": tuple(fields["notes"])})

@@ -1,0 +1,255 @@
+"""Tables to data sets: the split, the fit on training rows, the encoding of both sides."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from securevfl.data.about import About
+from securevfl.data.arrays import describe_split
+from securevfl.data.cells import read_numbers, read_texts
+from securevfl.data.columns import refuse_repeated
+from securevfl.data.dataset import VerticalDataset
+from securevfl.data.fit import fit_frame
+from securevfl.data.labels import RawLabels, encode_labels
+from securevfl.data.partition import Positions, split_groups, split_random, split_stratified
+from securevfl.data.preprocess import Preprocessor
+from securevfl.data.scaling import SCALING_RULES, check_scaling
+from securevfl.errors import DataError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+# Fewer different whole numbers than this say nothing about being row numbers.
+_FEWEST_IDS = 20
+
+
+@dataclass(frozen=True)
+class Request:
+    """What was asked for a table, apart from the table; the fields are those of `from_pandas`."""
+
+    name: str
+    about: About
+    task: str | None
+    party_names: tuple[str, ...] | None
+    drop: tuple[str, ...]
+    group: str | None
+    test_fraction: float
+    seed: int
+    scaling: str
+    missing: tuple[str, ...]
+    max_categories: int
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Each party's source columns, row for row, and the labels."""
+
+    parts: tuple[pd.DataFrame, ...]
+    labels: RawLabels
+
+    def take(self, rows: NDArray[np.int64]) -> Rows:
+        """Return the rows at the given positions."""
+        return Rows(tuple(part.iloc[rows] for part in self.parts), self.labels.take(rows))
+
+
+def split_rows(rows: Rows, groups: NDArray[Any] | None, request: Request) -> tuple[Rows, Rows, str]:
+    """Hold out test rows: by group, stratified by class, or for a regression at random.
+
+    Parameters
+    ----------
+    rows : Rows
+        All rows.
+    groups : ndarray, shape (rows,), optional
+        Group of each row.
+    request : Request
+        Fraction, seed and task.
+
+    Returns
+    -------
+    train, test : Rows
+    rule : str
+        One sentence for reports.
+    """
+    labels, fraction, seed = rows.labels, request.test_fraction, request.seed
+    regression = (request.task or labels.task()) == "regression"
+    if groups is not None:
+        strata = np.zeros(len(labels)) if regression else labels.values
+        train, test = split_groups(groups, strata, fraction, seed)
+        rule = (
+            f"{fraction:.0%} of the values of {request.group!r} held out at random with all their "
+            f"rows, seed {seed}"
+        )
+    elif regression:
+        train, test = split_random(len(labels), fraction, seed)
+        rule = describe_split(fraction, seed, stratified=False)
+    else:
+        train, test = split_stratified(labels.values, fraction, seed)
+        rule = describe_split(fraction, seed, stratified=True)
+    return rows.take(train), rows.take(test), rule
+
+
+def build(
+    train: Rows, test: Rows, positions: Positions, request: Request, *, split: str, partition: str
+) -> VerticalDataset:
+    """Fit each party's columns on the training rows and encode both sides.
+
+    Parameters
+    ----------
+    train, test : Rows
+        Rows of both sides.
+    positions : tuple of tuple of int
+        Where each party's columns stand in a whole row.
+    request : Request
+        Everything else that was asked.
+    split, partition : str
+        Sentences for reports.
+
+    Returns
+    -------
+    VerticalDataset
+    """
+    scaling, missing = check_scaling(request.scaling), request.missing
+    notes: list[str] = []
+    fitted = []
+    for part in train.parts:
+        preprocessor, done = fit_frame(
+            part, scaling, missing=missing, max_categories=request.max_categories
+        )
+        fitted.append(preprocessor)
+        notes.extend(done + _id_notes(part, missing))
+    train_labels, test_labels, classes, task = encode_labels(
+        train.labels, test.labels, request.task
+    )
+    if request.task is None and train.labels.numeric:
+        kind = f"{len(classes)} classes" if classes else "the target of a regression"
+        notes.append(f"label {train.labels.name!r} is numeric and was taken as {kind}")
+    return VerticalDataset(
+        name=request.name,
+        task=task,
+        train=tuple(f.apply(part) for f, part in zip(fitted, train.parts, strict=True)),
+        test=tuple(f.apply(part) for f, part in zip(fitted, test.parts, strict=True)),
+        train_labels=train_labels,
+        test_labels=test_labels,
+        classes=classes,
+        columns=tuple(f.encoded for f in fitted),
+        party_names=request.party_names or tuple(f"party {n}" for n in range(len(fitted))),
+        about=replace(
+            request.about,
+            split=split,
+            partition=partition,
+            scaling=SCALING_RULES[scaling],
+            notes=(*request.about.notes, *notes),
+        ),
+        transform=Preprocessor(tuple(fitted), positions, scaling),
+    )
+
+
+def checked_frame(frame: pd.DataFrame, what: str) -> pd.DataFrame:
+    """Return the frame with its column names as texts, or refuse it.
+
+    Raises
+    ------
+    DataError
+        For a frame without rows, with repeated column names, or with layered ones.
+    """
+    if frame.columns.nlevels > 1:
+        raise DataError(f"{what}: the column names have {frame.columns.nlevels} layers; use one.")
+    if not len(frame):
+        raise DataError(f"{what}: the table has no rows; at least two are needed.")
+    names = [str(c) for c in frame.columns]
+    if len(set(names)) < len(names):
+        try:
+            refuse_repeated(names)
+        except DataError as error:
+            raise DataError(f"{what}: {error}") from None
+    return frame.set_axis(names, axis=1)
+
+
+def label_column(frame: pd.DataFrame, label: str, what: str) -> pd.Series[Any]:
+    """Return the label column.
+
+    Raises
+    ------
+    DataError
+        If the table has no such column; the message lists those that it has.
+    """
+    if label not in frame.columns:
+        raise DataError(
+            f"{what} has no column {label!r} for the label; its columns are {listed(frame)}."
+        )
+    return frame[label]
+
+
+def listed(frame: pd.DataFrame, most: int = 12) -> str:
+    """Return the names of the first columns, for messages."""
+    names = [str(c) for c in frame.columns]
+    more = f", ... ({len(names)} in all)" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
+
+
+def feature_columns(frame: pd.DataFrame, leave_out: Sequence[str], what: str) -> pd.DataFrame:
+    """Return the table without label, group and dropped columns.
+
+    Raises
+    ------
+    DataError
+        If one of them does not exist, or nothing is left.
+    """
+    unknown = [c for c in leave_out if c not in frame.columns]
+    if unknown:
+        raise DataError(
+            f"{what} has no column {unknown[0]!r}, which is to be dropped; its columns are "
+            f"{listed(frame)}."
+        )
+    features = frame.drop(columns=list(leave_out))
+    if not features.shape[1]:
+        raise DataError(f"{what} has no columns besides the label; at least one is needed.")
+    return features
+
+
+def group_codes(
+    frame: pd.DataFrame, group: str, what: str, missing: tuple[str, ...]
+) -> NDArray[np.intp]:
+    """Number the values of the group column.
+
+    Raises
+    ------
+    DataError
+        If there is no such column, or a row has no value in it.
+    """
+    if group not in frame.columns:
+        raise DataError(
+            f"{what} has no column {group!r} for the groups; its columns are {listed(frame)}."
+        )
+    codes, texts = read_texts(frame[group], missing)
+    absent = np.array([text is None for text in texts])[codes]
+    if absent.any():
+        raise DataError(
+            f"group column {group!r}: {int(absent.sum())} rows have no value; each row needs one."
+        )
+    return codes
+
+
+def _id_notes(part: pd.DataFrame, missing: tuple[str, ...]) -> list[str]:
+    """Say which columns look like row numbers; they are kept."""
+    return [
+        f"column {name!r} has a different whole number in every training row and may be an id: "
+        f"kept as a feature; drop=[{name!r}] leaves it out"
+        for name in part.columns
+        if _is_id(str(name), part[name], missing)
+    ]
+
+
+def _is_id(name: str, series: pd.Series[Any], missing: tuple[str, ...]) -> bool:
+    numbers = read_numbers(series, missing)
+    if numbers is None or len(numbers) < _FEWEST_IDS or not (numbers == np.floor(numbers)).all():
+        return False
+    if len(np.unique(numbers)) < len(numbers):
+        return False
+    named = name.lower() in ("", "id", "index") or name.lower().endswith(("_id", " id"))
+    return named or float(np.ptp(numbers)) < 2 * len(numbers)

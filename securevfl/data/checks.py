@@ -1,0 +1,186 @@
+"""The checks that a `VerticalDataset` makes of its parts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from securevfl.errors import DataError
+
+
+def frozen(array: Any, dtype: Any) -> NDArray[Any]:
+    """Return a read-only C-contiguous view, or a copy where the layout or the type differs.
+
+    Parameters
+    ----------
+    array : ndarray
+        Any array; its own flags are not changed.
+    dtype : dtype
+        Wanted type.
+
+    Returns
+    -------
+    ndarray
+
+    Raises
+    ------
+    DataError
+        If class numbers are wanted and the array is not one of integers.
+    """
+    if np.dtype(dtype).kind == "i" and np.asarray(array).dtype.kind not in "iu":
+        raise DataError(
+            f"class numbers are an array of {np.asarray(array).dtype}; give integers 0 to C - 1."
+        )
+    view = np.ascontiguousarray(array, dtype=dtype).view()
+    view.setflags(write=False)
+    return view
+
+
+def check_features(
+    asked: str, arrays: Sequence[NDArray[Any]], widths: Sequence[int], rows: int
+) -> None:
+    """Check one side's features: one finite (rows, d_n) array for every party.
+
+    Parameters
+    ----------
+    asked : str
+        Beginning of the messages.
+    arrays : sequence of ndarray
+        One per party.
+    widths : sequence of int
+        Number of columns of each party.
+    rows : int
+        Number of labels.
+
+    Raises
+    ------
+    DataError
+        Naming the party, and the cell where it is about one.
+    """
+    if len(arrays) != len(widths):
+        raise DataError(
+            f"{asked}: {len(arrays)} parties have rows and {len(widths)} are needed; "
+            f"all parties need training and test rows."
+        )
+    for party, array in enumerate(arrays):
+        where = f"{asked}, party {party}"
+        if array.ndim != 2:
+            raise DataError(f"{where}: the shape is {array.shape}; rows x columns is needed.")
+        if array.shape[1] == 0:
+            raise DataError(f"{where}: the party owns no columns; give it at least one.")
+        if array.shape[1] != widths[party]:
+            raise DataError(
+                f"{where}: {array.shape[1]} columns and {widths[party]} in training; "
+                f"both must be the same."
+            )
+        if len(array) != rows:
+            raise DataError(f"{where}: {len(array)} rows for {rows} labels; one label per row.")
+        if rows == 0:
+            raise DataError(f"{where}: there are no rows; at least one is needed.")
+        # NaN and infinity both show in the extremes, and no mask of the array's size is made.
+        if not (np.isfinite(array.min()) and np.isfinite(array.max())):
+            row, column = np.argwhere(~np.isfinite(array))[0]
+            raise DataError(
+                f"{where}: row {row}, column {column} is {array[row, column]}; "
+                f"all features must be finite."
+            )
+
+
+def check_labels(asked: str, labels: NDArray[Any], task: str, classes: Sequence[str]) -> None:
+    """Check that labels suit the task and the classes.
+
+    Parameters
+    ----------
+    asked : str
+        Beginning of the messages.
+    labels : ndarray, shape (rows,)
+        Class numbers or targets.
+    task : {"binary", "multiclass", "regression"}
+        The task.
+    classes : sequence of str
+        Names of the classes.
+
+    Raises
+    ------
+    DataError
+        For another shape, class numbers out of range, and targets that are not finite.
+    """
+    if labels.ndim != 1:
+        raise DataError(f"{asked}: the shape is {labels.shape}; one label per row is needed.")
+    if task == "regression":
+        if classes or not np.isfinite(labels).all():
+            raise DataError(f"{asked}: a regression needs finite targets and has no classes.")
+        return
+    if len(classes) < 2 or (task == "binary") != (len(classes) == 2):
+        raise DataError(
+            f"{asked}: task {task!r} with {len(classes)} classes; binary needs 2, "
+            f"multiclass 3 or more."
+        )
+    if labels.min(initial=0) < 0 or labels.max(initial=0) >= len(classes):
+        raise DataError(
+            f"{asked}: class numbers go from {labels.min()} to {labels.max()}; "
+            f"0 to {len(classes) - 1} are allowed."
+        )
+
+
+def check_columns(asked: str, names: Sequence[str], width: int, fitted: Sequence[str]) -> None:
+    """Check one party's column names.
+
+    Parameters
+    ----------
+    asked : str
+        Beginning of the messages.
+    names : sequence of str
+        The names.
+    width : int
+        Number of columns d_n.
+    fitted : sequence of str
+        The names that the preprocessing produces.
+
+    Raises
+    ------
+    DataError
+        If there is not one name per column, or a name occurs twice.
+    """
+    if len(names) != width:
+        raise DataError(f"{asked}: {len(names)} names for {width} columns; one each is needed.")
+    if len(set(names)) < len(names):
+        twice = next(name for k, name in enumerate(names) if name in names[:k])
+        raise DataError(f"{asked}: two columns are called {twice!r}; rename or drop one.")
+    if tuple(names) != tuple(fitted):
+        raise DataError(f"{asked}: the columns are not those that the preprocessing produces.")
+
+
+def row_numbers(rows: Any, count: int) -> NDArray[np.int64]:
+    """Return the rows that a subset asks for.
+
+    Parameters
+    ----------
+    rows : int, slice, array of int or array of bool
+        An int asks for the first so many.
+    count : int
+        Number of rows that there are.
+
+    Returns
+    -------
+    ndarray of int64
+
+    Raises
+    ------
+    DataError
+        If a row does not exist, or none is asked for.
+    """
+    if isinstance(rows, (int, np.integer)) and not isinstance(rows, bool):
+        if not 1 <= rows <= count:
+            raise DataError(f"subset: the first {rows} of {count} rows; use 1 to {count}.")
+        rows = slice(0, int(rows))
+    try:
+        numbers: NDArray[np.int64] = np.arange(count, dtype=np.int64)[rows]
+    except (IndexError, TypeError) as error:
+        raise DataError(f"subset: {count} rows cannot be indexed so: {error}.") from error
+    if numbers.ndim != 1 or not len(numbers):
+        raise DataError(f"subset: no row is left of {count}; choose at least one.")
+    return numbers

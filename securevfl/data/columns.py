@@ -1,0 +1,181 @@
+"""One source column of a table and its encoding, fitted on training rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from securevfl.data.cells import first_non_number, read_numbers, read_texts
+from securevfl.errors import DataError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True)
+class Column:
+    """One source column and how it is encoded.
+
+    Parameters
+    ----------
+    name : str
+        Name of the source column.
+    categories : tuple of str, optional
+        The training rows' texts, one encoded column each; None for a numeric column.
+    fill : float, optional
+        Median of the training rows, put where a number is missing; None refuses missing numbers.
+    indicator : bool
+        Whether a further encoded column says that the value is missing.
+    """
+
+    name: str
+    categories: tuple[str, ...] | None = None
+    fill: float | None = None
+    indicator: bool = False
+
+    @property
+    def encoded(self) -> tuple[str, ...]:
+        """Names of the encoded columns."""
+        names = (
+            (self.name,)
+            if self.categories is None
+            else tuple(f"{self.name}={text}" for text in self.categories)
+        )
+        return (*names, f"{self.name} missing") if self.indicator else names
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the fields that differ from their defaults, as JSON types."""
+        fields: dict[str, Any] = {"name": self.name}
+        if self.categories is not None:
+            fields["categories"] = list(self.categories)
+        if self.fill is not None:
+            fields["fill"] = self.fill
+        if self.indicator:
+            fields["indicator"] = True
+        return fields
+
+    @staticmethod
+    def from_json(fields: Mapping[str, Any]) -> Column:
+        """Rebuild a column from what `to_json` returned."""
+        categories = fields.get("categories")
+        return Column(
+            name=str(fields["name"]),
+            categories=None if categories is None else tuple(map(str, categories)),
+            fill=fields.get("fill"),
+            indicator=bool(fields.get("indicator", False)),
+        )
+
+
+def fit_column(series: pd.Series[Any], missing: tuple[str, ...], max_categories: int) -> Column:
+    """Choose a column's encoding from its training rows.
+
+    Parameters
+    ----------
+    series : Series
+        Training rows only.
+    missing : tuple of str
+        Texts that stand for a missing value.
+    max_categories : int
+        Largest number of distinct texts.
+
+    Returns
+    -------
+    Column
+
+    Raises
+    ------
+    DataError
+        If no row has a value, or there are too many distinct texts.
+    """
+    import pandas as pd
+
+    name = str(series.name)
+    categorical = isinstance(series.dtype, pd.CategoricalDtype)
+    numbers = None if categorical else read_numbers(series, missing)
+    if numbers is not None:
+        absent = np.isnan(numbers)
+        if absent.all():
+            raise DataError(
+                f"column {name!r} has no value in any of the {len(series)} training rows; "
+                f"drop it with drop=[{name!r}]."
+            )
+        return Column(name, None, float(np.median(numbers[~absent])), bool(absent.any()))
+    codes, texts = read_texts(series, missing)
+    present = np.zeros(len(texts), dtype=bool)
+    present[codes] = True
+    categories = sorted({t for t, here in zip(texts, present, strict=True) if here and t})
+    if not categories:
+        raise DataError(
+            f"column {name!r} has no value in any of the {len(series)} training rows; "
+            f"drop it with drop=[{name!r}]."
+        )
+    if len(categories) > max_categories:
+        raise DataError(
+            f"column {name!r} has {len(categories)} different texts in {len(series)} training "
+            f"rows, more than max_categories={max_categories}; drop it with drop=[{name!r}] if it "
+            f"names single rows, or raise max_categories."
+        )
+    absent_text = any(t is None and here for t, here in zip(texts, present, strict=True))
+    return Column(name, tuple(categories), None, absent_text)
+
+
+def filled(
+    column: Column, series: pd.Series[Any], missing: tuple[str, ...]
+) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """Read a numeric column and fill what is missing; also say where it was missing."""
+    values = read_numbers(series, missing)
+    if values is None:
+        raise DataError(
+            f"column {column.name!r}: the training rows are numbers, but "
+            f"{first_non_number(series, missing)}; correct the cell, or leave it empty."
+        )
+    absent = np.isnan(values)
+    if column.fill is None and absent.any():
+        raise DataError(
+            f"column {column.name!r}: {int(absent.sum())} of {len(values)} values are NaN or "
+            f"missing; this data set was built from whole numeric arrays, so give all values."
+        )
+    return (np.where(absent, column.fill, values) if column.fill is not None else values), absent
+
+
+def one_hot(
+    column: Column,
+    series: pd.Series[Any],
+    missing: tuple[str, ...],
+    low: NDArray[np.float64],
+    high: NDArray[np.float64],
+    out: NDArray[np.float32],
+) -> NDArray[np.bool_]:
+    """Write `high` where a row has the category and `low` elsewhere; say where it was missing."""
+    codes, texts = read_texts(series, missing)
+    place = {text: k for k, text in enumerate(column.categories or ())}
+    # A category that the training rows lack has no column: the row keeps `low` everywhere.
+    hot = np.array([-1 if text is None else place.get(text, -1) for text in texts])[codes]
+    out[:] = low
+    rows = np.flatnonzero(hot >= 0)
+    out[rows, hot[rows]] = high[hot[rows]]
+    return np.array([text is None for text in texts])[codes]
+
+
+def refuse_repeated(names: Sequence[str], remedy: str = "rename or drop one") -> None:
+    """Refuse a name that occurs twice.
+
+    Raises
+    ------
+    DataError
+        Naming the first such name.
+    """
+    if len(set(names)) < len(names):
+        twice = next(name for k, name in enumerate(names) if name in names[:k])
+        raise DataError(f"two columns are called {twice!r}; {remedy}.")
+
+
+def take_columns(matrix: NDArray[Any], positions: Sequence[int]) -> NDArray[Any]:
+    """Return the columns at `positions`, as a view where they stand side by side."""
+    if len(positions) and list(positions) == list(range(positions[0], positions[-1] + 1)):
+        return matrix[:, positions[0] : positions[-1] + 1]
+    return matrix[:, list(positions)]

@@ -1,0 +1,116 @@
+"""Fitting a party's preprocessing on its training rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from securevfl.data.cells import MISSING_TEXTS
+from securevfl.data.columns import Column, filled, fit_column, one_hot
+from securevfl.data.preprocess import PartyPreprocessor
+from securevfl.data.scaling import Scaling, fit_scaling
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def fit_matrix(block: NDArray[Any], names: Sequence[str], scaling: Scaling) -> PartyPreprocessor:
+    """Fit the scaling of one party's numeric training rows.
+
+    Parameters
+    ----------
+    block : ndarray, shape (M, d_n)
+        The training rows of the party's columns; NaN and infinite values are refused.
+    names : sequence of str, length d_n
+        Column names.
+    scaling : {"minmax", "standard", "none"}
+        The rule.
+
+    Returns
+    -------
+    PartyPreprocessor
+    """
+    offset, divisor = fit_scaling(block, scaling, names)
+    return PartyPreprocessor(tuple(map(Column, names)), offset, divisor, scaling == "minmax")
+
+
+def fit_frame(
+    frame: pd.DataFrame,
+    scaling: Scaling,
+    *,
+    missing: tuple[str, ...] = MISSING_TEXTS,
+    max_categories: int = 1000,
+) -> tuple[PartyPreprocessor, list[str]]:
+    """Fit the encoding and scaling of one party's training rows.
+
+    Numbers stay one column, texts and pandas categories become one column per value of the
+    training rows. A column with missing training values gets one more column that marks them.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        Training rows only.
+    scaling : {"minmax", "standard", "none"}
+        The rule.
+    missing : tuple of str
+        Texts that stand for a missing value.
+    max_categories : int
+        Largest number of distinct texts in one column.
+
+    Returns
+    -------
+    part : PartyPreprocessor
+    notes : list of str
+        What was done to columns that are not plain numbers.
+
+    Raises
+    ------
+    DataError
+        For columns that cannot be encoded: no value at all, too many distinct texts, dates.
+    """
+    columns: list[Column] = []
+    offset: list[float] = []
+    divisor: list[float] = []
+    for name in frame.columns:
+        series = frame[name]
+        column = fit_column(series, missing, max_categories)
+        if column.categories is None:
+            values, absent = filled(column, series, missing)
+            encoded = np.column_stack([values, absent] if column.indicator else [values])
+        else:
+            encoded = np.empty((len(frame), len(column.encoded)), dtype=np.float32)
+            ones = np.ones(len(column.encoded))
+            absent = one_hot(column, series, missing, 0 * ones, ones, encoded)
+            if column.indicator:
+                encoded[:, -1] = absent
+        low, width = fit_scaling(encoded, scaling, column.encoded)
+        columns.append(column)
+        offset.extend(low)
+        divisor.extend(width)
+    part = PartyPreprocessor(
+        tuple(columns), tuple(offset), tuple(divisor), scaling == "minmax", missing
+    )
+    return part, _describe(columns)
+
+
+def _describe(columns: Sequence[Column]) -> list[str]:
+    notes = []
+    texts = [c for c in columns if c.categories is not None]
+    if texts:
+        width = sum(len(c.categories or ()) for c in texts)
+        names = ", ".join(c.name for c in texts[:6]) + (", ..." if len(texts) > 6 else "")
+        notes.append(
+            f"text columns {names}: one-hot over the training rows' {width} values; "
+            f"a value that the training rows lack becomes all zero"
+        )
+    holes = [c for c in columns if c.indicator]
+    if holes:
+        names = ", ".join(c.name for c in holes[:6]) + (", ..." if len(holes) > 6 else "")
+        notes.append(
+            f"missing values in {names}: numbers filled with the training median, texts left all "
+            f"zero, and one more column marks them"
+        )
+    return notes

@@ -1,0 +1,67 @@
+"""Scaling of features, fitted on training rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal, cast, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from securevfl.errors import DataError
+
+Scaling = Literal["minmax", "standard", "none"]
+
+SCALING_RULES: dict[str, str] = {
+    "minmax": "min-max on the training rows, clipped to [0, 1]; a constant column becomes 0",
+    "standard": "mean 0 and variance 1 on the training rows; a constant column becomes 0",
+    "none": "none",
+}
+
+
+def check_scaling(scaling: str) -> Scaling:
+    """Return `scaling` if it is a rule that exists.
+
+    Raises
+    ------
+    DataError
+        For any other text.
+    """
+    if scaling not in get_args(Scaling):
+        raise DataError(f"scaling={scaling!r} does not exist; use minmax, standard or none.")
+    return cast("Scaling", scaling)
+
+
+def fit_scaling(
+    block: NDArray[Any], scaling: Scaling, names: Sequence[str]
+) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Return offset and divisor of each column; a divisor of 0 where the column is constant."""
+    if block.dtype.kind == "f":
+        # The smallest and the largest value of a column show every NaN and infinity in it.
+        bad = ~np.isfinite(block.min(axis=0)) | ~np.isfinite(block.max(axis=0))
+        if bad.any():
+            column = int(np.argmax(bad))
+            row = int(np.argmin(np.isfinite(block[:, column])))
+            kind = "NaN" if np.isnan(block[row, column]) else "infinite"
+            raise DataError(
+                f"column {names[column]!r}, training row {row}: the value is {kind}; "
+                f"give finite numbers (a data frame or a CSV file may leave values missing)."
+            )
+    if scaling == "none":
+        return (0.0,) * block.shape[1], (1.0,) * block.shape[1]
+    with np.errstate(over="ignore"):
+        if scaling == "minmax":
+            offset = block.min(axis=0).astype(np.float64)
+            divisor = block.max(axis=0).astype(np.float64) - offset
+        else:
+            offset = block.mean(axis=0, dtype=np.float64)
+            divisor = block.std(axis=0, dtype=np.float64)
+            # Rounding in the mean leaves a tiny spread in a column that never changes.
+            divisor[block.min(axis=0) == block.max(axis=0)] = 0.0
+    if not np.isfinite(divisor).all():
+        column = int(np.argmin(np.isfinite(divisor)))
+        raise DataError(
+            f"column {names[column]!r}: the values span more than the range of float64; "
+            f"rescale or drop the column."
+        )
+    return tuple(map(float, offset)), tuple(map(float, divisor))
