@@ -14,8 +14,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ..errors import CheckpointError, WireError
-from . import wire
+from securevfl.engine import wire
+from securevfl.errors import CheckpointError, WireError
 
 _MAGIC = b"SVFLCKPT"
 _VERSION = 1
@@ -84,7 +84,7 @@ def _without_constants(folder: Path, index: int, saved: Mapping[str, Any]) -> di
     once = saved["snapshot"]["once"]
     if once and not _once(folder, index).exists():
         _write(_once(folder, index), once)
-    return {**saved, "snapshot": {**saved["snapshot"], "once": {name: None for name in once}}}
+    return {**saved, "snapshot": {**saved["snapshot"], "once": dict.fromkeys(once)}}
 
 
 def _write(path: Path, value: Any) -> None:

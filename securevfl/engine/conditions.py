@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from ..errors import ConfigurationError
-from .streams import keyed_stream
+from securevfl.engine.streams import keyed_stream
+from securevfl.errors import ConfigurationError
 
 Compute = Literal["none", "measured"]
 
@@ -192,7 +192,8 @@ def load_conditions(name: str | Path, *, parties: int, batch_rows: int) -> Condi
 
     The file either says ``pattern = "paper"`` and changes its parameters, or lists
     ``upload_mean`` and ``upload_shift`` (seconds, one number for all clients or one each), with
-    ``share_factor`` (default log2(N)^2 / |B|), ``bandwidth`` (bit/s, 0 for no limit) and ``compute``.
+    ``share_factor`` (default log2(N)^2 / |B|), ``bandwidth`` (bit/s, 0 for no limit) and
+    ``compute``.
 
     Raises
     ------
@@ -249,7 +250,7 @@ def _refuse_others(values: Mapping[str, Any], others: tuple[str, ...], pattern: 
     wrong = [key for key in others if key in values]
     if wrong:
         raise ConfigurationError(
-            f"conditions: {wrong[0]} does not go with the pattern {pattern!r}; leave out one of them"
+            f"conditions: {wrong[0]} does not go with pattern {pattern!r}; leave out one of them"
         )
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from .network import ANY_ROUND, Message, Wait
+from securevfl.engine.network import ANY_ROUND, Message, Wait
 
 ANNOUNCE = "round"
 

@@ -6,7 +6,7 @@ from collections.abc import Generator
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from .party import Party
+    from securevfl.engine.party import Party
 
 SERVER = -1
 ANY_ROUND = -1

@@ -17,9 +17,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from .mailbox import ANNOUNCE
-from .network import ANY_ROUND, SERVER, Message, Network, RoundOverError, Wait
-from .streams import keyed_stream
+from securevfl.engine.mailbox import ANNOUNCE
+from securevfl.engine.network import ANY_ROUND, SERVER, Message, Network, RoundOverError, Wait
+from securevfl.engine.streams import keyed_stream
 
 __all__ = ["SERVER", "Message", "Party", "Round"]
 
@@ -97,7 +97,7 @@ class Party:
         """
         self.engine.send(self, (to,), kind, [payload], self._round(round), after)
 
-    def share(self, kind: str, shares: Sequence[Any]) -> None:
+    def share(self, kind: str, shares: Sequence[Any] | np.ndarray) -> None:
         """Send ``shares[i]`` to client i, the own one to oneself (no bytes, no delay)."""
         self.engine.send(self, tuple(range(len(shares))), kind, shares, self.round, 0.0)
 

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..errors import CheckpointError
-from . import wire
-from .network import Message, RoundOverError
+from securevfl.engine import wire
+from securevfl.engine.network import Message, RoundOverError
+from securevfl.errors import CheckpointError
 
 if TYPE_CHECKING:
-    from .party import Party
-    from .simulation import Home
+    from securevfl.engine.party import Party
+    from securevfl.engine.simulation import Home
 
 
 def snapshot(party: Party, *, waits: int) -> dict[str, Any]:
@@ -52,7 +52,7 @@ def _state_of(value: Any) -> Any:
 
 
 def _give_back(party: Party, name: str, value: Any) -> None:
-    current = getattr(party, name, None)
+    current: Any = getattr(party, name, None)
     if hasattr(current, "load_state_dict"):
         current.load_state_dict(value)
     else:

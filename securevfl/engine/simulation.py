@@ -8,18 +8,18 @@ what a party does in between costs no time, except in the "measured" compute mod
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping
 from time import perf_counter_ns
 from typing import Any, Protocol
 
-from ..errors import StalledError
-from . import wire
-from .conditions import NONE, Conditions, round_ns
-from .mailbox import ANNOUNCE, Mailbox
-from .network import Event, Message, RoundOverError, Wait, name_of
-from .party import Party
-from .replay import Replay, snapshot
-from .transcript import Transcript
+from securevfl.engine import wire
+from securevfl.engine.conditions import NONE, Conditions, round_ns
+from securevfl.engine.mailbox import ANNOUNCE, Mailbox
+from securevfl.engine.network import Event, Message, RoundOverError, Wait, name_of
+from securevfl.engine.party import Party
+from securevfl.engine.replay import Replay, snapshot
+from securevfl.engine.transcript import Transcript
+from securevfl.errors import StalledError
 
 _DEPART, _ARRIVE, _TIMER, _RESUME = range(4)
 
@@ -230,6 +230,7 @@ class Simulation:
     # -- messages ------------------------------------------------------------------------------
 
     def time(self, party: Party) -> int:
+        """Virtual nanoseconds; while a party is replayed, those of the moment it is replaying."""
         home = self._homes[party.index]
         return self.clock if home.replay is None else home.replay.now
 
@@ -238,10 +239,11 @@ class Simulation:
         party: Party,
         to: tuple[int, ...],
         kind: str,
-        payloads: Sequence[Any],
+        payloads: Any,
         round: int,
         after: float,
     ) -> None:
+        """Put one message for each receiver on its way."""
         home = self._homes[party.index]
         if home.replay is not None:
             return
@@ -310,11 +312,10 @@ class Simulation:
         wait = home.mailbox.wait
         if wait is None:
             return
-        if satisfied or (
-            message.kind == ANNOUNCE and not wait.satisfied and self._overtaken(home, wait)
-        ):
-            if not self._postpone(home):
-                self._step(home, *self._outcome(home))
+        if message.kind == ANNOUNCE and not wait.satisfied:
+            satisfied = self._overtaken(home, wait)
+        if satisfied and not self._postpone(home):
+            self._step(home, *self._outcome(home))
 
     def _count_late(self, message: Message) -> None:
         if message.row >= 0:
@@ -327,15 +328,18 @@ class Simulation:
     # -- events --------------------------------------------------------------------------------
 
     def record(self, party: Party, name: str, fields: dict[str, Any]) -> None:
+        """Pass an event on to the observer."""
         if self._homes[party.index].replay is None:
             self._last_event = self.clock
             self.observer.record(Event(self.clock, party.index, party.round, name, fields))
 
     def round_over(self, party: Party, round: int, left: bool) -> None:
+        """Tell the observer that a party is through with a round."""
         if self._homes[party.index].replay is None:
             self.observer.round_over(party.index, round, self.clock, left)
 
     def enter_round(self, party: Party, round: int) -> None:
+        """Count messages of earlier rounds late from now on."""
         if self._homes[party.index].replay is None:
             self._homes[party.index].mailbox.enter(round)
 
@@ -367,6 +371,7 @@ class Simulation:
                 self._take_snapshot(home, posted=not home.done)
 
     def safe_point(self, party: Party) -> None:
+        """Copy the party's kept attributes if a checkpoint is being taken."""
         home = self._homes[party.index]
         if self._on_cut is not None and home.replay is None:
             self._take_snapshot(home)

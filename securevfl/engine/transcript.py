@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import CheckpointError
+from securevfl.errors import CheckpointError
 
 _COLUMNS = {
     "sender": "i",
@@ -27,6 +27,13 @@ NOT_ARRIVED = -1
 class Transcript:
     """Rows of all messages between different parties, in the order in which they were sent.
 
+    Attributes
+    ----------
+    bytes : int
+        Bytes sent, envelopes included.
+    late : int
+        Number of messages that came too late to be used.
+
     Parameters
     ----------
     payloads : bool
@@ -38,6 +45,8 @@ class Transcript:
         self._columns = {name: array(code) for name, code in _COLUMNS.items()}
         self._kinds: dict[str, int] = {}
         self.payloads: list[Any] | None = [] if payloads else None
+        self.bytes = 0
+        self.late = 0
         columns = self._columns
         self._appends = tuple(columns[name].append for name in _COLUMNS)
 
@@ -52,6 +61,7 @@ class Transcript:
         values = (sender, receiver, number, round, nbytes, sent, NOT_ARRIVED, 0)
         for append, value in zip(self._appends, values, strict=True):
             append(value)
+        self.bytes += nbytes
         if self.payloads is not None:
             self.payloads.append(data)
         return len(self._columns["sender"]) - 1
@@ -63,21 +73,12 @@ class Transcript:
     def mark_late(self, row: int) -> None:
         """Note that the message came when nobody waited for it any more."""
         self._columns["late"][row] = 1
+        self.late += 1
 
     @property
     def messages(self) -> int:
         """Number of messages sent."""
         return len(self)
-
-    @property
-    def bytes(self) -> int:
-        """Bytes sent, envelopes included."""
-        return int(sum(self._columns["bytes"]))
-
-    @property
-    def late(self) -> int:
-        """Number of messages that came too late to be used."""
-        return int(sum(self._columns["late"]))
 
     def columns(self) -> dict[str, np.ndarray]:
         """Copies of the columns; ``kind`` as text, times in nanoseconds, -1 where not arrived."""
@@ -126,5 +127,7 @@ class Transcript:
             raise CheckpointError("checkpoint: its transcript has other columns than this version")
         for name, column in state["columns"].items():
             made._columns[name].frombytes(np.ascontiguousarray(column).tobytes())
+        made.bytes = sum(made._columns["bytes"])
+        made.late = sum(made._columns["late"])
         made._kinds.update({kind: number for number, kind in enumerate(state["kinds"])})
         return made

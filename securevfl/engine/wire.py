@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from ..errors import WireError
+from securevfl.errors import WireError
 
 ENVELOPE = 21  # sender 4, receiver 4, round 8, epoch 4, length of the kind 1; then the kind itself
 _DTYPES = ("b1", "u1", "u2", "u4", "u8", "i1", "i2", "i4", "i8", "f4", "f8")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ..errors import UnknownNameError
+from securevfl.errors import UnknownNameError
 
 if TYPE_CHECKING:
     from torch import nn

@@ -2,8 +2,9 @@
 
 A network of D layers maps x in R^d to h = sum_{i=1..D} (x^i W^i + b^i), x^i the element-wise power
 (FedVS, section 3, after Livni et al. 2014). The biases add up to one row of weights, absorbed by
-one column of ones, so that with ``X_pow = [X | X^2 | ... | X^D | 1]`` the network is ONE linear map,
-``H = X_pow W``, over the reals and over a field alike; its gradient is ``dL/dW = X_pow^T dL/dH``.
+one column of ones, so that with ``X_pow = [X | X^2 | ... | X^D | 1]`` the network is ONE linear
+map, ``H = X_pow W``, over the reals and over a field alike; its gradient is
+``dL/dW = X_pow^T dL/dH``.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..errors import ConfigurationError
+from securevfl.errors import ConfigurationError
 
 if TYPE_CHECKING:
     import torch
@@ -82,7 +83,7 @@ class PolynomialNetwork:
     ) -> None:
         import torch
 
-        from .split import make_optimizer
+        from securevfl.models.split import make_optimizer
 
         if min(features, width, degree) < 1:
             raise ConfigurationError(

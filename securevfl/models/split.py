@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from ..errors import ConfigurationError, RunError, UnknownNameError
-from .networks import make_centre
+from securevfl.errors import ConfigurationError, RunError, UnknownNameError
+from securevfl.models.networks import make_centre
 
 if TYPE_CHECKING:
     import torch
@@ -105,7 +105,7 @@ class Batches:
 
 def rows_of(features: np.ndarray, samples: np.ndarray) -> np.ndarray:
     """Rows of a matrix by number; all zero where the number is -1."""
-    rows = features[np.maximum(samples, 0)]
+    rows: np.ndarray = features[np.maximum(samples, 0)]
     rows[samples < 0] = 0
     return rows
 

@@ -1,8 +1,8 @@
 """FedVS: straggler-resilient, secret-shared split vertical learning.
 
-S. Li, D. Yao, J. Liu, "FedVS: Straggler-Resilient and Privacy-Preserving Vertical Federated Learning
-for Split Models", ICML 2023. Line numbers are those of its Algorithm 1, letters those of its text:
-N clients, K segments, T colluders, R results needed, D layers, |B| coded rows, h embedding width.
+S. Li, D. Yao, J. Liu, "FedVS: Straggler-Resilient and Privacy-Preserving Vertical Federated
+Learning for Split Models", ICML 2023. Line numbers are those of its Algorithm 1, letters those of
+its text: N clients, K segments, T colluders, R results needed, D layers, |B| coded rows, h embedding width.
 """
 
 from __future__ import annotations
@@ -11,22 +11,23 @@ import functools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from pydantic import Field
 
-from ..engine.party import SERVER, Party
-from ..engine.wire import message
-from ..errors import NotEnoughResultsError, RangeError, WouldOverflowError
-from ..field import FixedPoint, LagrangeCode, PrimeField
-from ..models.polynomial_network import PolynomialNetwork, expand, expanded_width
-from ..models.split import Batches, Centre, measure, rows_of
-from ..privacy.claims import Claim
-from .protocol import Card, Part, SplitProtocol, TrainingConfig
+from securevfl.engine.party import SERVER, Party
+from securevfl.engine.wire import message
+from securevfl.errors import NotEnoughResultsError, RangeError, WouldOverflowError
+from securevfl.field import FixedPoint, LagrangeCode, PrimeField
+from securevfl.models.polynomial_network import PolynomialNetwork, expand, expanded_width
+from securevfl.models.split import Batches, Centre, measure, rows_of
+from securevfl.privacy.claims import Claim
+from securevfl.protocols.protocol import Card, Part, SplitProtocol, TrainingConfig
 
 if TYPE_CHECKING:
-    from ..data.dataset import VerticalDataset
+    from securevfl.data.dataset import VerticalDataset
+
 
 @message
 @dataclass(frozen=True)
@@ -62,7 +63,7 @@ class Attempt:
     dealers: tuple[int, ...] = ()
 
 
-class Config(TrainingConfig):
+class FedVSConfig(TrainingConfig):
     """Options of FedVS."""
 
     segments: int | None = Field(
@@ -97,7 +98,7 @@ class Parameters:
         "train" and "test": the layout of rows in segments.
     """
 
-    config: Config
+    config: FedVSConfig
     code: LagrangeCode
     data_point: FixedPoint
     model_point: FixedPoint
@@ -267,7 +268,8 @@ class Server(Party):
         sums = public.code.decode(np.stack(list(results.values())), parties, degree=2)
         stacked = sums.reshape(-1, sums.shape[-1])  # segment by segment
         bits = public.config.data_bits + public.config.model_bits
-        mean: np.ndarray = public.model_point.dequantize(stacked, bits=bits) / len(attempt.sharers)
+        total = public.model_point.dequantize(stacked, bits=bits)
+        mean: np.ndarray = total / len(attempt.sharers)
         return mean
 
     def give_up(self, attempt: Attempt, parties: tuple[int, ...]) -> None:
@@ -289,7 +291,13 @@ class Server(Party):
         loss, gradient = self.centre.step(embedding, samples, self.labels["train"])
         self.steps += 1
         self.broadcast("gradient", gradient)
-        self.record("round", step=self.steps, loss=loss, sharers=len(attempt.sharers))
+        self.record(
+            "round",
+            step=self.steps,
+            loss=loss,
+            used=self.public.threshold,
+            sharers=len(attempt.sharers),
+        )
 
     async def infer(self) -> None:
         """Coded inference: the test rows' sums are decoded as in training, a few rows at a time."""
@@ -320,7 +328,8 @@ class Server(Party):
 
 def magnitude(field: PrimeField, elements: np.ndarray) -> np.ndarray:
     """|phi^-1(z)|: distance of each element to 0, as unsigned integers."""
-    return np.minimum(elements, field.dtype.type(field.modulus) - elements)
+    sizes: np.ndarray = np.minimum(elements, field.dtype.type(field.modulus) - elements)
+    return sizes
 
 
 def signed(field: PrimeField, elements: np.ndarray) -> np.ndarray:
@@ -357,7 +366,7 @@ class FedVS(SplitProtocol):
     """FedVS on one data set."""
 
     name = "fedvs"
-    Config = Config
+    Config = FedVSConfig
     card = Card(
         title="FedVS",
         paper="Li, Yao, Liu, ICML 2023, arXiv 2304.13407",
@@ -368,19 +377,19 @@ class FedVS(SplitProtocol):
         sees={
             "server": "every upload, hence in plain evaluation more than the sums; the exact sums "
             "of embeddings of each attempt; who shared and who answered, and when",
-            "client": "shares of data and models (any T of them uniform), dL/dH, batches and sharers",
-            "server + 1 client": "in plain evaluation the data and models of all, by linear algebra",
-            "outsider": "links are not sealed yet: everything that a listener to K+T clients needs",
+            "client": "shares of data and models (any T uniform), dL/dH, batches and sharers",
+            "server + 1 client": "in plain evaluation all data and models, by linear algebra",
+            "outsider": "links are not sealed yet: all that a listener to K+T clients needs",
         },
         absence="tolerates",
         deviations=(
             "p, lx, lw, h, the optimiser, initialisation and batch order are ours",
-            "a client that cannot exclude a wrap stops the run; that it did is one bit about its data",
+            "a client whose part could wrap stops the run: one bit about its data",
             "B is announced with the round, S after sharing; the paper supposes that all share",
         ),
     )
 
-    def __init__(self, config: Config, data: VerticalDataset, *, seed: int) -> None:
+    def __init__(self, config: FedVSConfig, data: VerticalDataset, *, seed: int) -> None:
         super().__init__(config, data, seed=seed)
         N, T = data.parties, config.privacy
         K = config.segments or default_segments(N, T)
@@ -430,17 +439,33 @@ class FedVS(SplitProtocol):
 
     def client(self, index: int) -> Client:
         """Client `index`, from 0."""
-        features = {part: self.features(part)[index] for part in self.shared_parts}
+        features: dict[str, np.ndarray] = {
+            part: self.features(part)[index] for part in self.shared_parts
+        }
         network = self.network(index, bound=self.config.weight_bound)
         return Client(index, self.peers(), self.public, features, network)
 
     @property
     def batch_rows(self) -> int:
+        """|B|."""
         return self.public.batches["train"].coded
 
     @property
     def claims(self) -> tuple[Claim, ...]:
+        """Theorem 5.2, and what plain evaluation does not protect."""
         return CLAIMS
+
+    def describe(self) -> dict[str, Any]:
+        """N, K, T, R, p and |B|."""
+        code = self.public.code
+        return {
+            "N": code.parties,
+            "K": code.segments,
+            "T": code.privacy,
+            "R": self.public.threshold,
+            "p": code.field.modulus,
+            "batch_rows": self.batch_rows,
+        }
 
     def memory(self) -> int:
         """Bytes of all data shares, and of the largest client's rows while it encodes them."""
@@ -469,8 +494,8 @@ CLAIMS = (
     Claim("T clients", "model", "perfect", "Theorem 5.2, over the shares; not over dL/dH"),
     Claim("server", "features", "none", "plain evaluation shows it all of psi, not only the sums"),
     Claim("server", "model", "none", "plain evaluation shows it all of psi, not only the sums"),
-    Claim("server + T clients", "features", "none", "plain evaluation: recovered by linear algebra"),
-    Claim("server + T clients", "model", "none", "plain evaluation: recovered by linear algebra"),
+    Claim("server + T clients", "features", "none", "recovered by linear algebra"),
+    Claim("server + T clients", "model", "none", "recovered by linear algebra"),
     Claim("client", "labels", "none", "dL/dH depends on them"),
     Claim("outsider", "features", "none", "links are not sealed"),
 )

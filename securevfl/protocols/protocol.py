@@ -19,15 +19,15 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from ..engine.party import SERVER, Party
-from ..engine.streams import keyed_stream
-from ..errors import ConfigurationError, UnknownNameError
-from ..models.polynomial_network import PolynomialNetwork
-from ..models.split import Batches, Centre
-from ..privacy.claims import Claim
+from securevfl.engine.party import SERVER, Party
+from securevfl.engine.streams import keyed_stream
+from securevfl.errors import ConfigurationError, UnknownNameError
+from securevfl.models.polynomial_network import PolynomialNetwork
+from securevfl.models.split import Batches, Centre
+from securevfl.privacy.claims import Claim
 
 if TYPE_CHECKING:
-    from ..data.dataset import VerticalDataset
+    from securevfl.data.dataset import VerticalDataset
 
 Part = Literal["train", "test"]
 Absence = Literal["waits", "skips", "fills", "tolerates"]
@@ -64,13 +64,13 @@ class TrainingConfig(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    rounds: int = Field(200, ge=1, description="server steps")
+    rounds: int = Field(300, ge=1, description="server steps")
     batch: int = Field(64, ge=1, description="samples of a batch, K |B|")
-    lr: float = Field(0.05, gt=0, description="learning rate of the centre")
+    lr: float = Field(0.01, gt=0, description="learning rate of the centre")
     client_lr: float | None = Field(None, gt=0, description="of the clients; that of the centre")
     momentum: float = Field(0.9, ge=0, lt=1, description="of SGD")
     weight_decay: float = Field(0.0, ge=0, description="L2 penalty of the optimisers")
-    optimizer: Literal["sgd", "adam"] = Field("sgd", description="of the centre and the clients")
+    optimizer: Literal["sgd", "adam"] = Field("adam", description="of the centre and the clients")
     width: int = Field(64, ge=1, description="embedding width h")
     hidden: int = Field(64, ge=1, description="width of the centre's hidden layers")
     degree: int = Field(2, ge=1, le=8, description="layers D of the clients' polynomial networks")
@@ -136,6 +136,10 @@ class Protocol(ABC):
     def claims(self) -> tuple[Claim, ...]:
         """What is claimed in this configuration; "none" where nothing is."""
 
+    def describe(self) -> dict[str, Any]:
+        """Derived parameters that summaries show, such as K, T, R and p."""
+        return {}
+
     def memory(self) -> int:
         """Predicted bytes that a simulation needs beyond the data set itself."""
         return 0
@@ -185,9 +189,7 @@ class SplitProtocol(Protocol):
     def batches(self, segments: int, part: Part = "train") -> Batches:
         """Layout of the training or test rows in K segments, and the batches of each round."""
         rows = len(self.data.train_labels if part == "train" else self.data.test_labels)
-        return Batches(
-            rows, segments, self.config.batch, functools.partial(self.part_stream, part)
-        )
+        return Batches(rows, segments, self.config.batch, functools.partial(self.part_stream, part))
 
     def part_stream(self, part: Part, name: str, *keys: int) -> np.random.Generator:
         """Public stream of the training or the test rows."""
@@ -277,5 +279,3 @@ def make_config(protocol: type[Protocol], values: Mapping[str, Any]) -> BaseMode
         raise ConfigurationError(
             f"{protocol.name}: {name} = {first['input']!r}: {message}"
         ) from None
-
-

@@ -1,9 +1,9 @@
 """Split learning with averaged embeddings, the plain method that FedVS secures; its float twin.
 
-FedVS, section 2.1: every round each client sends ``H_n = X_pow,n W_n`` of the batch, the server takes
-the mean, steps its centre and returns dL/dH. With the same seed it draws the same rows, batches and
-initial weights as FedVS. With ``quantized=True`` it computes on the de-quantised data and weights of
-FedVS, so that the two histories are equal number for number.
+FedVS, section 2.1: every round each client sends ``H_n = X_pow,n W_n`` of the batch, the server
+takes the mean, steps its centre and returns dL/dH. With the same seed it draws the same rows,
+batches and initial weights as FedVS. With ``quantized=True`` it computes on the de-quantised data
+and weights of FedVS, so that the two histories are equal number for number.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
-from ..engine.party import SERVER, Party
-from ..field import FixedPoint, PrimeField
-from ..models.polynomial_network import PolynomialNetwork, expand
-from ..models.split import Batches, Centre, rows_of
-from ..privacy.claims import Claim
-from .protocol import Card, SplitProtocol, TrainingConfig
+from securevfl.engine.party import SERVER, Party
+from securevfl.field import FixedPoint, PrimeField
+from securevfl.models.polynomial_network import PolynomialNetwork, expand
+from securevfl.models.split import Batches, Centre, rows_of
+from securevfl.privacy.claims import Claim
+from securevfl.protocols.protocol import Card, SplitProtocol, TrainingConfig
 
 if TYPE_CHECKING:
-    from ..data.dataset import VerticalDataset
+    from securevfl.data.dataset import VerticalDataset
 
 
-class Config(TrainingConfig):
+class SplitConfig(TrainingConfig):
     """Options of split learning."""
 
     stragglers: Literal["wait"] = Field("wait", description="wait for every client")
@@ -44,7 +44,9 @@ class Rounding:
     data_point: FixedPoint
     model_point: FixedPoint
 
-    def forward(self, network: PolynomialNetwork, rows: np.ndarray, stream: object) -> np.ndarray:
+    def forward(
+        self, network: PolynomialNetwork, rows: np.ndarray, stream: np.random.Generator
+    ) -> np.ndarray:
         """Embedding of the rounded powers by the stochastically rounded weights, float64.
 
         The integers are multiplied in int64, so the product is exact wherever FedVS's is.
@@ -130,14 +132,14 @@ class Server(Party):
         loss, gradient = self.centre.step(embedding, samples, self.labels)
         self.steps += 1
         self.broadcast("gradient", gradient)
-        self.record("round", step=self.steps, loss=loss)
+        self.record("round", step=self.steps, loss=loss, used=len(self.peers))
 
 
 class Split(SplitProtocol):
     """Split learning on one data set."""
 
     name = "split"
-    Config = Config
+    Config = SplitConfig
     card = Card(
         title="Split learning, mean aggregation",
         paper="Ceballos et al., SplitNN-driven vertical partitioning, 2020; FedVS section 2.1",
@@ -154,7 +156,7 @@ class Split(SplitProtocol):
         deviations=("h, the optimiser, initialisation and batch order are ours, as in FedVS",),
     )
 
-    def __init__(self, config: Config, data: VerticalDataset, *, seed: int) -> None:
+    def __init__(self, config: SplitConfig, data: VerticalDataset, *, seed: int) -> None:
         super().__init__(config, data, seed=seed)
         self.layout = self.batches(config.segments)
 
@@ -183,11 +185,14 @@ class Split(SplitProtocol):
 
     @property
     def batch_rows(self) -> int:
+        """|B|."""
         return self.layout.coded
 
     @property
     def claims(self) -> tuple[Claim, ...]:
-        return tuple(
-            Claim("server", about, "none", "embeddings are sent in the clear")
-            for about in ("features", "model")
-        ) + (Claim("client", "labels", "none", "dL/dH depends on them"),)
+        """None: embeddings are sent in the clear."""
+        return (
+            Claim("server", "features", "none", "embeddings are sent in the clear"),
+            Claim("server", "model", "none", "embeddings are sent in the clear"),
+            Claim("client", "labels", "none", "dL/dH depends on them"),
+        )
