@@ -1,1 +1,1 @@
-"""See the modules of this package."""
+"""Running protocols: single runs, their history, and what is made of it."""

@@ -1,0 +1,153 @@
+"""The history of a run: one row a server step, with held-out measures, and all other events."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from securevfl.engine.network import SERVER, Event
+from securevfl.engine.party import Party
+from securevfl.engine.transcript import Transcript
+from securevfl.models.split import measure
+from securevfl.protocols.protocol import Protocol
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where a run is, told once a server step.
+
+    Attributes
+    ----------
+    round, rounds : int
+        Server steps done and wanted.
+    loss, accuracy : float or None
+        Newest training loss and held-out accuracy (a fraction).
+    virtual_seconds : float
+        Time on the clock of the run.
+    used, late : int
+        Results used in the newest step; late messages so far.
+    """
+
+    round: int
+    rounds: int
+    loss: float | None
+    accuracy: float | None
+    virtual_seconds: float
+    used: int
+    late: int
+
+
+class Historian:
+    """The observer of a run: writes rows, and evaluates the parties' models on held-out rows.
+
+    A server step is a row, timed when the server had what it needed. Every `eval_every`-th row is
+    evaluated when all clients have finished that round, so that the models fit together; if some
+    are still at it when the next step is recorded, the models are taken as they stand. The
+    evaluation is the experimenter's: it costs no message and no virtual time.
+
+    Parameters
+    ----------
+    protocol : Protocol
+    parties : mapping of int to Party
+    eval_every : int
+        Steps between evaluations, at least 1; the last step is always evaluated.
+    progress : callable or None
+        Told a `Progress` after each step.
+    """
+
+    def __init__(
+        self,
+        protocol: Protocol,
+        parties: Mapping[int, Party],
+        *,
+        eval_every: int,
+        progress: Callable[[Progress], None] | None,
+    ) -> None:
+        self.protocol = protocol
+        self.parties = parties
+        self.eval_every = eval_every
+        self.progress = progress
+        self.transcript: Transcript | None = None
+        self.rows: list[dict[str, Any]] = []
+        self.events: list[dict[str, Any]] = []
+        self._pending = False
+        self._finished: set[int] = set()
+        self._accuracy: float | None = None
+
+    def record(self, event: Event) -> None:
+        """Take in an event of a party."""
+        entry = {
+            "event": event.name,
+            "party": event.party,
+            "round": event.round,
+            "time": event.time / 1e9,
+            **event.fields,
+        }
+        if event.name == "round" and event.party == SERVER:
+            self._evaluate()
+            self._add(entry)
+        else:
+            self.events.append(entry)
+
+    def round_over(self, party: int, round: int, time: int, left: bool) -> None:
+        """Evaluate once all clients are through with the round of the newest row."""
+        if left:
+            self.events.append(
+                {"event": "left", "party": party, "round": round, "time": time / 1e9}
+            )
+        elif self._pending and round == self.rows[-1]["round"]:
+            self._finished.add(party)
+            if len(self._finished) == len(self.protocol.peers()):
+                self._evaluate()
+
+    def finish(self) -> None:
+        """Evaluate the models at the end of the run."""
+        if self.rows and "accuracy" not in self.rows[-1] and "rmse" not in self.rows[-1]:
+            self._pending = True
+        self._evaluate()
+
+    def _add(self, row: dict[str, Any]) -> None:
+        self.rows.append(row)
+        self._finished = set()
+        self._pending = row["step"] % self.eval_every == 0
+        if self.progress is not None:
+            self.progress(
+                Progress(
+                    round=row["step"],
+                    rounds=self.protocol.config.rounds,
+                    loss=row.get("loss"),
+                    accuracy=self._accuracy,
+                    virtual_seconds=row["time"],
+                    used=row.get("used", 0),
+                    late=0 if self.transcript is None else self.transcript.late,
+                )
+            )
+
+    def _evaluate(self) -> None:
+        if not self._pending:
+            return
+        self._pending = False
+        data = self.protocol.data
+        scores = self.protocol.scores(self.parties, data.test)
+        measures = measure(data.task, scores, data.test_labels)
+        self.rows[-1].update(measures)
+        self._accuracy = measures.get("accuracy")
+
+    def state(self) -> dict[str, Any]:
+        """Content for a checkpoint."""
+        return {
+            "rows": self.rows,
+            "events": self.events,
+            "pending": self._pending,
+            "finished": sorted(self._finished),
+            "accuracy": self._accuracy,
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Inverse of `state`."""
+        self.rows = list(state["rows"])
+        self.events = list(state["events"])
+        self._pending = state["pending"]
+        self._finished = set(state["finished"])
+        self._accuracy = state["accuracy"]

@@ -1,0 +1,132 @@
+"""What determines a run, and its form on disk."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from securevfl.engine.conditions import Conditions, conditions_from
+from securevfl.errors import CheckpointError, ConfigurationError
+
+if TYPE_CHECKING:
+    from securevfl.data.dataset import VerticalDataset
+
+FORMAT = 1
+CONFIG = "config.toml"
+
+
+@dataclass(frozen=True)
+class DataSource:
+    """How to load a data set again: arguments of `securevfl.data.load_dataset`.
+
+    Attributes
+    ----------
+    name : str
+        Name or file.
+    options : mapping
+        Its keyword arguments; text, numbers and lists only.
+    """
+
+    name: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def load(self) -> VerticalDataset:
+        """The data set."""
+        from securevfl.data import load_dataset
+
+        return load_dataset(self.name, **self.options)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything that determines a run.
+
+    Attributes
+    ----------
+    protocol : str
+    options : mapping
+        All options of the protocol, defaults included.
+    seed, eval_every : int
+    conditions : Conditions
+    source : DataSource or None
+        None for a data set that was passed as an object.
+    fingerprint : str
+        Of the data set.
+    """
+
+    protocol: str
+    options: Mapping[str, Any]
+    seed: int
+    eval_every: int
+    conditions: Conditions
+    source: DataSource | None
+    fingerprint: str
+
+    def to_toml(self, derived: Mapping[str, Any]) -> str:
+        """Text of ``config.toml``; `derived` is shown in it and not read back."""
+        import tomli_w
+
+        from securevfl import __version__
+
+        content: dict[str, Any] = {
+            "format": FORMAT,
+            "version": __version__,
+            "protocol": self.protocol,
+            "seed": self.seed,
+            "eval_every": self.eval_every,
+            "options": {k: v for k, v in self.options.items() if v is not None},
+            "conditions": self.conditions.describe(),
+            "data": {"fingerprint": self.fingerprint},
+            "derived": dict(derived),
+        }
+        if self.source is not None:
+            given = {k: v for k, v in self.source.options.items() if v is not None}
+            content["data"] |= {"name": self.source.name, "options": _plain(given)}
+        return tomli_w.dumps(content)
+
+    @classmethod
+    def from_toml(cls, path: Path) -> Plan:
+        """Plan of a run's ``config.toml``.
+
+        Raises
+        ------
+        ConfigurationError
+            When there is none.
+        CheckpointError
+            When it is damaged or of another format.
+        """
+        import tomllib
+
+        try:
+            content = tomllib.loads(path.read_text())
+        except FileNotFoundError:
+            raise ConfigurationError(f"resume: {path.parent} holds no {CONFIG}") from None
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise CheckpointError(f"resume: {path} is not valid TOML: {error}") from None
+        if content.get("format") != FORMAT:
+            raise CheckpointError(
+                f"resume: {path} has format {content.get('format')}, this version reads {FORMAT}"
+            )
+        data, conditions = content["data"], dict(content["conditions"])
+        name, parties = conditions.pop("name"), len(conditions["upload_mean"])
+        return cls(
+            protocol=content["protocol"],
+            options=content["options"],
+            seed=content["seed"],
+            eval_every=content["eval_every"],
+            conditions=conditions_from(conditions, parties=parties, batch_rows=1, name=name),
+            source=DataSource(data["name"], data["options"]) if "name" in data else None,
+            fingerprint=data["fingerprint"],
+        )
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Path):
+        return str(value)
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    return value

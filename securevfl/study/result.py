@@ -1,0 +1,151 @@
+"""The result of a run: its history, its models, and what is written of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from securevfl.engine.network import SERVER
+from securevfl.engine.party import Party
+from securevfl.engine.transcript import Transcript
+from securevfl.protocols.protocol import Protocol
+from securevfl.study.plan import CONFIG, Plan
+
+SUMMARY = "summary.json"
+
+
+@dataclass
+class Run:
+    """A finished run.
+
+    Attributes
+    ----------
+    protocol : Protocol
+        With its configuration (``protocol.config``) and data (``protocol.data``).
+    parties : mapping of int to Party
+        Holding the trained models.
+    history : list of dict
+        One row a server step: ``step``, ``round``, ``time`` (virtual seconds), ``loss``, ``used``,
+        and in evaluated rows ``accuracy`` (a fraction) with ``auc`` and ``f1``, or ``rmse``.
+    events : list of dict
+        Everything else that was recorded, with party, round and time.
+    transcript : Transcript
+        Every message.
+    folder : Path or None
+        Where it was saved.
+    """
+
+    protocol: Protocol
+    parties: Mapping[int, Party]
+    plan: Plan
+    history: list[dict[str, Any]]
+    events: list[dict[str, Any]]
+    transcript: Transcript
+    wall_seconds: float
+    folder: Path | None = None
+
+    @property
+    def virtual_seconds(self) -> float:
+        """When the server had all it needed."""
+        own = [e["time"] for e in self.history + self.events if e["party"] == SERVER]
+        return float(max(own, default=0.0))
+
+    def summary(self) -> dict[str, Any]:
+        """What the summary table and ``--json`` show.
+
+        The test measures are those of coded inference where it was run, else the experimenter's.
+        """
+        measures = dict(self.history[-1]) if self.history else {}
+        coded = [event for event in self.events if event["event"] == "inference"]
+        if coded:
+            measures |= coded[-1]
+        data = self.protocol.data
+        result: dict[str, Any] = {
+            "protocol": self.protocol.name,
+            "dataset": data.name,
+            "parties": data.parties,
+            "rounds": len(self.history),
+            "seed": self.plan.seed,
+            "conditions": self.plan.conditions.name,
+            "compute": self.plan.conditions.compute,
+        }
+        for name in ("accuracy", "auc", "f1", "rmse"):
+            if name in measures:
+                result[f"test_{name}"] = measures[name]
+        return result | {
+            "evaluation": "coded inference" if coded else "in the clear, by the experimenter",
+            "train_loss": measures.get("loss"),
+            "virtual_seconds": self.virtual_seconds,
+            "wall_seconds": self.wall_seconds,
+            "messages": self.transcript.messages,
+            "bytes": self.transcript.bytes,
+            "late": self.transcript.late,
+            "given_up": sum(event["event"] == "given_up" for event in self.events),
+            "clipped": sum(event["event"] == "clipped" for event in self.events),
+            "derived": self.protocol.describe(),
+            "claims": [asdict(claim) for claim in self.protocol.claims],
+            "run_folder": None if self.folder is None else str(self.folder),
+        }
+
+    def scores(self, rows: Any) -> np.ndarray:
+        """Raw scores of new rows, (rows, outputs), computed in the clear by the experimenter.
+
+        Parameters
+        ----------
+        rows : data frame, array, or one of them per party
+            Raw rows in the form of the training data; what was fitted on the training rows (scale,
+            encoding, filling) is applied to them.
+        """
+        return self.protocol.scores(self.parties, self.protocol.data.transform.apply(rows))
+
+    def predict(self, rows: Any) -> np.ndarray:
+        """Names of the predicted classes of new rows, or real values of a regression."""
+        scores = self.scores(rows)
+        data = self.protocol.data
+        if data.task == "regression":
+            return scores.reshape(-1)
+        best = scores.argmax(axis=1) if data.task == "multiclass" else scores.reshape(-1) > 0
+        return np.array(data.classes)[best.astype(np.int64)]
+
+    def save(self, folder: Path | str) -> None:
+        """Write configuration, history, messages, models, curves and summary into a folder."""
+        from securevfl.study.plots import draw_curves
+
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        self.folder = folder
+        (folder / CONFIG).write_text(self.plan.to_toml(self.protocol.describe()))
+        entries = sorted(self.history + self.events, key=lambda entry: entry["time"])
+        lines = [json.dumps(entry) for entry in entries]
+        (folder / "history.jsonl").write_text("\n".join(lines) + "\n")
+        self.transcript.write_csv(folder / "messages.csv")
+        arrays: Any = self.models()
+        np.savez(folder / "model.npz", **arrays)
+        draw_curves({self.protocol.name: self.history}, folder / "curves.png")
+        (folder / SUMMARY).write_text(json.dumps(self.summary(), indent=1) + "\n")
+
+    def models(self) -> dict[str, np.ndarray]:
+        """Arrays of all parties' trained models by name, such as ``client-0/network/weight``."""
+        arrays: dict[str, np.ndarray] = {}
+        for index, party in self.parties.items():
+            owner = "server" if index == SERVER else f"client-{index}"
+            for name in party.kept:
+                value = getattr(party, name)
+                if hasattr(value, "state_dict"):
+                    state = {k: v for k, v in value.state_dict().items() if k != "optimizer"}
+                    arrays |= _flatten(f"{owner}/{name}", state)
+        return arrays
+
+
+def _flatten(prefix: str, value: Any) -> dict[str, np.ndarray]:
+    if isinstance(value, Mapping):
+        flat: dict[str, np.ndarray] = {}
+        for key, item in value.items():
+            flat |= _flatten(f"{prefix}/{key}", item)
+        return flat
+    return {prefix: np.asarray(value.detach() if hasattr(value, "detach") else value)}

@@ -1,0 +1,324 @@
+"""Start a run, watch it, interrupt it, resume it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from securevfl.engine.checkpoint import read_checkpoint, remove_checkpoints, write_checkpoint
+from securevfl.engine.conditions import Conditions, load_conditions
+from securevfl.engine.simulation import Simulation
+from securevfl.errors import ConfigurationError, WouldNotFitError
+from securevfl.protocols.protocol import Protocol, get_protocol, make_config
+from securevfl.study.history import Historian, Progress
+from securevfl.study.plan import CONFIG, DataSource, Plan
+from securevfl.study.result import SUMMARY, Run
+
+if TYPE_CHECKING:
+    from securevfl.data.dataset import VerticalDataset
+
+__all__ = ["DataSource", "Interrupted", "Progress", "Run", "check_memory", "resume", "run"]
+
+ENGINES = ("simulation",)
+
+
+class Interrupted(KeyboardInterrupt):
+    """A run that was stopped on request; `folder` can be resumed, if there is one."""
+
+    def __init__(self, folder: Path | None) -> None:
+        where = "nothing was kept; give out= to make runs resumable" if folder is None else folder
+        super().__init__(f"interrupted: {where}")
+        self.folder = folder
+
+
+def run(
+    protocol: str,
+    data: VerticalDataset | DataSource | str = "digits",
+    *,
+    rounds: int | None = None,
+    seed: int = 0,
+    conditions: str | Path | Conditions = "paper",
+    engine: str = "simulation",
+    out: Path | str | None = None,
+    eval_every: int | None = None,
+    checkpoint_seconds: float | None = 20.0,
+    progress: Callable[[Progress], None] | None = None,
+    interrupted: Callable[[], bool] | None = None,
+    **options: Any,
+) -> Run:
+    """Train a model by a protocol.
+
+    Parameters
+    ----------
+    protocol : str
+        Name, such as "fedvs"; see `securevfl.protocols.protocol.find_protocols`.
+    data : VerticalDataset, DataSource or str
+        A data set, or what `securevfl.data.load_dataset` takes.
+    rounds : int, optional
+        Server steps; the protocol's default if not given.
+    seed : int
+        Seed of batches, initial weights, rounding and delays, at least 0. Never of masks.
+    conditions : str, Path or Conditions
+        "paper" (half of the clients straggle), "none", a TOML file, or an object.
+    engine : {"simulation"}
+    out : Path, optional
+        Folder of the run. It is written at the end; meanwhile it holds checkpoints, so that a run
+        that was killed can be resumed. Checkpoints are removed at the end.
+    eval_every : int, optional
+        Steps between held-out evaluations; a fiftieth of the rounds if not given.
+    checkpoint_seconds : float or None
+        Real seconds between checkpoints; None for none.
+    progress : callable, optional
+        Told a `Progress` after each server step.
+    interrupted : callable, optional
+        Asked often; when it says True a checkpoint is written and `Interrupted` is raised.
+    **options
+        The protocol's own options, such as ``segments=2``.
+
+    Returns
+    -------
+    Run
+
+    Raises
+    ------
+    ConfigurationError
+        Before anything is started: unknown names, options out of range, values that could
+        overflow, a run that does not fit in memory.
+    RunError
+        When the run cannot go on; the folder then holds its last checkpoint.
+    """
+    if engine not in ENGINES:
+        raise ConfigurationError(f"run: unknown engine {engine!r}; known: {', '.join(ENGINES)}")
+    if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
+        raise ConfigurationError(f"run: seed must be an integer of at least 0, it is {seed!r}")
+    if isinstance(data, str):
+        data = DataSource(data)
+    source, dataset = (data, data.load()) if isinstance(data, DataSource) else (None, data)
+    if rounds is not None:
+        options["rounds"] = rounds
+    made, config = _make(protocol, options, dataset, seed)
+    if not isinstance(conditions, Conditions):
+        conditions = load_conditions(
+            conditions, parties=dataset.parties, batch_rows=made.batch_rows
+        )
+    every = max(1, config.rounds // 50) if eval_every is None else eval_every
+    if every < 1:
+        raise ConfigurationError(f"run: eval_every must be at least 1, it is {eval_every}")
+    plan = Plan(
+        protocol=protocol,
+        options=config.model_dump(),
+        seed=seed,
+        eval_every=every,
+        conditions=conditions,
+        source=source,
+        fingerprint=dataset.fingerprint(),
+    )
+    check_memory(made)
+    folder = None if out is None else Path(out)
+    if folder is not None:
+        _claim(folder, plan, made)
+    parties = made.parties()
+    historian = Historian(made, parties, eval_every=every, progress=progress)
+    simulation = Simulation(parties, seed=seed, conditions=conditions, observer=historian)
+    keeper = _Keeper(simulation, historian, folder, checkpoint_seconds, interrupted)
+    return _finish(made, plan, simulation, historian, keeper)
+
+
+def resume(
+    folder: Path | str,
+    *,
+    data: VerticalDataset | None = None,
+    checkpoint_seconds: float | None = 20.0,
+    progress: Callable[[Progress], None] | None = None,
+    interrupted: Callable[[], bool] | None = None,
+) -> Run:
+    """Go on with a run that was interrupted or killed; the result equals the unbroken run's.
+
+    Parameters
+    ----------
+    folder : Path
+        What `run` was given as ``out``.
+    data : VerticalDataset, optional
+        Needed when the run was started with a data set object and not with a name.
+
+    Raises
+    ------
+    ConfigurationError
+        When there is nothing to resume, or the data are not those of the run.
+    CheckpointError
+        When the checkpoints are damaged.
+    """
+    folder = Path(folder)
+    plan = Plan.from_toml(folder / CONFIG)
+    if (folder / SUMMARY).exists():
+        raise ConfigurationError(f"resume: the run in {folder} is complete; nothing is left to do")
+    state = read_checkpoint(folder)
+    if data is None:
+        if plan.source is None:
+            raise ConfigurationError(
+                f"resume: the run in {folder} was started with a data set object; pass it as data="
+            )
+        data = plan.source.load()
+    if data.fingerprint() != plan.fingerprint:
+        raise ConfigurationError(
+            f"resume: the data set {data.name!r} differs from that of the run in {folder}"
+        )
+    made, _ = _make(plan.protocol, plan.options, data, plan.seed)
+    check_memory(made)
+    parties = made.parties()
+    historian = Historian(made, parties, eval_every=plan.eval_every, progress=progress)
+    historian.restore(state["historian"])
+    simulation = Simulation.from_state(
+        parties, state["simulation"], conditions=plan.conditions, observer=historian
+    )
+    keeper = _Keeper(
+        simulation, historian, folder, checkpoint_seconds, interrupted, state["wall_seconds"]
+    )
+    return _finish(made, plan, simulation, historian, keeper)
+
+
+def _make(
+    protocol: str, options: Mapping[str, Any], data: VerticalDataset, seed: int
+) -> tuple[Protocol, Any]:
+    cls = get_protocol(protocol)
+    config = make_config(cls, options)
+    return cls(config, data, seed=seed), config
+
+
+def check_memory(protocol: Protocol) -> None:
+    """Refuse a run whose predicted memory exceeds what is available.
+
+    Raises
+    ------
+    WouldNotFitError
+        Naming both numbers and what to change.
+    """
+    import psutil
+
+    needed, available = protocol.memory(), int(psutil.virtual_memory().available)
+    if needed > available:
+        raise WouldNotFitError(
+            f"{protocol.name}: this run needs about {needed / 1e9:.2f} GB and "
+            f"{available / 1e9:.2f} GB are available; {protocol.advice(available)}"
+        )
+
+
+def _claim(folder: Path, plan: Plan, protocol: Protocol) -> None:
+    """Make the folder this run's own; one that holds a run already is refused, not overwritten."""
+    if folder.exists() and any(folder.iterdir()):
+        raise ConfigurationError(
+            f"run: the folder {folder} is not empty; choose another, or resume the run in it"
+        )
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / CONFIG).write_text(plan.to_toml(protocol.describe()))
+
+
+class _Keeper:
+    """Decides when a checkpoint is due, and writes it."""
+
+    def __init__(
+        self,
+        simulation: Simulation,
+        historian: Historian,
+        folder: Path | None,
+        seconds: float | None,
+        interrupted: Callable[[], bool] | None,
+        spent: float = 0.0,
+    ) -> None:
+        self.simulation = simulation
+        self.historian = historian
+        self.folder = folder
+        self.stopped = False
+        self._seconds = seconds
+        self._interrupted = interrupted
+        self._started = time.monotonic() - spent
+        self._last = time.monotonic()
+        self._asked = False
+        historian.transcript = simulation.transcript
+
+    @property
+    def spent(self) -> float:
+        """Real seconds of the run, those before a resume included."""
+        return time.monotonic() - self._started
+
+    def pause(self) -> bool:
+        """Whether the simulation should stop now; asked after each instant of virtual time."""
+        if self.stopped:
+            return True
+        if self._asked:
+            return False
+        if self._interrupted is not None and self._interrupted():
+            if self.folder is None:
+                self.stopped = True
+                return True
+            self._ask(stop=True)
+        elif self._due():
+            self._ask(stop=False)
+        return False
+
+    def _due(self) -> bool:
+        if self.folder is None or self._seconds is None:
+            return False
+        return time.monotonic() - self._last > self._seconds
+
+    def _ask(self, *, stop: bool) -> None:
+        self._asked = True
+
+        def write(state: dict[str, Any]) -> None:
+            assert self.folder is not None
+            write_checkpoint(
+                self.folder,
+                {
+                    "simulation": state,
+                    "historian": self.historian.state(),
+                    "wall_seconds": self.spent,
+                },
+            )
+            self._asked = False
+            self._last = time.monotonic()
+            self.stopped = stop
+
+        self.simulation.request_state(write)
+
+
+def _finish(
+    protocol: Protocol,
+    plan: Plan,
+    simulation: Simulation,
+    historian: Historian,
+    keeper: _Keeper,
+) -> Run:
+    with _one_thread():
+        simulation.run(keeper.pause)
+        if keeper.stopped and not simulation.finished:
+            raise Interrupted(keeper.folder)
+        historian.finish()
+    result = Run(
+        protocol=protocol,
+        parties=historian.parties,
+        plan=plan,
+        history=historian.rows,
+        events=historian.events,
+        transcript=simulation.transcript,
+        wall_seconds=keeper.spent,
+    )
+    if keeper.folder is not None:
+        result.save(keeper.folder)
+        remove_checkpoints(keeper.folder)
+    return result
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Compute on one torch thread: float sums then do not depend on the number of cores."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
