@@ -14,10 +14,10 @@ from securevfl.data.arrays import describe_split
 from securevfl.data.cells import read_numbers, read_texts
 from securevfl.data.columns import refuse_repeated
 from securevfl.data.dataset import VerticalDataset
-from securevfl.data.fit import fit_frame
+from securevfl.data.fit import describe, fit_frame
 from securevfl.data.labels import RawLabels, encode_labels
 from securevfl.data.partition import Positions, split_groups, split_random, split_stratified
-from securevfl.data.preprocess import Preprocessor
+from securevfl.data.preprocess import PartyPreprocessor, Preprocessor
 from securevfl.data.scaling import SCALING_RULES, check_scaling
 from securevfl.errors import DataError
 
@@ -114,14 +114,13 @@ def build(
     VerticalDataset
     """
     scaling, missing = check_scaling(request.scaling), request.missing
-    notes: list[str] = []
-    fitted = []
-    for part in train.parts:
-        preprocessor, done = fit_frame(
-            part, scaling, missing=missing, max_categories=request.max_categories
-        )
-        fitted.append(preprocessor)
-        notes.extend(done + _id_notes(part, missing))
+    fitted = [
+        fit_frame(part, scaling, missing=missing, max_categories=request.max_categories)
+        for part in train.parts
+    ]
+    notes = describe([column for preprocessor in fitted for column in preprocessor.columns])
+    for preprocessor, part, held in zip(fitted, train.parts, test.parts, strict=True):
+        notes += _id_notes(part, missing) + _test_gap_notes(preprocessor, held)
     train_labels, test_labels, classes, task = encode_labels(
         train.labels, test.labels, request.task
     )
@@ -233,6 +232,21 @@ def group_codes(
             f"group column {group!r}: {int(absent.sum())} rows have no value; each row needs one."
         )
     return codes
+
+
+def _test_gap_notes(preprocessor: PartyPreprocessor, held: pd.DataFrame) -> list[str]:
+    """Say where only test rows miss values, which no column marks."""
+    notes = []
+    for column in preprocessor.columns:
+        cells = held[column.name]
+        gaps = int((cells.isna() | cells.isin(preprocessor.missing)).sum())
+        if gaps and not column.indicator:
+            filling = "the training median" if column.categories is None else "zeros"
+            notes.append(
+                f"column {column.name!r}: {gaps} values are missing in test rows only and were "
+                f"filled with {filling}"
+            )
+    return notes
 
 
 def _id_notes(part: pd.DataFrame, missing: tuple[str, ...]) -> list[str]:

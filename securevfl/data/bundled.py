@@ -21,6 +21,7 @@ DIGITS = Facts(
     licence="CC BY 4.0 (UCI 80)",
     origin="UCI Optical Recognition of Handwritten Digits, test part; bundled with scikit-learn",
     split="75/25, stratified, by seed",
+    bundled=True,
 )
 
 

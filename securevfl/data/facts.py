@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from securevfl.data.checksums import SHA256
 from securevfl.errors import DataError
 
 #: Environment variable that names the folder of data sets.
@@ -21,17 +23,19 @@ class Facts:
     name : str
         Name for `load_dataset`.
     rows, features, classes, parties : int
-        Of the whole set; default number of parties.
+        Of the whole published set, test rows included; default number of parties.
     licence, origin, split : str
         Terms of use, source, and default split.
     folder : str
-        Folder below the data folder that holds the files; "" for a bundled set.
-    files : tuple of str
-        The files that are needed.
+        Folder below the data folder that holds the files.
+    forms : tuple of tuple of str
+        The sets of files that are understood, the preferred one first; () for a bundled set.
     obtain : str
-        One sentence: where to get it.
+        Where to get the files.
     openml : tuple of int
         Numbers of the set at OpenML, where it is there.
+    bundled : bool
+        Whether scikit-learn brings it along.
     """
 
     name: str
@@ -43,21 +47,28 @@ class Facts:
     origin: str
     split: str
     folder: str = ""
-    files: tuple[str, ...] = ()
+    forms: tuple[tuple[str, ...], ...] = ()
     obtain: str = "comes with scikit-learn"
     openml: tuple[int, ...] = ()
+    bundled: bool = False
 
     def available(self, data_dir: str | Path | None = None) -> bool:
         """Whether the set can be loaded without a download."""
-        return not self.files or self.locate(data_dir) is not None
+        return self.bundled or self.locate(data_dir) is not None
 
-    def locate(self, data_dir: str | Path | None = None) -> Path | None:
-        """Return the folder that holds all files, or None.
+    def locate(self, data_dir: str | Path | None = None) -> dict[str, Path] | None:
+        """Find the files of the first form that is complete.
 
         Parameters
         ----------
         data_dir : path, optional
-            ``SECUREVFL_DATA`` unless given. The files lie in it or in the set's own folder below.
+            ``SECUREVFL_DATA`` unless given. The files lie in the set's own folder below it, or in
+            it.
+
+        Returns
+        -------
+        dict of str to Path, or None
+            The files by name.
 
         Raises
         ------
@@ -68,9 +79,51 @@ class Facts:
         if root is None:
             return None
         for folder in (root / self.folder, root):
-            if all((folder / file).is_file() for file in self.files):
-                return folder
+            for form in self.forms:
+                files = {file: folder / file for file in form}
+                if all(path.is_file() for path in files.values()):
+                    return files
         return None
+
+    def verify(self, files: dict[str, Path]) -> list[str]:
+        """Compare the files with their known checksums.
+
+        Parameters
+        ----------
+        files : dict of str to Path
+            As from `locate`.
+
+        Returns
+        -------
+        list of str
+            A note, if there are files whose checksum is not known.
+
+        Raises
+        ------
+        DataError
+            If a file is not the known one.
+        """
+        known = SHA256.get(self.folder, {})
+        for name, path in files.items():
+            with path.open("rb") as stream:
+                found = hashlib.file_digest(stream, "sha256").hexdigest()
+            if known.get(name, found) != found:
+                raise DataError(
+                    f"{path}: the SHA-256 is {found[:16]}... and not {known[name][:16]}..., so the "
+                    f"file is damaged or another version; fetch it again ({self.obtain}), or "
+                    f"accept it with verify=False."
+                )
+        unknown = sorted(set(files) - set(known))
+        return [f"no checksum is known for {', '.join(unknown[:4])}"] if unknown else []
+
+    def absent(self, reason: str = "") -> DataError:
+        """Return the error that says where to get the set and where to put it."""
+        shown = [", ".join(_shortened(form)) for form in self.forms]
+        return DataError(
+            f"data set {self.name!r} is not on this machine{reason}: {self.obtain}. Put "
+            f"{' or '.join(shown)} into FOLDER/{self.folder} and name FOLDER by data_dir "
+            f"(--data-dir) or {FOLDER_VARIABLE}."
+        )
 
 
 def data_folder(data_dir: str | Path | None = None) -> Path | None:
@@ -89,3 +142,7 @@ def data_folder(data_dir: str | Path | None = None) -> Path | None:
         how = "data_dir" if data_dir is not None else FOLDER_VARIABLE
         raise DataError(f"{how}={named}: there is no such folder; name an existing one.")
     return folder
+
+
+def _shortened(form: tuple[str, ...]) -> list[str]:
+    return list(form) if len(form) <= 6 else [*form[:2], f"... ({len(form)} files)"]

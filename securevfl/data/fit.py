@@ -43,7 +43,7 @@ def fit_frame(
     *,
     missing: tuple[str, ...] = MISSING_TEXTS,
     max_categories: int = 1000,
-) -> tuple[PartyPreprocessor, list[str]]:
+) -> PartyPreprocessor:
     """Fit the encoding and scaling of one party's training rows.
 
     Numbers stay one column, texts and pandas categories become one column per value of the
@@ -62,9 +62,7 @@ def fit_frame(
 
     Returns
     -------
-    part : PartyPreprocessor
-    notes : list of str
-        What was done to columns that are not plain numbers.
+    PartyPreprocessor
 
     Raises
     ------
@@ -90,13 +88,13 @@ def fit_frame(
         columns.append(column)
         offset.extend(low)
         divisor.extend(width)
-    part = PartyPreprocessor(
+    return PartyPreprocessor(
         tuple(columns), tuple(offset), tuple(divisor), scaling == "minmax", missing
     )
-    return part, _describe(columns)
 
 
-def _describe(columns: Sequence[Column]) -> list[str]:
+def describe(columns: Sequence[Column]) -> list[str]:
+    """Say in sentences what was done to columns that are not plain numbers."""
     notes = []
     texts = [c for c in columns if c.categories is not None]
     if texts:

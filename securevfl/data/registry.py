@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from securevfl.data import bundled
 from securevfl.data.dataset import VerticalDataset
 from securevfl.data.facts import Facts
 from securevfl.errors import DataError, UnknownNameError
@@ -35,7 +34,7 @@ class CatalogueEntry:
     split : str
         Default split.
     files : tuple of str
-        Files that are looked for in the data folder; () for a bundled set.
+        Files that are looked for in the data folder first; () where scikit-learn brings the set.
     obtain : str
         Where to get it.
     available : bool
@@ -138,7 +137,10 @@ def load_dataset(
 
 def loaders() -> dict[str, tuple[Facts, Callable[..., VerticalDataset]]]:
     """Return what is known about each data set and the function that loads it, by name."""
-    return {facts.name: (facts, loader) for facts, loader in bundled.LOADERS}
+    from securevfl.data import bundled, images, published_tables, views
+
+    every = (*bundled.LOADERS, *images.LOADERS, *views.LOADERS, *published_tables.LOADERS)
+    return {facts.name: (facts, loader) for facts, loader in every}
 
 
 def dataset_catalogue(data_dir: str | Path | None = None) -> list[CatalogueEntry]:
@@ -164,7 +166,7 @@ def dataset_catalogue(data_dir: str | Path | None = None) -> list[CatalogueEntry
             facts.licence,
             facts.origin,
             facts.split,
-            facts.files,
+            tuple(f"{facts.folder}/{file}" for file in facts.forms[0]) if facts.forms else (),
             facts.obtain,
             facts.available(data_dir),
         )

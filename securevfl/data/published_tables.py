@@ -1,0 +1,401 @@
+"""Published tables: Credit Card default, Parkinson speech, Adult, Breast Cancer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from securevfl.data.about import About
+from securevfl.data.csvfile import read_csv
+from securevfl.data.dataset import VerticalDataset
+from securevfl.data.facts import Facts
+from securevfl.data.partition import split_stratified
+from securevfl.data.table import from_pandas
+from securevfl.errors import DataError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+CREDIT = Facts(
+    name="credit-card",
+    rows=30000,
+    features=23,
+    classes=2,
+    parties=11,
+    licence="CC BY 4.0 (UCI 350)",
+    origin="Yeh: Default of Credit Card Clients, UCI 350",
+    split="80/20, stratified, by seed (ours; the papers state none)",
+    folder="credit-card",
+    forms=(("UCI_Credit_Card.csv.gz",), ("UCI_Credit_Card.csv",)),
+    obtain="OpenML 42477, or UCI_Credit_Card.csv of archive.ics.uci.edu/dataset/350 or Kaggle",
+    openml=(42477,),
+)
+PARKINSON = Facts(
+    name="parkinson",
+    rows=756,
+    features=753,
+    classes=2,
+    parties=10,
+    licence="CC BY 4.0 (UCI 470)",
+    origin="Sakar et al. 2018: Parkinson's Disease Classification, UCI 470; 252 people, 3 "
+    "recordings each",
+    split="70/30 of the people, by seed",
+    folder="parkinson",
+    forms=(("pd_speech_features.csv.gz",), ("pd_speech_features.csv",)),
+    obtain="OpenML 42176, or pd_speech_features.csv of archive.ics.uci.edu/dataset/470",
+    openml=(42176,),
+)
+ADULT = Facts(
+    name="adult",
+    rows=48842,
+    features=14,
+    classes=2,
+    parties=7,
+    licence="CC BY 4.0 (UCI 2)",
+    origin="Becker, Kohavi: Adult (Census Income), UCI 2",
+    split="official, 32561 + 16281",
+    folder="adult",
+    forms=(("adult.data.gz", "adult.test.gz"), ("adult.data", "adult.test")),
+    obtain="OpenML 1590, or adult.data and adult.test of archive.ics.uci.edu/dataset/2",
+    openml=(1590,),
+)
+BREAST = Facts(
+    name="breast-cancer",
+    rows=569,
+    features=30,
+    classes=2,
+    parties=2,
+    licence="CC BY 4.0 (UCI 17)",
+    origin="Wolberg et al.: Breast Cancer Wisconsin (Diagnostic), UCI 17",
+    split="75/25, stratified, by seed",
+    folder="breast",
+    forms=(
+        ("breast_hetero_guest.csv.gz", "breast_hetero_host.csv.gz"),
+        ("breast_hetero_guest.csv", "breast_hetero_host.csv"),
+    ),
+    bundled=True,
+)
+
+_ADULT_COLUMNS = (
+    "age", "workclass", "fnlwgt", "education", "education-num", "marital-status", "occupation",
+    "relationship", "race", "sex", "capital-gain", "capital-loss", "hours-per-week",
+    "native-country", "income",
+)  # fmt: skip
+_ADULT_TRAINING = 32561
+_ADULT_TRAINING_RICH = 7841
+
+
+def load_credit_card(
+    *,
+    parties: int | None = None,
+    seed: int = 0,
+    data_dir: str | Path | None = None,
+    test_fraction: float = 0.2,
+    scaling: str = "minmax",
+    verify: bool = True,
+    download: bool = True,
+) -> VerticalDataset:
+    """Load 30000 credit card clients with 23 features; 22 % default.
+
+    Parameters
+    ----------
+    parties : int, optional
+        11 unless given; columns are dealt as `numpy.array_split` does.
+    seed : int
+        Seed of the split.
+    data_dir : path, optional
+        Folder of data sets; ``SECUREVFL_DATA`` unless given.
+    test_fraction : float
+        Part of the rows that is held out.
+    scaling : {"minmax", "standard", "none"}
+        Fitted on training rows.
+    verify : bool
+        Whether checksums of local files are compared.
+    download : bool
+        Whether OpenML is asked when there are no local files.
+
+    Returns
+    -------
+    VerticalDataset
+
+    Raises
+    ------
+    DataError
+        If the set is not to be had, or its file is damaged.
+    """
+    frame, label, notes = _single_table(
+        CREDIT, "default.payment.next.month", data_dir, verify, download
+    )
+    notes.append("codes of sex, education, marriage and payment status are kept as numbers")
+    drop = [c for c in frame.columns if c.upper() == "ID"]
+    return from_pandas(
+        frame,
+        label,
+        name=CREDIT.name,
+        task="binary",
+        parties=CREDIT.parties if parties is None else parties,
+        drop=drop,
+        seed=seed,
+        test_fraction=test_fraction,
+        scaling=scaling,
+        about=_about(CREDIT, [*notes, *(f"column {c!r} dropped" for c in drop)]),
+    )
+
+
+def load_parkinson(
+    *,
+    parties: int | None = None,
+    seed: int = 0,
+    data_dir: str | Path | None = None,
+    test_fraction: float = 0.3,
+    scaling: str = "minmax",
+    split: str = "person",
+    verify: bool = True,
+    download: bool = True,
+) -> VerticalDataset:
+    """Load 756 voice recordings of 252 people with 753 features; 75 % have the disease.
+
+    Parameters
+    ----------
+    parties : int, optional
+        10 unless given; columns are dealt as `numpy.array_split` does.
+    seed, data_dir, test_fraction, scaling, verify, download
+        As for `load_credit_card`.
+    split : {"person", "row"}
+        ``"person"`` keeps all recordings of a person on one side. ``"row"`` does not, so that the
+        test rows leak into training; papers that do so report more than is learnt.
+
+    Returns
+    -------
+    VerticalDataset
+
+    Raises
+    ------
+    DataError
+        If the set is not to be had, or its file is damaged.
+    """
+    if split not in ("person", "row"):
+        raise DataError(f"parkinson: split={split!r} does not exist; use person or row.")
+    frame, label, notes = _single_table(PARKINSON, "class", data_dir, verify, download, header=1)
+    if "id" not in frame.columns:
+        frame = frame.assign(id=_three_in_a_row(frame, label))
+        notes.append("this copy has no id: three consecutive rows are taken as one person")
+    by_person = split == "person"
+    if not by_person:
+        notes.append(
+            "LEAKING SPLIT: recordings of one person are in the training and in the test rows, so "
+            "test figures are too good; use split='person'"
+        )
+    data = from_pandas(
+        frame,
+        label,
+        name=PARKINSON.name,
+        task="binary",
+        parties=PARKINSON.parties if parties is None else parties,
+        drop=[] if by_person else ["id"],
+        group="id" if by_person else None,
+        seed=seed,
+        test_fraction=test_fraction,
+        scaling=scaling,
+        about=_about(PARKINSON, notes),
+    )
+    rule = (
+        f"{test_fraction:.0%} of the people held out at random with all their recordings, "
+        f"stratified by class, seed {seed}"
+        if by_person
+        else f"{data.about.split}; by row, which LEAKS people into the test rows"
+    )
+    return replace(data, about=replace(data.about, split=rule))
+
+
+def load_adult(
+    *,
+    parties: int | None = None,
+    seed: int = 0,
+    data_dir: str | Path | None = None,
+    scaling: str = "minmax",
+    verify: bool = True,
+    download: bool = True,
+) -> VerticalDataset:
+    """Load 48842 people of the 1994 census with 14 features; 24 % earn over 50000 dollars.
+
+    Parameters
+    ----------
+    parties : int, optional
+        7 unless given (ours); columns are dealt as `numpy.array_split` does.
+    seed, data_dir, scaling, verify, download
+        As for `load_credit_card`; the split is the official one.
+
+    Returns
+    -------
+    VerticalDataset
+
+    Raises
+    ------
+    DataError
+        If the set is not to be had, or its files are damaged.
+    """
+    files = ADULT.locate(data_dir)
+    if files is not None:
+        notes = _verified(ADULT, files, verify)
+        train, test = (_adult_file(path) for path in files.values())
+        split = "official training and test files"
+    elif download:
+        train, test, split = _adult_openml(seed)
+        notes = [f"from OpenML {ADULT.openml[0]}"]
+    else:
+        raise ADULT.absent()
+    data = from_pandas(
+        train,
+        "income",
+        test_frame=test,
+        name=ADULT.name,
+        task="binary",
+        parties=ADULT.parties if parties is None else parties,
+        scaling=scaling,
+        about=_about(ADULT, notes),
+    )
+    return replace(data, about=replace(data.about, split=split))
+
+
+def load_breast_cancer(
+    *,
+    parties: int | None = None,
+    seed: int = 0,
+    data_dir: str | Path | None = None,
+    test_fraction: float = 0.25,
+    scaling: str = "minmax",
+    verify: bool = True,
+) -> VerticalDataset:
+    """Load 569 tumours with 30 features of two parties: 10 worst values, 20 means and errors.
+
+    Parameters
+    ----------
+    parties : int, optional
+        The two parties of FATE's files unless given; another number is dealt all columns.
+    seed, data_dir, test_fraction, scaling, verify
+        As for `load_credit_card`. Without files the same features come from scikit-learn.
+
+    Returns
+    -------
+    VerticalDataset
+
+    Raises
+    ------
+    DataError
+        If a file is damaged.
+    """
+    files = BREAST.locate(data_dir)
+    if files is not None:
+        notes = [*_verified(BREAST, files, verify), "values standardised by the source"]
+        frames = [read_csv(path) for path in files.values()]
+    else:
+        notes = ["from scikit-learn"]
+        frames = _bundled_breast()
+    data = from_pandas(
+        frames,
+        "y",
+        id_column="id",
+        party_names=("guest", "host"),
+        name=BREAST.name,
+        task="binary",
+        seed=seed,
+        test_fraction=test_fraction,
+        scaling=scaling,
+        about=_about(BREAST, [*notes, "class 1 is benign, class 0 malignant"]),
+    )
+    return data if parties in (None, 2) else data.with_parties(parties)
+
+
+def _single_table(
+    facts: Facts,
+    label: str,
+    data_dir: str | Path | None,
+    verify: bool,
+    download: bool,
+    header: int = 0,
+) -> tuple[pd.DataFrame, str, list[str]]:
+    """Return the table of a one-file set, the name of its label column, and notes."""
+    files = facts.locate(data_dir)
+    if files is not None:
+        notes = _verified(facts, files, verify)
+        return read_csv(next(iter(files.values())), header=header), label, notes
+    if not download:
+        raise facts.absent()
+    from securevfl.data.openml import fetch
+
+    features, target = fetch(facts, facts.openml[0])
+    label = str(target.name)
+    return features.assign(**{label: target}), label, [f"from OpenML {facts.openml[0]}"]
+
+
+def _three_in_a_row(frame: pd.DataFrame, label: str) -> Any:
+    """Number people by three consecutive rows, whose class and gender must agree."""
+    people = np.arange(len(frame)) // 3
+    fixed = [c for c in (label, "gender") if c in frame.columns]
+    alike = frame[fixed].astype(str).groupby(people).nunique().le(1).to_numpy().all()
+    if len(frame) % 3 or not alike:
+        raise DataError(
+            f"parkinson: this copy of {len(frame)} rows has no id and is not three rows per "
+            f"person, so it cannot be split by person; use the file of UCI 470, or split='row'."
+        )
+    return people
+
+
+def _adult_file(path: Path) -> pd.DataFrame:
+    """Read a file without header; labels of the test file end in a full stop."""
+    frame = read_csv(path, header=None, comment="|")
+    if frame.shape[1] != len(_ADULT_COLUMNS):
+        raise DataError(f"{path}: {frame.shape[1]} columns and {len(_ADULT_COLUMNS)} are expected.")
+    frame = frame.set_axis(list(_ADULT_COLUMNS), axis=1)
+    return frame.assign(income=frame["income"].str.rstrip(". "))
+
+
+def _adult_openml(seed: int) -> tuple[pd.DataFrame, pd.DataFrame, str]:
+    from securevfl.data.openml import fetch
+
+    features, target = fetch(ADULT, ADULT.openml[0])
+    frame = features.assign(income=target.astype(str).str.rstrip(". "))
+    rich = frame["income"].str.contains(">50K").to_numpy()
+    first = _ADULT_TRAINING
+    if len(frame) == ADULT.rows and int(rich[:first].sum()) == _ADULT_TRAINING_RICH:
+        return frame.iloc[:first], frame.iloc[first:], f"official: the first {first} rows"
+    train, test = split_stratified(rich, 1.0 - first / ADULT.rows, seed)
+    return (
+        frame.iloc[train],
+        frame.iloc[test],
+        f"not the official split, which this copy does not show: {len(test)} of {len(frame)} rows "
+        f"held out at random, stratified by class, seed {seed}",
+    )
+
+
+def _bundled_breast() -> list[pd.DataFrame]:
+    """Return scikit-learn's copy cut as FATE cut it: worst values, then means and errors."""
+    from sklearn.datasets import load_breast_cancer as bundled
+
+    frame = bundled(as_frame=True).frame
+    worst = [c for c in frame.columns if c.startswith("worst")]
+    rest = [c for c in frame.columns if c not in (*worst, "target")]
+    ids = np.arange(len(frame))
+    guest = frame[worst].assign(id=ids, y=frame["target"])
+    return [guest, frame[rest].assign(id=ids)]
+
+
+def _verified(facts: Facts, files: dict[str, Path], verify: bool) -> list[str]:
+    return facts.verify(files) if verify else ["checksums were not compared (verify=False)"]
+
+
+def _about(facts: Facts, notes: Sequence[str]) -> About:
+    return About(facts.origin, facts.licence, "", "", "", tuple(notes))
+
+
+LOADERS: Sequence[tuple[Facts, Callable[..., VerticalDataset]]] = (
+    (CREDIT, load_credit_card),
+    (PARKINSON, load_parkinson),
+    (ADULT, load_adult),
+    (BREAST, load_breast_cancer),
+)

@@ -1,0 +1,272 @@
+"""Multi-view sets, one view per party: Handwritten (UCI Multiple Features) and Caltech101-7."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from securevfl.data.about import About
+from securevfl.data.arrays import describe_split, from_matrix
+from securevfl.data.csvfile import read_csv
+from securevfl.data.dataset import VerticalDataset
+from securevfl.data.facts import Facts
+from securevfl.data.labels import RawLabels, encode_labels, read_labels
+from securevfl.data.partition import split_stratified
+from securevfl.errors import DataError
+
+_VIEWS = ("fac", "fou", "kar", "mor", "pix", "zer")
+
+HANDWRITTEN = Facts(
+    name="handwritten",
+    rows=2000,
+    features=649,
+    classes=10,
+    parties=6,
+    licence="CC BY 4.0 (UCI 72)",
+    origin="Duin: Multiple Features, UCI 72; six views fac, fou, kar, mor, pix, zer",
+    split="60/40, stratified, by seed",
+    folder="handwritten",
+    forms=(tuple(f"mfeat-{v}.csv.gz" for v in _VIEWS), tuple(f"mfeat-{v}" for v in _VIEWS)),
+    obtain="OpenML 12, 14, 16, 18, 20 and 22, or archive.ics.uci.edu/dataset/72",
+    openml=(12, 14, 16, 18, 20, 22),
+)
+CALTECH = Facts(
+    name="caltech-7",
+    rows=1474,
+    features=3766,
+    classes=7,
+    parties=6,
+    licence="CC BY 4.0 (CaltechDATA)",
+    origin="Caltech101-7: six views of the images of seven classes of Caltech 101",
+    split="80/20, stratified, by seed",
+    folder="caltech101-7",
+    forms=(("Caltech101-7.mat",), ("Caltech101-7_reextracted.mat",)),
+    obtain="the MATLAB file Caltech101-7.mat (X, Y) of the multi-view learning literature",
+)
+_CALTECH_CLASSES = (
+    "Faces", "Motorbikes", "Dollar-Bill", "Garfield", "Snoopy", "Stop-Sign", "Windsor-Chair",
+)  # fmt: skip
+_CALTECH_VIEWS = ("gabor", "wm", "centrist", "hog", "gist", "lbp")
+
+
+@dataclass(frozen=True)
+class _Views:
+    """Views as read, row for row, and one label per row."""
+
+    names: tuple[str, ...]
+    arrays: tuple[NDArray[Any], ...]
+    labels: RawLabels
+    notes: tuple[str, ...] = ()
+
+
+def load_handwritten(
+    *,
+    parties: int | None = None,
+    seed: int = 0,
+    data_dir: str | Path | None = None,
+    test_fraction: float = 0.4,
+    scaling: str = "minmax",
+    verify: bool = True,
+    download: bool = True,
+) -> VerticalDataset:
+    """Load 2000 handwritten digits in six views of 216, 76, 64, 6, 240 and 47 features.
+
+    Parameters
+    ----------
+    parties : int, optional
+        Six parties with one view each unless given; any other number is dealt all columns.
+    seed : int
+        Seed of the split.
+    data_dir : path, optional
+        Folder of data sets; ``SECUREVFL_DATA`` unless given.
+    test_fraction : float
+        Part of the rows that is held out.
+    scaling : {"minmax", "standard", "none"}
+        Fitted on training rows.
+    verify : bool
+        Whether checksums of local files are compared.
+    download : bool
+        Whether OpenML is asked when there are no local files.
+
+    Returns
+    -------
+    VerticalDataset
+
+    Raises
+    ------
+    DataError
+        If the set is not to be had, or its files are damaged.
+    """
+    files = HANDWRITTEN.locate(data_dir)
+    if files is not None:
+        notes = _verified(HANDWRITTEN, files, verify)
+        views = _handwritten_files(files, notes)
+    elif download:
+        views = _handwritten_openml()
+    else:
+        raise HANDWRITTEN.absent()
+    return _load(HANDWRITTEN, views, (), parties, seed, test_fraction, scaling)
+
+
+def load_caltech(
+    *,
+    parties: int | None = None,
+    seed: int = 0,
+    data_dir: str | Path | None = None,
+    test_fraction: float = 0.2,
+    scaling: str = "minmax",
+    verify: bool = True,
+) -> VerticalDataset:
+    """Load 1474 images of seven classes in six views of 48, 40, 254, 1984, 512 and 928 features.
+
+    Parameters
+    ----------
+    parties, seed, data_dir, test_fraction, scaling, verify
+        As for `load_handwritten`; there is no download.
+
+    Returns
+    -------
+    VerticalDataset
+
+    Raises
+    ------
+    DataError
+        If the MATLAB file is absent or damaged.
+    """
+    files = CALTECH.locate(data_dir)
+    if files is None:
+        raise CALTECH.absent()
+    notes = _verified(CALTECH, files, verify)
+    views = _matlab_views(next(iter(files.values())), notes)
+    return _load(CALTECH, views, _CALTECH_CLASSES, parties, seed, test_fraction, scaling)
+
+
+def _load(
+    facts: Facts,
+    views: _Views,
+    class_names: tuple[str, ...],
+    parties: int | None,
+    seed: int,
+    test_fraction: float,
+    scaling: str,
+) -> VerticalDataset:
+    """Split the rows, number the classes and scale."""
+    labels = views.labels
+    sizes = {len(labels), *map(len, views.arrays)}
+    if len(sizes) > 1:
+        raise DataError(f"{facts.name}: the views and labels have {sorted(sizes)} rows.")
+    train, test = split_stratified(labels.values, test_fraction, seed)
+    train_labels, test_labels, classes, task = encode_labels(
+        labels.take(train), labels.take(test), "multiclass"
+    )
+    whole = np.concatenate(views.arrays, axis=1)
+    as_views = parties in (None, len(views.arrays))
+    return from_matrix(
+        name=facts.name,
+        train=whole[train],
+        test=whole[test],
+        labels=(train_labels, test_labels),
+        classes=class_names if len(class_names) == len(classes) else classes,
+        task=task,
+        names=[
+            f"{view} {k}"
+            for view, array in zip(views.names, views.arrays, strict=True)
+            for k in range(array.shape[1])
+        ],
+        views=[array.shape[1] for array in views.arrays],
+        parties=parties,
+        party_names=views.names if as_views else None,
+        scaling=scaling,
+        about=About(facts.origin, facts.licence, "", "", "", views.notes),
+        split=describe_split(test_fraction, seed, stratified=True),
+    )
+
+
+def _verified(facts: Facts, files: dict[str, Path], verify: bool) -> tuple[str, ...]:
+    return tuple(facts.verify(files)) if verify else ("checksums were not compared (verify=False)",)
+
+
+def _handwritten_files(files: dict[str, Path], notes: tuple[str, ...]) -> _Views:
+    """Read CSV files with a label column, or the original ones: blanks, classes in equal blocks."""
+    arrays, held = [], []
+    for path in files.values():
+        if path.suffix == ".gz":
+            frame = read_csv(path)
+            if "label" not in frame.columns:
+                raise DataError(f"{path}: there is no column 'label'; fetch the file again.")
+            held.append(read_labels(frame["label"], "label"))
+            cells = frame.drop(columns="label").to_numpy()
+        else:
+            cells = np.array([line.split() for line in path.read_text("ascii").splitlines()])
+            blocks = np.repeat(np.arange(10), -(-len(cells) // 10))[: len(cells)]
+            held.append(read_labels(blocks, "label"))
+        try:
+            arrays.append(cells.astype(np.float64))
+        except ValueError as error:
+            raise DataError(f"{path}: a value is no number: {error}.") from error
+    return _same_labels(arrays, held, notes)
+
+
+def _handwritten_openml() -> _Views:
+    from securevfl.data.openml import fetch
+
+    arrays, held = [], []
+    for data_id in HANDWRITTEN.openml:
+        frame, target = fetch(HANDWRITTEN, data_id)
+        arrays.append(frame.to_numpy(dtype=np.float64))
+        held.append(read_labels(target.astype(str), "label"))
+    numbers = ", ".join(map(str, HANDWRITTEN.openml))
+    return _same_labels(arrays, held, (f"from OpenML {numbers}",))
+
+
+def _same_labels(
+    arrays: Sequence[NDArray[Any]], held: Sequence[RawLabels], notes: tuple[str, ...]
+) -> _Views:
+    """Refuse views whose rows are not in the same order, as far as their labels tell."""
+    for view, labels in zip(_VIEWS, held, strict=True):
+        if not np.array_equal(labels.values, held[0].values):
+            raise DataError(
+                f"handwritten: the labels of view {view!r} differ from those of {_VIEWS[0]!r}; "
+                f"all six files must be of one edition, in the same order of rows."
+            )
+    return _Views(_VIEWS, tuple(arrays), held[0], notes)
+
+
+def _matlab_views(path: Path, notes: tuple[str, ...]) -> _Views:
+    """Read a cell X of 1 x 6 views, rows x features, and labels Y."""
+    from scipy.io import loadmat
+
+    try:
+        stored = loadmat(path)
+        cells, labels = stored["X"].ravel(), np.asarray(stored["Y"]).ravel()
+        arrays = tuple(np.asarray(c.todense() if hasattr(c, "todense") else c) for c in cells)
+    except (KeyError, ValueError, TypeError, NotImplementedError, OSError) as error:
+        raise DataError(
+            f"{path} is no MATLAB file (up to version 7) with a cell X of views and labels Y: "
+            f"{error}."
+        ) from error
+    if any(view.ndim != 2 or view.dtype.kind not in "biuf" for view in arrays):
+        raise DataError(f"{path}: X must be a cell of numeric matrices, one per view.")
+    names: tuple[str, ...] = _CALTECH_VIEWS
+    if "view_names" in stored:
+        names = tuple(str(np.asarray(name).ravel()[0]) for name in stored["view_names"].ravel())
+    if len(names) != len(arrays):
+        names = tuple(f"view {k}" for k in range(len(arrays)))
+    if "reextracted" in path.name:
+        notes = (
+            *notes,
+            "re-extracted features: same images, views and sizes as Caltech101-7.mat, but the "
+            "numbers were computed anew and are not those of that file",
+        )
+    return _Views(names, arrays, read_labels(labels, "Y"), notes)
+
+
+LOADERS: Sequence[tuple[Facts, Callable[..., VerticalDataset]]] = (
+    (HANDWRITTEN, load_handwritten),
+    (CALTECH, load_caltech),
+)
