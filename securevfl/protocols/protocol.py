@@ -64,15 +64,15 @@ class TrainingConfig(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    rounds: int = Field(300, ge=1, description="server steps")
-    batch: int = Field(64, ge=1, description="samples of a batch, K |B|")
+    rounds: int = Field(500, ge=1, description="server steps")
+    batch: int = Field(128, ge=1, description="samples of a batch, K |B|")
     lr: float = Field(0.01, gt=0, description="learning rate of the centre")
     client_lr: float | None = Field(None, gt=0, description="of the clients; that of the centre")
     momentum: float = Field(0.9, ge=0, lt=1, description="of SGD")
     weight_decay: float = Field(0.0, ge=0, description="L2 penalty of the optimisers")
     optimizer: Literal["sgd", "adam"] = Field("adam", description="of the centre and the clients")
     width: int = Field(64, ge=1, description="embedding width h")
-    hidden: int = Field(64, ge=1, description="width of the centre's hidden layers")
+    hidden: int = Field(128, ge=1, description="width of the centre's hidden layers")
     degree: int = Field(2, ge=1, le=8, description="layers D of the clients' polynomial networks")
     centre: str = Field("mlp", description="central network: mlp, batch_norm_mlp or linear")
 

@@ -56,7 +56,7 @@ def run(
     protocol : str
         Name, such as "fedvs"; see `securevfl.protocols.protocol.find_protocols`.
     data : VerticalDataset, DataSource or str
-        A data set, or what `securevfl.data.load_dataset` takes.
+        A data set, or what `securevfl.data.load_dataset` takes; a name is split by `seed`.
     rounds : int, optional
         Server steps; the protocol's default if not given.
     seed : int
@@ -95,7 +95,7 @@ def run(
     if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
         raise ConfigurationError(f"run: seed must be an integer of at least 0, it is {seed!r}")
     if isinstance(data, str):
-        data = DataSource(data)
+        data = DataSource(data, {"seed": seed})
     source, dataset = (data, data.load()) if isinstance(data, DataSource) else (None, data)
     if rounds is not None:
         options["rounds"] = rounds
