@@ -1,3 +1,71 @@
-"""Secure vertical federated learning."""
+"""Secure vertical federated learning: several parties train one model and keep their columns.
+
+::
+
+    import securevfl as svfl
+
+    data = svfl.load_dataset("digits", parties=8)
+    run = svfl.run("fedvs", data, rounds=200, seed=0, segments=2, privacy=1)
+    print(run.summary())
+
+The names below are the public ones; each is imported when it is first used, so that importing the
+package is fast and has no effects. Authors of protocols use `securevfl.engine.party` and
+`securevfl.protocols.protocol` as well.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from securevfl.data import VerticalDataset, dataset_catalogue, load_dataset
+    from securevfl.engine.conditions import Conditions
+    from securevfl.errors import ConfigurationError, RunError, SecureVFLError
+    from securevfl.study.run import Interrupted, Progress, Run, resume, run
 
 __version__ = "0.1.0"
+
+__all__ = [
+    "Conditions",
+    "ConfigurationError",
+    "Interrupted",
+    "Progress",
+    "Run",
+    "RunError",
+    "SecureVFLError",
+    "VerticalDataset",
+    "__version__",
+    "dataset_catalogue",
+    "load_dataset",
+    "resume",
+    "run",
+]
+
+_HOMES = {
+    "Conditions": "engine.conditions",
+    "ConfigurationError": "errors",
+    "Interrupted": "study.run",
+    "Progress": "study.run",
+    "Run": "study.run",
+    "RunError": "errors",
+    "SecureVFLError": "errors",
+    "VerticalDataset": "data",
+    "dataset_catalogue": "data",
+    "load_dataset": "data",
+    "resume": "study.run",
+    "run": "study.run",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    value = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

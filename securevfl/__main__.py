@@ -1,0 +1,8 @@
+"""``python -m securevfl`` is the command ``securevfl``."""
+
+from __future__ import annotations
+
+from securevfl.cli import main
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,10 @@
+"""The command ``securevfl``: it parses, calls `securevfl.study` and shows the result."""
+
+from __future__ import annotations
+
+
+def main() -> None:
+    """Run the command line of this process and exit with its code."""
+    from securevfl.cli.app import app
+
+    app(prog_name="securevfl")

@@ -1,0 +1,247 @@
+"""The commands and their options; errors of the user become one line and exit code 2."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from securevfl import __version__
+from securevfl.cli import show
+from securevfl.cli.options import option_names, run_command
+from securevfl.errors import ConfigurationError, SecureVFLError, UnknownNameError
+
+USER_MISTAKE, FAILURE = 2, 1
+ORDER = ("run", "resume", "datasets", "protocols", "bench")
+
+
+class Root(TyperGroup):
+    """The command line as a whole: it says errors in one line, and knows their exit codes."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Names in the order of their use."""
+        names = super().list_commands(ctx)
+        return sorted(names, key=lambda name: (ORDER.index(name) if name in ORDER else 99, name))
+
+    def main(self, *args: Any, **extra: Any) -> Any:
+        """Run a command line and exit with its code."""
+        if os.environ.get("SECUREVFL_TRACEBACK") == "1":
+            return super().main(*args, **extra)
+        try:
+            code = super().main(*args, **(extra | {"standalone_mode": False}))
+        except SecureVFLError as error:
+            code = USER_MISTAKE if isinstance(error, ConfigurationError) else FAILURE
+            show.say(f"securevfl: {error}")
+        except (OSError, MemoryError) as error:
+            code = FAILURE
+            show.say(f"securevfl: {type(error).__name__}: {error}")
+        except typer.Abort:
+            code = 130
+        except Exception as error:
+            if not hasattr(error, "format_message"):
+                raise  # a fault of ours: the traceback is wanted
+            code = USER_MISTAKE
+            show.say(f"securevfl: {usage_message(error)}")
+        raise SystemExit(code if isinstance(code, int) else 0)
+
+
+def usage_message(error: Any) -> str:
+    """Message of an error of the option parser, with suggestions for an unknown option."""
+    context = getattr(error, "ctx", None)
+    path = context.command_path if context is not None else "securevfl"
+    unknown = str(getattr(error, "option_name", ""))
+    if type(error).__name__ == "NoSuchOption" and context is not None:
+        names = option_names(context.command)
+        return f"{UnknownNameError(f'option of {path!r}', unknown, names)} (see {path} --help)"
+    return f"{error.format_message().rstrip('.')} (see {path} --help)"
+
+
+class Protocols(TyperGroup):
+    """``run``: one command for each protocol, with that protocol's own options."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Say which protocols there are when none is named first."""
+        if not args or (args[0].startswith("-") and "--help" not in args):
+            first = f"{args[0]} ..." if args else "[OPTIONS]"
+            raise ConfigurationError(
+                f"run: a protocol comes first: securevfl run PROTOCOL {first}, "
+                f"with PROTOCOL one of {', '.join(self.list_commands(ctx))}"
+            )
+        return super().parse_args(ctx, args)
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Names of all protocols."""
+        from securevfl.study.catalogue import protocols
+
+        return list(protocols())
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Command of a protocol or of one of its variants."""
+        from securevfl.study.catalogue import protocols
+        from securevfl.study.variant import parse_variant
+
+        name, variant = parse_variant(cmd_name)
+        known = protocols()
+        if name not in known:
+            raise UnknownNameError("protocol", name, known)
+        protocol = known[name]
+
+        def begin(values: dict[str, Any]) -> None:
+            from securevfl.cli.start import start
+
+            start(name, variant, values)
+
+        single = typer.Typer(add_completion=False, rich_markup_mode="rich")
+        single.command(name=name, help=f"{protocol.card.title}: {protocol.card.paper}.")(
+            run_command(protocol.Config, f"Options of {name}", begin)
+        )
+        return typer.main.get_command(single)
+
+
+app = typer.Typer(
+    cls=Root,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    invoke_without_command=True,
+    help="Secure vertical federated learning.",
+    epilog="Errors are one line; SECUREVFL_TRACEBACK=1 shows where they come from.",
+)
+run_app = typer.Typer(
+    cls=Protocols, rich_markup_mode="rich", subcommand_metavar="PROTOCOL [OPTIONS]"
+)
+bench_app = typer.Typer(rich_markup_mode="rich", help="Time parts of the library on this machine.")
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+DataDir = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FOLDER",
+        help="Folder with the files of known data sets.  \\[default: $SECUREVFL_DATA]",
+    ),
+]
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"securevfl {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    ctx: typer.Context,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Secure vertical federated learning."""
+    if ctx.invoked_subcommand is None:
+        typer.echo(ctx.get_help())
+
+
+@run_app.callback()
+def run() -> None:
+    """Train with a protocol; `run PROTOCOL --help` lists its options.
+
+    Options may be part of the name, as in `run split:quantized=true,segments=2`.
+    """
+
+
+@app.command()
+def resume(
+    folder: Annotated[Path, typer.Argument(help="Folder of a run that did not end.")],
+    json: AsJson = False,
+) -> None:
+    """Go on with a run that was stopped; the result is that of the unbroken run."""
+    from securevfl.cli.start import go_on
+
+    go_on(folder, as_json=json)
+
+
+@app.command()
+def datasets(
+    name: Annotated[str | None, typer.Argument(help="Show all that is known of this one.")] = None,
+    data_dir: DataDir = None,
+    json: AsJson = False,
+) -> None:
+    """List the data sets that are known by name."""
+    from dataclasses import asdict
+
+    from securevfl.study.catalogue import dataset_catalogue
+
+    entries = {entry.name: entry for entry in dataset_catalogue(data_dir)}
+    if name is not None and name not in entries:
+        raise UnknownNameError("data set", name, entries)
+    chosen = [entries[name]] if name else list(entries.values())
+    if json:
+        found = [asdict(entry) for entry in chosen]
+        show.print_json(found[0] if name else {"datasets": found})
+    else:
+        show.print_datasets(chosen)
+
+
+@app.command()
+def protocols(
+    name: Annotated[str | None, typer.Argument(help="Show the whole card of this one.")] = None,
+    json: AsJson = False,
+) -> None:
+    """List the protocols, or show what one of them is and what each role sees."""
+    from securevfl.study.catalogue import describe_protocol
+    from securevfl.study.catalogue import protocols as find
+
+    known = find()
+    if name is not None and name not in known:
+        raise UnknownNameError("protocol", name, known)
+    cards = [describe_protocol(known[key]) for key in ([name] if name else known)]
+    if json:
+        show.print_json(cards[0] if name else {"protocols": cards})
+    elif name:
+        show.print_card(cards[0])
+    else:
+        show.print_table(
+            ("name", "method", "without a party", "paper"),
+            [(c["name"], c["title"], c["absence"], c["paper"]) for c in cards],
+        )
+
+
+@bench_app.command("round")
+def bench_round(
+    parties: Annotated[int, typer.Option(metavar="N", help="Clients.")] = 28,
+    segments: Annotated[int, typer.Option(metavar="K", help="Data segments.")] = 4,
+    privacy: Annotated[int, typer.Option(metavar="T", help="Colluding clients.")] = 1,
+    batch: Annotated[int, typer.Option(metavar="B", help="Samples of a batch.")] = 256,
+    width: Annotated[int, typer.Option(metavar="H", help="Embedding width.")] = 64,
+    rows: Annotated[int, typer.Option(metavar="M", help="Training rows.")] = 60_000,
+    features: Annotated[int, typer.Option(metavar="D", help="Columns of all clients.")] = 784,
+    blocks: Annotated[int, typer.Option(min=7, help="Timed blocks of each method.")] = 9,
+    rounds: Annotated[int, typer.Option(min=1, help="Rounds of a block.")] = 3,
+    json: AsJson = False,
+) -> None:
+    """Time a FedVS round against the float round of `split`, at the size of fashion-mnist."""
+    from securevfl.study.bench import RoundSize, bench_round
+
+    size = RoundSize(parties, segments, privacy, batch, width, rows, features)
+    result = bench_round(size, blocks=blocks, rounds=rounds)
+    if json:
+        show.print_json(result)
+    else:
+        show.print_rounds(result)
+
+
+@bench_app.command("field")
+def bench_field(json: AsJson = False) -> None:
+    """Time the field arithmetic; see docs/performance.md."""
+    from securevfl.study.bench import bench_field
+
+    result = bench_field()
+    if json:
+        show.print_json(result)
+    else:
+        show.print_figures(result)
+
+
+app.add_typer(run_app, name="run")
+app.add_typer(bench_app, name="bench")

@@ -1,0 +1,281 @@
+"""Options of ``run PROTOCOL``: the common ones, and one for each field of the protocol's Config."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import types
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_origin
+
+import typer
+
+from securevfl.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+    from pydantic.fields import FieldInfo
+
+DATA = "Data"
+RUN = "Run"
+_POWER = re.compile(r"\s*(\d+)\s*(?:\^|\*\*)\s*(\d+)\s*(?:([+-])\s*(\d+))?\s*")
+
+
+def common(
+    data: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME|FILE.csv",
+            help="A data set that `securevfl datasets` lists, or a CSV file.  \\[default: digits]",
+            rich_help_panel=DATA,
+        ),
+    ] = None,
+    label: Annotated[
+        str | None,
+        typer.Option(metavar="COLUMN", help="Label column of own files.", rich_help_panel=DATA),
+    ] = None,
+    parties: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            help="Parties that the columns are dealt to.  \\[default: that of the data, or 8]",
+            rich_help_panel=DATA,
+        ),
+    ] = None,
+    party: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="FILE.csv",
+            help="One party's own table; once for each party.",
+            rich_help_panel=DATA,
+        ),
+    ] = None,
+    id: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN", help="Column that joins the --party files.", rich_help_panel=DATA
+        ),
+    ] = None,
+    label_file: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE.csv",
+            help="Table with the labels, where no --party file holds them.",
+            rich_help_panel=DATA,
+        ),
+    ] = None,
+    data_dir: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER",
+            help="Folder with the files of known data sets.  \\[default: $SECUREVFL_DATA]",
+            rich_help_panel=DATA,
+        ),
+    ] = None,
+    rounds: Annotated[
+        int | None,
+        typer.Option(metavar="R", help="Steps of the server.", rich_help_panel=RUN),
+    ] = None,
+    seed: Annotated[
+        int,
+        typer.Option(
+            metavar="S",
+            help="Seed of split, weights, batches and delays; masks never depend on it.",
+            rich_help_panel=RUN,
+        ),
+    ] = 0,
+    conditions: Annotated[
+        str,
+        typer.Option(
+            metavar="none|paper|FILE.toml",
+            help="Delays and bandwidth; in `paper` half of the parties straggle.",
+            rich_help_panel=RUN,
+        ),
+    ] = "paper",
+    engine: Annotated[
+        str,
+        typer.Option(metavar="simulation", help="What runs the parties.", rich_help_panel=RUN),
+    ] = "simulation",
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER",
+            help="Run folder.  \\[default: a new one in ./runs]",
+            rich_help_panel=RUN,
+        ),
+    ] = None,
+    json: Annotated[
+        bool,
+        typer.Option("--json", help="Print the summary as one JSON object.", rich_help_panel=RUN),
+    ] = False,
+    set: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="KEY=VALUE",
+            help="Set an option of the protocol by its name, or one of the data with data.KEY "
+            "(data.scaling=none).",
+            rich_help_panel=RUN,
+        ),
+    ] = None,
+) -> None:
+    """Hold the options that every protocol has; only its signature is used."""
+
+
+def run_command(
+    config: type[BaseModel], title: str, start: Callable[[dict[str, Any]], None]
+) -> Callable[..., None]:
+    """Make a function whose signature lists the common options and those of a protocol.
+
+    Parameters
+    ----------
+    config : type of BaseModel
+        The protocol's Config.
+    title : str
+        Heading of its own options in the help page.
+    start : callable
+        Takes all values by option name; those of the protocol only where they were given.
+    """
+    shared = dict(inspect.signature(common, eval_str=True).parameters)
+    own = [
+        _parameter(name, field, title)
+        for name, field in config.model_fields.items()
+        if name not in shared
+    ]
+    rounds = config.model_fields.get("rounds")
+    if rounds is not None:
+        shared["rounds"] = _with_default(shared["rounds"], rounds.default)
+
+    def command(**values: Any) -> None:
+        given = {parameter.name for parameter in own}
+        start({k: v for k, v in values.items() if k not in given or v is not None})
+
+    parameters = [*shared.values(), *own]
+    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    command.__annotations__ = {p.name: p.annotation for p in parameters}
+    return command
+
+
+def _parameter(name: str, field: FieldInfo, title: str) -> inspect.Parameter:
+    kind = field.annotation
+    flag = "--" + name.replace("_", "-")
+    text = (field.description or "").strip()
+    if field.default is not None and kind is not bool:
+        text += f"  \\[default: {power_form(field.default)}]"
+    if kind is bool:
+        declared = typer.Option(
+            f"{flag}/--no-{flag[2:]}",
+            help=f"{text}  \\[default: {'on' if field.default else 'off'}]",
+            show_default=False,
+            rich_help_panel=title,
+        )
+        return _keyword(name, Annotated[bool | None, declared])
+    declared = typer.Option(
+        flag, metavar=metavar(kind), help=text, show_default=False, rich_help_panel=title
+    )
+    return _keyword(name, Annotated[str | None, declared])
+
+
+def _with_default(parameter: inspect.Parameter, default: Any) -> inspect.Parameter:
+    declared = typer.Option(
+        metavar="R",
+        help=f"Steps of the server.  \\[default: {default}]",
+        show_default=False,
+        rich_help_panel=RUN,
+    )
+    return parameter.replace(annotation=Annotated[int | None, declared])
+
+
+def _keyword(name: str, annotation: Any) -> inspect.Parameter:
+    return inspect.Parameter(
+        name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation
+    )
+
+
+def metavar(kind: Any) -> str:
+    """Word for the values of a field's type in a help page.
+
+    Examples
+    --------
+    >>> metavar(float | None)
+    'NUMBER'
+    >>> metavar(Literal["sgd", "adam"])
+    'sgd|adam'
+    """
+    if get_origin(kind) is Literal:
+        return "|".join(str(value) for value in get_args(kind))
+    if get_origin(kind) in (Union, types.UnionType):
+        return metavar(next(part for part in get_args(kind) if part is not type(None)))
+    return {int: "INTEGER", float: "NUMBER", bool: "true|false"}.get(kind, "TEXT")
+
+
+def power_form(value: Any) -> str:
+    """Text of a default; integers one below a power of two are easier to read as such.
+
+    Examples
+    --------
+    >>> power_form(2**61 - 1), power_form(64)
+    ('2^61-1', '64')
+    """
+    if isinstance(value, int) and value > 2**20 and value & (value + 1) == 0:
+        return f"2^{value.bit_length()}-1"
+    return str(value)
+
+
+def plain_number(text: str) -> str:
+    """Write out ``2^31-1`` and ``2**31-1`` (here a power, not Python's XOR); leave other texts.
+
+    Examples
+    --------
+    >>> plain_number("2^31-1"), plain_number("0.05")
+    ('2147483647', '0.05')
+    """
+    match = _POWER.fullmatch(text)
+    if match is None:
+        return text
+    base, exponent, sign, rest = match.groups()
+    if int(exponent) > 4096 or len(base) > 20:
+        return text
+    return str(int(base) ** int(exponent) + int(f"{sign or '+'}{rest or 0}"))
+
+
+def toml_value(text: str) -> Any:
+    """Value of a ``--set data.key=value``: a TOML value where it is one, else the text itself."""
+    import tomllib
+
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+def protocol_options(
+    variant: Mapping[str, str], options: Mapping[str, Any], pairs: Mapping[str, str]
+) -> dict[str, Any]:
+    """Merge the options of a variant's name, of the command line and of ``--set``.
+
+    Raises
+    ------
+    ConfigurationError
+        When an option is given in two of these ways.
+    """
+    merged: dict[str, Any] = {}
+    for source in (variant, options, pairs):
+        for key, value in source.items():
+            if key in merged:
+                raise ConfigurationError(f"option {key} is given twice; leave out one of them")
+            merged[key] = plain_number(value) if isinstance(value, str) else value
+    return merged
+
+
+def split_data_pairs(pairs: Mapping[str, str]) -> tuple[dict[str, str], dict[str, Any]]:
+    """Separate ``--set`` pairs of the protocol from those of the data (``data.key``)."""
+    data = {k.removeprefix("data."): toml_value(v) for k, v in pairs.items() if k[:5] == "data."}
+    return {k: v for k, v in pairs.items() if k[:5] != "data."}, data
+
+
+def option_names(command: Any) -> Sequence[str]:
+    """All option flags of a click command, for suggestions."""
+    return [
+        flag for p in command.params for flag in (*p.opts, *p.secondary_opts) if flag[:2] == "--"
+    ]

@@ -1,0 +1,195 @@
+"""What `run` and `resume` do: load, choose a folder, watch, heed Ctrl-C, show the summary."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+import shlex
+import signal
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from securevfl.cli import show
+from securevfl.cli.options import protocol_options, split_data_pairs
+from securevfl.errors import ConfigurationError
+from securevfl.study.variant import parse_pairs
+
+if TYPE_CHECKING:
+    from securevfl.study.plan import DataSource
+    from securevfl.study.run import Run
+
+INTERRUPTED = 130  # 128 + SIGINT, as shells expect
+
+
+def start(protocol: str, variant: Mapping[str, str], values: Mapping[str, Any]) -> None:
+    """Carry out ``securevfl run``.
+
+    Parameters
+    ----------
+    protocol : str
+        Name of the protocol.
+    variant : mapping
+        Options that were part of its name.
+    values : mapping
+        Values of the common options by name, and of those options of the protocol that were given.
+    """
+    options = dict(values)
+    common = {name: options.pop(name) for name in COMMON}
+    pairs, data_pairs = split_data_pairs(parse_pairs(common["set"] or (), what="--set"))
+    chosen = protocol_options(variant, options, pairs)
+    source = data_source(common, data_pairs)
+    folder = run_folder(common["out"], protocol, Path(source.name).stem)
+    import securevfl
+
+    def call(watcher: show.Watcher, stop: Callable[[], bool]) -> Run:
+        return securevfl.run(
+            protocol,
+            source,
+            rounds=common["rounds"],
+            seed=common["seed"],
+            conditions=common["conditions"],
+            engine=common["engine"],
+            out=folder,
+            progress=watcher,
+            interrupted=stop,
+            **chosen,
+        )
+
+    finish(watched(f"{protocol} on {Path(source.name).stem}", call), as_json=common["json"])
+
+
+COMMON = (
+    "data",
+    "label",
+    "parties",
+    "party",
+    "id",
+    "label_file",
+    "data_dir",
+    "rounds",
+    "seed",
+    "conditions",
+    "engine",
+    "out",
+    "json",
+    "set",
+)
+
+
+def go_on(folder: Path, *, as_json: bool) -> None:
+    """Carry out ``securevfl resume``."""
+    if not folder.is_dir():
+        raise ConfigurationError(f"resume: {folder} is no folder; name the folder of a run")
+    import securevfl
+
+    def call(watcher: show.Watcher, stop: Callable[[], bool]) -> Run:
+        return securevfl.resume(folder, progress=watcher, interrupted=stop)
+
+    finish(watched(folder.resolve().name, call), as_json=as_json)
+
+
+def watched(name: str, call: Callable[[show.Watcher, Callable[[], bool]], Run]) -> Run:
+    """Call with a progress display and a heed of Ctrl-C; say how to go on when it was pressed."""
+    from securevfl.study.run import Interrupted
+
+    try:
+        with show.watcher(name) as watcher, stopping(watcher) as stop:
+            return call(watcher, stop)
+    except Interrupted as error:
+        folder = shlex.quote(str(error.folder))
+        show.say(f"interrupted; go on with: securevfl resume {folder}")
+        raise typer.Exit(INTERRUPTED) from None
+
+
+def finish(run: Run, *, as_json: bool) -> None:
+    """Show the summary of a run that ended."""
+    if as_json:
+        show.print_json(run.summary())
+    else:
+        show.print_summary(run.summary())
+
+
+def data_source(common: Mapping[str, Any], data_options: Mapping[str, Any]) -> DataSource:
+    """Data set that the options name; files by their whole path, so that a resume finds them.
+
+    Raises
+    ------
+    ConfigurationError
+        When options of a data set by name and of several parties' files are mixed.
+    """
+    from securevfl.study.plan import DataSource
+
+    options = dict(data_options)
+    for key in ("parties", "label", "data_dir"):
+        if common[key] is not None:
+            options[key] = _whole(common[key])
+    options["seed"] = common["seed"]
+    name = common["data"]
+    if common["party"]:
+        if name is not None:
+            raise ConfigurationError("run: --data and --party exclude each other; give one of them")
+        if common["label"] is None:
+            raise ConfigurationError("run: --party needs --label COLUMN, the name of the label")
+        options["party_files"] = [_whole(file) for file in common["party"]]
+        options["id_column"] = common["id"]
+        if common["label_file"] is not None:
+            options["label_file"] = _whole(common["label_file"])
+        return DataSource("tables", options)
+    if common["id"] is not None or common["label_file"] is not None:
+        raise ConfigurationError("run: --id and --label-file go with --party FILE; leave them out")
+    if name is not None and Path(name).is_file():
+        name = _whole(Path(name))
+    return DataSource(name or "digits", options)
+
+
+def _whole(value: Any) -> Any:
+    return str(value.absolute()) if isinstance(value, Path) else value
+
+
+def run_folder(out: Path | None, protocol: str, dataset: str) -> Path:
+    """Folder of a run; it is made when the run starts.
+
+    Raises
+    ------
+    ConfigurationError
+        When it cannot be made or written.
+    """
+    folder = out
+    if folder is None:
+        word = re.sub(r"[^A-Za-z0-9._-]+", "-", dataset).strip("-.") or "data"
+        stem = f"{protocol}-{word}-{datetime.now():%Y%m%d-%H%M%S}"
+        names = itertools.chain([stem], (f"{stem}-{number}" for number in itertools.count(2)))
+        folder = next(path for name in names if not (path := Path("runs") / name).exists())
+    existing = folder if folder.exists() else next(p for p in folder.parents if p.exists())
+    if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
+        why = "is not a folder" if not existing.is_dir() else "cannot be written"
+        raise ConfigurationError(f"run: {existing} {why}; name another folder with --out")
+    return folder
+
+
+@contextmanager
+def stopping(watcher: show.Watcher) -> Iterator[Callable[[], bool]]:
+    """Give a function that says whether Ctrl-C was pressed; a second Ctrl-C ends the process."""
+    asked = threading.Event()
+
+    def handler(_number: int, _frame: object) -> None:
+        asked.set()
+        # From now on the signal has its default effect, so that nothing can delay a second one.
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        watcher.note("stopping at the next safe point; press Ctrl-C again to quit at once")
+
+    if threading.current_thread() is not threading.main_thread():
+        yield asked.is_set
+        return
+    before = signal.signal(signal.SIGINT, handler)
+    try:
+        yield asked.is_set
+    finally:
+        signal.signal(signal.SIGINT, before)

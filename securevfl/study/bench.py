@@ -1,0 +1,297 @@
+"""Real computing time of training rounds on this machine.
+
+A round's cost here is what all parties together compute in one process and on one thread; the
+virtual clock has no part in it. Methods take turns, block by block, so that a machine that is busy
+for a while slows them alike, and the ratio is the median of the ratios of neighbouring blocks.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import platform
+import statistics
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from importlib import metadata
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from securevfl.engine.conditions import Conditions
+from securevfl.engine.network import SERVER, Event
+from securevfl.engine.simulation import Simulation
+from securevfl.errors import ConfigurationError
+from securevfl.protocols.protocol import get_protocol, make_config
+from securevfl.study.run import check_memory
+
+if TYPE_CHECKING:
+    from securevfl.data.dataset import VerticalDataset
+
+WARM_UP = 3
+_SEED = 0
+# Bits that rule out a wrap for 784 features in [0, 1], one layer and |W| <= 16.
+FIELDS: tuple[dict[str, int], ...] = (
+    {"prime": 2**31 - 1, "data_bits": 7, "model_bits": 8},
+    {"prime": 2**61 - 1, "data_bits": 20, "model_bits": 24},
+)
+_BANDWIDTH = 300e6  # spreads a round over instants, between which the simulation can pause
+
+
+@dataclass(frozen=True)
+class RoundSize:
+    """Size of the rounds; that of fashion-mnist in the FedVS paper unless said otherwise.
+
+    Attributes
+    ----------
+    parties, segments, privacy : int
+        N, K and T.
+    batch, width : int
+        Samples of a batch, K |B|, and embedding width h.
+    rows, features : int
+        Training rows M, and columns of all clients together.
+    """
+
+    parties: int = 28
+    segments: int = 4
+    privacy: int = 1
+    batch: int = 256
+    width: int = 64
+    rows: int = 60_000
+    features: int = 784
+
+
+class Rounds:
+    """A run that is carried out a few rounds at a time; the observer of its own simulation.
+
+    Parameters
+    ----------
+    protocol : str
+    data : VerticalDataset
+    options : mapping
+        Of the protocol.
+    """
+
+    def __init__(self, protocol: str, data: VerticalDataset, options: dict[str, Any]) -> None:
+        cls = get_protocol(protocol)
+        made = cls(make_config(cls, options), data, seed=_SEED)
+        check_memory(made)
+        self._done = 0
+        conditions = Conditions(name="bench", bandwidth=_BANDWIDTH)
+        self._simulation = Simulation(
+            made.parties(), seed=_SEED, conditions=conditions, observer=self
+        )
+
+    def record(self, event: Event) -> None:
+        """Count the server's steps."""
+        self._done += event.name == "round" and event.party == SERVER
+
+    def round_over(self, party: int, round: int, time: int, left: bool) -> None:
+        """Nothing: a client's end of a round does not matter here."""
+
+    def advance(self, rounds: int) -> float:
+        """Go on until `rounds` more steps of the server; real seconds it took."""
+        target = self._done + rounds
+        started = time.perf_counter()
+        self._simulation.run(lambda: self._done >= target)
+        return time.perf_counter() - started
+
+
+def bench_round(
+    size: RoundSize | None = None,
+    *,
+    blocks: int = 9,
+    rounds: int = 3,
+    fields: Sequence[dict[str, int]] = FIELDS,
+) -> dict[str, Any]:
+    """Time a FedVS round against its float twin, ``split`` with the same networks and batches.
+
+    Parameters
+    ----------
+    size : RoundSize, optional
+    blocks : int
+        Timed blocks of each method, at least 7.
+    rounds : int
+        Rounds of a block, at least 1.
+    fields : sequence of dict
+        Options ``prime``, ``data_bits`` and ``model_bits`` of each comparison.
+
+    Returns
+    -------
+    dict
+        ``size``; ``fields``: for each the times of a round in milliseconds (median, lowest,
+        highest and all blocks) of ``fedvs`` and ``split``, their ratio, and the seconds of FedVS's
+        setup; ``machine``.
+
+    Raises
+    ------
+    ConfigurationError
+        When the size cannot run or does not fit in memory.
+    """
+    size = size or RoundSize()
+    if blocks < 7 or rounds < 1:
+        raise ConfigurationError(
+            f"bench round: {blocks} blocks of {rounds} rounds; at least 7 of at least 1 are needed"
+        )
+    with _one_thread():
+        _compile(fields)
+        data = _data(size)
+        results = [_compare(size, data, field, blocks, rounds) for field in fields]
+    return {
+        "size": {**asdict(size), "rows": data.rows, "data": data.name},
+        "blocks": blocks,
+        "rounds_per_block": rounds,
+        "fields": results,
+        "machine": machine(),
+    }
+
+
+def _compare(
+    size: RoundSize, data: VerticalDataset, field: dict[str, int], blocks: int, rounds: int
+) -> dict[str, Any]:
+    options = {
+        "rounds": WARM_UP + blocks * rounds + 1,
+        "batch": size.batch,
+        "width": size.width,
+        "hidden": size.width,
+        "degree": 1,
+        "segments": size.segments,
+    }
+    started = time.perf_counter()
+    fedvs = Rounds("fedvs", data, {**options, **field, "privacy": size.privacy})
+    fedvs.advance(1)
+    setup = time.perf_counter() - started
+    split = Rounds("split", data, options)
+    split.advance(1)
+    fedvs.advance(WARM_UP - 1)
+    split.advance(WARM_UP - 1)
+    turns = [(fedvs.advance(rounds), split.advance(rounds)) for _ in range(blocks)]
+    secure, plain = ([1e3 * turn[k] / rounds for turn in turns] for k in (0, 1))
+    return {
+        **field,
+        "fedvs_ms": _spread(secure),
+        "split_ms": _spread(plain),
+        "ratio": statistics.median(a / b for a, b in zip(secure, plain, strict=True)),
+        "setup_seconds": setup,
+    }
+
+
+def _spread(times: Sequence[float]) -> dict[str, Any]:
+    return {
+        "median": statistics.median(times),
+        "low": min(times),
+        "high": max(times),
+        "blocks": times,
+    }
+
+
+def _data(size: RoundSize) -> VerticalDataset:
+    """The real fashion-mnist where it has this size and is here, else uniform features."""
+    from securevfl.data import dataset_catalogue, load_dataset
+
+    for entry in dataset_catalogue():
+        here = entry.name == "fashion-mnist" and entry.available
+        if here and (size.rows, size.features) == (RoundSize.rows, RoundSize.features):
+            return load_dataset("fashion-mnist", parties=size.parties)
+    return uniform(size)
+
+
+def uniform(size: RoundSize) -> VerticalDataset:
+    """Data set of uniform features in [0, 1] and ten random classes; nothing can be learnt."""
+    from securevfl.data.arrays import from_numpy
+
+    stream = np.random.Generator(np.random.Philox(_SEED))
+    features = stream.random((size.rows + 100, size.features), np.float32)
+    labels = np.arange(size.rows + 100) % 10
+    return from_numpy(
+        features[:-100],
+        labels[:-100],
+        test_features=features[-100:],
+        test_labels=labels[-100:],
+        name="uniform features",
+        task="multiclass",
+        parties=size.parties,
+    )
+
+
+def _compile(fields: Sequence[dict[str, int]]) -> None:
+    """Run a few small rounds, so that no compilation is timed."""
+    size = RoundSize(parties=5, segments=1, batch=4, width=2, rows=20, features=10)
+    data = uniform(size)
+    for field in fields:
+        small = {**field, "rounds": 3, "batch": 4, "width": 2, "degree": 1, "segments": 1}
+        Rounds("fedvs", data, small).advance(2)
+
+
+@contextlib.contextmanager
+def _one_thread() -> Iterator[None]:
+    """One thread for torch, and for BLAS where threadpoolctl is installed."""
+    import torch
+
+    limits = _threadpoolctl("threadpool_limits")
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        with limits(limits=1) if limits is not None else contextlib.nullcontext():
+            yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def _threadpoolctl(name: str) -> Callable[..., Any] | None:
+    try:
+        import threadpoolctl
+    except ModuleNotFoundError:
+        return None
+    found: Callable[..., Any] = getattr(threadpoolctl, name)
+    return found
+
+
+def machine() -> dict[str, Any]:
+    """Processor, versions and the kernels that BLAS chose: what a figure depends on."""
+    result: dict[str, Any] = {
+        "processor": _processor(),
+        "cores": os.cpu_count(),
+        "system": f"{platform.system()} {platform.machine()}",
+        "python": platform.python_version(),
+    }
+    for package in ("numpy", "numba", "torch"):
+        result[package] = metadata.version(package)
+    info = _threadpoolctl("threadpool_info")
+    if info is not None:
+        pools = {
+            f"{pool['internal_api']} {pool['version']} {pool.get('architecture', '')}".strip()
+            for pool in info()
+            if pool["user_api"] == "blas"
+        }
+        result["blas"] = "; ".join(sorted(pools)) or "none found"
+    return result
+
+
+def _processor() -> str:
+    with contextlib.suppress(OSError), open("/proc/cpuinfo") as file:
+        for line in file:
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or "unknown"
+
+
+def bench_field() -> dict[str, Any]:
+    """Figures of the field arithmetic.
+
+    Raises
+    ------
+    ConfigurationError
+        When this version has no such benchmark.
+    """
+    from importlib import import_module
+
+    try:
+        benchmark = import_module("securevfl.field.benchmark")
+    except ModuleNotFoundError:
+        raise ConfigurationError(
+            "bench field: this version of securevfl.field has no benchmark; use bench round"
+        ) from None
+    result: dict[str, Any] = benchmark.benchmark()
+    return result
