@@ -34,14 +34,15 @@ def write_checkpoint(folder: Path, state: Mapping[str, Any]) -> None:
         ``{"simulation": Simulation state, ...}``; the rest is the caller's, any payload.
     """
     folder.mkdir(parents=True, exist_ok=True)
+    current, previous = folder / _NAME, folder / _PREVIOUS
+    first = not current.exists() and not previous.exists()
     simulation = dict(state["simulation"])
     simulation["parties"] = {
-        index: _without_constants(folder, index, saved)
+        index: _without_constants(folder, index, saved, first=first)
         for index, saved in simulation["parties"].items()
     }
-    current = folder / _NAME
     if current.exists():
-        os.replace(current, folder / _PREVIOUS)
+        os.replace(current, previous)
     _write(current, {**state, "simulation": simulation})
 
 
@@ -72,17 +73,26 @@ def read_checkpoint(folder: Path) -> dict[str, Any]:
 
 def remove_checkpoints(folder: Path) -> None:
     """Delete all checkpoint files; a finished run does not keep shares on disk."""
-    for path in [folder / _NAME, folder / _PREVIOUS, *folder.glob("once-*.svfl")]:
-        path.unlink(missing_ok=True)
+    left = [*folder.glob("once-*.svfl"), *folder.glob("once-*.part"), *folder.glob("checkpoint.*")]
+    for path in left:
+        if path.suffix in (".svfl", ".part"):
+            path.unlink(missing_ok=True)
 
 
 def _once(folder: Path, index: int) -> Path:
     return folder / f"once-{index}.svfl"
 
 
-def _without_constants(folder: Path, index: int, saved: Mapping[str, Any]) -> dict[str, Any]:
+def _without_constants(
+    folder: Path, index: int, saved: Mapping[str, Any], *, first: bool
+) -> dict[str, Any]:
+    """The state without its constants, which go to a file of their own.
+
+    That file is written with a folder's first checkpoint even where one is there: it would be
+    left over from a run that never came to a checkpoint.
+    """
     once = saved["snapshot"]["once"]
-    if once and not _once(folder, index).exists():
+    if once and (first or not _once(folder, index).exists()):
         _write(_once(folder, index), once)
     return {**saved, "snapshot": {**saved["snapshot"], "once": dict.fromkeys(once)}}
 
@@ -91,7 +101,8 @@ def _write(path: Path, value: Any) -> None:
     body = wire.encode(value)
     head = _MAGIC + _VERSION.to_bytes(4, "little") + hashlib.sha256(body).digest()
     part = path.with_suffix(".part")
-    descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    part.unlink(missing_ok=True)  # a file that is there would keep its own mode
+    descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(descriptor, "wb") as file:
         file.write(head)
         file.write(body)

@@ -83,6 +83,10 @@ class Conditions:
             raise ConfigurationError(
                 f"conditions: a bandwidth of {self.bandwidth} bit/s must be positive and finite"
             )
+        if not 0 <= self.share_factor < math.inf:
+            raise ConfigurationError(
+                f"conditions: share_factor {self.share_factor} must be finite and at least 0"
+            )
         if self.compute not in ("none", "measured"):
             raise ConfigurationError(
                 f"conditions: compute must be 'none' or 'measured', it is {self.compute!r}"
@@ -211,6 +215,8 @@ def load_conditions(name: str | Path, *, parties: int, batch_rows: int) -> Condi
         )
     try:
         values = tomllib.loads(path.read_text())
+    except OSError as error:
+        raise ConfigurationError(f"conditions: {path} cannot be read: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"conditions: {path} is not valid TOML: {error}") from None
     return conditions_from(values, parties=parties, batch_rows=batch_rows, name=path.stem)
@@ -224,7 +230,7 @@ def conditions_from(
     for key, value in values.items():
         if key not in _KEYS:
             raise ConfigurationError(f"conditions: unknown key {key!r}; known: {', '.join(_KEYS)}")
-        if _KEYS[key] is float and not isinstance(value, (int, float)):
+        if _KEYS[key] is float and not _is_number(value):
             raise ConfigurationError(f"conditions: {key} must be a number, it is {value!r}")
     if values.get("bandwidth") == 0:
         values["bandwidth"] = None
@@ -246,6 +252,10 @@ def conditions_from(
     )
 
 
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
 def _refuse_others(values: Mapping[str, Any], others: tuple[str, ...], pattern: str) -> None:
     wrong = [key for key in others if key in values]
     if wrong:
@@ -262,6 +272,6 @@ def _per_party(values: Mapping[str, Any], key: str, parties: int) -> list[float]
             f"conditions: {key} has {len(numbers)} entries for {parties} clients; give one number "
             "or one for each"
         )
-    if not all(isinstance(number, (int, float)) for number in numbers):
+    if not all(map(_is_number, numbers)):
         raise ConfigurationError(f"conditions: {key} must hold numbers only, it is {value!r}")
     return [float(number) for number in numbers]

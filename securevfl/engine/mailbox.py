@@ -112,6 +112,15 @@ class Mailbox:
             self._closed = {closed for closed in self._closed if closed[1] >= round}
             self._drop(lambda message: message.round < round)
 
+    def withdraw(self, kind: str) -> list[Message]:
+        """Take out all messages of a kind, in order of arrival."""
+        entries = sorted(self._held.pop(kind, {}).values(), key=_arrival)
+        return [message for _, message in entries]
+
+    def close(self) -> None:
+        """Count what is left late; nobody will take it."""
+        self._drop(lambda message: True)
+
     def _remove(self, message: Message) -> None:
         del self._held[message.kind][message.round, message.sender]
 

@@ -137,5 +137,8 @@ class Network(Protocol):
     def round_over(self, party: Party, round: int, left: bool) -> None:
         """Tell that the party is through with a round, or left it."""
 
+    def handled(self, party: Party, kind: str) -> None:
+        """Pass what has arrived of a kind to the handler that was registered just now."""
+
     def enter_round(self, party: Party, round: int) -> None:
         """Tell that messages of earlier rounds are late from now on."""

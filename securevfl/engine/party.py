@@ -11,6 +11,7 @@ whose kept attributes are restored must go on as if nothing had happened.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, ClassVar
@@ -93,8 +94,10 @@ class Party:
         round : int, optional
             The round that it belongs to; the current one if not given.
         after : float
-            Seconds by which it departs later; later messages do not wait for it.
+            Seconds by which it departs later, at least 0; later messages do not wait for it.
         """
+        if not 0 <= after < math.inf:
+            raise ValueError(f"send: after = {after} s must be finite and at least 0")
         self.engine.send(self, (to,), kind, [payload], self._round(round), after)
 
     def share(self, kind: str, shares: Sequence[Any] | np.ndarray) -> None:
@@ -156,7 +159,7 @@ class Party:
         senders : iterable of int, optional
             Who is asked; all peers if not given.
         round : int, optional
-            The round that is collected; the current one if not given.
+            The round that is collected, at least 0; the current one if not given.
         timeout : float, optional
             Seconds after which what has arrived is returned, be it fewer than `count`.
         safe : bool
@@ -166,7 +169,10 @@ class Party:
         wanted = len(asked) if count is None else count
         if not 0 < wanted <= len(asked):
             raise ValueError(f"collect: {wanted} of {len(asked)} senders can never arrive")
-        wait = Wait((kind,), self._round(round), wanted, asked, timeout, safe, self._announced)
+        number = self._round(round)
+        if number < 0:
+            raise ValueError(f"collect: round {number} must be at least 0")
+        wait = Wait((kind,), number, wanted, asked, timeout, safe, self._announced)
         taken = await wait
         return {m.sender: m.payload for m in sorted(taken, key=lambda m: m.sender)}
 
@@ -178,8 +184,10 @@ class Party:
         """Call `handler` on each arrival of `kind`, whatever else the party waits for.
 
         Register handlers at the top of `run`, before the first safe point. They must not wait.
+        What has arrived of the kind before, they are given at once.
         """
         self.handlers[kind] = handler
+        self.engine.handled(self, kind)
 
     # -- rounds ------------------------------------------------------------------------------
 

@@ -19,8 +19,16 @@ if TYPE_CHECKING:
     from securevfl.engine.simulation import Home
 
 
-def snapshot(party: Party, *, waits: int) -> dict[str, Any]:
-    """Copy of what the party keeps; `kept_once` is passed by reference, nothing changes it."""
+def snapshot(party: Party, *, waits: int, time: int) -> dict[str, Any]:
+    """Copy of what the party keeps; `kept_once` is passed by reference, nothing changes it.
+
+    Parameters
+    ----------
+    waits : int
+        How many waits the party has begun.
+    time : int
+        Nanoseconds on its clock when it came to the safe point.
+    """
     kept = {name: _state_of(getattr(party, name)) for name in party.kept}
     return {
         "kept": wire.encode(kept),
@@ -28,6 +36,7 @@ def snapshot(party: Party, *, waits: int) -> dict[str, Any]:
         "round": party.round,
         "epoch": party.epoch,
         "waits": waits,
+        "time": time,
     }
 
 
@@ -83,28 +92,31 @@ class Replay:
         What `snapshot` returned.
     log : sequence
         (time, over, messages) of each wait, with `over` None for a handler's message.
+
+    Attributes
+    ----------
+    waits : int
+        How many waits the party had begun at its safe point.
     now : int
-        Time of the cut.
+        Nanoseconds on the clock at the moment that is being replayed.
     """
 
-    def __init__(
-        self, party: Party, saved: Mapping[str, Any], log: Sequence[Any], now: int
-    ) -> None:
+    def __init__(self, party: Party, saved: Mapping[str, Any], log: Sequence[Any]) -> None:
         restore(party, saved)
         self.waits: int = saved["waits"]
+        self.now: int = saved["time"]
         self._log = list(log)
-        self._cut = now
-        self.now = self._log[0][0] if self._log else now
 
     def next(self, home: Home) -> tuple[list[Message] | None, BaseException | None] | None:
         """Outcome of the party's next wait; None when the log is at its end."""
         while self._log:
-            self.now, over, fields = self._log.pop(0)
+            time, over, fields = self._log.pop(0)
             messages = [Message(*each) for each in fields]
+            before, self.now = self.now, time
             if over is None:
                 home.party.handlers[messages[0].kind](messages[0])
+                self.now = before
                 continue
             home.waits += 1
             return (None, RoundOverError()) if over else (messages, None)
-        self.now = self._cut
         return None

@@ -19,7 +19,7 @@ from securevfl.engine.network import Event, Message, RoundOverError, Wait, name_
 from securevfl.engine.party import Party
 from securevfl.engine.replay import Replay, snapshot
 from securevfl.engine.transcript import Transcript
-from securevfl.errors import StalledError
+from securevfl.errors import CheckpointError, StalledError
 
 _DEPART, _ARRIVE, _TIMER, _RESUME = range(4)
 
@@ -49,8 +49,10 @@ class Home:
         self.party = party
         self.mailbox = mailbox
         self.coroutine: Coroutine[Wait, Any, None] | None = None
+        self.settled = False  # setup is over; only then can it be resumed
         self.done = False
         self.waits = 0
+        self.since = 0  # when its present wait began
         self.busy_until = 0
         self.uplink_free = 0
         self.snapshot: dict[str, Any] | None = None
@@ -149,6 +151,7 @@ class Simulation:
         async def life() -> None:
             if home.replay is None:
                 await home.party.setup()
+            home.settled = True
             await home.party.run()
 
         home.coroutine = life()
@@ -165,6 +168,8 @@ class Simulation:
                 wait = coroutine.send(value) if error is None else coroutine.throw(error)
             except StopIteration:
                 home.done = True
+                home.mailbox.close()
+                home.since = self.clock
                 home.snapshot = None
                 home.log = []
                 if self._on_cut is not None:
@@ -175,9 +180,11 @@ class Simulation:
                 if outcome is not None:
                     value, error = outcome
                     continue
+                home.since = home.replay.now
                 home.replay = None
                 posted = self._post(home, wait, live=False)
             else:
+                home.since = self.clock
                 posted = self._post(home, wait, live=True)
             if self._measured:
                 elapsed = perf_counter_ns() - self._step_started
@@ -193,7 +200,7 @@ class Simulation:
         home.waits += 1
         satisfied = home.mailbox.post(wait)
         if not satisfied and wait.timeout is not None and live:
-            due = self.clock + round_ns(wait.timeout)
+            due = self.clock + max(0, round_ns(wait.timeout))
             self._schedule(due, _TIMER, (home.party.index, home.waits))
         return satisfied or self._overtaken(home, wait)
 
@@ -247,21 +254,33 @@ class Simulation:
         home = self._homes[party.index]
         if home.replay is not None:
             return
-        wait = round_ns(after) if after else 0
+        chosen = round_ns(after) if after else 0
+        wait = chosen
         activity = party.activities.get(kind)
         if activity is not None:
             wait += self.conditions.delay(self.seed, party.index, round, activity)
         departure = self.clock + wait
         if self._measured:
             departure += perf_counter_ns() - self._step_started
-        envelope = wire.ENVELOPE + len(kind.encode())
+        envelope = wire.envelope(kind)
         known: Any = None
         nbytes = 0
         for receiver, payload in zip(to, payloads, strict=True):
             if payload is not known or not nbytes:
                 nbytes = envelope + wire.size(payload)
                 known = payload
-            self._dispatch(home, receiver, kind, payload, round, departure, nbytes)
+            if receiver == party.index:
+                self._keep(home, kind, payload, round, self.clock + chosen)
+            else:
+                self._dispatch(home, receiver, kind, payload, round, departure, nbytes)
+
+    def _keep(self, home: Home, kind: str, payload: Any, round: int, time: int) -> None:
+        """Deliver to oneself: no bytes, and no delay but the one that was asked for."""
+        index = home.party.index
+        if self._copying:
+            payload = wire.decode(wire.encode(payload))
+        own = Message(index, index, kind, payload, round, home.party.epoch, -1)
+        self._schedule(time, _ARRIVE, own)
 
     def _dispatch(
         self,
@@ -276,10 +295,6 @@ class Simulation:
         party = home.party
         if self._copying:
             payload = wire.decode(wire.encode(payload))
-        if receiver == party.index:
-            own = Message(receiver, receiver, kind, payload, round, party.epoch, -1)
-            self._schedule(self.clock, _ARRIVE, own)
-            return
         if receiver not in self._homes:
             raise ValueError(f"send: {name_of(receiver)} does not exist")
         row = self.transcript.add(party.index, receiver, kind, round, nbytes, self.clock, payload)
@@ -302,11 +317,8 @@ class Simulation:
         if home.done:
             self._count_late(message)
             return
-        handler = home.party.handlers.get(message.kind)
-        if handler is not None:
-            if home.snapshot is not None:
-                home.log.append((self.clock, None, [tuple(message)]))
-            handler(message)
+        if message.kind in home.party.handlers:
+            self._handle(home, message)
             return
         satisfied = home.mailbox.put(message)
         wait = home.mailbox.wait
@@ -316,6 +328,18 @@ class Simulation:
             satisfied = self._overtaken(home, wait)
         if satisfied and not self._postpone(home):
             self._step(home, *self._outcome(home))
+
+    def _handle(self, home: Home, message: Message) -> None:
+        if home.snapshot is not None:
+            home.log.append((self.clock, None, [tuple(message)]))
+        home.party.handlers[message.kind](message)
+
+    def handled(self, party: Party, kind: str) -> None:
+        """Pass what arrived before a handler was registered to that handler."""
+        home = self._homes[party.index]
+        if home.replay is None:
+            for message in home.mailbox.withdraw(kind):
+                self._handle(home, message)
 
     def _count_late(self, message: Message) -> None:
         if message.row >= 0:
@@ -377,8 +401,9 @@ class Simulation:
             self._take_snapshot(home)
 
     def _take_snapshot(self, home: Home, *, posted: bool = False) -> None:
-        if home.snapshot is None:
-            home.snapshot = snapshot(home.party, waits=home.waits - posted)
+        if home.snapshot is None and home.settled:
+            time = home.since if posted else self.clock
+            home.snapshot = snapshot(home.party, waits=home.waits - posted, time=time)
 
     def _try_cut(self) -> None:
         if all(home.snapshot is not None for home in self._homes.values()):
@@ -416,7 +441,18 @@ class Simulation:
     def from_state(
         cls, parties: Mapping[int, Party], state: Mapping[str, Any], **options: Any
     ) -> Simulation:
-        """Simulation that goes on from a state; `parties` are new objects of the same protocol."""
+        """Simulation that goes on from a state; `parties` are new objects of the same protocol.
+
+        Raises
+        ------
+        CheckpointError
+            When the state is of other parties, or of a protocol that keeps other attributes.
+        """
+        if set(parties) != set(state["parties"]):
+            raise CheckpointError(
+                f"checkpoint: it holds the parties {sorted(state['parties'])} and the run has "
+                f"{sorted(parties)}; it is of another run"
+            )
         transcript = Transcript.from_state(state["transcript"])
         self = cls(parties, seed=state["seed"], transcript=transcript, **options)
         self.clock = state["clock"]
@@ -427,7 +463,8 @@ class Simulation:
         self._started = True
         for index, home in self._homes.items():
             saved = state["parties"][index]
-            home.replay = Replay(home.party, saved["snapshot"], saved["log"], self.clock)
+            home.replay = Replay(home.party, saved["snapshot"], saved["log"])
+            home.settled = True
             home.waits = home.replay.waits
             home.mailbox.restore(saved["mailbox"])
             home.uplink_free = saved["uplink_free"]

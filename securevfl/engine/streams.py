@@ -20,7 +20,7 @@ def _name_words(name: str) -> tuple[int, int]:
 
 
 def keyed_stream(seed: int, entity: int, name: str, *keys: int) -> np.random.Generator:
-    """Philox generator that is determined by its arguments.
+    """Philox generator that is determined by its arguments; other arguments give another one.
 
     Parameters
     ----------
@@ -31,7 +31,15 @@ def keyed_stream(seed: int, entity: int, name: str, *keys: int) -> np.random.Gen
     name : str
         Purpose of the stream.
     *keys : int
-        Further keys, such as the round; each at least 0.
+        Further keys, such as the round; each in [0, 2^32).
+
+    Raises
+    ------
+    ValueError
+        For keys out of range: NumPy cuts integers into words of 32 bits without marking where one
+        ends, so the key 2^32 would give the stream of the keys 0 and 1.
     """
+    if not all(0 <= key < 2**32 for key in keys):
+        raise ValueError(f"stream {name!r}: keys must lie in [0, 2^32), they are {keys}")
     sequence = np.random.SeedSequence([seed, entity + 1, *_name_words(name), *keys])
     return np.random.Generator(np.random.Philox(sequence))

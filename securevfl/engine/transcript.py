@@ -72,8 +72,9 @@ class Transcript:
 
     def mark_late(self, row: int) -> None:
         """Note that the message came when nobody waited for it any more."""
-        self._columns["late"][row] = 1
-        self.late += 1
+        late = self._columns["late"]
+        self.late += not late[row]
+        late[row] = 1
 
     @property
     def messages(self) -> int:
@@ -91,6 +92,7 @@ class Transcript:
         columns = {name: np.array(column) for name, column in self._columns.items()}
         keys = np.stack([columns[name] for name in ("round", "kind", "sender", "receiver")])
         groups, where = np.unique(keys, axis=1, return_inverse=True)
+        where = where.reshape(-1)  # NumPy 2.0 gives it a second axis
         count = groups.shape[1]
         sums = {
             name: np.bincount(where, weights=columns[name], minlength=count).astype(np.int64)

@@ -37,11 +37,14 @@ def message(cls: _Cls) -> _Cls:
     Raises
     ------
     TypeError
-        When `cls` is no dataclass, or when another class has the name already.
+        When `cls` is no dataclass, when its constructor does not take all its fields by position,
+        or when another class has the name already.
     """
     name = cls.__name__
     if not dataclasses.is_dataclass(cls):
         raise TypeError(f"message: {name} must be a dataclass")
+    if not all(field.init and not field.kw_only for field in dataclasses.fields(cls)):
+        raise TypeError(f"message: {name} must take all its fields by position")
     if _registered.setdefault(name, cls) is not cls:
         known = _registered[name]
         if (known.__module__, known.__qualname__) != (cls.__module__, cls.__qualname__):
@@ -50,29 +53,62 @@ def message(cls: _Cls) -> _Cls:
     return cls
 
 
+def envelope(kind: str) -> int:
+    """Bytes that a message of a kind has beside its payload.
+
+    Raises
+    ------
+    WireError
+        When the kind is longer than 255 bytes.
+    """
+    length = len(_utf8(kind))
+    if length > 255:
+        raise WireError(f"wire: a kind may have 255 bytes, {kind[:20]!r}... has {length}")
+    return ENVELOPE + length
+
+
 def size(value: Any) -> int:
-    """Length in bytes of ``encode(value)``, without encoding it."""
-    if type(value) is np.ndarray:
-        return 3 + 8 * value.ndim + value.nbytes
+    """Length in bytes of ``encode(value)``, without encoding it.
+
+    Raises
+    ------
+    WireError
+        Where `encode` would: what cannot be written is refused when it is sent.
+    """
+    return _size(value, 0)
+
+
+def _size(value: Any, depth: int) -> int:
     kind = type(value)
     if value is None or kind is bool:
         return 1
-    if kind is int or kind is float:
+    if kind is np.ndarray or isinstance(value, (np.ndarray, np.generic)):
+        _dtype_code(value)
+        return 3 + 8 * value.ndim + value.nbytes
+    if kind is int:
+        if not -(2**63) <= value < 2**63:
+            raise _too_large(value)
         return 9
-    if kind is str:
-        return 9 + len(value.encode())
-    if kind is bytes:
-        return 9 + len(value)
+    if kind is float:
+        return 9
+    if kind is str or kind is bytes:
+        raw: bytes = _utf8(value) if kind is str else value
+        return 9 + len(raw)
+    return _compound_size(value, depth)
+
+
+def _compound_size(value: Any, depth: int) -> int:
+    if depth >= _MAX_DEPTH:
+        raise _too_deep()
+    kind, depth = type(value), depth + 1
     if kind is tuple or kind is list:
-        return 9 + sum(map(size, value))
+        return 9 + sum(_size(item, depth) for item in value)
     if kind is dict:
-        return 9 + sum(size(key) + size(item) for key, item in value.items())
-    if isinstance(value, np.generic):
-        return 3 + value.nbytes
+        return 9 + sum(_size(key, depth) + _size(item, depth) for key, item in value.items())
     if _is_tensor(value):
-        return size(_to_array(value))
-    if kind.__name__ in _registered:
-        return 9 + len(kind.__name__) + size(_fields(value))
+        return _size(_to_array(value), depth)
+    if _registered.get(kind.__name__) is kind:
+        return 9 + len(kind.__name__.encode()) + _size(_fields(value), depth)
     raise _unknown(value)
 
 
@@ -106,7 +142,7 @@ def decode(data: bytes | memoryview) -> Any:
 
 def _encode(value: Any, out: bytearray, depth: int) -> None:
     if depth > _MAX_DEPTH:
-        raise WireError(f"wire: a payload may nest {_MAX_DEPTH} deep, this one is deeper")
+        raise _too_deep()
     kind = type(value)
     if value is None:
         out += b"N"
@@ -117,7 +153,7 @@ def _encode(value: Any, out: bytearray, depth: int) -> None:
     elif kind is float:
         out += b"f" + _float.pack(value)
     elif kind is str or kind is bytes:
-        raw = value.encode() if kind is str else value
+        raw = _utf8(value) if kind is str else value
         out += (b"s" if kind is str else b"b") + _int.pack(len(raw)) + raw
     elif kind is tuple or kind is list:
         out += (b"t" if kind is tuple else b"l") + _int.pack(len(value))
@@ -146,27 +182,31 @@ def _encode_int(value: int, out: bytearray) -> None:
     try:
         out += b"i" + _int.pack(value)
     except struct.error:
-        raise WireError(
-            f"wire: the integer {value} needs more than 64 bits; send an array"
-        ) from None
+        raise _too_large(value) from None
 
 
 def _encode_array(tag: bytes, array: np.ndarray, out: bytearray) -> None:
     array = np.ascontiguousarray(array) if array.ndim else array
-    code = _CODE.get(array.dtype.newbyteorder("<"))
-    if code is None:
-        raise WireError(f"wire: arrays of dtype {array.dtype} cannot be sent; use numbers")
-    if array.ndim > 32:
-        raise WireError(f"wire: an array may have 32 dimensions, this one has {array.ndim}")
-    out += tag + bytes((code, array.ndim))
+    out += tag + bytes((_dtype_code(array), array.ndim))
     for length in array.shape:
         out += _int.pack(length)
     out += array.astype(array.dtype.newbyteorder("<"), copy=False).tobytes()
 
 
+def _dtype_code(array: np.ndarray | np.generic) -> int:
+    code = _CODE.get(array.dtype)
+    if code is None:
+        code = _CODE.get(array.dtype.newbyteorder("<"))
+    if code is None:
+        raise WireError(f"wire: arrays of dtype {array.dtype} cannot be sent; use numbers")
+    if array.ndim > 32:
+        raise WireError(f"wire: an array may have 32 dimensions, this one has {array.ndim}")
+    return code
+
+
 def _decode(view: memoryview, at: int, depth: int) -> tuple[Any, int]:
     if depth > _MAX_DEPTH:
-        raise WireError(f"wire: a payload may nest {_MAX_DEPTH} deep, this one is deeper")
+        raise _too_deep()
     tag, at = bytes(_take(view, at, 1)), at + 1
     if tag in b"NTF":
         return {b"N": None, b"T": True, b"F": False}[tag], at
@@ -202,9 +242,12 @@ def _decode_dict(view: memoryview, at: int, length: int, depth: int) -> tuple[An
         key, at = _decode(view, at, depth + 1)
         value, at = _decode(view, at, depth + 1)
         try:
-            items[key] = value
+            known = key in items
         except TypeError:
             raise WireError(f"wire: a {type(key).__name__} cannot be a key") from None
+        if known:
+            raise WireError("wire: a key occurs twice in a dictionary")
+        items[key] = value
     return items, at
 
 
@@ -219,8 +262,13 @@ def _decode_array(tag: bytes, view: memoryview, at: int) -> tuple[Any, int]:
     nbytes = dtype.itemsize
     for length in shape:
         nbytes *= length
-    flat = np.frombuffer(_take(view, at, nbytes), dtype)
-    array = flat.reshape(shape)
+    raw = _take(view, at, nbytes)
+    if dtype.kind == "b" and nbytes and np.frombuffer(raw, np.uint8).max() > 1:
+        raise WireError("wire: a truth value that is neither 0 nor 1")
+    try:
+        array = np.frombuffer(raw, dtype).reshape(shape)
+    except ValueError:  # no element, and other lengths beyond what numpy can address
+        raise WireError("wire: an array with impossible lengths") from None
     if tag == b"G":
         if ndim:
             raise WireError("wire: a scalar has no dimensions")
@@ -259,7 +307,10 @@ def _rebuild(name: str, fields: Any) -> Any:
         raise WireError(f"wire: no payload class is called {name!r}")
     if type(fields) is not tuple or len(fields) != len(dataclasses.fields(cls)):
         raise WireError(f"wire: the fields do not fit the payload class {name}")
-    return cls(*fields)
+    try:
+        return cls(*fields)
+    except Exception as error:  # whatever the class's own checks raise
+        raise WireError(f"wire: {name} refuses these fields: {error}") from error
 
 
 def _is_tensor(value: Any) -> bool:
@@ -268,7 +319,10 @@ def _is_tensor(value: Any) -> bool:
 
 
 def _to_array(tensor: Any) -> np.ndarray:
-    array: np.ndarray = tensor.detach().cpu().numpy()
+    try:
+        array: np.ndarray = tensor.detach().cpu().resolve_conj().resolve_neg().numpy()
+    except (TypeError, RuntimeError) as error:  # bfloat16, sparse, quantised
+        raise WireError(f"wire: a tensor of {tensor.dtype} cannot be sent: {error}") from None
     return array
 
 
@@ -276,6 +330,21 @@ def _to_tensor(array: np.ndarray) -> Any:
     import torch
 
     return torch.from_numpy(array.copy())
+
+
+def _utf8(text: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        raise WireError("wire: text with half a surrogate pair cannot be sent") from None
+
+
+def _too_deep() -> WireError:
+    return WireError(f"wire: a payload may nest {_MAX_DEPTH} deep, this one is deeper")
+
+
+def _too_large(value: int) -> WireError:
+    return WireError(f"wire: an integer of {value.bit_length()} bits does not fit 64; send arrays")
 
 
 def _unknown(value: Any) -> WireError:
