@@ -31,7 +31,7 @@ class Facts:
     forms : tuple of tuple of str
         The sets of files that are understood, the preferred one first; () for a bundled set.
     obtain : str
-        Where to get the files.
+        Where to get the files; completes "get it from ...".
     openml : tuple of int
         Numbers of the set at OpenML, where it is there.
     bundled : bool
@@ -48,7 +48,7 @@ class Facts:
     split: str
     folder: str = ""
     forms: tuple[tuple[str, ...], ...] = ()
-    obtain: str = "comes with scikit-learn"
+    obtain: str = "scikit-learn, which brings it along"
     openml: tuple[int, ...] = ()
     bundled: bool = False
 
@@ -118,10 +118,10 @@ class Facts:
 
     def absent(self, reason: str = "") -> DataError:
         """Return the error that says where to get the set and where to put it."""
-        shown = [", ".join(_shortened(form)) for form in self.forms]
+        files = self.forms[0] if len(self.forms[0]) <= 6 else (*self.forms[0][:2], "...")
         return DataError(
-            f"data set {self.name!r} is not on this machine{reason}: {self.obtain}. Put "
-            f"{' or '.join(shown)} into FOLDER/{self.folder} and name FOLDER by data_dir "
+            f"data set {self.name!r} is not on this machine{reason}; get it from {self.obtain}, "
+            f"put {', '.join(files)} into FOLDER/{self.folder}, and name FOLDER by data_dir= "
             f"(--data-dir) or {FOLDER_VARIABLE}."
         )
 
@@ -142,7 +142,3 @@ def data_folder(data_dir: str | Path | None = None) -> Path | None:
         how = "data_dir" if data_dir is not None else FOLDER_VARIABLE
         raise DataError(f"{how}={named}: there is no such folder; name an existing one.")
     return folder
-
-
-def _shortened(form: tuple[str, ...]) -> list[str]:
-    return list(form) if len(form) <= 6 else [*form[:2], f"... ({len(form)} files)"]

@@ -361,7 +361,7 @@ def _from_openml(kind: _Kind, seed: int) -> Images:
     facts = kind.facts
     frame, target = fetch(facts, facts.openml[0])
     pixels = _pixels(frame, facts)
-    labels = target.astype(str).str.strip("'\"").astype(float).to_numpy().astype(np.int64)
+    labels = target.astype(str).astype(float).to_numpy().astype(np.int64)
     if kind.transposed:
         pixels = _upright(pixels)
     note = f"from OpenML {facts.openml[0]}"

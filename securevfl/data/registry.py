@@ -37,6 +37,8 @@ class CatalogueEntry:
         Files that are looked for in the data folder first; () where scikit-learn brings the set.
     obtain : str
         Where to get it.
+    openml : tuple of int
+        Numbers of the set at OpenML, from where it is downloaded when its files are absent.
     available : bool
         Whether it can be loaded here without a download.
     """
@@ -51,6 +53,7 @@ class CatalogueEntry:
     split: str
     files: tuple[str, ...]
     obtain: str
+    openml: tuple[int, ...]
     available: bool
 
 
@@ -168,6 +171,7 @@ def dataset_catalogue(data_dir: str | Path | None = None) -> list[CatalogueEntry
             facts.split,
             tuple(f"{facts.folder}/{file}" for file in facts.forms[0]) if facts.forms else (),
             facts.obtain,
+            facts.openml,
             facts.available(data_dir),
         )
         for _, (facts, _) in sorted(loaders().items())

@@ -1,0 +1,100 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from securevfl.data.partition import (
+    deal_columns,
+    shuffled,
+    split_groups,
+    split_random,
+    split_stratified,
+    strip_columns,
+    strip_shapes,
+)
+from securevfl.errors import DataError
+
+
+@given(st.integers(1, 40), st.integers(1, 40))
+def test_columns_are_dealt_as_array_split_does(count, parties):
+    if parties > count:
+        with pytest.raises(DataError, match=f"{count} columns cannot be dealt to {parties}"):
+            deal_columns(count, parties)
+        return
+    expected = [part.tolist() for part in np.array_split(np.arange(count), parties)]
+    assert [list(part) for part in deal_columns(count, parties)] == expected
+
+
+@given(st.integers(1, 3), st.integers(1, 7), st.integers(1, 7), st.data())
+def test_strips_are_whole_lines_and_lose_no_pixel(channels, height, width, data):
+    shape = (channels, height, width)
+    strips = data.draw(st.sampled_from(["rows", "columns"]))
+    lines = height if strips == "rows" else width
+    parties = data.draw(st.integers(1, lines))
+    positions = strip_columns(shape, parties, strips)
+    assert sorted(k for part in positions for k in part) == list(range(channels * height * width))
+    image = np.arange(channels * height * width).reshape(shape)
+    parts = np.array_split(image, parties, axis=1 if strips == "rows" else 2)
+    assert [list(p) for p in positions] == [part.ravel().tolist() for part in parts]
+    assert strip_shapes(shape, positions) == tuple(part.shape for part in parts)
+
+
+def test_pixels_that_make_no_rectangle_have_no_shape():
+    assert strip_shapes((1, 28, 28), deal_columns(784, 16)) is None
+    assert strip_shapes((1, 28, 28), deal_columns(784, 28)) == ((1, 1, 28),) * 28
+
+
+@given(
+    st.lists(st.integers(0, 4), min_size=2, max_size=200),
+    st.floats(0.05, 0.95),
+    st.integers(0, 2**40),
+)
+def test_stratified_splits_share_every_class(labels, fraction, seed):
+    labels = np.array(labels)
+    try:
+        train, test = split_stratified(labels, fraction, seed)
+    except DataError:
+        counts = np.bincount(labels)
+        assert counts.max() == 1 or round(len(labels) * fraction) == 0
+        return
+    assert sorted([*train, *test]) == list(range(len(labels)))
+    counts, held = np.bincount(labels, minlength=5), np.bincount(labels[test], minlength=5)
+    assert np.all(held <= np.maximum(0, counts - 1))
+    enough = counts * (1 - fraction) >= 1
+    assert np.all(np.abs(held - counts * fraction)[enough] <= 1.0)
+
+
+def test_a_split_is_the_same_on_every_machine():
+    train, test = split_random(12, 0.25, seed=7)
+    assert (train.tolist(), test.tolist()) == PINNED_SPLIT
+
+
+# Once computed from Philox's raw stream, which NumPy guarantees.
+PINNED_SPLIT = ([11, 7, 5, 8, 0, 4, 1, 2, 3], [10, 9, 6])
+
+
+@given(st.integers(1, 30), st.integers(0, 1000))
+def test_groups_stay_whole(groups, seed):
+    who = np.repeat(np.arange(groups), 3)
+    if groups < 2:
+        with pytest.raises(DataError, match="one side would be empty"):
+            split_groups(who, np.zeros(3 * groups), 0.3, seed)
+        return
+    try:
+        train, test = split_groups(who, np.zeros(3 * groups), 0.3, seed)
+    except DataError:
+        assert round(groups * 0.3) == 0
+        return
+    assert sorted([*train, *test]) == list(range(3 * groups))
+    assert not set(who[train]) & set(who[test])
+
+
+def test_shuffles_of_different_use_differ():
+    assert shuffled(50, 1, "split").tolist() != shuffled(50, 1, "other").tolist()
+    assert sorted(shuffled(50, 1, "split")) == list(range(50))
+
+
+@pytest.mark.parametrize("seed", [-1, 1.5, True, None])
+def test_seeds_that_are_no_whole_numbers_are_refused(seed):
+    with pytest.raises(DataError, match="0 or more"):
+        shuffled(5, seed, "split")

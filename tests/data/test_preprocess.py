@@ -1,0 +1,152 @@
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import array_shapes, arrays
+
+from securevfl.data.fit import fit_frame, fit_matrix
+from securevfl.data.preprocess import PartyPreprocessor, Preprocessor
+from securevfl.errors import DataError
+
+numbers = st.floats(-1e30, 1e30, allow_nan=False, width=64)
+matrices = arrays(np.float64, array_shapes(min_dims=2, max_dims=2, max_side=8), elements=numbers)
+
+
+def names(matrix):
+    return [f"x{k}" for k in range(matrix.shape[1])]
+
+
+@given(matrices)
+def test_minmax_lies_in_the_unit_interval_and_reaches_both_ends(matrix):
+    part = fit_matrix(matrix, names(matrix), "minmax")
+    scaled = part.apply(matrix)
+    assert scaled.dtype == np.float32
+    for column, result in zip(matrix.T, scaled.T, strict=True):
+        if column.min() == column.max():
+            assert not result.any()
+        else:
+            assert result.min() == 0.0
+            assert result.max() == 1.0
+            exact = (column - column.min()) / (column.max() - column.min())
+            assert np.array_equal(result, exact.astype(np.float32))
+
+
+@given(matrices)
+def test_everything_survives_json(matrix):
+    part = fit_matrix(matrix, names(matrix), "standard")
+    whole = Preprocessor((part,), (tuple(range(matrix.shape[1])),), "standard")
+    again = Preprocessor.from_json(json.loads(json.dumps(whole.to_json())))
+    assert again == whole
+
+
+def test_standard_has_mean_zero_and_variance_one():
+    matrix = np.random.Generator(np.random.Philox(1)).normal(5, 3, size=(400, 3))
+    matrix[:, 2] = 0.1
+    scaled = fit_matrix(matrix, names(matrix), "standard").apply(matrix)
+    assert np.allclose(scaled[:, :2].mean(0), 0, atol=1e-6)
+    assert np.allclose(scaled[:, :2].std(0), 1, atol=1e-6)
+    assert not scaled[:, 2].any()
+
+
+def test_large_offsets_keep_their_digits():
+    stamps = np.array([[1.6e9], [1.6e9 + 1], [1.6e9 + 4]])
+    assert fit_matrix(stamps, ["t"], "minmax").apply(stamps).ravel().tolist() == [0.0, 0.25, 1.0]
+
+
+def test_values_outside_the_training_range_are_clipped():
+    part = fit_matrix(np.array([[0.0], [2.0]]), ["a"], "minmax")
+    assert part.apply([[-1e300], [1.0], [1e300]]).ravel().tolist() == [0.0, 0.5, 1.0]
+
+
+def test_values_beyond_float32_are_refused():
+    part = fit_matrix(np.array([[0.0], [1.0]]), ["a"], "none")
+    with pytest.raises(DataError, match="exceeds the range of float32"):
+        part.apply([[1e39]])
+    with pytest.raises(DataError, match="span more than the range of float64"):
+        fit_matrix(np.array([[-1e308], [1e308]]), ["a"], "minmax")
+
+
+def test_blocks_of_any_size_give_the_same(monkeypatch):
+    from securevfl.data import preprocess
+
+    matrix = np.random.Generator(np.random.Philox(2)).integers(0, 256, (101, 5), dtype=np.uint8)
+    part = fit_matrix(matrix, names(matrix), "minmax")
+    whole = part.apply(matrix)
+    monkeypatch.setattr(preprocess, "_BLOCK", 7)
+    assert np.array_equal(part.apply(matrix), whole)
+
+
+@pytest.mark.parametrize("scaling", ["minmax", "standard", "none"])
+def test_one_hot_columns_are_scaled_as_numbers_would_be(scaling):
+    frame = pd.DataFrame({"c": list("uvuuw"), "n": [1.0, 2.0, 3.0, 4.0, 9.0]})
+    part = fit_frame(frame, scaling)
+    plain = pd.get_dummies(frame["c"]).to_numpy(np.float64)
+    both = np.column_stack([plain, frame["n"]])
+    expected = fit_matrix(both, list("uvwn"), scaling).apply(both)
+    assert np.allclose(part.apply(frame), expected, atol=1e-7)
+
+
+def test_rows_may_come_in_every_form():
+    parts = tuple(
+        fit_matrix(np.array([[0.0, 0.0], [1.0, 2.0]]), cols, "minmax") for cols in ("ab", "cd")
+    )
+    # The second party's columns stand first in a whole row.
+    whole = Preprocessor(parts, ((2, 3), (0, 1)), "minmax")
+    assert whole.columns == ("c", "d", "a", "b")
+    row = {"c": 0.5, "d": 1.0, "a": 1.0, "b": 0.5}
+    expected = ([[1.0, 0.25]], [[0.5, 0.5]])
+    forms = [
+        pd.DataFrame([row]).assign(extra="ignored"),
+        {name: [value] for name, value in row.items()},
+        [[0.5, 1.0, 1.0, 0.5]],
+        np.array([[[0.5, 1.0], [1.0, 0.5]]]),
+        [np.array([[1.0, 0.5]]), np.array([[0.5, 1.0]])],
+        (pd.DataFrame([row]), pd.DataFrame([row])),
+    ]
+    for form in forms:
+        assert tuple(part.tolist() for part in whole.apply(form)) == expected
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        (pd.DataFrame({"a": [1.0]}), "no column 'b'"),
+        (pd.DataFrame({"a": [1.0], "b": ["x"]}), "row 0 holds 'x'"),
+        (pd.DataFrame({"a": [1.0], "b": [np.nan]}), "1 of 1 values are NaN or missing"),
+        (np.ones((2, 3)), "2 columns per row are needed"),
+        (np.ones(2), "2 columns per row are needed"),
+        (np.array([[1.0, np.nan]]), "the value is NaN"),
+        (np.array([["a", "b"]]), "give numbers"),
+        ([[1.0], [1.0, 2.0]], "do not make up an array"),
+    ],
+)
+def test_new_rows_that_do_not_fit_are_refused(rows, message):
+    part = fit_matrix(np.array([[0.0, 0.0], [1.0, 2.0]]), "ab", "minmax")
+    whole = Preprocessor((part,), ((0, 1),), "minmax")
+    with pytest.raises(DataError, match=message):
+        whole.apply(rows)
+
+
+def test_parties_tables_must_have_the_same_rows():
+    part = fit_matrix(np.array([[0.0], [1.0]]), "a", "minmax")
+    whole = Preprocessor((part, part), ((0,), (1,)), "minmax")
+    with pytest.raises(DataError, match="the same rows in the same order"):
+        whole.apply([np.ones((2, 1)), np.ones((3, 1))])
+
+
+@pytest.mark.parametrize("change", [{"version": 2}, {"parties": [{}]}, {"scaling": "robust"}])
+def test_damaged_json_is_refused(change):
+    part = fit_matrix(np.array([[0.0], [1.0]]), "a", "minmax")
+    fields = Preprocessor((part,), ((0,),), "minmax").to_json()
+    with pytest.raises(DataError, match=r"version|damaged|use minmax"):
+        Preprocessor.from_json({**fields, **change})
+
+
+def test_a_party_needs_only_its_own_part():
+    frame = pd.DataFrame({"a": ["x", "y", None], "b": [1.0, None, 4.0]})
+    part = fit_frame(frame, "minmax")
+    stored = json.loads(json.dumps(part.to_json()))
+    assert np.array_equal(PartyPreprocessor.from_json(stored).apply(frame), part.apply(frame))
