@@ -10,10 +10,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from llvmlite import ir
 from numba import types
 from numpy.typing import NDArray
 
+from securevfl.field._ir import high_word
 from securevfl.field._jit import inlined, intrinsic, kernel
 
 Array = NDArray[Any]
@@ -27,13 +27,7 @@ _HALF = np.uint64(32)
 @intrinsic
 def _high(context: Any, a: Any, b: Any) -> Any:
     """Return the upper 64 bits of a 64 x 64-bit product; one instruction on common processors."""
-
-    def generate(_: Any, builder: Any, __: Any, args: Any) -> Any:
-        wide = ir.IntType(128)
-        product = builder.mul(builder.zext(args[0], wide), builder.zext(args[1], wide))
-        return builder.trunc(builder.lshr(product, ir.Constant(wide, 64)), ir.IntType(64))
-
-    return types.uint64(types.uint64, types.uint64), generate
+    return types.uint64(types.uint64, types.uint64), high_word
 
 
 @inlined

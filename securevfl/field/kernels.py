@@ -1,19 +1,66 @@
 """Matrix products over a prime field: plain arrays in, plain arrays out.
 
-Nothing here checks that operands are elements; PrimeField does that at the door.
+Nothing here checks at the door that operands are elements; PrimeField and LagrangeCode do. A left
+operand is prepared once (`prepare`) and may then meet many right operands, in one piece or as
+blocks of rows that stand in different places.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from securevfl.field import _portable, primes
+from securevfl.field import _cpu, _portable, primes
 from securevfl.field._pool import share
 
 Array = NDArray[Any]
+
+
+class Left(Protocol):
+    """A left operand (m, k) that was prepared for products."""
+
+    def multiply(self, blocks: Sequence[Array], out: Array) -> bool:
+        """Write the product with the rows of `blocks`, k in all, into `out` (m, n).
+
+        The last axis of blocks and of `out` is contiguous. Returns whether all numbers that were
+        read are below p; if not, `out` is meaningless.
+        """
+
+
+def prepare(p: int, a: Array) -> Left:
+    """Return the left operand (m, k) in the form of the fastest kernel here."""
+    if _cpu.tier() == "amx" and (p < 1 << 31 or a.dtype == np.uint64):
+        from securevfl.field import _tiled
+
+        return _tiled.TiledLeft(p, a)
+    return PortableLeft(p, a)
+
+
+class PortableLeft:
+    """The left operand as it is, for the kernels without vector intrinsics."""
+
+    def __init__(self, p: int, a: Array) -> None:
+        self.p, self.a = p, np.ascontiguousarray(a)
+
+    def multiply(self, blocks: Sequence[Array], out: Array) -> bool:
+        """See Left."""
+        right = np.ascontiguousarray(blocks[0]) if len(blocks) == 1 else np.concatenate(blocks)
+        if right.size and int(right.max()) >= self.p:
+            return False
+        result = out if out.flags.c_contiguous else np.empty(out.shape, out.dtype)
+        modulus = np.uint64(self.p)
+        if out.dtype == np.uint32:
+            _portable.matmul32(self.a, right, modulus, np.uint64((1 << 32) % self.p), result)
+        else:
+            c = primes.montgomery(self.p, 64)
+            inverse, square = np.uint64(c.negative_inverse), np.uint64(c.square)
+            _portable.matmul64(self.a, right, modulus, inverse, square, result)
+        if result is not out:
+            out[:] = result
+        return True
 
 
 def matmul_stack(p: int, a: Array, b: Array, out: Array, threads: int = 1) -> None:
@@ -40,15 +87,11 @@ def matmul(p: int, a: Array, b: Array, out: Array, threads: int = 1) -> None:
     threads : int
         The rows of `a` are dealt to this many threads.
     """
+    if not out.size:
+        return
     left, right = np.ascontiguousarray(a), np.ascontiguousarray(b)
-    share(threads, left.shape[0], lambda rows: _rows(p, left[rows], right, out[rows]))
 
+    def work(rows: slice) -> None:
+        prepare(p, left[rows]).multiply([right], out[rows])
 
-def _rows(p: int, a: Array, b: Array, out: Array) -> None:
-    modulus = np.uint64(p)
-    if out.dtype == np.uint32:
-        _portable.matmul32(a, b, modulus, np.uint64((1 << 32) % p), out)
-    else:
-        constants = primes.montgomery(p, 64)
-        inverse, square = np.uint64(constants.negative_inverse), np.uint64(constants.square)
-        _portable.matmul64(a, b, modulus, inverse, square, out)
+    share(threads, left.shape[0], work, multiple=16)

@@ -1,0 +1,68 @@
+"""Which kernels this processor can run, and the one chosen."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import platform
+import sys
+from functools import lru_cache
+
+from securevfl.errors import ConfigurationError
+
+TIERS = ("portable", "avx2", "avx512", "amx")
+VARIABLE = "SECUREVFL_KERNELS"
+
+_ARCH_PRCTL = 158  # The system call on x86-64 Linux.
+_REQUEST_PERMISSION = 0x1023  # ARCH_REQ_XCOMP_PERM
+_TILE_DATA = 18  # The state component that holds the tiles.
+
+
+@lru_cache(maxsize=1)
+def available() -> tuple[str, ...]:
+    """Return the tiers this processor and its operating system allow, slowest first."""
+    from llvmlite import binding
+
+    features = binding.get_host_cpu_features()
+
+    def has(*names: str) -> bool:
+        return all(features.get(name, False) for name in names)
+
+    tiers = ["portable"]
+    if has("avx2"):
+        tiers.append("avx2")
+    if has("avx512f", "avx512dq", "avx512bw", "avx512vl"):
+        tiers.append("avx512")
+        if has("amx-tile", "amx-int8") and _tiles_permitted():
+            tiers.append("amx")
+    return tuple(tiers)
+
+
+def tier() -> str:
+    """Return the tier in use: the fastest one, or what SECUREVFL_KERNELS names.
+
+    Raises
+    ------
+    ConfigurationError
+        If the variable names a tier that does not exist or that this machine cannot run.
+    """
+    asked = os.environ.get(VARIABLE)
+    if not asked:
+        return available()[-1]
+    if asked not in available():
+        raise ConfigurationError(
+            f"{VARIABLE}={asked} cannot run here: this machine has {', '.join(available())}. "
+            f"Unset it to use the fastest."
+        )
+    return asked
+
+
+def _tiles_permitted() -> bool:
+    """Ask Linux for the tile registers; a process has none until it did (kernel 5.16 and later)."""
+    if sys.platform != "linux" or platform.machine() != "x86_64":
+        return False
+    try:
+        answer = ctypes.CDLL(None).syscall(_ARCH_PRCTL, _REQUEST_PERMISSION, _TILE_DATA)
+        return bool(answer == 0)
+    except (OSError, AttributeError):
+        return False

@@ -1,0 +1,67 @@
+"""Small builders of LLVM vector code, shared by the kernels with intrinsics.
+
+A cached kernel does not notice an edit here: after one, delete the ``*.nbi`` files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from llvmlite import ir
+
+I8, I32, I64 = ir.IntType(8), ir.IntType(32), ir.IntType(64)
+
+
+def splat(builder: Any, value: Any, lanes: int) -> Any:
+    empty = ir.Constant(ir.VectorType(value.type, lanes), ir.Undefined)
+    first = builder.insert_element(empty, value, ir.Constant(I32, 0))
+    return builder.shuffle_vector(first, empty, ir.Constant(ir.VectorType(I32, lanes), [0] * lanes))
+
+
+def every(kind: Any, lanes: int, value: Any) -> Any:
+    return ir.Constant(ir.VectorType(kind, lanes), [value] * lanes)
+
+
+def load(builder: Any, address: Any, offset: int, kind: Any, lanes: int) -> Any:
+    if offset:
+        address = builder.add(address, ir.Constant(I64, offset))
+    pointer = builder.inttoptr(address, ir.PointerType(ir.VectorType(kind, lanes)))
+    return builder.load(pointer, align=4)
+
+
+def store(builder: Any, address: Any, offset: int, value: Any) -> None:
+    if offset:
+        address = builder.add(address, ir.Constant(I64, offset))
+    builder.store(value, builder.inttoptr(address, ir.PointerType(value.type)), align=4)
+
+
+def smaller(builder: Any, a: Any, b: Any) -> Any:
+    """Return the unsigned minimum; min(r, r - p) reduces r < 2p, since r < p wraps upwards."""
+    return builder.select(builder.icmp_unsigned("<", a, b), a, b)
+
+
+def joined(builder: Any, low: Any, high: Any) -> Any:
+    """Concatenate two vectors."""
+    lanes = 2 * low.type.count
+    order = ir.Constant(ir.VectorType(I32, lanes), list(range(lanes)))
+    return builder.shuffle_vector(low, high, order)
+
+
+def copier(kind: Any, lanes: int) -> Callable[..., Any]:
+    """Return a generator that copies a vector and raises the maxima at a third address."""
+
+    def generate(context: Any, builder: Any, _: Any, args: Any) -> Any:
+        x, most = (load(builder, address, 0, kind, lanes) for address in (args[0], args[2]))
+        store(builder, args[1], 0, x)
+        store(builder, args[2], 0, builder.select(builder.icmp_unsigned(">", x, most), x, most))
+        return context.get_dummy_value()
+
+    return generate
+
+
+def high_word(_: Any, builder: Any, __: Any, args: Any) -> Any:
+    """Generate the upper 64 bits of a 64 x 64-bit product."""
+    wide = ir.IntType(128)
+    product = builder.mul(builder.zext(args[0], wide), builder.zext(args[1], wide))
+    return builder.trunc(builder.lshr(product, ir.Constant(wide, 64)), I64)
