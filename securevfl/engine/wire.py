@@ -84,7 +84,8 @@ def _size(value: Any, depth: int) -> int:
         return 1
     if kind is np.ndarray or isinstance(value, (np.ndarray, np.generic)):
         _dtype_code(value)
-        return 3 + 8 * value.ndim + value.nbytes
+        length: int = 3 + 8 * value.ndim + value.nbytes
+        return length
     if kind is int:
         if not -(2**63) <= value < 2**63:
             raise _too_large(value)
