@@ -5,13 +5,13 @@ from __future__ import annotations
 import inspect
 import re
 import types
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_origin
 
 import typer
 
-from securevfl.errors import ConfigurationError
+from securevfl.errors import ConfigurationError, UnknownNameError
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -120,6 +120,9 @@ def common(
     ] = None,
 ) -> None:
     """Hold the options that every protocol has; only its signature is used."""
+
+
+COMMON = tuple(inspect.signature(common).parameters)
 
 
 def run_command(
@@ -250,18 +253,22 @@ def toml_value(text: str) -> Any:
 
 
 def protocol_options(
-    variant: Mapping[str, str], options: Mapping[str, Any], pairs: Mapping[str, str]
+    protocol: str, known: Collection[str], sources: Iterable[Mapping[str, Any]]
 ) -> dict[str, Any]:
     """Merge the options of a variant's name, of the command line and of ``--set``.
 
     Raises
     ------
+    UnknownNameError
+        For an option that the protocol does not have.
     ConfigurationError
         When an option is given in two of these ways.
     """
     merged: dict[str, Any] = {}
-    for source in (variant, options, pairs):
+    for source in sources:
         for key, value in source.items():
+            if key not in known:
+                raise UnknownNameError(f"option of {protocol}", key, known)
             if key in merged:
                 raise ConfigurationError(f"option {key} is given twice; leave out one of them")
             merged[key] = plain_number(value) if isinstance(value, str) else value

@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from securevfl.cli import show
-from securevfl.cli.options import protocol_options, split_data_pairs
+from securevfl.cli.options import COMMON, protocol_options, split_data_pairs
 from securevfl.errors import ConfigurationError
+from securevfl.study.catalogue import protocols
 from securevfl.study.variant import parse_pairs
 
 if TYPE_CHECKING:
@@ -26,6 +27,15 @@ if TYPE_CHECKING:
     from securevfl.study.run import Run
 
 INTERRUPTED = 130  # 128 + SIGINT, as shells expect
+_DATA_FLAGS = {
+    "parties": "--parties",
+    "label": "--label",
+    "data_dir": "--data-dir",
+    "seed": "--seed",
+    "party_files": "--party",
+    "id_column": "--id",
+    "label_file": "--label-file",
+}
 
 
 def start(protocol: str, variant: Mapping[str, str], values: Mapping[str, Any]) -> None:
@@ -42,8 +52,11 @@ def start(protocol: str, variant: Mapping[str, str], values: Mapping[str, Any]) 
     """
     options = dict(values)
     common = {name: options.pop(name) for name in COMMON}
+    if common["rounds"] is not None:
+        options["rounds"] = common["rounds"]
     pairs, data_pairs = split_data_pairs(parse_pairs(common["set"] or (), what="--set"))
-    chosen = protocol_options(variant, options, pairs)
+    known = protocols()[protocol].Config.model_fields
+    chosen = protocol_options(protocol, known, (variant, options, pairs))
     source = data_source(common, data_pairs)
     folder = run_folder(common["out"], protocol, Path(source.name).stem)
     import securevfl
@@ -52,7 +65,7 @@ def start(protocol: str, variant: Mapping[str, str], values: Mapping[str, Any]) 
         return securevfl.run(
             protocol,
             source,
-            rounds=common["rounds"],
+            rounds=chosen.pop("rounds", None),
             seed=common["seed"],
             conditions=common["conditions"],
             engine=common["engine"],
@@ -63,24 +76,6 @@ def start(protocol: str, variant: Mapping[str, str], values: Mapping[str, Any]) 
         )
 
     finish(watched(f"{protocol} on {Path(source.name).stem}", call), as_json=common["json"])
-
-
-COMMON = (
-    "data",
-    "label",
-    "parties",
-    "party",
-    "id",
-    "label_file",
-    "data_dir",
-    "rounds",
-    "seed",
-    "conditions",
-    "engine",
-    "out",
-    "json",
-    "set",
-)
 
 
 def go_on(folder: Path, *, as_json: bool) -> None:
@@ -127,6 +122,9 @@ def data_source(common: Mapping[str, Any], data_options: Mapping[str, Any]) -> D
     from securevfl.study.plan import DataSource
 
     options = dict(data_options)
+    for key, flag in _DATA_FLAGS.items():
+        if key in options:
+            raise ConfigurationError(f"--set: data.{key} is an option of its own; use {flag}")
     for key in ("parties", "label", "data_dir"):
         if common[key] is not None:
             options[key] = _whole(common[key])
