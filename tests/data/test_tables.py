@@ -65,6 +65,18 @@ def test_a_text_that_the_training_rows_lack_becomes_all_zero():
     assert data.test[0].tolist() == [[0.0, 0.0], [0.0, 1.0]]
 
 
+def test_a_pandas_category_of_numbers_stays_a_category():
+    frame = pd.DataFrame({"self": pd.Categorical([1, 2, 3, 1] * 3), "y": [0, 1] * 6})
+    data = VerticalDataset.from_pandas(frame, "y")
+    assert data.columns == (("self=1", "self=2", "self=3"),)
+
+
+@pytest.mark.parametrize("cell", ["1_000", "0x10", "1,5", "12 kg"])
+def test_texts_that_only_resemble_numbers_stay_texts(cell):
+    frame = pd.DataFrame({"a": ["1", cell] * 4, "y": ["u", "v"] * 4})
+    assert VerticalDataset.from_pandas(frame, "y").columns == (("a=1", f"a={cell}"),)
+
+
 def test_new_rows_are_encoded_as_the_training_rows_were(tmp_path):
     text = "age,city,y\n" + rows(40, lambda k: f"{k},{'AB'[k % 2]},{k % 3 % 2}")
     path = write(tmp_path / "t.csv", text)
