@@ -179,7 +179,7 @@ class Centre:
         loss = self._loss(self.network(inputs), torch.from_numpy(labels[samples[true]]))
         if not torch.isfinite(loss):
             raise RunError(
-                f"the training loss became {float(loss)}; lower lr ({self._lr:g}) or momentum"
+                f"the training loss became {loss.item()}; lower lr ({self._lr:g}) or momentum"
             )
         self.optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]

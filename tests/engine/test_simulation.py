@@ -390,7 +390,7 @@ def test_a_run_without_recorded_events_stalls_after_the_patience():
             await party.sleep(1.0)
 
     made = parties(forever, hears("x"))
-    with pytest.raises(StalledError, match="for 60 s.*party 1 waits for 'x'"):
+    with pytest.raises(StalledError, match=r"for 60 s.*party 1 waits for 'x'"):
         run(made, patience=60.0)
 
     async def lively(party):

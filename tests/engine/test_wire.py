@@ -54,7 +54,7 @@ def same(a, b):
         return len(a) == len(b) and all(map(same, a, b))
     if isinstance(a, dict):
         return list(map(type, a)) == list(map(type, b)) and all(
-            same(k, l) and same(a[k], b[l]) for k, l in zip(a, b, strict=True)
+            same(k, n) and same(a[k], b[n]) for k, n in zip(a, b, strict=True)
         )
     if dataclasses.is_dataclass(a):
         return all(
