@@ -74,7 +74,8 @@ def test_a_pandas_category_of_numbers_stays_a_category():
 @pytest.mark.parametrize("cell", ["1_000", "0x10", "1,5", "12 kg"])
 def test_texts_that_only_resemble_numbers_stay_texts(cell):
     frame = pd.DataFrame({"a": ["1", cell] * 4, "y": ["u", "v"] * 4})
-    assert VerticalDataset.from_pandas(frame, "y").columns == (("a=1", f"a={cell}"),)
+    expected = tuple(sorted(["a=1", f"a={cell}"]))
+    assert VerticalDataset.from_pandas(frame, "y").columns == (expected,)
 
 
 def test_new_rows_are_encoded_as_the_training_rows_were(tmp_path):
