@@ -1,0 +1,498 @@
+"""The command line: options, mistakes in one line, output, Ctrl-C, resume."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from securevfl.cli import show, start
+from securevfl.cli.app import app
+from securevfl.cli.options import metavar, plain_number, toml_value
+from securevfl.errors import ConfigurationError, SecureVFLError, StalledError
+from securevfl.protocols.protocol import find_protocols
+from securevfl.study.run import Progress
+from securevfl.study.variant import parse_pairs, parse_variant
+
+SMALL = ("--rounds", "4", "--width", "4", "--hidden", "4", "--batch", "16", "--parties", "4")
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("SECUREVFL_TRACEBACK", raising=False)
+    monkeypatch.delenv("SECUREVFL_DATA", raising=False)
+    monkeypatch.setenv("COLUMNS", "200")
+
+
+def call(*arguments: str) -> Any:
+    return CliRunner().invoke(app, list(arguments), prog_name="securevfl")
+
+
+def run_json(*arguments: str) -> dict[str, Any]:
+    result = call("run", *arguments, "--json")
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout.splitlines()[-1])
+
+
+def write(name: str, text: str) -> str:
+    Path(name).write_text(text)
+    return name
+
+
+def table(rows: int = 40, *, label: str = "y") -> str:
+    lines = [f"{k},{k % 7},{(3 * k) % 11},{'yes' if k % 3 else 'no'}" for k in range(rows)]
+    return "\n".join([f"id,a,b,{label}", *lines]) + "\n"
+
+
+# -- the user's mistakes -----------------------------------------------------------------------
+
+MISTAKES = {
+    "no protocol": (["run"], "protocol comes first"),
+    "options before the protocol": (["run", "--rounds", "3", "fedvs"], "protocol comes first"),
+    "unknown protocol": (["run", "fedsv"], "unknown protocol 'fedsv': did you mean fedvs?"),
+    "unknown command": (["rnu"], "rnu"),
+    "unknown option": (["run", "fedvs", "--segmnts", "2"], "did you mean --segments"),
+    "option of another protocol": (["run", "split", "--privacy", "1"], "'--privacy'"),
+    "unknown data set": (["run", "fedvs", "--data", "digitz"], "did you mean digits?"),
+    "unknown engine": (["run", "fedvs", "--engine", "ray"], "unknown engine 'ray'"),
+    "unknown conditions": (["run", "fedvs", "--conditions", "papr"], "'papr'"),
+    "unknown variant option": (["run", "split:quantised=true"], "did you mean quantized"),
+    "unknown --set option": (["run", "fedvs", "--set", "lrr=1"], "unknown option of fedvs 'lrr'"),
+    "unknown data option": (["run", "fedvs", "--set", "data.skaling=none"], "did you mean scaling"),
+    "argument of run in --set": (["run", "fedvs", "--set", "seed=1"], "unknown option"),
+    "data seed in --set": (["run", "fedvs", "--set", "data.seed=1"], "use --seed"),
+    "malformed --set": (["run", "fedvs", "--set", "lr"], "'lr' is not of the form key=value"),
+    "twice": (["run", "fedvs", "--lr", "0.1", "--set", "lr=0.2"], "lr is given twice"),
+    "rounds twice": (
+        ["run", "fedvs", "--rounds", "1", "--set", "rounds=2"],
+        "rounds is given twice",
+    ),
+    "no number": (["run", "fedvs", "--lr", "fast"], "lr = 'fast'"),
+    "no integer": (["run", "fedvs", "--rounds", "many"], "--rounds"),
+    "zero rounds": (["run", "fedvs", "--rounds", "0"], "rounds"),
+    "negative seed": (["run", "fedvs", "--seed", "-1"], "seed"),
+    "T >= N": (["run", "fedvs", "--parties", "4", "--privacy", "4"], "T=4"),
+    "N < R": (["run", "fedvs", "--parties", "4", "--segments", "3"], "= 7 results"),
+    "p too small for the points": (["run", "fedvs", "--prime", "7"], "7"),
+    "p too small for the bits": (["run", "fedvs", "--prime", "2^31-1"], "p = 2147483647"),
+    "p not prime": (["run", "fedvs", "--prime", "2^32-1"], "4294967295"),
+    "more parties than columns": (["run", "fedvs", "--parties", "65"], "64"),
+    "--id without --party": (["run", "fedvs", "--id", "k"], "--party"),
+    "--party without --label": (["run", "fedvs", "--party", "a.csv"], "--label"),
+    "--party and --data": (["run", "fedvs", "--party", "a.csv", "--data", "digits"], "exclude"),
+    "a file that is not there": (["run", "fedvs", "--data", "no.csv", "--label", "y"], "no.csv"),
+    "a data folder that is not there": (["datasets", "--data-dir", "nowhere"], "nowhere"),
+    "unknown card": (["protocols", "fedvsx"], "did you mean fedvs?"),
+    "unknown set": (["datasets", "digit"], "did you mean digits?"),
+    "resume of nothing": (["resume", "nowhere"], "nowhere is no folder"),
+    "resume without a folder": (["resume"], "folder"),
+    "too few blocks": (["bench", "round", "--blocks", "3"], "blocks"),
+}
+
+
+@pytest.mark.parametrize(("arguments", "part"), MISTAKES.values(), ids=MISTAKES)
+def test_a_mistake_is_one_line_and_exit_code_2(arguments, part):
+    result = call(*arguments)
+    lines = [line for line in result.stderr.splitlines() if "preparing" not in line]
+    assert result.exit_code == 2
+    assert len(lines) == 1, result.stderr
+    assert lines[0].startswith("securevfl: ")
+    assert part in lines[0]
+    assert result.stdout == ""
+    assert not Path("runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "part"),
+    [
+        (table(), ["--label", "z"], "'z'"),
+        (table().replace("3,3,9,", "3,nan,9,"), ["--label", "y"], "nan, not a number"),
+        (table().replace("3,3,9,", "3,inf,9,"), ["--label", "y"], "inf"),
+        (table(0), ["--label", "y"], "rows"),
+        ("a,b\n1\n", ["--label", "a"], "line 2"),
+    ],
+    ids=["no such label", "NaN", "infinite", "no rows", "cut off"],
+)
+def test_a_file_that_cannot_be_used_is_one_line_and_exit_code_2(text, options, part):
+    write("own.csv", text)
+    result = call("run", "fedvs", "--data", "own.csv", *options, "--parties", "3", "--rounds", "2")
+    assert result.exit_code == 2, result.output
+    assert part in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+
+
+def test_an_empty_party_is_one_line_and_exit_code_2():
+    write("a.csv", table())
+    write("b.csv", "id\n" + "\n".join(map(str, range(40))) + "\n")
+    files = ("--party", "a.csv", "--party", "b.csv", "--id", "id", "--label", "y")
+    result = call("run", "fedvs", *files)
+    assert result.exit_code == 2
+    assert len(result.stderr.splitlines()) == 1
+    assert "b.csv" in result.stderr
+
+
+def test_a_run_that_does_not_fit_in_memory_is_refused(monkeypatch):
+    import psutil
+
+    memory = type("Memory", (), {"available": 1000})()
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: memory)
+    result = call("run", "fedvs")
+    assert result.exit_code == 2
+    assert "GB are available" in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+
+
+def test_a_folder_in_use_is_refused():
+    write("file", "")
+    assert "file is not a folder" in call("run", "fedvs", "--out", "file").stderr
+    Path("full").mkdir()
+    write("full/thing", "")
+    result = call("run", "fedvs", *SMALL, "--out", "full")
+    assert result.exit_code == 2
+    assert "not empty" in result.stderr
+
+
+def test_a_failure_of_the_run_is_one_line_and_exit_code_1(monkeypatch):
+    def fail(*_: object, **__: object) -> None:
+        raise StalledError("the run stalled\nat 3 s")
+
+    monkeypatch.setattr("securevfl.run", fail)
+    result = call("run", "fedvs")
+    assert result.exit_code == 1
+    assert result.stderr == "securevfl: the run stalled at 3 s\n"
+
+
+def test_a_fault_of_ours_keeps_its_traceback(monkeypatch):
+    def fail(*_: object, **__: object) -> None:
+        raise KeyError("ours")
+
+    monkeypatch.setattr("securevfl.run", fail)
+    assert isinstance(call("run", "fedvs").exception, KeyError)
+
+
+def test_the_traceback_of_an_error_can_be_asked_for(monkeypatch):
+    monkeypatch.setenv("SECUREVFL_TRACEBACK", "1")
+    assert isinstance(call("run", "fedvs", "--parties", "65").exception, SecureVFLError)
+
+
+# -- runs --------------------------------------------------------------------------------------
+
+
+def test_run_prints_one_object_last():
+    summary = run_json("fedvs", *SMALL)
+    expected = {
+        "protocol", "dataset", "rounds", "test_accuracy", "virtual_seconds", "wall_seconds",
+        "messages", "bytes", "late", "run_folder",
+    }  # fmt: skip
+    assert expected <= set(summary)
+    assert (summary["protocol"], summary["dataset"], summary["rounds"]) == ("fedvs", "digits", 4)
+    assert 0 <= summary["test_accuracy"] <= 1
+
+
+def test_run_leaves_its_folder():
+    folder = Path(run_json("fedvs", *SMALL)["run_folder"])
+    assert folder.parent == Path("runs")
+    assert folder.name.startswith("fedvs-digits-")
+    files = {path.name for path in folder.iterdir()}
+    assert {"config.toml", "history.jsonl", "messages.csv", "model.npz", "curves.png"} <= files
+    assert not [name for name in files if name.endswith(".svfl")]
+
+
+def test_two_runs_of_the_same_second_have_different_folders():
+    folders = {run_json("split", *SMALL)["run_folder"] for _ in range(2)}
+    assert len(folders) == 2
+
+
+def test_the_same_command_gives_the_same_history():
+    folders = [Path(run_json("fedvs", *SMALL, "--out", name)["run_folder"]) for name in "ab"]
+    first, second = ((folder / "history.jsonl").read_text() for folder in folders)
+    assert first == second
+
+
+def test_the_table_shows_the_figures_and_the_claims():
+    result = call("run", "fedvs", *SMALL)
+    assert result.exit_code == 0
+    for part in ("test accuracy", "virtual time", "late messages", "not protected", "perfect"):
+        assert part in result.stdout
+
+
+def test_progress_goes_to_standard_error():
+    result = call("run", "fedvs", *SMALL)
+    assert "round 4/4" in result.stderr
+    for part in ("loss", "accuracy", "virtual time", "used", "late"):
+        assert part in result.stderr.splitlines()[-1]
+    assert "round 4/4" not in result.stdout
+
+
+def test_every_way_to_set_an_option_reaches_the_protocol():
+    by_name = run_json("split:segments=2,quantized=true", *SMALL, "--out", "a")
+    by_flag = run_json("split", "--segments", "2", "--quantized", *SMALL, "--out", "b")
+    by_set = run_json(
+        "split", "--set", "segments=2", "--set", "quantized=true", *SMALL, "--out", "c"
+    )
+    assert by_name["train_loss"] == by_flag["train_loss"] == by_set["train_loss"]
+    plain = run_json("split", *SMALL)
+    assert plain["train_loss"] != by_name["train_loss"]
+
+
+def test_a_hyphen_in_a_key_is_an_underscore():
+    assert parse_pairs(["client-lr=0.1"], what="x") == {"client_lr": "0.1"}
+
+
+def test_the_prime_may_be_written_as_a_power():
+    fields = ("--data-bits", "6", "--model-bits", "8", "--weight-bound", "4")
+    summary = run_json("fedvs", *SMALL, "--prime", "2^31-1", *fields)
+    assert summary["derived"]["p"] == 2**31 - 1
+
+
+def test_own_table():
+    write("own.csv", table())
+    summary = run_json(
+        "fedvs", "--data", "own.csv", "--label", "y", "--rounds", "3", "--parties", "3"
+    )
+    assert (summary["dataset"], summary["parties"]) == ("own", 3)
+    assert "test_auc" in summary
+
+
+def test_own_tables_of_several_parties():
+    ids = range(40)
+    write("a.csv", "k,a\n" + "".join(f"{i},{i % 5}\n" for i in ids))
+    write("b.csv", "k,b\n" + "".join(f"{i},{i % 3}\n" for i in reversed(ids)))
+    write("c.csv", "k,c\n" + "".join(f"{i},{i % 4}\n" for i in ids))
+    write("y.csv", "k,y\n" + "".join(f"{i},{i % 2}\n" for i in ids))
+    parties = ("--party", "a.csv", "--party", "b.csv", "--party", "c.csv", "--id", "k")
+    summary = run_json("fedvs", *parties, "--label", "y", "--label-file", "y.csv", "--rounds", "3")
+    assert summary["parties"] == 3
+
+
+def test_conditions_from_a_file():
+    write("slow.toml", 'pattern = "paper"\nslow = 0.25\n')
+    summary = run_json("fedvs", *SMALL, "--conditions", "slow.toml")
+    assert summary["conditions"] in ("slow", "paper")
+
+
+# -- every protocol ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", list(find_protocols()))
+def test_help_lists_every_option_with_its_description(name):
+    text = " ".join(call("run", name, "--help").stdout.replace("│", " ").split())
+    for field, info in find_protocols()[name].Config.model_fields.items():
+        assert f"--{field.replace('_', '-')}" in text
+        if field != "rounds":
+            assert " ".join((info.description or "").split()) in text
+
+
+@pytest.mark.parametrize("name", list(find_protocols()))
+def test_every_option_is_understood_as_a_flag(name, monkeypatch):
+    started: dict[str, Any] = {}
+    monkeypatch.setattr(start, "start", lambda *arguments: started.update(arguments[2]))
+    for field, info in find_protocols()[name].Config.model_fields.items():
+        flag = f"--{field.replace('_', '-')}"
+        value = [] if info.annotation is bool else ["7"]
+        result = call("run", name, flag, *value)
+        assert result.exit_code == 0, result.output
+        assert started[field] in ("7", 7, True)
+
+
+def test_help_names_all_protocols():
+    text = call("run", "--help").stdout
+    assert all(name in text for name in find_protocols())
+
+
+def test_help_of_the_whole():
+    for arguments in ([], ["--help"]):
+        result = call(*arguments)
+        assert result.exit_code == 0
+        for command in ("run", "resume", "datasets", "protocols", "bench"):
+            assert command in result.stdout
+
+
+def test_version():
+    from securevfl import __version__
+
+    assert call("--version").stdout == f"securevfl {__version__}\n"
+
+
+def test_protocols_as_json():
+    found = json.loads(call("protocols", "--json").stdout)["protocols"]
+    assert [entry["name"] for entry in found] == list(find_protocols())
+    fedvs = next(entry for entry in found if entry["name"] == "fedvs")
+    assert fedvs["options"]["privacy"]["default"] == 1
+    assert "server" in fedvs["sees"]
+
+
+def test_a_card_shows_what_each_role_sees():
+    text = call("protocols", "fedvs").stdout
+    for part in ("What each sees", "server + 1 client", "Departures from the paper"):
+        assert part in text
+
+
+def test_datasets():
+    text = call("datasets").stdout
+    assert "digits" in text
+    assert "1,797" in text
+    found = {
+        entry["name"]: entry for entry in json.loads(call("datasets", "--json").stdout)["datasets"]
+    }
+    assert found["digits"]["available"] is True
+    assert json.loads(call("datasets", "digits", "--json").stdout) == found["digits"]
+    assert "licence" in call("datasets", "digits").stdout
+
+
+# -- Ctrl-C and resume -------------------------------------------------------------------------
+
+
+class Watch(show.Lines):
+    """Progress display that presses Ctrl-C in the third round."""
+
+    def __call__(self, progress: Progress) -> None:
+        super().__call__(progress)
+        if progress.round == 3:
+            signal.raise_signal(signal.SIGINT)
+
+
+def test_ctrl_c_writes_a_checkpoint_and_says_how_to_go_on(monkeypatch):
+    long = ("fedvs", *SMALL[2:], "--rounds", "30")
+    whole = run_json(*long, "--out", "whole")
+    with monkeypatch.context() as patched:
+        patched.setattr(show, "watcher", Watch)
+        result = call("run", *long, "--out", "cut it")
+    assert result.exit_code == 130
+    assert result.stderr.splitlines()[-1] == ("interrupted; go on with: securevfl resume 'cut it'")
+    assert "press Ctrl-C again" in result.stderr
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    resumed = json.loads(call("resume", "cut it", "--json").stdout)
+    assert resumed["test_accuracy"] == whole["test_accuracy"]
+    histories = [Path(name, "history.jsonl").read_text() for name in ("whole", "cut it")]
+    assert histories[0] == histories[1]
+    again = call("resume", "cut it")
+    assert again.exit_code == 2
+    assert "complete" in again.stderr
+
+
+def test_the_second_ctrl_c_has_the_default_effect():
+    with start.stopping(show.Lines("x")) as stop:
+        assert not stop()
+        signal.raise_signal(signal.SIGINT)
+        assert stop()
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_DFL
+
+
+def process(*arguments: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "securevfl", *arguments]
+    return subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=dict(os.environ)
+    )
+
+
+def test_a_process_that_ctrl_c_stopped_is_resumed_by_another_one():
+    stopped = process("run", "fedvs", *SMALL[2:], "--rounds", "400", "--out", "cut")
+    assert stopped.stderr is not None
+    first = stopped.stderr.readline()
+    stopped.send_signal(signal.SIGINT)
+    _, errors = stopped.communicate(timeout=120)
+    assert "round 40/400" in first
+    assert stopped.returncode == 130, errors
+    assert "Traceback" not in errors
+    resumed = process("resume", "cut", "--json")
+    output, errors = resumed.communicate(timeout=120)
+    assert resumed.returncode == 0, errors
+    assert json.loads(output.splitlines()[-1])["rounds"] == 400
+
+
+def test_exit_codes_of_a_process():
+    mistake = process("run", "fedvs", "--parties", "65")
+    output, errors = mistake.communicate(timeout=120)
+    assert (mistake.returncode, output, len(errors.splitlines())) == (2, "", 1)
+
+
+# -- small parts -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("2^31-1", str(2**31 - 1)),
+        ("2**61-1", str(2**61 - 1)),
+        ("2 ^ 26 - 5", str(2**26 - 5)),
+        ("2^4+1", "17"),
+        ("17", "17"),
+        ("adam", "adam"),
+        ("2^99999", "2^99999"),
+    ],
+)
+def test_powers_are_powers_and_not_xor(text, number):
+    assert plain_number(text) == number
+
+
+@pytest.mark.parametrize(
+    ("text", "value"), [("0.3", 0.3), ("true", True), ("[1, 2]", [1, 2]), ("none", "none")]
+)
+def test_values_of_data_options(text, value):
+    assert toml_value(text) == value
+
+
+@pytest.mark.parametrize(
+    ("kind", "word"),
+    [(int, "INTEGER"), (float | None, "NUMBER"), (str, "TEXT"), (int | None, "INTEGER")],
+)
+def test_metavar(kind, word):
+    assert metavar(kind) == word
+
+
+@pytest.mark.parametrize("text", ["split:x", "split:=1", "split:a=1,a=2", "split:a=1,,b=2"])
+def test_malformed_variants_are_refused(text):
+    with pytest.raises(ConfigurationError):
+        parse_variant(text)
+
+
+def test_json_has_no_values_that_json_lacks(capsys):
+    import numpy as np
+
+    show.print_json({"a": float("nan"), "b": np.float64(0.5), "c": (1, np.int64(2)), "d": None})
+    assert json.loads(capsys.readouterr().out) == {"a": None, "b": 0.5, "c": [1, 2], "d": None}
+
+
+def test_the_bar_shows_rounds_and_figures():
+    from io import StringIO
+
+    from rich.console import Console
+
+    text = StringIO()
+    with show.Bar("fedvs on digits", Console(file=text, force_terminal=True, width=80)) as bar:
+        bar(Progress(3, 10, 0.25, 0.5, 75.0, 5, 7))
+        bar.note("stopping")
+    shown = text.getvalue()
+    for part in ("preparing", "3/10", "loss 0.2500", "acc 50.0 %", "0:01:15", "used 5", "late 7"):
+        assert part in shown
+    assert shown.rstrip().endswith("\x1b[?25h")  # the cursor is shown again
+
+
+def test_lines_are_one_for_each_tenth(capsys):
+    lines = show.Lines("x")
+    for round_ in range(1, 101):
+        lines(Progress(round_, 100, None, None, 0.0, 1, 0))
+    assert len(capsys.readouterr().err.splitlines()) == 10
+
+
+def test_bench_round_prints_both_times_and_their_ratio():
+    size = ("--parties", "5", "--segments", "1", "--batch", "4", "--width", "2", "--rows", "40")
+    arguments = ("bench", "round", *size, "--features", "10", "--blocks", "7", "--rounds", "1")
+    result = json.loads(call(*arguments, "--json").stdout)
+    assert [field["prime"] for field in result["fields"]] == [2**31 - 1, 2**61 - 1]
+    for field in result["fields"]:
+        assert len(field["fedvs_ms"]["blocks"]) == len(field["split_ms"]["blocks"]) == 7
+        assert field["ratio"] > 0
+    assert {"processor", "python", "numpy", "numba", "blas"} <= set(result["machine"])
+    text = call(*arguments).stdout
+    for part in ("FedVS round", "float round", "ratio", "2^31-1", "2^61-1"):
+        assert part in text

@@ -1,0 +1,78 @@
+"""The public names: there, lazy, fast to import, and without effects."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+import pkgutil
+import subprocess
+import sys
+import time
+
+import pytest
+
+import securevfl
+
+HEAVY = (
+    "torch", "numba", "pandas", "sklearn", "galois", "matplotlib", "pydantic", "numpy", "scipy",
+    "cryptography", "typer", "rich",
+)  # fmt: skip
+
+
+def python(code: str, *arguments: str) -> str:
+    """Standard output of a fresh interpreter."""
+    command = [sys.executable, "-c", code, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    return done.stdout
+
+
+def modules() -> list[str]:
+    walked = pkgutil.walk_packages(securevfl.__path__, "securevfl.")
+    return [module.name for module in walked if not module.name.endswith("__main__")]
+
+
+def test_every_public_name_can_be_imported():
+    for name in securevfl.__all__:
+        assert getattr(securevfl, name) is not None
+
+
+def test_public_names_are_listed_before_they_are_used():
+    assert set(securevfl.__all__) <= set(python("import securevfl; print(*dir(securevfl))").split())
+
+
+def test_an_unknown_name_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="'securevfl' has no attribute 'runn'"):
+        _ = securevfl.runn
+
+
+def test_importing_the_package_imports_nothing_heavy():
+    code = "import sys, securevfl; print(*sorted(sys.modules))"
+    loaded = {name.partition(".")[0] for name in python(code).split()}
+    assert loaded.isdisjoint(HEAVY)
+
+
+def test_importing_the_package_takes_less_than_three_tenths_of_a_second():
+    code = "from time import perf_counter as t; a = t(); import securevfl; print(t() - a)"
+    assert min(float(python(code)) for _ in range(3)) < 0.3
+
+
+def test_importing_the_package_reads_no_arguments_and_prints_nothing():
+    assert python("import securevfl, securevfl.cli", "--help", "--version") == ""
+
+
+def test_importing_the_command_line_imports_no_torch():
+    loaded = python("import sys, securevfl.cli.app; print(*sorted(sys.modules))").split()
+    assert {"torch", "numba", "pandas", "sklearn"}.isdisjoint(loaded)
+
+
+def test_help_is_quick():
+    started = time.perf_counter()
+    command = [sys.executable, "-m", "securevfl", "run", "fedvs", "--help"]
+    subprocess.run(command, capture_output=True, check=True, timeout=60)
+    assert time.perf_counter() - started < 10  # a torch or numba import on a busy machine is not
+
+
+@pytest.mark.parametrize("name", modules())
+def test_examples_in_docstrings(name):
+    module = importlib.import_module(name)
+    assert doctest.testmod(module).failed == 0
