@@ -53,3 +53,57 @@ def draw_curves(histories: Mapping[str, Sequence[Mapping[str, Any]]], path: Path
 def _measure(histories: Mapping[str, Sequence[Mapping[str, Any]]]) -> tuple[str, str]:
     keys = {key for rows in histories.values() for row in rows for key in row}
     return ("rmse", "root mean square error") if "rmse" in keys else ("accuracy", "accuracy")
+
+
+def draw_study(
+    curves: Mapping[str, Sequence[Sequence[Mapping[str, Any]]]], path: Path, *, title: str
+) -> None:
+    """Mean over seeds of the held-out measure against rounds and virtual time, with its range.
+
+    Parameters
+    ----------
+    curves : mapping
+        Name of the run to one list of evaluated rows a seed.
+    path : Path
+        The picture to write.
+    title : str
+    """
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(9, 3.6), layout="constrained")
+    FigureCanvasAgg(figure)
+    panels = figure.subplots(1, 2, sharey=True)
+    measure, label = _measure(
+        {name: [row for rows in seeds for row in rows] for name, seeds in curves.items()}
+    )
+    for colour, (name, seeds) in zip(_COLOURS * len(curves), curves.items(), strict=False):
+        if not seeds:
+            continue
+        for axes, axis in zip(panels, ("step", "time"), strict=True):
+            where, low, mean, high = _band(seeds, axis, measure)
+            axes.plot(where, mean, color=colour, label=name, linewidth=1.2)
+            axes.fill_between(where, low, high, color=colour, alpha=0.15, linewidth=0)
+    panels[0].set(xlabel="round", ylabel=f"test {label}")
+    panels[1].set(xlabel="virtual time (s)")
+    for axes in panels:
+        axes.grid(alpha=0.25)
+        axes.spines[["top", "right"]].set_visible(False)
+    panels[1].legend(frameon=False, loc="lower right")
+    figure.suptitle(title)
+    figure.savefig(path, dpi=130)
+
+
+def _band(
+    seeds: Sequence[Sequence[Mapping[str, Any]]], axis: str, measure: str
+) -> tuple[Any, Any, Any, Any]:
+    """Smallest, mean and largest value over seeds, on a common axis, by linear interpolation."""
+    import numpy as np
+
+    end = min(rows[-1][axis] for rows in seeds)
+    start = max(rows[0][axis] for rows in seeds)
+    where = np.linspace(start, end, 200)
+    values = np.stack(
+        [np.interp(where, [r[axis] for r in rows], [r[measure] for r in rows]) for rows in seeds]
+    )
+    return where, values.min(axis=0), values.mean(axis=0), values.max(axis=0)

@@ -1,0 +1,39 @@
+"""What a figure depends on: processor, versions, and the kernels that BLAS chose."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import platform
+from importlib import metadata
+from typing import Any
+
+
+def describe_machine() -> dict[str, Any]:
+    """Processor, cores, system, versions and BLAS architecture (where threadpoolctl is there)."""
+    result: dict[str, Any] = {
+        "processor": _processor(),
+        "cores": os.cpu_count(),
+        "system": f"{platform.system()} {platform.machine()}",
+        "python": platform.python_version(),
+    }
+    for package in ("numpy", "numba", "torch"):
+        result[package] = metadata.version(package)
+    with contextlib.suppress(ModuleNotFoundError):
+        from threadpoolctl import threadpool_info
+
+        pools = {
+            f"{pool['internal_api']} {pool['version']} {pool.get('architecture', '')}".strip()
+            for pool in threadpool_info()
+            if pool["user_api"] == "blas"
+        }
+        result["blas"] = "; ".join(sorted(pools)) or "none found"
+    return result
+
+
+def _processor() -> str:
+    with contextlib.suppress(OSError), open("/proc/cpuinfo") as file:
+        for line in file:
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or "unknown"
