@@ -44,10 +44,10 @@ _BLOCK = 8  # Steps of 16 terms whose limbs, 32 KiB, stay in the L1 cache.
 _POINTER = ir.PointerType(I8)
 
 # Palette 1, eight tiles of 16 rows with 64 bytes each.
-_SETUP = np.zeros(64, np.uint8)
-_SETUP[0] = 1
-_SETUP[16:32:2] = 64
-_SETUP[48:56] = 16
+SETUP = np.zeros(64, np.uint8)
+SETUP[0] = 1
+SETUP[16:32:2] = 64
+SETUP[48:56] = 16
 
 
 def _call(builder: Any, name: str, arguments: list[Any]) -> None:
@@ -421,7 +421,7 @@ def multiply(
     left: Array,
     ready: bool,
     rows: Array,
-    span: Any,
+    tiles: int,
     out: int,
     stride: int,
     constants: Any,
@@ -438,8 +438,8 @@ def multiply(
         when needed: expanding again costs less than fetching planes from beyond the L2 cache.
     rows : ndarray
         int64 addresses of the k rows of the right operand.
-    span : tuple of int
-        The first tile of 64 bytes and the one after the last.
+    tiles : int
+        Tiles of 64 bytes in each row.
     out, stride : int
         Address of the result and the bytes between its rows.
     constants : tuple
@@ -453,12 +453,11 @@ def multiply(
     halves, steps = left.shape[1], left.shape[2]
     count, size = a.shape[0], a.itemsize
     parts, powers = np.empty((4, 8), np.uint64), np.empty((4, 16), np.uint64)
-    tiles = (count + 15) // 16
     _configure(setup.ctypes.data)
-    for begin in range(span[0], span[1], panel.shape[0]):
-        width = min(panel.shape[0], span[1] - begin)
+    for begin in range(0, tiles, panel.shape[0]):
+        width = min(panel.shape[0], tiles - begin)
         _gather(rows, 64 * begin, width, size, panel, seen)
-        for m in range(tiles):
+        for m in range((count + 15) // 16):
             planes = left[m if ready else 0]
             if not ready:
                 _expand(a, m, planes, edge, powers, constants)

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from llvmlite import ir
+from numba.core import cgutils
 
 I8, I32, I64 = ir.IntType(8), ir.IntType(32), ir.IntType(64)
 
@@ -65,3 +66,13 @@ def high_word(_: Any, builder: Any, __: Any, args: Any) -> Any:
     wide = ir.IntType(128)
     product = builder.mul(builder.zext(args[0], wide), builder.zext(args[1], wide))
     return builder.trunc(builder.lshr(product, ir.Constant(wide, 64)), I64)
+
+
+def slot(builder: Any, value: Any) -> Any:
+    """Return a place for a vector, which becomes a register when the loops are optimised."""
+    return cgutils.alloca_once_value(builder, value)  # type: ignore[no-untyped-call]
+
+
+def loop(builder: Any, start: Any, stop: Any, step: Any) -> Any:
+    """Return a context whose body runs for (index, count) from start to stop by step."""
+    return cgutils.for_range_slice(builder, start, stop, step)

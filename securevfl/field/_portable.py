@@ -19,9 +19,62 @@ _LOW = np.uint64(0xFFFFFFFF)
 _HALF = np.uint64(32)
 
 
+_PANEL = 256  # Columns whose sums for three rows, 12 KiB, stay in the L1 cache.
+
+
+@kernel
+def matmul31(a: Array, b: Array, p: Any, radix: Any, out: Array) -> None:
+    """Write a @ b mod p for uint32 elements of a field below 2^31; radix = 2^32 mod p.
+
+    Four products are below 4 (2^31 - 1)^2 < 2^64. Their sum is split into halves of 32 bits that
+    are summed apart, so both sums stay below k 2^30 and are exact for k < 2^34. At the end
+    (high mod p) radix + low mod p < 2^63. Rows and terms are padded with zeros to whole groups.
+
+    Parameters
+    ----------
+    a : ndarray
+        Shape (3 r, 4 s).
+    b : ndarray
+        Shape (4 s, n).
+    out : ndarray
+        Shape (m, n) with m <= 3 r.
+    """
+    inner, columns = b.shape
+    low, high = np.empty((3, _PANEL), np.uint64), np.empty((3, _PANEL), np.uint64)
+    low0, low1, low2 = low[0], low[1], low[2]
+    high0, high1, high2 = high[0], high[1], high[2]
+    u = np.uint64
+    for start in range(0, columns, _PANEL):
+        stop = min(start + _PANEL, columns)
+        for i in range(0, a.shape[0], 3):
+            low[:] = _ZERO
+            high[:] = _ZERO
+            for k in range(0, inner, 4):
+                b0, b1 = b[k, start:stop], b[k + 1, start:stop]
+                b2, b3 = b[k + 2, start:stop], b[k + 3, start:stop]
+                x0, x1, x2, x3 = a[i, k], a[i, k + 1], a[i, k + 2], a[i, k + 3]
+                y0, y1, y2, y3 = a[i + 1, k], a[i + 1, k + 1], a[i + 1, k + 2], a[i + 1, k + 3]
+                z0, z1, z2, z3 = a[i + 2, k], a[i + 2, k + 1], a[i + 2, k + 2], a[i + 2, k + 3]
+                for j in range(stop - start):
+                    v0, v1, v2, v3 = u(b0[j]), u(b1[j]), u(b2[j]), u(b3[j])
+                    t = u(x0) * v0 + u(x1) * v1 + u(x2) * v2 + u(x3) * v3
+                    low0[j] += t & _LOW
+                    high0[j] += t >> _HALF
+                    t = u(y0) * v0 + u(y1) * v1 + u(y2) * v2 + u(y3) * v3
+                    low1[j] += t & _LOW
+                    high1[j] += t >> _HALF
+                    t = u(z0) * v0 + u(z1) * v1 + u(z2) * v2 + u(z3) * v3
+                    low2[j] += t & _LOW
+                    high2[j] += t >> _HALF
+            for r in range(min(3, out.shape[0] - i)):
+                for j in range(stop - start):
+                    rest = (high[r, j] % p) * radix + low[r, j] % p
+                    out[i + r, start + j] = rest % p
+
+
 @kernel
 def matmul32(a: Array, b: Array, p: Any, radix: Any, out: Array) -> None:
-    """Write a @ b mod p for uint32 elements of a field below 2^32; radix = 2^32 mod p.
+    """Write a @ b mod p for uint32 elements of any field below 2^32; radix = 2^32 mod p.
 
     Products below 2^64 are summed in two halves of 32 bits each, so both sums stay below k 2^32
     and are exact for k < 2^32. At the end (high mod p) radix + low mod p < 2^64.

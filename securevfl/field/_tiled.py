@@ -1,4 +1,4 @@
-"""The left operand of products by the tile unit, and the edges that do not fill a tile."""
+"""Left operands of products by tiles or vectors, and the edges that do not fill a tile."""
 
 from __future__ import annotations
 
@@ -8,21 +8,68 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from securevfl.field import _amx, _scalar, primes
+from securevfl.field import primes
 from securevfl.field._scratch import aligned, scratch
 
 Array = NDArray[Any]
 
-_PANEL_BYTES = 1 << 20  # A panel of the right operand; with the planes of 16 rows it fills L2.
+_PANEL_BYTES = 1 << 20  # A panel of the right operand; with the limbs of its rows it fills L2.
 _PANEL_TILES = 32
-_KEPT_BYTES = 1 << 18  # Planes of the whole left operand are kept up to this size.
+_KEPT_BYTES = 1 << 18  # Planes of a whole left operand are kept up to this size.
 
 
-class TiledLeft:
-    """A left operand (m, k) for the tile unit; see _amx."""
+class _PiecewiseLeft:
+    """A left operand (m, k) whose kernel takes rows of whole 64-byte pieces and limited k."""
+
+    def __init__(self, p: int, a: Array, most: int) -> None:
+        self.p, self.rows, self.most = p, a.shape[0], most
+        pieces = range(0, max(1, a.shape[1]), most)
+        self.parts = [self._part(np.ascontiguousarray(a[:, k : k + most])) for k in pieces]
+
+    def _part(self, a: Array) -> Any:
+        """Return up to `most` terms in the kernel's form."""
+        raise NotImplementedError
+
+    def _tiles(self, part: Any, rows: Array, out: Array, seen: Array) -> None:
+        """Write the product with the rows at the given addresses; n fills whole pieces."""
+        raise NotImplementedError
+
+    def multiply(self, blocks: Sequence[Array], out: Array) -> bool:
+        """See kernels.Left."""
+        from securevfl.field import _scalar
+
+        good = self._multiply(self.parts[0], _take(blocks, 0, self.most), out)
+        for i, part in enumerate(self.parts[1:], 1):
+            # Longer sums are added modulo p, in pieces.
+            more = np.empty(out.shape, out.dtype)
+            good &= self._multiply(part, _take(blocks, i * self.most, self.most), more)
+            for row, other in zip(out, more, strict=True):
+                _scalar.add(row, other, np.uint64(self.p), row)
+        return good
+
+    def _multiply(self, part: Any, blocks: Sequence[Array], out: Array) -> bool:
+        columns = 64 // out.itemsize
+        whole = out.shape[1] // columns * columns
+        seen = np.zeros(64, np.uint8)
+        if whole:
+            self._tiles(part, _addresses(blocks), out[:, :whole], seen)
+        if whole < out.shape[1]:
+            rest = out.shape[1] - whole
+            padded = [np.zeros((b.shape[0], columns), out.dtype) for b in blocks]
+            for target, source in zip(padded, blocks, strict=True):
+                target[:, :rest] = source[:, whole:]
+            edge = np.empty((self.rows, columns), out.dtype)
+            self._tiles(part, _addresses(padded), edge, seen)
+            out[:, whole:] = edge[:, :rest]
+        return int(seen.view(out.dtype).max()) < self.p
+
+
+class TiledLeft(_PiecewiseLeft):
+    """A left operand for the tile unit; see _amx."""
 
     def __init__(self, p: int, a: Array) -> None:
-        self.p, self.rows = p, a.shape[0]
+        from securevfl.field import _amx
+
         c = primes.montgomery(p, 64)
         self.constants = (
             np.uint64(p),
@@ -32,14 +79,11 @@ class TiledLeft:
             np.uint64((1 << 72) % p),
             np.float32(256 / p * (1 - 2.0**-20)),
         )
-        most = _amx.MOST_TERMS
-        self.parts = [
-            self._part(np.ascontiguousarray(a[:, k : k + most]))
-            for k in range(0, max(1, a.shape[1]), most)
-        ]
+        super().__init__(p, a, _amx.MOST_TERMS)
 
     def _part(self, a: Array) -> tuple[Array, Array | None]:
-        """Return up to MOST_TERMS terms and, where they are small, their planes."""
+        from securevfl.field import _amx
+
         shape = self._shape(a, -(-self.rows // 16))
         if 4 * int(np.prod(shape)) > _KEPT_BYTES:
             return a, None
@@ -51,65 +95,78 @@ class TiledLeft:
     def _shape(a: Array, tiles: int) -> tuple[int, ...]:
         return tiles, a.itemsize // 4, max(1, -(-a.shape[1] // 16)), 4, 16, 16
 
-    def multiply(self, blocks: Sequence[Array], out: Array) -> bool:
-        """See kernels.Left."""
-        good = self._multiply(*self.parts[0], _take(blocks, 0), out)
-        for i, part in enumerate(self.parts[1:], 1):
-            # Sums of more than MOST_TERMS terms are added modulo p, in pieces.
-            more = np.empty(out.shape, out.dtype)
-            good &= self._multiply(*part, _take(blocks, i * _amx.MOST_TERMS), more)
-            for row, other in zip(out, more, strict=True):
-                _scalar.add(row, other, np.uint64(self.p), row)
-        return good
+    def _tiles(self, part: Any, rows: Array, out: Array, seen: Array) -> None:
+        from securevfl.field import _amx
 
-    def _multiply(self, a: Array, left: Array | None, blocks: Sequence[Array], out: Array) -> bool:
-        columns = 64 // out.itemsize
-        whole = out.shape[1] // columns * columns
-        good = not whole or self._tiles(a, left, blocks, out[:, :whole])
-        if whole < out.shape[1]:
-            rest = out.shape[1] - whole
-            padded = [np.zeros((b.shape[0], columns), out.dtype) for b in blocks]
-            for target, source in zip(padded, blocks, strict=True):
-                target[:, :rest] = source[:, whole:]
-            edge = np.empty((self.rows, columns), out.dtype)
-            good &= self._tiles(a, left, padded, edge)
-            out[:, whole:] = edge[:, :rest]
-        return good
-
-    def _tiles(self, a: Array, left: Array | None, blocks: Sequence[Array], out: Array) -> bool:
+        a, left = part
         tiles, shape = out.shape[1] * out.itemsize // 64, self._shape(a, 1)
         halves, steps = shape[1:3]
         width = min(tiles, _PANEL_TILES, max(4, _PANEL_BYTES // (1024 * steps)))
-        rows = np.concatenate(
-            [b.ctypes.data + b.strides[0] * np.arange(b.shape[0], dtype=np.int64) for b in blocks]
-        )
-        seen = np.zeros(64, np.uint8)
         work = (
-            _amx._SETUP,
+            _amx.SETUP,
             scratch("panel", (width, steps, 16, 16), np.uint32),
             scratch("sums", (halves, width, 4, 16, 16), np.uint32),
             seen,
             np.empty(16, out.dtype),
         )
         planes = scratch("left", shape, np.uint32) if left is None else left
-        span = (0, tiles)
-        _amx.multiply(
-            a,
-            planes,
-            left is not None,
-            rows,
-            span,
-            out.ctypes.data,
-            out.strides[0],
-            self.constants,
-            work,
+        place = out.ctypes.data, out.strides[0]
+        _amx.multiply(a, planes, left is not None, rows, tiles, *place, self.constants, work)
+
+
+class VectorLeft(_PiecewiseLeft):
+    """A left operand for 256- or 512-bit vectors; see _vector."""
+
+    def __init__(self, p: int, a: Array, wide: bool) -> None:
+        from securevfl.field import _vector
+
+        self.wide = wide
+        self.tile = _vector.TILES[wide]
+        radix = (1 << 32) % p
+        radix -= p if radix > p // 2 else 0
+        half = (p - 1) // 2
+        rest = (1 << 32) + (abs(radix) << 31)
+        terms = 5 if a.itemsize == 8 else min(1 << 20, ((1 << 63) - 1 - rest) // (half * half))
+        self.constants = (np.uint64(p), terms, radix, 1.0 / p)
+        super().__init__(p, a, _vector.MOST_TERMS)
+
+    def _part(self, a: Array) -> Array:
+        from securevfl.field import _vector
+
+        rows = self.tile[0]
+        limbs = _vector.limbs31 if a.itemsize == 4 else _vector.limbs61
+        shape = (-(-self.rows // rows), a.shape[1], rows * (1 if a.itemsize == 4 else 3))
+        left = aligned(shape, np.int64)
+        limbs(a, np.uint64(self.p), left)
+        return left
+
+    def _tiles(self, part: Any, rows: Array, out: Array, seen: Array) -> None:
+        from securevfl.field import _vector
+
+        count, width = self.tile
+        tiles = out.shape[1] * out.itemsize // 64
+        blocks = min(-(-tiles * 64 // width), max(1, (_PANEL_BYTES >> 1) // (width * rows.size)))
+        columns = width // out.itemsize
+        work = (
+            scratch("panel", (blocks, rows.size, width), np.uint8),
+            scratch("sums", (count, columns), np.int64),
+            np.empty(columns, out.dtype),
+            seen,
         )
-        return int(seen.view(out.dtype).max()) < self.p
+        _vector.multiply(part, rows, tiles, out, self.constants, self.wide, work)
 
 
-def _take(blocks: Sequence[Array], start: int) -> list[Array]:
-    """Return the rows start .. start + MOST_TERMS of the stacked blocks."""
-    taken, stop, base = [], start + _amx.MOST_TERMS, 0
+def _addresses(blocks: Sequence[Array]) -> Array:
+    """Return the int64 addresses of all rows of the blocks, whose last axis is contiguous."""
+    counts = [np.arange(b.shape[0], dtype=np.int64) for b in blocks]
+    return np.concatenate(
+        [b.ctypes.data + b.strides[0] * n for b, n in zip(blocks, counts, strict=True)]
+    )
+
+
+def _take(blocks: Sequence[Array], start: int, count: int) -> list[Array]:
+    """Return the rows start .. start + count of the stacked blocks."""
+    taken, stop, base = [], start + count, 0
     for block in blocks:
         part = block[max(0, start - base) : max(0, stop - base)]
         if part.shape[0]:

@@ -32,28 +32,36 @@ class Left(Protocol):
 
 def prepare(p: int, a: Array) -> Left:
     """Return the left operand (m, k) in the form of the fastest kernel here."""
-    if _cpu.tier() == "amx" and (p < 1 << 31 or a.dtype == np.uint64):
-        from securevfl.field import _tiled
+    from securevfl.field import _tiled
 
+    tier, narrow = _cpu.tier(), a.dtype == np.uint32
+    if tier == "amx" and (p < 1 << 31 or not narrow):
         return _tiled.TiledLeft(p, a)
+    if tier != "portable" and (p == 2**61 - 1 if not narrow else 1 << 12 <= p < 1 << 31):
+        return _tiled.VectorLeft(p, a, tier != "avx2")
     return PortableLeft(p, a)
 
 
 class PortableLeft:
-    """The left operand as it is, for the kernels without vector intrinsics."""
+    """The left operand for the kernels without vector intrinsics."""
 
     def __init__(self, p: int, a: Array) -> None:
-        self.p, self.a = p, np.ascontiguousarray(a)
+        self.p, self.short = p, p < 1 << 31
+        self.a = np.ascontiguousarray(a)
+        if self.short:  # Rows in threes and terms in fours; see _portable.matmul31.
+            self.a = np.pad(self.a, ((0, -a.shape[0] % 3), (0, -a.shape[1] % 4)))
 
     def multiply(self, blocks: Sequence[Array], out: Array) -> bool:
         """See Left."""
-        right = np.ascontiguousarray(blocks[0]) if len(blocks) == 1 else np.concatenate(blocks)
+        filler = np.zeros((-sum(len(b) for b in blocks) % 4 if self.short else 0, out.shape[1]))
+        right = np.concatenate([*blocks, filler.astype(out.dtype)])
         if right.size and int(right.max()) >= self.p:
             return False
         result = out if out.flags.c_contiguous else np.empty(out.shape, out.dtype)
         modulus = np.uint64(self.p)
         if out.dtype == np.uint32:
-            _portable.matmul32(self.a, right, modulus, np.uint64((1 << 32) % self.p), result)
+            kernel = _portable.matmul31 if self.short else _portable.matmul32
+            kernel(self.a, right, modulus, np.uint64((1 << 32) % self.p), result)
         else:
             c = primes.montgomery(self.p, 64)
             inverse, square = np.uint64(c.negative_inverse), np.uint64(c.square)
