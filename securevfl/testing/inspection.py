@@ -1,0 +1,151 @@
+"""What a party can reach, what a protocol's module uses, and the global generators."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import hashlib
+import inspect
+import sys
+import types
+from collections.abc import Iterator, Mapping
+from importlib.util import resolve_name
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from securevfl.engine.party import Party
+    from securevfl.protocols.protocol import Protocol
+
+_CLOCKS = {"asyncio", "time", "datetime", "threading", "multiprocessing", "concurrent", "ray"}
+_GLOBAL_RANDOMNESS = {"random", "uuid"}
+_ALLOWED = {
+    "securevfl.engine.party",
+    "securevfl.engine.wire",
+    "securevfl.engine.streams",
+    "securevfl.protocols.protocol",
+}
+_OURS = ("securevfl.engine.", "securevfl.protocols.", "securevfl.study", "securevfl.cli")
+_LEAVES = (
+    str,
+    bytes,
+    int,
+    float,
+    bool,
+    type(None),
+    type,
+    types.ModuleType,
+    types.BuiltinFunctionType,
+)
+
+
+def held_arrays(party: Party) -> list[np.ndarray]:
+    """Arrays that a party can reach through attributes, containers, closures and bound methods.
+
+    Its engine is left out: in a simulation that reaches everybody, in a cluster nobody.
+    """
+    arrays: list[np.ndarray] = []
+    attributes = {name: value for name, value in vars(party).items() if name != "engine"}
+    left: list[Any] = [attributes]
+    seen: dict[int, Any] = {}
+    while left:
+        thing = left.pop()
+        if id(thing) in seen or isinstance(thing, _LEAVES):
+            continue
+        seen[id(thing)] = thing  # kept alive, so that its id stays its own
+        if isinstance(thing, np.ndarray):
+            arrays.append(thing)
+            if thing.dtype.hasobject:
+                left.extend(thing.reshape(-1).tolist())
+        elif _is_tensor(thing):
+            arrays.append(thing.detach().cpu().numpy())
+        elif thing is not party:
+            left.extend(_referents(thing))
+    return arrays
+
+
+def _referents(thing: Any) -> Iterator[Any]:
+    if isinstance(thing, Mapping):
+        yield from thing.keys()
+        yield from thing.values()
+    elif isinstance(thing, (list, tuple, set, frozenset)):
+        yield from thing
+    elif isinstance(thing, functools.partial):
+        yield from (thing.func, thing.args, thing.keywords)
+    elif isinstance(thing, types.MethodType):
+        yield from (thing.__self__, thing.__func__)
+    elif isinstance(thing, types.FunctionType):
+        cells = thing.__closure__ or ()
+        yield from (cell.cell_contents for cell in cells if cell != types.CellType())
+        yield from (thing.__defaults__, thing.__kwdefaults__)
+    else:
+        yield from _attributes(thing)
+
+
+def _attributes(thing: Any) -> Iterator[Any]:
+    yield from vars(thing).values() if hasattr(thing, "__dict__") else ()
+    for cls in type(thing).__mro__:
+        slots = cls.__dict__.get("__slots__", ())
+        for name in (slots,) if isinstance(slots, str) else slots:
+            if hasattr(thing, name):
+                yield getattr(thing, name)
+
+
+def _is_tensor(thing: Any) -> bool:
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(thing, torch.Tensor)
+
+
+def forbidden_code(protocol: type[Protocol]) -> list[str]:
+    """Imports and calls of a protocol's module that no party file may use; none without source."""
+    module = sys.modules[protocol.__module__]
+    try:
+        source = inspect.getsource(module)
+    except (OSError, TypeError):
+        return []
+    return sorted(set(_forbidden(ast.parse(source), module.__name__)))
+
+
+def _forbidden(tree: ast.Module, module: str) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names if _is_refused(alias.name, module))
+        elif isinstance(node, ast.ImportFrom):
+            package = module.rpartition(".")[0]
+            origin = resolve_name("." * node.level + (node.module or ""), package)
+            names = [origin, *(f"{origin}.{alias.name}" for alias in node.names)]
+            yield from [name for name in names if _is_refused(name, module)][:1]
+        elif isinstance(node, ast.Attribute):
+            yield from _global_generator(ast.unparse(node))
+
+
+def _is_refused(name: str, module: str) -> bool:
+    if name.split(".")[0] in _CLOCKS | _GLOBAL_RANDOMNESS:
+        return True
+    if name == module or any(name == good or name.startswith(f"{good}.") for good in _ALLOWED):
+        return False
+    return name.startswith(_OURS)
+
+
+def _global_generator(code: str) -> Iterator[str]:
+    """``np.random.x`` for every x but the class of generators."""
+    parts = code.split(".")
+    if len(parts) == 3 and parts[0] in ("np", "numpy") and parts[1] == "random":
+        if parts[2] != "Generator":
+            yield code
+    elif code in ("torch.manual_seed", "torch.seed"):
+        yield code
+
+
+def global_generators() -> dict[str, str]:
+    """Digest of the state of each global generator."""
+    import random
+
+    states: dict[str, Any] = {"random": random.getstate()}
+    name, keys, *rest = np.random.get_state()  # noqa: NPY002
+    states["numpy.random"] = (name, np.asarray(keys).tolist(), rest)
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        states["torch"] = torch.get_rng_state().tolist()
+    return {name: hashlib.sha256(repr(s).encode()).hexdigest() for name, s in states.items()}

@@ -1,0 +1,206 @@
+"""Small runs of a protocol, with all that a test wants to compare."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from securevfl.engine import wire
+from securevfl.engine.conditions import Conditions, paper
+from securevfl.engine.network import Event
+from securevfl.engine.party import Party
+from securevfl.engine.replay import snapshot
+from securevfl.engine.simulation import Simulation
+from securevfl.engine.transcript import Transcript
+from securevfl.protocols.protocol import Protocol, get_protocol, make_config
+
+if TYPE_CHECKING:
+    from securevfl.data.dataset import VerticalDataset
+
+ProtocolLike = str | type[Protocol]
+
+# Small, and awkward on purpose: neither rows nor columns divide evenly.
+TINY = {"rounds": 4, "batch": 15, "width": 6, "hidden": 6}
+LEARNING = {"rounds": 60}
+
+
+class _History:
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+
+    def record(self, event: Event) -> None:
+        self.events.append(event)
+
+    def round_over(self, party: int, round: int, time: int, left: bool) -> None:
+        pass
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A finished run.
+
+    Attributes
+    ----------
+    protocol : Protocol
+    parties : mapping of int to Party
+        As they ended.
+    events : tuple of Event
+        What the parties recorded.
+    simulation : Simulation
+    """
+
+    protocol: Protocol
+    parties: Mapping[int, Party]
+    events: tuple[Event, ...]
+    simulation: Simulation
+
+    @property
+    def losses(self) -> list[float]:
+        """Training loss of each server step."""
+        return [event.fields["loss"] for event in self.events if event.name == "round"]
+
+    def fingerprint(self) -> bytes:
+        """Everything that must replay: events, final kept state, transcript, clock.
+
+        Masks are drawn from the operating system and differ between runs, so constants such as
+        data shares are no part of it, and neither are payloads.
+        """
+        kept = {
+            index: snapshot(party, waits=0, time=0)["kept"] for index, party in self.parties.items()
+        }
+        sent = self.simulation.transcript
+        return wire.encode(
+            (
+                [tuple(event) for event in self.events],
+                kept,
+                sent.state()["columns"],
+                sent.state()["kinds"],
+                self.simulation.clock,
+            )
+        )
+
+
+def tiny_data() -> VerticalDataset:
+    """Digits, 101 + 41 rows, dealt unevenly to 6 parties."""
+    from securevfl.data import load_dataset
+
+    data: VerticalDataset = load_dataset("digits", parties=8)
+    return data.with_parties(6).subset(101, 41)
+
+
+def learning_data() -> VerticalDataset:
+    """Digits, 600 training rows and all test rows, 8 parties."""
+    from securevfl.data import load_dataset
+
+    data: VerticalDataset = load_dataset("digits", parties=8)
+    return data.subset(600)
+
+
+def make(
+    protocol: ProtocolLike,
+    data: VerticalDataset | None = None,
+    *,
+    seed: int = 0,
+    defaults: Mapping[str, Any] = TINY,
+    **options: Any,
+) -> Protocol:
+    """Protocol with small default options, as far as it has them."""
+    cls = class_of(protocol)
+    known = {name: value for name, value in defaults.items() if name in cls.Config.model_fields}
+    config = make_config(cls, known | options)
+    return cls(config, tiny_data() if data is None else data, seed=seed)
+
+
+def simulate(
+    protocol: ProtocolLike,
+    data: VerticalDataset | None = None,
+    *,
+    seed: int = 0,
+    conditions: Conditions | None = None,
+    copying: bool = False,
+    payloads: bool = False,
+    defaults: Mapping[str, Any] = TINY,
+    **options: Any,
+) -> Outcome:
+    """Run a protocol to its end in virtual time.
+
+    Parameters
+    ----------
+    protocol : str or Protocol class
+    data : VerticalDataset, optional
+        `tiny_data` if not given.
+    seed : int
+    conditions : Conditions, optional
+        The paper's delays if not given.
+    copying : bool
+        Pass every payload through its bytes.
+    payloads : bool
+        Keep the payloads in the transcript.
+    defaults : mapping
+        Options that are set where the protocol has them and `options` does not say otherwise.
+    **options
+        The protocol's own.
+    """
+    made = make(protocol, data, seed=seed, defaults=defaults, **options)
+    parties, history = made.parties(), _History()
+    simulation = Simulation(
+        parties,
+        seed=seed,
+        conditions=paper_conditions(made) if conditions is None else conditions,
+        transcript=Transcript(payloads=payloads),
+        observer=history,
+        copying=copying,
+    )
+    simulation.run()
+    return Outcome(made, parties, tuple(history.events), simulation)
+
+
+def class_of(protocol: ProtocolLike) -> type[Protocol]:
+    """Class of a protocol that is given by name or class."""
+    return get_protocol(protocol) if isinstance(protocol, str) else protocol
+
+
+def paper_conditions(protocol: Protocol) -> Conditions:
+    """The paper's delays for a protocol's parties and batches."""
+    return paper(protocol.data.parties, batch_rows=protocol.batch_rows)
+
+
+def state_at(
+    protocol: ProtocolLike, data: VerticalDataset, instant: int, **options: Any
+) -> tuple[bytes, list[Event]]:
+    """Bytes of a state asked for at the given instant of virtual time, and the events until it."""
+    made = make(protocol, data, **options)
+    history, states = _History(), list[bytes]()
+    simulation = Simulation(made.parties(), conditions=paper_conditions(made), observer=history)
+    passed = -1
+
+    def pause() -> bool:
+        nonlocal passed
+        passed += 1
+        if passed == instant:
+            simulation.request_state(lambda state: states.append(wire.encode(state)))
+        return bool(states)
+
+    simulation.run(pause)
+    if not states:
+        raise AssertionError("some party never comes to a safe point or to its end")
+    return states[0], history.events
+
+
+def resume_from(
+    protocol: ProtocolLike,
+    data: VerticalDataset,
+    saved: bytes,
+    events: list[Event],
+    **options: Any,
+) -> Outcome:
+    """Go on from a state to the end, with new party objects."""
+    made, history = make(protocol, data, **options), _History()
+    history.events = list(events)
+    parties = made.parties()
+    simulation = Simulation.from_state(
+        parties, wire.decode(saved), conditions=paper_conditions(made), observer=history
+    )
+    simulation.run()
+    return Outcome(made, parties, tuple(history.events), simulation)
