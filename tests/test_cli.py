@@ -93,7 +93,7 @@ MISTAKES = {
     "unknown card": (["protocols", "fedvsx"], "did you mean fedvs?"),
     "unknown set": (["datasets", "digit"], "did you mean digits?"),
     "resume of nothing": (["resume", "nowhere"], "nowhere is no folder"),
-    "resume without a folder": (["resume"], "folder"),
+    "resume without an argument": (["resume"], "issing argument"),
     "too few blocks": (["bench", "round", "--blocks", "3"], "blocks"),
 }
 
