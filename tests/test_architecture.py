@@ -30,7 +30,9 @@ ALLOWED: dict[str, set[str]] = {
     "study": {
         "", "errors", "field", "models", "data", "privacy", "engine", "protocols.protocol",
     },
-    "testing": {"", "study", "errors", "field", "engine", "data", "protocols.protocol"},
+    "testing": {
+        "", "errors", "field", "models", "data", "privacy", "engine", "protocols.protocol", "study",
+    },
     "cli": {"", "study", "errors"},
     "__init__": {"study", "errors", "data", "engine.conditions"},
     "__main__": {"cli"},

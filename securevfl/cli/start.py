@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import itertools
+import functools
 import os
 import re
 import shlex
 import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -58,10 +58,10 @@ def start(protocol: str, variant: Mapping[str, str], values: Mapping[str, Any]) 
     known = protocols()[protocol].Config.model_fields
     chosen = protocol_options(protocol, known, (variant, options, pairs))
     source = data_source(common, data_pairs)
-    folder = run_folder(common["out"], protocol, Path(source.name).stem)
+    name = Path(source.name).stem
     import securevfl
 
-    def call(watcher: show.Watcher, stop: Callable[[], bool]) -> Run:
+    def call(folder: Path, watcher: show.Watcher, stop: Callable[[], bool]) -> Run:
         return securevfl.run(
             protocol,
             source,
@@ -75,7 +75,9 @@ def start(protocol: str, variant: Mapping[str, str], values: Mapping[str, Any]) 
             **chosen,
         )
 
-    finish(watched(f"{protocol} on {Path(source.name).stem}", call), as_json=common["json"])
+    with run_folder(common["out"], protocol, name) as folder:
+        run = watched(f"{protocol} on {name}", functools.partial(call, folder))
+    finish(run, as_json=common["json"])
 
 
 def go_on(folder: Path, *, as_json: bool) -> None:
@@ -151,25 +153,45 @@ def _whole(value: Any) -> Any:
     return str(value.absolute()) if isinstance(value, Path) else value
 
 
-def run_folder(out: Path | None, protocol: str, dataset: str) -> Path:
-    """Folder of a run; it is made when the run starts.
+@contextmanager
+def run_folder(out: Path | None, protocol: str, dataset: str) -> Iterator[Path]:
+    """Folder of a run: `out`, or a new one in ``runs``, removed again if nothing is put into it.
 
     Raises
     ------
     ConfigurationError
         When it cannot be made or written.
     """
-    folder = out
-    if folder is None:
-        word = re.sub(r"[^A-Za-z0-9._-]+", "-", dataset).strip("-.") or "data"
-        stem = f"{protocol}-{word}-{datetime.now():%Y%m%d-%H%M%S}"
-        names = itertools.chain([stem], (f"{stem}-{number}" for number in itertools.count(2)))
-        folder = next(path for name in names if not (path := Path("runs") / name).exists())
+    folder = out or Path("runs") / f"{protocol}-{_word(dataset)}-{datetime.now():%Y%m%d-%H%M%S}"
     existing = folder if folder.exists() else next(p for p in folder.parents if p.exists())
     if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
         why = "is not a folder" if not existing.is_dir() else "cannot be written"
         raise ConfigurationError(f"run: {existing} {why}; name another folder with --out")
-    return folder
+    if out is not None:
+        yield out
+        return
+    made = _make_new(folder)
+    try:
+        yield made
+    finally:
+        with suppress(OSError):  # not empty
+            made.rmdir()
+            made.parent.rmdir()
+
+
+def _word(dataset: str) -> str:
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", dataset).strip("-.") or "data"
+
+
+def _make_new(folder: Path) -> Path:
+    """Make the folder, under another name if a run of the same second has it."""
+    made, number = folder, 1
+    while True:
+        with suppress(FileExistsError):
+            made.mkdir(parents=True)
+            return made
+        number += 1
+        made = folder.with_name(f"{folder.name}-{number}")
 
 
 @contextmanager
