@@ -8,13 +8,10 @@ for a while slows them alike, and the ratio is the median of the ratios of neigh
 from __future__ import annotations
 
 import contextlib
-import os
-import platform
 import statistics
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,6 +21,7 @@ from securevfl.engine.network import SERVER, Event
 from securevfl.engine.simulation import Simulation
 from securevfl.errors import ConfigurationError
 from securevfl.protocols.protocol import get_protocol, make_config
+from securevfl.study.machine import describe_machine
 from securevfl.study.run import check_memory
 
 if TYPE_CHECKING:
@@ -143,7 +141,7 @@ def bench_round(
         "blocks": blocks,
         "rounds_per_block": rounds,
         "fields": results,
-        "machine": machine(),
+        "machine": describe_machine(),
     }
 
 
@@ -229,52 +227,22 @@ def _one_thread() -> Iterator[None]:
     """One thread for torch, and for BLAS where threadpoolctl is installed."""
     import torch
 
-    limits = _threadpoolctl("threadpool_limits")
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        with limits(limits=1) if limits is not None else contextlib.nullcontext():
+        with _one_blas_thread():
             yield
     finally:
         torch.set_num_threads(before)
 
 
-def _threadpoolctl(name: str) -> Callable[..., Any] | None:
+def _one_blas_thread() -> contextlib.AbstractContextManager[Any]:
     try:
-        import threadpoolctl
+        from threadpoolctl import threadpool_limits
     except ModuleNotFoundError:
-        return None
-    found: Callable[..., Any] = getattr(threadpoolctl, name)
-    return found
-
-
-def machine() -> dict[str, Any]:
-    """Processor, versions and the kernels that BLAS chose: what a figure depends on."""
-    result: dict[str, Any] = {
-        "processor": _processor(),
-        "cores": os.cpu_count(),
-        "system": f"{platform.system()} {platform.machine()}",
-        "python": platform.python_version(),
-    }
-    for package in ("numpy", "numba", "torch"):
-        result[package] = metadata.version(package)
-    info = _threadpoolctl("threadpool_info")
-    if info is not None:
-        pools = {
-            f"{pool['internal_api']} {pool['version']} {pool.get('architecture', '')}".strip()
-            for pool in info()
-            if pool["user_api"] == "blas"
-        }
-        result["blas"] = "; ".join(sorted(pools)) or "none found"
-    return result
-
-
-def _processor() -> str:
-    with contextlib.suppress(OSError), open("/proc/cpuinfo") as file:
-        for line in file:
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return platform.processor() or "unknown"
+        return contextlib.nullcontext()
+    limits: contextlib.AbstractContextManager[Any] = threadpool_limits(limits=1)
+    return limits
 
 
 def bench_field() -> dict[str, Any]:
