@@ -110,8 +110,10 @@ class Simulation:
 
     # -- running -------------------------------------------------------------------------------
 
-    def run(self, pause: Callable[[], bool] | None = None) -> None:
-        """Run to the end, or until `pause` says so (asked after each instant of virtual time).
+    def run(self, pause: Callable[[], bool] | None = None, *, until: float | None = None) -> None:
+        """Run to the end, to the virtual second `until`, or until `pause` says so.
+
+        `pause` is asked after each instant of virtual time; a run that paused can be run on.
 
         Raises
         ------
@@ -123,9 +125,12 @@ class Simulation:
             for home in self._homes.values():
                 self._start(home)
         queue = self._queue
+        end = None if until is None else round_ns(until)
         while queue:
             instant = queue[0][0]
             if instant > self.clock:
+                if end is not None and instant > end:
+                    return
                 if pause is not None and pause():
                     return
                 if instant - self._last_event > self._patience and not self.finished:

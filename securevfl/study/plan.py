@@ -54,6 +54,8 @@ class Plan:
         None for a data set that was passed as an object.
     fingerprint : str
         Of the data set.
+    until : float or None
+        Virtual second at which the run ends, if its rounds have not ended before.
     """
 
     protocol: str
@@ -63,6 +65,7 @@ class Plan:
     conditions: Conditions
     source: DataSource | None
     fingerprint: str
+    until: float | None = None
 
     def to_toml(self, derived: Mapping[str, Any]) -> str:
         """Text of ``config.toml``; `derived` is shown in it and not read back."""
@@ -81,6 +84,8 @@ class Plan:
             "data": {"fingerprint": self.fingerprint},
             "derived": dict(derived),
         }
+        if self.until is not None:
+            content["until"] = self.until
         if self.source is not None:
             given = {k: v for k, v in self.source.options.items() if v is not None}
             content["data"] |= {"name": self.source.name, "options": _plain(given)}
@@ -119,6 +124,7 @@ class Plan:
             conditions=conditions_from(conditions, parties=parties, batch_rows=1, name=name),
             source=DataSource(data["name"], data["options"]) if "name" in data else None,
             fingerprint=data["fingerprint"],
+            until=content.get("until"),
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -39,6 +40,7 @@ def run(
     data: VerticalDataset | DataSource | str = "digits",
     *,
     rounds: int | None = None,
+    until: float | None = None,
     seed: int = 0,
     conditions: str | Path | Conditions = "paper",
     engine: str = "simulation",
@@ -59,6 +61,9 @@ def run(
         A data set, or what `securevfl.data.load_dataset` takes; a name is split by `seed`.
     rounds : int, optional
         Server steps; the protocol's default if not given.
+    until : float, optional
+        Virtual second at which the run ends even if not all rounds are done; the models are then
+        evaluated as they stand.
     seed : int
         Seed of batches, initial weights, rounding and delays, at least 0. Never of masks.
     conditions : str, Path or Conditions
@@ -104,6 +109,8 @@ def run(
         conditions = load_conditions(
             conditions, parties=dataset.parties, batch_rows=made.batch_rows
         )
+    if until is not None and not 0 < until < math.inf:
+        raise ConfigurationError(f"run: until must be a positive time in seconds, it is {until}")
     every = max(1, config.rounds // 50) if eval_every is None else eval_every
     if every < 1:
         raise ConfigurationError(f"run: eval_every must be at least 1, it is {eval_every}")
@@ -115,6 +122,7 @@ def run(
         conditions=conditions,
         source=source,
         fingerprint=dataset.fingerprint(),
+        until=until,
     )
     check_memory(made)
     folder = None if out is None else Path(out)
@@ -292,7 +300,7 @@ def _finish(
     keeper: _Keeper,
 ) -> Run:
     with _one_thread():
-        simulation.run(keeper.pause)
+        simulation.run(keeper.pause, until=plan.until)
         if keeper.stopped and not simulation.finished:
             raise Interrupted(keeper.folder)
         historian.finish()
