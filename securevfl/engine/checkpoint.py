@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from securevfl.engine import wire
-from securevfl.errors import CheckpointError, WireError
+from securevfl.errors import CheckpointError, ConfigurationError, WireError
 
 _MAGIC = b"SVFLCKPT"
 _VERSION = 1
@@ -51,8 +51,10 @@ def read_checkpoint(folder: Path) -> dict[str, Any]:
 
     Raises
     ------
+    ConfigurationError
+        When there is none: the run was stopped before its first one.
     CheckpointError
-        When there is none, or when both files are damaged or of another version.
+        When both files are damaged or of another version.
     """
     reasons = []
     for name in (_NAME, _PREVIOUS):
@@ -68,7 +70,12 @@ def read_checkpoint(folder: Path) -> dict[str, Any]:
             if saved["snapshot"]["once"]:
                 saved["snapshot"]["once"] = _read(_once(folder, index))
         return state
-    raise CheckpointError("; ".join(reasons) or f"checkpoint: there is none in {folder}")
+    if not reasons:
+        raise ConfigurationError(
+            f"checkpoint: there is none in {folder}; the run was stopped before its first one, so "
+            "start it again"
+        )
+    raise CheckpointError("; ".join(reasons))
 
 
 def remove_checkpoints(folder: Path) -> None:

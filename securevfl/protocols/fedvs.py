@@ -2,7 +2,8 @@
 
 S. Li, D. Yao, J. Liu, "FedVS: Straggler-Resilient and Privacy-Preserving Vertical Federated
 Learning for Split Models", ICML 2023. Line numbers are those of its Algorithm 1, letters those of
-its text: N clients, K segments, T colluders, R results needed, D layers, |B| coded rows, h embedding width.
+its text: N clients, K segments, T colluders, R results needed, D layers, |B| coded rows, h
+embedding width.
 """
 
 from __future__ import annotations
@@ -18,7 +19,13 @@ from pydantic import Field
 
 from securevfl.engine.party import SERVER, Party
 from securevfl.engine.wire import message
-from securevfl.errors import NotEnoughResultsError, RangeError, WouldOverflowError
+from securevfl.errors import (
+    NotEnoughResultsError,
+    PrivacyError,
+    RangeError,
+    RunError,
+    WouldOverflowError,
+)
 from securevfl.field import FixedPoint, LagrangeCode, PrimeField
 from securevfl.models.polynomial_network import PolynomialNetwork, expand, expanded_width
 from securevfl.models.split import Batches, Centre, measure, rows_of
@@ -73,6 +80,8 @@ class FedVSConfig(TrainingConfig):
     prime: int = Field(2**61 - 1, description="field modulus p")
     data_bits: int = Field(20, ge=1, le=52, description="lx, fractional bits of the data")
     model_bits: int = Field(24, ge=1, le=52, description="lw, fractional bits of the weights")
+    masked: bool = Field(True, description="mask the uploads; false is the paper's evaluation")
+    spares: int = Field(0, ge=0, description="dealers of masks beyond the T+1 that are used")
     weight_bound: float = Field(16.0, gt=0, description="enforced bound on |W|")
     secure: bool = Field(False, description="evaluate the test set by coded inference")
     share_timeout: float | None = Field(
@@ -114,10 +123,39 @@ class Parameters:
         """R = 2 (K + T - 1) + 1 (Theorem 5.1)."""
         return self.code.recovery_threshold(degree=2)
 
+    @functools.cached_property
+    def mask_powers(self) -> np.ndarray:
+        """alpha_n^i, (N, K + 2T - 1): values at the clients' points from coefficients of a rho.
+
+        rho has degree K + 2T - 2. One coefficient fewer leaks to the server with T clients, one
+        more raises R.
+        """
+        count = self.code.segments + 2 * self.code.privacy - 1
+        alphas = self.field.elements(list(self.code.alphas))
+        powers = [self.field.power(alphas, i) for i in range(count)]
+        return np.stack(powers, axis=1)
+
+    def candidates(self, round: int) -> tuple[int, ...]:
+        """Clients that deal masks in a round, T + 1 and the spares, in turn over the rounds."""
+        if not self.config.masked:
+            return ()
+        count = self.code.privacy + 1 + self.config.spares
+        return tuple((round * count + i) % self.code.parties for i in range(count))
+
+    def maskable(self, sharers: Sequence[int], dealers: Sequence[int]) -> bool:
+        """Whether an attempt may run: |D| >= T + 1 and |S| >= T + 2, or masks are not asked for.
+
+        With fewer dealers a coalition could know every mask; with fewer sharers it could isolate
+        one client in the sum.
+        """
+        T = self.code.privacy
+        return not self.config.masked or (len(dealers) > T and len(sharers) > T + 1)
+
 
 class Client(Party):
     """Client n: shares its data once and its model every round, evaluates, updates."""
 
+    activities: ClassVar[Mapping[str, str]] = {**Party.activities, "mask": "share"}
     kept: ClassVar[tuple[str, ...]] = ("network",)
     kept_once: ClassVar[tuple[str, ...]] = ("data_shares", "row_sum")
 
@@ -141,7 +179,9 @@ class Client(Party):
         for part, features in self.features.items():
             quantised, row_sum = quantised_data(self.public, features, part)
             self.row_sum = max(self.row_sum, row_sum)
-            self.share(f"{part}-data", self.public.code.encode(quantised))  # lines 5-8
+            masks = self.uniform((self.public.code.privacy, *quantised.shape[1:]))  # Z, line 6
+            shares = self.public.code.encode(quantised, masks=masks)
+            self.share(f"{part}-data", shares)  # lines 7-8
             self.data_shares[part] = await self.collect(f"{part}-data", senders=self.peers)
 
     async def run(self) -> None:
@@ -151,13 +191,62 @@ class Client(Party):
                 batch: Batch = round_.payload
                 model = self.quantised_model()  # line 15
                 self.check_range(batch, model)
-                self.share("model", self.public.code.encode_constant(model))  # lines 16-18
+                masks = self.uniform((self.public.code.privacy, *model.shape))  # V, line 16
+                self.share("model", self.public.code.encode_constant(model, masks=masks))
+                if self.index in self.public.candidates(self.round):
+                    self.share("mask", self.deal_mask(len(batch.rows)))
                 self.send(SERVER, "shared", None)
                 attempt = await self.receive("attempt")
                 shares = await self.collect("model", senders=attempt.sharers)  # line 19
-                self.send(SERVER, "embedding", self.evaluate(batch, attempt, shares))  # line 23
+                upload = self.evaluate(batch, attempt, shares)  # line 23
+                if self.public.config.masked:
+                    rhos = await self.collect("mask", senders=self.checked(attempt).dealers)
+                    upload = self.masked(upload, rhos)
+                self.send(SERVER, "embedding", upload)
                 if batch.part == "train":
                     self.update(batch, attempt, await self.receive("gradient"))
+
+    def uniform(self, shape: tuple[int, ...]) -> np.ndarray:
+        """Fresh uniform field elements from the operating system's entropy.
+
+        All secret randomness of a client comes through here: Z once in setup, then each round V
+        and, of a dealer, the coefficients of rho. Nothing of it is kept. The privacy verifiers
+        replace this method by a tape.
+        """
+        return self.public.field.random(shape)
+
+    def deal_mask(self, rows: int) -> np.ndarray:
+        """rho at every client's point, (N, |B|, h), for a uniform rho of degree K + 2T - 2."""
+        field, powers = self.public.field, self.public.mask_powers
+        shape = (rows, self.public.config.width)
+        coefficients = self.uniform((powers.shape[1], *shape))
+        values = field.matmul(powers, coefficients.reshape(powers.shape[1], -1))
+        dealt: np.ndarray = values.reshape(-1, *shape)
+        return dealt
+
+    def checked(self, attempt: Attempt) -> Attempt:
+        """The attempt, if its sharers and dealers keep the guarantee; never upload otherwise."""
+        dealers = set(attempt.dealers) & set(self.public.candidates(self.round))
+        if not self.public.maskable(attempt.sharers, sorted(dealers)):
+            raise RunError(
+                f"fedvs: the server announced {len(attempt.sharers)} sharers and {len(dealers)} "
+                f"dealers that were appointed; masks with T = {self.public.code.privacy} need at "
+                "least T+2 and T+1. Nothing was uploaded"
+            )
+        return attempt
+
+    def masked(self, upload: np.ndarray, rhos: Mapping[int, np.ndarray]) -> np.ndarray:
+        """Y = H-tilde + P(alpha) sum over D of rho_j(alpha), P(z) = prod_{k<=K} (z - beta_k).
+
+        P vanishes at the data points, so the wanted sums and R do not change. The client, not the
+        dealer, multiplies by P, so no dealer can move a wanted value.
+        """
+        field = self.public.field
+        total = functools.reduce(field.add, rhos.values())
+        masked: np.ndarray = field.add(
+            upload, field.multiply(self.public.code.vanishing[self.index], total)
+        )
+        return masked
 
     def quantised_model(self) -> np.ndarray:
         """W-bar (equation 3)."""
@@ -247,21 +336,39 @@ class Server(Party):
         self.conclude()
 
     async def attempt(self, batch: Batch) -> Attempt:
-        """Announce B, then S: those that shared their model in time (footnote 2)."""
+        """Announce B, then S: those that shared their model in time (footnote 2), and D.
+
+        S and D that would not keep the masked guarantee are not announced; `decode` gives such an
+        attempt up.
+        """
         self.announce(self.round + 1, batch)
         timeout = self.public.config.share_timeout
-        attempt = Attempt(sharers=tuple(await self.collect("shared", timeout=timeout)))
-        self.broadcast("attempt", attempt)
+        sharers = tuple(await self.collect("shared", timeout=timeout))
+        dealt = [j for j in self.public.candidates(self.round) if j in sharers]
+        attempt = Attempt(sharers, dealers=tuple(sorted(dealt[: self.public.code.privacy + 1])))
+        if self.public.maskable(attempt.sharers, attempt.dealers):
+            self.broadcast("attempt", attempt)
         return attempt
 
     async def decode(self, attempt: Attempt) -> np.ndarray | None:
         """H from the first R results (lines 27-30, equation 7); None if the attempt is given up."""
         public = self.public
+        if not attempt.sharers or not public.maskable(attempt.sharers, attempt.dealers):
+            self.give_up(
+                f"{len(attempt.sharers)} clients shared, {len(attempt.dealers)} of them dealt masks"
+                f" within share_timeout = {public.config.share_timeout} s",
+                attempt.sharers,
+            )
+            return None
         results = await self.collect(
             "embedding", count=public.threshold, timeout=public.config.result_timeout
         )
-        if len(results) < public.threshold or not attempt.sharers:
-            self.give_up(attempt, tuple(results))
+        if len(results) < public.threshold:
+            self.give_up(
+                f"R = 2(K+T-1)+1 = {public.threshold} results are needed and {len(results)} came "
+                f"within result_timeout = {public.config.result_timeout} s",
+                tuple(results),
+            )
             return None
         self.given_up = 0
         parties = tuple(results)
@@ -272,17 +379,15 @@ class Server(Party):
         mean: np.ndarray = total / len(attempt.sharers)
         return mean
 
-    def give_up(self, attempt: Attempt, parties: tuple[int, ...]) -> None:
-        """Leave an attempt without enough results; the next round takes another batch."""
+    def give_up(self, why: str, parties: tuple[int, ...]) -> None:
+        """Leave an attempt; the next round takes another batch, so no row meets two S."""
         missing = sorted(set(self.peers) - set(parties))
-        self.record("given_up", results=len(parties), missing=missing)
+        self.record("given_up", why=why, missing=missing)
         self.given_up += 1
         if self.given_up >= self.public.config.max_attempts:
             raise NotEnoughResultsError(
-                f"fedvs: round {self.round} needs R = 2(K+T-1)+1 = {self.public.threshold} results "
-                f"and {len(parties)} came within result_timeout = "
-                f"{self.public.config.result_timeout} s, {self.given_up} times in a row; missing: "
-                f"clients {missing}. Lower segments or privacy, or wait longer"
+                f"fedvs: round {self.round}: {why}, and {self.given_up} attempts in a row were "
+                f"given up; missing: clients {missing}. Lower segments or privacy, or wait longer"
             )
 
     def train(self, batch: Batch, attempt: Attempt, embedding: np.ndarray) -> None:
@@ -375,14 +480,16 @@ class FedVS(SplitProtocol):
             "client": "holds some columns and a polynomial network; computes on everyone's shares",
         },
         sees={
-            "server": "every upload, hence in plain evaluation more than the sums; the exact sums "
-            "of embeddings of each attempt; who shared and who answered, and when",
+            "server": "the exact sums of embeddings of each attempt; in plain evaluation every "
+            "coefficient of psi besides; who shared, dealt and answered, and when",
             "client": "shares of data and models (any T uniform), dL/dH, batches and sharers",
-            "server + 1 client": "in plain evaluation all data and models, by linear algebra",
+            "server + 1 client": "in plain evaluation all data and models, by linear algebra; "
+            "masked, no more than each of them alone",
             "outsider": "links are not sealed yet: all that a listener to K+T clients needs",
         },
         absence="tolerates",
         deviations=(
+            "uploads are masked by default (ours); masked=false is the paper's evaluation",
             "p, lx, lw, h, the optimiser, initialisation and batch order are ours",
             "a client whose part could wrap stops the run: one bit about its data",
             "B is announced with the round, S after sharing; the paper supposes that all share",
@@ -401,7 +508,20 @@ class FedVS(SplitProtocol):
             model_point=FixedPoint(field, bits=config.model_bits),
             batches={part: self.batches(K, part) for part in self.shared_parts},
         )
+        self.check_masks()
         self.check_overflow()
+
+    def check_masks(self) -> None:
+        """Refuse masked evaluation with too few clients for T + 2 sharers or the dealers."""
+        T, N = self.config.privacy, self.data.parties
+        needed = max(T + 2, T + 1 + self.config.spares)
+        if self.config.masked and needed > N:
+            raise PrivacyError(
+                f"fedvs: masked evaluation with T = {T} needs T+2 = {T + 2} sharers and T+1+spares "
+                f"= {T + 1 + self.config.spares} dealers, and there are {N} clients. Lower privacy "
+                "or spares, or add clients; masked=false runs the paper's evaluation, which shows "
+                "the server more than the sums"
+            )
 
     @property
     def shared_parts(self) -> tuple[Part, ...]:
@@ -421,7 +541,10 @@ class FedVS(SplitProtocol):
         weight = math.ceil(2**config.model_bits * config.weight_bound)
         limit = (config.prime - 1) // 2
         for part in self.shared_parts:
-            rows = sum(quantised_data(self.public, x, part)[1] for x in self.features(part))
+            try:
+                rows = sum(quantised_data(self.public, x, part)[1] for x in self.features(part))
+            except RangeError as error:
+                raise WouldOverflowError(f"fedvs: {error}") from None
             if rows * weight > limit:
                 raise WouldOverflowError(
                     f"fedvs: the quantised sum of embeddings can reach {rows * weight:.4g} (row "
@@ -452,8 +575,8 @@ class FedVS(SplitProtocol):
 
     @property
     def claims(self) -> tuple[Claim, ...]:
-        """Theorem 5.2, and what plain evaluation does not protect."""
-        return CLAIMS
+        """Theorem 5.2, the masked guarantee, and what is not protected."""
+        return SHARES + (MASKED if self.config.masked else PLAIN) + UNPROTECTED
 
     def describe(self) -> dict[str, Any]:
         """N, K, T, R, p and |B|."""
@@ -463,6 +586,7 @@ class FedVS(SplitProtocol):
             "K": code.segments,
             "T": code.privacy,
             "R": self.public.threshold,
+            "masked": self.config.masked,
             "p": code.field.modulus,
             "batch_rows": self.batch_rows,
         }
@@ -489,13 +613,22 @@ class FedVS(SplitProtocol):
         return "use fewer rows, a lower degree, or a prime below 2^32"
 
 
-CLAIMS = (
+SHARES = (
     Claim("T clients", "features", "perfect", "Theorem 5.2, over the shares; not over dL/dH"),
     Claim("T clients", "model", "perfect", "Theorem 5.2, over the shares; not over dL/dH"),
+)
+MASKED = tuple(
+    Claim(who, about, "perfect", "masked evaluation, given the decoded sums (docs/masking.md)")
+    for who in ("server", "server + T clients")
+    for about in ("features", "model")
+)
+PLAIN = (
     Claim("server", "features", "none", "plain evaluation shows it all of psi, not only the sums"),
     Claim("server", "model", "none", "plain evaluation shows it all of psi, not only the sums"),
     Claim("server + T clients", "features", "none", "recovered by linear algebra"),
     Claim("server + T clients", "model", "none", "recovered by linear algebra"),
+)
+UNPROTECTED = (
     Claim("client", "labels", "none", "dL/dH depends on them"),
     Claim("outsider", "features", "none", "links are not sealed"),
 )

@@ -163,6 +163,7 @@ def resume(
     plan = Plan.from_toml(folder / CONFIG)
     if (folder / SUMMARY).exists():
         raise ConfigurationError(f"resume: the run in {folder} is complete; nothing is left to do")
+    get_protocol(plan.protocol)  # its module declares the messages that a checkpoint holds
     state = read_checkpoint(folder)
     if data is None:
         if plan.source is None:
