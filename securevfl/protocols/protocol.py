@@ -62,7 +62,7 @@ class Card:
 class TrainingConfig(BaseModel):
     """Options of every protocol that trains a split model."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     rounds: int = Field(500, ge=1, description="server steps")
     batch: int = Field(128, ge=1, description="samples of a batch, K |B|")
@@ -203,6 +203,11 @@ class SplitProtocol(Protocol):
             total += models[n].network.forward(rows)
         scores: np.ndarray = models[SERVER].centre.scores(total / np.float32(len(features)))
         return scores
+
+
+def _public_stream(seed: int, part: Part, name: str, *keys: int) -> np.random.Generator:
+    """Stream of the layout of the training or test rows; every party may hold it."""
+    return keyed_stream(seed, SERVER, f"{part}/{name}", *keys)
 
 
 @functools.cache
