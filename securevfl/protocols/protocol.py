@@ -189,11 +189,8 @@ class SplitProtocol(Protocol):
     def batches(self, segments: int, part: Part = "train") -> Batches:
         """Layout of the training or test rows in K segments, and the batches of each round."""
         rows = len(self.data.train_labels if part == "train" else self.data.test_labels)
-        return Batches(rows, segments, self.config.batch, functools.partial(self.part_stream, part))
-
-    def part_stream(self, part: Part, name: str, *keys: int) -> np.random.Generator:
-        """Public stream of the training or the test rows."""
-        return self.stream(f"{part}/{name}", *keys)
+        stream = functools.partial(_public_stream, self.seed, part)
+        return Batches(rows, segments, self.config.batch, stream)
 
     def scores(self, parties: Mapping[int, Party], features: Sequence[np.ndarray]) -> np.ndarray:
         """Centre's scores of the mean of the clients' embeddings, all computed in the clear."""
