@@ -11,7 +11,7 @@ protocol's name and what is wrong. Use them from pytest::
         check(MyProtocol, segments=2)
 
 or all at once by ``check_protocol(MyProtocol)``. Without a data set the bundled digits are used:
-few rows dealt unevenly to six parties, or 600 rows and eight parties where it must learn.
+few rows dealt unevenly to six parties, or 400 rows and eight parties where it must learn.
 """
 
 from __future__ import annotations

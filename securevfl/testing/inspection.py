@@ -104,10 +104,11 @@ def forbidden_code(protocol: type[Protocol]) -> list[str]:
         source = inspect.getsource(module)
     except (OSError, TypeError):
         return []
-    return sorted(set(_forbidden(ast.parse(source), module.__name__)))
+    return sorted(set(forbidden_in(ast.parse(source), module.__name__)))
 
 
-def _forbidden(tree: ast.Module, module: str) -> Iterator[str]:
+def forbidden_in(tree: ast.Module, module: str) -> Iterator[str]:
+    """What of a syntax tree no party file may use; `module` is the name of its module."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names if _is_refused(alias.name, module))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -22,18 +23,21 @@ ProtocolLike = str | type[Protocol]
 
 # Small, and awkward on purpose: neither rows nor columns divide evenly.
 TINY = {"rounds": 4, "batch": 15, "width": 6, "hidden": 6}
-LEARNING = {"rounds": 60}
+LEARNING = {"rounds": 40}
 
 
-class _History:
+class History:
+    """An observer that keeps the events."""
+
     def __init__(self) -> None:
         self.events: list[Event] = []
 
     def record(self, event: Event) -> None:
+        """Keep the event."""
         self.events.append(event)
 
     def round_over(self, party: int, round: int, time: int, left: bool) -> None:
-        pass
+        """Nothing is kept of it."""
 
 
 @dataclass(frozen=True)
@@ -90,11 +94,11 @@ def tiny_data() -> VerticalDataset:
 
 
 def learning_data() -> VerticalDataset:
-    """Digits, 600 training rows and all test rows, 8 parties."""
+    """Digits, 400 training rows and all test rows, 8 parties."""
     from securevfl.data import load_dataset
 
     data: VerticalDataset = load_dataset("digits", parties=8)
-    return data.subset(600)
+    return data.subset(400)
 
 
 def make(
@@ -143,7 +147,7 @@ def simulate(
         The protocol's own.
     """
     made = make(protocol, data, seed=seed, defaults=defaults, **options)
-    parties, history = made.parties(), _History()
+    parties, history = made.parties(), History()
     simulation = Simulation(
         parties,
         seed=seed,
@@ -152,8 +156,22 @@ def simulate(
         observer=history,
         copying=copying,
     )
-    simulation.run()
+    with one_thread():
+        simulation.run()
     return Outcome(made, parties, tuple(history.events), simulation)
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Compute on one torch thread: float sums then do not depend on the number of cores."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def class_of(protocol: ProtocolLike) -> type[Protocol]:
@@ -171,7 +189,7 @@ def state_at(
 ) -> tuple[bytes, list[Event]]:
     """Bytes of a state asked for at the given instant of virtual time, and the events until it."""
     made = make(protocol, data, **options)
-    history, states = _History(), list[bytes]()
+    history, states = History(), list[bytes]()
     simulation = Simulation(made.parties(), conditions=paper_conditions(made), observer=history)
     passed = -1
 
@@ -182,7 +200,8 @@ def state_at(
             simulation.request_state(lambda state: states.append(wire.encode(state)))
         return bool(states)
 
-    simulation.run(pause)
+    with one_thread():
+        simulation.run(pause)
     if not states:
         raise AssertionError("some party never comes to a safe point or to its end")
     return states[0], history.events
@@ -196,11 +215,12 @@ def resume_from(
     **options: Any,
 ) -> Outcome:
     """Go on from a state to the end, with new party objects."""
-    made, history = make(protocol, data, **options), _History()
+    made, history = make(protocol, data, **options), History()
     history.events = list(events)
     parties = made.parties()
     simulation = Simulation.from_state(
         parties, wire.decode(saved), conditions=paper_conditions(made), observer=history
     )
-    simulation.run()
+    with one_thread():
+        simulation.run()
     return Outcome(made, parties, tuple(history.events), simulation)

@@ -12,7 +12,7 @@ from securevfl.engine import checkpoint, wire
 from securevfl.engine.checkpoint import read_checkpoint, remove_checkpoints, write_checkpoint
 from securevfl.engine.conditions import paper
 from securevfl.engine.simulation import Simulation
-from securevfl.errors import CheckpointError
+from securevfl.errors import CheckpointError, ConfigurationError
 
 NEWEST, PREVIOUS = "checkpoint.svfl", "checkpoint.previous.svfl"
 
@@ -122,7 +122,7 @@ def test_foreign_files_are_refused_with_the_reason(tmp_path, content, words):
 
 
 def test_none_at_all_and_a_missing_constant_are_named(tmp_path):
-    with pytest.raises(CheckpointError, match="there is none in"):
+    with pytest.raises(ConfigurationError, match="there is none in"):
         read_checkpoint(tmp_path)
     write_checkpoint(tmp_path, state())
     (tmp_path / "once-3.svfl").unlink()

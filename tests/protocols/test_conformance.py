@@ -1,0 +1,294 @@
+"""The published suite, over every protocol found; and what it must catch."""
+
+import numpy as np
+import pytest
+
+from securevfl.engine import wire
+from securevfl.engine.party import SERVER, Party
+from securevfl.engine.simulation import Simulation
+from securevfl.errors import StalledError
+from securevfl.privacy.claims import Claim
+from securevfl.protocols.protocol import find_protocols
+from securevfl.protocols.split import Client, Server, Split
+from securevfl.testing import conformance
+from securevfl.testing.conformance import CHECKS, check_protocol, check_resume
+from securevfl.testing.inspection import forbidden_in, held_arrays
+from securevfl.testing.runs import (
+    History,
+    learning_data,
+    make,
+    paper_conditions,
+    resume_from,
+    simulate,
+    state_at,
+    tiny_data,
+)
+
+VARIANTS = {name: (name, {}) for name in find_protocols()} | {
+    "fedvs, coded inference": ("fedvs", {"segments": 2, "secure": True}),
+    "fedvs, plain": ("fedvs", {"masked": False}),
+    "split, rounded": ("split", {"quantized": True, "weight_bound": 16.0, "segments": 2}),
+}
+
+
+@pytest.mark.parametrize("check", CHECKS)
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_every_protocol_conforms(variant, check):
+    protocol, options = VARIANTS[variant]
+    CHECKS[check](protocol, **options)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_resume_at_fifty_random_cuts_with_stragglers_in_flight(variant):
+    protocol, options = VARIANTS[variant]
+    check_resume(protocol, cuts=50, **options)
+
+
+def test_messages_are_in_flight_at_every_cut_even_in_setup():
+    data = tiny_data()
+    for cut in range(20):
+        saved, _ = state_at("fedvs", data, cut)
+        assert wire.decode(saved)["queue"]
+
+
+@pytest.mark.parametrize("protocol", ["fedvs", "split"])
+def test_a_resumed_run_is_cut_and_resumed_again(protocol):
+    data = tiny_data()
+    whole = simulate(protocol, data)
+    saved, events = state_at(protocol, data, 4)
+    for instants in (3, 5, 8):
+        made = make(protocol, data)
+        history, states = History(), []
+        history.events = list(events)
+        simulation = Simulation.from_state(
+            made.parties(), wire.decode(saved), conditions=paper_conditions(made), observer=history
+        )
+        count = iter(range(10**9))
+
+        def pause(simulation=simulation, states=states, count=count, instants=instants):
+            if next(count) == instants:
+                simulation.request_state(lambda state: states.append(wire.encode(state)))
+            return bool(states)
+
+        simulation.run(pause)
+        saved, events = states[0], history.events
+    assert resume_from(protocol, data, saved, events).fingerprint() == whole.fingerprint()
+
+
+# -- the suite catches what it is for ----------------------------------------------------------
+
+
+def variant(**changes):
+    """Split learning with some attributes replaced."""
+    return type("Planted", (Split,), {"__doc__": "Planted fault.", "name": "planted"} | changes)
+
+
+class SharedArray(Client):
+    """Goes on changing an array after it was sent."""
+
+    def send(self, to, kind, payload, **options):
+        super().send(to, kind, payload, **options)
+        payload *= 2
+
+
+class Growing(Client):
+    """Sends a list to which it goes on adding."""
+
+    def embed(self, own):
+        note = [self.round]
+        self.send(SERVER, "note", note)
+        note.append(self.round)
+        return super().embed(own)
+
+
+class Unseeded(Client):
+    def embed(self, own):
+        return super().embed(own) + np.random.default_rng().normal()
+
+
+class GlobalNumpy(Client):
+    def embed(self, own):
+        return super().embed(own) + np.float32(np.random.rand() * 1e-9)  # noqa: NPY002
+
+
+class Forgetful(Server):
+    kept = ("centre",)
+
+
+class Deaf(Server):
+    async def run(self):
+        await self.collect("never")
+
+
+class Impatient(Server):
+    async def run(self):
+        while self.steps < self.wanted:
+            self.safe_point()
+            batch = self.batches.draw(self.round + 1)
+            self.announce(self.round + 1, batch)
+            embeddings = await self.collect("embedding", timeout=5.0)
+            self.train(batch, sum(embeddings.values()) / len(embeddings))
+        self.conclude()
+
+
+class Lazy(Server):
+    def train(self, batch, embedding):
+        self.broadcast("gradient", np.zeros(embedding.shape, np.float32))
+        self.steps += 1
+        self.record("round", step=self.steps, loss=1.0 / self.steps)
+
+
+def with_client(kind):
+    def client(self, index):
+        network = self.network(index)
+        return kind(index, self.peers(), self.layout, self.data.train[index], network, None)
+
+    return variant(client=client)
+
+
+def with_server(kind):
+    def parties(self):
+        made = Split.parties(self)
+        rounds = self.config.rounds
+        made[SERVER] = kind(
+            self.peers(), self.layout, self.centre(), self.data.train_labels, rounds
+        )
+        return made
+
+    return variant(parties=parties)
+
+
+def curious(self):
+    made = Split.parties(self)
+    made[2].spied = [{"deep": lambda: self.data.train[0]}]
+    return made
+
+
+def leaked_labels(self):
+    made = Split.parties(self)
+    made[2].notes = (self.data.train_labels.copy(),)
+    return made
+
+
+def claim(*arguments):
+    return property(lambda self: (Claim(*arguments),))
+
+
+FAULTS = {
+    "copying": [with_client(SharedArray)],
+    "payloads": [with_client(Growing)],
+    "determinism": [with_client(Unseeded)],
+    "global state": [with_client(GlobalNumpy)],
+    "resume": [with_server(Forgetful)],
+    "absence": [with_server(Impatient)],
+    "training": [with_server(Lazy)],
+    "ownership": [variant(parties=curious), variant(parties=leaked_labels)],
+    "card": [
+        variant(claims=property(lambda self: ())),
+        variant(claims=claim("server", "everything", "none", "why")),
+        variant(claims=claim("server", "model", "certain", "why")),
+        variant(claims=claim("server", "model", "none", " ")),
+        variant(name="Not A Name"),
+        variant(__doc__=""),
+    ],
+    "memory": [variant(memory=lambda self: -1), variant(advice=lambda self, available: "")],
+}
+
+
+@pytest.mark.parametrize(
+    ("check", "number"),
+    [(name, n) for name, planted in FAULTS.items() for n in range(len(planted))],
+)
+def test_a_planted_fault_is_found(check, number):
+    with pytest.raises(AssertionError):
+        CHECKS[check](FAULTS[check][number])
+
+
+def test_a_run_that_hangs_is_found():
+    hanging = with_server(Deaf)
+    with pytest.raises(AssertionError, match="under conditions 'none'"):
+        CHECKS["end"](hanging)
+    with pytest.raises(StalledError):
+        simulate(hanging)
+
+
+def test_all_failures_are_listed_at_once(monkeypatch):
+    chosen = {name: CHECKS[name] for name in ("card", "memory", "accounting")}
+    monkeypatch.setattr(conformance, "CHECKS", chosen)
+    both = variant(memory=lambda self: -1, claims=property(lambda self: ()))
+    with pytest.raises(AssertionError) as caught:
+        check_protocol(both)
+    lines = str(caught.value).splitlines()
+    assert [line.split("]")[0] for line in lines] == ["[card", "[memory"]
+    check_protocol("split")
+
+
+def test_every_check_is_in_the_list():
+    functions = {
+        thing
+        for name, thing in vars(conformance).items()
+        if name.startswith("check_") and name != "check_protocol"
+    }
+    assert functions == set(CHECKS.values())
+
+
+@pytest.mark.parametrize(
+    ("code", "found"),
+    [
+        ("import time", ["time"]),
+        ("import asyncio.events", ["asyncio.events"]),
+        ("from time import monotonic", ["time"]),
+        ("from random import random", ["random"]),
+        ("from securevfl.engine.simulation import Simulation", ["securevfl.engine.simulation"]),
+        ("from securevfl.engine import mailbox", ["securevfl.engine.mailbox"]),
+        ("from ..engine import simulation", ["securevfl.engine.simulation"]),
+        ("from securevfl.protocols.fedvs import Client", ["securevfl.protocols.fedvs"]),
+        ("from .fedvs import Client", ["securevfl.protocols.fedvs"]),
+        ("from . import fedvs", ["securevfl.protocols.fedvs"]),
+        ("import securevfl.study.run", ["securevfl.study.run"]),
+        ("x = np.random.rand(3)", ["np.random.rand"]),
+        ("x = np.random.default_rng()", ["np.random.default_rng"]),
+        ("torch.manual_seed(0)", ["torch.manual_seed"]),
+        ("from .protocol import Card\nfrom securevfl.engine.party import SERVER, Party", []),
+        ("from securevfl.engine.wire import message\nimport numpy as np", []),
+        ("def f(stream: np.random.Generator): return stream.random()", []),
+    ],
+)
+def test_forbidden_code_is_found(code, found):
+    import ast
+
+    assert list(forbidden_in(ast.parse(code), "securevfl.protocols.mine")) == found
+
+
+def test_arrays_are_found_wherever_a_party_hides_them():
+    class Slotted:
+        __slots__ = ("inside",)
+
+    class Holder(Party):
+        def method(self):
+            return None
+
+    arrays = [np.full(3, n) for n in range(9)]
+    slotted = Slotted()
+    slotted.inside = arrays[0]
+    other = Holder(1, range(2))
+    other.data = arrays[7]
+    party = Holder(0, range(2))
+    party.a = slotted
+    party.b = {"x": [(arrays[1],)], 3: {4: arrays[2]}}
+    party.c = lambda x=arrays[3]: (x, arrays[4])
+    party.d = __import__("functools").partial(print, arrays[5], end=arrays[6])
+    party.e = other.method
+    party.f = np.array([arrays[8]], object)
+    party.g = party
+    found = {id(array) for array in held_arrays(party)}
+    assert {id(array) for array in arrays[:8]} <= found
+    assert any((array == arrays[8]).all() for array in held_arrays(party))
+    party.engine = {"everything": np.zeros(1)}
+    assert id(party.engine["everything"]) not in {id(array) for array in held_arrays(party)}
+
+
+def test_learning_data_is_digits_and_tiny_data_is_uneven():
+    assert tiny_data().rows % 2 == 1
+    assert len(set(tiny_data().widths)) > 1
+    assert (learning_data().rows, learning_data().parties) == (400, 8)

@@ -1,0 +1,476 @@
+"""FedVS against plain integers and against its float twin, split learning on rounded values."""
+
+import math
+import tracemalloc
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from securevfl.data import VerticalDataset
+from securevfl.engine.conditions import NONE, Conditions, Delay
+from securevfl.engine.party import SERVER
+from securevfl.engine.simulation import Simulation
+from securevfl.errors import (
+    ConfigurationError,
+    FieldError,
+    NotEnoughResultsError,
+    PrivacyError,
+    RangeError,
+    RunError,
+    WouldOverflowError,
+)
+from securevfl.models.polynomial_network import expand
+from securevfl.testing.runs import class_of, make, paper_conditions, simulate
+
+P31, P61 = 2**31 - 1, 2**61 - 1
+SMALL = {"rounds": 5, "batch": 15, "width": 5, "hidden": 6}
+
+
+def data_of(widths, *, rows=53, test_rows=17, seed=0):
+    """Three classes from features in [0, 1]; one array for each party."""
+    rng = np.random.default_rng(seed)
+    total = rows + test_rows
+    features = [rng.random((total, d)) for d in widths]
+    scores = sum(x.mean(1) for x in features) + 0.1 * rng.normal(size=total)
+    labels = np.digitize(scores, np.quantile(scores, [1 / 3, 2 / 3]))
+    return VerticalDataset.from_numpy(
+        [x[:rows] for x in features],
+        labels[:rows],
+        test_features=[x[rows:] for x in features],
+        test_labels=labels[rows:],
+        scaling="none",
+    )
+
+
+class Spy:
+    """A server's code that keeps what was decoded, and what integers say it should be."""
+
+    def __init__(self, parties):
+        self.homes, self.server = parties, parties[SERVER]
+        self.code, self.public = self.server.public.code, self.server.public
+        self.server.public = replace(self.public, code=self)
+        self._attempt = self.server.attempt
+        self.server.attempt = self.attempt
+        self.attempts, self.decoded, self.wanted, self.used = [], [], [], []
+
+    def __getattr__(self, name):
+        return getattr(self.code, name)
+
+    async def attempt(self, batch):
+        attempt = await self._attempt(batch)
+        self.attempts.append((batch, attempt))
+        return attempt
+
+    def decode(self, results, parties, degree):
+        sums = self.code.decode(results, parties, degree=degree)
+        self.decoded.append(sums)
+        self.wanted.append(self.integer_sums(*self.attempts[-1]))
+        self.used.append(parties)
+        return sums
+
+    def integer_sums(self, batch, attempt):
+        """sum over S of X-bar^(B) W-bar, on Python integers, modulo p."""
+        p, layout = self.public.field.modulus, self.public.batches[batch.part]
+        config, total = self.public.config, 0
+        for n in attempt.sharers:
+            client = self.homes[n]
+            powers = expand(client.features[batch.part], config.degree)
+            rounded = np.floor(powers.astype(np.float64) * 2**config.data_bits + 0.5)
+            data = layout.lay_out(rounded.astype(np.int64))[:, batch.rows].astype(object)
+            model = client.quantised_model().astype(object)
+            model = np.where(model > p // 2, model - p, model)
+            total = total + data @ model
+        assert abs(total).max() <= p // 2
+        return total % p
+
+
+def run_with_spy(protocol, *, conditions, seed=0, **options):
+    parties = protocol.parties()
+    spy, events = Spy(parties), []
+
+    class Recorder:
+        def record(self, event):
+            events.append(event)
+
+        def round_over(self, *arguments):
+            pass
+
+    simulation = Simulation(parties, seed=seed, conditions=conditions, observer=Recorder())
+    simulation.run()
+    return spy, events, simulation
+
+
+CASES = {
+    # parties' widths, K, T, prime, lx, lw, weight bound
+    "uneven": ((1, 5, 2, 3, 1, 4), 1, 1, P61, 20, 24, 16.0),
+    "small prime": ((1, 5, 2, 3, 1, 4), 2, 1, P31, 9, 10, 2.0),
+    "one view a party": ((8, 3, 1), 1, 1, P61, 16, 20, 8.0),
+    "two colluders": ((2,) * 9, 2, 2, P61, 14, 14, 8.0),
+    "sixteen": ((2,) * 16, 5, 3, P61, 20, 20, 8.0),
+    "sixteen, small prime": ((2,) * 16, 6, 1, P31, 8, 9, 2.0),
+    "K divides the rows": ((2, 2, 2, 3, 2), 2, 1, P61, 20, 24, 16.0),
+}
+
+
+def case(name, **more):
+    widths, K, T, p, lx, lw, bound = CASES[name]
+    own = {"segments": K, "privacy": T, "prime": p}
+    shared = {"data_bits": lx, "model_bits": lw, "weight_bound": bound}
+    rows = 54 if name.startswith("K divides") else 53
+    return data_of(widths, rows=rows), SMALL | own | shared | more
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_history_is_that_of_split_learning_number_for_number(name):
+    data, options = case(name, degree=2)
+    secret = simulate("fedvs", data, seed=3, **options)
+    for option in ("privacy", "prime"):
+        del options[option]
+    plain = simulate("split", data, seed=3, quantized=True, **options)
+    assert len(secret.losses) == SMALL["rounds"]
+    assert secret.losses == plain.losses
+    scores = [run.protocol.scores(run.parties, data.test) for run in (secret, plain)]
+    assert (scores[0] == scores[1]).all()
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_decoded_sums_are_the_integer_sums_in_training_and_inference(name):
+    data, options = case(name, secure=True)
+    protocol = make("fedvs", data, seed=1, **options)
+    spy, _, _ = run_with_spy(protocol, conditions=paper_conditions(protocol), seed=1)
+    assert {batch.part for batch, _ in spy.attempts} == {"train", "test"}
+    assert len(spy.decoded) >= SMALL["rounds"] + 1
+    for decoded, wanted in zip(spy.decoded, spy.wanted, strict=True):
+        assert decoded.tolist() == wanted.tolist()
+    K, T = options["segments"], options["privacy"]
+    assert {len(parties) for parties in spy.used} == {2 * (K + T - 1) + 1}
+
+
+def test_different_results_are_used_as_stragglers_change_and_none_is_waited_for():
+    data, options = case("uneven", rounds=30)
+    protocol = make("fedvs", data, **options)
+    spy, events, simulation = run_with_spy(protocol, conditions=paper_conditions(protocol))
+    assert len(set(spy.used)) > 1
+    last = max(event.time for event in events) / 1e9
+    assert simulation.clock / 1e9 > last  # stragglers' uploads were still under way
+    columns = simulation.transcript.columns()
+    uploads = columns["kind"] == "embedding"
+    assert columns["late"][uploads].sum() == (6 - 3) * 30
+
+
+# -- footnote 2 --------------------------------------------------------------------------------
+
+
+def slow_sharers(*slow, parties=6, seconds=10.0):
+    delays = tuple(Delay(shift=seconds if n in slow else 0.01) for n in range(parties))
+    return Conditions(uploads=delays, share_factor=1.0)
+
+
+@pytest.mark.parametrize("masks", [{"masked": False}, {"masked": True, "spares": 2}])
+def test_footnote_2_sums_and_averages_over_those_that_shared(masks):
+    data, options = case("uneven", share_timeout=1.0, rounds=3, **masks)
+    protocol = make("fedvs", data, **options)
+    embeddings = []
+    parties = protocol.parties()
+    spy = Spy(parties)
+    server, train = parties[SERVER], parties[SERVER].train
+
+    def capture(batch, attempt, embedding):
+        samples = spy.public.batches["train"].samples(batch.rows)
+        mean = np.mean(
+            [parties[n].network.forward(data.train[n][samples]) for n in attempt.sharers], axis=0
+        )
+        true = samples >= 0
+        embeddings.append(np.abs(embedding - mean)[true].max())
+        train(batch, attempt, embedding)
+
+    server.train = capture
+    Simulation(parties, conditions=slow_sharers(1, 4)).run()
+    assert [attempt.sharers for _, attempt in spy.attempts] == [(0, 2, 3, 5)] * 3
+    for decoded, wanted in zip(spy.decoded, spy.wanted, strict=True):
+        assert decoded.tolist() == wanted.tolist()
+    assert max(embeddings) < 1e-5
+    initial = protocol.parties()
+    for n in range(6):
+        moved = (parties[n].network.values != initial[n].network.values).any()
+        assert moved == (n not in (1, 4))
+
+
+def test_the_gradient_of_a_client_is_divided_by_those_that_shared():
+    data, options = case("uneven", share_timeout=1.0, rounds=1, optimizer="sgd", momentum=0.0)
+    protocol = make("fedvs", data, **options)
+    gradients = []
+    parties = protocol.parties()
+    broadcast = parties[SERVER].broadcast
+
+    def spy(kind, payload, to=None):
+        if kind == "gradient":
+            gradients.append(payload)
+        broadcast(kind, payload, to)
+
+    parties[SERVER].broadcast = spy
+    initial = parties[0].network.values.copy()
+    Simulation(parties, conditions=slow_sharers(1, 4)).run()
+    layout = protocol.public.batches["train"]
+    samples = layout.samples(layout.draw(1))
+    rows = expand(data.train[0], protocol.config.degree)[samples] * (samples >= 0)[:, None]
+    step = protocol.config.lr * rows.T @ gradients[0] / 4
+    np.testing.assert_allclose(parties[0].network.values, initial - step, rtol=1e-4, atol=1e-6)
+
+
+NOBODY = pytest.mark.xfail(strict=True, raises=ValueError, reason="clients collect from nobody")
+
+
+@pytest.mark.parametrize("masked", [True, pytest.param(False, marks=NOBODY)])
+def test_an_attempt_without_any_sharer_is_given_up_by_name(masked):
+    data, options = case("uneven", share_timeout=1.0, max_attempts=2, masked=masked)
+    with pytest.raises(NotEnoughResultsError, match=r"0 clients shared.* 2 attempts in a row"):
+        simulate("fedvs", data, conditions=slow_sharers(*range(6)), **options)
+
+
+def test_an_attempt_that_could_not_be_masked_is_given_up_and_never_runs_unmasked():
+    data, options = case("uneven", share_timeout=1.0, rounds=3)
+    outcome = simulate("fedvs", data, conditions=slow_sharers(1, 4), **options)
+    given_up = [event for event in outcome.events if event.name == "given_up"]
+    # Dealers are 2 and 3 in round 1, 4 and 5 in round 2, 0 and 1 in round 3, and so on.
+    assert [event.round for event in given_up] == [2, 3, 5, 6]
+    assert "4 clients shared, 1 of them dealt masks" in given_up[0].fields["why"]
+    columns = outcome.simulation.transcript.columns()
+    uploads = columns["round"][columns["kind"] == "embedding"]
+    assert sorted(set(uploads.tolist())) == [1, 4, 7]
+
+
+def test_clients_refuse_an_attempt_whose_masks_would_not_protect_them():
+    data, options = case("uneven")
+    parties = make("fedvs", data, **options).parties()
+    server = parties[SERVER]
+    honest = server.broadcast
+
+    def fewer(kind, payload, to=None):
+        bad = replace(payload, dealers=payload.dealers[:1]) if kind == "attempt" else payload
+        honest(kind, bad, to)
+
+    server.broadcast = fewer
+    simulation = Simulation(parties)
+    with pytest.raises(RunError, match="Nothing was uploaded"):
+        simulation.run()
+    assert "embedding" not in simulation.transcript.columns()["kind"]
+
+
+# -- giving up ---------------------------------------------------------------------------------
+
+
+class Weather(Conditions):
+    """Clients 2 to 5 upload late in the given rounds."""
+
+    bad: tuple = ()
+
+    def delay(self, seed, party, round, activity):
+        late = activity == "upload" and party > 1 and round in self.bad
+        return 10**12 if late else 0
+
+
+def weather(*bad):
+    made = Weather(name="weather")
+    object.__setattr__(made, "bad", bad)
+    return made
+
+
+def test_an_attempt_with_too_few_results_is_given_up_and_the_next_batch_goes_on():
+    data, options = case("uneven", result_timeout=1.0)
+    protocol = make("fedvs", data, **options)
+    spy, events, _ = run_with_spy(protocol, conditions=weather(1, 2, 4, 5))
+    given_up = [event for event in events if event.name == "given_up"]
+    assert [event.round for event in given_up] == [1, 2, 4, 5]  # never three in a row
+    assert given_up[0].fields["missing"] == [2, 3, 4, 5]
+    assert "R = 2(K+T-1)+1 = 3 results are needed and 2 came" in given_up[0].fields["why"]
+    assert [event.round for event in events if event.name == "round"] == [3, 6, 7, 8, 9]
+    drawn = [batch.rows.tolist() for batch, _ in spy.attempts]
+    assert drawn == [protocol.public.batches["train"].draw(r).tolist() for r in range(1, 10)]
+
+
+def test_the_run_ends_by_name_after_max_attempts_in_a_row():
+    data, options = case("uneven", result_timeout=1.0, max_attempts=2)
+    with pytest.raises(NotEnoughResultsError) as caught:
+        simulate("fedvs", data, conditions=weather(2, 3), **options)
+    message = str(caught.value)
+    assert "round 3: R = 2(K+T-1)+1 = 3 results are needed and 2 came" in message
+    assert "2 attempts in a row" in message
+    assert "missing: clients [2, 3, 4, 5]" in message
+
+
+# -- coded inference ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["uneven", "small prime"])
+def test_coded_inference_is_the_plain_evaluation_of_rounded_values(name):
+    data, options = case(name, secure=True)
+    outcome = simulate("fedvs", data, **options)
+    (inference,) = [event.fields for event in outcome.events if event.name == "inference"]
+    plain = outcome.protocol.scores(outcome.parties, data.test)
+    coded = outcome.parties[SERVER].test_scores
+    layout = outcome.protocol.public.batches["test"]
+    rows = np.arange(layout.length)
+    samples = layout.samples(rows)
+    assert len(coded) == 1  # one attempt suffices for 17 rows
+    assert sorted(samples[samples >= 0].tolist()) == list(range(data.test_rows))
+    bits = min(options["data_bits"], options["model_bits"])
+    difference = np.abs(coded[0][samples >= 0] - plain[samples[samples >= 0]]).max()
+    assert difference < 200 * 2.0**-bits
+    accuracy = np.mean(plain.argmax(1) == data.test_labels)
+    assert inference["rows"] == data.test_rows
+    assert abs(inference["accuracy"] - accuracy) <= (0 if bits > 16 else 1.5 / data.test_rows)
+
+
+def test_a_test_set_of_many_attempts_is_scored_row_by_row():
+    # 4096 / K coded rows an attempt: 2501 of them, the last one half padding, take two.
+    data = data_of((1, 2, 1, 1, 1), test_rows=5001)
+    outcome = simulate("fedvs", data, **SMALL | {"secure": True, "segments": 2})
+    coded = outcome.parties[SERVER].test_scores
+    assert [len(part) for part in coded.values()] == [4096, 2 * (2501 - 2048)]
+    (inference,) = [event.fields for event in outcome.events if event.name == "inference"]
+    plain = outcome.protocol.scores(outcome.parties, data.test)
+    assert inference["rows"] == 5001
+    assert inference["accuracy"] == pytest.approx(
+        np.mean(plain.argmax(1) == data.test_labels), abs=2 / 5001
+    )
+
+
+# -- refusals ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "words"),
+    [
+        ({"prime": P31, "data_bits": 14, "model_bits": 14}, WouldOverflowError, "Lower data_bits"),
+        ({"data_bits": 30, "model_bits": 30}, WouldOverflowError, "p = 2305843009213693951"),
+        ({"weight_bound": 1e12}, WouldOverflowError, "weight_bound"),
+        ({"privacy": 6}, PrivacyError, "6"),
+        ({"privacy": 3}, ConfigurationError, "R = |= 7 results"),
+        ({"segments": 4}, ConfigurationError, "= 9 results"),
+        ({"prime": 15}, FieldError, "15"),
+        ({"prime": 7, "segments": 1}, FieldError, "larger prime"),
+    ],
+)
+def test_configurations_that_cannot_work_are_refused_before_the_run(options, error, words):
+    with pytest.raises(error, match=words):
+        make("fedvs", data_of((1, 5, 2, 3, 1, 4)), **options)
+
+
+def test_the_bound_of_the_overflow_check_is_tight():
+    # Ones everywhere: the sum is at most N (d D + 1) 2^(lx + lw) w, exactly reached.
+    ones = [np.ones((8, 3)), np.ones((8, 3)), np.ones((8, 3))]
+    labels = np.arange(8) % 2
+    data = VerticalDataset.from_numpy(
+        ones, labels, test_features=ones, test_labels=labels, scaling="none"
+    )
+    options = {"prime": P31, "degree": 1, "segments": 1, "data_bits": 10, "weight_bound": 1.0}
+    largest = (P31 - 1) // 2 / (3 * 4 * 2**10)
+    assert math.floor(math.log2(largest)) == 16
+    make("fedvs", data, model_bits=16, **options)
+    with pytest.raises(WouldOverflowError, match="by 1 in all"):
+        make("fedvs", data, model_bits=17, **options)
+
+
+def heavy_protocol():
+    """Client 0 alone could use more than its N-th part of the range; the sum cannot wrap."""
+    widths = (12, 1, 1, 1)
+    features = [np.ones((8, d)) for d in widths]
+    labels = np.arange(8) % 2
+    data = VerticalDataset.from_numpy(
+        features, labels, test_features=features, test_labels=labels, scaling="none"
+    )
+    # 13 * 2^25 > (p - 1) / 8 for client 0, and (13 + 2 + 2 + 2) * 2^25 <= (p - 1) / 2.
+    return make("fedvs", data, prime=P31, degree=1, data_bits=12, model_bits=13, weight_bound=1.0)
+
+
+def test_a_client_whose_part_could_wrap_stops_before_it_shares():
+    protocol = heavy_protocol()
+    parties = protocol.parties()
+    parties[0].network.weight.data.fill_(1.0)
+    simulation = Simulation(parties, conditions=NONE)
+    with pytest.raises(RangeError) as caught:
+        simulation.run()
+    assert f"embedding of {13 * 2**25}" in str(caught.value)
+    assert f"floor((p-1)/(2N)) = {(P31 - 1) // 8}" in str(caught.value)
+    assert "data_bits (12), model_bits (13)" in str(caught.value)
+    columns = simulation.transcript.columns()
+    assert not ((columns["kind"] == "model") & (columns["sender"] == 0)).any()
+
+
+def test_large_weights_that_cancel_are_exact_and_allowed():
+    protocol = heavy_protocol()
+    parties = protocol.parties()
+    weight = parties[0].network.weight.data
+    weight.fill_(1.0)
+    weight[::2] = -1.0
+    client = parties[0]
+    largest = 2**13
+    assert client.row_sum == 0  # setup fills it
+    spy = Spy(parties)
+    Simulation(parties, conditions=NONE).run()
+    assert client.row_sum * largest > (P31 - 1) // 8  # only the exact product could settle it
+    assert spy.decoded[0].tolist() == spy.wanted[0].tolist()
+
+
+def test_a_clipped_weight_is_an_event():
+    data, options = case("uneven", weight_bound=0.05)
+    outcome = simulate("fedvs", data, **options)
+    clipped = [event.fields for event in outcome.events if event.name == "clipped"]
+    assert clipped
+    assert all(fields["weights"] > 0 and fields["bound"] == 0.05 for fields in clipped)
+    bound = max(np.abs(outcome.parties[n].network.values).max() for n in range(6))
+    assert bound <= np.float32(0.05)
+
+
+# -- card, memory, masks -----------------------------------------------------------------------
+
+
+def test_claims_against_the_server_depend_on_masks():
+    for masked, notion in ((True, "perfect"), (False, "none")):
+        claims = {(c.who, c.about): c.notion for c in make("fedvs", masked=masked).claims}
+        assert claims["T clients", "features"] == claims["T clients", "model"] == "perfect"
+        for who in ("server", "server + T clients"):
+            assert claims[who, "features"] == claims[who, "model"] == notion
+        assert claims["client", "labels"] == claims["outsider", "features"] == "none"
+    split = {(c.who, c.about): c.notion for c in make("split").claims}
+    assert set(split.values()) == {"none"}
+    assert class_of("fedvs").card.absence == "tolerates"
+    assert class_of("split").card.absence == "waits"
+
+
+@pytest.mark.parametrize("p", [P31, P61])
+@pytest.mark.parametrize("secure", [False, True])
+def test_predicted_memory_covers_the_shares_and_what_setup_needs(p, secure):
+    widths = (40, 60, 50, 30, 20, 40)
+    data = data_of(widths, rows=2003, test_rows=501)
+    options = {"prime": p, "data_bits": 9, "model_bits": 9, "weight_bound": 2.0, "segments": 2}
+    protocol = make("fedvs", data, secure=secure, rounds=1, **options)
+    parties = protocol.parties()
+    simulate("fedvs", secure=secure, rounds=1, **options)  # compiled before it is measured
+    tracemalloc.start()
+    Simulation(parties, conditions=NONE).run()
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    shares = sum(
+        array.nbytes
+        for n in range(6)
+        for held in parties[n].data_shares.values()
+        for array in held.values()
+    )
+    assert shares < protocol.memory() < 1.5 * shares
+    assert peak < 1.3 * protocol.memory()
+
+
+def test_masks_are_fresh_and_do_not_depend_on_the_seed():
+    data, options = case("uneven")
+    runs = [simulate("fedvs", data, seed=5, payloads=True, **options) for _ in range(2)]
+    assert runs[0].fingerprint() == runs[1].fingerprint()
+    sent = [run.simulation.transcript for run in runs]
+    kinds = sent[0].columns()["kind"]
+    shared = np.isin(kinds, ("train-data", "model", "mask", "embedding"))
+    pairs = zip(sent[0].payloads, sent[1].payloads, shared, strict=True)
+    assert not any((a == b).any() for a, b, masked in pairs if masked)
+    models = [p for p, kind in zip(sent[0].payloads, kinds, strict=True) if kind == "model"]
+    assert len({model.tobytes() for model in models}) == len(models)
