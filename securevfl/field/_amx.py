@@ -13,7 +13,6 @@ planes are at most sum_k sum_b (a 2^(8b) mod p) x_b < 4 k 255 p <= 2^24 p.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -33,6 +32,7 @@ from securevfl.field._ir import (
     smaller,
     splat,
     store,
+    tile,
 )
 from securevfl.field._jit import inlined, intrinsic, kernel
 
@@ -43,50 +43,32 @@ _BLOCK = 8  # Steps of 16 terms whose limbs, 32 KiB, stay in the L1 cache.
 
 _POINTER = ir.PointerType(I8)
 
-# Palette 1, eight tiles of 16 rows with 64 bytes each.
-SETUP = np.zeros(64, np.uint8)
-SETUP[0] = 1
-SETUP[16:32:2] = 64
-SETUP[48:56] = 16
+
+def setup(left: tuple[int, ...], right: tuple[int, ...], terms: int) -> Array:
+    """Return the configuration where `left` tiles hold limbs, `right` ones columns, others sums.
+
+    A left tile is 4 bytes wide for each of at most 16 terms, and a right tile has a row for each.
+    """
+    config = np.zeros(64, np.uint8)
+    config[0] = 1  # The palette with eight tiles of up to 16 rows and 64 bytes.
+    config[16:32:2], config[48:56] = 64, 16
+    config[[16 + 2 * tile for tile in left]] = 4 * terms
+    config[[48 + tile for tile in right]] = terms
+    return config
 
 
-def _call(builder: Any, name: str, arguments: list[Any]) -> None:
-    """Call an LLVM intrinsic without result, declaring it once per module."""
-    module = builder.module
-    if name not in module.globals:
-        kinds = [argument.type for argument in arguments]
-        ir.Function(module, ir.FunctionType(ir.VoidType(), kinds), name)
-    builder.call(module.globals[name], arguments)
+# Sums in 0 to 3, columns in 4, limbs in 5 to 7.
+SETUP = setup((5, 6, 7), (4,), 16)
 
-
-def _tile(name: str, *tiles: int, addresses: int = 0) -> Callable[..., Any]:
-    """Return a tile instruction on fixed registers, with `addresses` 64-bit operands."""
-    constants = [ir.Constant(I8, tile) for tile in tiles]
-
-    def generate(context: Any, builder: Any, _: Any, args: Any) -> Any:
-        operands = list(args)
-        if operands:
-            operands[0] = builder.inttoptr(operands[0], _POINTER)
-        _call(builder, f"llvm.x86.{name}", constants + operands)
-        return context.get_dummy_value()
-
-    signature = types.void(*[types.int64] * addresses)
-    if addresses == 0:
-        return intrinsic(lambda context: (signature, generate))
-    if addresses == 1:
-        return intrinsic(lambda context, address: (signature, generate))
-    return intrinsic(lambda context, address, stride: (signature, generate))
-
-
-_configure = _tile("ldtilecfg", addresses=1)
-_release = _tile("tilerelease")
-_zero0, _zero1, _zero2, _zero3 = (_tile("tilezero", t) for t in range(4))
+_configure = tile("ldtilecfg", addresses=1)
+_release = tile("tilerelease")
+_zero0, _zero1, _zero2, _zero3 = (tile("tilezero", t) for t in range(4))
 _load0, _load1, _load2, _load3, _load4, _load5, _load6, _load7 = (
-    _tile("tileloadd64", t, addresses=2) for t in range(8)
+    tile("tileloadd64", t, addresses=2) for t in range(8)
 )
-_store0, _store1, _store2, _store3 = (_tile("tilestored64", t, addresses=2) for t in range(4))
-_dot0, _dot1 = _tile("tdpbuud", 0, 5, 4), _tile("tdpbuud", 1, 6, 4)
-_dot2, _dot3 = _tile("tdpbuud", 2, 7, 4), _tile("tdpbuud", 3, 5, 4)
+_store0, _store1, _store2, _store3 = (tile("tilestored64", t, addresses=2) for t in range(4))
+_dot0, _dot1 = tile("tdpbuud", 0, 5, 4), tile("tdpbuud", 1, 6, 4)
+_dot2, _dot3 = tile("tdpbuud", 2, 7, 4), tile("tdpbuud", 3, 5, 4)
 
 
 def _planes(builder: Any, v: list[Any]) -> list[Any]:

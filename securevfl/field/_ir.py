@@ -9,7 +9,10 @@ from collections.abc import Callable
 from typing import Any
 
 from llvmlite import ir
+from numba import types
 from numba.core import cgutils
+
+from securevfl.field._jit import intrinsic
 
 I8, I32, I64 = ir.IntType(8), ir.IntType(32), ir.IntType(64)
 
@@ -76,3 +79,31 @@ def slot(builder: Any, value: Any) -> Any:
 def loop(builder: Any, start: Any, stop: Any, step: Any) -> Any:
     """Return a context whose body runs for (index, count) from start to stop by step."""
     return cgutils.for_range_slice(builder, start, stop, step)
+
+
+def call(builder: Any, name: str, arguments: list[Any]) -> None:
+    """Call an LLVM intrinsic without result, declaring it once per module."""
+    module = builder.module
+    if name not in module.globals:
+        kinds = [argument.type for argument in arguments]
+        ir.Function(module, ir.FunctionType(ir.VoidType(), kinds), name)
+    builder.call(module.globals[name], arguments)
+
+
+def tile(name: str, *tiles: int, addresses: int = 0) -> Callable[..., Any]:
+    """Return a tile instruction on fixed registers, with `addresses` 64-bit operands."""
+    constants = [ir.Constant(I8, tile) for tile in tiles]
+
+    def generate(context: Any, builder: Any, _: Any, args: Any) -> Any:
+        operands = list(args)
+        if operands:
+            operands[0] = builder.inttoptr(operands[0], ir.PointerType(I8))
+        call(builder, f"llvm.x86.{name}", constants + operands)
+        return context.get_dummy_value()
+
+    signature = types.void(*[types.int64] * addresses)
+    if addresses == 0:
+        return intrinsic(lambda context: (signature, generate))
+    if addresses == 1:
+        return intrinsic(lambda context, address: (signature, generate))
+    return intrinsic(lambda context, address, stride: (signature, generate))

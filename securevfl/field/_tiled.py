@@ -15,6 +15,8 @@ Array = NDArray[Any]
 
 _PANEL_BYTES = 1 << 20  # A panel of the right operand; with the limbs of its rows it fills L2.
 _PANEL_TILES = 32
+AROUND = 1024  # Tiles per row from which results are written past the caches.
+_SUMS_BYTES = 1 << 14  # Sums that are finished while they are in the L1 cache.
 _KEPT_BYTES = 1 << 18  # Planes of a whole left operand are kept up to this size.
 
 
@@ -70,8 +72,14 @@ class TiledLeft(_PiecewiseLeft):
     def __init__(self, p: int, a: Array) -> None:
         from securevfl.field import _amx
 
+        self.constants = self._constants(p)
+        super().__init__(p, a, _amx.MOST_TERMS)
+
+    @staticmethod
+    def _constants(p: int) -> tuple[Any, ...]:
+        """Return what _amx.multiply names `constants`."""
         c = primes.montgomery(p, 64)
-        self.constants = (
+        return (
             np.uint64(p),
             np.uint64(c.negative_inverse),
             np.uint64(c.square),
@@ -79,7 +87,6 @@ class TiledLeft(_PiecewiseLeft):
             np.uint64((1 << 72) % p),
             np.float32(256 / p * (1 - 2.0**-20)),
         )
-        super().__init__(p, a, _amx.MOST_TERMS)
 
     def _part(self, a: Array) -> tuple[Array, Array | None]:
         from securevfl.field import _amx
@@ -112,6 +119,54 @@ class TiledLeft(_PiecewiseLeft):
         planes = scratch("left", shape, np.uint32) if left is None else left
         place = out.ctypes.data, out.strides[0]
         _amx.multiply(a, planes, left is not None, rows, tiles, *place, self.constants, work)
+
+
+class StreamLeft(_PiecewiseLeft):
+    """A left operand of at most 32 terms for the tile unit, 2^30 < p < 2^31; see _stream."""
+
+    def __init__(self, p: int, a: Array) -> None:
+        super().__init__(p, a, max(1, a.shape[1]))
+
+    @staticmethod
+    def fits(p: int, a: Array) -> bool:
+        """Whether the bounds of _stream hold."""
+        from securevfl.field import _stream
+
+        return 1 << 30 < p < 1 << 31 and 0 < a.shape[1] <= _stream.MOST_TERMS
+
+    def _part(self, a: Array) -> Array:
+        """Return the limbs with the rows of all planes one after the other, in blocks of 16."""
+        from securevfl.field import _amx
+
+        shape = TiledLeft._shape(a, -(-self.rows // 16))
+        planes, steps = aligned(shape, np.uint32), shape[2]
+        constants = TiledLeft._constants(self.p)
+        _amx.expand(a, planes, constants, np.empty(16, a.dtype))
+        by_plane = planes[:, 0].transpose(2, 0, 3, 1, 4).reshape(4, -1, steps, 16)
+        rows = by_plane[:, : self.rows].reshape(-1, steps, 16)
+        blocks = -(-rows.shape[0] // 16)
+        stacked = np.zeros((blocks * 16, steps, 16), np.uint32)
+        stacked[: rows.shape[0]] = rows
+        left = aligned((blocks, steps, 16, 16), np.uint32)
+        left[:] = stacked.reshape(blocks, 16, steps, 16).transpose(0, 2, 1, 3)
+        return left
+
+    def _tiles(self, part: Any, rows: Array, out: Array, seen: Array) -> None:
+        from securevfl.field import _amx, _stream
+
+        tiles, (blocks, steps) = out.shape[1] // 16, part.shape[:2]
+        group = max(1, min(8, _SUMS_BYTES // (1024 * blocks)))
+        work = (
+            _amx.setup((3, 4, 5), (6, 7), min(16, rows.size)),
+            scratch("panel", (min(tiles, _PANEL_TILES), steps, 16, 16), np.uint32),
+            scratch("sums", (group, blocks, 16, 16), np.uint32),
+            seen,
+        )
+        place, stride = out.ctypes.data, out.strides[0]
+        around = tiles >= AROUND and place % 64 == 0 and stride % 64 == 0
+        target = self.rows, rows, tiles, place, stride
+        modulus, factor = np.uint32(self.p), np.float32(65536 / self.p * (1 - 2.0**-20))
+        _stream.multiply(part, *target, modulus, factor, around, work)
 
 
 class VectorLeft(_PiecewiseLeft):

@@ -35,6 +35,8 @@ def prepare(p: int, a: Array) -> Left:
     from securevfl.field import _tiled
 
     tier, narrow = _cpu.tier(), a.dtype == np.uint32
+    if tier == "amx" and _tiled.StreamLeft.fits(p, a):
+        return _tiled.StreamLeft(p, a)
     if tier == "amx" and (p < 1 << 31 or not narrow):
         return _tiled.TiledLeft(p, a)
     if tier != "portable" and (p == 2**61 - 1 if not narrow else 1 << 12 <= p < 1 << 31):
