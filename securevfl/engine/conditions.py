@@ -8,47 +8,30 @@ from __future__ import annotations
 
 import math
 import tomllib
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from securevfl.engine.streams import keyed_stream
+from securevfl.engine.delays import DEFAULT_SHAPE, Delay, Trace, read_trace
+from securevfl.engine.network import SERVER
 from securevfl.errors import ConfigurationError
 
-Compute = Literal["none", "measured"]
+__all__ = [
+    "NONE",
+    "Conditions",
+    "Delay",
+    "Trace",
+    "conditions_from",
+    "load_conditions",
+    "paper",
+    "round_ns",
+    "share_factor",
+    "slow_set",
+]
 
-
-@dataclass(frozen=True)
-class Delay:
-    """A constant part and an exponential part.
-
-    Parameters
-    ----------
-    mean : float
-        Mean of the exponential part in seconds, at least 0.
-    shift : float
-        Constant part in seconds, at least 0.
-    """
-
-    mean: float = 0.0
-    shift: float = 0.0
-
-    def __post_init__(self) -> None:
-        if not (0 <= self.mean < math.inf and 0 <= self.shift < math.inf):
-            raise ConfigurationError(
-                f"delay: mean {self.mean} s and shift {self.shift} s must be finite and at least 0"
-            )
-
-    def seconds(self, seed: int, party: int, round: int, activity: str) -> float:
-        """Draw the delay of one party, round and activity."""
-        if self.mean == 0:
-            return self.shift
-        stream = keyed_stream(seed, party, f"delay/{activity}", round)
-        return self.shift + self.mean * float(stream.standard_exponential())
-
-
-NO_DELAY = Delay()
+Compute = Literal["none", "measured", "modelled"]
+_COMPUTES = ("none", "measured", "modelled")
 
 
 @dataclass(frozen=True)
@@ -59,38 +42,55 @@ class Conditions:
     ----------
     name : str
         Shown in summaries.
-    uploads : tuple of Delay
+    uploads : tuple of Delay or of Trace
         Delay of each client's upload of an embedding; empty for none.
     share_factor : float
         The delay of sharing a model has the upload's distribution, scaled by this factor and
-        drawn separately. The paper's factor is log2(N)^2 / |B|.
+        drawn separately. The paper's factor is log2(N)^2 / |B|. A trace is scaled, not drawn.
     bandwidth : float or None
         Bits per second of every party's uplink; None for no limit.
-    compute : {"none", "measured"}
+    compute : {"none", "measured", "modelled"}
         "measured" adds the real time that a party's own code takes and makes the party busy for
-        it. Such a run is labelled, and is not reproducible in time.
+        it. Such a run is labelled, and is not reproducible in time. "modelled" does so with the
+        multiply-adds that a party states (`securevfl.engine.party.Party.operations`).
+    uplinks : tuple of float or None
+        Rate of each client's uplink in place of `bandwidth`, which then is the server's.
+    seconds_per_multiply_add : float
+        Price of an operation, where computing is modelled.
     """
 
     name: str = "none"
-    uploads: tuple[Delay, ...] = ()
+    uploads: tuple[Delay, ...] | tuple[Trace, ...] = ()
     share_factor: float = 0.0
     bandwidth: float | None = None
     compute: Compute = "none"
     note: str = field(default="", compare=False)
+    uplinks: tuple[float | None, ...] = ()
+    seconds_per_multiply_add: float = 0.0
 
     def __post_init__(self) -> None:
-        if self.bandwidth is not None and not 0 < self.bandwidth < math.inf:
-            raise ConfigurationError(
-                f"conditions: a bandwidth of {self.bandwidth} bit/s must be positive and finite"
-            )
+        for rate in (self.bandwidth, *self.uplinks):
+            if rate is not None and not 0 < rate < math.inf:
+                raise ConfigurationError(
+                    f"conditions: a bandwidth of {rate} bit/s must be positive and finite"
+                )
         if not 0 <= self.share_factor < math.inf:
             raise ConfigurationError(
                 f"conditions: share_factor {self.share_factor} must be finite and at least 0"
             )
-        if self.compute not in ("none", "measured"):
+        if self.compute not in _COMPUTES:
             raise ConfigurationError(
-                f"conditions: compute must be 'none' or 'measured', it is {self.compute!r}"
+                f"conditions: compute must be 'none' or 'measured' or 'modelled', it is "
+                f"{self.compute!r}"
             )
+        price = self.seconds_per_multiply_add
+        if not 0 <= price < math.inf or (price > 0) != (self.compute == "modelled"):
+            raise ConfigurationError(
+                "conditions: compute = 'modelled' needs a positive seconds_per_multiply_add and "
+                f"the other modes none; they are {self.compute!r} and {price}"
+            )
+        if len({type(delay) for delay in self.uploads}) > 1:
+            raise ConfigurationError("conditions: either all clients replay a trace, or none")
 
     def delay(self, seed: int, party: int, round: int, activity: str) -> int:
         """Nanoseconds by which a party's activity of a round is late."""
@@ -101,22 +101,39 @@ class Conditions:
             seconds *= self.share_factor
         return round_ns(seconds)
 
-    def transfer(self, nbytes: int) -> int:
+    def transfer(self, nbytes: int, sender: int = SERVER) -> int:
         """Nanoseconds that a message occupies its sender's uplink."""
-        if self.bandwidth is None:
-            return 0
-        return round_ns(8 * nbytes / self.bandwidth)
+        own = 0 <= sender < len(self.uplinks)
+        rate = self.uplinks[sender] if own else self.bandwidth
+        return 0 if rate is None else round_ns(8 * nbytes / rate)
+
+    def work(self, operations: int) -> int:
+        """Nanoseconds that multiply-adds take, where computing is modelled."""
+        return round_ns(operations * self.seconds_per_multiply_add)
 
     def describe(self) -> dict[str, Any]:
-        """Values for a run's configuration file."""
-        return {
+        """Values for a run's configuration file; `conditions_from` gives the conditions back."""
+        said: dict[str, Any] = {
             "name": self.name,
-            "upload_mean": [delay.mean for delay in self.uploads],
-            "upload_shift": [delay.shift for delay in self.uploads],
+            "upload_mean": [getattr(delay, "mean", 0.0) for delay in self.uploads],
+            "upload_shift": [getattr(delay, "shift", 0.0) for delay in self.uploads],
             "share_factor": self.share_factor,
-            "bandwidth": 0.0 if self.bandwidth is None else self.bandwidth,
+            "bandwidth": self.bandwidth or 0.0,
             "compute": self.compute,
         }
+        delays = [delay for delay in self.uploads if isinstance(delay, Delay)]
+        traces = [delay for delay in self.uploads if isinstance(delay, Trace)]
+        if any(delay.law != "exponential" for delay in delays):
+            said["upload_law"] = [delay.law for delay in delays]
+            said["upload_shape"] = [delay.shape for delay in delays]
+        if traces:
+            said["trace"] = [list(trace.recorded) for trace in traces]
+            said["trace_end"] = traces[0].end
+        if self.uplinks:
+            said["uplinks"] = [rate or 0.0 for rate in self.uplinks]
+        if self.compute == "modelled":
+            said["seconds_per_multiply_add"] = self.seconds_per_multiply_add
+        return said
 
 
 def round_ns(seconds: float) -> int:
@@ -137,6 +154,7 @@ def paper(
     slow_step: float = 0.25,
     bandwidth: float | None = 300e6,
     compute: Compute = "none",
+    seconds_per_multiply_add: float = 0.0,
 ) -> Conditions:
     """Delay pattern of FedVS, section 6.2.
 
@@ -157,6 +175,8 @@ def paper(
         Means in seconds.
     bandwidth : float or None
         Bits per second of each uplink; 300 Mbit/s in the paper.
+    compute, seconds_per_multiply_add
+        As in `Conditions`.
     """
     if not 0 <= slow <= 1:
         raise ConfigurationError(f"conditions: the slow fraction {slow} must lie in [0, 1]")
@@ -169,6 +189,50 @@ def paper(
         share_factor=share_factor(parties, batch_rows),
         bandwidth=bandwidth,
         compute=compute,
+        seconds_per_multiply_add=seconds_per_multiply_add,
+    )
+
+
+def slow_set(
+    parties: int,
+    slow_parties: Collection[int],
+    *,
+    batch_rows: int,
+    fast_mean: float = 0.1,
+    slow_mean: float = 2.0,
+    bandwidth: float | None = 300e6,
+    compute: Compute = "none",
+    seconds_per_multiply_add: float = 0.0,
+) -> Conditions:
+    """The named clients straggle, always; the others never do.
+
+    Parameters
+    ----------
+    parties : int
+        Number of clients, N.
+    slow_parties : collection of int
+        Numbers of the slow ones, from 0.
+    batch_rows : int
+        Rows of a coded batch, |B|.
+    fast_mean, slow_mean : float
+        Means of the two kinds' exponential delays in seconds.
+    bandwidth, compute, seconds_per_multiply_add
+        As in `paper`.
+    """
+    wrong = [n for n in slow_parties if type(n) is not int or not 0 <= n < parties]
+    if wrong or len(set(slow_parties)) != len(slow_parties):
+        raise ConfigurationError(
+            f"conditions: slow_parties must be different numbers of 0 to {parties - 1}, they are "
+            f"{list(slow_parties)}"
+        )
+    means = [slow_mean if n in slow_parties else fast_mean for n in range(parties)]
+    return Conditions(
+        name="slow_set",
+        uploads=tuple(Delay(mean) for mean in means),
+        share_factor=share_factor(parties, batch_rows),
+        bandwidth=bandwidth,
+        compute=compute,
+        seconds_per_multiply_add=seconds_per_multiply_add,
     )
 
 
@@ -177,27 +241,34 @@ def share_factor(parties: int, batch_rows: int) -> float:
     return math.log2(parties) ** 2 / batch_rows
 
 
-_KEYS = {
-    "pattern": str,
-    "slow": float,
-    "fast_mean": float,
-    "slow_base": float,
-    "slow_step": float,
-    "upload_mean": list,
-    "upload_shift": list,
-    "share_factor": float,
-    "bandwidth": float,
-    "compute": str,
+_COMMON = {"bandwidth", "uplinks", "compute", "seconds_per_multiply_add"}
+_LAW = {"upload_law", "upload_shape"}
+_FORMS = {
+    "paper": {"slow", "fast_mean", "slow_base", "slow_step"} | _LAW,
+    "slow_set": {"slow_parties", "slow_mean", "fast_mean"} | _LAW,
+    "trace": {"trace", "trace_end", "share_factor"},
+    "none": {"upload_mean", "upload_shift", "share_factor"} | _LAW,
 }
+_KEYS = {"pattern"}.union(_COMMON, *_FORMS.values())
+_TEXTS = {"pattern", "compute", "upload_law", "trace", "trace_end"}
+_LISTS = {"slow_parties", "uplinks", "upload_mean", "upload_shift", "upload_shape"}
 
 
 def load_conditions(name: str | Path, *, parties: int, batch_rows: int) -> Conditions:
     """Conditions by name ("none", "paper") or from a TOML file.
 
-    The file either says ``pattern = "paper"`` and changes its parameters, or lists
-    ``upload_mean`` and ``upload_shift`` (seconds, one number for all clients or one each), with
-    ``share_factor`` (default log2(N)^2 / |B|), ``bandwidth`` (bit/s, 0 for no limit) and
-    ``compute``.
+    The file takes one of four forms:
+
+    - ``pattern = "paper"``, with parameters of `paper`;
+    - ``pattern = "slow_set"`` and ``slow_parties = [1, 4]``, with parameters of `slow_set`;
+    - ``trace = "measured.csv"``, relative to the file (`securevfl.engine.delays.read_trace`), with
+      ``trace_end = "wrap"`` (default) or ``"refuse"``;
+    - ``upload_mean`` and ``upload_shift``: seconds, one number for all clients or one each.
+
+    The last two take ``share_factor`` (default log2(N)^2 / |B|); all but a trace take
+    ``upload_law`` and ``upload_shape`` (`securevfl.engine.delays.Delay`); all take ``bandwidth``
+    (bit/s, 0 for no limit), ``uplinks`` (a rate for each client), ``compute`` and
+    ``seconds_per_multiply_add``.
 
     Raises
     ------
@@ -219,6 +290,8 @@ def load_conditions(name: str | Path, *, parties: int, batch_rows: int) -> Condi
         raise ConfigurationError(f"conditions: {path} cannot be read: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"conditions: {path} is not valid TOML: {error}") from None
+    if isinstance(values.get("trace"), str):
+        values["trace"] = str(path.parent / values["trace"])
     return conditions_from(values, parties=parties, batch_rows=batch_rows, name=path.stem)
 
 
@@ -226,52 +299,119 @@ def conditions_from(
     values: Mapping[str, Any], *, parties: int, batch_rows: int, name: str
 ) -> Conditions:
     """Conditions from the keys that `load_conditions` describes."""
-    values = dict(values)
     for key, value in values.items():
         if key not in _KEYS:
-            raise ConfigurationError(f"conditions: unknown key {key!r}; known: {', '.join(_KEYS)}")
-        if _KEYS[key] is float and not _is_number(value):
+            known = ", ".join(sorted(_KEYS))
+            raise ConfigurationError(f"conditions: unknown key {key!r}; known: {known}")
+        if key not in _TEXTS | _LISTS and not _is_number(value):
             raise ConfigurationError(f"conditions: {key} must be a number, it is {value!r}")
-    if values.get("bandwidth") == 0:
-        values["bandwidth"] = None
-    pattern = values.pop("pattern", None)
-    if pattern == "paper":
-        _refuse_others(values, ("upload_mean", "upload_shift", "share_factor"), "paper")
-        return paper(parties, batch_rows=batch_rows, **values)
-    if pattern is not None:
-        raise ConfigurationError(f"conditions: unknown pattern {pattern!r}; known: paper")
-    _refuse_others(values, ("slow", "fast_mean", "slow_base", "slow_step"), "none")
+    form = values.get("pattern", "trace" if values.get("trace") else "none")
+    if form not in ("paper", "slow_set") and "pattern" in values:
+        raise ConfigurationError(f"conditions: unknown pattern {form!r}; known: paper, slow_set")
+    own = {key: value for key, value in values.items() if key != "pattern"}
+    own = _checked(form, own)
+    common = _common(own, parties)
+    laws = _laws(own, parties)
+    own = {key: value for key, value in own.items() if key not in _COMMON | _LAW}
+    if form == "paper":
+        made = paper(parties, batch_rows=batch_rows, **own)
+        return replace(made, uploads=_with_laws(made, laws), **common)
+    if form == "slow_set":
+        made = slow_set(parties, own.pop("slow_parties"), batch_rows=batch_rows, **own)
+        return replace(made, uploads=_with_laws(made, laws), **common)
+    if "share_factor" not in own and parties:
+        own["share_factor"] = share_factor(parties, batch_rows)
+    uploads = _traces(own, parties) if form == "trace" else _delays(own, laws, parties)
+    factor = float(own.get("share_factor", 0))
+    return Conditions(name=name, uploads=uploads, share_factor=factor, **common)
+
+
+def _checked(form: str, values: Mapping[str, Any]) -> dict[str, Any]:
+    """The values, of which none may belong to another form; a trace has no means."""
+    # `describe` writes means and shifts beside a trace; they count the clients and are all 0.
+    unused = ("upload_mean", "upload_shift") if form == "trace" else ()
+    kept = {k: v for k, v in values.items() if k not in unused or not _all_zero(v)}
+    for key in kept:
+        if key not in _FORMS[form] | _COMMON:
+            raise ConfigurationError(
+                f"conditions: {key} does not go with pattern {form!r}; leave out one of them"
+            )
+    if form == "slow_set" and not isinstance(kept.get("slow_parties"), list):
+        raise ConfigurationError(
+            "conditions: pattern 'slow_set' needs slow_parties, a list of clients' numbers, it is "
+            f"{kept.get('slow_parties')!r}"
+        )
+    return kept
+
+
+def _all_zero(value: Any) -> bool:
+    return isinstance(value, list) and not any(value)
+
+
+def _common(values: Mapping[str, Any], parties: int) -> dict[str, Any]:
+    common = {key: values[key] for key in _COMMON - {"uplinks"} if key in values}
+    if common.get("bandwidth") == 0:
+        common["bandwidth"] = None
+    if "uplinks" in values:
+        rates = _per_party(values, "uplinks", parties)
+        common["uplinks"] = tuple(rate or None for rate in rates)
+    return common
+
+
+def _laws(values: Mapping[str, Any], parties: int) -> list[tuple[str, float]]:
+    """Law and shape of each client's delay."""
+    given = values.get("upload_law", "exponential")
+    names = _one_each("upload_law", given, parties)
+    if "upload_shape" in values:
+        return list(zip(names, _per_party(values, "upload_shape", parties), strict=True))
+    return [(name, DEFAULT_SHAPE.get(str(name), 0.0)) for name in names]
+
+
+def _with_laws(made: Conditions, laws: Sequence[tuple[str, float]]) -> tuple[Delay, ...]:
+    means = [delay.expectation for delay in made.uploads]
+    return tuple(Delay(mean, 0.0, *law) for mean, law in zip(means, laws, strict=True))
+
+
+def _delays(
+    values: Mapping[str, Any], laws: Sequence[tuple[str, float]], parties: int
+) -> tuple[Delay, ...]:
     means = _per_party(values, "upload_mean", parties)
     shifts = _per_party(values, "upload_shift", parties)
-    return Conditions(
-        name=name,
-        uploads=tuple(Delay(mean, shift) for mean, shift in zip(means, shifts, strict=True)),
-        share_factor=float(values.get("share_factor", share_factor(parties, batch_rows))),
-        bandwidth=values.get("bandwidth"),
-        compute=values.get("compute", "none"),
-    )
+    each = zip(means, shifts, laws, strict=True)
+    return tuple(Delay(mean, shift, *law) for mean, shift, law in each)
+
+
+def _traces(values: Mapping[str, Any], parties: int) -> tuple[Trace, ...]:
+    trace, end = values["trace"], values.get("trace_end", "wrap")
+    if isinstance(trace, str):
+        return read_trace(Path(trace), parties=parties, end=end)
+    if not isinstance(trace, list) or len(trace) != parties:
+        raise ConfigurationError(
+            f"conditions: trace must name a file or hold a list for each of {parties} clients"
+        )
+    rows = [_numbers("trace", recorded) for recorded in trace]
+    return tuple(Trace(tuple(row), end) for row in rows)
+
+
+def _per_party(values: Mapping[str, Any], key: str, parties: int) -> list[float]:
+    return _numbers(key, _one_each(key, values.get(key, 0.0), parties))
+
+
+def _one_each(key: str, value: Any, parties: int) -> list[Any]:
+    each = value if isinstance(value, list) else [value] * parties
+    if len(each) != parties:
+        raise ConfigurationError(
+            f"conditions: {key} has {len(each)} entries for {parties} clients; give one value "
+            "or one for each"
+        )
+    return each
+
+
+def _numbers(key: str, values: Any) -> list[float]:
+    if not isinstance(values, list) or not all(map(_is_number, values)):
+        raise ConfigurationError(f"conditions: {key} must hold numbers only, it is {values!r}")
+    return [float(number) for number in values]
 
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
-
-
-def _refuse_others(values: Mapping[str, Any], others: tuple[str, ...], pattern: str) -> None:
-    wrong = [key for key in others if key in values]
-    if wrong:
-        raise ConfigurationError(
-            f"conditions: {wrong[0]} does not go with pattern {pattern!r}; leave out one of them"
-        )
-
-
-def _per_party(values: Mapping[str, Any], key: str, parties: int) -> list[float]:
-    value = values.get(key, 0.0)
-    numbers = value if isinstance(value, list) else [value] * parties
-    if len(numbers) != parties:
-        raise ConfigurationError(
-            f"conditions: {key} has {len(numbers)} entries for {parties} clients; give one number "
-            "or one for each"
-        )
-    if not all(map(_is_number, numbers)):
-        raise ConfigurationError(f"conditions: {key} must hold numbers only, it is {value!r}")
-    return [float(number) for number in numbers]

@@ -77,6 +77,14 @@ class Party:
         """Take part until the end; called again after every resume and rejoin."""
         raise NotImplementedError
 
+    def operations(self, kind: str) -> int:
+        """Multiply-adds that the party does for its next message of a kind; 0 for none to speak of.
+
+        Only conditions with modelled computing ask, once for each call that sends, whatever the
+        number of receivers: the party is busy for so long, and then the message departs.
+        """
+        return 0
+
     # -- sending: never blocks ---------------------------------------------------------------
 
     def send(

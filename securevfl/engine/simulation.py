@@ -2,7 +2,7 @@
 
 Events are ordered by (time, order of scheduling), so a run is a function of its seed. A message
 leaves after its sender's delay, queues on its sender's uplink behind what left before, and arrives;
-what a party does in between costs no time, except in the "measured" compute mode.
+what a party does in between costs no time, except in the "measured" and "modelled" compute modes.
 """
 
 from __future__ import annotations
@@ -106,6 +106,7 @@ class Simulation:
             self._homes[index] = Home(parties[index], Mailbox(self._count_late))
             parties[index].engine = self
         self._measured = conditions.compute == "measured"
+        self._modelled = conditions.compute == "modelled"
         self._started = False
 
     # -- running -------------------------------------------------------------------------------
@@ -205,7 +206,7 @@ class Simulation:
         home.waits += 1
         satisfied = home.mailbox.post(wait)
         if not satisfied and wait.timeout is not None and live:
-            due = self.clock + max(0, round_ns(wait.timeout))
+            due = max(self.clock, home.busy_until) + max(0, round_ns(wait.timeout))
             self._schedule(due, _TIMER, (home.party.index, home.waits))
         return satisfied or self._overtaken(home, wait)
 
@@ -224,8 +225,8 @@ class Simulation:
         return (None, error) if over else (taken, None)
 
     def _postpone(self, home: Home) -> bool:
-        """In the measured mode, let a busy party go on only when it is free."""
-        if not self._measured or home.busy_until <= self.clock:
+        """Let a busy party go on only when it is free; without a compute mode none is busy."""
+        if home.busy_until <= self.clock:
             return False
         self._schedule(home.busy_until, _RESUME, (home.party.index, home.waits))
         return True
@@ -267,6 +268,10 @@ class Simulation:
         departure = self.clock + wait
         if self._measured:
             departure += perf_counter_ns() - self._step_started
+        elif self._modelled:
+            home.busy_until = max(home.busy_until, self.clock)
+            home.busy_until += self.conditions.work(party.operations(kind))
+            departure = home.busy_until + wait
         envelope = wire.envelope(kind)
         known: Any = None
         nbytes = 0
@@ -312,7 +317,7 @@ class Simulation:
     def _transmit(self, message: Message, nbytes: int) -> None:
         home = self._homes[message.sender]
         start = max(self.clock, home.uplink_free)
-        home.uplink_free = start + self.conditions.transfer(nbytes)
+        home.uplink_free = start + self.conditions.transfer(nbytes, message.sender)
         self._schedule(home.uplink_free, _ARRIVE, message)
 
     def _arrive(self, message: Message) -> None:

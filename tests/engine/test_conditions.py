@@ -7,6 +7,7 @@ from securevfl.engine.conditions import (
     NONE,
     Conditions,
     Delay,
+    Trace,
     conditions_from,
     load_conditions,
     paper,
@@ -108,6 +109,27 @@ GOOD = {
         and c.share_factor == 0
     ),
     'compute = "measured"': lambda c: c.compute == "measured",
+    'pattern = "slow_set"\nslow_parties = [2, 0]\nslow_mean = 5\nfast_mean = 0.5': lambda c: (
+        [d.mean for d in c.uploads] == [5, 0.5, 5, 0.5]
+        and c.share_factor == 0.5
+        and c.bandwidth == 300e6
+    ),
+    'pattern = "paper"\nupload_law = "pareto"\nupload_shape = 1.5': lambda c: (
+        {(d.law, d.shape) for d in c.uploads} == {("pareto", 1.5)}
+        and [d.mean for d in c.uploads] == [0.1, 0.1, 2.25, 2.5]
+    ),
+    'upload_mean = 1\nupload_law = ["exponential", "pareto", "lognormal", "pareto"]': lambda c: (
+        [(d.law, d.shape) for d in c.uploads]
+        == [("exponential", 0), ("pareto", 2.5), ("lognormal", 1), ("pareto", 2.5)]
+    ),
+    'compute = "modelled"\nseconds_per_multiply_add = 1e-9': lambda c: c.work(10**6) == 1_000_000,
+    'pattern = "paper"\ncompute = "modelled"\nseconds_per_multiply_add = 1e-9': lambda c: (
+        c.compute == "modelled" and c.work(1000) == 1000
+    ),
+    "bandwidth = 16\nuplinks = [8, 0, 4, 2]": lambda c: (
+        [c.transfer(1, n) for n in (-1, 0, 1, 2, 3)]
+        == [500_000_000, 10**9, 0, 2 * 10**9, 4 * 10**9]
+    ),
 }
 
 
@@ -137,6 +159,28 @@ def test_good_files(tmp_path, text):
         ('compute = "real"', "'none' or 'measured'"),
         ("= 3", "not valid TOML"),
         ('pattern = "paper"\nslow = 2', "must lie in"),
+        ('pattern = "slow_set"', "needs slow_parties"),
+        ('pattern = "slow_set"\nslow_parties = 1', "needs slow_parties"),
+        ('pattern = "slow_set"\nslow_parties = [4]', "different numbers of 0 to 3"),
+        ('pattern = "slow_set"\nslow_parties = [1, 1]', "different numbers of 0 to 3"),
+        ('pattern = "slow_set"\nslow_parties = [0.5]', "different numbers of 0 to 3"),
+        ('pattern = "slow_set"\nslow_parties = [0]\nslow = 0.5', "slow does not go with"),
+        ('upload_mean = 1\nupload_law = "weibull"', "unknown law"),
+        ('upload_mean = 1\nupload_law = ["pareto"]', "1 entries for 4 clients"),
+        ('upload_mean = 1\nupload_law = "pareto"\nupload_shape = 0.5', "above 1"),
+        ("upload_mean = 1\nupload_shape = 0.5", "has no shape"),
+        ("uplinks = [1, 2]", "2 entries for 4 clients"),
+        ('uplinks = ["a", 1, 1, 1]', "numbers only"),
+        ("uplinks = [-1, 1, 1, 1]", "positive"),
+        ('compute = "modelled"', "seconds_per_multiply_add"),
+        ("seconds_per_multiply_add = 1e-9", "seconds_per_multiply_add"),
+        ('trace = "missing.csv"', "cannot be read"),
+        ('trace = "missing.csv"\nupload_mean = 1', "upload_mean does not go with"),
+        ("trace = [[1.0]]", "a list for each of 4"),
+        ("trace = [[1.0], [], [1], [1]]", "at least one round"),
+        ("trace = [[1.0], 3, [1], [1]]", "numbers only"),
+        ("trace = [[1], [1], [1], [1]]\ntrace_end = 3", "'wrap' or 'refuse'"),
+        ('pattern = ["paper"]', "unknown pattern"),
     ],
 )
 def test_bad_files_are_refused_with_the_reason(tmp_path, text, words):
@@ -144,6 +188,19 @@ def test_bad_files_are_refused_with_the_reason(tmp_path, text, words):
     path.write_text(text)
     with pytest.raises(ConfigurationError, match=words):
         load_conditions(path, parties=4, batch_rows=8)
+
+
+def test_a_trace_lies_beside_its_file(tmp_path):
+    (tmp_path / "t.csv").write_text("party,round,seconds\n0,1,2\n1,1,3\n")
+    (tmp_path / "mine.toml").write_text('trace = "t.csv"\nshare_factor = 0.5')
+    conditions = load_conditions(tmp_path / "mine.toml", parties=2, batch_rows=8)
+    assert conditions.uploads == (Trace((2.0,)), Trace((3.0,)))
+    assert conditions.delay(0, 1, 5, "share") == 1_500_000_000
+
+
+def test_no_conditions_come_back_from_what_they_say():
+    said = NONE.describe()
+    assert conditions_from(said, parties=0, batch_rows=1, name=said.pop("name")) == NONE
 
 
 def test_names_and_missing_or_binary_files(tmp_path):

@@ -1,0 +1,210 @@
+"""Laws of delay: how long one activity of one party takes in one round.
+
+A delay is a function of (seed, party, round, activity) and of nothing else, so all protocols of a
+comparison meet the same ones, whatever they draw and in whatever order they ask.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from securevfl.engine.streams import keyed_stream
+from securevfl.errors import ConfigurationError
+
+TraceEnd = Literal["wrap", "refuse"]
+
+
+def _exponential(stream: np.random.Generator, shape: float) -> float:
+    return float(stream.standard_exponential())
+
+
+def _pareto(stream: np.random.Generator, shape: float) -> float:
+    """P(X > x) = (m / x)^shape for x >= m = (shape - 1) / shape; the variance is finite above 2."""
+    return (shape - 1) / shape * math.exp(float(stream.standard_exponential()) / shape)
+
+
+def _lognormal(stream: np.random.Generator, shape: float) -> float:
+    """exp(shape Z - shape^2 / 2), Z standard normal."""
+    return math.exp(shape * float(stream.standard_normal()) - shape**2 / 2)
+
+
+# Each law has mean 1; with it the values of its shape that it takes.
+LAWS: dict[str, Callable[[np.random.Generator, float], float]] = {
+    "exponential": _exponential,
+    "pareto": _pareto,
+    "lognormal": _lognormal,
+}
+_LEAST = {"pareto": 1.0, "lognormal": 0.0}
+DEFAULT_SHAPE = {"exponential": 0.0, "pareto": 2.5, "lognormal": 1.0}
+
+
+@dataclass(frozen=True)
+class Delay:
+    """A constant part and a random part.
+
+    Parameters
+    ----------
+    mean : float
+        Mean of the random part in seconds, at least 0.
+    shift : float
+        Constant part in seconds, at least 0.
+    law : {"exponential", "pareto", "lognormal"}
+        Law of the random part; the last two have heavy tails.
+    shape : float
+        Tail index of the Pareto law, above 1, or the standard deviation of the logarithm of the
+        lognormal law, above 0. The exponential law has none: 0.
+    """
+
+    mean: float = 0.0
+    shift: float = 0.0
+    law: str = "exponential"
+    shape: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not (0 <= self.mean < math.inf and 0 <= self.shift < math.inf):
+            raise ConfigurationError(
+                f"delay: mean {self.mean} s and shift {self.shift} s must be finite and at least 0"
+            )
+        if self.law not in tuple(LAWS):
+            raise ConfigurationError(f"delay: unknown law {self.law!r}; known: {', '.join(LAWS)}")
+        least = _LEAST.get(self.law)
+        if least is None and self.shape != 0:
+            raise ConfigurationError(f"delay: the {self.law} law has no shape; leave it out")
+        if least is not None and not least < self.shape < math.inf:
+            raise ConfigurationError(
+                f"delay: the shape of a {self.law} law must be finite and above {least:g}, it is "
+                f"{self.shape}"
+            )
+
+    def seconds(self, seed: int, party: int, round: int, activity: str) -> float:
+        """Draw the delay of one party, round and activity."""
+        if self.mean == 0:
+            return self.shift
+        stream = keyed_stream(seed, party, f"delay/{activity}", round)
+        return self.shift + self.mean * LAWS[self.law](stream, self.shape)
+
+    @property
+    def expectation(self) -> float:
+        """Mean delay in seconds."""
+        return self.shift + self.mean
+
+
+@dataclass(frozen=True)
+class Trace:
+    """Delays of one party that were measured somewhere, replayed round by round.
+
+    Every activity of a round replays the same value; neither seed nor chance enters.
+
+    Parameters
+    ----------
+    recorded : tuple of float
+        Seconds of round 1, 2, ..., each finite and at least 0.
+    end : {"wrap", "refuse"}
+        What happens in rounds beyond the last: begin anew, or stop the run.
+    """
+
+    recorded: tuple[float, ...]
+    end: TraceEnd = "wrap"
+
+    def __post_init__(self) -> None:
+        if not self.recorded or not all(0 <= s < math.inf for s in self.recorded):
+            raise ConfigurationError(
+                "delay: a trace needs at least one round, and seconds that are finite and at "
+                f"least 0; this one has {len(self.recorded)} rounds"
+            )
+        if self.end not in ("wrap", "refuse"):
+            raise ConfigurationError(
+                f"delay: trace_end must be 'wrap' or 'refuse', it is {self.end!r}"
+            )
+
+    def seconds(self, seed: int, party: int, round: int, activity: str) -> float:
+        """Value of a round; what is sent before round 1 has that of round 1.
+
+        Raises
+        ------
+        ConfigurationError
+            Beyond the last round of a trace that refuses to begin anew.
+        """
+        place = max(round - 1, 0)
+        if place >= len(self.recorded) and self.end == "refuse":
+            raise ConfigurationError(
+                f"delay: the trace of party {party} ends with round {len(self.recorded)} and round "
+                f"{round} has come; use fewer rounds or trace_end = 'wrap'"
+            )
+        return self.recorded[place % len(self.recorded)]
+
+    @property
+    def expectation(self) -> float:
+        """Mean of the recorded delays in seconds."""
+        return math.fsum(self.recorded) / len(self.recorded)
+
+
+def read_trace(path: Path, *, parties: int, end: TraceEnd = "wrap") -> tuple[Trace, ...]:
+    """Delays of all parties from a CSV file.
+
+    Parameters
+    ----------
+    path : Path
+        With the columns ``party`` (from 0), ``round`` (from 1, without gaps) and ``seconds``.
+    parties : int
+        Number of clients; each must occur in the file.
+    end : {"wrap", "refuse"}
+
+    Raises
+    ------
+    ConfigurationError
+        When the file cannot be read, or is not such a table; the line is named.
+    """
+    import csv
+
+    seconds: dict[int, dict[int, float]] = defaultdict(dict)
+    try:
+        with path.open(newline="") as file:
+            reader = csv.DictReader(file)
+            if not {"party", "round", "seconds"} <= set(reader.fieldnames or ()):
+                raise ConfigurationError(
+                    f"trace: {path} needs the columns party, round and seconds, it has "
+                    f"{', '.join(reader.fieldnames or ()) or 'none'}"
+                )
+            for row in reader:
+                _take_row(seconds, row, f"trace: {path}, line {reader.line_num}", parties)
+    except OSError as error:
+        raise ConfigurationError(f"trace: {path} cannot be read: {error.strerror}") from None
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise ConfigurationError(f"trace: {path} is no CSV file: {error}") from None
+    for party in range(parties):
+        rounds = seconds[party]
+        if sorted(rounds) != list(range(1, len(rounds) + 1)) or not rounds:
+            raise ConfigurationError(
+                f"trace: {path} must hold rounds 1, 2, ... of party {party} without gaps, it holds "
+                f"{len(rounds)} of them up to {max(rounds, default=0)}"
+            )
+    return tuple(
+        Trace(tuple(seconds[party][r] for r in sorted(seconds[party])), end)
+        for party in range(parties)
+    )
+
+
+def _take_row(
+    seconds: dict[int, dict[int, float]], row: dict[str, str], where: str, parties: int
+) -> None:
+    try:
+        party, round, value = int(row["party"]), int(row["round"]), float(row["seconds"])
+    except (TypeError, ValueError):
+        raise ConfigurationError(
+            f"{where}: party and round must be integers and seconds a number"
+        ) from None
+    if not 0 <= party < parties:
+        raise ConfigurationError(f"{where}: party {party} is none of 0 to {parties - 1}")
+    if round in seconds[party]:
+        raise ConfigurationError(f"{where}: round {round} of party {party} occurs twice")
+    if not 0 <= value < math.inf:
+        raise ConfigurationError(f"{where}: {value} seconds must be finite and at least 0")
+    seconds[party][round] = value
