@@ -18,10 +18,13 @@ from securevfl.engine.mailbox import ANNOUNCE, Mailbox
 from securevfl.engine.network import Event, Message, RoundOverError, Wait, name_of
 from securevfl.engine.party import Party
 from securevfl.engine.replay import Replay, snapshot
+from securevfl.engine.sealing import OVERHEAD, Sealing
 from securevfl.engine.transcript import Transcript
 from securevfl.errors import CheckpointError, StalledError
 
 _DEPART, _ARRIVE, _TIMER, _RESUME = range(4)
+_ENDLESS = 5_000_000  # events of one instant, none of them recorded
+_LOOK = 1024  # events of one instant after which `pause` is asked: without delays all is one
 
 
 class Observer(Protocol):
@@ -76,6 +79,9 @@ class Simulation:
         Virtual seconds without a recorded event after which the run counts as stalled.
     copying : bool
         Pass every payload through its bytes, as separate processes would; a test of protocols.
+    sealing : Sealing, optional
+        Encrypt and authenticate every payload between two parties; it is then bytes until it is
+        opened on arrival.
     """
 
     def __init__(
@@ -88,6 +94,7 @@ class Simulation:
         observer: Observer | None = None,
         patience: float = 7 * 86400.0,
         copying: bool = False,
+        sealing: Sealing | None = None,
     ) -> None:
         self.seed = seed
         self.conditions = conditions
@@ -96,9 +103,12 @@ class Simulation:
         self.clock = 0
         self._patience = round_ns(patience)
         self._copying = copying
+        self._sealing = sealing
         self._queue: list[tuple[int, int, int, Any]] = []
         self._scheduled = 0
         self._last_event = 0
+        self._handled = 0  # events so far, and how many when last the run made headway
+        self._headway = 0
         self._on_cut: Callable[[dict[str, Any]], None] | None = None
         self._step_started = 0
         self._homes: dict[int, Home] = {}
@@ -114,12 +124,14 @@ class Simulation:
     def run(self, pause: Callable[[], bool] | None = None, *, until: float | None = None) -> None:
         """Run to the end, to the virtual second `until`, or until `pause` says so.
 
-        `pause` is asked after each instant of virtual time; a run that paused can be run on.
+        `pause` is asked after each instant of virtual time, and now and then within a long one; a
+        run that paused can be run on.
 
         Raises
         ------
         StalledError
-            When parties wait and nothing is under way, or nothing is recorded for `patience`.
+            When parties wait and nothing is under way, or nothing is recorded for `patience`, or
+            for five million events of one instant.
         """
         if not self._started:
             self._started = True
@@ -129,13 +141,20 @@ class Simulation:
         end = None if until is None else round_ns(until)
         while queue:
             instant = queue[0][0]
+            self._handled += 1
             if instant > self.clock:
+                self._headway = self._handled
                 if end is not None and instant > end:
                     return
                 if pause is not None and pause():
                     return
                 if instant - self._last_event > self._patience and not self.finished:
                     raise StalledError(self._stalled(f"for {self._patience / 1e9:g} s"))
+            elif self._handled % _LOOK == 0:
+                if self._handled - self._headway > _ENDLESS:
+                    raise StalledError(self._stalled(f"for {_ENDLESS} events of one instant"))
+                if pause is not None and pause():
+                    return
             self.clock, _, what, subject = heapq.heappop(queue)
             if what == _ARRIVE:
                 self._arrive(subject)
@@ -272,7 +291,7 @@ class Simulation:
             home.busy_until = max(home.busy_until, self.clock)
             home.busy_until += self.conditions.work(party.operations(kind))
             departure = home.busy_until + wait
-        envelope = wire.envelope(kind)
+        envelope = wire.envelope(kind) + (OVERHEAD if self._sealing is not None else 0)
         known: Any = None
         nbytes = 0
         for receiver, payload in zip(to, payloads, strict=True):
@@ -308,6 +327,9 @@ class Simulation:
         if receiver not in self._homes:
             raise ValueError(f"send: {name_of(receiver)} does not exist")
         row = self.transcript.add(party.index, receiver, kind, round, nbytes, self.clock, payload)
+        if self._sealing is not None:
+            plain = wire.encode(payload)
+            payload = self._sealing.seal(party.index, receiver, kind, round, party.epoch, plain)
         message = Message(party.index, receiver, kind, payload, round, party.epoch, row)
         if departure > self.clock:
             self._schedule(departure, _DEPART, (message, nbytes))
@@ -327,6 +349,8 @@ class Simulation:
         if home.done:
             self._count_late(message)
             return
+        if self._sealing is not None and message.row >= 0:
+            message = self._opened(message)
         if message.kind in home.party.handlers:
             self._handle(home, message)
             return
@@ -351,6 +375,12 @@ class Simulation:
             for message in home.mailbox.withdraw(kind):
                 self._handle(home, message)
 
+    def _opened(self, message: Message) -> Message:
+        assert self._sealing is not None
+        sender, receiver, kind, sealed, round, epoch, _ = message
+        payload = self._sealing.open(sender, receiver, kind, round, epoch, sealed)
+        return message._replace(payload=wire.decode(payload))
+
     def _count_late(self, message: Message) -> None:
         if message.row >= 0:
             self.transcript.mark_late(message.row)
@@ -365,6 +395,7 @@ class Simulation:
         """Pass an event on to the observer."""
         if self._homes[party.index].replay is None:
             self._last_event = self.clock
+            self._headway = self._handled
             self.observer.record(Event(self.clock, party.index, party.round, name, fields))
 
     def round_over(self, party: Party, round: int, left: bool) -> None:
@@ -445,6 +476,7 @@ class Simulation:
             "queue": [_pack(entry) for entry in self._queue],
             "parties": parties,
             "transcript": self.transcript.state(),
+            "sealing": None if self._sealing is None else self._sealing.state(),
         }
 
     @classmethod
@@ -471,6 +503,8 @@ class Simulation:
         self._queue = [_unpack(entry) for entry in state["queue"]]
         heapq.heapify(self._queue)
         self._started = True
+        if self._sealing is not None:
+            self._sealing.restore(state["sealing"])
         for index, home in self._homes.items():
             saved = state["parties"][index]
             home.replay = Replay(home.party, saved["snapshot"], saved["log"])

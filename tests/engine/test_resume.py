@@ -167,3 +167,14 @@ def test_a_state_of_other_parties_or_another_protocol_is_refused():
         resume(fewer, conditions, saved)
     with pytest.raises(CheckpointError, match="another version of this protocol"):
         resume(other, conditions, saved)
+
+
+def test_a_run_without_delays_is_one_instant_and_can_be_cut_all_the_same(monkeypatch):
+    monkeypatch.setattr("securevfl.engine.simulation._LOOK", 7)
+    for name in ("fedvs", "hasty"):
+        make, conditions = TOYS[name], CONDITIONS["none"]
+        whole = finish(*start(make, conditions))
+        for cut in range(1, count_instants(make, conditions), 9):
+            simulation, recorder = start(make, conditions)
+            for saved in run_with_cuts(simulation, recorder, [cut]):
+                assert finish(*resume(make, conditions, saved)) == whole

@@ -484,3 +484,37 @@ def test_streams_of_a_party_do_not_depend_on_the_course_of_the_run():
     run(parties(body, body), seed=5, conditions=paper(2, batch_rows=1))
     assert drawn == first
     assert first[0] != first[1]
+
+
+def chatter(number):
+    """Sends itself messages at one instant; records after every hundredth."""
+
+    async def body(party):
+        for n in range(number):
+            party.send(0, "x", n)
+            await party.receive("x")
+            if n % 100 == 0:
+                party.record("round", n=n)
+
+    return body
+
+
+def test_pause_is_asked_within_an_instant_too():
+    made, asked = parties(chatter(10_000)), []
+    simulation = Simulation(made)
+    while not simulation.finished:
+        simulation.run(lambda: asked.append(simulation.clock) or True)
+    assert 8 <= len(asked) <= 10
+    assert set(asked) == {0}
+
+
+def test_an_instant_that_never_ends_is_a_stall(monkeypatch):
+    monkeypatch.setattr("securevfl.engine.simulation._ENDLESS", 5000)
+
+    async def forever(party):
+        while True:
+            await party.sleep(0.0)
+
+    with pytest.raises(StalledError, match=r"5000 events of one instant.*waits for the clock"):
+        run(parties(forever))
+    run(parties(chatter(20_000)))
