@@ -34,6 +34,7 @@ class Mailbox:
         self._closed: set[tuple[str, int]] = set()
         self._floor = 0
         self._arrivals = 0
+        self._restored: list[Message] = []
         self.wait: Wait | None = None
 
     def put(self, message: Message) -> bool:
@@ -60,10 +61,11 @@ class Mailbox:
     def post(self, wait: Wait) -> bool:
         """Start waiting; True when what is already here satisfies it."""
         self.wait = wait
-        if wait.count == 0:
-            self._take_first(wait)
-        else:
+        wait.taken, self._restored = self._restored, []
+        if wait.count:
             self._take_wanted(wait)
+        elif not wait.taken:
+            self._take_first(wait)
         return wait.satisfied
 
     def _take_first(self, wait: Wait) -> None:
@@ -131,19 +133,21 @@ class Mailbox:
                 self._late(message)
 
     def state(self) -> dict[str, Any]:
-        """Content as a payload; a wait's half-collected messages are put back in front."""
-        taken = list(self.wait.taken) if self.wait is not None else []
+        """Content as a payload; what a wait has taken so far is kept apart."""
+        taken = [] if self.wait is None else self.wait.taken
         entries = sorted(
             (entry for held in self._held.values() for entry in held.values()), key=_arrival
         )
         return {
-            "held": [tuple(message) for message in taken + [message for _, message in entries]],
+            "taken": [tuple(message) for message in taken],
+            "held": [tuple(message) for _, message in entries],
             "closed": sorted(self._closed),
             "floor": self._floor,
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Inverse of `state`."""
+        """Inverse of `state`; the next wait, the same one again, goes on with what it had."""
+        self._restored = [Message(*fields) for fields in state["taken"]]
         self._floor = state["floor"]
         self._closed = {(kind, number) for kind, number in state["closed"]}
         self._held = {}

@@ -133,6 +133,20 @@ def test_withdraw_and_close(box):
     assert box.late_rows() == [2]
 
 
+def test_what_a_busy_party_has_been_given_survives_beside_what_came_since(box):
+    # It is satisfied and not yet free to go on; a like message comes and is held.
+    box.receive("x")
+    assert box.put(0)
+    box.put(0)
+    twin = Box()
+    twin.mailbox.restore(box.mailbox.state())
+    assert twin.receive("x")
+    assert [m.row for m in twin.mailbox.finish()] == [0]
+    assert twin.receive("x")
+    assert [m.row for m in twin.mailbox.finish()] == [1]
+    assert twin.late == []
+
+
 events = st.lists(
     st.one_of(
         st.tuples(st.just("put"), st.integers(0, 3), st.sampled_from("xy"), st.integers(0, 3)),

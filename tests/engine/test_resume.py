@@ -17,6 +17,12 @@ CONDITIONS = {
         bandwidth=20_000.0,
     ),
     "none": Conditions(),
+    "modelled": Conditions(
+        uploads=(Delay(0.1),) * 6,
+        bandwidth=1e5,
+        compute="modelled",
+        seconds_per_multiply_add=5e-5,
+    ),
 }
 SEED = 11
 
@@ -70,7 +76,7 @@ def count_instants(make, conditions):
     return next(count)
 
 
-CUTS = {"paper": 50, "slow uplinks": 20, "none": 20}
+CUTS = {"paper": 50, "slow uplinks": 20, "none": 20, "modelled": 20}
 
 
 @pytest.mark.parametrize("conditions", CONDITIONS)

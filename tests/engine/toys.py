@@ -17,7 +17,14 @@ def fold(state, *values):
     return state
 
 
-class FedVSClient(Party):
+class Toy(Party):
+    """A party that is busy for a while with each message, where computing is modelled."""
+
+    def operations(self, kind):
+        return 1000 * (self.index + 2)
+
+
+class FedVSClient(Toy):
     """Shares once, then shares and uploads every round; may be left behind by the server."""
 
     kept = ("state",)
@@ -49,7 +56,7 @@ class FedVSClient(Party):
                 self.record("client", state=self.state)
 
 
-class FedVSServer(Party):
+class FedVSServer(Toy):
     kept = ("state", "steps")
 
     def __init__(self, peers, rounds):
@@ -79,7 +86,7 @@ def fedvs_like(rounds=8):
     return {SERVER: FedVSServer(PEERS, rounds)} | clients
 
 
-class VAFLClient(Party):
+class VAFLClient(Toy):
     """Uploads whenever it likes and waits for its own answer; safe waits, no rounds."""
 
     kept = ("state", "steps")
@@ -105,7 +112,7 @@ class VAFLClient(Party):
         self.send(SERVER, "bye", None)
 
 
-class VAFLServer(Party):
+class VAFLServer(Toy):
     kept = ("state", "left", "asked")
 
     def __init__(self, peers):
@@ -136,7 +143,7 @@ def vafl_like(steps=8):
     return {SERVER: VAFLServer(PEERS)} | clients
 
 
-class DVFLPeer(Party):
+class DVFLPeer(Toy):
     """No server: a register that handlers fill, read when the party wakes up."""
 
     kept = ("state", "steps", "register")
@@ -185,7 +192,7 @@ def dvfl_like(steps=8):
     return {n: DVFLPeer(n, PEERS, steps) for n in PEERS}
 
 
-class Hasty(Party):
+class Hasty(Toy):
     """Opens rounds by the clock and never waits for anybody; others are overtaken."""
 
     kept = ("steps",)
@@ -205,7 +212,7 @@ class Hasty(Party):
         self.conclude()
 
 
-class Plodder(Party):
+class Plodder(Toy):
     """Talks in a ring within each round and is often cut short; some end early."""
 
     kept = ("state", "finished")
