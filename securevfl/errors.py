@@ -17,6 +17,7 @@
         +-- StalledError                   every party waits and nothing is on its way
         +-- CheckpointError                a checkpoint that is damaged, foreign or from elsewhere
         +-- WireError                      bytes that are no message of ours
+        +-- SealError                      a sealed message that was changed, replayed or is foreign
 
 Every message says what was asked, which requirement failed with its numbers, and what to change.
 """
@@ -102,3 +103,7 @@ class CheckpointError(RunError):
 
 class WireError(RunError):
     """Bytes that do not decode to a message of ours."""
+
+
+class SealError(RunError):
+    """A sealed message that was changed, replayed, misdirected, or cannot be opened."""

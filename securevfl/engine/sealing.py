@@ -1,0 +1,219 @@
+"""Sealed links: every payload between two parties is encrypted and authenticated end to end.
+
+Each ordered pair of parties has its own key: X25519 of their key pairs, through HKDF-SHA256 with
+the run and both numbers as context. A payload is sealed with ChaCha20-Poly1305; the nonce is a counter
+that never repeats under a key, and the associated data bind protocol, run, kind, round, epoch,
+sender and receiver. What a relay or listener still sees is the envelope: who sent what kind to whom
+in which round, sizes and times.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from securevfl.engine import wire
+from securevfl.engine.network import name_of
+from securevfl.errors import SealError
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+    from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
+
+_COUNTER = 8
+_TAG = 16
+OVERHEAD = _COUNTER + _TAG
+
+
+class Sealer:
+    """The links of one party.
+
+    Parameters
+    ----------
+    protocol, run : str
+        Bound into every message.
+    index : int
+        Number of the party.
+    secret : X25519PrivateKey
+        Its key pair; a new one if not given.
+
+    Notes
+    -----
+    `meet` must have been called with the other parties' public keys, obtained over an authentic
+    channel: whoever can replace a public key can sit in the middle of that link.
+    """
+
+    def __init__(
+        self, protocol: str, run: str, index: int, secret: X25519PrivateKey | None = None
+    ) -> None:
+        from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
+        self.protocol = protocol
+        self.run = run
+        self.index = index
+        self._secret = X25519PrivateKey.generate() if secret is None else secret
+        self._public: dict[int, bytes] = {}
+        self._ciphers: dict[tuple[int, int], ChaCha20Poly1305] = {}
+        self._sent: dict[int, int] = {}
+        self._floor: dict[int, int] = {}
+        self._seen: dict[int, set[int]] = {}
+
+    @property
+    def public(self) -> bytes:
+        """The party's public key, 32 bytes."""
+        return self._secret.public_key().public_bytes_raw()
+
+    def meet(self, keys: Mapping[int, bytes]) -> None:
+        """Learn the other parties' public keys."""
+        self._public = {n: bytes(key) for n, key in keys.items() if n != self.index}
+        self._ciphers = {}
+
+    def seal(self, receiver: int, kind: str, round: int, epoch: int, payload: bytes) -> bytes:
+        """Counter and ciphertext of a payload, `OVERHEAD` bytes longer than it."""
+        counter = self._sent.get(receiver, 0)
+        self._sent[receiver] = counter + 1
+        cipher = self._cipher(self.index, receiver)
+        data = self._bound(self.index, receiver, kind, round, epoch)
+        head = counter.to_bytes(_COUNTER, "little")
+        return head + cipher.encrypt(head.rjust(12, b"\0"), payload, data)
+
+    def open(self, sender: int, kind: str, round: int, epoch: int, sealed: bytes) -> bytes:
+        """Payload of a sealed message.
+
+        Raises
+        ------
+        SealError
+            Naming the message, when it is too short, was changed, belongs to another sender, kind,
+            round, epoch or run, or was received before.
+        """
+        what = f"{kind!r} of round {round} (epoch {epoch}) from {name_of(sender)}"
+        if len(sealed) < OVERHEAD:
+            raise SealError(
+                f"sealed link: {what} was rejected: {len(sealed)} bytes are fewer than the "
+                f"{OVERHEAD} of an empty message"
+            )
+        head = bytes(sealed[:_COUNTER])
+        counter = int.from_bytes(head, "little")
+        if self._received(sender, counter):
+            raise SealError(f"sealed link: {what} was rejected: it was received before (a replay)")
+        payload = self._decrypt(sender, head, bytes(sealed[_COUNTER:]), (kind, round, epoch), what)
+        self._remember(sender, counter)
+        return payload
+
+    def _decrypt(
+        self, sender: int, head: bytes, body: bytes, bound: tuple[str, int, int], what: str
+    ) -> bytes:
+        from cryptography.exceptions import InvalidTag
+
+        cipher = self._cipher(sender, self.index)
+        data = self._bound(sender, self.index, *bound)
+        try:
+            return cipher.decrypt(head.rjust(12, b"\0"), body, data)
+        except InvalidTag:
+            raise SealError(
+                f"sealed link: {what} was rejected: it was changed or cut short, or belongs to "
+                "another sender, receiver, kind, round, epoch or run"
+            ) from None
+
+    def _received(self, sender: int, counter: int) -> bool:
+        return counter < self._floor.get(sender, 0) or counter in self._seen.get(sender, ())
+
+    def _remember(self, sender: int, counter: int) -> None:
+        """Note a counter; delayed messages overtake each other, so gaps stay open."""
+        seen = self._seen.setdefault(sender, set())
+        seen.add(counter)
+        floor = self._floor.get(sender, 0)
+        while floor in seen:
+            seen.remove(floor)
+            floor += 1
+        self._floor[sender] = floor
+
+    def _cipher(self, sender: int, receiver: int) -> ChaCha20Poly1305:
+        cipher = self._ciphers.get((sender, receiver))
+        if cipher is None:
+            cipher = self._derive(sender, receiver)
+            self._ciphers[sender, receiver] = cipher
+        return cipher
+
+    def _derive(self, sender: int, receiver: int) -> ChaCha20Poly1305:
+        from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PublicKey
+        from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
+        from cryptography.hazmat.primitives.hashes import SHA256
+        from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+        other = receiver if sender == self.index else sender
+        if other not in self._public:
+            raise SealError(
+                f"sealed link: {name_of(self.index)} has no public key of {name_of(other)}"
+            )
+        shared = self._secret.exchange(X25519PublicKey.from_public_bytes(self._public[other]))
+        own, theirs = self.public, self._public[other]
+        keys = own + theirs if sender == self.index else theirs + own
+        context = wire.encode(("securevfl link 1", self.protocol, self.run, sender, receiver))
+        key = HKDF(SHA256(), length=32, salt=None, info=context + keys).derive(shared)
+        return ChaCha20Poly1305(key)
+
+    def _bound(self, sender: int, receiver: int, kind: str, round: int, epoch: int) -> bytes:
+        return wire.encode((self.protocol, self.run, round, kind, sender, receiver, epoch))
+
+    def state(self) -> dict[str, Any]:
+        """Key pair and counters, for a simulation's checkpoint (mode 0600) only."""
+        return {
+            "secret": self._secret.private_bytes_raw(),
+            "sent": dict(self._sent),
+            "floor": dict(self._floor),
+            "seen": {n: sorted(seen) for n, seen in self._seen.items()},
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Inverse of `state`; `meet` follows."""
+        from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
+        self._secret = X25519PrivateKey.from_private_bytes(state["secret"])
+        self._sent = dict(state["sent"])
+        self._floor = dict(state["floor"])
+        self._seen = {sender: set(seen) for sender, seen in state["seen"].items()}
+        self._ciphers = {}
+
+
+class Sealing:
+    """The sealed links of all parties of a simulation.
+
+    Parameters
+    ----------
+    protocol, run : str
+        Bound into every message.
+    parties : iterable of int
+        Numbers of the parties; each gets a key pair of its own.
+    """
+
+    def __init__(self, protocol: str, run: str, parties: Mapping[int, Any]) -> None:
+        self._sealers = {index: Sealer(protocol, run, index) for index in parties}
+        self._introduce()
+
+    def _introduce(self) -> None:
+        keys = {index: sealer.public for index, sealer in self._sealers.items()}
+        for sealer in self._sealers.values():
+            sealer.meet(keys)
+
+    def seal(
+        self, sender: int, receiver: int, kind: str, round: int, epoch: int, payload: bytes
+    ) -> bytes:
+        """What `sender` puts on the wire."""
+        return self._sealers[sender].seal(receiver, kind, round, epoch, payload)
+
+    def open(
+        self, sender: int, receiver: int, kind: str, round: int, epoch: int, sealed: bytes
+    ) -> bytes:
+        """What `receiver` reads from the wire."""
+        return self._sealers[receiver].open(sender, kind, round, epoch, sealed)
+
+    def state(self) -> dict[int, Any]:
+        """Content for a simulation's checkpoint."""
+        return {index: sealer.state() for index, sealer in self._sealers.items()}
+
+    def restore(self, state: Mapping[int, Any]) -> None:
+        """Inverse of `state`."""
+        for index, sealer in self._sealers.items():
+            sealer.restore(state[index])
+        self._introduce()
