@@ -24,7 +24,7 @@ from securevfl.errors import CheckpointError, StalledError
 
 _DEPART, _ARRIVE, _TIMER, _RESUME = range(4)
 _ENDLESS = 5_000_000  # events of one instant, none of them recorded
-_LOOK = 1024  # events of one instant after which `pause` is asked: without delays all is one
+_LOOK = 64  # events of one instant after which `pause` is asked: without delays all is one
 
 
 class Observer(Protocol):

@@ -504,7 +504,7 @@ def test_pause_is_asked_within_an_instant_too():
     simulation = Simulation(made)
     while not simulation.finished:
         simulation.run(lambda: asked.append(simulation.clock) or True)
-    assert 8 <= len(asked) <= 10
+    assert 100 < len(asked) < 200
     assert set(asked) == {0}
 
 
