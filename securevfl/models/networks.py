@@ -1,4 +1,4 @@
-"""Central networks of FedVS, appendix C, and their like. All return raw scores.
+"""Central networks of FedVS, section 3 and appendix C, and their like. All return raw scores.
 
 The paper ends its networks in LogSoftmax or Sigmoid; here these belong to the loss (cross entropy
 and binary cross entropy on raw scores), which is the same function, computed more accurately.
@@ -6,6 +6,7 @@ and binary cross entropy on raw scores), which is the same function, computed mo
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -49,10 +50,43 @@ def linear(width: int, hidden: int, outputs: int) -> nn.Module:
     return nn.Linear(width, outputs)
 
 
+def vgg13(width: int, hidden: int, outputs: int) -> nn.Module:
+    """VGG13 with batch normalisation on the embedding as a square image; `hidden` is not used.
+
+    Ten convolutions in five pairs, each pair followed by 2 x 2 max pooling (Simonyan and Zisserman,
+    2014, configuration B), then the mean over what is left of the image and one Linear layer. The
+    paper does not say how an embedding enters it: here its h entries, padded with zeros to the
+    next square, are one channel, so h = 784 or 1024 makes images of the usual size. Pooling ends
+    when one pixel is left.
+    """
+    from torch import nn
+
+    side = math.isqrt(width - 1) + 1
+    layers: list[nn.Module] = [
+        nn.ConstantPad1d((0, side * side - width), 0.0),
+        nn.Unflatten(1, (1, side, side)),
+    ]
+    channels = 1
+    for wanted in (64, 128, 256, 512, 512):
+        for _ in range(2):
+            layers += [
+                nn.Conv2d(channels, wanted, kernel_size=3, padding=1, bias=False),
+                nn.BatchNorm2d(wanted),
+                nn.ReLU(),
+            ]
+            channels = wanted
+        if side > 1:
+            layers.append(nn.MaxPool2d(2))
+            side //= 2
+    layers += [nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(channels, outputs)]
+    return nn.Sequential(*layers)
+
+
 CENTRES: dict[str, Callable[[int, int, int], nn.Module]] = {
     "mlp": mlp,
     "batch_norm_mlp": batch_norm_mlp,
     "linear": linear,
+    "vgg13": vgg13,
 }
 
 

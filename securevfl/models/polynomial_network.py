@@ -104,6 +104,11 @@ class PolynomialNetwork:
         array: np.ndarray = self.weight.detach().numpy()
         return array
 
+    @property
+    def operations(self) -> int:
+        """Multiply-adds of `forward` for each row: (d D + 1) h."""
+        return self.weight.numel()
+
     def forward(self, features: np.ndarray) -> np.ndarray:
         """Embedding ``X_pow W`` of real rows, (rows, h) float32."""
         embedding: np.ndarray = expand(features, self.degree) @ self.values

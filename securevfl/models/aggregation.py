@@ -1,0 +1,174 @@
+"""How the server makes one embedding of the clients': mean, concatenation or maximum.
+
+FedVS, section 2.1 and Figure 1, after Ceballos et al., 2020. A client may be absent, from a batch
+or from single rows of it; each rule says what that means, and the gradient follows from it.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+
+import numpy as np
+
+from securevfl.errors import UnknownNameError
+
+
+class Aggregation(ABC):
+    """A rule, for N clients with embeddings of one width.
+
+    Parameters
+    ----------
+    parties : int
+        N, at least 1.
+    """
+
+    def __init__(self, parties: int) -> None:
+        self.parties = parties
+
+    def width(self, embedding: int) -> int:
+        """Width of the joint embedding, which the centre takes in."""
+        return embedding
+
+    @abstractmethod
+    def combine(self, stack: np.ndarray, present: np.ndarray) -> np.ndarray:
+        """The joint embedding H.
+
+        Parameters
+        ----------
+        stack : ndarray, (N, rows, h), floating
+            H_n; all zero where a client is absent.
+        present : ndarray, (N, rows), bool
+
+        Returns
+        -------
+        ndarray, (rows, `width` of h), the dtype of `stack`
+            All zero in rows from which everybody is absent.
+        """
+
+    @abstractmethod
+    def gradient(
+        self, gradient: np.ndarray, stack: np.ndarray, present: np.ndarray, party: int
+    ) -> np.ndarray:
+        """dL/dH_n of one client from dL/dH.
+
+        Parameters
+        ----------
+        gradient : ndarray, (rows, `width` of h), float32
+            dL/dH.
+        stack, present
+            As they were combined.
+        party : int
+            n; all zero in rows from which it is absent.
+
+        Returns
+        -------
+        ndarray, (rows, h), float32
+        """
+
+
+class Mean(Aggregation):
+    """H = (1/|S|) sum over S of H_n, S those that are present; each gets (1/|S|) dL/dH."""
+
+    def combine(self, stack: np.ndarray, present: np.ndarray) -> np.ndarray:
+        """Sum in the order of clients, as FedVS's twin must, over the number of those present."""
+        total = stack[0]
+        for embedding in stack[1:]:
+            total = total + embedding
+        mean: np.ndarray = total / _count(present).astype(stack.dtype)
+        return mean
+
+    def gradient(
+        self, gradient: np.ndarray, stack: np.ndarray, present: np.ndarray, party: int
+    ) -> np.ndarray:
+        """(1/|S|) dL/dH where the client is present."""
+        own: np.ndarray = gradient / _count(present).astype(np.float32)
+        return np.where(present[party][:, None], own, np.float32(0))
+
+
+class Concatenation(Aggregation):
+    """H = [H_1 | ... | H_N], zeros in the place of the absent; each gets its slice of dL/dH."""
+
+    def width(self, embedding: int) -> int:
+        """N h."""
+        return self.parties * embedding
+
+    def combine(self, stack: np.ndarray, present: np.ndarray) -> np.ndarray:
+        """Embeddings side by side."""
+        return np.concatenate(list(stack), axis=1)
+
+    def gradient(
+        self, gradient: np.ndarray, stack: np.ndarray, present: np.ndarray, party: int
+    ) -> np.ndarray:
+        """The columns of the client."""
+        h = stack.shape[2]
+        own = gradient[:, party * h : (party + 1) * h]
+        return np.where(present[party][:, None], own, np.float32(0))
+
+
+class Maximum(Aggregation):
+    """H = max over those present of H_n, entry by entry; dL/dH goes to the arg max.
+
+    Equal entries count as that of the lowest client; the paper does not say.
+    """
+
+    def combine(self, stack: np.ndarray, present: np.ndarray) -> np.ndarray:
+        """Largest entry of those present."""
+        largest: np.ndarray = self._masked(stack, present).max(axis=0)
+        anybody = np.logical_or.reduce(present, axis=0)
+        return np.where(anybody[:, None], largest, stack.dtype.type(0))
+
+    def gradient(
+        self, gradient: np.ndarray, stack: np.ndarray, present: np.ndarray, party: int
+    ) -> np.ndarray:
+        """Route dL/dH to the client where it has the largest entry."""
+        winner = self._masked(stack, present).argmax(axis=0)  # the first of equals
+        mine = (winner == party) & present[party][:, None]
+        return np.where(mine, gradient, np.float32(0))
+
+    @staticmethod
+    def _masked(stack: np.ndarray, present: np.ndarray) -> np.ndarray:
+        return np.where(present[:, :, None], stack, stack.dtype.type(-np.inf))
+
+
+def _count(present: np.ndarray) -> np.ndarray:
+    """|S| of each row, at least 1, as a column."""
+    count: np.ndarray = np.maximum(present.sum(axis=0), 1)[:, None]
+    return count
+
+
+AGGREGATIONS: dict[str, type[Aggregation]] = {
+    "mean": Mean,
+    "concat": Concatenation,
+    "max": Maximum,
+}
+
+
+def make_aggregation(name: str, parties: int) -> Aggregation:
+    """Rule by name.
+
+    Raises
+    ------
+    UnknownNameError
+        When no rule has that name.
+    """
+    if name not in AGGREGATIONS:
+        raise UnknownNameError("aggregation", name, AGGREGATIONS)
+    return AGGREGATIONS[name](parties)
+
+
+def gather(embeddings: Mapping[int, np.ndarray], parties: int) -> tuple[np.ndarray, np.ndarray]:
+    """Embeddings of some clients, at least one, as `Aggregation.combine` takes them.
+
+    Returns
+    -------
+    stack : ndarray, (N, rows, h)
+    present : ndarray, (N, rows), bool
+    """
+    first = next(iter(embeddings.values()))
+    stack = np.zeros((parties, *first.shape), first.dtype)
+    present = np.zeros((parties, len(first)), bool)
+    for n, embedding in embeddings.items():
+        stack[n] = embedding
+        present[n] = True
+    return stack, present

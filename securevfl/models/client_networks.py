@@ -1,0 +1,222 @@
+"""Networks of clients: polynomial, multilayer perceptron, convolutional (FedVS, Table 1).
+
+All have the interface of `ClientNetwork`, so a method that sees single embeddings can be run with
+each. The paper does not describe the last two further; widths, kernels and initialisation are ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+import numpy as np
+
+from securevfl.errors import ConfigurationError
+from securevfl.models.polynomial_network import PolynomialNetwork
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
+
+Kind = Literal["pn", "mlp", "cnn"]
+ImageShape = tuple[int, int, int]
+
+CHANNELS = 16  # of every convolution
+
+
+class ClientNetwork(Protocol):
+    """What a client asks of its network."""
+
+    bound: float | None
+
+    @property
+    def operations(self) -> int:
+        """Multiply-adds of `forward` for each row."""
+
+    def forward(self, features: np.ndarray) -> np.ndarray:
+        """Embedding of real rows, (rows, d) to (rows, h) float32."""
+
+    def update(self, features: np.ndarray, gradient: np.ndarray) -> int:
+        """One step with dL/dH, (rows, h) float32, on the rows; number of weights clipped."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Weights and optimiser state."""
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Inverse of `state_dict`."""
+
+
+class TorchNetwork:
+    """A torch module as a client's network.
+
+    Parameters
+    ----------
+    module : nn.Module
+        Maps (rows, d) to (rows, h); it must compute each row for itself.
+    operations : int
+        Multiply-adds of a forward pass for each row.
+    optimizer : dict
+        Arguments of `securevfl.models.split.make_optimizer`.
+    bound : float or None
+        Every weight is clipped to [-bound, bound] after each update.
+    """
+
+    def __init__(
+        self,
+        module: nn.Module,
+        operations: int,
+        *,
+        optimizer: dict[str, Any],
+        bound: float | None = None,
+    ) -> None:
+        from securevfl.models.split import make_optimizer
+
+        self.module = module
+        self.operations = operations
+        self.bound = bound
+        self.optimizer: torch.optim.Optimizer = make_optimizer(
+            list(module.parameters()), **optimizer
+        )
+
+    def forward(self, features: np.ndarray) -> np.ndarray:
+        """Embedding of real rows, (rows, h) float32."""
+        import torch
+
+        with torch.no_grad():
+            embedding: np.ndarray = self.module(_tensor(features)).numpy()
+        return embedding
+
+    def update(self, features: np.ndarray, gradient: np.ndarray) -> int:
+        """One optimiser step with dL/dH; number of weights that were clipped.
+
+        Parameters
+        ----------
+        features : ndarray, (rows, d), float32
+        gradient : ndarray, (rows, h), float32
+        """
+        import torch
+
+        self.optimizer.zero_grad()
+        embedding = self.module(_tensor(features))
+        embedding.backward(torch.from_numpy(gradient.astype(np.float32)))
+        self.optimizer.step()
+        return 0 if self.bound is None else _clip(self.module, self.bound)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Weights and optimiser state."""
+        return {
+            "module": dict(self.module.state_dict()),
+            "optimizer": self.optimizer.state_dict(),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Inverse of `state_dict`."""
+        self.module.load_state_dict(state["module"])
+        self.optimizer.load_state_dict(state["optimizer"])
+
+
+def _tensor(features: np.ndarray) -> torch.Tensor:
+    import torch
+
+    return torch.from_numpy(np.array(features, np.float32))  # a copy: data sets are read-only
+
+
+def _clip(module: nn.Module, bound: float) -> int:
+    import torch
+
+    beyond = 0
+    with torch.no_grad():
+        for weight in module.parameters():
+            beyond += int((weight.abs() > bound).sum())
+            weight.clamp_(-bound, bound)
+    return beyond
+
+
+def mlp(features: int, width: int, depth: int) -> tuple[nn.Module, int]:
+    """D Linear layers of the embedding's width with ReLU between them; operations of a row."""
+    from torch import nn
+
+    layers: list[nn.Module] = [nn.Linear(features, width)]
+    for _ in range(depth - 1):
+        layers += [nn.ReLU(), nn.Linear(width, width)]
+    return nn.Sequential(*layers), features * width + (depth - 1) * width * width
+
+
+def cnn(shape: ImageShape, width: int, depth: int) -> tuple[nn.Module, int]:
+    """D convolutions (3 x 3, 16 channels, padded) with ReLU, then Linear; operations of a row.
+
+    Parameters
+    ----------
+    shape : (channels, height, width)
+        The client's strip of the image. It keeps its size, since strips can be one pixel high.
+    """
+    from torch import nn
+
+    channels, pixels = shape[0], shape[1] * shape[2]
+    layers: list[nn.Module] = [nn.Unflatten(1, shape)]
+    operations = 0
+    for _ in range(depth):
+        layers += [nn.Conv2d(channels, CHANNELS, kernel_size=3, padding=1), nn.ReLU()]
+        operations += pixels * 9 * channels * CHANNELS
+        channels = CHANNELS
+    layers += [nn.Flatten(), nn.Linear(channels * pixels, width)]
+    return nn.Sequential(*layers), operations + channels * pixels * width
+
+
+def make_client_network(
+    kind: Kind,
+    features: int,
+    width: int,
+    depth: int,
+    *,
+    image_shape: ImageShape | None,
+    stream: np.random.Generator,
+    optimizer: dict[str, Any],
+    bound: float | None = None,
+) -> ClientNetwork:
+    """New network of a client.
+
+    Parameters
+    ----------
+    kind : {"pn", "mlp", "cnn"}
+    features, width, depth : int
+        d, h and D.
+    image_shape : (channels, height, width) or None
+        The client's strip of an image, which "cnn" needs.
+    stream : numpy Generator
+        Draws the initial weights; torch's global state is not touched.
+    optimizer : dict
+        Arguments of `securevfl.models.split.make_optimizer`.
+    bound : float or None
+        Every weight is clipped to [-bound, bound] after each update.
+
+    Raises
+    ------
+    ConfigurationError
+        For "cnn" on columns that are no image.
+    """
+    if kind == "pn":
+        return PolynomialNetwork(
+            features, width, depth, stream=stream, optimizer=optimizer, bound=bound
+        )
+    if kind == "mlp":
+        module, operations = _seeded(lambda: mlp(features, width, depth), stream)
+        return TorchNetwork(module, operations, optimizer=optimizer, bound=bound)
+    if image_shape is None:
+        raise ConfigurationError(
+            "client = 'cnn' needs image data whose parties own whole strips of pixel rows or "
+            "columns; use 'mlp' or 'pn' for other columns"
+        )
+    shape = image_shape
+    module, operations = _seeded(lambda: cnn(shape, width, depth), stream)
+    return TorchNetwork(module, operations, optimizer=optimizer, bound=bound)
+
+
+def _seeded(
+    build: Callable[[], tuple[nn.Module, int]], stream: np.random.Generator
+) -> tuple[nn.Module, int]:
+    import torch
+
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(int(stream.integers(2**31)))
+        return build()

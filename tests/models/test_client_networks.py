@@ -1,0 +1,156 @@
+import numpy as np
+import pytest
+import torch
+
+from securevfl.engine import wire
+from securevfl.engine.streams import keyed_stream
+from securevfl.errors import ConfigurationError
+from securevfl.models.client_networks import CHANNELS, make_client_network
+from securevfl.models.networks import make_centre
+from securevfl.models.split import Centre
+
+SHAPE = (1, 2, 3)
+SGD = {"name": "sgd", "lr": 0.1, "momentum": 0.9}
+KINDS = ("pn", "mlp", "cnn")
+DEPTHS = (1, 2, 3)
+
+
+def network(kind, depth=2, seed=0, optimizer=SGD, bound=None, shape=SHAPE):
+    stream = keyed_stream(seed, 1, "init")
+    options = {"image_shape": shape, "stream": stream, "optimizer": optimizer, "bound": bound}
+    return make_client_network(kind, 6, 4, depth, **options)
+
+
+def rows(count=5, seed=0):
+    features = np.random.default_rng(seed).random((count, 6)).astype(np.float32)
+    features.flags.writeable = False  # as those of a data set
+    return features
+
+
+def plain_forward(made, kind, features):
+    """The same function of the same weights, written down in torch's functional form."""
+    from torch.nn import functional
+
+    state = {k: v.clone().requires_grad_() for k, v in made.state_dict()["module"].items()}
+    hidden = torch.from_numpy(features.copy())
+    if kind == "cnn":
+        hidden = hidden.reshape(-1, *SHAPE)
+    names = sorted({key.split(".")[0] for key in state}, key=int)
+    for place, name in enumerate(names):
+        weight, bias = state[f"{name}.weight"], state[f"{name}.bias"]
+        last = place == len(names) - 1
+        if kind == "cnn" and not last:
+            hidden = functional.conv2d(hidden, weight, bias, padding=1).relu()
+        else:
+            hidden = functional.linear(hidden.flatten(1), weight, bias)
+            hidden = hidden if last else hidden.relu()
+    return hidden, state
+
+
+@pytest.mark.parametrize("depth", DEPTHS)
+@pytest.mark.parametrize("kind", ["mlp", "cnn"])
+def test_forward_and_update_are_those_of_plain_torch(kind, depth):
+    made, features = network(kind, depth), rows()
+    gradient = np.random.default_rng(1).normal(size=(5, 4)).astype(np.float32)
+    hidden, state = plain_forward(made, kind, features)
+    np.testing.assert_allclose(made.forward(features), hidden.detach().numpy(), atol=1e-6)
+    hidden.backward(torch.from_numpy(gradient))
+    assert made.update(features, gradient) == 0
+    for name, after in made.state_dict()["module"].items():
+        wanted = state[name].detach() - 0.1 * state[name].grad  # momentum starts with the gradient
+        np.testing.assert_allclose(after.numpy(), wanted.numpy(), rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_row_is_computed_for_itself(kind):
+    made, features = network(kind), rows()
+    one_by_one = np.concatenate([made.forward(features[i : i + 1]) for i in range(5)])
+    together = made.forward(features)
+    assert together.shape == (5, 4)
+    assert together.dtype == np.float32
+    np.testing.assert_allclose(together, one_by_one, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("kind", "depth", "operations"),
+    [
+        ("pn", 3, (6 * 3 + 1) * 4),
+        ("mlp", 1, 6 * 4),
+        ("mlp", 3, 6 * 4 + 2 * 4 * 4),
+        ("cnn", 1, 6 * 9 * CHANNELS + 6 * CHANNELS * 4),
+        ("cnn", 2, 6 * 9 * CHANNELS * (1 + CHANNELS) + 6 * CHANNELS * 4),
+    ],
+)
+def test_operations_are_the_multiply_adds_of_a_row(kind, depth, operations):
+    assert network(kind, depth).operations == operations
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_weights_stay_within_their_bound_and_clips_are_counted(kind):
+    made, gradient = network(kind, bound=0.2), np.full((5, 4), 10, np.float32)
+    assert made.update(rows(), gradient) > 0
+    state = made.state_dict()
+    weights = [state["weight"]] if kind == "pn" else state["module"].values()
+    assert max(float(w.abs().max()) for w in weights) <= np.float32(0.2)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_state_goes_on_where_it_was(kind):
+    adam = {"name": "adam", "lr": 0.01}
+    one, two = network(kind, optimizer=adam), network(kind, seed=1, optimizer=adam)
+    gradient = np.random.default_rng(2).normal(size=(5, 4)).astype(np.float32)
+    one.update(rows(), gradient)
+    two.load_state_dict(wire.decode(wire.encode(one.state_dict())))  # as a checkpoint does
+    for _ in range(2):
+        one.update(rows(), gradient)
+        two.update(rows(), gradient)
+    assert (one.forward(rows()) == two.forward(rows())).all()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_weights_follow_the_stream_and_leave_torchs_global_state(kind):
+    before = torch.get_rng_state()
+    one, two, other = network(kind), network(kind), network(kind, seed=1)
+    assert torch.equal(torch.get_rng_state(), before)
+    assert (one.forward(rows()) == two.forward(rows())).all()
+    assert (one.forward(rows()) != other.forward(rows())).any()
+
+
+def test_a_convolution_needs_an_image_and_takes_strips_of_one_pixel():
+    with pytest.raises(ConfigurationError, match="use 'mlp' or 'pn'"):
+        network("cnn", shape=None)
+    assert network("cnn", shape=(1, 1, 6)).forward(rows()).shape == (5, 4)
+    assert network("cnn", shape=(3, 2, 1)).forward(rows()).shape == (5, 4)
+
+
+@pytest.mark.parametrize(("width", "pools"), [(1, 0), (6, 1), (49, 2), (1024, 5)])
+def test_vgg13_takes_embeddings_of_any_width(width, pools):
+    made = make_centre("vgg13", width, 0, 7, seed=0)
+    kinds = [type(layer).__name__ for layer in made]
+    assert kinds.count("Conv2d") == 10
+    assert kinds.count("MaxPool2d") == pools
+    made.eval()
+    with torch.no_grad():
+        assert made(torch.ones(2, width)).shape == (2, 7)
+
+
+def test_vgg13_pads_with_zeros_behind_the_embedding():
+    image = make_centre("vgg13", 5, 0, 2, seed=0)[:2](torch.arange(1.0, 6.0)[None])
+    assert image.tolist() == [[[[1, 2, 3], [4, 5, 0], [0, 0, 0]]]]
+
+
+def test_a_step_of_vgg13_is_plain_torchs_and_leaves_padded_rows_alone():
+    options = {"network": "vgg13", "hidden": 0, "optimizer": dict(SGD), "seed": 3}
+    ours = Centre("multiclass", 3, 9, **options)
+    plain = make_centre("vgg13", 9, 0, 3, seed=3)
+    H = np.random.default_rng(0).normal(size=(6, 9)).astype(np.float32)
+    labels, samples = np.array([0, 1, 2, 1]), np.array([3, 1, -1, 0, 2, -1])
+    loss, gradient = ours.step(H, samples, labels)
+    inputs = torch.from_numpy(H[samples >= 0]).requires_grad_()
+    wanted = torch.nn.functional.cross_entropy(
+        plain(inputs), torch.from_numpy(labels[samples[samples >= 0]])
+    )
+    wanted.backward()
+    assert loss == pytest.approx(wanted.item(), rel=1e-5)
+    np.testing.assert_allclose(gradient[samples >= 0], inputs.grad.numpy(), rtol=1e-3, atol=1e-6)
+    assert not gradient[samples < 0].any()
