@@ -41,8 +41,9 @@ class Progress:
 class Historian:
     """The observer of a run: writes rows, and evaluates the parties' models on held-out rows.
 
-    A server step is a row, timed when the server had what it needed. Every `eval_every`-th row is
-    evaluated when all clients have finished that round, so that the models fit together; if some
+    A server step is a row, timed when the server had what it needed, with the bytes that all parties
+    have sent by then. Every `eval_every`-th row, or the first after each multiple of `eval_seconds`,
+    is evaluated when all clients have finished that round, so that the models fit together; if some
     are still at it when the next step is recorded, the models are taken as they stand. The
     evaluation is the experimenter's: it costs no message and no virtual time.
 
@@ -52,6 +53,8 @@ class Historian:
     parties : mapping of int to Party
     eval_every : int
         Steps between evaluations, at least 1; the last step is always evaluated.
+    eval_seconds : float, optional
+        Virtual seconds between evaluations, in place of `eval_every`.
     progress : callable or None
         Told a `Progress` after each step.
     """
@@ -62,11 +65,13 @@ class Historian:
         parties: Mapping[int, Party],
         *,
         eval_every: int,
+        eval_seconds: float | None = None,
         progress: Callable[[Progress], None] | None,
     ) -> None:
         self.protocol = protocol
         self.parties = parties
         self.eval_every = eval_every
+        self.eval_seconds = eval_seconds
         self.progress = progress
         self.transcript: Transcript | None = None
         self.rows: list[dict[str, Any]] = []
@@ -86,6 +91,8 @@ class Historian:
         }
         if event.name == "round" and event.party == SERVER:
             self._evaluate()
+            if self.transcript is not None:
+                entry["bytes"] = self.transcript.bytes
             self._add(entry)
         else:
             self.events.append(entry)
@@ -108,9 +115,9 @@ class Historian:
         self._evaluate()
 
     def _add(self, row: dict[str, Any]) -> None:
+        self._pending = self._due(row)
         self.rows.append(row)
         self._finished = set()
-        self._pending = row["step"] % self.eval_every == 0
         if self.progress is not None:
             self.progress(
                 Progress(
@@ -123,6 +130,13 @@ class Historian:
                     late=0 if self.transcript is None else self.transcript.late,
                 )
             )
+
+    def _due(self, row: Mapping[str, Any]) -> bool:
+        """Whether a new row is to be evaluated; the rows before it are in `rows`."""
+        if self.eval_seconds is None:
+            return bool(row["step"] % self.eval_every == 0)
+        before = self.rows[-1]["time"] if self.rows else 0.0
+        return int(row["time"] // self.eval_seconds) > int(before // self.eval_seconds)
 
     def _evaluate(self) -> None:
         if not self._pending:

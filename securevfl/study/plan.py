@@ -56,6 +56,12 @@ class Plan:
         Of the data set.
     until : float or None
         Virtual second at which the run ends, if its rounds have not ended before.
+    sealed : bool
+        Whether links are sealed.
+    run_id : str
+        Random name of the run, bound into every sealed message.
+    eval_seconds : float or None
+        Virtual seconds between evaluations, in place of `eval_every` steps.
     """
 
     protocol: str
@@ -66,6 +72,7 @@ class Plan:
     source: DataSource | None
     fingerprint: str
     until: float | None = None
+    eval_seconds: float | None = None
 
     def to_toml(self, derived: Mapping[str, Any]) -> str:
         """Text of ``config.toml``; `derived` is shown in it and not read back."""
@@ -79,6 +86,8 @@ class Plan:
             "protocol": self.protocol,
             "seed": self.seed,
             "eval_every": self.eval_every,
+            "sealed": self.sealed,
+            "run_id": self.run_id,
             "options": {k: v for k, v in self.options.items() if v is not None},
             "conditions": self.conditions.describe(),
             "data": {"fingerprint": self.fingerprint},
@@ -86,6 +95,8 @@ class Plan:
         }
         if self.until is not None:
             content["until"] = self.until
+        if self.eval_seconds is not None:
+            content["eval_seconds"] = self.eval_seconds
         if self.source is not None:
             given = {k: v for k, v in self.source.options.items() if v is not None}
             content["data"] |= {"name": self.source.name, "options": _plain(given)}
@@ -125,6 +136,9 @@ class Plan:
             source=DataSource(data["name"], data["options"]) if "name" in data else None,
             fingerprint=data["fingerprint"],
             until=content.get("until"),
+            sealed=content["sealed"],
+            run_id=content["run_id"],
+            eval_seconds=content.get("eval_seconds"),
         )
 
 

@@ -13,6 +13,7 @@ import numpy as np
 from securevfl.engine.network import SERVER
 from securevfl.engine.party import Party
 from securevfl.engine.transcript import Transcript
+from securevfl.privacy.claims import Claim, link_claims
 from securevfl.protocols.protocol import Protocol
 from securevfl.study.plan import CONFIG, Plan
 
@@ -31,7 +32,7 @@ class Run:
         Holding the trained models.
     history : list of dict
         One row a server step: ``step``, ``round``, ``time`` (virtual seconds), ``loss``, ``used``,
-        and in evaluated rows ``accuracy`` (a fraction) with ``auc`` and ``f1``, or ``rmse``.
+        ``bytes`` (sent by all parties so far), and in evaluated rows ``accuracy`` (a fraction) with ``auc`` and ``f1``, or ``rmse``.
     events : list of dict
         Everything else that was recorded, with party, round and time.
     transcript : Transcript
@@ -54,6 +55,11 @@ class Run:
         """When the server had all it needed."""
         own = [e["time"] for e in self.history + self.events if e["party"] == SERVER]
         return float(max(own, default=0.0))
+
+    @property
+    def claims(self) -> tuple[Claim, ...]:
+        """What the protocol claims in this configuration, and what its links claim."""
+        return self.protocol.claims + link_claims(self.plan.sealed)
 
     def summary(self) -> dict[str, Any]:
         """What the summary table and ``--json`` show.
@@ -88,7 +94,9 @@ class Run:
             "given_up": sum(event["event"] == "given_up" for event in self.events),
             "clipped": sum(event["event"] == "clipped" for event in self.events),
             "derived": self.protocol.describe(),
-            "claims": [asdict(claim) for claim in self.protocol.claims],
+            "claims": [asdict(claim) for claim in self.claims],
+            "sealed": self.plan.sealed,
+            "bytes_by_kind": self.transcript.bytes_by_kind(),
             "run_folder": None if self.folder is None else str(self.folder),
         }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -11,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from securevfl.engine.checkpoint import read_checkpoint, remove_checkpoints, write_checkpoint
 from securevfl.engine.conditions import Conditions, load_conditions
+from securevfl.engine.party import Party
+from securevfl.engine.sealing import Sealing
 from securevfl.engine.simulation import Simulation
 from securevfl.errors import ConfigurationError, WouldNotFitError
 from securevfl.protocols.protocol import Protocol, get_protocol, make_config
@@ -43,9 +46,11 @@ def run(
     until: float | None = None,
     seed: int = 0,
     conditions: str | Path | Conditions = "paper",
+    sealed: bool = True,
     engine: str = "simulation",
     out: Path | str | None = None,
     eval_every: int | None = None,
+    eval_seconds: float | None = None,
     checkpoint_seconds: float | None = 20.0,
     progress: Callable[[Progress], None] | None = None,
     interrupted: Callable[[], bool] | None = None,
@@ -68,12 +73,18 @@ def run(
         Seed of batches, initial weights, rounding and delays, at least 0. Never of masks.
     conditions : str, Path or Conditions
         "paper" (half of the clients straggle), "none", a TOML file, or an object.
+    sealed : bool
+        Encrypt and authenticate every message between two parties. Off, a run is faster and its
+        claims against outsiders fall away; the history is the same but for times.
     engine : {"simulation"}
     out : Path, optional
         Folder of the run. It is written at the end; meanwhile it holds checkpoints, so that a run
         that was killed can be resumed. Checkpoints are removed at the end.
     eval_every : int, optional
         Steps between held-out evaluations; a fiftieth of the rounds if not given.
+    eval_seconds : float, optional
+        Virtual seconds between them instead; a fiftieth of `until`, if that is given and
+        `eval_every` is not.
     checkpoint_seconds : float or None
         Real seconds between checkpoints; None for none.
     progress : callable, optional
@@ -114,6 +125,12 @@ def run(
     every = max(1, config.rounds // 50) if eval_every is None else eval_every
     if every < 1:
         raise ConfigurationError(f"run: eval_every must be at least 1, it is {eval_every}")
+    if eval_seconds is None and eval_every is None and until is not None:
+        eval_seconds = until / 50
+    if eval_seconds is not None and not 0 < eval_seconds < math.inf:
+        raise ConfigurationError(
+            f"run: eval_seconds must be a positive time in seconds, it is {eval_seconds}"
+        )
     plan = Plan(
         protocol=protocol,
         options=config.model_dump(),
@@ -123,14 +140,21 @@ def run(
         source=source,
         fingerprint=dataset.fingerprint(),
         until=until,
+        eval_seconds=eval_seconds,
     )
     check_memory(made)
     folder = None if out is None else Path(out)
     if folder is not None:
         _claim(folder, plan, made)
     parties = made.parties()
-    historian = Historian(made, parties, eval_every=every, progress=progress)
-    simulation = Simulation(parties, seed=seed, conditions=conditions, observer=historian)
+    historian = _historian(made, parties, plan, progress)
+    simulation = Simulation(
+        parties,
+        seed=seed,
+        conditions=conditions,
+        observer=historian,
+        sealing=_sealing(plan, parties),
+    )
     keeper = _Keeper(simulation, historian, folder, checkpoint_seconds, interrupted)
     return _finish(made, plan, simulation, historian, keeper)
 
@@ -178,15 +202,23 @@ def resume(
     made, _ = _make(plan.protocol, plan.options, data, plan.seed)
     check_memory(made)
     parties = made.parties()
-    historian = Historian(made, parties, eval_every=plan.eval_every, progress=progress)
+    historian = _historian(made, parties, plan, progress)
     historian.restore(state["historian"])
     simulation = Simulation.from_state(
-        parties, state["simulation"], conditions=plan.conditions, observer=historian
+        parties,
+        state["simulation"],
+        conditions=plan.conditions,
+        observer=historian,
+        sealing=_sealing(plan, parties),
     )
     keeper = _Keeper(
         simulation, historian, folder, checkpoint_seconds, interrupted, state["wall_seconds"]
     )
     return _finish(made, plan, simulation, historian, keeper)
+
+
+def _sealing(plan: Plan, parties: Mapping[int, Party]) -> Sealing | None:
+    return Sealing(plan.protocol, plan.run_id, parties) if plan.sealed else None
 
 
 def _make(
@@ -195,6 +227,21 @@ def _make(
     cls = get_protocol(protocol)
     config = make_config(cls, options)
     return cls(config, data, seed=seed), config
+
+
+def _historian(
+    protocol: Protocol,
+    parties: Mapping[int, Any],
+    plan: Plan,
+    progress: Callable[[Progress], None] | None,
+) -> Historian:
+    return Historian(
+        protocol,
+        parties,
+        eval_every=plan.eval_every,
+        eval_seconds=plan.eval_seconds,
+        progress=progress,
+    )
 
 
 def check_memory(protocol: Protocol) -> None:
