@@ -1,10 +1,10 @@
 """Sealed links: every payload between two parties is encrypted and authenticated end to end.
 
 Each ordered pair of parties has its own key: X25519 of their key pairs, through HKDF-SHA256 with
-the run and both numbers as context. A payload is sealed with ChaCha20-Poly1305; the nonce is a counter
-that never repeats under a key, and the associated data bind protocol, run, kind, round, epoch,
-sender and receiver. What a relay or listener still sees is the envelope: who sent what kind to whom
-in which round, sizes and times.
+the run and both numbers as context. A payload is sealed with ChaCha20-Poly1305; the nonce is a
+counter that never repeats under a key, and the associated data bind protocol, run, kind, round,
+epoch, sender and receiver. What a relay or listener still sees is the envelope: who sent what kind
+to whom in which round, sizes and times.
 """
 
 from __future__ import annotations

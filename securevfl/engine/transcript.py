@@ -81,6 +81,12 @@ class Transcript:
         """Number of messages sent."""
         return len(self)
 
+    def bytes_by_kind(self) -> dict[str, int]:
+        """Bytes sent of each kind of message."""
+        kinds = np.array(self._columns["kind"], np.int64)
+        sizes = np.array(self._columns["bytes"], np.int64)
+        return {kind: int(sizes[kinds == number].sum()) for kind, number in self._kinds.items()}
+
     def columns(self) -> dict[str, np.ndarray]:
         """Copies of the columns; ``kind`` as text, times in nanoseconds, -1 where not arrived."""
         result = {name: np.array(column) for name, column in self._columns.items()}

@@ -127,7 +127,7 @@ def encode(value: Any) -> bytes:
 
 
 def decode(data: bytes | memoryview) -> Any:
-    """Payload of its bytes; arrays are read-only views of `data`.
+    """Payload of its bytes; arrays are read-only, and views of `data` where that is aligned.
 
     Raises
     ------
@@ -270,6 +270,9 @@ def _decode_array(tag: bytes, view: memoryview, at: int) -> tuple[Any, int]:
         array = np.frombuffer(raw, dtype).reshape(shape)
     except ValueError:  # no element, and other lengths beyond what numpy can address
         raise WireError("wire: an array with impossible lengths") from None
+    if not array.flags.aligned:  # compiled kernels take aligned arrays only
+        array = array.copy()
+        array.flags.writeable = False
     if tag == b"G":
         if ndim:
             raise WireError("wire: a scalar has no dimensions")

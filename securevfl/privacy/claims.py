@@ -29,3 +29,14 @@ class Claim:
     about: str
     notion: Notion
     source: str
+
+
+def link_claims(sealed: bool) -> tuple[Claim, ...]:
+    """What the engine's links claim against an outsider, whatever the protocol."""
+    if not sealed:
+        why = "links are not sealed; K+T shares, or plain embeddings, reveal everything"
+        return tuple(Claim("outsider", about, "none", why) for about in ("features", "model"))
+    why = "sealed links: X25519, HKDF-SHA256, ChaCha20-Poly1305; sizes, kinds and times are seen"
+    return tuple(
+        Claim("outsider", about, "computational", why) for about in ("features", "model", "labels")
+    )

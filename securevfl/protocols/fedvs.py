@@ -485,7 +485,8 @@ class FedVS(SplitProtocol):
             "client": "shares of data and models (any T uniform), dL/dH, batches and sharers",
             "server + 1 client": "in plain evaluation all data and models, by linear algebra; "
             "masked, no more than each of them alone",
-            "outsider": "links are not sealed yet: all that a listener to K+T clients needs",
+            "outsider": "kinds, sizes and times; without sealed links all that a listener to K+T "
+            "clients needs",
         },
         absence="tolerates",
         deviations=(
@@ -628,10 +629,7 @@ PLAIN = (
     Claim("server + T clients", "features", "none", "recovered by linear algebra"),
     Claim("server + T clients", "model", "none", "recovered by linear algebra"),
 )
-UNPROTECTED = (
-    Claim("client", "labels", "none", "dL/dH depends on them"),
-    Claim("outsider", "features", "none", "links are not sealed"),
-)
+UNPROTECTED = (Claim("client", "labels", "none", "dL/dH depends on them"),)
 
 
 def default_segments(parties: int, privacy: int) -> int:

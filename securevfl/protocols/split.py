@@ -150,7 +150,7 @@ class Split(SplitProtocol):
         sees={
             "server": "every client's embedding of every batch, exactly",
             "client": "dL/dH and the batches",
-            "outsider": "links are not sealed yet: everything that is sent",
+            "outsider": "kinds, sizes and times; without sealed links everything that is sent",
         },
         absence="waits",
         deviations=("h, the optimiser, initialisation and batch order are ours, as in FedVS",),

@@ -73,6 +73,8 @@ class Plan:
     fingerprint: str
     until: float | None = None
     eval_seconds: float | None = None
+    sealed: bool = True
+    run_id: str = ""
 
     def to_toml(self, derived: Mapping[str, Any]) -> str:
         """Text of ``config.toml``; `derived` is shown in it and not read back."""

@@ -140,6 +140,8 @@ def run(
         source=source,
         fingerprint=dataset.fingerprint(),
         until=until,
+        sealed=sealed,
+        run_id=secrets.token_hex(8),
         eval_seconds=eval_seconds,
     )
     check_memory(made)
