@@ -270,3 +270,75 @@ def vanishing(roots: Array, targets: Array, p: Any, ninv: Any, square: Any, out:
             factor = _mont(_subtract(targets[j], roots[k], p), square, p, ninv)
             level = _mont(level, factor, p, ninv)
         out[j] = _redc(_ZERO, level, p, ninv)
+
+
+@kernel
+def syndromes(x: Array, s: Array, p: Any, ninv: Any, square: Any, out: Array) -> bool:
+    """Write S_j = sum_i w_i x_i^j s_i for distinct x and 1/w_i = prod_{j != i} (x_i - x_j).
+
+    All are zero if s are the values at x of a polynomial of degree below x.size - out.size; the
+    sums over wrong rows alone remain otherwise. Montgomery form; returns whether any is non-zero.
+    """
+    one = _redc(_ZERO, square, p, ninv)
+    n, wrong = x.size, False
+    points, weights = np.empty(n, np.uint64), np.empty(n, np.uint64)
+    for i in range(n):
+        points[i] = _mont(x[i], square, p, ninv)
+    for i in range(n):
+        weights[i] = one
+        for j in range(n):
+            if j != i:
+                difference = _subtract(points[i], points[j], p)
+                weights[i] = _mont(weights[i], difference, p, ninv)
+    _invert_all(weights, np.empty(n, np.uint64), one, p, ninv)
+    for i in range(n):
+        weights[i] = _mont(weights[i], _mont(s[i], square, p, ninv), p, ninv)
+    for j in range(out.size):
+        total = _ZERO
+        for i in range(n):
+            total += weights[i]
+            total = total - p if total >= p else total
+            weights[i] = _mont(weights[i], points[i], p, ninv)
+        out[j] = total
+        wrong |= total != _ZERO
+    return wrong
+
+
+@kernel
+def locate(x: Array, s: Array, p: Any, ninv: Any, square: Any, found: Array) -> int:
+    """Mark the rows whose locators 1 - x_i z divide the shortest recurrence of the syndromes.
+
+    Berlekamp-Massey (Massey, "Shift-register synthesis and BCH decoding", 1969) on syndromes `s`
+    in Montgomery form; x are non-zero. Returns the degree of the recurrence; with fewer marked
+    rows than that there are more wrong rows than s.size / 2.
+    """
+    one = _redc(_ZERO, square, p, ninv)
+    size = s.size + 1
+    current, previous = np.zeros(size, np.uint64), np.zeros(size, np.uint64)
+    current[0], previous[0] = one, one
+    degree, gap, last = 0, 1, one
+    for n in range(s.size):
+        discrepancy = s[n]
+        for i in range(1, degree + 1):
+            discrepancy += _mont(current[i], s[n - i], p, ninv)
+            discrepancy = discrepancy - p if discrepancy >= p else discrepancy
+        if discrepancy == _ZERO:
+            gap += 1
+            continue
+        kept = current.copy()
+        factor = _mont(discrepancy, _inverse(last, one, p, ninv), p, ninv)
+        for i in range(gap, size):
+            current[i] = _subtract(current[i], _mont(factor, previous[i - gap], p, ninv), p)
+        if 2 * degree <= n:
+            degree, gap, last = n + 1 - degree, 1, discrepancy
+            previous = kept
+        else:
+            gap += 1
+    for i in range(x.size):
+        # C(1/x) = 0 exactly if sum_j C_j x^(degree - j) = 0, since x is not 0.
+        point, value = _mont(x[i], square, p, ninv), _ZERO
+        for j in range(degree + 1):
+            value = _mont(value, point, p, ninv) + current[j]
+            value = value - p if value >= p else value
+        found[i] = value == _ZERO and degree > 0
+    return degree

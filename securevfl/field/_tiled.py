@@ -40,6 +40,7 @@ class _PiecewiseLeft:
         """See kernels.Left."""
         from securevfl.field import _scalar
 
+        blocks = [b if b.strides[1] == b.itemsize else np.ascontiguousarray(b) for b in blocks]
         good = self._multiply(self.parts[0], _take(blocks, 0, self.most), out)
         for i, part in enumerate(self.parts[1:], 1):
             # Longer sums are added modulo p, in pieces.

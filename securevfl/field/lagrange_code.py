@@ -11,18 +11,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from securevfl.errors import (
-    ConfigurationError,
-    CorruptResultsError,
-    FieldError,
-    NotEnoughResultsError,
-    PrivacyError,
-)
+from securevfl.errors import CorruptResultsError, FieldError, NotEnoughResultsError
+from securevfl.field import _code_checks as door
+from securevfl.field import _correction, _streaming
 from securevfl.field._elements import out_array, refuse_overlap
 from securevfl.field.lagrange import interpolation_matrix, vanishing
 from securevfl.field.prime_field import PrimeField
 
 if TYPE_CHECKING:
+    from securevfl.field.kernels import Left
     from securevfl.field.sampling import Source
 
 Array = NDArray[Any]
@@ -88,62 +85,18 @@ class LagrangeCode:
         degree: int = 2,
     ) -> None:
         self.field = field
-        self.parties = _count("parties", parties)
-        self.segments = _count("segments", segments)
-        self.privacy = _privacy(privacy, parties)
-        self.degree = _count("degree", degree)
-        N, size = self.parties, self.segments + self.privacy
-        self._check_sizes(size)
-        self.betas = self._points("betas", betas, range(1, size + 1), size)
-        self.alphas = self._points("alphas", alphas, range(size + 1, size + N + 1), N)
-        self._check_points()
-        self._matrices: OrderedDict[Any, Array] = OrderedDict()
+        self.parties = N = door.count("parties", parties)
+        self.segments = door.count("segments", segments)
+        self.privacy = door.privacy(privacy, parties)
+        self.degree = door.count("degree", degree)
+        size = self.segments + self.privacy
+        door.check_sizes(field, N, self.segments, self.privacy, self.degree)
+        last = size + N
+        self.betas = door.points(field, "betas", betas, range(1, size + 1), last)
+        self.alphas = door.points(field, "alphas", alphas, range(size + 1, last + 1), last)
+        door.check_points(self.alphas, self.betas)
+        self._matrices: OrderedDict[Any, tuple[Array, Left]] = OrderedDict()
         self._lock = threading.Lock()
-
-    def _check_sizes(self, size: int) -> None:
-        N, R, p = self.parties, self.recovery_threshold(self.degree), self.field.modulus
-        if R > N:
-            raise ConfigurationError(
-                f"LagrangeCode: {N} parties cannot decode with K={self.segments}, "
-                f"T={self.privacy}: a degree-{self.degree} computation needs "
-                f"{self.degree}(K+T-1)+1 = {R} results. Lower K or T, or add parties."
-            )
-        if p < N + size:
-            raise FieldError(
-                f"LagrangeCode: N + K + T = {N + size} distinct points are needed, but the field "
-                f"has {p} elements. Use a larger prime."
-            )
-
-    def _points(
-        self, name: str, given: Sequence[int] | None, default: range, count: int
-    ) -> tuple[int, ...]:
-        p = self.field.modulus
-        if given is None:
-            if default[-1] >= p:
-                raise FieldError(
-                    f"LagrangeCode: the default points 1..N+K+T = {self.parties + self.size} do "
-                    f"not fit the field of {p}. Use a larger prime, or give betas and alphas."
-                )
-            return tuple(default)
-        points = tuple(int(v) for v in self.field.elements(list(given), f"LagrangeCode {name}"))
-        if len(points) != count:
-            raise FieldError(f"LagrangeCode: {count} {name} are needed, got {len(points)}.")
-        if len(set(points)) < count:
-            raise FieldError(f"LagrangeCode: the {name} must be distinct, got {list(points)}.")
-        return points
-
-    def _check_points(self) -> None:
-        shared = set(self.alphas) & set(self.betas)
-        if shared:
-            raise PrivacyError(
-                f"LagrangeCode: the points {sorted(shared)} are both an alpha and a beta; such a "
-                f"party would be handed a raw segment or mask. Choose disjoint points."
-            )
-        if 0 in self.alphas:
-            raise FieldError(
-                "LagrangeCode: alpha = 0 is refused, because the locator of wrong results has the "
-                "inverses of the alphas as its roots. Choose non-zero alphas."
-            )
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, LagrangeCode) and self._identity == other._identity
@@ -172,7 +125,7 @@ class LagrangeCode:
 
     def recovery_threshold(self, degree: int = 2) -> int:
         """Return R = degree (K+T-1) + 1, how many results decode a degree-`degree` computation."""
-        return _count("degree", degree) * (self.size - 1) + 1
+        return door.count("degree", degree) * (self.size - 1) + 1
 
     @cached_property
     def data_matrix(self) -> Array:
@@ -192,6 +145,18 @@ class LagrangeCode:
     @cached_property
     def _basis(self) -> Array:
         return interpolation_matrix(self.field, self.betas, self.alphas)
+
+    @cached_property
+    def _left(self) -> Left:
+        from securevfl.field import kernels
+
+        return kernels.prepare(self.field.modulus, self._basis)
+
+    @cached_property
+    def _constant_left(self) -> Left:
+        from securevfl.field import kernels
+
+        return kernels.prepare(self.field.modulus, self._constant_basis)
 
     @cached_property
     def _constant_basis(self) -> Array:
@@ -229,13 +194,14 @@ class LagrangeCode:
         ndarray
             Shape (N, ...); row n belongs to party n.
         """
-        data = self.field.elements(segments, "LagrangeCode.encode segments")
+        name = "LagrangeCode.encode"
+        data, unproved = _streaming.rows(self.field, segments, f"{name} segments")
         if data.ndim == 0 or data.shape[0] != self.segments:
             raise FieldError(
-                f"LagrangeCode.encode: segments must have shape (K, ...) with K={self.segments}, "
+                f"{name}: segments must have shape (K, ...) with K={self.segments}, "
                 f"got {data.shape}."
             )
-        return self._encode(self._basis, data, out, source, masks, threads, "encode")
+        return self._encode(self._left, data, unproved, out, source, masks, threads, name)
 
     def encode_constant(
         self,
@@ -259,38 +225,40 @@ class LagrangeCode:
         ndarray
             Shape (N, ...).
         """
-        data = self.field.elements(value, "LagrangeCode.encode_constant value")[None]
-        return self._encode(
-            self._constant_basis, data, out, source, masks, threads, "encode_constant"
-        )
+        name = "LagrangeCode.encode_constant"
+        data, unproved = _streaming.rows(self.field, value, f"{name} value")
+        left = self._constant_left
+        return self._encode(left, data[None], unproved, out, source, masks, threads, name)
 
     def _encode(
         self,
-        matrix: Array,
+        left: Left,
         data: Array,
+        unproved: bool,
         out: Array | None,
         source: Source | None,
         masks: ArrayLike | None,
         threads: int,
         name: str,
     ) -> Array:
-        name = f"LagrangeCode.{name}"
         shape = data.shape[1:]
         result = out_array(out, (self.parties, *shape), self.field.dtype, name)
-        if masks is None:
-            hidden = self.field.random((self.privacy, *shape), source)
-        else:
+        hidden = None
+        if masks is not None:
             hidden = self.field.elements(masks, f"{name} masks")
             if hidden.shape != (self.privacy, *shape):
                 raise FieldError(
                     f"{name}: masks must have shape (T, ...) = {(self.privacy, *shape)}, got "
                     f"{hidden.shape}."
                 )
-        refuse_overlap(result, name, data, hidden)
-        from securevfl.field import kernels
-
-        rows = np.concatenate([data, hidden]).reshape(matrix.shape[1], -1)
-        kernels.matmul(self.field.modulus, matrix, rows, result.reshape(self.parties, -1), threads)
+            hidden = np.ascontiguousarray(hidden).reshape(self.privacy, -1)
+        refuse_overlap(result, name, data, *([] if hidden is None else [hidden]))
+        flat = data.reshape(data.shape[0], -1)
+        good = _streaming.encode(
+            self.field, left, flat, hidden, source, self.privacy, _flat(result), threads
+        )
+        if unproved and not good:
+            self.field.elements(data, f"{name} data")
         return result
 
     def decode(
@@ -330,69 +298,58 @@ class LagrangeCode:
         ConfigurationError
             If party numbers repeat or do not exist, or shapes do not fit.
         """
-        rows, numbers = self._received(results, parties, "LagrangeCode.decode")
-        R = self._enough(len(numbers), self.degree if degree is None else degree)
-        first = rows[:R].reshape(R, -1)
+        name = "LagrangeCode.decode"
+        numbers = door.party_numbers(parties, self.parties, name)
+        rows, unproved = door.rows(self.field, results, len(numbers), name)
+        R = self._enough(len(numbers), degree, name)
+        if unproved and check:
+            self.field.elements(rows, f"{name} results")
+        flat = rows.reshape(len(numbers), -1)
         if check and len(numbers) > R:
-            self._verify(first, rows[R:].reshape(len(numbers) - R, -1), numbers, R)
-        matrix = self.decode_matrix(numbers[:R])
-        values = self.field.matmul(matrix, first, threads=threads, trusted=True)
+            self._verify(flat[:R], flat[R:], numbers, R)
+        values = self._interpolate(flat[:R], numbers[:R], threads, name)
         return values.reshape(self.segments, *rows.shape[1:])
 
+    def _enough(self, received: int, degree: int | None, name: str) -> int:
+        degree = self.degree if degree is None else degree
+        return door.enough(received, degree, self.segments, self.privacy, name)
+
+    def _interpolate(self, rows: Array, numbers: tuple[int, ...], threads: int, name: str) -> Array:
+        """Return the values (K, L) at the betas, or raise where a row is no row of elements."""
+        left = self._decoder(numbers)[1]
+        values = np.empty((self.segments, rows.shape[1]), self.field.dtype)
+        if not _streaming.apply(left, [rows], values, threads):
+            self.field.elements(rows, f"{name} results")
+        return values
+
     def decode_matrix(self, parties: Sequence[int]) -> Array:
-        """Return the matrix (K, R) that maps the results of R parties to the values at the betas.
+        """Return the matrix (K, n) that maps the results of n parties to the values at the betas.
 
         Kept for the sets of survivors seen last.
+
+        Parameters
+        ----------
+        parties : sequence of int
+            Distinct party numbers from 0; n - 1 is the largest degree that is interpolated.
         """
-        key = tuple(parties)
+        name = "LagrangeCode.decode_matrix"
+        return self._decoder(door.party_numbers(parties, self.parties, name))[0]
+
+    def _decoder(self, key: tuple[int, ...]) -> tuple[Array, Left]:
+        from securevfl.field import kernels
+
         with self._lock:
             if key in self._matrices:
                 self._matrices.move_to_end(key)
                 return self._matrices[key]
         points = [self.alphas[n] for n in key]
         matrix = interpolation_matrix(self.field, points, self.betas[: self.segments])
+        entry = _frozen(matrix), kernels.prepare(self.field.modulus, matrix)
         with self._lock:
-            self._matrices[key] = _frozen(matrix)
+            self._matrices[key] = entry
             while len(self._matrices) > _KEPT_MATRICES:
                 self._matrices.popitem(last=False)
-        return matrix
-
-    def _received(
-        self, results: ArrayLike, parties: Sequence[int], name: str
-    ) -> tuple[Array, tuple[int, ...]]:
-        rows = self.field.elements(results, f"{name} results")
-        if isinstance(parties, int | np.integer) or any(
-            isinstance(n, bool) or not isinstance(n, int | np.integer) for n in parties
-        ):
-            raise ConfigurationError(f"{name}: parties must be integers from 0, got {parties!r}.")
-        numbers = tuple(int(n) for n in parties)
-        if rows.ndim == 0 or rows.shape[0] != len(numbers):
-            raise FieldError(
-                f"{name}: {len(numbers)} parties are named, so results must have shape "
-                f"({len(numbers)}, ...), got {rows.shape}."
-            )
-        strangers = sorted({n for n in numbers if not 0 <= n < self.parties})
-        if strangers:
-            raise ConfigurationError(
-                f"{name}: parties {strangers} do not exist; numbers run from 0 to "
-                f"{self.parties - 1}."
-            )
-        twice = sorted({n for n in numbers if numbers.count(n) > 1})
-        if twice:
-            raise ConfigurationError(
-                f"{name}: parties {twice} are named more than once. Give one result per party."
-            )
-        return rows, numbers
-
-    def _enough(self, received: int, degree: int) -> int:
-        R = self.recovery_threshold(degree)
-        if received < R:
-            raise NotEnoughResultsError(
-                f"LagrangeCode: decoding a degree-{degree} computation with K={self.segments}, "
-                f"T={self.privacy} needs {degree}(K+T-1)+1 = {R} results, got {received}. "
-                f"Wait for more parties, or lower K or T."
-            )
-        return R
+        return entry
 
     def _verify(self, first: Array, rest: Array, numbers: tuple[int, ...], R: int) -> None:
         points = [self.alphas[n] for n in numbers]
@@ -405,6 +362,71 @@ class LagrangeCode:
                 f"disagree with those, so at least one result is wrong. "
                 f"decode_with_errors corrects up to {len(rest) // 2} here."
             )
+
+    def decode_with_errors(
+        self,
+        results: ArrayLike,
+        parties: Sequence[int],
+        degree: int | None = None,
+        threads: int = 1,
+    ) -> tuple[Array, tuple[int, ...]]:
+        """Return the values at beta_1 .. beta_K and the parties whose results were wrong.
+
+        With R' results, up to A = floor((R' - R) / 2) wrong ones, in any number of entries, are
+        found and left out. The results are projected on random weights that are drawn from the
+        operating system's entropy after they arrived; a Reed-Solomon decoder (syndromes,
+        Berlekamp-Massey) names the wrong rows, the others are decoded, and a fresh projection of
+        those must be consistent. Rows with numbers outside [0, p) count as known losses.
+
+        Parameters
+        ----------
+        results, parties, degree, threads
+            As for `decode`.
+
+        Returns
+        -------
+        values : ndarray
+            Shape (K, ...).
+        corrupted : tuple of int
+            The party numbers whose results were wrong, in ascending order.
+
+        Raises
+        ------
+        NotEnoughResultsError
+            If fewer than R results are given, or fewer than R are left.
+        CorruptResultsError
+            If no set of at most A wrong results explains what was received.
+
+        Notes
+        -----
+        A wrong row escapes both projections with probability below 2^-58, whatever its author
+        chose before sending. More than A *random* wrong rows raise, except with probability about
+        C(R', A) p^(R - R' + A), times 1/p for the re-check. More than A colluders who know each
+        other's results are another matter: from R' = R + 2A results, A + 1 of them can agree on
+        another polynomial, force wrong values and have an honest party named. Only wrong results
+        are covered; inconsistent dealing of shares is at most detected, and nobody is named.
+
+        References
+        ----------
+        Yu et al., "Lagrange Coded Computing", AISTATS 2019 (A-security).
+        """
+        name = "LagrangeCode.decode_with_errors"
+        numbers = door.party_numbers(parties, self.parties, name)
+        rows = door.rows(self.field, results, len(numbers), name)[0]
+        R = self._enough(len(numbers), degree, name)
+        flat = np.ascontiguousarray(rows).reshape(len(numbers), -1)
+        points = np.array([self.alphas[n] for n in numbers], np.uint64)
+        good = _correction.honest(self.field, points, flat, R)
+        kept = np.flatnonzero(good)
+        if kept.size < R:
+            raise NotEnoughResultsError(
+                f"{name}: {len(numbers) - kept.size} of {len(numbers)} results are wrong, and "
+                f"decoding needs R = {R}. Wait for more parties."
+            )
+        survivors = tuple(numbers[i] for i in kept[:R])
+        values = self._interpolate(flat[kept[:R]], survivors, threads, name)
+        wrong = tuple(sorted(numbers[i] for i in np.flatnonzero(~good)))
+        return values.reshape(self.segments, *rows.shape[1:]), wrong
 
 
 def _rebuild(
@@ -427,27 +449,12 @@ def _rebuild(
     )
 
 
-def _count(name: str, value: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-        raise ConfigurationError(f"LagrangeCode: {name} must be a positive integer, got {value!r}.")
-    return int(value)
-
-
-def _privacy(T: int, N: int) -> int:
-    if isinstance(T, bool) or not isinstance(T, int | np.integer) or T < 1:
-        raise PrivacyError(
-            f"LagrangeCode: privacy T must be at least 1, got {T!r}: without a mask every share "
-            f"is a plain combination of the data."
-        )
-    if T >= N:
-        raise PrivacyError(
-            f"LagrangeCode: T={T} colluders among N={N} parties would be all of them, and all "
-            f"shares together determine the data. Lower T below N."
-        )
-    return int(T)
-
-
 def _frozen(array: Array) -> Array:
     copy = np.ascontiguousarray(array)
     copy.flags.writeable = False
     return copy
+
+
+def _flat(array: Array) -> Array:
+    """Return a view with one row per party."""
+    return array.reshape(array.shape[0], -1)

@@ -94,6 +94,14 @@ def test_blocks_stand_in_different_places_and_numbers_beyond_p_are_seen(tier, p)
         blocks[block][2, column] = 0
 
 
+def test_blocks_with_any_strides_are_taken(tier):
+    F, source = PrimeField(2**31 - 1), SeededSource(4)
+    a, b = F.random((9, 5), source), F.random((64, 10), source)
+    out = np.empty((9, 64), F.dtype)
+    assert kernels.prepare(F.modulus, a).multiply([b.T[:2], b.T[2:8:2]], out)
+    assert out.ravel().tolist() == exact(a, b.T[[0, 1, 2, 4, 6]], F.modulus)
+
+
 def test_threads_share_the_rows(tier):
     F = PrimeField(2**31 - 1)
     a = F.random((70, 40), SeededSource(3))

@@ -1,0 +1,111 @@
+"""Finding the wrong rows among results of a polynomial computation.
+
+Wrong results sit in whole rows, so all columns share their places. The rows are projected on random
+weights that were drawn after they arrived; the projections are a Reed-Solomon word, whose syndromes
+vanish for honest rows and otherwise locate the wrong ones.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, Never
+
+import numpy as np
+from numpy.typing import NDArray
+
+from securevfl.errors import CorruptResultsError
+
+if TYPE_CHECKING:
+    from securevfl.field.prime_field import PrimeField
+
+Array = NDArray[Any]
+
+
+def honest(field: PrimeField, points: Array, rows: Array, R: int) -> Array:
+    """Return a mask of the rows (n, L) that are values at `points` of one polynomial of R terms.
+
+    Raises
+    ------
+    CorruptResultsError
+        If more rows are wrong than their number lets be found.
+    """
+    words, good = project(field, rows)
+    kept = np.flatnonzero(good)
+    most = (kept.size - R) // 2
+    wrong = np.zeros(kept.size, np.bool_)
+    for word in words if kept.size > R else ():
+        syndrome, any_wrong = syndromes(field, points[kept], word[kept], R)
+        found = locate(field, points[kept], syndrome) if any_wrong else wrong
+        if found is None:
+            _refuse(len(rows), R)
+        wrong = wrong | found
+    if not wrong.any():
+        return good
+    good[kept[wrong]] = False
+    if int(wrong.sum()) > most or not _consistent(field, points[good], rows[good], R):
+        _refuse(len(rows), R)
+    return good
+
+
+def _consistent(field: PrimeField, points: Array, rows: Array, R: int) -> bool:
+    """Whether fresh projections of the rows have zero syndromes."""
+    words = project(field, rows)[0]
+    return not any(syndromes(field, points, word, R)[1] for word in words)
+
+
+def _refuse(received: int, R: int) -> Never:
+    raise CorruptResultsError(
+        f"LagrangeCode.decode_with_errors: more than {max(0, received - R) // 2} of {received} "
+        f"results are wrong; with R = {R}, floor((R' - R) / 2) can be corrected. Wait for more "
+        f"parties or lower K or T."
+    )
+
+
+def projections(field: PrimeField) -> int:
+    """Return how many projections make a missed row less likely than 2^-58."""
+    return math.ceil(58.1 / (math.log2(field.modulus) - 1))
+
+
+def project(field: PrimeField, rows: Array) -> tuple[Array, Array]:
+    """Return fresh random projections (q, n) of rows (n, L), uint64, and which rows are elements.
+
+    The weights are r[c B + j] = u_c v_j with uniform u and v, so that only their roots are drawn; a
+    non-zero row has a zero projection with probability at most 2/p (Schwartz-Zippel, degree 2).
+    """
+    from securevfl.field import _projection, primes
+
+    n, length = rows.shape
+    q, block = projections(field), _projection.BLOCK
+    blocks = -(-length // block)
+    v, u = field.random((q, min(block, length))), field.random((q, blocks, 1))
+    sums, most = np.empty((q, n, blocks), field.dtype), np.zeros(n, np.uint64)
+    p = np.uint64(field.modulus)
+    if field.dtype == np.uint32:
+        _projection.project32(rows, v, p, np.uint64((1 << 32) % field.modulus), sums, most)
+    else:
+        c = primes.montgomery(field.modulus, 64)
+        inverse, square = np.uint64(c.negative_inverse), np.uint64(c.square)
+        _projection.project64(rows, v, p, inverse, square, sums, most)
+    good = most < p
+    sums[:, ~good] = 0
+    return field.matmul(sums, u, trusted=True)[:, :, 0].astype(np.uint64), good
+
+
+def syndromes(field: PrimeField, points: Array, word: Array, terms: int) -> tuple[Array, bool]:
+    """Return the syndromes of a projected word of a polynomial with `terms` coefficients."""
+    from securevfl.field import _scalar
+
+    out = np.empty(word.size - terms, np.uint64)
+    wrong = _scalar.syndromes(points, word, *field._constants, out)
+    return out, bool(wrong)
+
+
+def locate(field: PrimeField, points: Array, syndrome: Array) -> Array | None:
+    """Return a mask of the wrong rows, or None where no such set explains the syndromes."""
+    from securevfl.field import _scalar
+
+    found = np.zeros(points.size, np.bool_)
+    degree = _scalar.locate(points, syndrome, *field._constants, found)
+    if degree != int(found.sum()) or 2 * degree > syndrome.size:
+        return None
+    return found

@@ -1,0 +1,77 @@
+"""Products of a small matrix with very many columns, in panels of bounded memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from securevfl.field._pool import share
+from securevfl.field._scratch import aligned
+
+if TYPE_CHECKING:
+    from securevfl.field.kernels import Left
+    from securevfl.field.prime_field import PrimeField
+    from securevfl.field.sampling import Source
+
+Array = NDArray[Any]
+
+_MASK_BYTES = 1 << 20  # Masks at hand at a time; half of an L2 cache.
+_LINE = 64
+
+
+def rows(field: PrimeField, values: ArrayLike, name: str) -> tuple[Array, bool]:
+    """Return elements, and whether their range is still to be proved by the pass that reads them.
+
+    C-contiguous arrays of the field's dtype, memory maps among them, are neither copied nor read;
+    all others are converted as a whole.
+    """
+    if isinstance(values, np.ndarray) and values.dtype == field.dtype:
+        return np.asarray(values, order="C"), True
+    return np.asarray(field.elements(values, name), order="C"), False
+
+
+def apply(left: Left, blocks: Sequence[Array], out: Array, threads: int) -> bool:
+    """Write the product of `left` with stacked blocks of rows; see kernels.Left.multiply."""
+    good: list[bool] = []
+
+    def work(columns: slice) -> None:
+        good.append(left.multiply([b[:, columns] for b in blocks], out[:, columns]))
+
+    share(threads, out.shape[1], work, multiple=_LINE // out.itemsize)
+    return all(good)
+
+
+def encode(
+    field: PrimeField,
+    left: Left,
+    data: Array,
+    masks: Array | None,
+    source: Source | None,
+    T: int,
+    out: Array,
+    threads: int,
+) -> bool:
+    """Write left [data; masks] to `out`, drawing T rows of masks where none are given.
+
+    Row t of the masks is what `field.random(length, source)` returns at its t-th call, in panels
+    that are used as soon as they are drawn.
+    """
+    if masks is not None:
+        return apply(left, [data, masks], out, threads)
+    from securevfl.field import sampling
+
+    source = source or sampling.SYSTEM
+    streams = [source.keystream() for _ in range(T)]
+    columns = max(1024, _MASK_BYTES // (T * out.itemsize) // 1024 * 1024)
+    panel = aligned((T, min(columns, out.shape[1])), out.dtype)
+    good = True
+    for start in range(0, out.shape[1], columns):
+        part = slice(start, min(start + columns, out.shape[1]))
+        drawn = panel[:, : part.stop - start]
+        for row, stream in zip(drawn, streams, strict=True):
+            sampling.fill_uniform(field.modulus, row, stream)
+        good &= apply(left, [data[:, part], drawn], out[:, part], threads)
+    return good
