@@ -1,0 +1,99 @@
+import math
+from itertools import pairwise
+
+import pytest
+from scipy import integrate, stats
+
+from securevfl.errors import ConfigurationError
+from securevfl.privacy.accountant import (
+    gaussian_epsilon,
+    noise_multiplier,
+    sampled_epsilon,
+    sensitivity,
+)
+
+DELTA = 1e-5
+
+
+def delta_of(multiplier, epsilon):
+    """Smallest delta of one Gaussian release by integrating its definition.
+
+    The largest of P(S) - e^epsilon Q(S) is reached where the densities' ratio exceeds e^epsilon.
+    """
+    p, q = stats.norm(1 / multiplier), stats.norm(0)
+    start = epsilon * multiplier + 1 / (2 * multiplier)
+    value, _ = integrate.quad(
+        lambda x: p.pdf(x) - math.exp(epsilon) * q.pdf(x), start, start + 40, epsabs=1e-14
+    )
+    return value
+
+
+def test_the_analytic_calibration_has_the_published_value():
+    assert noise_multiplier(1.0, DELTA) == pytest.approx(3.7306316, abs=1e-6)
+    classical = math.sqrt(2 * math.log(1.25 / DELTA))
+    assert classical == pytest.approx(4.845, abs=1e-3)  # what the loose formula would ask for
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 5.0, 50.0])
+def test_the_calibration_meets_the_definition(epsilon):
+    assert delta_of(noise_multiplier(epsilon, DELTA), epsilon) == pytest.approx(DELTA, rel=1e-4)
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 5.0])
+def test_one_release_costs_what_it_was_calibrated_for(epsilon):
+    assert gaussian_epsilon(noise_multiplier(epsilon, DELTA), 1, DELTA) == pytest.approx(epsilon)
+
+
+def test_releases_compose_exactly_and_cheaper_than_they_add_up():
+    multiplier = noise_multiplier(1.0, DELTA)
+    spent = [gaussian_epsilon(multiplier, n, DELTA) for n in range(20)]
+    assert spent[0] == 0
+    assert all(a < b < a + 1 for a, b in pairwise(spent[1:]))
+    assert spent[16] == pytest.approx(gaussian_epsilon(multiplier / 4, 1, DELTA))
+    assert delta_of(multiplier / 4, spent[16]) == pytest.approx(DELTA, rel=1e-4)
+
+
+def test_sampled_releases_have_the_published_values():
+    setting = (1.1, 256 / 60000, 60 * (60000 // 256), DELTA)
+    assert sampled_epsilon(*setting) == pytest.approx(2.594, abs=1e-3)
+    assert sampled_epsilon(*setting, method="pld") == pytest.approx(2.380, abs=1e-3)
+
+
+def test_opacus_agrees_on_sampled_releases():
+    rdp = pytest.importorskip("opacus.accountants.analysis.rdp")
+    orders = [1 + x / 10 for x in range(1, 100)] + list(range(12, 64))
+    losses = rdp.compute_rdp(
+        q=256 / 60000, noise_multiplier=1.1, steps=60 * (60000 // 256), orders=orders
+    )
+    epsilon, _ = rdp.get_privacy_spent(orders=orders, rdp=losses, delta=DELTA)
+    assert sampled_epsilon(1.1, 256 / 60000, 60 * 234, DELTA) == pytest.approx(epsilon, rel=2e-3)
+
+
+def test_sampling_everything_is_no_sampling():
+    exact = gaussian_epsilon(4.0, 10, DELTA)
+    assert sampled_epsilon(4.0, 1.0, 10, DELTA, method="pld") == pytest.approx(exact, rel=1e-3)
+    assert sampled_epsilon(4.0, 1.0, 10, DELTA) > exact  # an upper bound
+
+
+def test_the_sensitivity_names_its_neighbours():
+    assert sensitivity(1.5, "replace") == 3.0
+    assert sensitivity(1.5, "add or remove") == 1.5
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda: noise_multiplier(0.0, DELTA),
+        lambda: noise_multiplier(math.inf, DELTA),
+        lambda: noise_multiplier(1.0, 0.0),
+        lambda: noise_multiplier(1.0, 1.0),
+        lambda: gaussian_epsilon(0.0, 1, DELTA),
+        lambda: gaussian_epsilon(math.nan, 1, DELTA),
+        lambda: sampled_epsilon(1.0, 0.0, 1, DELTA),
+        lambda: sampled_epsilon(1.0, 1.5, 1, DELTA),
+        lambda: sampled_epsilon(1.0, 0.5, 0, DELTA),
+    ],
+)
+def test_values_out_of_range_are_refused(ask):
+    with pytest.raises(ConfigurationError, match="accountant"):
+        ask()
