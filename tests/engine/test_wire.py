@@ -263,11 +263,16 @@ def test_array_subclasses_travel_as_arrays():
     assert type(decode(encode(value))) is np.ndarray
 
 
-def test_decoded_arrays_are_read_only_views():
-    data = encode(np.arange(1000))
-    array = decode(data)
+@pytest.mark.parametrize("dtype", ["u1", "u4", "f8"])
+@pytest.mark.parametrize("before", [0, 1, 4, 5])
+def test_decoded_arrays_are_read_only_and_aligned_views_where_they_can_be(dtype, before):
+    data = encode((bytes(before), np.arange(100).astype(dtype)))
+    array = decode(data)[1]
+    assert (array == np.arange(100)).all()
     assert not array.flags.writeable
-    assert np.shares_memory(array, np.frombuffer(data, np.uint8))
+    assert array.flags.aligned
+    if dtype == "u1":
+        assert np.shares_memory(array, np.frombuffer(data, np.uint8))
 
 
 def test_signs_of_zero_and_nan_survive():

@@ -433,7 +433,7 @@ def test_claims_against_the_server_depend_on_masks():
         assert claims["T clients", "features"] == claims["T clients", "model"] == "perfect"
         for who in ("server", "server + T clients"):
             assert claims[who, "features"] == claims[who, "model"] == notion
-        assert claims["client", "labels"] == claims["outsider", "features"] == "none"
+        assert claims["client", "labels"] == "none"
     split = {(c.who, c.about): c.notion for c in make("split").claims}
     assert set(split.values()) == {"none"}
     assert class_of("fedvs").card.absence == "tolerates"
