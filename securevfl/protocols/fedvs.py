@@ -30,7 +30,18 @@ from securevfl.field import FixedPoint, LagrangeCode, PrimeField
 from securevfl.models.polynomial_network import PolynomialNetwork, expand, expanded_width
 from securevfl.models.split import Batches, Centre, measure, rows_of
 from securevfl.privacy.claims import Claim
-from securevfl.protocols.protocol import Card, Part, SplitProtocol, TrainingConfig
+from securevfl.protocols.protocol import (
+    Card,
+    Outline,
+    Part,
+    Phase,
+    Post,
+    Shape,
+    SplitProtocol,
+    Stage,
+    TrainingConfig,
+    hollow,
+)
 
 if TYPE_CHECKING:
     from securevfl.data.dataset import VerticalDataset
@@ -137,10 +148,7 @@ class Parameters:
 
     def candidates(self, round: int) -> tuple[int, ...]:
         """Clients that deal masks in a round, T + 1 and the spares, in turn over the rounds."""
-        if not self.config.masked:
-            return ()
-        count = self.code.privacy + 1 + self.config.spares
-        return tuple((round * count + i) % self.code.parties for i in range(count))
+        return appointed(self.config, self.code.parties, round)
 
     def maskable(self, sharers: Sequence[int], dealers: Sequence[int]) -> bool:
         """Whether an attempt may run: |D| >= T + 1 and |S| >= T + 2, or masks are not asked for.
@@ -407,7 +415,7 @@ class Server(Party):
     async def infer(self) -> None:
         """Coded inference: the test rows' sums are decoded as in training, a few rows at a time."""
         batches = self.public.batches["test"]
-        step = max(batches.coded, 4096 // batches.segments)
+        step = inference_step(batches.coded, batches.segments)
         done = len(self.test_scores) * step
         while done < batches.length:
             self.safe_point()
@@ -524,6 +532,31 @@ class FedVS(SplitProtocol):
                 "the server more than the sums"
             )
 
+    @classmethod
+    def outline(cls, config: FedVSConfig, shape: Shape) -> Outline | None:
+        """All messages of a run; with a timeout it is chance who shares, and so what is sent."""
+        if config.share_timeout is not None or config.result_timeout is not None:
+            return None
+        K = config.segments or default_segments(len(shape.widths), config.privacy)
+        dtype = PrimeField(config.prime).dtype
+        widths = [expanded_width(d, config.degree) for d in shape.widths]
+        lengths = {"train": math.ceil(shape.rows / K)}
+        if config.secure:
+            lengths["test"] = math.ceil(shape.test_rows / K)
+        setup = tuple(
+            Post(f"{part}-data", "peers", tuple(hollow((rows, w), dtype) for w in widths))
+            for part, rows in lengths.items()
+        )
+        coded = coded_rows(config, K, lengths["train"])
+        gradient = Post("gradient", "clients", (hollow((K * coded, config.width), np.float32),))
+        phases = [attempts(config, widths, K, "train", coded, config.rounds, Stage((gradient,)))]
+        if config.secure:
+            step = inference_step(coded_rows(config, K, lengths["test"]), K)
+            whole, rest = divmod(lengths["test"], step)
+            phases += [attempts(config, widths, K, "test", step, whole)] * bool(whole)
+            phases += [attempts(config, widths, K, "test", rest, 1)] * bool(rest)
+        return Outline(setup, tuple(phases), coded)
+
     @property
     def shared_parts(self) -> tuple[Part, ...]:
         """Parts of the data that are secret-shared."""
@@ -630,6 +663,56 @@ PLAIN = (
     Claim("server + T clients", "model", "none", "recovered by linear algebra"),
 )
 UNPROTECTED = (Claim("client", "labels", "none", "dL/dH depends on them"),)
+
+
+def appointed(config: FedVSConfig, parties: int, round: int) -> tuple[int, ...]:
+    """Clients that deal masks in a round, T + 1 and the spares, in turn over the rounds."""
+    if not config.masked:
+        return ()
+    count = config.privacy + 1 + config.spares
+    return tuple((round * count + i) % parties for i in range(count))
+
+
+def inference_step(coded: int, segments: int) -> int:
+    """Rows of each segment of the test set that one attempt evaluates."""
+    return max(coded, 4096 // segments)
+
+
+def coded_rows(config: FedVSConfig, segments: int, length: int) -> int:
+    """|B| of segments of `length` rows, as `securevfl.models.split.Batches` has it."""
+    return min(max(1, config.batch // segments), length)
+
+
+def attempts(
+    config: FedVSConfig,
+    widths: Sequence[int],
+    segments: int,
+    part: Part,
+    rows: int,
+    rounds: int,
+    *after: Stage,
+) -> Phase:
+    """Rounds on `rows` coded rows in which all share; `after` is what follows the uploads.
+
+    A client sends "shared" behind its shares on one uplink, so all shares are there before the
+    server has heard of all clients.
+    """
+    N, dtype = len(widths), PrimeField(config.prime).dtype
+    upload = hollow((rows, config.width), dtype)
+    models = Post("model", "peers", tuple(hollow((w, config.width), dtype) for w in widths))
+    masks = Post("mask", "peers", (upload,), functools.partial(appointed, config, N))
+    shared = Post("shared", "server", (None,))
+    attempt = Attempt(tuple(range(N)), tuple(range(config.privacy + 1)) * config.masked)
+    stages = (
+        Stage((models, *[masks] * config.masked, shared), activity="share", count=N),
+        Stage((Post("attempt", "clients", (attempt,)),)),
+        Stage(
+            (Post("embedding", "server", (upload,)),),
+            activity="upload",
+            count=2 * (segments + config.privacy - 1) + 1,
+        ),
+    )
+    return Phase(Batch(part, hollow((rows,), np.uint32)), (*stages, *after), rounds)
 
 
 def default_segments(parties: int, privacy: int) -> int:
