@@ -12,7 +12,7 @@ import importlib
 import inspect
 import pkgutil
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -22,6 +22,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from securevfl.engine.party import SERVER, Party
 from securevfl.engine.streams import keyed_stream
 from securevfl.errors import ConfigurationError, UnknownNameError
+from securevfl.models.aggregation import gather, make_aggregation
+from securevfl.models.client_networks import ClientNetwork, make_client_network
 from securevfl.models.polynomial_network import PolynomialNetwork
 from securevfl.models.split import Batches, Centre
 from securevfl.privacy.claims import Claim
@@ -166,8 +168,8 @@ class TrainingConfig(BaseModel):
     optimizer: Literal["sgd", "adam"] = Field("adam", description="of the centre and the clients")
     width: int = Field(64, ge=1, description="embedding width h")
     hidden: int = Field(128, ge=1, description="width of the centre's hidden layers")
-    degree: int = Field(2, ge=1, le=8, description="layers D of the clients' polynomial networks")
-    centre: str = Field("mlp", description="central network: mlp, batch_norm_mlp or linear")
+    degree: int = Field(2, ge=1, le=8, description="layers D of the clients' networks")
+    centre: str = Field("mlp", description="central network: mlp, batch_norm_mlp, linear or vgg13")
 
     def centre_optimizer(self) -> dict[str, Any]:
         """Arguments of `make_optimizer` for the server."""
@@ -183,8 +185,29 @@ class TrainingConfig(BaseModel):
         return self.centre_optimizer() | {"lr": self.client_lr or self.lr}
 
 
+class EmbeddingConfig(TrainingConfig):
+    """Options of split methods whose server gets the clients' embeddings one by one."""
+
+    client: Literal["pn", "mlp", "cnn"] = Field(
+        "pn", description="the clients' networks: polynomial, Linear-ReLU, or convolutional"
+    )
+    aggregation: Literal["mean", "concat", "max"] = Field(
+        "mean", description="how the centre's input is made of the embeddings"
+    )
+    segments: int = Field(1, ge=1, description="K of the FedVS whose batches are to be drawn")
+    weight_bound: float | None = Field(None, gt=0, description="bound on |W|, as FedVS enforces it")
+
+
 class Protocol(ABC):
     """A method, configured for one data set and seed.
+
+    Attributes
+    ----------
+    card : Card
+        Of the class; an object whose options change it has one of its own.
+    check_options : mapping
+        Options that `securevfl.testing.conformance` sets where a default would hide what it
+        checks, such as noise that no seed repeats.
 
     Parameters
     ----------
@@ -200,8 +223,9 @@ class Protocol(ABC):
     """
 
     name: ClassVar[str]
-    card: ClassVar[Card]
+    card: Card
     Config: ClassVar[type[BaseModel]]
+    check_options: ClassVar[Mapping[str, Any]] = {}
 
     def __init__(self, config: Any, data: VerticalDataset, *, seed: int) -> None:
         self.config = config
@@ -272,12 +296,18 @@ class SplitProtocol(Protocol):
             bound=bound,
         )
 
-    def centre(self) -> Centre:
-        """New centre of the server; the same weights in every protocol with this seed."""
+    def centre(self, width: int | None = None) -> Centre:
+        """New centre of the server; the same weights in every protocol with this seed.
+
+        Parameters
+        ----------
+        width : int, optional
+            Width of what it takes in; that of an embedding if not given.
+        """
         return Centre(
             self.data.task,
             self.data.num_classes if self.data.task == "multiclass" else 1,
-            self.config.width,
+            self.config.width if width is None else width,
             network=self.config.centre,
             hidden=self.config.hidden,
             optimizer=self.config.centre_optimizer(),
@@ -298,6 +328,74 @@ class SplitProtocol(Protocol):
             total += models[n].network.forward(rows)
         scores: np.ndarray = models[SERVER].centre.scores(total / np.float32(len(features)))
         return scores
+
+
+class EmbeddingProtocol(SplitProtocol):
+    """A split method whose server gets single embeddings and aggregates them itself.
+
+    Attributes
+    ----------
+    layout : Batches
+        Rows in segments and the batch of each round; the same as those of FedVS.
+    aggregation : Aggregation
+    """
+
+    def __init__(self, config: Any, data: VerticalDataset, *, seed: int) -> None:
+        super().__init__(config, data, seed=seed)
+        self.layout = self.batches(config.segments)
+        self.aggregation = make_aggregation(config.aggregation, data.parties)
+        if config.client == "cnn" and data.party_image_shapes is None:
+            raise ConfigurationError(
+                f"{self.name}: client = 'cnn' needs parties that own whole strips of pixel rows or "
+                f"columns of an image, and those of {data.name!r} do not; use 'mlp' or 'pn'"
+            )
+
+    def client_network(self, index: int) -> ClientNetwork:
+        """New network of client `index`; a polynomial one has the weights that FedVS's has."""
+        shapes = self.data.party_image_shapes
+        return make_client_network(
+            self.config.client,
+            self.data.widths[index],
+            self.config.width,
+            self.config.degree,
+            image_shape=None if shapes is None else shapes[index],
+            stream=keyed_stream(self.seed, index, "init"),
+            optimizer=self.config.client_optimizer(),
+            bound=self.config.weight_bound,
+        )
+
+    def joint_centre(self) -> Centre:
+        """New centre, as wide as the aggregated embedding."""
+        return self.centre(self.aggregation.width(self.config.width))
+
+    def evaluated(self, parties: Mapping[int, Party]) -> Collection[int]:
+        """Clients whose embeddings the experimenter's evaluation uses."""
+        return self.peers()
+
+    def scores(self, parties: Mapping[int, Party], features: Sequence[np.ndarray]) -> np.ndarray:
+        """Centre's scores of the aggregated embeddings, all computed in the clear."""
+        models: Any = parties
+        used = self.evaluated(parties)
+        embeddings = {
+            n: models[n].network.forward(rows) for n, rows in enumerate(features) if n in used
+        }
+        joint = self.aggregation.combine(*gather(embeddings, self.data.parties))
+        scores: np.ndarray = models[SERVER].centre.scores(joint)
+        return scores
+
+    @property
+    def batch_rows(self) -> int:
+        """|B|."""
+        return self.layout.coded
+
+    def memory(self) -> int:
+        """Bytes of all embeddings of the test rows, twice: one by one, and as one array."""
+        rows = max(self.data.test_rows, self.layout.coded * self.layout.segments)
+        return 2 * 4 * self.data.parties * rows * int(self.config.width)
+
+    def advice(self, available: int) -> str:
+        """Nothing but the sizes of the embeddings matters."""
+        return "use a smaller width, or fewer rows or parties"
 
 
 def _public_stream(seed: int, part: Part, name: str, *keys: int) -> np.random.Generator:
