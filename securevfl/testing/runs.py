@@ -112,7 +112,7 @@ def make(
     """Protocol with small default options, as far as it has them."""
     cls = class_of(protocol)
     known = {name: value for name, value in defaults.items() if name in cls.Config.model_fields}
-    config = make_config(cls, known | options)
+    config = make_config(cls, known | dict(cls.check_options) | options)
     return cls(config, tiny_data() if data is None else data, seed=seed)
 
 
