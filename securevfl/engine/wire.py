@@ -27,12 +27,13 @@ _CODE = {np.dtype("<" + name): code for code, name in enumerate(_DTYPES)}
 _MAX_DEPTH = 64
 _Cls = TypeVar("_Cls", bound=type)
 _registered: dict[str, type] = {}
+_names: dict[type, str] = {}
 _int = struct.Struct("<q")
 _float = struct.Struct("<d")
 
 
 def message(cls: _Cls) -> _Cls:
-    """Declare a dataclass as a payload; its name must be unique among payloads.
+    """Declare a dataclass as a payload; it is sent under the name ``module.Class``.
 
     Raises
     ------
@@ -40,7 +41,7 @@ def message(cls: _Cls) -> _Cls:
         When `cls` is no dataclass, when its constructor does not take all its fields by position,
         or when another class has the name already.
     """
-    name = cls.__name__
+    name = f"{cls.__module__.rpartition('.')[2]}.{cls.__name__}"
     if not dataclasses.is_dataclass(cls):
         raise TypeError(f"message: {name} must be a dataclass")
     if not all(field.init and not field.kw_only for field in dataclasses.fields(cls)):
@@ -50,6 +51,7 @@ def message(cls: _Cls) -> _Cls:
         if (known.__module__, known.__qualname__) != (cls.__module__, cls.__qualname__):
             raise TypeError(f"message: the name {name} is taken by {known.__module__}")
         _registered[name] = cls
+    _names[cls] = name
     return cls
 
 
@@ -108,8 +110,9 @@ def _compound_size(value: Any, depth: int) -> int:
         return 9 + sum(_size(key, depth) + _size(item, depth) for key, item in value.items())
     if _is_tensor(value):
         return _size(_to_array(value), depth)
-    if _registered.get(kind.__name__) is kind:
-        return 9 + len(kind.__name__.encode()) + _size(_fields(value), depth)
+    name = _names.get(kind)
+    if name is not None:
+        return 9 + len(name.encode()) + _size(_fields(value), depth)
     raise _unknown(value)
 
 
@@ -171,8 +174,8 @@ def _encode(value: Any, out: bytearray, depth: int) -> None:
         _encode_array(b"G", np.asarray(value), out)
     elif _is_tensor(value):
         _encode_array(b"X", _to_array(value), out)
-    elif _registered.get(kind.__name__) is kind:
-        name = kind.__name__.encode()
+    elif kind in _names:
+        name = _names[kind].encode()
         out += b"m" + _int.pack(len(name)) + name
         _encode(_fields(value), out, depth + 1)
     else:

@@ -151,13 +151,15 @@ class Parameters:
         return appointed(self.config, self.code.parties, round)
 
     def maskable(self, sharers: Sequence[int], dealers: Sequence[int]) -> bool:
-        """Whether an attempt may run: |D| >= T + 1 and |S| >= T + 2, or masks are not asked for.
+        """Whether an attempt may run: |D| >= T + 1 and |S| >= T + 2; any S without masks.
 
         With fewer dealers a coalition could know every mask; with fewer sharers it could isolate
         one client in the sum.
         """
         T = self.code.privacy
-        return not self.config.masked or (len(dealers) > T and len(sharers) > T + 1)
+        if not self.config.masked:
+            return len(sharers) > 0
+        return len(dealers) > T and len(sharers) > T + 1
 
 
 class Client(Party):
@@ -361,7 +363,7 @@ class Server(Party):
     async def decode(self, attempt: Attempt) -> np.ndarray | None:
         """H from the first R results (lines 27-30, equation 7); None if the attempt is given up."""
         public = self.public
-        if not attempt.sharers or not public.maskable(attempt.sharers, attempt.dealers):
+        if not public.maskable(attempt.sharers, attempt.dealers):
             self.give_up(
                 f"{len(attempt.sharers)} clients shared, {len(attempt.dealers)} of them dealt masks"
                 f" within share_timeout = {public.config.share_timeout} s",

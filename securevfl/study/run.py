@@ -371,12 +371,17 @@ def _finish(
 
 @contextmanager
 def _one_thread() -> Iterator[None]:
-    """Compute on one torch thread: float sums then do not depend on the number of cores."""
+    """Compute on one thread: float sums then do not depend on the number of cores.
+
+    Threads of small products cost more than they bring, most of all where others use the machine.
+    """
     import torch
+    from threadpoolctl import threadpool_limits
 
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        yield
+        with threadpool_limits(1, user_api="blas"):
+            yield
     finally:
         torch.set_num_threads(before)

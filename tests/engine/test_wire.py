@@ -148,6 +148,11 @@ def test_every_damaged_byte_and_every_truncation_is_refused_or_decodes_to_someth
 LENGTH = struct.pack("<q", 2**62)
 
 
+def named(cls):
+    name = f"{cls.__module__.rpartition('.')[2]}.{cls.__name__}".encode()
+    return struct.pack("<q", len(name)) + name
+
+
 @pytest.mark.parametrize("code", range(11))
 @pytest.mark.parametrize("tag", [b"A", b"X"])
 def test_huge_arrays_are_refused_without_allocating(tag, code):
@@ -183,10 +188,10 @@ def _refused_cheaply(data):
         (b"G\x01\x01" + struct.pack("<q", 1) + b"\x00", "no dimensions"),
         (b"s" + struct.pack("<q", 1) + b"\xff", "UTF-8"),
         (b"m" + struct.pack("<q", 4) + b"Nope" + encode(()), "no payload class"),
-        (b"m" + struct.pack("<q", 4) + b"Note" + encode((1,)), "do not fit"),
-        (b"m" + struct.pack("<q", 4) + b"Note" + encode([1, 2]), "do not fit"),
-        (b"m" + struct.pack("<q", 8) + b"Positive" + encode((-1,)), "must be positive"),
-        (b"m" + struct.pack("<q", 8) + b"Positive" + encode(("x",)), "refuses these fields"),
+        (b"m" + named(Note) + encode((1,)), "do not fit"),
+        (b"m" + named(Note) + encode([1, 2]), "do not fit"),
+        (b"m" + named(Positive) + encode((-1,)), "must be positive"),
+        (b"m" + named(Positive) + encode(("x",)), "refuses these fields"),
         (b"d" + struct.pack("<q", 1) + encode([]) + encode(1), "cannot be a key"),
         (b"d" + struct.pack("<q", 2) + (encode(1) + encode(2)) * 2, "occurs twice"),
         (b"t\x01" + bytes(7), "bytes expected"),
@@ -290,7 +295,7 @@ def test_only_dataclasses_that_can_be_rebuilt_are_declared():
     with pytest.raises(TypeError, match="by position"):
         message(dataclasses.make_dataclass("Hidden", [("x", int, dataclasses.field(init=False))]))
     other = dataclasses.make_dataclass("Note", ["x"])
-    other.__module__ = "elsewhere"
+    other.__module__ = f"elsewhere.{__name__.rpartition('.')[2]}"
     with pytest.raises(TypeError, match="is taken"):
         message(other)
     assert message(Note) is Note

@@ -219,10 +219,7 @@ def test_the_gradient_of_a_client_is_divided_by_those_that_shared():
     np.testing.assert_allclose(parties[0].network.values, initial - step, rtol=1e-4, atol=1e-6)
 
 
-NOBODY = pytest.mark.xfail(strict=True, raises=ValueError, reason="clients collect from nobody")
-
-
-@pytest.mark.parametrize("masked", [True, pytest.param(False, marks=NOBODY)])
+@pytest.mark.parametrize("masked", [True, False])
 def test_an_attempt_without_any_sharer_is_given_up_by_name(masked):
     data, options = case("uneven", share_timeout=1.0, max_attempts=2, masked=masked)
     with pytest.raises(NotEnoughResultsError, match=r"0 clients shared.* 2 attempts in a row"):
