@@ -1,0 +1,101 @@
+"""Write docs/results-fedvs-twins.md from the committed results of benchmarks/papers/fedvs.
+
+Run it from the repository's root after a study: ``python benchmarks/twins_page.py``.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+RESULTS = Path("benchmarks/results/fedvs")
+PAGE = Path("docs/results-fedvs-twins.md")
+ORDER = (
+    "handwritten",
+    "credit-card",
+    "parkinson-person",
+    "parkinson-row",
+    "caltech-7",
+    "fashion-mnist",
+    "emnist",
+)
+
+HEAD = """# FedVS beside its float twin, and the paper
+
+FedVS and plain split learning (`split`, the *float twin*) train the same networks from the same
+initial weights on the same batches; FedVS computes on secret shares of rounded data and weights,
+the twin in float32 on unrounded ones. Each figure is the held-out accuracy after the last round:
+mean and 95 % t interval over seeds, each seed with its own split, batches and weights. Differences
+are paired by seed. The paper states no intervals; its figures are those that the DVFL paper read
+off its plots. Settings that the paper leaves open are ours and are listed in each study file under
+`benchmarks/papers/fedvs/`; the raw results with machine, versions, commit and times are under
+`benchmarks/results/fedvs/`. To repeat one: `securevfl study benchmarks/papers/fedvs/NAME.toml`.
+
+"""
+
+
+def percent(entry: dict[str, Any], digits: int = 2) -> str:
+    mean, half = 100 * entry["mean"], 100 * entry["half_width_95"]
+    spread = "" if math.isnan(half) else f" ± {half:.{digits}f}"
+    return f"{mean:.{digits}f}{spread}"
+
+
+def row(name: str, content: dict[str, Any]) -> str:
+    fedvs, twin = content["runs"]["fedvs"], content["runs"]["twin"]
+    difference = content["differences"]["fedvs"]["test_accuracy"]
+    paper = content["paper"].get("accuracy")
+    cells = [
+        f"[{name}](../benchmarks/papers/fedvs/{name}.toml)",
+        str(len(fedvs["seeds"])),
+        percent(fedvs["test_accuracy"]),
+        percent(twin["test_accuracy"]),
+        percent(difference),
+        "-" if paper is None else f"{paper:.2f}",
+        percent(fedvs["test_auc"]) if "test_auc" in fedvs else "-",
+        f"{fedvs['virtual_seconds']['mean']:.0f} / {twin['virtual_seconds']['mean']:.0f}",
+        f"{fedvs['wall_seconds']['mean']:.0f} / {twin['wall_seconds']['mean']:.0f}",
+        f"`{content['commit']}`",
+    ]
+    return "| " + " | ".join(cells) + " |"
+
+
+def page(results: dict[str, dict[str, Any]]) -> str:
+    lines = [
+        HEAD,
+        "| study | seeds | FedVS % | float twin % | FedVS - twin, points | paper % | AUC of FedVS %"
+        " | virtual s, FedVS / twin | real s a run | commit |",
+        "|---|---|---|---|---|---|---|---|---|---|",
+        *(row(name, content) for name, content in results.items()),
+        "",
+    ]
+    machine = next(iter(results.values()))["machine"]
+    lines += [
+        "Machine: " + ", ".join(f"{key} {value}" for key, value in machine.items()) + ".",
+        "Real times were taken while other work shared the machine.",
+        "",
+    ]
+    for name, content in results.items():
+        lines += [f"## {content['title']}", "", *notes(content)]
+        lines += ["", f"![curves](../{RESULTS / name / 'curves.png'})", ""]
+    return "\n".join(lines)
+
+
+def notes(content: dict[str, Any]) -> list[str]:
+    paper = "; ".join(f"{key}: {value}" for key, value in content["paper"].items())
+    ours = [f"- {key}: {value}" for key, value in content["ours"].items()]
+    return [f"Paper: {paper}.", "", "Ours:", "", *ours]
+
+
+def main() -> None:
+    results = {
+        name: json.loads((RESULTS / name / "results.json").read_text())
+        for name in ORDER
+        if (RESULTS / name / "results.json").exists()
+    }
+    PAGE.write_text(page(results))
+
+
+if __name__ == "__main__":
+    main()
