@@ -84,8 +84,8 @@ def project(field: PrimeField, rows: Array) -> tuple[Array, Array]:
         _projection.project32(rows, v, p, np.uint64((1 << 32) % field.modulus), sums, most)
     else:
         c = primes.montgomery(field.modulus, 64)
-        inverse, square = np.uint64(c.negative_inverse), np.uint64(c.square)
-        _projection.project64(rows, v, p, inverse, square, sums, most)
+        words = field.modulus, c.negative_inverse, c.square, (1 << 96) % field.modulus
+        _projection.project64(rows, v, tuple(np.uint64(w) for w in words), sums, most)
     good = most < p
     sums[:, ~good] = 0
     return field.matmul(sums, u, trusted=True)[:, :, 0].astype(np.uint64), good

@@ -36,6 +36,25 @@ def round_half_up(x: Array, scale: float, largest: float, p: Any, out: Array) ->
 
 
 @kernel
+def round_half_up_short(x: Array, scale: Any, largest: Any, p: Any, out: Array) -> int:
+    """Write the same from float32 to a field below 2^31, all in 32-bit lanes.
+
+    x scale is exact in single precision, since scale is a power of two and at least 1, and what
+    passes the check is below 2^30.
+    """
+    wrong = 0
+    for i in range(x.size):
+        y = x[i] * scale
+        inside = abs(y) <= largest
+        wrong += not inside
+        y = y if inside else np.float32(0.0)
+        down = np.floor(y)
+        z = np.int32(np.int32(down) + np.int32(y - down >= np.float32(0.5)))
+        out[i] = np.int32(z + p) if z < 0 else z
+    return wrong
+
+
+@kernel
 def round_stochastic(
     x: Array, words: Array, scale: float, largest: float, p: Any, out: Array
 ) -> int:

@@ -5,16 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from llvmlite import ir
 from numba import types
 from numpy.typing import NDArray
 
-from securevfl.field._ir import high_word
+from securevfl.field._ir import I64, high_word
 from securevfl.field._jit import inlined, intrinsic, kernel
 
 Array = NDArray[Any]
 
-BLOCK = 8192  # Columns; the weights of a block stay in the L1 cache, or L2 for 64-bit elements.
+BLOCK = 2048  # Columns; a block of a row and its weights stay in the L1 cache.
 
+_PAIR = types.UniTuple(types.uint64, 2)  # type: ignore[no-untyped-call]
 _ZERO = np.uint64(0)
 _ONE = np.uint64(1)
 _LOW = np.uint64(0xFFFFFFFF)
@@ -36,31 +38,30 @@ def _redc(high: Any, low: Any, p: Any, ninv: Any) -> Any:
 
 
 @inlined
-def _dot31(y: Array, v: Array, p: Any, radix: Any) -> Any:
-    """Return sum y v mod p for p < 2^31: four products fit 64 bits, see _portable.matmul31."""
-    quarter = y.size // 4
-    y0, y1, y2, y3 = (
-        y[:quarter],
-        y[quarter : 2 * quarter],
-        y[2 * quarter : 3 * quarter],
-        y[3 * quarter : 4 * quarter],
-    )
-    v0, v1, v2, v3 = (
-        v[:quarter],
-        v[quarter : 2 * quarter],
-        v[2 * quarter : 3 * quarter],
-        v[3 * quarter : 4 * quarter],
-    )
-    low, high, u = _ZERO, _ZERO, np.uint64
-    for j in range(quarter):
-        t = u(y0[j]) * u(v0[j]) + u(y1[j]) * u(v1[j]) + u(y2[j]) * u(v2[j]) + u(y3[j]) * u(v3[j])
+def _pair31(y: Array, v: Array, w: Array, p: Any, radix: Any) -> Any:
+    """Return sum y v and sum y w mod p, p < 2^31: four products fit, see _portable.matmul31."""
+    q = y.size // 4
+    y0, y1, y2, y3 = y[:q], y[q : 2 * q], y[2 * q : 3 * q], y[3 * q : 4 * q]
+    v0, v1, v2, v3 = v[:q], v[q : 2 * q], v[2 * q : 3 * q], v[3 * q : 4 * q]
+    w0, w1, w2, w3 = w[:q], w[q : 2 * q], w[2 * q : 3 * q], w[3 * q : 4 * q]
+    low, high, low_w, high_w, u = _ZERO, _ZERO, _ZERO, _ZERO, np.uint64
+    for j in range(q):
+        a, b, c, d = u(y0[j]), u(y1[j]), u(y2[j]), u(y3[j])
+        t = a * u(v0[j]) + b * u(v1[j]) + c * u(v2[j]) + d * u(v3[j])
         low += t & _LOW
         high += t >> _HALF
-    for j in range(4 * quarter, y.size):
+        t = a * u(w0[j]) + b * u(w1[j]) + c * u(w2[j]) + d * u(w3[j])
+        low_w += t & _LOW
+        high_w += t >> _HALF
+    for j in range(4 * q, y.size):
         t = u(y[j]) * u(v[j])
         low += t & _LOW
         high += t >> _HALF
-    return ((high % p) * radix + low % p) % p
+        t = u(y[j]) * u(w[j])
+        low_w += t & _LOW
+        high_w += t >> _HALF
+    first = ((high % p) * radix + low % p) % p
+    return first, ((high_w % p) * radix + low_w % p) % p
 
 
 @inlined
@@ -74,26 +75,48 @@ def _dot32(y: Array, v: Array, p: Any, radix: Any) -> Any:
     return ((high % p) * radix % p + low % p) % p
 
 
-@inlined
-def _dot64(y: Array, v: Array, p: Any, ninv: Any, square: Any) -> Any:
-    """Return sum y v mod p for p < 2^62.
+@intrinsic
+def _sum16(context: Any, y: Any, v: Any) -> Any:
+    """Return the upper and lower words of the sum of 16 products, from two addresses.
 
-    Upper words of products are below 2^60; eight of them with their carries and a rest below 2^32
-    fit 64 bits, and what they exceed 32 bits by is summed apart.
+    Products of elements below 2^62 are below 2^124, so 16 of them fit 128 bits.
     """
+
+    def generate(cx: Any, builder: Any, signature: Any, args: Any) -> Any:
+        wide = ir.IntType(128)
+        total = ir.Constant(wide, 0)
+        for i in range(16):
+            factors = []
+            for address in args:
+                place = builder.add(address, ir.Constant(I64, 8 * i))
+                element = builder.load(builder.inttoptr(place, ir.PointerType(I64)), align=8)
+                factors.append(builder.zext(element, wide))
+            total = builder.add(total, builder.mul(*factors))
+        high = builder.trunc(builder.lshr(total, ir.Constant(wide, 64)), I64)
+        words = [high, builder.trunc(total, I64)]
+        return cx.make_tuple(builder, signature.return_type, words)
+
+    return _PAIR(types.int64, types.int64), generate
+
+
+@inlined
+def _dot64(y: Array, v: Array, p: Any, ninv: Any, square: Any, radix: Any) -> Any:
+    """Return sum y v mod p for p < 2^62; upper words are summed in halves of 32 bits."""
     low, middle, top = _ZERO, _ZERO, _ZERO
-    for start in range(0, y.size, 8):
-        for j in range(start, min(start + 8, y.size)):
-            t = y[j] * v[j]
-            low += t
-            middle += _high(y[j], v[j]) + (_ONE if low < t else _ZERO)
-        top += middle >> _HALF
-        middle &= _LOW
-    upper = top % p
-    for _ in range(32):  # 2^32 top mod p, by doubling: this runs once per block.
-        upper += upper
-        upper = upper - p if upper >= p else upper
-    upper += middle % p
+    a, b, whole = y.ctypes.data, v.ctypes.data, y.size // 16 * 16
+    for start in range(0, whole, 16):
+        upper, t = _sum16(a + 8 * start, b + 8 * start)
+        low += t
+        middle += (upper & _LOW) + (_ONE if low < t else _ZERO)
+        top += upper >> _HALF
+    for j in range(whole, y.size):
+        t = y[j] * v[j]
+        upper = _high(y[j], v[j])
+        low += t
+        middle += (upper & _LOW) + (_ONE if low < t else _ZERO)
+        top += upper >> _HALF
+    # radix / 2^64 = 2^32 mod p
+    upper = _redc(_high(top, radix), top * radix, p, ninv) + middle % p
     upper = upper - p if upper >= p else upper
     t = _redc(upper, low, p, ninv)
     return _redc(_high(t, square), t * square, p, ninv)
@@ -111,27 +134,27 @@ def _largest(y: Array) -> Any:
 def project32(rows: Array, v: Array, p: Any, radix: Any, out: Array, most: Array) -> None:
     """Write out[q, i, block] = sum_j v[q, j] rows[i, block BLOCK + j] and raise the rows' maxima.
 
-    Blocks are visited row after row, so each is read from memory once for all q.
+    All blocks have the same weights, so that the rows are read once, from end to end.
     """
-    for b in range(out.shape[2]):
-        for i in range(rows.shape[0]):
+    for i in range(rows.shape[0]):
+        for b in range(out.shape[2]):
             y = rows[i, b * BLOCK : (b + 1) * BLOCK]
             most[i] = max(most[i], np.uint64(_largest(y)))
+            if v.shape[0] == 2 and p < np.uint64(1 << 31):
+                both = _pair31(y, v[0, : y.size], v[1, : y.size], p, radix)
+                out[0, i, b], out[1, i, b] = both
+                continue
             for q in range(v.shape[0]):
-                if p < np.uint64(1 << 31):
-                    out[q, i, b] = _dot31(y, v[q, : y.size], p, radix)
-                else:
-                    out[q, i, b] = _dot32(y, v[q, : y.size], p, radix)
+                out[q, i, b] = _dot32(y, v[q, : y.size], p, radix)
 
 
 @kernel
-def project64(
-    rows: Array, v: Array, p: Any, ninv: Any, square: Any, out: Array, most: Array
-) -> None:
-    """Write the same for uint64 elements."""
-    for b in range(out.shape[2]):
-        for i in range(rows.shape[0]):
+def project64(rows: Array, v: Array, constants: Any, out: Array, most: Array) -> None:
+    """Write the same for uint64 elements; constants are p, -1/p, 2^128 and 2^96 mod p."""
+    p, ninv, square, radix = constants
+    for i in range(rows.shape[0]):
+        for b in range(out.shape[2]):
             y = rows[i, b * BLOCK : (b + 1) * BLOCK]
             most[i] = max(most[i], _largest(y))
             for q in range(v.shape[0]):
-                out[q, i, b] = _dot64(y, v[q, : y.size], p, ninv, square)
+                out[q, i, b] = _dot64(y, v[q, : y.size], p, ninv, square, radix)

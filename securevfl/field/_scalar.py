@@ -115,18 +115,26 @@ def first_zero(a: Array) -> int:
     return -1
 
 
+_CHAINS = 4  # Independent products, so that the latency of one hides behind the others.
+
+
 @inlined
 def _invert_all(x: Array, prefix: Array, one: Any, p: Any, negative_inverse: Any) -> None:
-    """Replace non-zero elements in Montgomery form by their inverses, with one exponentiation."""
-    running = one
+    """Replace non-zero elements in Montgomery form by their inverses, four exponentiations in all.
+
+    Chain c holds the elements c, c + 4, ..; 1/x = (1/product so far) (product before x).
+    """
+    running = np.empty(_CHAINS, np.uint64)
+    running[:] = one
     for i in range(x.size):
-        prefix[i] = running
-        running = _mont(running, x[i], p, negative_inverse)
-    running = _inverse(running, one, p, negative_inverse)
+        prefix[i] = running[i % _CHAINS]
+        running[i % _CHAINS] = _mont(prefix[i], x[i], p, negative_inverse)
+    for c in range(_CHAINS):
+        running[c] = _inverse(running[c], one, p, negative_inverse)
     for i in range(x.size - 1, -1, -1):
-        inverse = _mont(running, prefix[i], p, negative_inverse)
-        running = _mont(running, x[i], p, negative_inverse)
-        x[i] = inverse
+        rest = running[i % _CHAINS]
+        running[i % _CHAINS] = _mont(rest, x[i], p, negative_inverse)
+        x[i] = _mont(rest, prefix[i], p, negative_inverse)
 
 
 @kernel
@@ -232,23 +240,22 @@ def interpolate(
     x = np.empty(n, np.uint64)
     for i in range(n):
         x[i] = _mont(points[i], square, p, negative_inverse)
-    for i in range(n):
-        weight = one
-        for j in range(n):
-            if j != i:
-                weight = _mont(weight, _subtract(x[i], x[j], p), p, negative_inverse)
-        work[i] = weight
+    y = np.empty(m, np.uint64)
     for k in range(m):
-        y = _mont(targets[k], square, p, negative_inverse)
-        level = one
-        for i in range(n):
-            difference = _subtract(y, x[i], p)
+        y[k] = _mont(targets[k], square, p, negative_inverse)
+        levels[k] = one
+    work[:n] = one
+    for i in range(n):  # The inner loops run over independent products, which overlap.
+        for j in range(n):
+            difference = _subtract(x[j], x[i], p) if j != i else one
+            work[j] = _mont(work[j], difference, p, negative_inverse)
+        for k in range(m):
+            difference = _subtract(y[k], x[i], p)
             if difference == _ZERO:
                 hits[k] = i
                 difference = one
-            level = _mont(level, difference, p, negative_inverse)
+            levels[k] = _mont(levels[k], difference, p, negative_inverse)
             work[n + k * n + i] = difference
-        levels[k] = level
     _invert_all(work, np.empty(work.size, np.uint64), one, p, negative_inverse)
     for k in range(m):
         for i in range(n):
@@ -284,12 +291,11 @@ def syndromes(x: Array, s: Array, p: Any, ninv: Any, square: Any, out: Array) ->
     points, weights = np.empty(n, np.uint64), np.empty(n, np.uint64)
     for i in range(n):
         points[i] = _mont(x[i], square, p, ninv)
+    weights[:] = one
     for i in range(n):
-        weights[i] = one
         for j in range(n):
-            if j != i:
-                difference = _subtract(points[i], points[j], p)
-                weights[i] = _mont(weights[i], difference, p, ninv)
+            difference = _subtract(points[j], points[i], p) if j != i else one
+            weights[j] = _mont(weights[j], difference, p, ninv)
     _invert_all(weights, np.empty(n, np.uint64), one, p, ninv)
     for i in range(n):
         weights[i] = _mont(weights[i], _mont(s[i], square, p, ninv), p, ninv)

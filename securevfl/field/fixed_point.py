@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from securevfl.errors import ConfigurationError, RangeError
+from securevfl.field._elements import out_array
 from securevfl.field.prime_field import PrimeField
 
 Array = NDArray[Any]
@@ -74,11 +75,27 @@ class FixedPoint:
         """
         return self._apply(x, rng, np.dtype(np.int64))
 
-    def quantize(self, x: ArrayLike, rng: np.random.Generator | None = None) -> Array:
-        """Return phi(Round(2^bits x)), field elements of the shape of `x`; see `round`."""
-        return self._apply(x, rng, self.field.dtype)
+    def quantize(
+        self, x: ArrayLike, rng: np.random.Generator | None = None, out: Array | None = None
+    ) -> Array:
+        """Return phi(Round(2^bits x)), field elements of the shape of `x`; see `round`.
 
-    def dequantize(self, z: ArrayLike, bits: int | None = None, trusted: bool = False) -> Array:
+        Parameters
+        ----------
+        x, rng
+            As for `round`.
+        out : ndarray, optional
+            C-contiguous array of the field's dtype for the result.
+        """
+        return self._apply(x, rng, self.field.dtype, out)
+
+    def dequantize(
+        self,
+        z: ArrayLike,
+        bits: int | None = None,
+        trusted: bool = False,
+        out: Array | None = None,
+    ) -> Array:
         """Return 2^-bits times the signed number for which `z` stands, as float64.
 
         Exact where that number is below 2^53 in magnitude, correctly rounded above.
@@ -92,6 +109,8 @@ class FixedPoint:
             own when omitted.
         trusted : bool
             The caller vouches that `z` is an array of the field's dtype with values in [0, p).
+        out : ndarray, optional
+            C-contiguous float64 array for the result.
         """
         from securevfl.field import _fixed_point_kernels as kernels
 
@@ -101,12 +120,20 @@ class FixedPoint:
         else:
             elements = self.field.elements(z, "FixedPoint.dequantize")
         flat = np.ascontiguousarray(elements).reshape(-1)
-        out = np.empty(flat.size, np.float64)
+        float64 = np.dtype(np.float64)
+        result = out_array(out, elements.shape, float64, "FixedPoint.dequantize")
         p, half = self.field.modulus, self.field.half
-        kernels.dequantize(flat, np.int64(p), np.int64(half), math.ldexp(1.0, -places), out)
-        return out.reshape(elements.shape)
+        scale, target = math.ldexp(1.0, -places), result.reshape(-1)
+        kernels.dequantize(flat, np.int64(p), np.int64(half), scale, target)
+        return result
 
-    def _apply(self, x: ArrayLike, rng: np.random.Generator | None, dtype: np.dtype[Any]) -> Array:
+    def _apply(
+        self,
+        x: ArrayLike,
+        rng: np.random.Generator | None,
+        dtype: np.dtype[Any],
+        target: Array | None = None,
+    ) -> Array:
         from securevfl.field import _fixed_point_kernels as kernels
 
         array = np.asarray(x)
@@ -116,11 +143,15 @@ class FixedPoint:
                 f"so that any rounding is yours."
             )
         flat = np.ascontiguousarray(array).reshape(-1)
-        out = np.empty(flat.size, dtype)
+        result = out_array(target, array.shape, dtype, "FixedPoint.quantize")
+        out = result.reshape(-1)
         # Signed results are phi with a modulus of 0.
         p = np.int64(0 if dtype == np.int64 else self.field.modulus)
         scale, largest = math.ldexp(1.0, self.bits), _below(self.field.half)
-        if rng is None:
+        if rng is None and array.dtype == np.float32 and 0 < p < 1 << 31:
+            short = np.float32(scale), np.float32(_below(self.field.half, 24)), np.int32(p)
+            wrong = kernels.round_half_up_short(flat, *short, out)
+        elif rng is None:
             wrong = kernels.round_half_up(flat, scale, largest, p, out)
         else:
             wrong = 0
@@ -131,7 +162,7 @@ class FixedPoint:
                 wrong += kernels.round_stochastic(flat[part], words, scale, largest, p, out[part])
         if wrong:
             self._refuse(array)
-        return out.reshape(array.shape)
+        return result
 
     def _refuse(self, x: Array) -> Never:
         limit = self.largest
@@ -158,7 +189,7 @@ def _places(bits: int, most: int) -> int:
     return int(bits)
 
 
-def _below(n: int) -> float:
-    """Return the largest float64 that does not exceed `n`."""
-    near = float(n)
-    return near if int(near) <= n else math.nextafter(near, 0.0)
+def _below(n: int, bits: int = 53) -> float:
+    """Return the largest float with a mantissa of `bits` bits that does not exceed `n`."""
+    spare = max(0, n.bit_length() - bits)
+    return float(n >> spare << spare)
