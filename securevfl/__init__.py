@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from securevfl.data import VerticalDataset, dataset_catalogue, load_dataset
     from securevfl.engine.conditions import Conditions
     from securevfl.errors import ConfigurationError, RunError, SecureVFLError
+    from securevfl.study.planner import Forecast, plan
     from securevfl.study.run import Interrupted, Progress, Run, resume, run
 
 __version__ = "0.1.0"
@@ -28,6 +29,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Conditions",
     "ConfigurationError",
+    "Forecast",
     "Interrupted",
     "Progress",
     "Run",
@@ -37,6 +39,7 @@ __all__ = [
     "__version__",
     "dataset_catalogue",
     "load_dataset",
+    "plan",
     "resume",
     "run",
 ]
@@ -44,6 +47,7 @@ __all__ = [
 _HOMES = {
     "Conditions": "engine.conditions",
     "ConfigurationError": "errors",
+    "Forecast": "study.planner",
     "Interrupted": "study.run",
     "Progress": "study.run",
     "Run": "study.run",
@@ -52,6 +56,7 @@ _HOMES = {
     "VerticalDataset": "data",
     "dataset_catalogue": "data",
     "load_dataset": "data",
+    "plan": "study.planner",
     "resume": "study.run",
     "run": "study.run",
 }

@@ -30,11 +30,21 @@ _LABELS = {
     "bytes": "sent",
     "late": "late messages",
     "clipped": "clipped weights",
+    "planned": "plan and measurement",
     "derived": "parameters",
 }
 _WIDE = 125  # columns from which the progress bar is written out in full
 _ELSEWHERE = ("claims",)
-_ONLY_IF_SET = ("given_up", "clipped", "test_auc", "test_f1", "run_folder", "train_loss", "derived")
+_ONLY_IF_SET = (
+    "planned",
+    "given_up",
+    "clipped",
+    "test_auc",
+    "test_f1",
+    "run_folder",
+    "train_loss",
+    "derived",
+)
 
 
 def out() -> Console:
@@ -153,6 +163,8 @@ def _shown(key: str, value: Any) -> str:
         return clock(value)
     if key == "bytes":
         return size(value)
+    if key == "planned":
+        return planned(value)
     if isinstance(value, Mapping):
         return "  ".join(f"{name}={power_form(item)}" for name, item in value.items())
     if isinstance(value, bool):
@@ -162,6 +174,18 @@ def _shown(key: str, value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.4f}"
     return escape(str(value))
+
+
+def planned(value: Mapping[str, Any]) -> str:
+    """Predicted against measured bytes and round time."""
+    text = (
+        f"a round takes {clock(value['measured_round_seconds'])}, "
+        f"{clock(value['round_seconds'])} predicted"
+    )
+    if value["bytes"] is None:
+        return text
+    same = "as predicted" if value["bytes"] == value["measured_bytes"] else "NOT as predicted:"
+    return f"{text}; {value['measured_bytes']:,} bytes, {same} {value['bytes']:,}"
 
 
 def print_card(card: Mapping[str, Any]) -> None:

@@ -92,12 +92,15 @@ class Post:
         a single one for all of them and for the server.
     senders : callable, optional
         Round to the clients that send it; all of them if not given.
+    operations : tuple of int
+        Multiply-adds that each sender states for it (`securevfl.engine.party.Party.operations`).
     """
 
     kind: str
     to: Literal["peers", "server", "clients"]
     payloads: tuple[Any, ...]
     senders: Callable[[int], Sequence[int]] | None = None
+    operations: tuple[int, ...] = (0,)
 
 
 @dataclass(frozen=True)

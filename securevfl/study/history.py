@@ -43,9 +43,9 @@ class Historian:
 
     A server step is a row, timed when the server had what it needed, with the bytes that all
     parties have sent by then. Every `eval_every`-th row, or the first after each multiple of
-    `eval_seconds`, is evaluated when all clients have finished that round, so that the models fit together; if some
-    are still at it when the next step is recorded, the models are taken as they stand. The
-    evaluation is the experimenter's: it costs no message and no virtual time.
+    `eval_seconds`, is evaluated when all clients have finished that round, so that the models fit
+    together; if some are still at it when the next step is recorded, the models are taken as they
+    stand. The evaluation is the experimenter's: it costs no message and no virtual time.
 
     Parameters
     ----------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -62,6 +63,13 @@ class Run:
         """What the protocol claims in this configuration, and what its links claim."""
         return self.protocol.claims + link_claims(self.plan.sealed)
 
+    @functools.cached_property
+    def planned(self) -> dict[str, Any] | None:
+        """What the planner predicts beside what was measured, for protocols that it knows."""
+        from securevfl.study.planner import held_against
+
+        return held_against(self)
+
     def summary(self) -> dict[str, Any]:
         """What the summary table and ``--json`` show.
 
@@ -92,6 +100,7 @@ class Run:
             "messages": self.transcript.messages,
             "bytes": self.transcript.bytes,
             "late": self.transcript.late,
+            "planned": self.planned,
             "given_up": sum(event["event"] == "given_up" for event in self.events),
             "clipped": sum(event["event"] == "clipped" for event in self.events),
             "derived": self.protocol.describe(),

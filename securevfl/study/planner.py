@@ -1,0 +1,461 @@
+"""Plan a FedVS run before it is started: which K, which field, how many bytes, how long.
+
+What is computed where: the feasible K from ``R = 2(K+T-1)+1 <= N``; the field and the fractional
+bits from the bound that rules out a wrap; bytes and times by `securevfl.study.timeline` from the
+protocol's outline of its messages; memory from the sizes of shares. No data is needed; a data set,
+where given, sharpens the bound on row sums.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from securevfl.engine.conditions import Conditions, load_conditions
+from securevfl.engine.network import SERVER
+from securevfl.errors import ConfigurationError, WouldOverflowError
+from securevfl.protocols.protocol import Protocol, Shape, get_protocol, make_config
+from securevfl.study.plan import DataSource
+from securevfl.study.timeline import expected_times, sent_bytes
+
+if TYPE_CHECKING:
+    from securevfl.data.dataset import VerticalDataset
+    from securevfl.study.result import Run
+
+PRIMES = (2**31 - 1, 2**61 - 1)
+DATA_BITS, MODEL_BITS = 20, 24  # more is of no use: float32 weights have 24
+
+
+@dataclass(frozen=True)
+class Bits:
+    """A field and fractional bits that cannot wrap.
+
+    Attributes
+    ----------
+    prime, data_bits, model_bits : int
+        p, lx and lw.
+    largest : int
+        sum_n max_i sum_j |X-bar_n[i,j]| ceil(2^lw w), the largest magnitude of a decoded sum.
+    limit : int
+        (p - 1) / 2.
+    """
+
+    prime: int
+    data_bits: int
+    model_bits: int
+    largest: int
+    limit: int
+
+
+@dataclass(frozen=True)
+class RowSums:
+    """Bound on one client's row sums of |X_pow|, the ones column included.
+
+    Attributes
+    ----------
+    largest : float
+        max_i sum_j |X_pow[i,j]| of the real values.
+    rounded : int
+        Columns whose rounding may add half a unit each; 0 where `largest` counts columns in [0, 1].
+    """
+
+    largest: float
+    rounded: int = 0
+
+    def units(self, data_bits: int) -> int:
+        """Bound on max_i sum_j |X-bar[i,j]|, in units of 2^-lx."""
+        bound: int = math.ceil(self.largest * 2**data_bits + self.rounded / 2)
+        return bound
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A feasible K and what it is expected to cost.
+
+    Attributes
+    ----------
+    segments, threshold, tolerated : int
+        K, R = 2(K+T-1)+1, and N - R stragglers that do no harm.
+    batch_rows : int
+        |B|.
+    setup_seconds, round_seconds, round_error, total_seconds : float
+        Virtual time; `round_error` is the standard error of the prediction's Monte Carlo.
+    bytes : int
+        Sent by all parties in the whole run.
+    server_bytes, client_bytes : int
+        Sent by the server, and by the client that sends most.
+    client_memory, simulation_memory : int
+        Bytes of the largest client on a machine of its own, and of all of them in one process.
+    """
+
+    segments: int
+    threshold: int
+    tolerated: int
+    batch_rows: int
+    setup_seconds: float
+    round_seconds: float
+    round_error: float
+    total_seconds: float
+    bytes: int
+    server_bytes: int
+    client_bytes: int
+    client_memory: int
+    simulation_memory: int
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """What a plan says.
+
+    Attributes
+    ----------
+    protocol : str
+    parties, privacy, rounds : int
+        N, T and the server's steps.
+    shape : Shape
+    conditions : str
+    bits : Bits
+    choices : tuple of Choice
+        All feasible K in order, or the one that was asked for.
+    best : Choice
+        The one with the shortest expected round.
+    command : str
+        The run that it stands for, as options of ``securevfl run``.
+    """
+
+    protocol: str
+    parties: int
+    privacy: int
+    rounds: int
+    shape: Shape
+    conditions: str
+    bits: Bits
+    choices: tuple[Choice, ...]
+    best: Choice
+    command: str
+
+
+def plan(
+    data: VerticalDataset | DataSource | str | None = None,
+    *,
+    protocol: str = "fedvs",
+    parties: int | None = None,
+    rows: int | None = None,
+    features: int | None = None,
+    test_rows: int = 0,
+    accuracy_bits: int = 8,
+    conditions: str | Path | Conditions = "paper",
+    sealed: bool = True,
+    seed: int = 0,
+    **options: Any,
+) -> Forecast:
+    """Predict what a run needs, for every K that is feasible.
+
+    Parameters
+    ----------
+    data : VerticalDataset, DataSource or str, optional
+        A data set; else give `parties`, `rows` and `features`, whose values are taken to lie in
+        [0, 1], as scaling leaves them.
+    protocol : str
+        One that outlines its messages and has segments: "fedvs".
+    parties, rows, features, test_rows : int, optional
+        N, training rows M, columns of all clients together (dealt as evenly as can be), and rows
+        of the test set, which only secure inference needs.
+    accuracy_bits : int
+        Fractional bits wanted of data and of weights, at least; the field is the smallest of
+        2^31-1 and 2^61-1 that has room for them, and is filled up to 20 and 24.
+    conditions : str, Path or Conditions
+        As for `securevfl.run`.
+    sealed : bool
+        Whether links are sealed, as for `securevfl.run`.
+    seed : int
+        Seed of the Monte Carlo of times.
+    **options
+        Of the protocol: ``privacy``, ``degree``, ``width``, ``batch``, ``rounds``, ``masked``,
+        ``secure``, ``weight_bound``; ``segments`` to plan for that K only; ``prime``,
+        ``data_bits`` and ``model_bits`` to check those.
+
+    Returns
+    -------
+    Forecast
+
+    Raises
+    ------
+    WouldOverflowError
+        When no field has room for the bits.
+    ConfigurationError
+        When no K is feasible, or the sizes make no sense.
+
+    Examples
+    --------
+    >>> found = plan(parties=8, rows=1000, features=64, privacy=1, conditions="none")
+    >>> [(choice.segments, choice.threshold) for choice in found.choices]
+    [(1, 3), (2, 5), (3, 7)]
+    """
+    cls = get_protocol(protocol)
+    shape, sums = _sizes(data, parties, rows, features, test_rows, options)
+    config: Any = make_config(cls, options)
+    if not hasattr(config, "privacy") or cls.outline(config, shape) is None:
+        raise ConfigurationError(
+            f"plan: {protocol} with these options cannot be planned: what it sends depends on "
+            "chance; leave out timeouts, or plan fedvs"
+        )
+    bits = choose_bits(sums, config.weight_bound, accuracy_bits, options)
+    chosen = {"prime": bits.prime, "data_bits": bits.data_bits, "model_bits": bits.model_bits}
+    config = config.model_copy(update=chosen)
+    N = len(shape.widths)
+    choices = tuple(
+        _choice(cls, config.model_copy(update={"segments": K}), shape, conditions, sealed, seed)
+        for K in _feasible(N, config, shape)
+    )
+    best = min(choices, key=lambda choice: choice.round_seconds)
+    given = {k: v for k, v in options.items() if k not in (*chosen, "segments")}
+    settings = {**given, **chosen, "segments": best.segments}
+    return Forecast(
+        protocol=protocol,
+        parties=N,
+        privacy=config.privacy,
+        rounds=config.rounds,
+        shape=shape,
+        conditions=conditions.name if isinstance(conditions, Conditions) else str(conditions),
+        bits=bits,
+        choices=choices,
+        best=best,
+        command=" ".join(_flag(key, value) for key, value in settings.items()),
+    )
+
+
+def _flag(key: str, value: Any) -> str:
+    name = key.replace("_", "-")
+    if isinstance(value, bool):
+        return f"--{name}" if value else f"--no-{name}"
+    return f"--{name} {value}"
+
+
+def _sizes(
+    data: VerticalDataset | DataSource | str | None,
+    parties: int | None,
+    rows: int | None,
+    features: int | None,
+    test_rows: int,
+    options: Mapping[str, Any],
+) -> tuple[Shape, list[RowSums]]:
+    """Shape of the data, and a bound on each client's row sums."""
+    if data is None:
+        if not (rows and features):
+            raise ConfigurationError(
+                "plan: give a data set, or its shape with rows and features of at least 1"
+            )
+        N = parties or 8
+        if features < N:
+            raise ConfigurationError(
+                f"plan: {features} features cannot be dealt to {N} parties; use at most {features}"
+            )
+        widths = tuple(len(part) for part in np.array_split(np.arange(features), N))
+        degree = int(options.get("degree", 2))
+        return Shape(widths, rows, test_rows), [RowSums(d * degree + 1.0) for d in widths]
+    if rows or features or test_rows:
+        raise ConfigurationError("plan: give a data set or rows and features, not both")
+    if isinstance(data, str):
+        data = DataSource(data, {"parties": parties} if parties else {})
+    dataset = data.load() if isinstance(data, DataSource) else data
+    degree = int(options.get("degree", 2))
+    parts = [dataset.train, dataset.test] if options.get("secure") else [dataset.train]
+    shape = Shape(tuple(dataset.widths), len(dataset.train_labels), len(dataset.test_labels))
+    return shape, [
+        RowSums(max(_row_sum(part[n], degree) for part in parts), width * degree)
+        for n, width in enumerate(shape.widths)
+    ]
+
+
+def _row_sum(features: np.ndarray, degree: int) -> float:
+    """max_i sum_j |X_pow[i,j]| in float64, ones column included."""
+    largest = 0.0
+    for start in range(0, len(features), 8192):
+        rows = np.abs(features[start : start + 8192].astype(np.float64))
+        sums = sum((rows**power).sum(axis=1) for power in range(1, degree + 1))
+        largest = max(largest, float(np.max(sums, initial=0.0)))
+    return 1.0 + largest
+
+
+def choose_bits(
+    sums: Sequence[RowSums],
+    weight_bound: float,
+    accuracy_bits: int,
+    options: Mapping[str, Any],
+) -> Bits:
+    """The smallest field with room for `accuracy_bits` on both sides, filled with more of them.
+
+    Parameters
+    ----------
+    sums : sequence of RowSums
+        Of each client.
+    weight_bound : float
+        w, the enforced bound on weights.
+    accuracy_bits : int
+        Least lx and least lw, 1 to 20.
+    options : mapping
+        ``prime``, ``data_bits`` and ``model_bits``, where they are given.
+
+    Raises
+    ------
+    WouldOverflowError
+        When there is no room.
+    """
+    if not 1 <= accuracy_bits <= DATA_BITS:
+        raise ConfigurationError(
+            f"plan: accuracy_bits must lie in 1 to {DATA_BITS}, it is {accuracy_bits}"
+        )
+    primes = (int(options["prime"]),) if "prime" in options else PRIMES
+    lx, lw = (
+        int(options.get(name, min(accuracy_bits, most)))
+        for name, most in (("data_bits", DATA_BITS), ("model_bits", MODEL_BITS))
+    )
+    for prime in primes:
+        if largest_sum(sums, weight_bound, lx, lw) <= (prime - 1) // 2:
+            lx, lw = _filled(sums, weight_bound, prime, lx, lw, options)
+            largest = largest_sum(sums, weight_bound, lx, lw)
+            return Bits(prime, lx, lw, largest, (prime - 1) // 2)
+    largest, limit = largest_sum(sums, weight_bound, lx, lw), (primes[-1] - 1) // 2
+    raise WouldOverflowError(
+        f"plan: with lx = {lx} and lw = {lw} a sum of embeddings can reach {largest:.4g} and "
+        f"(p-1)/2 = {limit:.4g} for p = {primes[-1]}. Lower accuracy_bits, data_bits, model_bits "
+        f"or log2 of weight_bound ({weight_bound:g}) by {math.ceil(math.log2(largest / limit))} "
+        "in all, or use a larger prime"
+    )
+
+
+def largest_sum(sums: Sequence[RowSums], weight_bound: float, lx: int, lw: int) -> int:
+    """Bound on a decoded sum: all clients' row sums at lx bits, times ceil(2^lw w)."""
+    rows = sum(each.units(lx) for each in sums)
+    weight: int = math.ceil(2**lw * weight_bound)
+    return rows * weight
+
+
+def _filled(
+    sums: Sequence[RowSums],
+    weight_bound: float,
+    prime: int,
+    lx: int,
+    lw: int,
+    options: Mapping[str, Any],
+) -> tuple[int, int]:
+    """Add bits in turn while there is room, up to 20 and 24; those that were given stay."""
+    limit = (prime - 1) // 2
+    grown = True
+    while grown:
+        grown = False
+        for name, more in (("model_bits", (0, 1)), ("data_bits", (1, 0))):
+            wider = (lx + more[0], lw + more[1])
+            fits = largest_sum(sums, weight_bound, *wider) <= limit
+            if name not in options and fits and wider[0] <= DATA_BITS and wider[1] <= MODEL_BITS:
+                (lx, lw), grown = wider, True
+    return lx, lw
+
+
+def _feasible(parties: int, config: Any, shape: Shape) -> list[int]:
+    """All K with R <= N; the one that was asked for."""
+    if config.segments is not None:
+        largest = (parties - 1) // 2 - config.privacy + 1
+        if config.segments > min(largest, shape.rows):
+            raise ConfigurationError(
+                f"plan: K = {config.segments} and T = {config.privacy} need R = "
+                f"{2 * (config.segments + config.privacy - 1) + 1} results of {parties} parties; "
+                f"use at most {largest} segments"
+            )
+        return [config.segments]
+    found = [K for K in range(1, shape.rows + 1) if 2 * (K + config.privacy - 1) + 1 <= parties]
+    if not found:
+        raise ConfigurationError(
+            f"plan: no K is feasible: K = 1 and T = {config.privacy} need R = "
+            f"{2 * config.privacy + 1} results of {parties} parties. Lower privacy or add parties"
+        )
+    return found
+
+
+def _choice(
+    cls: type[Protocol],
+    config: Any,
+    shape: Shape,
+    conditions: str | Path | Conditions,
+    sealed: bool,
+    seed: int,
+) -> Choice:
+    outline = cls.outline(config, shape)
+    assert outline is not None
+    N, K = len(shape.widths), config.segments
+    if not isinstance(conditions, Conditions):
+        conditions = load_conditions(conditions, parties=N, batch_rows=outline.batch_rows)
+    times = expected_times(outline, conditions, N, sealed=sealed, seed=seed)
+    sent = sent_bytes(outline, N, sealed=sealed)
+    threshold = 2 * (K + config.privacy - 1) + 1
+    client, simulation = memory(config, shape, outline.batch_rows)
+    return Choice(
+        segments=K,
+        threshold=threshold,
+        tolerated=N - threshold,
+        batch_rows=outline.batch_rows,
+        setup_seconds=times.setup,
+        round_seconds=times.round,
+        round_error=times.error,
+        total_seconds=times.total,
+        bytes=sum(sent.values()),
+        server_bytes=sent[SERVER],
+        client_bytes=max(sent[n] for n in range(N)),
+        client_memory=client,
+        simulation_memory=simulation,
+    )
+
+
+def memory(config: Any, shape: Shape, batch_rows: int) -> tuple[int, int]:
+    """Bytes of the largest client on its own machine, and of a simulation of all of them.
+
+    A client holds its rows and everyone's data shares; while it deals its data it has the powers,
+    field elements, their copy in segments and N shares of them; in a round the model shares and
+    masks of all. The sum over clients leaves out what only one of them has at a time.
+    """
+    N, K = len(shape.widths), config.segments
+    size = 4 if config.prime < 2**32 else 8
+    widths = [d * config.degree + 1 for d in shape.widths]
+    parts = [shape.rows, shape.test_rows] if config.secure else [shape.rows]
+    lengths = [math.ceil(rows / K) for rows in parts]
+    held = sum(lengths) * sum(widths) * size
+    working = max(parts) * max(widths) * (4 + 3 * size)
+    dealt = N * max(lengths) * max(widths) * size
+    own = sum(parts) * max(shape.widths) * 4
+    round_ = (sum(widths) + (config.privacy + 1) * config.masked * batch_rows) * config.width * size
+    return own + held + max(working + dealt, round_), N * held + working
+
+
+def held_against(run: Run) -> dict[str, Any] | None:
+    """Prediction for a run that ended, beside what was measured; None where there is none.
+
+    Returns
+    -------
+    dict or None
+        ``bytes`` and ``measured_bytes`` (None if the run was ended before its last round),
+        ``round_seconds`` and ``measured_round_seconds``.
+    """
+    protocol, conditions = run.protocol, run.plan.conditions
+    data = protocol.data
+    shape = Shape(tuple(data.widths), len(data.train_labels), len(data.test_labels))
+    outline = protocol.outline(protocol.config, shape)
+    if outline is None or conditions.compute == "measured" or len(run.history) < 2:
+        return None
+    sealed = run.plan.sealed
+    times = expected_times(
+        outline, conditions, data.parties, sealed=sealed, seed=run.plan.seed, runs=32, rounds=60
+    )
+    whole = len(run.history) == protocol.config.rounds
+    first, last = run.history[0], run.history[-1]
+    return {
+        "bytes": sum(sent_bytes(outline, data.parties, sealed=sealed).values()) if whole else None,
+        "measured_bytes": run.transcript.bytes if whole else None,
+        "round_seconds": times.round,
+        "measured_round_seconds": (last["time"] - first["time"]) / (len(run.history) - 1),
+    }

@@ -1,0 +1,300 @@
+"""Bytes and virtual time of a run, from the outline of its messages alone.
+
+The bytes are those of `securevfl.engine.wire.size` on skeletons, so they are exact. Times follow
+from the rules of `securevfl.engine.simulation`: a message leaves after its sender's delay and
+queues on its sender's uplink behind what left before; the server goes on with the count-th arrival
+(an order statistic of the delays plus transfers). Many independent runs are followed side by side,
+round by round, and averaged: a Monte Carlo of the timeline in which nothing is computed or sent.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from securevfl.engine.conditions import Conditions
+from securevfl.engine.delays import Delay, Trace
+from securevfl.engine.mailbox import ANNOUNCE
+from securevfl.engine.network import SERVER
+from securevfl.engine.sealing import OVERHEAD
+from securevfl.engine.streams import keyed_stream
+from securevfl.engine.wire import envelope, size
+from securevfl.protocols.protocol import Outline, Phase, Post, Stage
+
+RUNS, ROUNDS = 48, 100  # followed side by side, and for so many rounds
+_WARM_UP = 20  # rounds until late uploads of earlier rounds are as many as they will be
+_TRACE_ROUNDS = 2000
+_LATEST = 256  # late uploads of one client that are followed; each delays others by one transfer
+
+
+@dataclass(frozen=True)
+class Times:
+    """Expected virtual times of a run, in seconds.
+
+    Attributes
+    ----------
+    setup : float
+        Until the last client has all data shares.
+    round : float
+        From one step of the server to the next.
+    error : float
+        Standard error of `round`, of the Monte Carlo.
+    total : float
+        Until the server's last step, inference included.
+    """
+
+    setup: float
+    round: float
+    error: float
+    total: float
+
+
+def message_bytes(kind: str, payload: object, *, sealed: bool) -> int:
+    """Size of a message as the transcript has it."""
+    return envelope(kind) + size(payload) + (OVERHEAD if sealed else 0)
+
+
+def sent_bytes(outline: Outline, parties: int, *, sealed: bool) -> dict[int, int]:
+    """Bytes that each party sends in a whole run, by its number; `SERVER` is the server's."""
+    total: Counter[int] = Counter({SERVER: 0} | dict.fromkeys(range(parties), 0))
+    for post in outline.setup:
+        _count(total, post, range(parties), parties, sealed)
+    first = 1
+    for phase in outline.phases:
+        last = first + phase.rounds
+        announce = message_bytes(ANNOUNCE, phase.announcement, sealed=sealed)
+        total[SERVER] += phase.rounds * parties * announce
+        for stage in phase.stages:
+            for post in stage.posts:
+                if stage.count == 0:
+                    part = message_bytes(post.kind, post.payloads[0], sealed=sealed)
+                    total[SERVER] += phase.rounds * parties * part
+                elif post.senders is None:
+                    _count(total, post, range(parties), parties, sealed, phase.rounds)
+                else:
+                    for round_ in range(first, last):
+                        _count(total, post, post.senders(round_), parties, sealed)
+        first = last
+    total[SERVER] += parties * message_bytes(ANNOUNCE, "stop", sealed=sealed)
+    return dict(total)
+
+
+def _count(
+    total: Counter[int],
+    post: Post,
+    senders: Sequence[int],
+    parties: int,
+    sealed: bool,
+    rounds: int = 1,
+) -> None:
+    receivers = 1 if post.to == "server" else parties - 1
+    for n in senders:
+        total[n] += rounds * receivers * message_bytes(post.kind, _of(post, n), sealed=sealed)
+
+
+def _of(post: Post, client: int) -> object:
+    return post.payloads[client if len(post.payloads) > 1 else 0]
+
+
+def expected_times(
+    outline: Outline,
+    conditions: Conditions,
+    parties: int,
+    *,
+    sealed: bool,
+    seed: int = 0,
+    runs: int = RUNS,
+    rounds: int = ROUNDS,
+) -> Times:
+    """Follow `runs` runs for at most `rounds` rounds of each phase, and extrapolate.
+
+    Parameters
+    ----------
+    seed : int
+        Of the Monte Carlo; its streams have nothing to do with those of a run.
+    """
+    if conditions.uploads and isinstance(conditions.uploads[0], Trace):
+        runs, rounds = 1, max(rounds, _TRACE_ROUNDS)
+    line = Timeline(outline, conditions, parties, sealed=sealed, seed=seed, runs=runs)
+    training, *inference = outline.phases
+    ends = line.follow(training, min(training.rounds, rounds))
+    skipped = _WARM_UP if len(ends) < training.rounds and len(ends) > 2 * _WARM_UP else 0
+    steps = (ends[-1] - ends[skipped]) / max(len(ends) - 1 - skipped, 1)
+    mean = float(steps.mean()) if len(ends) > 1 else float(ends[0].mean())
+    error = float(steps.std(ddof=1)) / math.sqrt(runs) if runs > 1 else 0.0
+    total = float(ends[0].mean()) + (training.rounds - 1) * mean
+    for phase in inference:
+        before = line.now.copy()
+        some = min(phase.rounds, rounds)
+        total += phase.rounds / some * float((line.follow(phase, some)[-1] - before).mean())
+    return Times(setup=float(line.ready.max()), round=mean, error=error, total=total)
+
+
+class Timeline:
+    """Clocks and uplinks of many independent runs of one outline; all times in seconds.
+
+    Attributes
+    ----------
+    now : ndarray, (runs,)
+        When the server had what it last waited for.
+    ready : ndarray, (N,)
+        When each client is through with its setup.
+    """
+
+    def __init__(
+        self,
+        outline: Outline,
+        conditions: Conditions,
+        parties: int,
+        *,
+        sealed: bool,
+        seed: int,
+        runs: int,
+    ) -> None:
+        self._conditions = conditions
+        self._parties = parties
+        self._sealed = sealed
+        self._stream = keyed_stream(seed, SERVER, "plan")
+        self._round = 0
+        shape = (runs, parties)
+        self.now = np.zeros(runs)
+        self._server_free = np.zeros(runs)
+        self._server_busy = np.zeros(runs)
+        self._busy = np.zeros(shape)
+        self.ready, free = self._setup(outline.setup)
+        self._free = np.broadcast_to(free, shape).copy()
+        # What has not left yet: when it will, and how long it then takes; in order of leaving.
+        self._leaves = np.full((*shape, 0), np.inf)
+        self._takes = np.zeros((*shape, 0))
+
+    def _seconds(self, post: Post, client: int) -> float:
+        nbytes = message_bytes(post.kind, _of(post, client), sealed=self._sealed)
+        return self._conditions.transfer(nbytes, client) / 1e9
+
+    def _setup(self, posts: Sequence[Post]) -> tuple[np.ndarray, np.ndarray]:
+        """When each client has everything of its peers, and when its uplink is free."""
+        N = self._parties
+        ready, free = np.zeros(N), np.zeros(N)
+        receiver, sender = np.meshgrid(range(N), range(N))
+        place = np.where(receiver < sender, receiver + 1, receiver)  # from 1, itself left out
+        for post in posts:
+            each = np.array([self._seconds(post, n) for n in range(N)])
+            start = np.maximum(free, ready)
+            arrivals = start[:, None] + place * each[:, None]
+            np.fill_diagonal(arrivals, 0.0)
+            ready = np.maximum(start, arrivals.max(axis=0))
+            free = start + (N - 1) * each
+        return ready, free
+
+    def follow(self, phase: Phase, rounds: int) -> np.ndarray:
+        """Server's times at the end of each of the next rounds, (rounds, runs)."""
+        announcement = Post(ANNOUNCE, "clients", (phase.announcement,))
+        ends = np.empty((rounds, len(self.now)))
+        for place in range(rounds):
+            self._round += 1
+            heard = np.maximum(self._serve((announcement,)), self.ready)
+            for stage in phase.stages:
+                if stage.count:
+                    self._answer(stage, heard)
+                    ends[place] = self.now
+                else:
+                    heard = self._serve(stage.posts)
+        return ends
+
+    def _serve(self, posts: Sequence[Post]) -> np.ndarray:
+        """The server sends to all clients in turn; arrivals of the last post, (runs, N)."""
+        arrivals = np.zeros((len(self.now), self._parties))
+        for post in posts:
+            self._server_busy = np.maximum(self._server_busy, self.now) + self._work(post)[0]
+            each = self._seconds(post, SERVER)
+            start = np.maximum(self._server_busy, self._server_free)
+            arrivals = start[:, None] + np.arange(1, self._parties + 1) * each
+            self._server_free = arrivals[:, -1]
+        return arrivals
+
+    def _work(self, post: Post) -> np.ndarray:
+        """Modelled seconds of computing for a post, by client."""
+        return np.array([self._conditions.work(count) / 1e9 for count in post.operations])
+
+    def _answer(self, stage: Stage, heard: np.ndarray) -> None:
+        """The clients work, send, and the server waits for so many of the last post."""
+        late = self._delay(stage.activity)
+        self._busy = np.maximum(self._busy, heard)
+        seconds = np.zeros(self._parties)
+        for post in stage.posts:
+            work = self._work(post)
+            if work.any() and seconds.any():  # what was sent before leaves before
+                self._send(self._busy + late, seconds)
+                seconds = np.zeros(self._parties)
+            self._busy = self._busy + work
+            receivers = 1 if post.to == "server" else self._parties - 1
+            clients = range(self._parties) if post.senders is None else post.senders(self._round)
+            for n in clients:
+                seconds[n] += receivers * self._seconds(post, n)
+        leaves = self._busy + late
+        self._send(leaves, seconds)
+        arrivals = self._drained(leaves)
+        self.now = np.partition(arrivals, stage.count - 1, axis=1)[:, stage.count - 1]
+        self.now = np.maximum(self.now, self._server_busy)
+        self._commit()
+
+    def _delay(self, activity: str | None) -> np.ndarray:
+        """Draw the delays of an activity, (runs, N)."""
+        shape = (len(self.now), self._parties)
+        late = np.zeros(shape)
+        if activity is None:
+            return late
+        laws: Sequence[Delay | Trace] = self._conditions.uploads
+        for n, law in enumerate(laws):
+            late[:, n] = draw(law, self._round, shape[0], self._stream)
+        return late * (self._conditions.share_factor if activity == "share" else 1.0)
+
+    def _send(self, leaves: np.ndarray, seconds: np.ndarray) -> None:
+        """Put messages behind those that have not left; sorted by when they leave."""
+        self._leaves = np.concatenate([self._leaves, leaves[:, :, None]], axis=2)
+        takes = np.broadcast_to(seconds[None, :, None], (*leaves.shape, 1))
+        self._takes = np.concatenate([self._takes, takes], axis=2)
+        order = np.argsort(self._leaves, axis=2, kind="stable")
+        self._leaves = np.take_along_axis(self._leaves, order, 2)[:, :, :_LATEST]
+        self._takes = np.take_along_axis(self._takes, order, 2)[:, :, :_LATEST]
+
+    def _drained(self, until: np.ndarray) -> np.ndarray:
+        """When each uplink is through with all that leaves up to `until`, (runs, N)."""
+        free = self._free
+        for place in range(self._leaves.shape[2]):
+            leaves = self._leaves[:, :, place]
+            sent = leaves <= until
+            if not sent.any():
+                break
+            done = np.maximum(free, leaves) + self._takes[:, :, place]
+            free = np.where(sent, done, free)
+        return free
+
+    def _commit(self) -> None:
+        """Let go what has left by now; nothing that is sent later can leave before."""
+        until = self.now[:, None]
+        self._free = self._drained(until)
+        left = self._leaves <= until[:, :, None]
+        self._leaves = np.where(left, np.inf, self._leaves)
+        order = np.argsort(self._leaves, axis=2, kind="stable")
+        kept = int((~left & np.isfinite(self._leaves)).sum(axis=2).max(initial=0))
+        self._leaves = np.take_along_axis(self._leaves, order, 2)[:, :, :kept]
+        self._takes = np.take_along_axis(self._takes, order, 2)[:, :, :kept]
+
+
+def draw(law: Delay | Trace, round: int, count: int, stream: np.random.Generator) -> np.ndarray:
+    """Independent delays of one activity in seconds, (count,); a trace has one value a round."""
+    if isinstance(law, Trace):
+        return np.full(count, law.seconds(0, 0, round, ""))
+    if law.law == "exponential":
+        drawn = stream.standard_exponential(count)
+    elif law.law == "pareto":
+        least = (law.shape - 1) / law.shape
+        drawn = least * np.exp(stream.standard_exponential(count) / law.shape)
+    else:
+        drawn = np.exp(law.shape * stream.standard_normal(count) - law.shape**2 / 2)
+    return law.shift + law.mean * drawn
