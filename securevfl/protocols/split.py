@@ -1,37 +1,49 @@
-"""Split learning with averaged embeddings, the plain method that FedVS secures; its float twin.
+"""Split learning with an embedding of each client: waiting for all, or ignoring stragglers.
 
-FedVS, section 2.1: every round each client sends ``H_n = X_pow,n W_n`` of the batch, the server
-takes the mean, steps its centre and returns dL/dH. With the same seed it draws the same rows,
-batches and initial weights as FedVS. With ``quantized=True`` it computes on the de-quantised data
-and weights of FedVS, so that the two histories are equal number for number.
+FedVS, section 2.1 and its baselines Wait and Ignore: every round each client sends its embedding
+H_n of the batch, the server aggregates those that it uses (mean, concatenation or maximum), steps
+its centre and returns dL/dH_n to each of them. With the same seed it draws the same rows, batches
+and initial weights as FedVS. With ``quantized=True`` it computes on the de-quantised data and
+weights of FedVS, so that mean and waiting give a history equal to FedVS's number for number.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Literal
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
 
 from securevfl.engine.party import SERVER, Party
+from securevfl.errors import ConfigurationError
 from securevfl.field import FixedPoint, PrimeField
+from securevfl.models.aggregation import Aggregation, gather
+from securevfl.models.client_networks import ClientNetwork
 from securevfl.models.polynomial_network import PolynomialNetwork, expand
 from securevfl.models.split import Batches, Centre, rows_of
 from securevfl.privacy.claims import Claim
-from securevfl.protocols.protocol import Card, SplitProtocol, TrainingConfig
+from securevfl.protocols.protocol import Card, EmbeddingConfig, EmbeddingProtocol
 
 if TYPE_CHECKING:
     from securevfl.data.dataset import VerticalDataset
 
 
-class SplitConfig(TrainingConfig):
+class SplitConfig(EmbeddingConfig):
     """Options of split learning."""
 
-    stragglers: Literal["wait"] = Field("wait", description="wait for every client")
-    segments: int = Field(1, ge=1, description="K of the FedVS whose batches are to be drawn")
-    weight_bound: float | None = Field(None, gt=0, description="bound on |W|, as FedVS enforces it")
+    stragglers: Literal["wait", "ignore"] = Field(
+        "wait", description="wait for every client, or go on with the first ones"
+    )
+    quorum: int | None = Field(
+        None, ge=1, description="embeddings used where stragglers are ignored; N - floor(N/2)"
+    )
+    inference: Literal["responders", "all"] = Field(
+        "responders",
+        description="whose embeddings are evaluated where stragglers are ignored: those of the "
+        "clients used most often in training, as many as the quorum, or of all",
+    )
     quantized: bool = Field(False, description="round data and weights as FedVS does")
     data_bits: int = Field(20, ge=1, le=52, description="lx, where quantized")
     model_bits: int = Field(24, ge=1, le=52, description="lw, where quantized")
@@ -41,25 +53,24 @@ class SplitConfig(TrainingConfig):
 class Rounding:
     """Quantisers of FedVS, to compute with the values that its field elements stand for."""
 
+    network: PolynomialNetwork
     data_point: FixedPoint
     model_point: FixedPoint
 
-    def forward(
-        self, network: PolynomialNetwork, rows: np.ndarray, stream: np.random.Generator
-    ) -> np.ndarray:
+    def forward(self, rows: np.ndarray, stream: np.random.Generator) -> np.ndarray:
         """Embedding of the rounded powers by the stochastically rounded weights, float64.
 
         The integers are multiplied in int64, so the product is exact wherever FedVS's is.
         """
-        data = self.data_point.round(expand(rows, network.degree))
-        model = self.model_point.round(network.values, rng=stream)
+        data = self.data_point.round(expand(rows, self.network.degree))
+        model = self.model_point.round(self.network.values, rng=stream)
         scale = 2.0 ** -(self.data_point.bits + self.model_point.bits)
         embedding: np.ndarray = (data @ model) * scale
         return embedding
 
 
 class Client(Party):
-    """Client n: embeds its rows of the batch, and steps with the gradient."""
+    """Client n: embeds its rows of the batch, and steps with the gradient if it gets one."""
 
     kept: ClassVar[tuple[str, ...]] = ("network",)
 
@@ -69,7 +80,7 @@ class Client(Party):
         peers: Sequence[int],
         batches: Batches,
         features: np.ndarray,
-        network: PolynomialNetwork,
+        network: ClientNetwork,
         rounding: Rounding | None,
     ) -> None:
         super().__init__(index, peers)
@@ -79,13 +90,12 @@ class Client(Party):
         self.rounding = rounding
 
     async def run(self) -> None:
-        """Take part in every round."""
+        """Take part in every round; one that is over before the gradient comes is left."""
         async for round_ in self.rounds():
             with round_:
                 own = rows_of(self.features, self.batches.samples(round_.payload))
                 self.send(SERVER, "embedding", self.embed(own))
-                gradient = await self.receive("gradient")
-                clipped = self.network.update(own, gradient / np.float32(len(self.peers)))
+                clipped = self.network.update(own, await self.receive("gradient"))
                 if clipped:
                     self.record("clipped", weights=clipped, bound=self.network.bound)
 
@@ -93,100 +103,154 @@ class Client(Party):
         """H_n, float32; with FedVS's rounding float64."""
         if self.rounding is None:
             return self.network.forward(own)
-        return self.rounding.forward(self.network, own, self.stream("rounding", self.round))
+        return self.rounding.forward(own, self.stream("rounding", self.round))
+
+    def operations(self, kind: str) -> int:
+        """Multiply-adds of embedding a batch, as FedVS counts them: the forward pass."""
+        samples = self.batches.coded * self.batches.segments
+        return samples * self.network.operations if kind == "embedding" else 0
 
 
 class Server(Party):
-    """Averages the embeddings of all clients and trains the centre."""
+    """Aggregates the embeddings that it waits for and trains the centre."""
 
-    kept: ClassVar[tuple[str, ...]] = ("centre", "steps")
+    kept: ClassVar[tuple[str, ...]] = ("centre", "steps", "answered")
 
     def __init__(
         self,
         peers: Sequence[int],
         batches: Batches,
+        aggregation: Aggregation,
         centre: Centre,
         labels: np.ndarray,
+        *,
         rounds: int,
+        quorum: int,
     ) -> None:
         super().__init__(SERVER, peers)
         self.batches = batches
+        self.aggregation = aggregation
         self.centre = centre
         self.labels = labels
         self.wanted = rounds
+        self.quorum = quorum
         self.steps = 0
+        self.answered = np.zeros(len(self.peers), np.int64)  # rounds in which each was used
 
     async def run(self) -> None:
-        """One step a round."""
+        """One step a round, with the first `quorum` embeddings; later ones are late."""
         while self.steps < self.wanted:
             self.safe_point()
             batch = self.batches.draw(self.round + 1)
             self.announce(self.round + 1, batch)
-            embeddings = await self.collect("embedding")
-            self.train(batch, sum(embeddings.values()) / len(embeddings))
+            self.train(batch, await self.collect("embedding", count=self.quorum))
         self.conclude()
 
-    def train(self, batch: np.ndarray, embedding: np.ndarray) -> None:
-        """Update the centre and broadcast dL/dH; padded rows have no loss and no gradient."""
+    def train(self, batch: np.ndarray, embeddings: Mapping[int, np.ndarray]) -> None:
+        """Update the centre and return dL/dH_n; padded rows have no loss and no gradient."""
         samples = self.batches.samples(batch)
-        loss, gradient = self.centre.step(embedding, samples, self.labels)
+        stack, present = gather(embeddings, len(self.peers))
+        joint = self.aggregation.combine(stack, present)
+        loss, gradient = self.centre.step(joint, samples, self.labels)
         self.steps += 1
-        self.broadcast("gradient", gradient)
-        self.record("round", step=self.steps, loss=loss, used=len(self.peers))
+        for n in embeddings:
+            self.answered[n] += 1
+            self.send(n, "gradient", self.aggregation.gradient(gradient, stack, present, n))
+        self.record("round", step=self.steps, loss=loss, used=len(embeddings))
 
 
-class Split(SplitProtocol):
+class Split(EmbeddingProtocol):
     """Split learning on one data set."""
 
     name = "split"
     Config = SplitConfig
     card = Card(
-        title="Split learning, mean aggregation",
+        title="Split learning",
         paper="Ceballos et al., SplitNN-driven vertical partitioning, 2020; FedVS section 2.1",
         roles={
-            "server": "holds the labels and the central model",
-            "client": "holds some columns and a polynomial network",
+            "server": "holds the labels and the central model; aggregates the embeddings",
+            "client": "holds some columns and a network",
         },
         sees={
             "server": "every client's embedding of every batch, exactly",
-            "client": "dL/dH and the batches",
+            "client": "dL/dH_n of its own embedding, and the batches",
             "outsider": "kinds, sizes and times; without sealed links everything that is sent",
         },
         absence="waits",
-        deviations=("h, the optimiser, initialisation and batch order are ours, as in FedVS",),
+        deviations=(
+            "h, the optimiser, initialisation and batch order are ours, as in FedVS",
+            "maximum: equal entries count as that of the lowest client",
+            "ignore: the quorum is ours; concatenation has zeros in the place of the absent",
+            "ignore: evaluation uses the clients that trained most often, as many as the quorum, "
+            "because a mean over all has another scale; inference='all' uses all",
+            "MLP and CNN widths, and how an embedding enters VGG13, are ours",
+        ),
     )
 
     def __init__(self, config: SplitConfig, data: VerticalDataset, *, seed: int) -> None:
         super().__init__(config, data, seed=seed)
-        self.layout = self.batches(config.segments)
+        ignore = config.stragglers == "ignore"
+        if config.quorum is not None and not (ignore and config.quorum <= data.parties):
+            raise ConfigurationError(
+                f"split: quorum = {config.quorum} needs stragglers = 'ignore' (it is "
+                f"{config.stragglers!r}) and at most {data.parties} clients"
+            )
+        if config.quantized and config.client != "pn":
+            raise ConfigurationError(
+                f"split: quantized needs polynomial clients, as FedVS has them, and client = "
+                f"{config.client!r}; use 'pn'"
+            )
+        if ignore:
+            self.card = replace(type(self).card, absence="skips")
+
+    @property
+    def quorum(self) -> int:
+        """Embeddings that the server waits for."""
+        N = self.data.parties
+        if self.config.stragglers == "wait":
+            return N
+        return int(self.config.quorum or N - N // 2)
 
     def parties(self) -> dict[int, Party]:
         """The server and N clients."""
         server = Server(
-            self.peers(), self.layout, self.centre(), self.data.train_labels, self.config.rounds
+            self.peers(),
+            self.layout,
+            self.aggregation,
+            self.joint_centre(),
+            self.data.train_labels,
+            rounds=self.config.rounds,
+            quorum=self.quorum,
         )
         return {SERVER: server} | {n: self.client(n) for n in self.peers()}
 
     def client(self, index: int) -> Client:
         """Client `index`, from 0."""
-        network = self.network(index, bound=self.config.weight_bound)
-        features = self.data.train[index]
-        return Client(index, self.peers(), self.layout, features, network, self.rounding())
+        network, features = self.client_network(index), self.data.train[index]
+        return Client(index, self.peers(), self.layout, features, network, self.rounding(network))
 
-    def rounding(self) -> Rounding | None:
+    def rounding(self, network: ClientNetwork) -> Rounding | None:
         """FedVS's quantisers, where asked for."""
-        if not self.config.quantized:
+        if not (self.config.quantized and isinstance(network, PolynomialNetwork)):
             return None
         field = PrimeField(2**61 - 1)
         return Rounding(
+            network,
             FixedPoint(field, bits=self.config.data_bits),
             FixedPoint(field, bits=self.config.model_bits),
         )
 
-    @property
-    def batch_rows(self) -> int:
-        """|B|."""
-        return self.layout.coded
+    def evaluated(self, parties: Mapping[int, Party]) -> Collection[int]:
+        """All clients, or those that were used most often, the lowest first among equals."""
+        if self.config.stragglers == "wait" or self.config.inference == "all":
+            return self.peers()
+        server: Any = parties[SERVER]
+        often = np.argsort(-server.answered, kind="stable")
+        return sorted(often[: self.quorum].tolist())
+
+    def describe(self) -> dict[str, Any]:
+        """N, the quorum and |B|."""
+        return {"N": self.data.parties, "quorum": self.quorum, "batch_rows": self.batch_rows}
 
     @property
     def claims(self) -> tuple[Claim, ...]:

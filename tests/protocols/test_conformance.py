@@ -28,6 +28,8 @@ VARIANTS = {name: (name, {}) for name in find_protocols()} | {
     "fedvs, coded inference": ("fedvs", {"segments": 2, "secure": True}),
     "fedvs, plain": ("fedvs", {"masked": False}),
     "split, rounded": ("split", {"quantized": True, "weight_bound": 16.0, "segments": 2}),
+    "split, ignore": ("split", {"stragglers": "ignore", "aggregation": "concat"}),
+    "vafl, max": ("vafl", {"aggregation": "max", "client": "mlp", "segments": 2}),
 }
 
 
@@ -126,14 +128,13 @@ class Impatient(Server):
             self.safe_point()
             batch = self.batches.draw(self.round + 1)
             self.announce(self.round + 1, batch)
-            embeddings = await self.collect("embedding", timeout=5.0)
-            self.train(batch, sum(embeddings.values()) / len(embeddings))
+            self.train(batch, await self.collect("embedding", timeout=5.0))
         self.conclude()
 
 
 class Lazy(Server):
-    def train(self, batch, embedding):
-        self.broadcast("gradient", np.zeros(embedding.shape, np.float32))
+    def train(self, batch, embeddings):
+        self.broadcast("gradient", np.zeros(embeddings[0].shape, np.float32))
         self.steps += 1
         self.record("round", step=self.steps, loss=1.0 / self.steps)
 
@@ -149,10 +150,7 @@ def with_client(kind):
 def with_server(kind):
     def parties(self):
         made = Split.parties(self)
-        rounds = self.config.rounds
-        made[SERVER] = kind(
-            self.peers(), self.layout, self.centre(), self.data.train_labels, rounds
-        )
+        made[SERVER].__class__ = kind
         return made
 
     return variant(parties=parties)

@@ -1,0 +1,195 @@
+"""VAFL: vertical asynchronous federated learning.
+
+T. Chen, X. Jin, Y. Sun, W. Yin, "VAFL: a Method of Vertical Asynchronous Federated Learning", 2020,
+arXiv 2007.06081, Algorithm 1: each client runs its own loop on its own batches and waits for nobody
+but the server; the server keeps the last embedding of every sample and client, and at each arrival
+updates its centre and returns the gradient with respect to that client's embedding.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from securevfl.engine.party import SERVER, Party
+from securevfl.engine.streams import keyed_stream
+from securevfl.models.aggregation import Aggregation
+from securevfl.models.client_networks import ClientNetwork
+from securevfl.models.split import Batches, Centre, rows_of
+from securevfl.privacy.claims import Claim
+from securevfl.protocols.protocol import Card, EmbeddingConfig, EmbeddingProtocol
+
+
+class VaflConfig(EmbeddingConfig):
+    """Options of VAFL; a round is one arrival at the server."""
+
+
+class Client(Party):
+    """Client m: embeds a batch of its own, waits for its gradient, steps, and begins anew."""
+
+    kept: ClassVar[tuple[str, ...]] = ("network",)
+
+    def __init__(
+        self,
+        index: int,
+        peers: Sequence[int],
+        batches: Batches,
+        features: np.ndarray,
+        network: ClientNetwork,
+    ) -> None:
+        super().__init__(index, peers)
+        self.batches = batches
+        self.features = features
+        self.network = network
+
+    async def run(self) -> None:
+        """Go on until the server says stop; the rounds are the client's own."""
+        while True:
+            self.safe_point()
+            self.round += 1
+            batch = self.batches.draw(self.round)
+            own = rows_of(self.features, self.batches.samples(batch))
+            self.send(SERVER, "embedding", (batch, self.network.forward(own)))
+            gradient = await self.receive("gradient", "stop")
+            if gradient is None:
+                return
+            clipped = self.network.update(own, gradient)
+            if clipped:
+                self.record("clipped", weights=clipped, bound=self.network.bound)
+
+    def operations(self, kind: str) -> int:
+        """Multiply-adds of embedding a batch: the forward pass, as FedVS counts them."""
+        samples = self.batches.coded * self.batches.segments
+        return samples * self.network.operations if kind == "embedding" else 0
+
+
+class Server(Party):
+    """Keeps the last embedding of every sample and client; each arrival is a step."""
+
+    kept: ClassVar[tuple[str, ...]] = ("centre", "steps", "table", "known")
+
+    def __init__(
+        self,
+        peers: Sequence[int],
+        batches: Batches,
+        aggregation: Aggregation,
+        centre: Centre,
+        labels: np.ndarray,
+        *,
+        rounds: int,
+        width: int,
+    ) -> None:
+        super().__init__(SERVER, peers)
+        self.batches = batches
+        self.aggregation = aggregation
+        self.centre = centre
+        self.labels = labels
+        self.wanted = rounds
+        self.steps = 0
+        # One row more than there are samples: padding has the number -1, which is the last row.
+        self.table = np.zeros((len(self.peers), len(labels) + 1, width), np.float32)
+        self.known = np.zeros(self.table.shape[:2], bool)
+
+    async def run(self) -> None:
+        """Step at every arrival; embeddings that come after the last step are late."""
+        while self.steps < self.wanted:
+            batch, embedding = await self.receive("embedding", safe=True)
+            assert self.envelope is not None
+            self.train(self.envelope.sender, self.envelope.round, batch, embedding)
+        self.broadcast("stop", None)
+
+    def train(self, client: int, round: int, batch: np.ndarray, embedding: np.ndarray) -> None:
+        """Update the centre with the newest embeddings of the samples; answer who sent some."""
+        samples = self.batches.samples(batch)
+        self.table[client, samples] = embedding
+        self.known[client, samples] = True
+        stack, present = self.table[:, samples], self.known[:, samples]
+        joint = self.aggregation.combine(stack, present)
+        loss, gradient = self.centre.step(joint, samples, self.labels)
+        self.steps += 1
+        self.round = self.steps
+        own = self.aggregation.gradient(gradient, stack, present, client)
+        self.send(client, "gradient", own, round=round)
+        known = float(present[:, samples >= 0].mean())
+        self.record("round", step=self.steps, loss=loss, used=1, client=client, known=known)
+
+
+class Vafl(EmbeddingProtocol):
+    """VAFL on one data set."""
+
+    name = "vafl"
+    Config = VaflConfig
+    card = Card(
+        title="VAFL",
+        paper="Chen, Jin, Sun, Yin, 2020, arXiv 2007.06081",
+        roles={
+            "server": "holds the labels and the central model; keeps all last embeddings",
+            "client": "holds some columns and a network; trains at its own pace",
+        },
+        sees={
+            "server": "every client's embeddings, exactly, and when each of them came",
+            "client": "dL/dH_n of its own embedding, which depends on the others' last ones",
+            "outsider": "kinds, sizes and times; without sealed links everything that is sent",
+        },
+        absence="fills",
+        deviations=(
+            "a sample's embeddings that never came are left out of mean and maximum, and zero in "
+            "the concatenation; the history says which share of them was known",
+            "embeddings are not perturbed; wait_dp shows what noise costs",
+            "h, the optimiser, initialisation and batch order are ours, as in FedVS; each client "
+            "draws its own batches of the common layout",
+            "MLP and CNN widths, and how an embedding enters VGG13, are ours",
+        ),
+    )
+
+    def parties(self) -> dict[int, Party]:
+        """The server and N clients."""
+        server = Server(
+            self.peers(),
+            self.layout,
+            self.aggregation,
+            self.joint_centre(),
+            self.data.train_labels,
+            rounds=self.config.rounds,
+            width=self.config.width,
+        )
+        return {SERVER: server} | {n: self.client(n) for n in self.peers()}
+
+    def client(self, index: int) -> Client:
+        """Client `index`, from 0, with batches of its own."""
+        stream = functools.partial(own_stream, self.seed, index)
+        config = self.config
+        batches = Batches(self.data.rows, config.segments, config.batch, stream)
+        network = self.client_network(index)
+        return Client(index, self.peers(), batches, self.data.train[index], network)
+
+    def describe(self) -> dict[str, Any]:
+        """N, |B|, and what a round is."""
+        return {
+            "N": self.data.parties,
+            "batch_rows": self.batch_rows,
+            "round": "one arrival at the server",
+        }
+
+    def memory(self) -> int:
+        """Bytes of the table of embeddings and of its copies in a checkpoint, and as usual."""
+        row = 4 * int(self.config.width) + 1
+        return super().memory() + 4 * self.data.parties * (self.data.rows + 1) * row
+
+    @property
+    def claims(self) -> tuple[Claim, ...]:
+        """None: embeddings are sent in the clear."""
+        return (
+            Claim("server", "features", "none", "embeddings are sent in the clear"),
+            Claim("server", "model", "none", "embeddings are sent in the clear"),
+            Claim("client", "labels", "none", "dL/dH depends on them"),
+        )
+
+
+def own_stream(seed: int, client: int, name: str, *keys: int) -> np.random.Generator:
+    """The public layout of the rows, and a client's own order of batches."""
+    entity = SERVER if name == "shuffle" else client
+    return keyed_stream(seed, entity, f"train/{name}", *keys)
