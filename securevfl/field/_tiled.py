@@ -20,7 +20,7 @@ _SUMS_BYTES = 1 << 14  # Sums that are finished while they are in the L1 cache.
 _KEPT_BYTES = 1 << 18  # Planes of a whole left operand are kept up to this size.
 
 
-class _PiecewiseLeft:
+class PiecewiseLeft:
     """A left operand (m, k) whose kernel takes rows of whole 64-byte pieces and limited k."""
 
     def __init__(self, p: int, a: Array, most: int) -> None:
@@ -67,7 +67,7 @@ class _PiecewiseLeft:
         return int(seen.view(out.dtype).max()) < self.p
 
 
-class TiledLeft(_PiecewiseLeft):
+class TiledLeft(PiecewiseLeft):
     """A left operand for the tile unit; see _amx."""
 
     def __init__(self, p: int, a: Array) -> None:
@@ -122,7 +122,7 @@ class TiledLeft(_PiecewiseLeft):
         _amx.multiply(a, planes, left is not None, rows, tiles, *place, self.constants, work)
 
 
-class StreamLeft(_PiecewiseLeft):
+class StreamLeft(PiecewiseLeft):
     """A left operand of at most 32 terms for the tile unit, 2^30 < p < 2^31; see _stream."""
 
     def __init__(self, p: int, a: Array) -> None:
@@ -170,7 +170,7 @@ class StreamLeft(_PiecewiseLeft):
         _stream.multiply(part, *target, modulus, factor, around, work)
 
 
-class VectorLeft(_PiecewiseLeft):
+class VectorLeft(PiecewiseLeft):
     """A left operand for 256- or 512-bit vectors; see _vector."""
 
     def __init__(self, p: int, a: Array, wide: bool) -> None:
