@@ -34,7 +34,8 @@ def noise_multiplier(epsilon: float, delta: float) -> float:
     """Smallest noise multiplier of one (epsilon, delta)-DP release.
 
     By the analytic Gaussian mechanism (Balle and Wang, ICML 2018), which is exact; the classical
-    formula needs epsilon < 1 and asks for more.
+    formula needs epsilon < 1 and asks for more. Rounded up by 1e-9, far beyond the error of the
+    search, so that the release costs epsilon at most.
 
     Parameters
     ----------
@@ -51,7 +52,7 @@ def noise_multiplier(epsilon: float, delta: float) -> float:
     import dp_accounting
 
     _check(epsilon, delta)
-    return float(dp_accounting.get_sigma_gaussian(epsilon, delta))
+    return float(dp_accounting.get_sigma_gaussian(epsilon, delta)) * (1 + 1e-9)
 
 
 @functools.lru_cache(maxsize=1024)

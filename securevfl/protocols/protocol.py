@@ -377,14 +377,17 @@ class EmbeddingProtocol(SplitProtocol):
 
     def scores(self, parties: Mapping[int, Party], features: Sequence[np.ndarray]) -> np.ndarray:
         """Centre's scores of the aggregated embeddings, all computed in the clear."""
-        models: Any = parties
+        server: Any = parties[SERVER]
         used = self.evaluated(parties)
-        embeddings = {
-            n: models[n].network.forward(rows) for n, rows in enumerate(features) if n in used
-        }
+        embeddings = {n: self.embed(parties[n], features[n]) for n in used}
         joint = self.aggregation.combine(*gather(embeddings, self.data.parties))
-        scores: np.ndarray = models[SERVER].centre.scores(joint)
+        scores: np.ndarray = server.centre.scores(joint)
         return scores
+
+    def embed(self, client: Any, rows: np.ndarray) -> np.ndarray:
+        """A client's embedding of rows, as the experimenter's evaluation uses it."""
+        embedding: np.ndarray = client.network.forward(rows)
+        return embedding
 
     @property
     def batch_rows(self) -> int:

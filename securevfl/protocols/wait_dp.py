@@ -29,7 +29,7 @@ from securevfl.models.client_networks import ClientNetwork
 from securevfl.models.split import Batches, Centre, rows_of
 from securevfl.privacy.accountant import gaussian_epsilon, noise_multiplier, sensitivity
 from securevfl.privacy.claims import Claim
-from securevfl.privacy.mechanisms import clip_gradient, release_rows
+from securevfl.privacy.mechanisms import clip_gradient, clip_rows, release_rows
 from securevfl.protocols.protocol import Card, EmbeddingConfig, EmbeddingProtocol
 
 if TYPE_CHECKING:
@@ -58,19 +58,23 @@ class Privacy:
 
     Attributes
     ----------
+    epsilon, delta : float
+        Of one release of a row.
     clip : float
         C.
-    multiplier : float
-        z, noise over sensitivity.
-    delta : float
     per_epoch : int
         Rounds in which the public batches use each row at most once.
     """
 
-    clip: float
-    multiplier: float
+    epsilon: float
     delta: float
+    clip: float
     per_epoch: int
+
+    @property
+    def multiplier(self) -> float:
+        """Noise over sensitivity, z."""
+        return noise_multiplier(self.epsilon, self.delta)
 
     @property
     def sigma(self) -> float:
@@ -79,7 +83,10 @@ class Privacy:
 
     def spent(self, rounds: int) -> float:
         """Epsilon of all releases of one row within so many rounds: one in each epoch."""
-        return gaussian_epsilon(self.multiplier, -(-rounds // self.per_epoch), self.delta)
+        releases = -(-rounds // self.per_epoch)
+        if releases == 1:
+            return self.epsilon
+        return gaussian_epsilon(self.multiplier, releases, self.delta)
 
     def spent_through_weights(self, rounds: int, samples: int) -> float:
         """Epsilon if from its first use on a row may change all that its client sends."""
@@ -202,7 +209,7 @@ class Server(Party):
             step=self.steps,
             loss=loss,
             used=len(embeddings),
-            epsilon_round=self.privacy.spent(1),
+            epsilon_round=self.privacy.epsilon,
             epsilon_total=self.privacy.spent(self.round),
         )
 
@@ -232,6 +239,8 @@ class WaitDP(EmbeddingProtocol):
             "neighbours: one row of one client replaced, the client's weights given; what a row "
             "teaches the weights is not covered (epsilon_through_weights bounds it)",
             "batches are public, so they amplify nothing; releases of a row compose exactly",
+            "evaluation is of clipped embeddings without noise; inference by the parties would "
+            "add it and spend epsilon of the rows that are asked for",
             "noise of 53-bit uniforms, and embeddings rounded to a grid set by sigma",
             "a resumed run sends again, with fresh noise, what came after its checkpoint",
             "h, the optimiser, initialisation and batch order are ours, as in FedVS",
@@ -241,16 +250,16 @@ class WaitDP(EmbeddingProtocol):
     def __init__(self, config: WaitDPConfig, data: VerticalDataset, *, seed: int) -> None:
         super().__init__(config, data, seed=seed)
         self.privacy = Privacy(
-            clip=config.clip,
-            multiplier=noise_multiplier(config.epsilon, config.delta),
+            epsilon=config.epsilon,
             delta=config.delta,
+            clip=config.clip,
             per_epoch=self.layout.per_epoch,
         )
-        first = self.privacy.spent(1)
-        if config.epsilon_budget is not None and config.epsilon_budget < first:
+        if config.epsilon_budget is not None and config.epsilon_budget < config.epsilon:
             raise ConfigurationError(
                 f"wait_dp: epsilon_budget = {config.epsilon_budget:g} does not allow a single "
-                f"round, which costs epsilon = {first:g}; lower epsilon or raise the budget"
+                f"round, which costs epsilon = {config.epsilon:g}; lower epsilon or raise the "
+                "budget"
             )
         if config.clip > 200 * self.privacy.sigma:
             raise ConfigurationError(
@@ -284,6 +293,10 @@ class WaitDP(EmbeddingProtocol):
             seeded=self.config.noise == "seeded",
         )
 
+    def embed(self, client: Any, rows: np.ndarray) -> np.ndarray:
+        """Clipped as in training, without noise: what the models are worth, at no cost."""
+        return clip_rows(client.network.forward(rows), self.privacy.clip).astype(np.float32)
+
     def describe(self) -> dict[str, Any]:
         """N, |B|, the noise and what it costs."""
         privacy, rounds = self.privacy, self.config.rounds
@@ -293,7 +306,7 @@ class WaitDP(EmbeddingProtocol):
             "batch_rows": self.batch_rows,
             "sigma": privacy.sigma,
             "delta": privacy.delta,
-            "epsilon_round": privacy.spent(1),
+            "epsilon_round": privacy.epsilon,
             "epsilon_all_rounds": privacy.spent(rounds),
             "epsilon_through_weights": privacy.spent_through_weights(rounds, samples),
             "noise": "secure" if self.config.noise == "secure" else "seeded, not secure",

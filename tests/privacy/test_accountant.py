@@ -41,7 +41,8 @@ def test_the_calibration_meets_the_definition(epsilon):
 
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 5.0])
 def test_one_release_costs_what_it_was_calibrated_for(epsilon):
-    assert gaussian_epsilon(noise_multiplier(epsilon, DELTA), 1, DELTA) == pytest.approx(epsilon)
+    spent = gaussian_epsilon(noise_multiplier(epsilon, DELTA), 1, DELTA)
+    assert epsilon * (1 - 1e-6) < spent <= epsilon
 
 
 def test_releases_compose_exactly_and_cheaper_than_they_add_up():

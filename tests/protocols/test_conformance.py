@@ -29,7 +29,7 @@ VARIANTS = {name: (name, {}) for name in find_protocols()} | {
     "fedvs, plain": ("fedvs", {"masked": False}),
     "split, rounded": ("split", {"quantized": True, "weight_bound": 16.0, "segments": 2}),
     "split, ignore": ("split", {"stragglers": "ignore", "aggregation": "concat"}),
-    "vafl, max": ("vafl", {"aggregation": "max", "client": "mlp", "segments": 2}),
+    "vafl, max": ("vafl", {"aggregation": "max"}),
 }
 
 

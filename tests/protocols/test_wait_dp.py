@@ -7,6 +7,7 @@ from joint import data, powers
 from scipy import stats
 
 from securevfl.engine.conditions import NONE
+from securevfl.engine.network import SERVER
 from securevfl.errors import ConfigurationError
 from securevfl.privacy.accountant import gaussian_epsilon, noise_multiplier
 from securevfl.testing.runs import make, simulate
@@ -128,6 +129,21 @@ def test_a_run_ends_before_the_budget_is_exceeded():
     assert outcome.simulation.finished
     secure = make("wait_dp", data(), rounds=50, noise="secure", epsilon=5.0, epsilon_budget=7.25)
     assert "(7.25, 1e-05) for all" in secure.claims[0].source
+
+
+def test_a_budget_of_one_release_allows_one_epoch():
+    outcome = simulate("wait_dp", data(), **NOISY | {"epsilon_budget": 5.0})
+    assert len(outcome.losses) == outcome.protocol.layout.per_epoch
+
+
+def test_evaluation_clips_as_training_does_and_adds_no_noise():
+    outcome = simulate("wait_dp", data(), **NOISY | {"clip": 0.3})
+    test, parties = outcome.protocol.data.test, outcome.parties
+    embeddings = [torch.from_numpy(parties[n].network.forward(test[n])) for n in range(4)]
+    assert max(e.norm(dim=1).max() for e in embeddings) > 0.3
+    joint = torch.stack([clipped(e, 0.3) for e in embeddings]).mean(dim=0)
+    wanted = parties[SERVER].centre.scores(joint.numpy())
+    np.testing.assert_allclose(outcome.protocol.scores(parties, test), wanted, atol=1e-5)
 
 
 def test_what_is_not_covered_is_bounded_and_said():
