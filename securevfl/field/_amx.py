@@ -380,21 +380,27 @@ def _reduce64(parts: Array, p: Any, inverse: Any, square: Any) -> None:
 
 
 @inlined
-def _reduce(sums: Array, r: int, width: int, target: int, parts: Array, constants: Any) -> None:
-    """Write row r of `width` tiles, reduced modulo p, to `target`."""
+def _finish(place: Any, width: int, rows: int, parts: Array, constants: Any) -> None:
+    """Write `rows` rows of `width` tiles, reduced modulo p.
+
+    place is the address of the sums, the bytes between halves (0 where there is one), the target
+    and the bytes between its rows.
+    """
+    sums, half, out, stride = place
     p, inverse, square, reciprocal, _, _ = constants
-    for t in range(width):
-        lower = sums[0, t, 0, r].ctypes.data
-        if sums.shape[0] == 1:
-            _combine32(lower, target + 64 * t, p, reciprocal)
-            continue
-        upper = sums[1, t, 0, r].ctypes.data
-        if p == np.uint64(2**61 - 1):
-            _combine61(lower, upper, target + 64 * t)
+    for r in range(rows):
+        lower, target = sums + 64 * r, out + stride * r
+        if half == 0:
+            for t in range(width):
+                _combine32(lower + 4096 * t, target + 64 * t, p, reciprocal)
+        elif p == np.uint64(2**61 - 1):
+            for t in range(width):
+                _combine61(lower + 4096 * t, lower + 4096 * t + half, target + 64 * t)
         else:
-            _combine64(lower, upper, parts.ctypes.data)
-            _reduce64(parts, p, inverse, square)
-            _copy64(parts.ctypes.data, target + 64 * t, parts[3].ctypes.data)
+            for t in range(width):
+                _combine64(lower + 4096 * t, lower + 4096 * t + half, parts.ctypes.data)
+                _reduce64(parts, p, inverse, square)
+                _copy64(parts.ctypes.data, target + 64 * t, parts[3].ctypes.data)
 
 
 @kernel
@@ -450,7 +456,7 @@ def multiply(
                     for t in range(width):
                         right = panel[t, start].ctypes.data
                         _accumulate(limbs, right, sums[h, t].ctypes.data, many, start == 0)
-            for r in range(min(16, count - 16 * m)):
-                target = out + (16 * m + r) * stride + 64 * begin
-                _reduce(sums, r, width, target, parts, constants)
+            half = sums.shape[1] * 4096 if halves == 2 else 0
+            place = sums.ctypes.data, half, out + 16 * m * stride + 64 * begin, stride
+            _finish(place, width, min(16, count - 16 * m), parts, constants)
     _release()

@@ -201,12 +201,10 @@ class VectorLeft(PiecewiseLeft):
 
         count, width = self.tile
         tiles = out.shape[1] * out.itemsize // 64
-        blocks = min(-(-tiles * 64 // width), max(1, (_PANEL_BYTES >> 1) // (width * rows.size)))
-        columns = width // out.itemsize
+        blocks = min(-(-tiles * 64 // width), max(1, (_PANEL_BYTES >> 1) // (width * max(1, rows.size))))
         work = (
             scratch("panel", (blocks, rows.size, width), np.uint8),
-            scratch("sums", (count, columns), np.int64),
-            np.empty(columns, out.dtype),
+            scratch("sums", (count, width // 64, 64), np.uint8),
             seen,
         )
         _vector.multiply(part, rows, tiles, out, self.constants, self.wide, work)

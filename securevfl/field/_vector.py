@@ -23,7 +23,7 @@ from llvmlite import ir
 from numba import types
 from numpy.typing import NDArray
 
-from securevfl.field._ir import I32, I64, every, load, loop, slot, splat, store
+from securevfl.field._ir import I32, I64, every, load, loop, slot, smaller, splat, store
 from securevfl.field._jit import inlined, intrinsic, kernel
 
 Array = NDArray[Any]
@@ -37,6 +37,30 @@ def _low_signed(builder: Any, x: Any) -> Any:
     """Sign-extend the low halves, in the form that selects the 32-bit multiplication."""
     shift = every(I64, x.type.count, 32)
     return builder.ashr(builder.shl(x, shift), shift)
+
+
+def _finish31(builder: Any, t: Any, modulus: Any, inverse: Any) -> Any:
+    """Return t mod p for a folded t.
+
+    |t / p| is below 2^31, so that its double-precision quotient errs by less than one and fits 32
+    bits: t - q p lies in (-2p, 2p), and the two minima add and subtract p where that is needed.
+    """
+    lanes = t.type.count
+    p = splat(builder, modulus, lanes)
+    real = builder.sitofp(t, ir.VectorType(ir.DoubleType(), lanes))
+    q = builder.fptosi(builder.fmul(real, splat(builder, inverse, lanes)), t.type)
+    r = builder.sub(t, builder.mul(_low_signed(builder, q), _low_signed(builder, p)))
+    r = smaller(builder, r, builder.add(r, p))
+    return smaller(builder, r, builder.sub(r, p))
+
+
+def _finish61(builder: Any, first: Any, second: Any) -> Any:
+    """Return S0 + 2^30 S1 mod 2^61 - 1 for folded sums, whose total is in [-4, 2^62 + 2^34)."""
+    lanes = first.type.count
+    p = every(I64, lanes, 2**61 - 1)
+    t = builder.add(first, builder.shl(second, every(I64, lanes, 30)))
+    r = builder.add(builder.and_(t, p), builder.ashr(t, every(I64, lanes, 61)))
+    return smaller(builder, r, builder.sub(r, p))
 
 
 def _tile(lanes: int, rows: int, pieces: int, wide: bool) -> Any:
@@ -54,7 +78,7 @@ def _tile(lanes: int, rows: int, pieces: int, wide: bool) -> Any:
     factors = 3 if wide else 1
 
     def generate(context: Any, builder: Any, _: Any, args: Any) -> Any:
-        left, right, inner, terms, radix, target = args
+        left, right, inner, terms, radix, modulus, inverse, target = args
         sums = [
             [[slot(builder, every(I64, lanes, 0)) for _e in range(2)]
              for _v in range(pieces)]
@@ -114,29 +138,22 @@ def _tile(lanes: int, rows: int, pieces: int, wide: bool) -> Any:
         for r in range(rows):
             for v in range(pieces):
                 first, second = (builder.load(place) for place in sums[r][v])
-                offset = (r * pieces + v) * width * (1 if wide else 2)
-                if wide:
-                    turned = builder.shl(second, every(I64, lanes, 30))
-                    store(builder, target, offset, builder.add(first, turned))
-                    continue
-                for part in range(2):
-                    base = part * lanes // 2
-                    order = [x for i in range(lanes // 2) for x in (base + i, lanes + base + i)]
-                    mixed = builder.shuffle_vector(
-                        first, second, ir.Constant(ir.VectorType(I32, lanes), order)
-                    )
-                    store(builder, target, offset + width * part, mixed)
+                finish = _finish61(builder, first, second) if wide else None
+                if finish is None:
+                    even, odd = (_finish31(builder, t, modulus, inverse) for t in (first, second))
+                    finish = builder.or_(even, builder.shl(odd, every(I64, lanes, 32)))
+                store(builder, target, (r * pieces + v) * width, finish)
         return context.get_dummy_value()
 
     return generate
 
 
-_SIGNATURE = types.void(*[types.int64] * 6)
+_SIGNATURE = types.void(*[types.int64] * 6, types.float64, types.int64)
 
 
 @intrinsic
 def _tile512(
-    context: Any, left: Any, right: Any, inner: Any, terms: Any, radix: Any, out: Any
+    context: Any, a: Any, b: Any, inner: Any, terms: Any, radix: Any, p: Any, inv: Any, out: Any
 ) -> Any:
     """Six rows, 32 columns of 32 bits."""
     return _SIGNATURE, _tile(8, 6, 2, wide=False)
@@ -144,7 +161,7 @@ def _tile512(
 
 @intrinsic
 def _tile512w(
-    context: Any, left: Any, right: Any, inner: Any, terms: Any, radix: Any, out: Any
+    context: Any, a: Any, b: Any, inner: Any, terms: Any, radix: Any, p: Any, inv: Any, out: Any
 ) -> Any:
     """Six rows, 16 columns of 64 bits."""
     return _SIGNATURE, _tile(8, 6, 2, wide=True)
@@ -152,7 +169,7 @@ def _tile512w(
 
 @intrinsic
 def _tile256(
-    context: Any, left: Any, right: Any, inner: Any, terms: Any, radix: Any, out: Any
+    context: Any, a: Any, b: Any, inner: Any, terms: Any, radix: Any, p: Any, inv: Any, out: Any
 ) -> Any:
     """Two rows, 16 columns of 32 bits."""
     return _SIGNATURE, _tile(4, 2, 2, wide=False)
@@ -160,7 +177,7 @@ def _tile256(
 
 @intrinsic
 def _tile256w(
-    context: Any, left: Any, right: Any, inner: Any, terms: Any, radix: Any, out: Any
+    context: Any, a: Any, b: Any, inner: Any, terms: Any, radix: Any, p: Any, inv: Any, out: Any
 ) -> Any:
     """Two rows, 8 columns of 64 bits."""
     return _SIGNATURE, _tile(4, 2, 2, wide=True)
@@ -202,6 +219,17 @@ def _centre61(context: Any, source: Any, target: Any, seen: Any) -> Any:
     return types.void(types.int64, types.int64, types.int64), generate
 
 
+@intrinsic
+def _copy64(context: Any, source: Any, target: Any) -> Any:
+    """Copy 64 bytes."""
+
+    def generate(cx: Any, builder: Any, _: Any, args: Any) -> Any:
+        store(builder, args[1], 0, load(builder, args[0], 0, I64, 8))
+        return cx.get_dummy_value()
+
+    return types.void(types.int64, types.int64), generate
+
+
 @kernel
 def limbs31(a: Array, p: Any, out: Array) -> None:
     """Write the centred elements of a (m, k) to out[block, term, row]; missing rows are zero."""
@@ -230,26 +258,6 @@ def limbs61(a: Array, p: Any, out: Array) -> None:
             out[block, k, 3 * row + 2] = 2 * high
 
 
-@inlined
-def _finish31(sums: Array, p: Any, inverse: float, out: Array) -> None:
-    """Write t mod p; |t| <= 2^32 + 2^31 |R| < 2^62, so the quotient errs by less than one."""
-    for j in range(out.size):
-        t = sums[j]
-        r = t - np.int64(np.floor(np.float64(t) * inverse)) * np.int64(p)
-        r = r + np.int64(p) if r < 0 else r
-        out[j] = r - np.int64(p) if r >= np.int64(p) else r
-
-
-@inlined
-def _finish61(sums: Array, out: Array) -> None:
-    """Write t mod p for -4 <= t < 2^61 + 2^34 + 2^61."""
-    p = np.int64(2**61 - 1)
-    for j in range(out.size):
-        t = sums[j] + p if sums[j] < 0 else sums[j]
-        r = (t & p) + (t >> 61)
-        out[j] = r - p if r >= p else r
-
-
 @kernel
 def multiply(
     left: Array, rows: Array, tiles: int, out: Array, constants: Any, wide: bool, work: Any
@@ -271,13 +279,11 @@ def multiply(
     wide : bool
         512-bit vectors, else 256-bit ones.
     work : tuple
-        panel (blocks of columns, k, bytes of a tile) of uint8; sums (rows of a tile, its columns)
-        of int64; line, one row of such columns; seen, 64 bytes of maxima.
+        panel (blocks of columns, k, bytes of a tile) and sums (rows of a tile, pieces, 64) of
+        uint8; seen, 64 bytes of maxima.
     """
-    p, terms, radix, inverse = constants
-    panel, sums, line, seen = work
-    size = out.itemsize
-    per_tile, columns = panel.shape[2] // 64, panel.shape[2] // size
+    p, panel, sums, seen = constants[0], work[0], work[1], work[2]
+    size, per_tile = out.itemsize, panel.shape[2] // 64
     top, inner, count = seen.ctypes.data, rows.size, sums.shape[0]
     blocks = (tiles + per_tile - 1) // per_tile
     panel[:] = np.uint8(0)
@@ -285,39 +291,35 @@ def multiply(
         for b in range(begin, min(begin + panel.shape[0], blocks)):
             base = panel[b - begin].ctypes.data
             for k in range(inner):
-                for t in range(per_tile):
-                    if b * per_tile + t < tiles:
-                        source = rows[k] + (b * per_tile + t) * 64
-                        target = base + k * panel.shape[2] + 64 * t
-                        if size == 4:
-                            _centre31(source, target, np.uint32(p), top)
-                        else:
-                            _centre61(source, target, top)
+                for t in range(min(per_tile, tiles - b * per_tile)):
+                    source = rows[k] + (b * per_tile + t) * 64
+                    target = base + k * panel.shape[2] + 64 * t
+                    if size == 4:
+                        _centre31(source, target, np.uint32(p), top)
+                    else:
+                        _centre61(source, target, top)
         for m in range(left.shape[0]):
             limbs = left[m].ctypes.data
             for b in range(begin, min(begin + panel.shape[0], blocks)):
                 right = panel[b - begin].ctypes.data
-                _run(limbs, right, inner, terms, radix, sums.ctypes.data, size == 8, wide)
+                _run(limbs, right, inner, constants, sums.ctypes.data, size == 8, wide)
                 for r in range(min(count, out.shape[0] - m * count)):
-                    target = out[m * count + r, b * columns : (b + 1) * columns]
-                    part = line[: target.size]
-                    if size == 4:
-                        _finish31(sums[r, : target.size], p, inverse, part)
-                    else:
-                        _finish61(sums[r, : target.size], part)
-                    target[:] = part
+                    target = out.ctypes.data + (m * count + r) * out.strides[0]
+                    for t in range(min(per_tile, tiles - b * per_tile)):
+                        _copy64(sums[r, t].ctypes.data, target + 64 * (b * per_tile + t))
 
 
 @inlined
 def _run(
-    left: int, right: int, inner: int, terms: int, radix: int, out: int, long: bool, wide: bool
+    left: int, right: int, inner: int, constants: Any, out: int, long: bool, wide: bool
 ) -> None:
     """Compute one register tile."""
+    p, terms, radix, inverse = constants
     if wide and long:
-        _tile512w(left, right, inner, terms, radix, out)
+        _tile512w(left, right, inner, terms, radix, np.int64(p), inverse, out)
     elif wide:
-        _tile512(left, right, inner, terms, radix, out)
+        _tile512(left, right, inner, terms, radix, np.int64(p), inverse, out)
     elif long:
-        _tile256w(left, right, inner, terms, radix, out)
+        _tile256w(left, right, inner, terms, radix, np.int64(p), inverse, out)
     else:
-        _tile256(left, right, inner, terms, radix, out)
+        _tile256(left, right, inner, terms, radix, np.int64(p), inverse, out)

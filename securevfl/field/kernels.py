@@ -35,11 +35,14 @@ def prepare(p: int, a: Array) -> Left:
     from securevfl.field import _tiled
 
     tier, narrow = _cpu.tier(), a.dtype == np.uint32
+    vectors = p == 2**61 - 1 if not narrow else 1 << 12 <= p < 1 << 31
     if tier == "amx" and _tiled.StreamLeft.fits(p, a):
         return _tiled.StreamLeft(p, a)
-    if tier == "amx" and (p < 1 << 31 or not narrow):
+    # Eight planes for a handful of 61-bit terms cost more than vectors do.
+    few = vectors and not narrow and a.shape[1] <= 8
+    if tier == "amx" and (p < 1 << 31 or not narrow) and not few:
         return _tiled.TiledLeft(p, a)
-    if tier != "portable" and (p == 2**61 - 1 if not narrow else 1 << 12 <= p < 1 << 31):
+    if tier != "portable" and vectors:
         return _tiled.VectorLeft(p, a, tier != "avx2")
     return PortableLeft(p, a)
 

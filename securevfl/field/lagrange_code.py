@@ -148,9 +148,10 @@ class LagrangeCode:
 
     @cached_property
     def _left(self) -> Left:
-        from securevfl.field import kernels
+        from securevfl.field import kernels, ntt
 
-        return kernels.prepare(self.field.modulus, self._basis)
+        p = self.field.modulus
+        return ntt.left(p, self.alphas, self.betas) or kernels.prepare(p, self._basis)
 
     @cached_property
     def _constant_left(self) -> Left:
