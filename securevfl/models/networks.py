@@ -50,6 +50,14 @@ def linear(width: int, hidden: int, outputs: int) -> nn.Module:
     return nn.Linear(width, outputs)
 
 
+_VGG13 = (64, 128, 256, 512, 512)  # channels of each pair of convolutions
+
+
+def square_side(width: int) -> int:
+    """Side of the smallest square image that holds so many pixels, at least 1."""
+    return math.isqrt(width - 1) + 1
+
+
 def vgg13(width: int, hidden: int, outputs: int) -> nn.Module:
     """VGG13 with batch normalisation on the embedding as a square image; `hidden` is not used.
 
@@ -61,13 +69,13 @@ def vgg13(width: int, hidden: int, outputs: int) -> nn.Module:
     """
     from torch import nn
 
-    side = math.isqrt(width - 1) + 1
+    side = square_side(width)
     layers: list[nn.Module] = [
         nn.ConstantPad1d((0, side * side - width), 0.0),
         nn.Unflatten(1, (1, side, side)),
     ]
     channels = 1
-    for wanted in (64, 128, 256, 512, 512):
+    for wanted in _VGG13:
         for _ in range(2):
             layers += [
                 nn.Conv2d(channels, wanted, kernel_size=3, padding=1, bias=False),
@@ -88,6 +96,22 @@ CENTRES: dict[str, Callable[[int, int, int], nn.Module]] = {
     "linear": linear,
     "vgg13": vgg13,
 }
+
+
+def training_bytes(name: str, width: int, rows: int) -> int:
+    """Bytes that a step of a centre on so many rows needs, where they are worth a prediction.
+
+    VGG13 keeps the outputs of convolution, normalisation and ReLU of each layer for the backward
+    pass, and 9.4 million weights with their gradients and an optimiser's two moments; the other
+    centres need next to nothing.
+    """
+    if name != "vgg13":
+        return 0
+    side, values = square_side(width), 0
+    for channels in _VGG13:
+        values += 2 * 3 * channels * side * side
+        side = max(side // 2, 1)
+    return 4 * (rows * values + 4 * 9_400_000)
 
 
 def make_centre(name: str, width: int, hidden: int, outputs: int, *, seed: int) -> nn.Module:

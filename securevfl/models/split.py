@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 Task = Literal["binary", "multiclass", "regression"]
 OPTIMIZERS = ("sgd", "adam")
+_ROWS = 512  # scored at once; a convolution of many test rows would need gigabytes
 
 
 def make_optimizer(
@@ -194,11 +195,13 @@ class Centre:
         import torch
 
         self.network.eval()
+        inputs = torch.from_numpy(embedding.astype(np.float32))
         with torch.no_grad():
-            result: np.ndarray = self.network(
-                torch.from_numpy(embedding.astype(np.float32))
-            ).numpy()
-        return result
+            parts = [
+                self.network(inputs[start : start + _ROWS]).numpy()
+                for start in range(0, max(len(inputs), 1), _ROWS)
+            ]
+        return np.concatenate(parts)
 
     def _loss(self, scores: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         from torch.nn import functional

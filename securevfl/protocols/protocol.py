@@ -24,6 +24,7 @@ from securevfl.engine.streams import keyed_stream
 from securevfl.errors import ConfigurationError, UnknownNameError
 from securevfl.models.aggregation import gather, make_aggregation
 from securevfl.models.client_networks import ClientNetwork, make_client_network
+from securevfl.models.networks import training_bytes
 from securevfl.models.polynomial_network import PolynomialNetwork
 from securevfl.models.split import Batches, Centre
 from securevfl.privacy.claims import Claim
@@ -395,9 +396,11 @@ class EmbeddingProtocol(SplitProtocol):
         return self.layout.coded
 
     def memory(self) -> int:
-        """Bytes of all embeddings of the test rows, twice: one by one, and as one array."""
-        rows = max(self.data.test_rows, self.layout.coded * self.layout.segments)
-        return 2 * 4 * self.data.parties * rows * int(self.config.width)
+        """Bytes of all embeddings of the test rows, one by one and as one array, and a step's."""
+        batch, h = self.layout.coded * self.layout.segments, int(self.config.width)
+        embeddings = self.data.parties * max(self.data.test_rows, batch) * h
+        centre = training_bytes(self.config.centre, self.aggregation.width(h), batch)
+        return 2 * 4 * embeddings + centre
 
     def advice(self, available: int) -> str:
         """Nothing but the sizes of the embeddings matters."""

@@ -6,7 +6,7 @@ from securevfl.engine import wire
 from securevfl.engine.streams import keyed_stream
 from securevfl.errors import ConfigurationError
 from securevfl.models.client_networks import CHANNELS, make_client_network
-from securevfl.models.networks import make_centre
+from securevfl.models.networks import make_centre, training_bytes
 from securevfl.models.split import Centre
 
 SHAPE = (1, 2, 3)
@@ -154,3 +154,25 @@ def test_a_step_of_vgg13_is_plain_torchs_and_leaves_padded_rows_alone():
     assert loss == pytest.approx(wanted.item(), rel=1e-5)
     np.testing.assert_allclose(gradient[samples >= 0], inputs.grad.numpy(), rtol=1e-3, atol=1e-6)
     assert not gradient[samples < 0].any()
+
+
+def test_many_rows_are_scored_in_parts():
+    centre = Centre("multiclass", 3, 4, network="mlp", hidden=8, optimizer=dict(SGD), seed=3)
+    H = np.random.default_rng(0).normal(size=(2500, 4)).astype(np.float32)
+    whole = centre.scores(H)
+    assert whole.shape == (2500, 3)
+    np.testing.assert_allclose(whole[1000:1100], centre.scores(H[1000:1100]), rtol=1e-5, atol=1e-6)
+    assert centre.scores(H[:0]).shape == (0, 3)
+
+
+def test_the_memory_of_a_step_of_vgg13_is_predicted():
+    assert training_bytes("mlp", 784, 256) == 0
+    per_row = (
+        4
+        * 2
+        * 6
+        * sum(c * s * s for c, s in zip((64, 128, 256, 512, 512), (28, 14, 7, 3, 1), strict=True))
+    )
+    assert training_bytes("vgg13", 784, 9) - training_bytes("vgg13", 784, 8) == per_row
+    weights = sum(w.numel() for w in make_centre("vgg13", 784, 0, 10, seed=0).parameters())
+    assert weights == pytest.approx(9.4e6, rel=0.01)
