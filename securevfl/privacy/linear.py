@@ -1,0 +1,86 @@
+"""Linear algebra over F_p that the verifiers share: echelon form, rank, null spaces, solutions."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from securevfl.field import PrimeField
+
+
+def echelon(field: PrimeField, matrix: np.ndarray, columns: int | None = None) -> list[int]:
+    """Bring a matrix to reduced row echelon form, in place.
+
+    Parameters
+    ----------
+    field : PrimeField
+    matrix : ndarray, (m, n), elements
+        Overwritten.
+    columns : int, optional
+        Pivots are looked for in the first so many columns; in all if not given.
+
+    Returns
+    -------
+    list of int
+        The pivot columns; row i of the result has its leading 1 in the i-th of them.
+    """
+    pivots: list[int] = []
+    for column in range(matrix.shape[1] if columns is None else columns):
+        row = len(pivots)
+        if row == len(matrix):
+            break
+        below = np.flatnonzero(matrix[row:, column])
+        if not below.size:
+            continue
+        first = row + int(below[0])
+        if first != row:
+            matrix[[row, first]] = matrix[[first, row]]
+        matrix[row] = field.multiply(matrix[row], field.reciprocal(matrix[row, column]))
+        others = np.flatnonzero(matrix[:, column])
+        others = others[others != row]
+        if others.size:
+            change = field.multiply(matrix[others, column][:, None], matrix[row][None])
+            matrix[others] = field.subtract(matrix[others], change)
+        pivots.append(column)
+    return pivots
+
+
+def rank(field: PrimeField, matrix: np.ndarray) -> int:
+    """Rank of a matrix."""
+    return len(echelon(field, np.array(matrix)))
+
+
+def independent_rows(field: PrimeField, matrix: np.ndarray) -> list[int]:
+    """Numbers of the first rows that span the row space."""
+    return echelon(field, np.array(matrix.T))
+
+
+def left_null(field: PrimeField, matrix: np.ndarray) -> np.ndarray:
+    """Basis N, (m - rank, m), of all rows with N matrix = 0."""
+    rows, columns = matrix.shape
+    work = np.concatenate([matrix, np.eye(rows, dtype=field.dtype)], axis=1)
+    found = len(echelon(field, work, columns))
+    null: np.ndarray = work[found:, columns:]
+    return null
+
+
+def solve_left(field: PrimeField, a: np.ndarray, b: np.ndarray) -> np.ndarray | None:
+    """x with a x = b for `a` of full column rank, (m, n); None without a unique solution.
+
+    Parameters
+    ----------
+    a : ndarray, (m, n)
+    b : ndarray, (m, k)
+    """
+    n = a.shape[1]
+    work = np.concatenate([a, b], axis=1)
+    found = len(echelon(field, work, n))
+    if found < n or work[n:, n:].any():
+        return None
+    solution: np.ndarray = work[:n, n:]
+    return solution
+
+
+def solve_right(field: PrimeField, a: np.ndarray, b: np.ndarray) -> np.ndarray | None:
+    """x with x a = b for `a` of full row rank, (n, m); None without a unique solution."""
+    turned = solve_left(field, np.ascontiguousarray(a.T), np.ascontiguousarray(b.T))
+    return None if turned is None else np.ascontiguousarray(turned.T)

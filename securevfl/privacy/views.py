@@ -1,0 +1,275 @@
+"""The view of a coalition: what it received, sent, holds and drew, cut from a real transcript."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+
+from securevfl.engine.transcript import Transcript
+from securevfl.errors import ConfigurationError
+
+SERVER = -1
+
+
+@dataclass(frozen=True)
+class Coalition:
+    """Parties that pool all they see.
+
+    Attributes
+    ----------
+    server : bool
+    clients : tuple of int
+        Colluding clients.
+    uploads : tuple of int
+        Clients whose uploads are seen although the server is not part of it, as in Theorem 5.3,
+        which is about single uploads.
+    outsider : bool
+        Whoever listens to all links and is no party.
+    """
+
+    server: bool = False
+    clients: tuple[int, ...] = ()
+    uploads: tuple[int, ...] = ()
+    outsider: bool = False
+
+    @property
+    def members(self) -> tuple[int, ...]:
+        """Numbers of its parties; the server is -1."""
+        return (SERVER,) * self.server + tuple(self.clients)
+
+    def __str__(self) -> str:
+        names = ["server"] * self.server + ["outsider"] * self.outsider
+        if self.clients:
+            names.append(f"{_word('client', self.clients)}")
+        if self.uploads:
+            names.append(f"{_word('upload', self.uploads)}")
+        return " + ".join(names) or "nobody"
+
+    @classmethod
+    def parse(cls, text: str) -> Coalition:
+        """Coalition from words such as "server", "server + clients 0, 2" or "outsider".
+
+        Examples
+        --------
+        >>> Coalition.parse("server + clients 0, 2").clients
+        (0, 2)
+        >>> str(Coalition.parse("client 1"))
+        'client 1'
+        """
+        made: dict[str, Any] = {}
+        for part in text.split("+"):
+            match = re.fullmatch(r"(server|outsider|clients?|uploads?)\s*([\d,\s]*)", part.strip())
+            if match is None or (match[1][0] in "cu") != bool(match[2].strip()):
+                raise ConfigurationError(
+                    f"coalition {text!r}: {part.strip()!r} is not 'server', 'outsider', "
+                    "'clients 0, 1' or 'uploads 0, 1'"
+                )
+            numbers = tuple(int(n) for n in re.findall(r"\d+", match[2]))
+            name = {"c": "clients", "u": "uploads"}.get(match[1][0], match[1])
+            made[name] = numbers or True
+        return cls(**made)
+
+
+def _word(what: str, numbers: Sequence[int]) -> str:
+    return f"{what}{'s' * (len(numbers) > 1)} {', '.join(map(str, numbers))}"
+
+
+@dataclass(frozen=True)
+class Sent:
+    """One message of a view; ``payload`` is None where only its size is seen."""
+
+    kind: str
+    round: int
+    sender: int
+    receiver: int
+    nbytes: int
+    payload: Any
+
+
+class Drawing(Protocol):
+    """A party that draws all its secret randomness through one method."""
+
+    index: int
+    uniform: Callable[[tuple[int, ...]], np.ndarray]
+
+
+@dataclass
+class Tape:
+    """The secret randomness of one party, in the order in which it was drawn.
+
+    Attributes
+    ----------
+    draws : list of ndarray
+        What was drawn; for a client of FedVS: Z for each part of the data, then for each round V
+        and, of a dealer, the coefficients of rho.
+    rounds : list of int
+        The round in which each was drawn.
+    """
+
+    draws: list[np.ndarray] = field(default_factory=list)
+    rounds: list[int] = field(default_factory=list)
+
+    def at(self, round: int) -> list[np.ndarray]:
+        """What was drawn in a round; 0 is the setup."""
+        return [draw for draw, r in zip(self.draws, self.rounds, strict=True) if r == round]
+
+
+def record(party: Any) -> Tape:
+    """Let a party draw as it does, and keep what it draws on a tape."""
+    tape, draw = Tape(), party.uniform
+
+    def uniform(shape: tuple[int, ...]) -> np.ndarray:
+        drawn: np.ndarray = draw(shape)
+        tape.draws.append(drawn.copy())
+        tape.rounds.append(party.round)
+        return drawn
+
+    party.uniform = uniform
+    return tape
+
+
+def replay(party: Any, tape: Tape) -> None:
+    """Let a party draw from a tape instead; what it asks for must be what the tape has."""
+    left = iter(tape.draws)
+
+    def uniform(shape: tuple[int, ...]) -> np.ndarray:
+        drawn = next(left, None)
+        if drawn is None or drawn.shape != tuple(shape):
+            has = "no more" if drawn is None else f"shape {drawn.shape}"
+            raise ConfigurationError(
+                f"tape of party {party.index}: shape {tuple(shape)} was asked for in round "
+                f"{party.round}, the tape has {has}. Replay the configuration that was recorded"
+            )
+        return drawn.copy()
+
+    party.uniform = uniform
+
+
+@dataclass(frozen=True)
+class View:
+    """All that a coalition has at the end of a run.
+
+    Attributes
+    ----------
+    coalition : Coalition
+    messages : tuple of Sent
+        Sent or received by a member, in the order of sending; to an outsider all messages.
+    tapes : mapping of int to Tape
+        Its members' randomness.
+    inputs : mapping of int to object
+        Its members' own data and models.
+    """
+
+    coalition: Coalition
+    messages: tuple[Sent, ...]
+    tapes: Mapping[int, Tape]
+    inputs: Mapping[int, Any]
+
+    def payloads(
+        self, kind: str, *, round: int | None = None, receiver: int | None = None
+    ) -> dict[tuple[int, int, int], Any]:
+        """Payloads of a kind by (round, sender, receiver)."""
+        return {
+            (m.round, m.sender, m.receiver): m.payload
+            for m in self.messages
+            if m.kind == kind
+            and (round is None or m.round == round)
+            and (receiver is None or m.receiver == receiver)
+        }
+
+    def one_per_sender(self, kind: str, round: int, receiver: int) -> dict[int, Any]:
+        """Payloads that one receiver got in a round, by sender."""
+        found = self.payloads(kind, round=round, receiver=receiver)
+        return {sender: payload for (_, sender, _), payload in sorted(found.items())}
+
+    def rounds(self, kind: str) -> list[int]:
+        """Rounds in which a kind of message was seen."""
+        return sorted({m.round for m in self.messages if m.kind == kind})
+
+    def differences(self, other: View) -> Iterator[str]:
+        """What of two views is not the same, to the last bit; nothing where they are equal."""
+        if self.coalition != other.coalition:
+            yield f"coalitions {self.coalition} and {other.coalition}"
+        if len(self.messages) != len(other.messages):
+            yield f"{len(self.messages)} and {len(other.messages)} messages"
+        for one, two in zip(self.messages, other.messages, strict=False):
+            head = (one.kind, one.round, one.sender, one.receiver, one.nbytes)
+            if head != (two.kind, two.round, two.sender, two.receiver, two.nbytes):
+                yield f"messages {head} and {two}"
+            elif not _same(one.payload, two.payload):
+                yield f"the payloads of {head}"
+        for n in self.coalition.members:
+            if not _same(
+                vars(self.tapes[n]) if n in self.tapes else None,
+                vars(other.tapes[n]) if n in other.tapes else None,
+            ):
+                yield f"tapes of party {n}"
+            if not _same(self.inputs.get(n), other.inputs.get(n)):
+                yield f"inputs of party {n}"
+
+
+def _same(one: Any, two: Any) -> bool:
+    """Equality to the last bit of arrays, containers and dataclasses."""
+    if isinstance(one, np.ndarray) or isinstance(two, np.ndarray):
+        alike = isinstance(one, np.ndarray) and isinstance(two, np.ndarray)
+        return alike and one.dtype == two.dtype and np.array_equal(one, two)
+    if type(one) is not type(two):
+        return False
+    if isinstance(one, Mapping):
+        return one.keys() == two.keys() and all(_same(one[k], two[k]) for k in one)
+    if isinstance(one, (list, tuple)):
+        return len(one) == len(two) and all(map(_same, one, two))
+    if hasattr(one, "__dataclass_fields__"):
+        return _same(vars(one), vars(two))
+    return bool(one == two)
+
+
+def cut(
+    transcript: Transcript,
+    coalition: Coalition,
+    *,
+    tapes: Mapping[int, Tape] | None = None,
+    inputs: Mapping[int, Any] | None = None,
+) -> View:
+    """Cut the view of a coalition from a transcript that kept its payloads.
+
+    Parameters
+    ----------
+    transcript : Transcript
+        Made with ``payloads=True``.
+    coalition : Coalition
+        An outsider sees all envelopes and sizes, and payloads as they were sent: clear on open
+        links, bytes on sealed ones.
+    tapes, inputs : mapping, optional
+        By party; only those of the members are taken.
+
+    Raises
+    ------
+    ConfigurationError
+        When the transcript kept no payloads.
+    """
+    if transcript.payloads is None:
+        raise ConfigurationError(
+            "views: the transcript kept no payloads; run with Transcript(payloads=True)"
+        )
+    columns = transcript.columns()
+    names = ("kind", "round", "sender", "receiver", "bytes")
+    heads = zip(*(columns[name].tolist() for name in names), strict=True)
+    members = set(coalition.members)
+    seen = []
+    for head, payload in zip(heads, transcript.payloads, strict=True):
+        kind, number, sender, receiver, nbytes = head
+        upload = kind == "embedding" and sender in coalition.uploads
+        if coalition.outsider or upload or sender in members or receiver in members:
+            seen.append(Sent(kind, number, sender, receiver, nbytes, payload))
+    own = [n for n in coalition.members if n >= 0]
+    return View(
+        coalition,
+        tuple(seen),
+        {n: tapes[n] for n in own if tapes and n in tapes},
+        {n: inputs[n] for n in own if inputs and n in inputs},
+    )
