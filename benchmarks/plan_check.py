@@ -22,7 +22,7 @@ from securevfl.data.arrays import from_numpy
 from securevfl.engine.conditions import Conditions, Delay
 from securevfl.study.machine import describe_machine
 from securevfl.study.planner import plan
-from securevfl.study.study import commit
+from securevfl.study.results import commit
 
 OUT = Path(__file__).parent / "results" / "plan" / "plan_check.json"
 

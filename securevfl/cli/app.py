@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import inspect
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from securevfl import __version__
 from securevfl.cli import show
-from securevfl.cli.options import option_names, run_command
+from securevfl.cli.options import (
+    common_parameters,
+    keyword,
+    make_command,
+    option_names,
+    run_command,
+)
 from securevfl.errors import ConfigurationError, SecureVFLError, UnknownNameError
 
 USER_MISTAKE, FAILURE = 2, 1
-ORDER = ("run", "resume", "datasets", "protocols", "bench")
+ORDER = ("run", "compare", "study", "plan", "resume", "datasets", "protocols", "bench")
 
 
 class Root(TyperGroup):
@@ -23,8 +31,12 @@ class Root(TyperGroup):
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Names in the order of their use."""
-        names = super().list_commands(ctx)
+        names = [*super().list_commands(ctx), *MADE]
         return sorted(names, key=lambda name: (ORDER.index(name) if name in ORDER else 99, name))
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """A command by name; those with options of protocols are made when they are used."""
+        return MADE[cmd_name] if cmd_name in MADE else super().get_command(ctx, cmd_name)
 
     def main(self, *args: Any, **extra: Any) -> Any:
         """Run a command line and exit with its code."""
@@ -57,6 +69,83 @@ def usage_message(error: Any) -> str:
         names = option_names(context.command)
         return f"{UnknownNameError(f'option of {path!r}', unknown, names)} (see {path} --help)"
     return f"{error.format_message().rstrip('.')} (see {path} --help)"
+
+
+class Made(TyperCommand):
+    """A command whose options are those of protocols; they are read when it is used."""
+
+    def __init__(self, name: str, text: str, make: Callable[[], Callable[..., None]]) -> None:
+        super().__init__(name, help=text, callback=lambda: None)
+        self._make = make
+
+    def make_context(
+        self, info_name: Any, args: list[str], parent: Any = None, **extra: Any
+    ) -> Any:
+        """Context of the command with all its options."""
+        made = typer.Typer(add_completion=False, rich_markup_mode="rich")
+        made.command(name=self.name, help=self.help)(self._make())
+        return typer.main.get_command(made).make_context(info_name, args, parent, **extra)
+
+
+def _compare() -> Callable[..., None]:
+    from securevfl.cli.lab import compare
+    from securevfl.study.compare import all_options
+
+    protocols = Annotated[list[str], typer.Argument(metavar="PROTOCOL...", show_default=False)]
+    seeds = typer.Option(metavar="n", help="Runs of each, with seeds S, S+1, ...")
+    workers = typer.Option(metavar="n", min=1, help="Processes.")
+    shared = {
+        "variants": inspect.Parameter(
+            "variants", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=protocols
+        ),
+        **common_parameters("engine"),
+        "seeds": keyword("seeds", Annotated[int, seeds], 3),
+        "workers": keyword("workers", Annotated[int, workers], 1),
+    }
+    every = all_options()
+    most = max(len(names) for _, names in every.values())
+    fields = {
+        key: (field, "Options of all" if len(names) == most else f"Options of {', '.join(names)}")
+        for key, (field, names) in every.items()
+    }
+    return make_command(shared, fields, compare)
+
+
+def _plan() -> Callable[..., None]:
+    from securevfl.cli.lab import plan
+    from securevfl.cli.options import DATA
+    from securevfl.study.catalogue import protocols
+
+    def number(text: str) -> Any:
+        return Annotated[int | None, typer.Option(metavar="n", help=text, rich_help_panel=DATA)]
+
+    bits = typer.Option(metavar="n", help="Fractional bits wanted of data and weights, at least.")
+    shared = {
+        **common_parameters("engine", "out", "until"),
+        "rows": keyword("rows", number("Training rows, in place of a data set.")),
+        "features": keyword("features", number("Columns of all parties together.")),
+        "test_rows": keyword("test_rows", number("Test rows, for --secure."), 0),
+        "accuracy_bits": keyword("accuracy_bits", Annotated[int, bits], 8),
+    }
+    config = protocols()["fedvs"].Config
+    title = "Options of fedvs"
+    return make_command(shared, {k: (f, title) for k, f in config.model_fields.items()}, plan)
+
+
+MADE = {
+    "compare": Made(
+        "compare",
+        "Run protocols side by side: same data, seeds and delays.\n\nA variant is a protocol with "
+        "options in its name: `split:aggregation=max`. Other options go to every protocol that has "
+        "them. Differences are against the first.",
+        _compare,
+    ),
+    "plan": Made(
+        "plan",
+        "Predict a FedVS run: feasible K, field and bits, bytes, memory, expected time.",
+        _plan,
+    ),
+}
 
 
 class Protocols(TyperGroup):
@@ -162,6 +251,24 @@ def resume(
 
 
 @app.command()
+def study(
+    file: Annotated[Path, typer.Argument(metavar="FILE.toml", help="A study; docs/stragglers.md.")],
+    quick: Annotated[bool, typer.Option("--quick", help="Apply its [quick] table.")] = False,
+    workers: Annotated[int, typer.Option(metavar="n", min=1, help="Processes.")] = 1,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="FOLDER", help="Where results go.  \\[default: ./runs/study-NAME]"),
+    ] = None,
+    data_dir: DataDir = None,
+    json: AsJson = False,
+) -> None:
+    """Carry out a study: runs over seeds, summed up. Finished runs are never done again."""
+    from securevfl.cli.lab import study
+
+    study(file, quick=quick, workers=workers, out=out, data_dir=data_dir, as_json=json)
+
+
+@app.command()
 def datasets(
     name: Annotated[str | None, typer.Argument(help="Show all that is known of this one.")] = None,
     data_dir: DataDir = None,
@@ -229,6 +336,38 @@ def bench_round(
         show.print_json(result)
     else:
         show.print_rounds(result)
+
+
+@bench_app.command("threshold")
+def bench_threshold(
+    parties: Annotated[
+        str, typer.Option(metavar="N,...", help="Numbers of parties.")
+    ] = "6,10,16,28",
+    privacy: Annotated[str, typer.Option(metavar="T,...", help="Colluding clients.")] = "1,2,4,6",
+    segments: Annotated[
+        int | None, typer.Option(metavar="K", min=1, help="Largest K.  \\[default: N/2 + 1]")
+    ] = None,
+    tries: Annotated[int, typer.Option(min=1, help="Straggler sets of each cell.")] = 3,
+    prime: Annotated[str, typer.Option(metavar="p", help="Field modulus.")] = "2^61-1",
+    time_parties: Annotated[int, typer.Option(metavar="N", help="Parties of the times.")] = 16,
+    rounds: Annotated[int, typer.Option(min=2, help="Rounds of each time.")] = 50,
+    out: Annotated[Path | None, typer.Option(metavar="FILE.png", help="Draw it there.")] = None,
+    json: AsJson = False,
+) -> None:
+    """Map where recovery is exact and where it is refused, and what K and T cost."""
+    from securevfl.cli.lab import threshold
+
+    threshold(
+        parties=parties,
+        privacy=privacy,
+        segments=segments,
+        tries=tries,
+        prime=prime,
+        time_parties=time_parties,
+        rounds=rounds,
+        out=out,
+        as_json=json,
+    )
 
 
 @bench_app.command("field")

@@ -93,6 +93,22 @@ def common(
             rich_help_panel=RUN,
         ),
     ] = "paper",
+    until: Annotated[
+        float | None,
+        typer.Option(
+            metavar="SECONDS",
+            help="End at this virtual second if the rounds have not ended before.",
+            rich_help_panel=RUN,
+        ),
+    ] = None,
+    sealed: Annotated[
+        bool,
+        typer.Option(
+            "--sealed/--unsealed",
+            help="Encrypt every message between two parties; unsealed runs are faster.",
+            rich_help_panel=RUN,
+        ),
+    ] = True,
     engine: Annotated[
         str,
         typer.Option(metavar="simulation", help="What runs the parties.", rich_help_panel=RUN),
@@ -139,24 +155,56 @@ def run_command(
     start : callable
         Takes all values by option name; those of the protocol only where they were given.
     """
-    shared = dict(inspect.signature(common, eval_str=True).parameters)
-    own = [
-        _parameter(name, field, title)
-        for name, field in config.model_fields.items()
-        if name not in shared
-    ]
+    shared = common_parameters()
     rounds = config.model_fields.get("rounds")
     if rounds is not None:
         shared["rounds"] = _with_default(shared["rounds"], rounds.default)
+    return make_command(shared, {k: (f, title) for k, f in config.model_fields.items()}, start)
+
+
+def common_parameters(*without: str) -> dict[str, inspect.Parameter]:
+    """The common options by name, but for some of them."""
+    found = inspect.signature(common, eval_str=True).parameters
+    return {name: parameter for name, parameter in found.items() if name not in without}
+
+
+def make_command(
+    shared: Mapping[str, inspect.Parameter],
+    fields: Mapping[str, tuple[FieldInfo, str]],
+    start: Callable[[dict[str, Any]], None],
+) -> Callable[..., None]:
+    """Make a function whose signature lists options, and fields of protocols as options.
+
+    Parameters
+    ----------
+    shared : mapping
+        Options by name; a field of the same name is left out.
+    fields : mapping
+        Field and heading in the help page, by name.
+    start : callable
+        Takes all values by option name; those of fields only where they were given.
+    """
+    own = [
+        _parameter(name, field, title)
+        for name, (field, title) in fields.items()
+        if name not in shared
+    ]
+    optional = {parameter.name for parameter in own}
 
     def command(**values: Any) -> None:
-        given = {parameter.name for parameter in own}
-        start({k: v for k, v in values.items() if k not in given or v is not None})
+        start({k: v for k, v in values.items() if k not in optional or v is not None})
 
     parameters = [*shared.values(), *own]
     command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     command.__annotations__ = {p.name: p.annotation for p in parameters}
     return command
+
+
+def keyword(name: str, annotation: Any, default: Any = None) -> inspect.Parameter:
+    """An option of a made command."""
+    return inspect.Parameter(
+        name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation
+    )
 
 
 def _parameter(name: str, field: FieldInfo, title: str) -> inspect.Parameter:
@@ -172,11 +220,11 @@ def _parameter(name: str, field: FieldInfo, title: str) -> inspect.Parameter:
             show_default=False,
             rich_help_panel=title,
         )
-        return _keyword(name, Annotated[bool | None, declared])
+        return keyword(name, Annotated[bool | None, declared])
     declared = typer.Option(
         flag, metavar=metavar(kind), help=text, show_default=False, rich_help_panel=title
     )
-    return _keyword(name, Annotated[str | None, declared])
+    return keyword(name, Annotated[str | None, declared])
 
 
 def _with_default(parameter: inspect.Parameter, default: Any) -> inspect.Parameter:
@@ -187,12 +235,6 @@ def _with_default(parameter: inspect.Parameter, default: Any) -> inspect.Paramet
         rich_help_panel=RUN,
     )
     return parameter.replace(annotation=Annotated[int | None, declared])
-
-
-def _keyword(name: str, annotation: Any) -> inspect.Parameter:
-    return inspect.Parameter(
-        name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation
-    )
 
 
 def metavar(kind: Any) -> str:

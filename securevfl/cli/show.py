@@ -302,7 +302,14 @@ def _flat(prefix: str, value: Any) -> Iterable[tuple[str, Any]]:
         yield prefix, value
 
 
-class Watcher(Protocol):
+class Notes(Protocol):
+    """What can say something while it shows progress."""
+
+    def note(self, text: str) -> None:
+        """Say something without disturbing the display."""
+
+
+class Watcher(Notes, Protocol):
     """What shows the progress of a run."""
 
     def __enter__(self) -> Watcher: ...
@@ -311,9 +318,6 @@ class Watcher(Protocol):
 
     def __call__(self, progress: Progress) -> None:
         """Show the newest round."""
-
-    def note(self, text: str) -> None:
-        """Say something without disturbing the display."""
 
 
 def watcher(name: str) -> Watcher:

@@ -50,11 +50,7 @@ def start(protocol: str, variant: Mapping[str, str], values: Mapping[str, Any]) 
     values : mapping
         Values of the common options by name, and of those options of the protocol that were given.
     """
-    options = dict(values)
-    common = {name: options.pop(name) for name in COMMON}
-    if common["rounds"] is not None:
-        options["rounds"] = common["rounds"]
-    pairs, data_pairs = split_data_pairs(parse_pairs(common["set"] or (), what="--set"))
+    common, options, pairs, data_pairs = sort_out(values)
     known = protocols()[protocol].Config.model_fields
     chosen = protocol_options(protocol, known, (variant, options, pairs))
     source = data_source(common, data_pairs)
@@ -69,6 +65,8 @@ def start(protocol: str, variant: Mapping[str, str], values: Mapping[str, Any]) 
             seed=common["seed"],
             conditions=common["conditions"],
             engine=common["engine"],
+            until=common["until"],
+            sealed=common["sealed"],
             out=folder,
             progress=watcher,
             interrupted=stop,
@@ -78,6 +76,18 @@ def start(protocol: str, variant: Mapping[str, str], values: Mapping[str, Any]) 
     with run_folder(common["out"], protocol, name) as folder:
         run = watched(f"{protocol} on {name}", functools.partial(call, folder))
     finish(run, as_json=common["json"])
+
+
+def sort_out(
+    values: Mapping[str, Any],
+) -> tuple[dict[str, Any], dict[str, Any], dict[str, str], dict[str, Any]]:
+    """Separate the common options, those of protocols, and the two kinds of ``--set``."""
+    common = {name: values.get(name) for name in COMMON}
+    options = {name: value for name, value in values.items() if name not in COMMON}
+    if common["rounds"] is not None:
+        options["rounds"] = common["rounds"]
+    pairs, data_pairs = split_data_pairs(parse_pairs(common["set"] or (), what="--set"))
+    return common, options, pairs, data_pairs
 
 
 def go_on(folder: Path, *, as_json: bool) -> None:
@@ -195,7 +205,7 @@ def _make_new(folder: Path) -> Path:
 
 
 @contextmanager
-def stopping(watcher: show.Watcher) -> Iterator[Callable[[], bool]]:
+def stopping(watcher: show.Notes) -> Iterator[Callable[[], bool]]:
     """Give a function that says whether Ctrl-C was pressed; a second Ctrl-C ends the process."""
     asked = threading.Event()
 

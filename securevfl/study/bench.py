@@ -69,30 +69,46 @@ class Rounds:
     data : VerticalDataset
     options : mapping
         Of the protocol.
+    conditions : Conditions, optional
+        A bandwidth and no delays if not given.
+
+    Attributes
+    ----------
+    times : list of float
+        Virtual seconds of the server's steps so far.
     """
 
-    def __init__(self, protocol: str, data: VerticalDataset, options: dict[str, Any]) -> None:
+    def __init__(
+        self,
+        protocol: str,
+        data: VerticalDataset,
+        options: dict[str, Any],
+        conditions: Conditions | None = None,
+    ) -> None:
         cls = get_protocol(protocol)
         made = cls(make_config(cls, options), data, seed=_SEED)
         check_memory(made)
-        self._done = 0
-        conditions = Conditions(name="bench", bandwidth=_BANDWIDTH)
+        self.times: list[float] = []
         self._simulation = Simulation(
-            made.parties(), seed=_SEED, conditions=conditions, observer=self
+            made.parties(),
+            seed=_SEED,
+            conditions=conditions or Conditions(name="bench", bandwidth=_BANDWIDTH),
+            observer=self,
         )
 
     def record(self, event: Event) -> None:
         """Count the server's steps."""
-        self._done += event.name == "round" and event.party == SERVER
+        if event.name == "round" and event.party == SERVER:
+            self.times.append(event.time / 1e9)
 
     def round_over(self, party: int, round: int, time: int, left: bool) -> None:
         """Nothing: a client's end of a round does not matter here."""
 
     def advance(self, rounds: int) -> float:
         """Go on until `rounds` more steps of the server; real seconds it took."""
-        target = self._done + rounds
+        target = len(self.times) + rounds
         started = time.perf_counter()
-        self._simulation.run(lambda: self._done >= target)
+        self._simulation.run(lambda: len(self.times) >= target)
         return time.perf_counter() - started
 
 
@@ -132,7 +148,7 @@ def bench_round(
         raise ConfigurationError(
             f"bench round: {blocks} blocks of {rounds} rounds; at least 7 of at least 1 are needed"
         )
-    with _one_thread():
+    with one_thread():
         _compile(fields)
         data = _data(size)
         results = [_compare(size, data, field, blocks, rounds) for field in fields]
@@ -223,7 +239,7 @@ def _compile(fields: Sequence[dict[str, int]]) -> None:
 
 
 @contextlib.contextmanager
-def _one_thread() -> Iterator[None]:
+def one_thread() -> Iterator[None]:
     """One thread for torch, and for BLAS where threadpoolctl is installed."""
     import torch
 

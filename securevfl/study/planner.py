@@ -234,6 +234,8 @@ def _flag(key: str, value: Any) -> str:
     name = key.replace("_", "-")
     if isinstance(value, bool):
         return f"--{name}" if value else f"--no-{name}"
+    if key == "prime" and value in PRIMES:
+        return f"--{name} 2^{value.bit_length()}-1"
     return f"--{name} {value}"
 
 

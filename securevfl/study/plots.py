@@ -55,10 +55,17 @@ def _measure(histories: Mapping[str, Sequence[Mapping[str, Any]]]) -> tuple[str,
     return ("rmse", "root mean square error") if "rmse" in keys else ("accuracy", "accuracy")
 
 
+_AXES = (("step", "round", 1.0), ("time", "virtual time (s)", 1.0), ("bytes", "sent (GB)", 1e9))
+_FAR = 20.0  # ends that lie further apart than this are drawn on a logarithmic axis
+_STYLES = ("-", "--", ":")
+
+
 def draw_study(
     curves: Mapping[str, Sequence[Sequence[Mapping[str, Any]]]], path: Path, *, title: str
 ) -> None:
-    """Mean over seeds of the held-out measure against rounds and virtual time, with its range.
+    """Mean over seeds of the held-out measure against rounds, virtual time and bytes, as a PNG.
+
+    The band is the range over seeds. An axis is logarithmic where the runs end far apart.
 
     Parameters
     ----------
@@ -71,25 +78,35 @@ def draw_study(
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(9, 3.6), layout="constrained")
+    drawn = {name: [rows for rows in seeds if rows] for name, seeds in curves.items()}
+    rows = {name: [row for rows in seeds for row in rows] for name, seeds in drawn.items()}
+    measure, label = _measure(rows)
+    everything = [row for each in rows.values() for row in each]
+    axes_shown = [axis for axis in _AXES if all(axis[0] in row for row in everything)]
+    figure = Figure(figsize=(4.2 * len(axes_shown), 3.9), layout="constrained")
     FigureCanvasAgg(figure)
-    panels = figure.subplots(1, 2, sharey=True)
-    measure, label = _measure(
-        {name: [row for rows in seeds for row in rows] for name, seeds in curves.items()}
-    )
-    for colour, (name, seeds) in zip(_COLOURS * len(curves), curves.items(), strict=False):
-        if not seeds:
-            continue
-        for axes, axis in zip(panels, ("step", "time"), strict=True):
+    panels = figure.subplots(1, len(axes_shown), sharey=True, squeeze=False)[0]
+    for panel, (axis, words, unit) in zip(panels, axes_shown, strict=True):
+        ends = []
+        for number, (name, seeds) in enumerate(drawn.items()):
+            if not seeds:
+                continue
             where, low, mean, high = _band(seeds, axis, measure)
-            axes.plot(where, mean, color=colour, label=name, linewidth=1.2)
-            axes.fill_between(where, low, high, color=colour, alpha=0.15, linewidth=0)
-    panels[0].set(xlabel="round", ylabel=f"test {label}")
-    panels[1].set(xlabel="virtual time (s)")
-    for axes in panels:
-        axes.grid(alpha=0.25)
-        axes.spines[["top", "right"]].set_visible(False)
-    panels[1].legend(frameon=False, loc="lower right")
+            look = {
+                "color": _COLOURS[number % len(_COLOURS)],
+                "linestyle": _STYLES[number // len(_COLOURS) % len(_STYLES)],
+            }
+            panel.plot(where / unit, mean, label=name, linewidth=1.2, **look)
+            panel.fill_between(where / unit, low, high, color=look["color"], alpha=0.15, lw=0)
+            ends.append(where[-1])
+        far = bool(ends) and max(ends) > _FAR * max(min(ends), 1e-9)
+        panel.set(xlabel=words, xscale="log" if far else "linear")
+        panel.grid(alpha=0.25)
+        panel.spines[["top", "right"]].set_visible(False)
+    panels[0].set_ylabel(f"test {label}")
+    handles, labels = panels[0].get_legend_handles_labels()
+    if len(labels) > 1:
+        figure.legend(handles, labels, frameon=False, loc="outside lower center", ncols=4)
     figure.suptitle(title)
     figure.savefig(path, dpi=130)
 
@@ -101,7 +118,7 @@ def _band(
     import numpy as np
 
     end = min(rows[-1][axis] for rows in seeds)
-    start = max(rows[0][axis] for rows in seeds)
+    start = min(max(rows[0][axis] for rows in seeds), end)
     where = np.linspace(start, end, 200)
     values = np.stack(
         [np.interp(where, [r[axis] for r in rows], [r[measure] for r in rows]) for rows in seeds]

@@ -88,6 +88,7 @@ class Run:
             "seed": self.plan.seed,
             "conditions": self.plan.conditions.name,
             "compute": self.plan.conditions.compute,
+            "until": self.plan.until,
         }
         for name in ("accuracy", "auc", "f1", "rmse"):
             if name in measures:

@@ -5,6 +5,9 @@ stragglers. Here every cell is tried: full-range random data and models are enco
 evaluate ``sum_n X_n W_n`` on their shares, and random sets of stragglers are left out of decoding.
 A cell is "exact" when every try returned the plaintext sum bit for bit, "refused" when every try
 raised `NotEnoughResultsError`, and "wrong" for anything else; there must be no such cell.
+
+What K and T cost is measured beside it: the virtual time of a round under the paper's delays, and
+the real computing of all parties together.
 """
 
 from __future__ import annotations
@@ -144,6 +147,78 @@ def _try_cell(
     return outcomes.pop() if len(outcomes) == 1 else "wrong"
 
 
+def time_rounds(
+    parties: int,
+    *,
+    privacies: Sequence[int],
+    prime: int = 2**61 - 1,
+    rounds: int = 50,
+    progress: Callable[[int, int], None] | None = None,
+) -> list[dict[str, Any]]:
+    """Mean time of a FedVS round for every feasible K and each T.
+
+    Eight features and 128 rows a client, 128 samples a batch and an embedding of 32; the delays of
+    section 6.2 of the paper, the same ones in every cell. The first round is not counted.
+
+    Parameters
+    ----------
+    parties : int
+        N.
+    privacies : sequence of int
+        Values of T.
+    prime : int
+        Field modulus.
+    rounds : int
+        Rounds of each cell, at least 2.
+    progress : callable, optional
+        Told (cells done, cells in all).
+
+    Returns
+    -------
+    list of dict
+        ``N``, ``K``, ``T``, ``R``, ``virtual_seconds``, and ``real_seconds`` that all parties
+        together compute in one process on one thread.
+    """
+    from securevfl.engine.conditions import paper
+    from securevfl.study.bench import Rounds, RoundSize, one_thread, uniform
+    from securevfl.study.planner import RowSums, choose_bits
+
+    if rounds < 2:
+        raise ConfigurationError(f"bench threshold: {rounds} rounds; at least 2 are needed")
+    size = RoundSize(parties, rows=128 * parties, features=8 * parties, batch=128, width=32)
+    data = uniform(size)
+    sums = [RowSums(9.0)] * parties
+    bits = choose_bits(sums, 16.0, 1, {"prime": prime})
+    cells = [(K, T) for T in privacies for K in range(1, parties) if parties >= 2 * (K + T - 1) + 1]
+    results = []
+    with one_thread():
+        for done, (K, T) in enumerate(cells):
+            options = {
+                "rounds": rounds, "batch": size.batch, "width": size.width, "hidden": size.width,
+                "degree": 1, "segments": K, "privacy": T, "masked": parties >= T + 2,
+                "prime": prime, "data_bits": bits.data_bits, "model_bits": bits.model_bits,
+            }  # fmt: skip
+            conditions = paper(parties, batch_rows=max(1, size.batch // K))
+            run = Rounds("fedvs", data, options, conditions)
+            run.advance(1)
+            first = len(run.times)
+            elapsed = run.advance(rounds - first)
+            counted = len(run.times) - first
+            results.append(
+                {
+                    "N": parties,
+                    "K": K,
+                    "T": T,
+                    "R": 2 * (K + T - 1) + 1,
+                    "virtual_seconds": (run.times[-1] - run.times[first - 1]) / counted,
+                    "real_seconds": elapsed / counted,
+                }
+            )
+            if progress is not None:
+                progress(done + 1, len(cells))
+    return results
+
+
 def report(cells: Sequence[Cell]) -> dict[str, Any]:
     """Counts, the cells off the theorem's side, and all cells, for ``--json``."""
     return {
@@ -155,21 +230,46 @@ def report(cells: Sequence[Cell]) -> dict[str, Any]:
     }
 
 
-def draw_threshold(cells: Sequence[Cell], path: Path) -> None:
-    """Heat map of the outcomes with the theorem's boundary, one panel for each (N, T)."""
+def draw_threshold(cells: Sequence[Cell], path: Path, times: Sequence[dict[str, Any]] = ()) -> None:
+    """Heat map of the outcomes with the theorem's boundary, one panel for each (N, T), as a PNG.
+
+    Where there are `times` of `time_rounds`, they are drawn below it.
+    """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     sizes, privacies = sorted({c.N for c in cells}), sorted({c.T for c in cells})
-    shape = (len(sizes), len(privacies))
-    figure = Figure(figsize=(2.8 * shape[1], 2.6 * shape[0]), layout="constrained")
+    width, height = max(2.8 * len(privacies), 6.4), 2.6 * len(sizes)
+    figure = Figure(figsize=(width, height + (3.2 if times else 0.0)), layout="constrained")
     FigureCanvasAgg(figure)
-    axes = figure.subplots(*shape, squeeze=False)
+    parts: Any = (figure,)
+    if times:
+        parts = figure.subfigures(2, 1, height_ratios=(height, 3.2))
+    axes = parts[0].subplots(len(sizes), len(privacies), squeeze=False)
     for row, N in zip(axes, sizes, strict=True):
         for panel, T in zip(row, privacies, strict=True):
             _draw_panel(panel, [cell for cell in cells if (cell.N, cell.T) == (N, T)], N, T)
-    figure.suptitle("blue: exact, grey: refused, red: wrong; line: N - 2(K+T-1) - 1")
+    parts[0].suptitle("blue: exact, grey: refused, red: wrong; line: N - 2(K+T-1) - 1")
+    if times:
+        _draw_times(parts[1].subplots(1, 2), times)
     figure.savefig(path, dpi=130)
+
+
+def _draw_times(panels: Any, times: Sequence[dict[str, Any]]) -> None:
+    kinds = (("virtual_seconds", 1, "virtual time of a round (s)"),
+             ("real_seconds", 1e3, "computing of a round (ms)"))  # fmt: skip
+    for panel, (kind, scale, words) in zip(panels, kinds, strict=True):
+        for T in sorted({row["T"] for row in times}):
+            own = [row for row in times if row["T"] == T]
+            panel.plot(
+                [row["K"] for row in own],
+                [scale * row[kind] for row in own],
+                ".-",
+                label=f"T = {T}",
+            )
+        panel.set(xlabel="segments K", ylabel=words, ylim=(0, None))
+        panel.grid(alpha=0.25)
+    panels[0].legend(frameon=False, title=f"N = {times[0]['N']}")
 
 
 def _draw_panel(panel: Any, cells: Sequence[Cell], N: int, T: int) -> None:
@@ -177,6 +277,8 @@ def _draw_panel(panel: Any, cells: Sequence[Cell], N: int, T: int) -> None:
 
     panel.set(title=f"N = {N}, T = {T}", xlabel="segments K", ylabel="stragglers")
     if not cells:
+        panel.set_axis_off()
+        panel.text(0.5, 0.5, "refused: T >= N", ha="center", va="center")
         return
     code = {"wrong": 0, "refused": 1, "exact": 2}
     largest = max(cell.K for cell in cells)

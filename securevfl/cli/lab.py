@@ -1,0 +1,252 @@
+"""What `study`, `compare`, `plan` and `bench threshold` do."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from securevfl.cli import show, tables
+from securevfl.cli.options import plain_number, protocol_options
+from securevfl.cli.start import INTERRUPTED, data_source, run_folder, sort_out, stopping
+from securevfl.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
+
+    from securevfl.study.jobs import Job
+    from securevfl.study.study import Study
+
+
+class Display:
+    """Progress of a study on standard error: bars on a terminal, else a line for each job."""
+
+    def __init__(self, title: str) -> None:
+        from rich.console import Console
+
+        self._title = title
+        self._console = Console(file=sys.stderr, highlight=False)
+        self._bars: Progress | None = None
+        self._all: TaskID | None = None
+        self._jobs: dict[str, TaskID] = {}
+
+    def __enter__(self) -> Display:
+        if self._console.is_terminal:
+            from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+            self._bars = Progress(
+                TextColumn("{task.description}"),
+                BarColumn(bar_width=24),
+                TextColumn("{task.fields[figures]}"),
+                TimeElapsedColumn(),
+                console=self._console,
+            )
+            self._all = self._bars.add_task(self._title, total=None, figures="preparing")
+            self._bars.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._bars is not None:
+            self._bars.stop()
+
+    def progress(self, done: int, total: int, what: str) -> None:
+        """Show that a job ended."""
+        if self._bars is None or self._all is None:
+            show.say(f"{self._title}: {done}/{total} ({what})")
+            return
+        self._bars.update(self._all, total=total, completed=done, figures=f"{done}/{total}")
+        finished = self._jobs.pop(what, None)
+        if finished is not None:
+            self._bars.remove_task(finished)
+
+    def watch(self, job: Job, part: float) -> None:
+        """Show how far a job is."""
+        self.part(job.name, part)
+
+    def part(self, name: str, part: float) -> None:
+        """Show how far something is."""
+        if self._bars is None:
+            return
+        if name not in self._jobs:
+            self._jobs[name] = self._bars.add_task(f"  {name}", total=1.0, figures="")
+        self._bars.update(self._jobs[name], completed=part, figures=f"{100 * part:.0f} %")
+
+    def note(self, text: str) -> None:
+        """Say something without disturbing the display."""
+        if self._bars is None:
+            show.say(text)
+        else:
+            self._console.print(text)
+            self._console.show_cursor(True)
+
+
+def study(
+    file: Path, *, quick: bool, workers: int, out: Path | None, data_dir: Path | None, as_json: bool
+) -> None:
+    """Carry out ``securevfl study``."""
+    from securevfl.study.study import read_study
+
+    name = f"study-{file.stem}{'-quick' if quick else ''}"
+    made = read_study(file, quick=quick, data_dir=None if data_dir is None else str(data_dir))
+    again = ["securevfl", "study", str(file), *(["--quick"] if quick else [])]
+    folder = out or Path("runs") / name
+    _carry_out(made, folder, name, workers, shlex.join([*again, "--out", str(folder)]), as_json)
+
+
+def compare(values: Mapping[str, Any]) -> None:
+    """Carry out ``securevfl compare``."""
+    from securevfl.study.compare import comparison
+
+    common, options, pairs, data_pairs = sort_out(values)
+    variants, count, workers = (options.pop(name) for name in ("variants", "seeds", "workers"))
+    if len(variants) < 2:
+        raise ConfigurationError(
+            "compare: name two protocols or more, such as: securevfl compare fedvs split"
+        )
+    if count < 1:
+        raise ConfigurationError(f"compare: {count} seeds are too few; use 1 or more")
+    source = data_source(common, data_pairs)
+    made = comparison(
+        variants,
+        source,
+        options=_merged(options, pairs),
+        seeds=range(common["seed"], common["seed"] + count),
+        conditions=_whole_path(common["conditions"]),
+        until=common["until"],
+        sealed=common["sealed"],
+    )
+    with run_folder(common["out"], "compare", Path(source.name).stem) as folder:
+        again = f"the same command with --out {shlex.quote(str(folder))}"
+        _carry_out(made, folder, "compare", workers, again, common["json"])
+
+
+def _whole_path(conditions: str) -> str:
+    path = Path(conditions)
+    return str(path.absolute()) if path.is_file() else conditions
+
+
+def _merged(options: Mapping[str, Any], pairs: Mapping[str, str]) -> dict[str, Any]:
+    """Options of the flags and of ``--set``; whether a protocol has them is asked later."""
+    every = {*options, *pairs}
+    return protocol_options("these protocols", every, (options, pairs))
+
+
+def _carry_out(
+    study: Study, folder: Path, name: str, workers: int, again: str, as_json: bool
+) -> None:
+    from securevfl.study.run import Interrupted
+    from securevfl.study.study import run_study
+
+    try:
+        with Display(name) as display, stopping(display) as stop:
+            content = run_study(
+                study,
+                folder,
+                workers=workers,
+                progress=display.progress,
+                watch=display.watch,
+                interrupted=stop,
+            )
+    except Interrupted:
+        show.say(f"interrupted; finished runs are kept; go on with: {again}")
+        raise typer.Exit(INTERRUPTED) from None
+    if as_json:
+        show.print_json({**content, "run_folder": str(folder)})
+    else:
+        tables.print_study(content)
+        show.out().print(f"written to {folder}", soft_wrap=True)
+
+
+def plan(values: Mapping[str, Any]) -> None:
+    """Carry out ``securevfl plan``."""
+    from securevfl.study.catalogue import protocols
+    from securevfl.study.planner import plan
+
+    common, options, pairs, data_pairs = sort_out(values)
+    sizes = {name: options.pop(name) for name in ("rows", "features", "test_rows")}
+    accuracy_bits = options.pop("accuracy_bits")
+    known = protocols()["fedvs"].Config.model_fields
+    chosen = protocol_options("fedvs", known, (options, pairs))
+    shape_given = sizes["rows"] is not None or sizes["features"] is not None
+    if shape_given and (common["data"] is not None or common["party"]):
+        raise ConfigurationError("plan: --rows and --features stand for data; leave out --data")
+    found = plan(
+        None if shape_given else data_source(common, data_pairs),
+        parties=common["parties"] if shape_given else None,
+        accuracy_bits=accuracy_bits,
+        conditions=common["conditions"],
+        sealed=common["sealed"],
+        seed=common["seed"],
+        **sizes,
+        **chosen,
+    )
+    if common["json"]:
+        show.print_json(asdict(found))
+    else:
+        flags = ("data", "label", "parties", "data_dir", "conditions")
+        given = {flag: common[flag] for flag in flags if common[flag] is not None}
+        words = [f"--{k.replace('_', '-')} {shlex.quote(str(v))}" for k, v in given.items()]
+        tables.print_plan(found, " ".join(words))
+
+
+def threshold(
+    *,
+    parties: str,
+    privacy: str,
+    segments: int | None,
+    tries: int,
+    prime: str,
+    time_parties: int,
+    rounds: int,
+    out: Path | None,
+    as_json: bool,
+) -> None:
+    """Carry out ``securevfl bench threshold``."""
+    from securevfl.study.machine import describe_machine
+    from securevfl.study.threshold import draw_threshold, map_threshold, report, time_rounds
+
+    sizes, privacies = _numbers(parties, "--parties"), _numbers(privacy, "--privacy")
+    modulus = _numbers(plain_number(prime), "--prime")[0]
+    with Display("threshold") as display:
+        cells = map_threshold(
+            sizes,
+            largest_segments=segments or max(sizes) // 2 + 1,
+            privacies=privacies,
+            prime=modulus,
+            tries=tries,
+            progress=lambda done, total: display.part("map", done / total),
+        )
+        times = time_rounds(
+            time_parties,
+            privacies=privacies,
+            prime=modulus,
+            rounds=rounds,
+            progress=lambda done, total: display.part("times of rounds", done / total),
+        )
+    result = {
+        **report(cells),
+        "rounds": times,
+        "prime": modulus,
+        "machine": describe_machine(),
+    }
+    if out is not None:
+        draw_threshold(cells, out, times)
+        result["picture"] = str(out)
+    if as_json:
+        show.print_json(result)
+    else:
+        tables.print_threshold(result)
+
+
+def _numbers(text: str, flag: str) -> Sequence[int]:
+    try:
+        return [int(part) for part in text.split(",")]
+    except ValueError:
+        raise ConfigurationError(
+            f"bench threshold: {flag} {text!r} must be integers with commas between them"
+        ) from None

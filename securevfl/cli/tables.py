@@ -1,0 +1,192 @@
+"""Tables of the straggler laboratory: studies, comparisons, plans, thresholds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from securevfl.cli.options import power_form
+from securevfl.cli.show import clock, out, print_machine, print_table, size
+
+if TYPE_CHECKING:
+    from securevfl.study.planner import Forecast
+
+_NAMES = {"accuracy": "test accuracy", "auc": "test AUC", "f1": "test F1", "rmse": "test RMSE"}
+_FRACTIONS = ("accuracy", "f1")
+_COLUMNS = 6  # virtual times that are shown; the files have all of them
+
+
+def print_study(content: Mapping[str, Any]) -> None:
+    """Print means with their intervals beside the paper's values, then differences and times."""
+    runs = content["runs"]
+    measures = [m for m in _NAMES if any(f"test_{m}" in run for run in runs.values())]
+    paper = {label: _paper(content, label) for label in runs}
+    shown = any(value is not None for value in paper.values())
+    columns = ["run", "seeds", *(_NAMES[m] for m in measures), *(["paper"] if shown else [])]
+    rows = [
+        (
+            label,
+            str(len(run["seeds"])),
+            *(_with_interval(run.get(f"test_{m}"), m) for m in measures),
+            *([_in_paper(paper[label])] if shown else []),
+            *(_mean(run, name) for name in ("rounds", "virtual_seconds", "bytes", "late")),
+            _mean(run, "wall_seconds"),
+        )
+        for label, run in runs.items()
+    ]
+    columns += ["rounds", "virtual time", "sent", "late", "real time"]
+    print_table(columns, rows, title=f"{content['title']} (mean and 95 % interval over seeds)")
+    _print_differences(content, measures)
+    _print_times(content.get("times") or {})
+
+
+def _paper(content: Mapping[str, Any], label: str) -> float | None:
+    """The paper's accuracy of a run in per cent: its own table's, else that of all but the base."""
+    paper = content["paper"]
+    own = paper.get(label)
+    if isinstance(own, Mapping):
+        return own.get("accuracy")
+    return None if label == content.get("baseline") else paper.get("accuracy")
+
+
+def _in_paper(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f} %"
+
+
+def _with_interval(entry: Mapping[str, Any] | None, measure: str) -> str:
+    if entry is None:
+        return "-"
+    mean, half = entry["mean"], entry["half_width_95"]
+    scale, places, unit = (100, 2, " %") if measure in _FRACTIONS else (1, 4, "")
+    spread = "" if half is None else f" ± {scale * half:.{places}f}"
+    return f"{scale * mean:.{places}f}{spread}{unit}"
+
+
+def _mean(run: Mapping[str, Any], name: str) -> str:
+    if name not in run:
+        return "-"
+    mean = run[name]["mean"]
+    if name.endswith("seconds"):
+        return clock(mean)
+    return size(mean) if name == "bytes" else f"{mean:,.0f}"
+
+
+def _print_differences(content: Mapping[str, Any], measures: Sequence[str]) -> None:
+    differences = content["differences"]
+    if not differences:
+        return
+    rows = []
+    for label, entry in differences.items():
+        for measure in measures:
+            found = entry.get(f"test_{measure}")
+            if found is not None:
+                half = found["half_width_95"]
+                sure = half is not None and abs(found["mean"]) > half
+                rows.append(
+                    (
+                        label,
+                        _NAMES[measure],
+                        _with_interval(found, measure),
+                        str(found["pairs"]),
+                        "yes" if sure else "no",
+                    )
+                )
+    print_table(
+        ("run", "measure", f"minus {content['baseline']}", "pairs", "differs"),
+        rows,
+        title="Paired differences; they differ where the 95 % interval leaves out 0",
+    )
+
+
+def _print_times(times: Mapping[str, Any]) -> None:
+    every = sorted({entry["time"] for run in times.get("runs", {}).values() for entry in run})
+    if not every:
+        return
+    columns = min(_COLUMNS, len(every))
+    chosen = [every[(place + 1) * len(every) // columns - 1] for place in range(columns)]
+    rows = []
+    for label, entries in times["runs"].items():
+        by_time = {entry["time"]: entry for entry in entries}
+        cells = []
+        for time in chosen:
+            entry = by_time.get(time)
+            mark = "*" if entry is not None and entry["ended"] else ""
+            cells.append(_with_interval(entry, times["measure"]) + mark)
+        rows.append((label, *cells))
+    print_table(
+        ("run", *(clock(time) for time in chosen)),
+        rows,
+        title=f"{_NAMES[times['measure']]} at equal virtual times (* all runs had ended before)",
+    )
+
+
+def print_plan(found: Forecast, given: str) -> None:
+    """Print the feasible K with what each is expected to cost, then field, bits and command.
+
+    `given` are the options of the data and of the conditions.
+    """
+    rows = [
+        (
+            f"{choice.segments}{' <-' if choice is found.best else ''}",
+            str(choice.threshold),
+            str(choice.tolerated),
+            str(choice.batch_rows),
+            clock(choice.setup_seconds),
+            f"{choice.round_seconds:.4g} s ± {2 * choice.round_error:.1g}",
+            clock(choice.total_seconds),
+            size(choice.bytes),
+            size(choice.server_bytes),
+            size(choice.client_bytes),
+            size(choice.client_memory),
+            size(choice.simulation_memory),
+        )
+        for choice in found.choices
+    ]
+    print_table(
+        (
+            "K", "R", "may lose", "|B|", "setup", "round", f"{found.rounds} rounds", "sent",
+            "by server", "by a client", "client memory", "in one process",
+        ),
+        rows,
+        title=f"{found.protocol}: N={found.parties} T={found.privacy}, {found.shape.rows:,} rows, "
+        f"{sum(found.shape.widths):,} columns, conditions {found.conditions}",
+    )  # fmt: skip
+    bits = found.bits
+    console = out()
+    console.print(
+        f"field and bits: p = {power_form(bits.prime)}, lx = {bits.data_bits}, "
+        f"lw = {bits.model_bits}: sums reach {bits.largest:.4g} at most, (p-1)/2 = {bits.limit:.4g}"
+    )
+    words = " ".join(filter(None, (given, found.command)))
+    console.print(f"run: securevfl run {found.protocol} {words}", soft_wrap=True)
+
+
+def print_threshold(result: Mapping[str, Any]) -> None:
+    """Print the counts of the map, every cell off the theorem's side, and times of rounds."""
+    console = out()
+    console.print(
+        f"{result['cells']:,} cells of (N, K, T, stragglers): {result['exact']:,} exact, "
+        f"{result['refused']:,} refused, {len(result['not_as_predicted'])} not as predicted"
+    )
+    if result["not_as_predicted"]:
+        names = ("N", "K", "T", "stragglers", "tolerated", "outcome")
+        print_table(
+            names, [[str(cell[name]) for name in names] for cell in result["not_as_predicted"]]
+        )
+    times = result["rounds"]
+    if times:
+        print_table(
+            ("T", "K", "R", "virtual", "computing, all parties"),
+            [
+                (
+                    str(row["T"]),
+                    str(row["K"]),
+                    str(row["R"]),
+                    f"{row['virtual_seconds']:.3f} s",
+                    f"{1e3 * row['real_seconds']:.1f} ms",
+                )
+                for row in times
+            ],
+            title=f"Mean time of a round, N = {times[0]['N']}, the paper's delays",
+        )
+    print_machine(result["machine"])

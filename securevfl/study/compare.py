@@ -1,0 +1,104 @@
+"""Comparisons: protocols on the same data, seeds and delays, as a study made on the spot."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from securevfl.errors import ConfigurationError, UnknownNameError
+from securevfl.protocols.protocol import find_protocols, get_protocol, make_config
+from securevfl.study.jobs import Job
+from securevfl.study.plan import DataSource
+from securevfl.study.study import Study
+from securevfl.study.variant import parse_variant
+
+
+def comparison(
+    variants: Sequence[str],
+    source: DataSource,
+    *,
+    options: Mapping[str, Any],
+    seeds: Sequence[int],
+    conditions: str = "paper",
+    until: float | None = None,
+    sealed: bool | None = None,
+) -> Study:
+    """Study of protocols that meet identical rows, batches, initial weights and delays.
+
+    Parameters
+    ----------
+    variants : sequence of str
+        ``NAME`` or ``NAME:key=value,...``; differences are paired against the first.
+    source : DataSource
+        The data set; its seed is that of each run.
+    options : mapping
+        Each goes to every protocol that has it; what a variant's name says goes first.
+    seeds : sequence of int
+    conditions : str
+        As `securevfl.engine.conditions.load_conditions` takes them.
+    until : float, optional
+        Virtual second at which every run ends.
+    sealed : bool, optional
+
+    Raises
+    ------
+    ConfigurationError
+        When a protocol, an option or a value is refused, or two variants are the same.
+    """
+    if len(set(variants)) != len(variants):
+        raise ConfigurationError(f"compare: {', '.join(variants)}: one of them is given twice")
+    chosen = {variant: _options(variant, options) for variant in variants}
+    known = {name for protocol, _ in chosen.values() for name in _fields(protocol)}
+    for name in options:
+        if name not in known:
+            raise UnknownNameError(f"option of {' or '.join(variants)}", name, known)
+    for protocol, own in chosen.values():
+        make_config(get_protocol(protocol), own)
+    data = {k: v for k, v in source.options.items() if k != "seed"}
+    jobs = [
+        Job(
+            label=variant,
+            protocol=protocol,
+            options=own,
+            dataset=source.name,
+            data=data | {"seed": seed},
+            conditions=conditions,
+            seed=seed,
+            until=until,
+            sealed=sealed,
+        )
+        for seed in seeds
+        for variant, (protocol, own) in chosen.items()
+    ]
+    return Study(
+        title=f"{', '.join(variants)} on {source.name}",
+        jobs=tuple(jobs),
+        labels=tuple(variants),
+        baseline=variants[0],
+    )
+
+
+def _fields(protocol: str) -> Mapping[str, Any]:
+    return get_protocol(protocol).Config.model_fields
+
+
+def _options(variant: str, options: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    """Protocol of a variant, and all its options."""
+    name, own = parse_variant(variant)
+    fields = _fields(name)
+    for key in own:
+        if key not in fields:
+            raise UnknownNameError(f"option of {name}", key, fields)
+    return name, {k: v for k, v in options.items() if k in fields} | own
+
+
+def all_options() -> dict[str, tuple[Any, list[str]]]:
+    """Every option of every protocol: its field, and the protocols that have it.
+
+    Where two protocols describe an option differently, the first of them in the alphabet is heard.
+    """
+    found: dict[str, tuple[Any, list[str]]] = {}
+    for name, protocol in find_protocols().items():
+        for key, info in protocol.Config.model_fields.items():
+            found.setdefault(key, (info, []))[1].append(name)
+    return found

@@ -1,0 +1,327 @@
+"""Jobs of a study: one run each, carried out here or in worker processes."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import queue
+import re
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import asdict, dataclass
+from multiprocessing import get_context, parent_process
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from securevfl.engine.conditions import Conditions, conditions_from
+from securevfl.errors import RunError, SecureVFLError
+from securevfl.protocols.protocol import get_protocol, make_config
+from securevfl.study.plan import DataSource
+
+if TYPE_CHECKING:
+    from securevfl.study.history import Progress
+
+MEASURES = ("accuracy", "auc", "f1", "rmse")
+UNBOUNDED = 10**6  # rounds of a job that ends at a virtual second
+_POLL = 0.2  # real seconds between looks at Ctrl-C and at the workers' progress
+_LATER = ("until", "eval_seconds", "sealed")  # part of the key only where they are set
+Watch = Callable[["Job", float], None]
+
+
+@dataclass(frozen=True)
+class Job:
+    """One run of a study, in values that can be written down.
+
+    Attributes
+    ----------
+    label : str
+        Name of the run in the study.
+    protocol : str
+    options : mapping
+        Of the protocol.
+    dataset : str
+    data : mapping
+        Options of `securevfl.data.load_dataset`.
+    conditions : str or mapping
+        As `securevfl.engine.conditions.load_conditions` or `conditions_from` take them.
+    seed : int
+    eval_every : int or None
+    until, eval_seconds : float or None
+        As for `securevfl.run`. With `until`, a job without ``rounds`` has as many as fit in.
+    sealed : bool or None
+    """
+
+    label: str
+    protocol: str
+    options: Mapping[str, Any]
+    dataset: str
+    data: Mapping[str, Any]
+    conditions: Any
+    seed: int
+    eval_every: int | None = None
+    until: float | None = None
+    eval_seconds: float | None = None
+    sealed: bool | None = None
+
+    @property
+    def name(self) -> str:
+        """What a person calls it."""
+        return f"{self.label}, seed {self.seed}"
+
+    def key(self) -> str:
+        """Digest of the settings; the data folder does not count."""
+        content = asdict(self)
+        content["data"] = {k: v for k, v in self.data.items() if k != "data_dir"}
+        for name in _LATER:
+            if content[name] is None:
+                del content[name]
+        text = json.dumps(content, sort_keys=True, default=str)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    def path(self, folder: Path) -> Path:
+        """File of its result in a study's folder."""
+        word = re.sub(r"[^A-Za-z0-9._-]+", "-", self.label)
+        if word != self.label:
+            word += "-" + hashlib.sha256(self.label.encode()).hexdigest()[:6]
+        return folder / "jobs" / f"{word}-{self.seed}.json"
+
+
+def store(folder: Path, job: Job, result: Mapping[str, Any]) -> None:
+    """Write the result of a job; a process that is killed leaves no half of it."""
+    path = job.path(folder)
+    part = path.with_suffix(".part")
+    part.write_text(json.dumps({"key": job.key(), **result}))
+    part.replace(path)
+
+
+def stored(folder: Path, job: Job) -> dict[str, Any] | None:
+    """Result of a job with these very settings, if it is there."""
+    path = job.path(folder)
+    if not path.exists():
+        return None
+    content: dict[str, Any] = json.loads(path.read_text())
+    return content if content.pop("key") == job.key() else None
+
+
+def run_job(
+    job: Job,
+    *,
+    progress: Callable[[Progress], None] | None = None,
+    interrupted: Callable[[], bool] | None = None,
+) -> dict[str, Any]:
+    """Carry out one job.
+
+    Returns
+    -------
+    dict
+        ``label``, ``seed``, ``summary``, ``curve`` (the evaluated rows of the history), and
+        ``history``, a digest of all its rows: equal exactly if the runs were.
+    """
+    from securevfl.study.run import run
+
+    source = DataSource(job.dataset, job.data)
+    options = dict(job.options)
+    fields = get_protocol(job.protocol).Config.model_fields
+    if job.until is not None and "rounds" in fields:
+        options.setdefault("rounds", UNBOUNDED)
+    if job.sealed is not None:
+        options["sealed"] = job.sealed
+    result = run(
+        job.protocol,
+        source,
+        seed=job.seed,
+        conditions=_conditions(job, source),
+        eval_every=job.eval_every,
+        eval_seconds=job.eval_seconds,
+        until=job.until,
+        progress=progress,
+        interrupted=interrupted,
+        **options,
+    )
+    keep = ("step", "time", "bytes", "loss", *MEASURES)
+    curve = [
+        {name: row[name] for name in keep if name in row}
+        for row in result.history
+        if any(name in row for name in MEASURES)
+    ]
+    summary = result.summary()
+    del summary["run_folder"]
+    return {
+        "label": job.label,
+        "seed": job.seed,
+        "summary": summary,
+        "curve": curve,
+        "history": history_digest(result.history),
+    }
+
+
+def _conditions(job: Job, source: DataSource) -> str | Conditions:
+    if not isinstance(job.conditions, Mapping):
+        return str(job.conditions)
+    data = source.load()
+    cls = get_protocol(job.protocol)
+    made = cls(make_config(cls, job.options), data, seed=job.seed)
+    return conditions_from(
+        job.conditions, parties=data.parties, batch_rows=made.batch_rows, name="study"
+    )
+
+
+def history_digest(rows: Sequence[Mapping[str, Any]]) -> str:
+    """SHA-256 of a history: of every row, value for value."""
+    lines = (json.dumps(row, sort_keys=True) for row in rows)
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+
+
+# -- carrying out many ---------------------------------------------------------------------------
+
+
+def carry_out(
+    jobs: Sequence[Job],
+    workers: int,
+    *,
+    watch: Watch | None = None,
+    interrupted: Callable[[], bool] | None = None,
+) -> Iterator[tuple[Job, dict[str, Any]]]:
+    """Yield each job with its result as it ends, in any order; stop early when interrupted.
+
+    Parameters
+    ----------
+    workers : int
+        Processes; with 1 the jobs run in this one.
+    watch : callable, optional
+        Told (job, part that is done) now and then.
+    interrupted : callable, optional
+        When it says True, no job is begun any more, and those under way are dropped.
+
+    Raises
+    ------
+    SecureVFLError
+        Of the first job that failed, after all others.
+    """
+    failed: SecureVFLError | None = None
+    each = _here if workers <= 1 or len(jobs) <= 1 else _elsewhere
+    for job, result in each(jobs, workers, watch or (lambda job, part: None), interrupted):
+        if isinstance(result, SecureVFLError):
+            failed = failed or result
+        elif result is not None:
+            yield job, result
+    if failed is not None:
+        raise failed
+
+
+Outcomes = Iterator[tuple[Job, "dict[str, Any] | SecureVFLError | None"]]
+
+
+def _here(
+    jobs: Sequence[Job], workers: int, watch: Watch, interrupted: Callable[[], bool] | None
+) -> Outcomes:
+    for job in jobs:
+        yield job, _attempt(job, watch, interrupted)
+        if interrupted is not None and interrupted():
+            return
+
+
+def _attempt(
+    job: Job, watch: Watch, interrupted: Callable[[], bool] | None
+) -> dict[str, Any] | SecureVFLError | None:
+    """Result of a job, its error, or None if it was interrupted."""
+    from securevfl.study.run import Interrupted
+
+    def progress(now: Progress) -> None:
+        part = now.round / max(now.rounds, 1)
+        watch(job, max(part, now.virtual_seconds / job.until) if job.until else part)
+
+    try:
+        return run_job(job, progress=progress, interrupted=interrupted)
+    except SecureVFLError as error:
+        return error
+    except Interrupted:
+        return None
+
+
+def _elsewhere(
+    jobs: Sequence[Job], workers: int, watch: Watch, interrupted: Callable[[], bool] | None
+) -> Outcomes:
+    context = get_context("spawn")
+    stop, reports = context.Event(), context.Queue()
+    started = (stop, reports, [job.key() for job in jobs])
+    pool = ProcessPoolExecutor(
+        min(workers, len(jobs)), mp_context=context, initializer=_prepare, initargs=started
+    )
+    try:
+        running: dict[Future[Any], Job] = {pool.submit(_work, job): job for job in jobs}
+        while running:
+            finished, _ = wait(running, timeout=_POLL, return_when=FIRST_COMPLETED)
+            _pass_on(reports, jobs, watch)
+            for future in finished:
+                job = running.pop(future)
+                if not future.cancelled():
+                    yield job, _outcome(future)
+            if interrupted is not None and interrupted() and not stop.is_set():
+                stop.set()
+                pool.shutdown(wait=False, cancel_futures=True)
+    finally:
+        stop.set()
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _outcome(future: Future[Any]) -> dict[str, Any] | SecureVFLError | None:
+    try:
+        result: dict[str, Any] | SecureVFLError | None = future.result()
+    except BrokenProcessPool:
+        return RunError(
+            "study: a worker process ended by itself, most likely for want of memory; use fewer "
+            "workers. The same command goes on with the jobs that are left"
+        )
+    return result
+
+
+def _pass_on(reports: Any, jobs: Sequence[Job], watch: Watch) -> None:
+    while True:
+        try:
+            number, part = reports.get_nowait()
+        except queue.Empty:
+            return
+        watch(jobs[number], part)
+
+
+# -- in a worker process -------------------------------------------------------------------------
+
+_stop: Any = None
+_reports: Any = None
+_numbers: dict[str, int] = {}
+
+
+def _prepare(stop: Any, reports: Any, keys: Sequence[str]) -> None:
+    """Leave Ctrl-C to the parent, and end with it should it be killed."""
+    global _stop, _reports
+    _stop, _reports = stop, reports
+    _numbers.update({key: number for number, key in enumerate(keys)})
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    parent = parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
+
+
+def _work(job: Job) -> dict[str, Any] | SecureVFLError | None:
+    last = 0.0
+    number = _numbers[job.key()]
+
+    def watch(_: Job, part: float) -> None:
+        nonlocal last
+        now = time.monotonic()
+        if now - last > 1:
+            last = now
+            _reports.put((number, part))
+
+    return None if _stop.is_set() else _attempt(job, watch, _stop.is_set)

@@ -1,0 +1,187 @@
+"""What a study found: means over seeds, paired differences, measures at equal virtual times."""
+
+from __future__ import annotations
+
+import json
+import math
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from securevfl.study.jobs import MEASURES, Job, stored
+from securevfl.study.statistics import mean_interval, paired_difference
+
+if TYPE_CHECKING:
+    from securevfl.study.study import Study
+
+GRID = 40  # steps of virtual time in the table, where a study names none
+
+
+def write_results(study: Study, folder: Path) -> dict[str, Any]:
+    """Sum up the stored jobs of a study.
+
+    Writes ``results.json``; ``results.csv``, one row a job; ``curves.csv``, one row an evaluation;
+    ``times.csv``, the measures at equal virtual times; and ``curves.png``.
+    """
+    from securevfl.study.machine import describe_machine
+    from securevfl.study.plots import draw_study
+
+    found = [stored(folder, job) for job in study.jobs]
+    jobs = [job for job in found if job is not None]
+    times = at_times(jobs, study.times)
+    content = {
+        "title": study.title,
+        "runs": {label: _sum_up(jobs, label) for label in study.labels},
+        "baseline": study.baseline,
+        "differences": _differences(jobs, study),
+        "times": _sum_up_times(times, study.labels),
+        "paper": dict(study.paper),
+        "ours": dict(study.ours),
+        "machine": describe_machine(),
+        "commit": commit(),
+        "settings": {job.label: _settings(job) for job in study.jobs},
+    }
+    (folder / "results.json").write_text(json.dumps(content, indent=1) + "\n")
+    _write_table([_job_row(job) for job in jobs], folder / "results.csv")
+    curves = [{"run": job["label"], "seed": job["seed"], **r} for job in jobs for r in job["curve"]]
+    _write_table(curves, folder / "curves.csv")
+    _write_table(times, folder / "times.csv")
+    by_run = {
+        label: [job["curve"] for job in jobs if job["label"] == label] for label in study.labels
+    }
+    draw_study(by_run, folder / "curves.png", title=study.title)
+    return content
+
+
+def at_times(jobs: Sequence[Mapping[str, Any]], times: Sequence[float]) -> list[dict[str, Any]]:
+    """Measures of every job at the same virtual times, one row for each.
+
+    A value is that of the last evaluation up to then; before the first there is no row. Where a
+    run had ended before, its last value stands and ``ended`` is true.
+
+    Parameters
+    ----------
+    jobs : sequence of mapping
+        Results of `securevfl.study.jobs.run_job`.
+    times : sequence of float
+        Virtual seconds; equal steps up to the end of the longest run if there are none.
+    """
+    curves = [job["curve"] for job in jobs if job["curve"]]
+    ends = [curve[-1]["time"] for curve in curves] + [_until(job) for job in jobs]
+    longest = max(ends, default=0.0)
+    grid = list(times) or [longest * (step + 1) / GRID for step in range(GRID)]
+    rows = []
+    for job in jobs:
+        # A run that was ended at a virtual second stands still until then, and has not ended.
+        end = max(job["summary"]["virtual_seconds"], _until(job))
+        for time in grid:
+            known = [row for row in job["curve"] if row["time"] <= time]
+            if known:
+                values = {name: known[-1][name] for name in MEASURES if name in known[-1]}
+                rows.append(
+                    {"run": job["label"], "seed": job["seed"], "time": time, "ended": time > end}
+                    | values
+                )
+    return rows
+
+
+def _until(job: Mapping[str, Any]) -> float:
+    return float(job["summary"].get("until") or 0.0)
+
+
+def _sum_up_times(rows: Sequence[Mapping[str, Any]], labels: Sequence[str]) -> dict[str, Any]:
+    """Mean and interval over seeds of the first measure at each time where all seeds have one."""
+    measure = next((name for name in ("rmse", "accuracy") if any(name in r for r in rows)), None)
+    if measure is None:
+        return {}
+    result: dict[str, Any] = {"measure": measure, "runs": {}}
+    for label in labels:
+        own = [row for row in rows if row["run"] == label]
+        seeds = {row["seed"] for row in own}
+        entries = []
+        for time in sorted({row["time"] for row in own}):
+            here = [row for row in own if row["time"] == time]
+            if len(here) == len(seeds):
+                mean, half = mean_interval([row[measure] for row in here])
+                ended = all(row["ended"] for row in here)
+                entries.append(
+                    {"time": time, "mean": mean, "half_width_95": _number(half), "ended": ended}
+                )
+        result["runs"][label] = entries
+    return result
+
+
+def _number(value: float) -> float | None:
+    """The value, or None where there is none: NaN is no JSON."""
+    return value if math.isfinite(value) else None
+
+
+def _settings(job: Job) -> dict[str, Any]:
+    content = asdict(job)
+    content["data"] = {k: v for k, v in job.data.items() if k not in ("data_dir", "seed")}
+    return {k: v for k, v in content.items() if k not in ("label", "seed")}
+
+
+def _sum_up(jobs: Sequence[Mapping[str, Any]], label: str) -> dict[str, Any]:
+    summaries = [job["summary"] for job in jobs if job["label"] == label]
+    result: dict[str, Any] = {"seeds": [s["seed"] for s in summaries]}
+    names = [f"test_{name}" for name in MEASURES]
+    names += ["rounds", "virtual_seconds", "wall_seconds", "messages", "bytes", "late"]
+    for name in names:
+        values = [s[name] for s in summaries if name in s]
+        if values and len(values) == len(summaries):
+            mean, half = mean_interval(values)
+            result[name] = {"mean": mean, "half_width_95": _number(half), "values": values}
+    return result
+
+
+def _differences(jobs: Sequence[Mapping[str, Any]], study: Study) -> dict[str, Any]:
+    if study.baseline is None:
+        return {}
+    by_run: dict[str, dict[int, Mapping[str, Any]]] = {label: {} for label in study.labels}
+    for job in jobs:
+        by_run[job["label"]][job["seed"]] = job["summary"]
+    theirs = by_run[study.baseline]
+    result: dict[str, Any] = {}
+    for label in study.labels:
+        seeds = sorted(set(by_run[label]) & set(theirs))
+        if label == study.baseline or not seeds:
+            continue
+        for name in (f"test_{m}" for m in MEASURES):
+            if name in theirs[seeds[0]]:
+                mean, half = paired_difference(
+                    [by_run[label][s][name] for s in seeds], [theirs[s][name] for s in seeds]
+                )
+                entry = {"mean": mean, "half_width_95": _number(half), "pairs": len(seeds)}
+                result.setdefault(label, {})[name] = entry
+    return result
+
+
+def _job_row(job: Mapping[str, Any]) -> dict[str, Any]:
+    plain = {k: v for k, v in job["summary"].items() if isinstance(v, (int, float, str))}
+    return {"run": job["label"], **plain}
+
+
+def _write_table(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
+    import pandas as pd
+
+    pd.DataFrame(rows).to_csv(path, index=False)
+
+
+def commit() -> str:
+    """Commit of the working tree that runs, "+" appended if it is changed; "unknown" elsewhere."""
+    here = Path(__file__).resolve().parent
+
+    def git(*arguments: str) -> str:
+        done = subprocess.run(
+            ["git", "-C", str(here), *arguments], capture_output=True, text=True, check=True
+        )
+        return done.stdout.strip()
+
+    try:
+        changed = git("status", "--porcelain", "--untracked-files=no", "--", str(here.parent))
+        return git("rev-parse", "--short=12", "HEAD") + ("+" if changed else "")
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
