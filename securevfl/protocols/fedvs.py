@@ -20,6 +20,8 @@ from pydantic import Field
 from securevfl.engine.party import SERVER, Party
 from securevfl.engine.wire import message
 from securevfl.errors import (
+    ConfigurationError,
+    CorruptResultsError,
     NotEnoughResultsError,
     PrivacyError,
     RangeError,
@@ -85,7 +87,7 @@ class FedVSConfig(TrainingConfig):
     """Options of FedVS."""
 
     segments: int | None = Field(
-        None, ge=1, description="K; the largest with R <= N - floor(N/2), else 1"
+        None, ge=1, description="K; the largest with R + 2A <= N - floor(N/2), else 1"
     )
     privacy: int = Field(1, ge=1, description="T, colluding clients tolerated")
     prime: int = Field(2**61 - 1, description="field modulus p")
@@ -94,6 +96,9 @@ class FedVSConfig(TrainingConfig):
     masked: bool = Field(True, description="mask the uploads; false is the paper's evaluation")
     spares: int = Field(0, ge=0, description="dealers of masks beyond the T+1 that are used")
     weight_bound: float = Field(16.0, gt=0, description="enforced bound on |W|")
+    tolerate_corrupt: int = Field(
+        0, ge=0, description="A, wrong uploads corrected and named; waits for R + 2A results"
+    )
     secure: bool = Field(False, description="evaluate the test set by coded inference")
     share_timeout: float | None = Field(
         None, gt=0, description="seconds after which the round goes on with those that shared"
@@ -133,6 +138,17 @@ class Parameters:
     def threshold(self) -> int:
         """R = 2 (K + T - 1) + 1 (Theorem 5.1)."""
         return self.code.recovery_threshold(degree=2)
+
+    @property
+    def wanted(self) -> int:
+        """Results that the server waits for: R, and 2 more for each wrong one tolerated."""
+        return results_wanted(self.config, self.code.segments)
+
+    @property
+    def requirement(self) -> str:
+        """`wanted` in the letters of the paper, for error messages."""
+        needed = f"R = 2(K+T-1)+1 = {self.threshold}"
+        return f"{needed}, R + 2A = {self.wanted}" if self.wanted > self.threshold else needed
 
     @functools.cached_property
     def mask_powers(self) -> np.ndarray:
@@ -329,6 +345,7 @@ class Server(Party):
         self.labels = labels
         self.steps = 0
         self.given_up = 0
+        self.batch = Batch("train", np.empty(0, np.uint32))  # of the attempt under way
         self.test_scores: dict[int, np.ndarray] = {}
 
     async def run(self) -> None:
@@ -351,6 +368,7 @@ class Server(Party):
         S and D that would not keep the masked guarantee are not announced; `decode` gives such an
         attempt up.
         """
+        self.batch = batch
         self.announce(self.round + 1, batch)
         timeout = self.public.config.share_timeout
         sharers = tuple(await self.collect("shared", timeout=timeout))
@@ -371,23 +389,50 @@ class Server(Party):
             )
             return None
         results = await self.collect(
-            "embedding", count=public.threshold, timeout=public.config.result_timeout
+            "embedding", count=public.wanted, timeout=public.config.result_timeout
         )
-        if len(results) < public.threshold:
+        if len(results) < public.wanted:
             self.give_up(
-                f"R = 2(K+T-1)+1 = {public.threshold} results are needed and {len(results)} came "
-                f"within result_timeout = {public.config.result_timeout} s",
+                f"{public.requirement} results are needed and {len(results)} came within "
+                f"result_timeout = {public.config.result_timeout} s",
                 tuple(results),
             )
             return None
+        try:
+            sums = self.interpolate(results)
+        except (CorruptResultsError, NotEnoughResultsError) as error:
+            self.give_up(str(error), tuple(results))
+            return None
         self.given_up = 0
-        parties = tuple(results)
-        sums = public.code.decode(np.stack(list(results.values())), parties, degree=2)
         stacked = sums.reshape(-1, sums.shape[-1])  # segment by segment
         bits = public.config.data_bits + public.config.model_bits
         total = public.model_point.dequantize(stacked, bits=bits)
         mean: np.ndarray = total / len(attempt.sharers)
         return mean
+
+    def interpolate(self, results: Mapping[int, np.ndarray]) -> np.ndarray:
+        """psi(beta_1..beta_K); with A > 0 up to A wrong uploads are corrected and recorded."""
+        code = self.public.code
+        if not self.public.config.tolerate_corrupt:
+            return code.decode(np.stack(list(results.values())), tuple(results), degree=2)
+        shape = (len(self.batch.rows), self.public.config.width)
+        sound = {
+            n: upload
+            for n, upload in results.items()
+            if isinstance(upload, np.ndarray)
+            and (upload.shape, upload.dtype) == (shape, self.public.field.dtype)
+        }
+        if len(sound) < self.public.threshold:
+            raise NotEnoughResultsError(
+                f"{len(sound)} of {len(results)} uploads have the form that was asked for, and "
+                f"decoding needs R = {self.public.threshold}"
+            )
+        uploads = np.stack(list(sound.values()))
+        sums, wrong = code.decode_with_errors(uploads, tuple(sound), degree=2)
+        corrupted = sorted({*wrong, *results} - (set(sound) - set(wrong)))
+        if corrupted:
+            self.record("corrected", clients=corrupted)
+        return sums
 
     def give_up(self, why: str, parties: tuple[int, ...]) -> None:
         """Leave an attempt; the next round takes another batch, so no row meets two S."""
@@ -410,7 +455,7 @@ class Server(Party):
             "round",
             step=self.steps,
             loss=loss,
-            used=self.public.threshold,
+            used=self.public.wanted,
             sharers=len(attempt.sharers),
         )
 
@@ -502,6 +547,8 @@ class FedVS(SplitProtocol):
         deviations=(
             "uploads are masked by default (ours); masked=false is the paper's evaluation",
             "p, lx, lw, h, the optimiser, initialisation and batch order are ours",
+            "tolerate_corrupt (ours): wrong uploads only; A+1 colluders can force wrong values and "
+            "blame an honest client",
             "a client whose part could wrap stops the run: one bit about its data",
             "B is announced with the round, S after sharing; the paper supposes that all share",
         ),
@@ -510,7 +557,7 @@ class FedVS(SplitProtocol):
     def __init__(self, config: FedVSConfig, data: VerticalDataset, *, seed: int) -> None:
         super().__init__(config, data, seed=seed)
         N, T = data.parties, config.privacy
-        K = config.segments or default_segments(N, T)
+        K = config.segments or default_segments(N, T, config.tolerate_corrupt)
         field = PrimeField(config.prime)
         self.public = Parameters(
             config=config,
@@ -519,8 +566,19 @@ class FedVS(SplitProtocol):
             model_point=FixedPoint(field, bits=config.model_bits),
             batches={part: self.batches(K, part) for part in self.shared_parts},
         )
+        self.check_wanted()
         self.check_masks()
         self.check_overflow()
+
+    def check_wanted(self) -> None:
+        """Refuse to wait for more results than there are clients."""
+        A, N = self.config.tolerate_corrupt, self.data.parties
+        if self.public.wanted > N:
+            raise ConfigurationError(
+                f"fedvs: correcting A = {A} wrong uploads needs R + 2A = {self.public.wanted} "
+                f"results, R = 2(K+T-1)+1 = {self.public.threshold}, and there are {N} clients. "
+                "Lower tolerate_corrupt, segments or privacy, or add clients"
+            )
 
     def check_masks(self) -> None:
         """Refuse masked evaluation with too few clients for T + 2 sharers or the dealers."""
@@ -539,7 +597,8 @@ class FedVS(SplitProtocol):
         """All messages of a run; with a timeout it is chance who shares, and so what is sent."""
         if config.share_timeout is not None or config.result_timeout is not None:
             return None
-        K = config.segments or default_segments(len(shape.widths), config.privacy)
+        N, A = len(shape.widths), config.tolerate_corrupt
+        K = config.segments or default_segments(N, config.privacy, A)
         dtype = PrimeField(config.prime).dtype
         widths = [expanded_width(d, config.degree) for d in shape.widths]
         lengths = {"train": math.ceil(shape.rows / K)}
@@ -622,6 +681,7 @@ class FedVS(SplitProtocol):
             "K": code.segments,
             "T": code.privacy,
             "R": self.public.threshold,
+            "A": self.config.tolerate_corrupt,
             "masked": self.config.masked,
             "p": code.field.modulus,
             "batch_rows": self.batch_rows,
@@ -711,13 +771,18 @@ def attempts(
         Stage(
             (Post("embedding", "server", (upload,)),),
             activity="upload",
-            count=2 * (segments + config.privacy - 1) + 1,
+            count=results_wanted(config, segments),
         ),
     )
     return Phase(Batch(part, hollow((rows,), np.uint32)), (*stages, *after), rounds)
 
 
-def default_segments(parties: int, privacy: int) -> int:
-    """Largest K with R = 2(K+T-1)+1 <= N - floor(N/2), else 1."""
+def results_wanted(config: FedVSConfig, segments: int) -> int:
+    """R + 2A = 2 (K + T - 1) + 1 + 2A."""
+    return 2 * (segments + config.privacy - 1) + 1 + 2 * config.tolerate_corrupt
+
+
+def default_segments(parties: int, privacy: int, corrupt: int = 0) -> int:
+    """Largest K with R + 2A = 2(K+T-1) + 1 + 2A <= N - floor(N/2), else 1."""
     survivors = parties - parties // 2
-    return max(1, (survivors - 1) // 2 - privacy + 1)
+    return max(1, (survivors - 1) // 2 - privacy - corrupt + 1)
