@@ -199,6 +199,7 @@ class Client(Party):
         self.network = network
         self.data_shares: dict[str, dict[int, np.ndarray]] = {}
         self.row_sum = 0
+        self.rows = 0  # |B| of the round under way
 
     async def setup(self) -> None:
         """Share the data (lines 2-10)."""
@@ -215,6 +216,7 @@ class Client(Party):
         async for round_ in self.rounds():
             with round_:
                 batch: Batch = round_.payload
+                self.rows = len(batch.rows)
                 model = self.quantised_model()  # line 15
                 self.check_range(batch, model)
                 masks = self.uniform((self.public.code.privacy, *model.shape))  # V, line 16
@@ -231,6 +233,24 @@ class Client(Party):
                 self.send(SERVER, "embedding", upload)
                 if batch.part == "train":
                     self.update(batch, attempt, await self.receive("gradient"))
+
+    def operations(self, kind: str) -> int:
+        """Multiply-adds of section 5.3: d_n h D_n N log^2 N to share, |B| h sum_n d_n D_n to embed.
+
+        Dealing a mask (ours) costs its product of powers and coefficients, |B| h N (K + 2T - 1).
+        """
+        public, h, N = self.public, self.public.config.width, len(self.peers)
+        encoding = N * math.log2(N) ** 2
+        own: int = self.network.values.shape[0]
+        if kind == "model":
+            return round(own * h * encoding)
+        if kind == "mask":
+            return int(self.rows * h * public.mask_powers.size)
+        if kind == "embedding":
+            widths = sum(share.shape[1] for share in self.data_shares["train"].values())
+            return int(self.rows * h * widths)
+        part = kind.removesuffix("-data")
+        return round(public.batches[part].length * own * encoding) if kind != part else 0
 
     def uniform(self, shape: tuple[int, ...]) -> np.ndarray:
         """Fresh uniform field elements from the operating system's entropy.
@@ -347,6 +367,13 @@ class Server(Party):
         self.given_up = 0
         self.batch = Batch("train", np.empty(0, np.uint32))  # of the attempt under way
         self.test_scores: dict[int, np.ndarray] = {}
+
+    def operations(self, kind: str) -> int:
+        """Multiply-adds of section 5.3: |B| h R log^2 R to decode."""
+        if kind != "gradient":
+            return 0
+        R = self.public.threshold
+        return round(len(self.batch.rows) * self.public.config.width * R * math.log2(R) ** 2)
 
     async def run(self) -> None:
         """Train (lines 25-31), then infer the test set from its shares if asked to."""

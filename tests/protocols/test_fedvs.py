@@ -471,3 +471,25 @@ def test_masks_are_fresh_and_do_not_depend_on_the_seed():
     assert not any((a == b).any() for a, b, masked in pairs if masked)
     models = [p for p, kind in zip(sent[0].payloads, kinds, strict=True) if kind == "model"]
     assert len({model.tobytes() for model in models}) == len(models)
+
+
+# -- the cost model ----------------------------------------------------------------------------
+
+
+def test_operations_are_the_counts_of_section_5_3():
+    data, options = case("uneven", masked=True)
+    protocol, parties = (outcome := simulate("fedvs", data, **options)).protocol, outcome.parties
+    public, client = protocol.public, parties[1]
+    N, h, R = len(parties) - 1, public.config.width, public.threshold
+    own = data.widths[1] * public.config.degree + 1
+    rows, log = len(parties[SERVER].batch.rows), np.log2
+    assert client.operations("model") == round(own * h * N * log(N) ** 2)
+    assert client.operations("train-data") == round(
+        public.batches["train"].length * own * N * log(N) ** 2
+    )
+    every = sum(d * public.config.degree + 1 for d in data.widths)
+    assert client.operations("embedding") == rows * h * every
+    assert client.operations("mask") == rows * h * N * public.mask_powers.shape[1]
+    assert client.operations("shared") == 0
+    assert parties[SERVER].operations("gradient") == round(rows * h * R * log(R) ** 2)
+    assert parties[SERVER].operations("attempt") == 0
