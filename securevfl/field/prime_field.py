@@ -302,7 +302,8 @@ class PrimeField:
         """Return both operands broadcast and flat, and an array for the result."""
         x, y = self.elements(a, f"{name} a"), self.elements(b, f"{name} b")
         try:
-            x, y = np.broadcast_arrays(x, y)
+            shape = np.broadcast_shapes(x.shape, y.shape)
+            x, y = np.broadcast_to(x, shape), np.broadcast_to(y, shape)
         except ValueError:
             raise FieldError(f"{name}: shapes {x.shape} and {y.shape} do not broadcast.") from None
         flat_x, flat_y = (np.ascontiguousarray(v).reshape(-1) for v in (x, y))
