@@ -55,7 +55,8 @@ def _measure(histories: Mapping[str, Sequence[Mapping[str, Any]]]) -> tuple[str,
     return ("rmse", "root mean square error") if "rmse" in keys else ("accuracy", "accuracy")
 
 
-_AXES = (("step", "round", 1.0), ("time", "virtual time (s)", 1.0), ("bytes", "sent (GB)", 1e9))
+_AXES = {"step": "round", "time": "virtual time (s)", "bytes": "sent (MB)"}
+_UNITS = {"bytes": 1e6}
 _FAR = 20.0  # ends that lie further apart than this are drawn on a logarithmic axis
 _STYLES = ("-", "--", ":")
 
@@ -82,12 +83,12 @@ def draw_study(
     rows = {name: [row for rows in seeds for row in rows] for name, seeds in drawn.items()}
     measure, label = _measure(rows)
     everything = [row for each in rows.values() for row in each]
-    axes_shown = [axis for axis in _AXES if all(axis[0] in row for row in everything)]
+    axes_shown = [axis for axis in _AXES if all(axis in row for row in everything)]
     figure = Figure(figsize=(4.2 * len(axes_shown), 3.9), layout="constrained")
     FigureCanvasAgg(figure)
     panels = figure.subplots(1, len(axes_shown), sharey=True, squeeze=False)[0]
-    for panel, (axis, words, unit) in zip(panels, axes_shown, strict=True):
-        ends = []
+    for panel, axis in zip(panels, axes_shown, strict=True):
+        unit, ends = _UNITS.get(axis, 1.0), []
         for number, (name, seeds) in enumerate(drawn.items()):
             if not seeds:
                 continue
@@ -100,7 +101,7 @@ def draw_study(
             panel.fill_between(where / unit, low, high, color=look["color"], alpha=0.15, lw=0)
             ends.append(where[-1])
         far = bool(ends) and max(ends) > _FAR * max(min(ends), 1e-9)
-        panel.set(xlabel=words, xscale="log" if far else "linear")
+        panel.set(xlabel=_AXES[axis], xscale="log" if far else "linear")
         panel.grid(alpha=0.25)
         panel.spines[["top", "right"]].set_visible(False)
     panels[0].set_ylabel(f"test {label}")

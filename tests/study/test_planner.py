@@ -1,0 +1,178 @@
+"""Plans: feasible K, bits that cannot wrap, memory, and what summaries say after a run."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import securevfl as svfl
+from securevfl.engine.conditions import Conditions, Delay
+from securevfl.errors import ConfigurationError, WouldOverflowError
+from securevfl.field import PrimeField
+from securevfl.protocols.protocol import get_protocol, make_config
+from securevfl.study.planner import RowSums, choose_bits, largest_sum, plan
+
+
+def test_feasible_segments_are_those_that_the_protocol_accepts():
+    digits = svfl.load_dataset("digits", parties=9)
+    cls = get_protocol("fedvs")
+    for privacy in (1, 2, 3):
+        feasible = []
+        for segments in range(1, 8):
+            try:
+                cls(make_config(cls, {"segments": segments, "privacy": privacy}), digits, seed=0)
+            except ConfigurationError:
+                continue
+            feasible.append(segments)
+        found = plan(digits, privacy=privacy, conditions="none")
+        assert [choice.segments for choice in found.choices] == feasible
+        for choice in found.choices:
+            assert choice.threshold == 2 * (choice.segments + privacy - 1) + 1
+            assert choice.tolerated == 9 - choice.threshold
+
+
+def test_a_plan_needs_no_data():
+    """Widths and rows alone give the plan of a data set of that shape, but for its row sums."""
+    digits = svfl.load_dataset("digits", parties=6)
+    rows, test_rows = len(digits.train_labels), len(digits.test_labels)
+    bits = {"prime": 2**61 - 1, "data_bits": 20, "model_bits": 24}
+    with_data = plan(digits, secure=True, **bits)
+    without = plan(parties=6, rows=rows, features=64, test_rows=test_rows, secure=True, **bits)
+    assert with_data.shape == without.shape
+    assert with_data.choices == without.choices
+
+
+def test_bytes_and_time_of_a_plan_are_held_against_the_run():
+    found = plan("digits", parties=4, segments=1, width=4, batch=16, rounds=40, seed=1)
+    bits = found.bits
+    run = svfl.run(
+        "fedvs", svfl.load_dataset("digits", parties=4), rounds=40, width=4, batch=16, hidden=4,
+        segments=1, prime=bits.prime, data_bits=bits.data_bits, model_bits=bits.model_bits,
+    )  # fmt: skip
+    planned = run.summary()["planned"]
+    assert found.best.bytes == planned["bytes"] == planned["measured_bytes"] == run.transcript.bytes
+    assert planned["round_seconds"] == pytest.approx(found.best.round_seconds, rel=0.1)
+    assert planned["measured_round_seconds"] == pytest.approx(
+        (run.history[-1]["time"] - run.history[0]["time"]) / 39
+    )
+
+
+def test_a_run_that_was_cut_has_no_predicted_bytes():
+    run = svfl.run("fedvs", "digits", rounds=100, until=80.0, width=2, hidden=2, batch=16)
+    planned = run.summary()["planned"]
+    assert planned["bytes"] is planned["measured_bytes"] is None
+    assert planned["round_seconds"] > 0
+
+
+def test_the_best_choice_has_the_shortest_round():
+    """Under the paper's delays fewer results are waited for sooner, and K = 1 needs the fewest."""
+    found = plan(parties=12, rows=500, features=24, conditions="paper")
+    assert found.best.round_seconds == min(choice.round_seconds for choice in found.choices)
+    assert found.best.segments == 1
+
+
+def test_the_best_choice_changes_where_transfers_dominate():
+    """Coded batches shrink with K: with a narrow uplink and no delays more segments are faster."""
+    narrow = Conditions(name="narrow", uploads=(Delay(0.0),) * 10, bandwidth=1e5)
+    found = plan(parties=10, rows=4000, features=20, batch=512, degree=1, conditions=narrow)
+    assert found.best.segments > 1
+
+
+@pytest.mark.parametrize("secure", [False, True])
+def test_memory_of_a_simulation_is_that_of_the_protocol(secure):
+    digits = svfl.load_dataset("digits", parties=5)
+    cls = get_protocol("fedvs")
+    found = plan(digits, segments=2, secure=secure)
+    options = {"segments": 2, "secure": secure, "prime": found.bits.prime}
+    options |= {"data_bits": found.bits.data_bits, "model_bits": found.bits.model_bits}
+    made = cls(make_config(cls, options), digits, seed=0)
+    assert found.best.simulation_memory == made.memory()
+    assert found.best.client_memory < found.best.simulation_memory
+
+
+# -- field and bits ----------------------------------------------------------------------------
+
+
+def test_the_smaller_field_is_taken_where_it_has_room():
+    few = [RowSums(10.0)] * 4
+    assert choose_bits(few, 16.0, 8, {}).prime == 2**31 - 1
+    assert choose_bits(few, 16.0, 14, {}).prime == 2**61 - 1
+
+
+@given(
+    largest=st.lists(st.floats(1.0, 2000.0), min_size=1, max_size=30),
+    weight=st.floats(0.01, 100.0),
+    wanted=st.integers(1, 20),
+    prime=st.sampled_from([None, 2**31 - 1, 2**26 - 5]),
+)
+def test_chosen_bits_cannot_wrap_and_leave_no_room_for_another(largest, weight, wanted, prime):
+    sums = [RowSums(value, 3) for value in largest]
+    options = {} if prime is None else {"prime": prime}
+    try:
+        bits = choose_bits(sums, weight, wanted, options)
+    except WouldOverflowError:
+        last = prime or 2**61 - 1
+        assert largest_sum(sums, weight, wanted, wanted) > (last - 1) // 2
+        return
+    assert largest_sum(sums, weight, bits.data_bits, bits.model_bits) == bits.largest
+    assert bits.largest <= bits.limit == (bits.prime - 1) // 2
+    assert min(bits.data_bits, bits.model_bits) >= wanted
+    wider = [(bits.data_bits + 1, bits.model_bits), (bits.data_bits, bits.model_bits + 1)]
+    for lx, lw in wider:
+        assert lx > 20 or lw > 24 or largest_sum(sums, weight, lx, lw) > bits.limit
+
+
+@given(
+    st.lists(st.floats(0, 1, width=32), min_size=1, max_size=40),
+    st.integers(1, 20),
+    st.integers(1, 3),
+)
+def test_the_bound_on_row_sums_covers_the_quantised_row(values, bits, degree):
+    from securevfl.field import FixedPoint
+    from securevfl.models.polynomial_network import expand
+
+    row = np.array([values], np.float32)
+    powers = expand(row, degree)
+    quantised = FixedPoint(PrimeField(2**61 - 1), bits=bits).round(powers)
+    exact = RowSums(float(np.abs(powers.astype(np.float64)).sum()), len(values) * degree)
+    in_unit = RowSums(len(values) * degree + 1.0)
+    assert np.abs(quantised).sum() <= exact.units(bits)
+    assert np.abs(quantised).sum() <= in_unit.units(bits)
+
+
+@pytest.mark.parametrize("degree", [1, 2])
+def test_planned_bits_pass_the_check_of_the_protocol(degree):
+    digits = svfl.load_dataset("digits", parties=8)
+    found = plan(digits, degree=degree, accuracy_bits=7)
+    bits = found.bits
+    assert bits.prime == 2**31 - 1
+    cls = get_protocol("fedvs")
+    given_bits = {"prime": bits.prime, "data_bits": bits.data_bits, "model_bits": bits.model_bits}
+    cls(make_config(cls, {"degree": degree, **given_bits}), digits, seed=0)
+    wider = given_bits | {"data_bits": bits.data_bits + 2}
+    with pytest.raises(WouldOverflowError):
+        cls(make_config(cls, {"degree": degree, **wider}), digits, seed=0)
+
+
+# -- mistakes ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "part"),
+    [
+        ({"parties": 4}, "rows and features"),
+        ({"rows": 10, "features": 3, "parties": 4}, "at most 3"),
+        ({"rows": 10, "features": 8, "parties": 4, "privacy": 2}, "R = 5 results of 4"),
+        ({"rows": 10, "features": 8, "parties": 4, "segments": 2}, "at most 1 segments"),
+        ({"rows": 10, "features": 8, "share_timeout": 3.0}, "leave out timeouts"),
+        ({"rows": 10, "features": 8, "protocol": "split"}, "plan fedvs"),
+        ({"rows": 10, "features": 8, "accuracy_bits": 30}, "accuracy_bits"),
+        ({"rows": 10, "features": 8, "prime": 101}, "in all"),
+        ({"data": "digits", "rows": 10}, "not both"),
+    ],
+)
+def test_mistakes_are_refused(arguments, part):
+    with pytest.raises(ConfigurationError, match=part):
+        plan(**arguments)

@@ -1,0 +1,356 @@
+"""Studies: reading, jobs in this process and in workers, resuming, results."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import securevfl as svfl
+from securevfl.errors import ConfigurationError, SecureVFLError, UnknownNameError
+from securevfl.study import jobs as jobs_module
+from securevfl.study.compare import comparison
+from securevfl.study.jobs import Job, carry_out, history_digest, run_job, store, stored
+from securevfl.study.plan import DataSource
+from securevfl.study.results import at_times, write_results
+from securevfl.study.statistics import mean_interval, paired_difference
+from securevfl.study.study import read_study, run_study
+
+TINY = {"rounds": 6, "width": 3, "hidden": 3, "batch": 16}
+TOML = """
+title = "two of them"
+dataset = "digits"
+conditions = "none"
+seeds = 2
+baseline = "plain"
+eval_every = 2
+times = [1.0, 2.5]
+[data]
+parties = 4
+[options]
+rounds = 6
+width = 3
+hidden = 3
+batch = 16
+[runs.coded]
+protocol = "fedvs"
+segments = 1
+[runs.plain]
+protocol = "split"
+conditions = "paper"
+eval_every = 3
+[paper]
+accuracy = 90.0
+[quick]
+seeds = [7]
+until = 3.0
+[quick.options]
+rounds = 4
+"""
+
+
+def write(tmp_path: Path, text: str = TOML) -> Path:
+    path = tmp_path / "two.toml"
+    path.write_text(text)
+    return path
+
+
+def result(label: str, seed: int, curve: list[tuple[float, float]], **summary: Any) -> Any:
+    rows = [{"step": k + 1, "time": t, "accuracy": a} for k, (t, a) in enumerate(curve)]
+    last = {"test_accuracy": curve[-1][1], "virtual_seconds": curve[-1][0], "seed": seed}
+    return {"label": label, "seed": seed, "summary": last | summary, "curve": rows}
+
+
+# -- reading -----------------------------------------------------------------------------------
+
+
+def test_a_study_file_gives_one_job_for_each_run_and_seed(tmp_path):
+    study = read_study(write(tmp_path))
+    assert [(job.label, job.seed) for job in study.jobs] == [
+        ("coded", 0), ("plain", 0), ("coded", 1), ("plain", 1),
+    ]  # fmt: skip
+    coded, plain = study.jobs[:2]
+    assert (coded.protocol, coded.conditions, coded.eval_every) == ("fedvs", "none", 2)
+    assert (plain.protocol, plain.conditions, plain.eval_every) == ("split", "paper", 3)
+    assert coded.options == {"rounds": 6, "width": 3, "hidden": 3, "batch": 16, "segments": 1}
+    assert coded.data == {"parties": 4, "seed": 0}
+    assert study.times == (1.0, 2.5)
+
+
+def test_quick_changes_what_its_table_says(tmp_path):
+    study = read_study(write(tmp_path), quick=True, data_dir="here")
+    assert [job.seed for job in study.jobs] == [7, 7]
+    assert all(job.options["rounds"] == 4 and job.options["width"] == 3 for job in study.jobs)
+    assert all(job.until == 3.0 for job in study.jobs)
+    assert study.jobs[0].data == {"parties": 4, "data_dir": "here", "seed": 7}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "part"),
+    [
+        ("title =", "titel =", "titel"),
+        ("[quick]", "[quick]\nbaseline = 'x'", "baseline"),
+        ('dataset = "digits"', "", "needs 'dataset'"),
+        ('baseline = "plain"', 'baseline = "plane"', "'plane' is none of its runs"),
+        ("seeds = 2", "seeds = []", "seeds"),
+        ("seeds = 2", "seeds = [1, 1]", "seeds"),
+        ("seeds = 2", "seeds = 2 2", "not valid TOML"),
+    ],
+)
+def test_a_file_that_cannot_be_used_is_refused(tmp_path, old, new, part):
+    with pytest.raises(ConfigurationError, match=part):
+        read_study(write(tmp_path, TOML.replace(old, new, 1)))
+
+
+def test_a_missing_file_is_refused(tmp_path):
+    with pytest.raises(ConfigurationError, match=r"none\.toml cannot be read"):
+        read_study(tmp_path / "none.toml")
+
+
+# -- jobs --------------------------------------------------------------------------------------
+
+
+def job(**given: Any) -> Job:
+    settings: dict[str, Any] = {
+        "label": "a", "protocol": "split", "options": TINY, "dataset": "digits",
+        "data": {"parties": 3, "seed": 4}, "conditions": "paper", "seed": 4, "eval_every": 2,
+    }  # fmt: skip
+    return Job(**settings | given)
+
+
+def test_a_result_is_found_only_under_the_same_settings(tmp_path):
+    (tmp_path / "jobs").mkdir()
+    store(tmp_path, job(), {"curve": [1]})
+    assert stored(tmp_path, job()) == {"curve": [1]}
+    assert stored(tmp_path, job(data={"parties": 3, "seed": 4, "data_dir": "x"})) == {"curve": [1]}
+    for other in ({"options": {**TINY, "rounds": 7}}, {"until": 9.0}, {"conditions": "none"}):
+        assert stored(tmp_path, job(**other)) is None
+    assert stored(tmp_path, job(seed=5)) is None
+
+
+def test_labels_that_look_alike_have_files_of_their_own(tmp_path):
+    names = ["split:a=1", "split-a-1", "split:a-1", "split/a=1"]
+    paths = {job(label=name).path(tmp_path).name for name in names}
+    assert len(paths) == 4
+    assert not any(set(path) & set(':/="') for path in paths)
+
+
+def test_until_ends_a_job_that_names_no_rounds():
+    options = {k: v for k, v in TINY.items() if k != "rounds"}
+    found = run_job(job(options=options, until=60.0, eval_every=None, conditions="paper"))
+    assert 45 < found["summary"]["virtual_seconds"] <= 60
+    assert found["summary"]["until"] == 60
+    assert found["summary"]["rounds"] > 3
+    assert len(found["curve"]) > 2
+
+
+def test_conditions_may_be_a_table():
+    slow = run_job(job(conditions={"upload_mean": 0.0, "upload_shift": 2.0}))
+    assert slow["summary"]["virtual_seconds"] == pytest.approx(12.0, abs=0.1)
+
+
+def test_the_history_is_the_same_alone_and_in_a_study_with_two_workers(tmp_path):
+    study = read_study(write(tmp_path))
+    run_study(study, tmp_path / "out", workers=2)
+    for one in study.jobs:
+        alone = svfl.run(
+            one.protocol, svfl.load_dataset("digits", parties=4, seed=one.seed), seed=one.seed,
+            conditions=one.conditions, eval_every=one.eval_every, **one.options,
+        )  # fmt: skip
+        kept = stored(tmp_path / "out", one)
+        assert kept is not None
+        assert kept["history"] == history_digest(alone.history)
+        assert kept["summary"]["test_accuracy"] == alone.summary()["test_accuracy"]
+    assert len({stored(tmp_path / "out", one)["history"] for one in study.jobs}) == 4
+
+
+def test_a_digest_tells_histories_apart():
+    rows = [{"step": 1, "loss": 0.5}, {"step": 2, "loss": 0.25}]
+    changed = [rows[0], {"step": 2, "loss": 0.25000000000000006}]
+    assert history_digest(rows) == history_digest([dict(row) for row in rows])
+    assert len({history_digest(r) for r in (rows, rows[:1], changed, rows[::-1])}) == 4
+
+
+# -- resuming and failing ----------------------------------------------------------------------
+
+
+def test_finished_jobs_are_not_done_again_and_changed_ones_are(tmp_path, monkeypatch):
+    done: list[str] = []
+
+    def record(one: Job, **_: Any) -> Any:
+        done.append(one.name)
+        return result(one.label, one.seed, [(1.0, 0.5)])
+
+    monkeypatch.setattr(jobs_module, "run_job", record)
+    study, told = read_study(write(tmp_path)), []
+    run_study(study, tmp_path / "out", progress=lambda *what: told.append(what))
+    assert len(done) == 4
+    assert told[0] == (0, 4, "0 were there")
+    assert told[-1] == (4, 4, "plain, seed 1")
+    run_study(study, tmp_path / "out")
+    assert len(done) == 4
+    (tmp_path / "out" / "jobs" / "plain-1.json").unlink()
+    changed = read_study(write(tmp_path, TOML.replace("segments = 1", "segments = 2")))
+    run_study(changed, tmp_path / "out")
+    assert done[4:] == ["coded, seed 0", "coded, seed 1", "plain, seed 1"]
+
+
+def test_ctrl_c_keeps_what_is_finished(tmp_path):
+    study, told = read_study(write(tmp_path)), []
+    with pytest.raises(svfl.Interrupted):
+        run_study(
+            study, tmp_path / "out", progress=lambda *what: told.append(what),
+            interrupted=lambda: len(told) > 2,
+        )  # fmt: skip
+    kept = [one for one in study.jobs if stored(tmp_path / "out", one) is not None]
+    assert [one.name for one in kept] == ["coded, seed 0", "plain, seed 0"]
+    assert not (tmp_path / "out" / "results.json").exists()
+    content = run_study(study, tmp_path / "out")
+    assert content["runs"]["coded"]["seeds"] == [0, 1]
+
+
+def test_ctrl_c_stops_a_job_that_is_under_way():
+    long = job(options={**TINY, "rounds": 100_000}, conditions="none")
+    asked = 0
+
+    def interrupted() -> bool:
+        nonlocal asked
+        asked += 1
+        return asked > 5
+
+    assert list(carry_out([long, replace(long, seed=9)], 1, interrupted=interrupted)) == []
+
+
+def test_ctrl_c_reaches_the_workers():
+    long = [job(options={**TINY, "rounds": 10**6}, conditions="none", seed=s) for s in (0, 1, 2)]
+    seen: set[str] = set()
+
+    def watch(one: Job, part: float) -> None:
+        assert 0 <= part < 1
+        seen.add(one.name)
+
+    found = list(carry_out(long, 2, watch=watch, interrupted=lambda: len(seen) == 2))
+    assert found == []
+    assert seen == {"a, seed 0", "a, seed 1"}
+
+
+def test_a_job_that_fails_leaves_the_others():
+    good, bad = job(), job(label="b", options={**TINY, "lr": 1e38, "optimizer": "sgd"})
+    outcomes = carry_out([bad, good], 1)
+    assert next(outcomes)[0] == good
+    with pytest.raises(SecureVFLError):
+        next(outcomes)
+
+
+def test_a_folder_with_something_else_is_refused(tmp_path):
+    with pytest.raises(ConfigurationError, match="something else"):
+        run_study(read_study(write(tmp_path)), tmp_path)
+
+
+# -- results -----------------------------------------------------------------------------------
+
+
+def test_values_at_equal_times_are_those_of_the_last_evaluation():
+    jobs = [
+        result("a", 0, [(1.0, 0.1), (2.0, 0.2), (4.0, 0.4)]),
+        result("b", 0, [(3.0, 0.3)], until=6.0),
+    ]
+    rows = at_times(jobs, (0.5, 2.0, 3.9, 5.0))
+    assert [(r["run"], r["time"], r["accuracy"], r["ended"]) for r in rows] == [
+        ("a", 2.0, 0.2, False), ("a", 3.9, 0.2, False), ("a", 5.0, 0.4, True),
+        ("b", 3.9, 0.3, False), ("b", 5.0, 0.3, False),
+    ]  # fmt: skip
+
+
+def test_without_times_the_table_ends_with_the_longest_run():
+    rows = at_times([result("a", 0, [(1.0, 0.1), (8.0, 0.2)]), result("b", 0, [(2.0, 0.5)])], ())
+    times = [row["time"] for row in rows if row["run"] == "b"]
+    assert times == pytest.approx([0.2 * k for k in range(10, 41)])
+    assert max(row["time"] for row in rows) == 8.0
+
+
+def test_results_are_means_intervals_and_paired_differences(tmp_path):
+    study = replace(read_study(write(tmp_path)), times=(2.0,))
+    values = {("coded", 0): 0.5, ("coded", 1): 0.7, ("plain", 0): 0.4, ("plain", 1): 0.5}
+    (tmp_path / "jobs").mkdir()
+    for one in study.jobs:
+        curve = [(1.0, 0.1), (2.0, values[one.label, one.seed])]
+        store(tmp_path, one, result(one.label, one.seed, curve))
+    content = write_results(study, tmp_path)
+    assert content == json.loads((tmp_path / "results.json").read_text())
+    coded = content["runs"]["coded"]["test_accuracy"]
+    t = 12.706204736  # 0.975 quantile of Student's t with one degree of freedom
+    assert coded["mean"] == pytest.approx(0.6)
+    assert coded["half_width_95"] == pytest.approx(t * 0.1, rel=1e-6)
+    difference = content["differences"]["coded"]["test_accuracy"]
+    assert difference["mean"] == pytest.approx(0.15)
+    assert difference["half_width_95"] == pytest.approx(t * 0.05, rel=1e-6)
+    assert content["times"]["runs"]["plain"][0]["mean"] == pytest.approx(0.45)
+    names = ("results.csv", "curves.csv", "times.csv")
+    tables = {n: list(csv.DictReader((tmp_path / n).read_text().splitlines())) for n in names}
+    assert [len(table) for table in tables.values()] == [4, 8, 4]
+    assert {"run", "seed", "time", "accuracy"} <= set(tables["times.csv"][0])
+    assert (tmp_path / "curves.png").stat().st_size > 5000
+
+
+def test_one_seed_has_a_mean_and_no_interval(tmp_path):
+    study = read_study(write(tmp_path, TOML.replace("seeds = 2", "seeds = 1")))
+    (tmp_path / "jobs").mkdir()
+    for one in study.jobs:
+        store(tmp_path, one, result(one.label, one.seed, [(1.0, 0.25)]))
+    text = json.dumps(write_results(study, tmp_path), allow_nan=False)
+    assert json.loads(text)["runs"]["coded"]["test_accuracy"]["half_width_95"] is None
+
+
+def test_intervals():
+    assert mean_interval([2.0])[0] == 2.0
+    assert math.isnan(mean_interval([2.0])[1])
+    mean, half = paired_difference([1.0, 2.0, 3.0], [0.5, 1.5, 2.5])
+    assert (mean, half) == (0.5, 0.0)
+
+
+# -- comparisons -------------------------------------------------------------------------------
+
+DIGITS = DataSource("digits", {"parties": 4, "seed": 3})
+
+
+def test_a_comparison_gives_each_option_to_those_that_have_it():
+    study = comparison(
+        ["fedvs", "split:segments=2"], DIGITS, options={"privacy": 1, "width": "5", "segments": 1},
+        seeds=[3, 4], until=7.0,
+    )  # fmt: skip
+    assert study.labels == ("fedvs", "split:segments=2")
+    assert study.baseline == "fedvs"
+    fedvs, split = study.jobs[:2]
+    assert fedvs.options == {"privacy": 1, "width": "5", "segments": 1}
+    assert split.options == {"width": "5", "segments": "2"}
+    assert [one.data["seed"] for one in study.jobs] == [3, 3, 4, 4]
+    assert {one.until for one in study.jobs} == {7.0}
+
+
+@pytest.mark.parametrize(
+    ("variants", "options", "error", "part"),
+    [
+        (["fedvs", "splitt"], {}, UnknownNameError, "did you mean split"),
+        (["fedvs", "fedvs"], {}, ConfigurationError, "twice"),
+        (["fedvs", "split"], {"privcy": 1}, UnknownNameError, "did you mean privacy"),
+        (["fedvs", "split:privacy=1"], {}, UnknownNameError, "option of split"),
+        (["fedvs", "split"], {"lr": "fast"}, ConfigurationError, "lr = 'fast'"),
+    ],
+)
+def test_mistakes_of_a_comparison_come_before_any_run(variants, options, error, part):
+    with pytest.raises(error, match=part):
+        comparison(variants, DIGITS, options=options, seeds=[0])
+
+
+def test_all_protocols_of_a_comparison_meet_the_same_delays():
+    """With one round and no other difference, the wait is for the same slowest upload."""
+    study = comparison(["split", "split:width=7"], DIGITS, options={**TINY, "rounds": 1}, seeds=[2])
+    times = [run_job(one)["summary"]["virtual_seconds"] for one in study.jobs]
+    assert times[0] > 1
+    assert times[0] == pytest.approx(times[1], abs=0.01)
