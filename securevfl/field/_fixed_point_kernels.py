@@ -1,6 +1,6 @@
 """Fused passes between floats and field elements.
 
-The range check counts in the same pass; a NaN fails it because every comparison with it is false.
+The range check is part of the same pass; a NaN fails it because every comparison with it is false.
 y = x * 2^bits is exact in float64 for float32 input, and for float64 input unless it underflows,
 where both the number and its fraction are below 2^-1000.
 """
@@ -20,13 +20,13 @@ _WORD = 2.0**-32
 
 
 @kernel
-def round_half_up(x: Array, scale: float, largest: float, p: Any, out: Array) -> int:
-    """Write phi(floor(y) + (frac(y) >= 1/2)), y = x scale; return how many are out of range."""
-    wrong = 0
+def round_half_up(x: Array, scale: float, largest: float, p: Any, out: Array) -> bool:
+    """Write phi(floor(y) + (frac(y) >= 1/2)), y = x scale; return whether any is out of range."""
+    wrong = False
     for i in range(x.size):
         y = np.float64(x[i]) * scale
         inside = abs(y) <= largest
-        wrong += not inside
+        wrong |= not inside
         y = y if inside else np.float64(0.0)
         down = np.floor(y)
         # y - floor(y) is exact, unlike floor(y + 0.5).
@@ -36,17 +36,17 @@ def round_half_up(x: Array, scale: float, largest: float, p: Any, out: Array) ->
 
 
 @kernel
-def round_half_up_short(x: Array, scale: Any, largest: Any, p: Any, out: Array) -> int:
+def round_half_up_short(x: Array, scale: Any, largest: Any, p: Any, out: Array) -> bool:
     """Write the same from float32 to a field below 2^31, all in 32-bit lanes.
 
     x scale is exact in single precision, since scale is a power of two and at least 1, and what
     passes the check is below 2^30.
     """
-    wrong = 0
+    wrong = False
     for i in range(x.size):
         y = x[i] * scale
         inside = abs(y) <= largest
-        wrong += not inside
+        wrong |= not inside
         y = y if inside else np.float32(0.0)
         down = np.floor(y)
         z = np.int32(np.int32(down) + np.int32(y - down >= np.float32(0.5)))
@@ -57,13 +57,13 @@ def round_half_up_short(x: Array, scale: Any, largest: Any, p: Any, out: Array) 
 @kernel
 def round_stochastic(
     x: Array, words: Array, scale: float, largest: float, p: Any, out: Array
-) -> int:
-    """Write phi(floor(y) + (word 2^-32 < frac(y))); return how many are out of range."""
-    wrong = 0
+) -> bool:
+    """Write phi(floor(y) + (word 2^-32 < frac(y))); return whether any is out of range."""
+    wrong = False
     for i in range(x.size):
         y = np.float64(x[i]) * scale
         inside = abs(y) <= largest
-        wrong += not inside
+        wrong |= not inside
         y = y if inside else np.float64(0.0)
         down = np.floor(y)
         z = np.int64(down) + np.int64(np.float64(words[i]) * _WORD < y - down)
@@ -72,8 +72,14 @@ def round_stochastic(
 
 
 @kernel
-def dequantize(z: Array, p: Any, half: Any, scale: float, out: Array) -> None:
-    """Write the signed representative of z times scale, a power of two."""
+def dequantize(z: Array, p: Any, half: Any, scale: float, out: Array) -> bool:
+    """Write the signed representative of z times scale, a power of two; return whether any z >= p.
+
+    v wraps to a negative number for z >= 2^63, which is above every p too.
+    """
+    wrong = False
     for i in range(z.size):
         v = np.int64(z[i])
+        wrong |= (v >= p) | (v < 0)
         out[i] = np.float64(v - p if v > half else v) * scale
+    return wrong

@@ -1,7 +1,4 @@
-"""Small builders of LLVM vector code, shared by the kernels with intrinsics.
-
-A cached kernel does not notice an edit here: after one, delete the ``*.nbi`` files.
-"""
+"""Small builders of LLVM vector code, shared by the kernels with intrinsics."""
 
 from __future__ import annotations
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
+from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import numba
@@ -14,17 +16,28 @@ _Function = TypeVar("_Function", bound=Callable[..., object])
 def kernel(function: _Function) -> _Function:
     """Compile `function` at its first call, release the interpreter lock, cache the machine code.
 
-    A cached kernel does not notice an edit in another file, so helpers that a kernel inlines
-    stand in its own file.
+    numba's cache notices an edit in the file of a kernel only; here one in any file of this folder
+    that kernels may inline counts.
     """
-    return cast(_Function, numba.njit(cache=True, nogil=True, boundscheck=False)(function))
+    compiled = numba.njit(cache=True, nogil=True, boundscheck=False)(function)
+    index: Any = getattr(getattr(compiled, "_cache", None), "_cache_file", None)
+    if hasattr(index, "_source_stamp"):
+        index._source_stamp = (index._source_stamp, folder_stamp())
+    return cast(_Function, compiled)
+
+
+@lru_cache(maxsize=1)
+def folder_stamp() -> tuple[tuple[str, int, int], ...]:
+    """Return name, time of change and size of each file with parts of kernels."""
+    files = sorted(Path(__file__).parent.glob("_*.py"))
+    return tuple((f.name, f.stat().st_mtime_ns, f.stat().st_size) for f in files)
 
 
 def inlined(function: _Function) -> _Function:
-    """Compile a helper of kernels in the same file; it is inlined into each of them."""
+    """Compile a helper of kernels, which is inlined into each of them."""
     return cast(_Function, numba.njit(inline="never", nogil=True)(function))
 
 
 def intrinsic(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Turn a code generator into a function that kernels of the same file may call."""
+    """Turn a code generator into a function that kernels may call."""
     return cast(Callable[..., Any], extending.intrinsic(function))

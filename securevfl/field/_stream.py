@@ -2,7 +2,7 @@
 
 With at most 32 terms a plane's sum C_j is at most 4 * 32 * 255^2 < 2^23, so that u = C_0 + 2^8 C_1
 and v = C_2 + 2^8 C_3 are below 2^31 and the value u + 2^16 v is reduced in 32-bit lanes, sixteen
-columns at once. See _amx for the planes.
+columns at once. See _tiles for the planes.
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,6 @@ _PANEL_BYTES = 1 << 20  # A panel of the right operand; with the limbs of its ro
 _PANEL_TILES = 32
 AROUND = 1024  # Tiles per row from which results are written past the caches.
 _SUMS_BYTES = 1 << 14  # Sums that are finished while they are in the L1 cache.
-_KEPT_BYTES = 1 << 18  # Planes of a whole left operand are kept up to this size.
 
 
 class PiecewiseLeft:
@@ -68,58 +68,44 @@ class PiecewiseLeft:
 
 
 class TiledLeft(PiecewiseLeft):
-    """A left operand for the tile unit; see _amx."""
+    """A left operand for the tile unit; see _tiles."""
 
     def __init__(self, p: int, a: Array) -> None:
-        from securevfl.field import _amx
+        from securevfl.field import _tiles
 
-        self.constants = self._constants(p)
-        super().__init__(p, a, _amx.MOST_TERMS)
+        self.constants = _constants(p, a.itemsize)
+        super().__init__(p, a, _tiles.MOST_TERMS)
 
-    @staticmethod
-    def _constants(p: int) -> tuple[Any, ...]:
-        """Return what _amx.multiply names `constants`."""
-        c = primes.montgomery(p, 64)
-        return (
-            np.uint64(p),
-            np.uint64(c.negative_inverse),
-            np.uint64(c.square),
-            (1.0 - 2.0**-50) / p,
-            np.uint64((1 << 72) % p),
-            np.float32(256 / p * (1 - 2.0**-20)),
-        )
-
-    def _part(self, a: Array) -> tuple[Array, Array | None]:
-        from securevfl.field import _amx
-
-        shape = self._shape(a, -(-self.rows // 16))
-        if 4 * int(np.prod(shape)) > _KEPT_BYTES:
-            return a, None
-        left = aligned(shape, np.uint32)
-        _amx.expand(a, left, self.constants, np.empty(16, a.dtype))
-        return a, left
-
-    @staticmethod
-    def _shape(a: Array, tiles: int) -> tuple[int, ...]:
-        return tiles, a.itemsize // 4, max(1, -(-a.shape[1] // 16)), 4, 16, 16
+    def _part(self, a: Array) -> Array:
+        return a
 
     def _tiles(self, part: Any, rows: Array, out: Array, seen: Array) -> None:
-        from securevfl.field import _amx
+        from securevfl.field import _amx32, _amx64, _tiles
 
-        a, left = part
-        tiles, shape = out.shape[1] * out.itemsize // 64, self._shape(a, 1)
-        halves, steps = shape[1:3]
+        tiles, steps = out.shape[1] * out.itemsize // 64, max(1, -(-part.shape[1] // 16))
         width = min(tiles, _PANEL_TILES, max(4, _PANEL_BYTES // (1024 * steps)))
+        halves = () if out.itemsize == 4 else (2,)
         work = (
-            _amx.SETUP,
+            _tiles.SETUP,
             scratch("panel", (width, steps, 16, 16), np.uint32),
-            scratch("sums", (halves, width, 4, 16, 16), np.uint32),
+            scratch("sums", (*halves, width, 4, 16, 16), np.uint32),
             seen,
             np.empty(16, out.dtype),
         )
-        planes = scratch("left", shape, np.uint32) if left is None else left
+        left = scratch("left", (*halves, steps, 4, 16, 16), np.uint32)
+        multiply = _amx64.multiply if halves else _amx32.multiply
         place = out.ctypes.data, out.strides[0]
-        _amx.multiply(a, planes, left is not None, rows, tiles, *place, self.constants, work)
+        multiply(part, left, rows, tiles, *place, self.constants, work)
+
+
+@lru_cache(maxsize=32)
+def _constants(p: int, size: int) -> tuple[Any, ...]:
+    """Return what the kernels for elements of `size` bytes name `constants`."""
+    if size == 4:
+        return np.uint64(p), (1.0 - 2.0**-50) / p, np.float32(256 / p * (1 - 2.0**-20))
+    c = primes.montgomery(p, 64)
+    words = p, c.negative_inverse, c.square, (1 << 72) % p
+    return tuple(np.uint64(word) for word in words)
 
 
 class StreamLeft(PiecewiseLeft):
@@ -137,13 +123,13 @@ class StreamLeft(PiecewiseLeft):
 
     def _part(self, a: Array) -> Array:
         """Return the limbs with the rows of all planes one after the other, in blocks of 16."""
-        from securevfl.field import _amx
+        from securevfl.field import _amx32
 
-        shape = TiledLeft._shape(a, -(-self.rows // 16))
-        planes, steps = aligned(shape, np.uint32), shape[2]
-        constants = TiledLeft._constants(self.p)
-        _amx.expand(a, planes, constants, np.empty(16, a.dtype))
-        by_plane = planes[:, 0].transpose(2, 0, 3, 1, 4).reshape(4, -1, steps, 16)
+        steps = -(-a.shape[1] // 16)
+        planes = aligned((-(-self.rows // 16), steps, 4, 16, 16), np.uint32)
+        p, _, factor = _constants(self.p, 4)
+        _amx32.expand(a, planes, p, factor)
+        by_plane = planes.transpose(2, 0, 3, 1, 4).reshape(4, -1, steps, 16)
         rows = by_plane[:, : self.rows].reshape(-1, steps, 16)
         blocks = -(-rows.shape[0] // 16)
         stacked = np.zeros((blocks * 16, steps, 16), np.uint32)
@@ -153,12 +139,12 @@ class StreamLeft(PiecewiseLeft):
         return left
 
     def _tiles(self, part: Any, rows: Array, out: Array, seen: Array) -> None:
-        from securevfl.field import _amx, _stream
+        from securevfl.field import _stream, _tiles
 
         tiles, (blocks, steps) = out.shape[1] // 16, part.shape[:2]
         group = max(1, min(8, _SUMS_BYTES // (1024 * blocks)))
         work = (
-            _amx.setup((3, 4, 5), (6, 7), min(16, rows.size)),
+            _tiles.setup((3, 4, 5), (6, 7), min(16, rows.size)),
             scratch("panel", (min(tiles, _PANEL_TILES), steps, 16, 16), np.uint32),
             scratch("sums", (group, blocks, 16, 16), np.uint32),
             seen,
@@ -201,7 +187,9 @@ class VectorLeft(PiecewiseLeft):
 
         count, width = self.tile
         tiles = out.shape[1] * out.itemsize // 64
-        blocks = min(-(-tiles * 64 // width), max(1, (_PANEL_BYTES >> 1) // (width * max(1, rows.size))))
+        blocks = min(
+            -(-tiles * 64 // width), max(1, (_PANEL_BYTES >> 1) // (width * max(1, rows.size)))
+        )
         work = (
             scratch("panel", (blocks, rows.size, width), np.uint8),
             scratch("sums", (count, width // 64, 64), np.uint8),

@@ -93,7 +93,6 @@ class FixedPoint:
         self,
         z: ArrayLike,
         bits: int | None = None,
-        trusted: bool = False,
         out: Array | None = None,
     ) -> Array:
         """Return 2^-bits times the signed number for which `z` stands, as float64.
@@ -107,16 +106,15 @@ class FixedPoint:
         bits : int, optional
             Binary places of `z`, 0 to 124 (a product has those of both factors); the instance's
             own when omitted.
-        trusted : bool
-            The caller vouches that `z` is an array of the field's dtype with values in [0, p).
         out : ndarray, optional
             C-contiguous float64 array for the result.
         """
         from securevfl.field import _fixed_point_kernels as kernels
 
         places = self.bits if bits is None else _places(bits, 124)
-        if trusted:
-            elements = np.asarray(z, self.field.dtype)
+        # The kernel proves the range of arrays of the field's dtype in its one pass.
+        if isinstance(z, np.ndarray) and z.dtype == self.field.dtype:
+            elements: Array = z
         else:
             elements = self.field.elements(z, "FixedPoint.dequantize")
         flat = np.ascontiguousarray(elements).reshape(-1)
@@ -124,7 +122,8 @@ class FixedPoint:
         result = out_array(out, elements.shape, float64, "FixedPoint.dequantize")
         p, half = self.field.modulus, self.field.half
         scale, target = math.ldexp(1.0, -places), result.reshape(-1)
-        kernels.dequantize(flat, np.int64(p), np.int64(half), scale, target)
+        if kernels.dequantize(flat, np.int64(p), np.int64(half), scale, target):
+            self.field.elements(elements, "FixedPoint.dequantize")
         return result
 
     def _apply(
@@ -154,12 +153,12 @@ class FixedPoint:
         elif rng is None:
             wrong = kernels.round_half_up(flat, scale, largest, p, out)
         else:
-            wrong = 0
+            wrong = False
             for start in range(0, flat.size, _CHUNK):
                 part = slice(start, start + _CHUNK)
                 size = flat[part].size
                 words = rng.integers(0, 1 << 32, size, dtype=np.uint32)
-                wrong += kernels.round_stochastic(flat[part], words, scale, largest, p, out[part])
+                wrong |= kernels.round_stochastic(flat[part], words, scale, largest, p, out[part])
         if wrong:
             self._refuse(array)
         return result

@@ -114,3 +114,10 @@ def test_a_tier_that_cannot_run_is_refused(monkeypatch):
     monkeypatch.setenv(_cpu.VARIABLE, "abacus")
     with pytest.raises(ConfigurationError, match="abacus cannot run here"):
         _cpu.tier()
+
+
+def test_an_edit_in_any_file_of_kernels_makes_cached_ones_stale():
+    from securevfl.field import _jit, _portable
+
+    assert _jit.folder_stamp() in _portable.matmul31._cache._cache_file._source_stamp
+    assert any(name == "_ir.py" for name, _, _ in _jit.folder_stamp())
