@@ -99,8 +99,8 @@ def party_numbers(parties: Sequence[int], N: int, name: str) -> tuple[int, ...]:
         raise ConfigurationError(
             f"{name}: parties {strangers} do not exist; numbers run from 0 to {N - 1}."
         )
-    twice = sorted(n for n in set(numbers) if numbers.count(n) > 1)
-    if twice:
+    if len(set(numbers)) < len(numbers):
+        twice = sorted(n for n in set(numbers) if numbers.count(n) > 1)
         raise ConfigurationError(
             f"{name}: parties {twice} are named more than once. Give one result per party."
         )
