@@ -200,19 +200,19 @@ class View:
             head = (one.kind, one.round, one.sender, one.receiver, one.nbytes)
             if head != (two.kind, two.round, two.sender, two.receiver, two.nbytes):
                 yield f"messages {head} and {two}"
-            elif not _same(one.payload, two.payload):
+            elif not same(one.payload, two.payload):
                 yield f"the payloads of {head}"
         for n in self.coalition.members:
-            if not _same(
+            if not same(
                 vars(self.tapes[n]) if n in self.tapes else None,
                 vars(other.tapes[n]) if n in other.tapes else None,
             ):
                 yield f"tapes of party {n}"
-            if not _same(self.inputs.get(n), other.inputs.get(n)):
+            if not same(self.inputs.get(n), other.inputs.get(n)):
                 yield f"inputs of party {n}"
 
 
-def _same(one: Any, two: Any) -> bool:
+def same(one: Any, two: Any) -> bool:
     """Equality to the last bit of arrays, containers and dataclasses."""
     if isinstance(one, np.ndarray) or isinstance(two, np.ndarray):
         alike = isinstance(one, np.ndarray) and isinstance(two, np.ndarray)
@@ -220,11 +220,11 @@ def _same(one: Any, two: Any) -> bool:
     if type(one) is not type(two):
         return False
     if isinstance(one, Mapping):
-        return one.keys() == two.keys() and all(_same(one[k], two[k]) for k in one)
+        return one.keys() == two.keys() and all(same(one[k], two[k]) for k in one)
     if isinstance(one, (list, tuple)):
-        return len(one) == len(two) and all(map(_same, one, two))
+        return len(one) == len(two) and all(map(same, one, two))
     if hasattr(one, "__dataclass_fields__"):
-        return _same(vars(one), vars(two))
+        return same(vars(one), vars(two))
     return bool(one == two)
 
 
@@ -234,6 +234,7 @@ def cut(
     *,
     tapes: Mapping[int, Tape] | None = None,
     inputs: Mapping[int, Any] | None = None,
+    sealed: bool = False,
 ) -> View:
     """Cut the view of a coalition from a transcript that kept its payloads.
 
@@ -242,10 +243,12 @@ def cut(
     transcript : Transcript
         Made with ``payloads=True``.
     coalition : Coalition
-        An outsider sees all envelopes and sizes, and payloads as they were sent: clear on open
-        links, bytes on sealed ones.
+        An outsider sees all envelopes and sizes, and on open links the payloads.
     tapes, inputs : mapping, optional
         By party; only those of the members are taken.
+    sealed : bool
+        Whether links were sealed, so that no outsider saw a payload; the transcript holds them in
+        clear either way.
 
     Raises
     ------
@@ -265,7 +268,9 @@ def cut(
         kind, number, sender, receiver, nbytes = head
         upload = kind == "embedding" and sender in coalition.uploads
         if coalition.outsider or upload or sender in members or receiver in members:
-            seen.append(Sent(kind, number, sender, receiver, nbytes, payload))
+            hidden = sealed and not upload and members.isdisjoint((sender, receiver))
+            shown = None if hidden else payload
+            seen.append(Sent(kind, number, sender, receiver, nbytes, shown))
     own = [n for n in coalition.members if n >= 0]
     return View(
         coalition,

@@ -1,0 +1,140 @@
+"""Where masks come from: what no transcript shows of a strong generator with a short seed.
+
+One sampler makes every mask. `watch` logs its calls with source, bytes and a digest of the result;
+`unexplained` finds draws on tapes that no secure call made; `banned_randomness` reads source files.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from securevfl.privacy.statistical import digest
+from securevfl.privacy.views import Tape
+
+SEED_BYTES = 32
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call of the sampler.
+
+    Attributes
+    ----------
+    source : str
+        What the source says of itself.
+    secure : bool
+        Whether it is fit for masks.
+    fresh : int
+        Bytes that were drawn from the operating system during the call.
+    nbytes : int
+        Size of the result.
+    digest : str
+        SHA-256 of the result.
+    """
+
+    source: str
+    secure: bool
+    fresh: int
+    nbytes: int
+    digest: str
+
+
+@dataclass
+class Log:
+    """All calls of the sampler while it was watched."""
+
+    calls: list[Call] = field(default_factory=list)
+
+    @property
+    def insecure(self) -> list[Call]:
+        """Calls that drew no 32 fresh bytes from the operating system."""
+        return [call for call in self.calls if not call.secure or call.fresh < SEED_BYTES]
+
+
+@contextmanager
+def watch() -> Iterator[Log]:
+    """Log every call of the sampler of this process; not for several threads at once."""
+    from securevfl.field import sampling
+
+    sampler: Any = sampling
+    log, uniform, urandom = Log(), sampling.uniform, os.urandom
+    drawn = 0
+
+    def counted(size: int) -> bytes:
+        nonlocal drawn
+        drawn += size
+        return urandom(size)
+
+    def logged(prime: Any, shape: Any, source: Any) -> np.ndarray:
+        before = drawn
+        result = uniform(prime, shape, source)
+        used = sampling.SYSTEM if source is None else source
+        made = digest([result])
+        log.calls.append(Call(repr(used), used.secure, drawn - before, result.nbytes, made))
+        return result
+
+    sampler.uniform, os.urandom = logged, counted
+    try:
+        yield log
+    finally:
+        sampler.uniform, os.urandom = uniform, urandom
+
+
+def unexplained(log: Log, tapes: Iterable[Tape]) -> Iterator[str]:
+    """Draws of parties that are not the result of a secure call, each result used once."""
+    left: dict[str, int] = {}
+    for call in log.calls:
+        if call.secure and call.fresh >= SEED_BYTES:
+            left[call.digest] = left.get(call.digest, 0) + 1
+    for number, tape in enumerate(tapes):
+        for place, draw in enumerate(tape.draws):
+            name = digest([draw])
+            if not left.get(name):
+                yield f"draw {place} of tape {number}, {draw.size} elements"
+            else:
+                left[name] -= 1
+
+
+_MODULES = {"random", "secrets", "uuid"}
+_CALLS = {"os.urandom", "np.random.default_rng", "numpy.random.default_rng", "torch.manual_seed"}
+_TORCH = {"rand", "randn", "randint", "randperm", "bernoulli", "normal", "multinomial"}
+
+
+def banned_randomness(source: str) -> list[str]:
+    """Uses of randomness in a source file that go round the sampler and the keyed streams.
+
+    Imports of ``random``, ``secrets`` and ``uuid``, ``os.urandom``, and functions of ``np.random``
+    and ``torch`` that draw. Classes (``np.random.Generator``, ``np.random.Philox``) are allowed:
+    streams are keyed by them, and they never make a mask.
+
+    Examples
+    --------
+    >>> banned_randomness("import random; import numpy as np; np.random.seed(1)")
+    ['import random', 'np.random.seed']
+    """
+    found: list[str] = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            found += [f"import {a.name}" for a in node.names if a.name.split(".")[0] in _MODULES]
+        elif isinstance(node, ast.ImportFrom):
+            home = (node.module or "").split(".")[0]
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+            found += [f"from {n}" for n in names if home in _MODULES or n in _CALLS]
+        elif isinstance(node, ast.Attribute):
+            found += _banned_name(ast.unparse(node))
+    return found
+
+
+def _banned_name(name: str) -> list[str]:
+    parts = name.split(".")
+    if name in _CALLS or (parts[0] == "torch" and len(parts) == 2 and parts[1] in _TORCH):
+        return [name]
+    lower = len(parts) == 3 and parts[2][:1].islower()
+    return [name] if lower and parts[:2] in (["np", "random"], ["numpy", "random"]) else []

@@ -1,0 +1,345 @@
+"""The statistical tests on real runs of a protocol: which secrets, which view, which statistic.
+
+Every test makes its own small instance with the K, T and prime that are asked for and the fewest
+clients that these allow. In the games secret 0 is all zero and secret 1 is not, and both have the
+same sums, because all models are zero: features hide in the masked part only.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from securevfl.field import LagrangeCode
+from securevfl.privacy import statistical as st
+from securevfl.privacy.statistical import LEVEL, Outcome
+from securevfl.privacy.views import Coalition
+from securevfl.protocols.protocol import Protocol
+from securevfl.study.trials import Arena, Models, Trial, arena
+
+_ROUNDS = 2
+_GRID = 64  # features are multiples of 1/64, exact with 6 bits
+
+
+@dataclass(frozen=True)
+class Size:
+    """Parameters of the instances that tests make.
+
+    Attributes
+    ----------
+    segments, privacy, prime : int
+        K, T and p, as in the configuration that is verified.
+    options : mapping
+        Further options of the protocol, such as ``masked=False``.
+    rounds : int
+        Guesses of each game.
+    """
+
+    segments: int = 1
+    privacy: int = 1
+    prime: int = 2**31 - 1
+    options: Mapping[str, Any] | None = None
+    rounds: int = 40
+
+    @property
+    def parties(self) -> int:
+        """Fewest clients: R to decode, T + 2 to mask."""
+        return max(2 * (self.segments + self.privacy - 1) + 1, self.privacy + 2)
+
+    @property
+    def coalition(self) -> tuple[int, ...]:
+        """Colluding clients: the first T."""
+        return tuple(range(self.privacy))
+
+
+class Pair:
+    """Two arenas, one for each secret of a game."""
+
+    def __init__(
+        self, protocol: type[Protocol], size: Size, *, models: bool, rows: int = 3, width: int = 2
+    ) -> None:
+        self.size = size
+        stream = np.random.Generator(np.random.Philox(7))
+        N, shape = size.parties, (rows * size.segments, 1)
+        features = [np.zeros(shape) for _ in range(N)]
+        other = [stream.integers(0, _GRID, shape) / _GRID for _ in range(N)]
+        made = functools.partial(
+            arena,
+            protocol,
+            segments=size.segments,
+            privacy=size.privacy,
+            prime=size.prime,
+            rounds=_ROUNDS,
+            width=width,
+            **(size.options or {}),
+        )
+        zero = _models(size, N, width, None)
+        some = _models(size, N, width, stream if models else None)
+        self.arenas: tuple[Arena, Arena] = made(features, zero), made(other, some)
+
+    def run(self, bit: int) -> Trial:
+        """Run once with the secret of that bit."""
+        return self.arenas[bit].run()
+
+
+def _models(size: Size, N: int, width: int, stream: np.random.Generator | None) -> Models:
+    """W-bar for every client and round: zero, or uniform."""
+    dtype = np.dtype(np.uint32 if size.prime < 2**32 else np.uint64)
+
+    def one() -> np.ndarray:
+        if stream is None:
+            return np.zeros((2, width), dtype)
+        return stream.integers(0, size.prime, (2, width)).astype(dtype)
+
+    return {n: {r: one() for r in range(1, _ROUNDS + 1)} for n in range(N)}
+
+
+# -- statistics of a run -------------------------------------------------------------------------
+
+
+def share_vector(trial: Trial, clients: tuple[int, ...]) -> np.ndarray:
+    """All shares that the coalition holds of the first two honest clients."""
+    view = trial.view(Coalition(clients=clients))
+    honest = [n for n in trial.data if n not in clients][:2]
+    parts = [
+        payload.reshape(-1)
+        for kind in ("train-data", "model")
+        for (_, sender, receiver), payload in sorted(view.payloads(kind).items())
+        if sender in honest and receiver in clients
+    ]
+    return np.concatenate(parts)
+
+
+def uploads(trial: Trial, round: int, aligned: bool = True) -> dict[int, np.ndarray]:
+    """Uploads of a round by client; aligned, their rows are in the order of the data."""
+    rows, _ = trial.attempts[round]
+    order = np.argsort(rows) if aligned else np.arange(len(rows))
+    view = trial.view(Coalition(server=True))
+    return {n: upload[order] for n, upload in view.one_per_sender("embedding", round, -1).items()}
+
+
+def upload_blocks(trial: Trial, aligned: bool = True) -> np.ndarray:
+    """Unwanted blocks of every attempt: coefficients, and values at the data points."""
+    code = trial.code
+    found = [st.unwanted(code, uploads(trial, round, aligned)) for round in sorted(trial.attempts)]
+    return np.stack([np.concatenate([c, st.at_data_points(code, c)]) for c in found])
+
+
+def coalition_blocks(trial: Trial, clients: tuple[int, ...]) -> np.ndarray:
+    """What server and clients see of every attempt beyond the sums and what their shares explain.
+
+    With the points beta_1..K and alpha_C as a basis, F_n = sum_k X_k a_k + sum_c s_c b_c and
+    G_n = W a + sum_c g_c b_c, a = sum_k a_k. Uploads less sum_k U_k a_k a, less the products of
+    shares s_c g_c', less the coalition's own masks and the values of the honest ones at its points,
+    vanish at all these points; their quotient is what remains.
+    """
+    found = [_quotient(trial, clients, round) for round in sorted(trial.attempts)]
+    code = trial.code
+    return np.stack([np.concatenate([c, st.at_data_points(code, c)]) for c in found])
+
+
+def _quotient(trial: Trial, clients: tuple[int, ...], round: int) -> np.ndarray:
+    code, field = trial.code, trial.code.field
+    seen = uploads(trial, round)
+    parties = sorted(seen)
+    values = np.stack([seen[n] for n in parties])
+    view = trial.view(Coalition(server=True, clients=clients))
+    known = explained(code, parties, clients, values, *own_shares(trial, view, clients, round))
+    rest = field.subtract(values, known)
+    if trial.protocol.config.masked:
+        rest = field.subtract(rest, _seen_masks(trial, view, clients, parties, round))
+    return st.divided(code, parties, rest, clients)
+
+
+def own_shares(
+    trial: Trial, view: Any, clients: tuple[int, ...], round: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Shares of everybody's data and models at the coalition's points, side by side.
+
+    Returns
+    -------
+    data : ndarray, (c, |B|, all columns)
+    models : ndarray, (c, all columns, h)
+    """
+    code = trial.code
+    rows, attempt = trial.attempts[round]
+    order = np.sort(rows)
+    own = {c: trial.secrets(c) for c in clients}
+    data, models = [], []
+    for c in clients:
+        F = view.one_per_sender("train-data", 0, c)
+        G = view.one_per_sender("model", round, c)
+        for m, mine in own.items():  # a client's shares for its friends and itself, from its tape
+            F[m] = code.encode(mine.data, masks=mine.data_masks)[c]
+            G[m] = code.encode_constant(mine.models[round], masks=mine.model_masks[round])[c]
+        data.append(np.concatenate([F[n][order] for n in attempt.sharers], axis=1))
+        models.append(np.concatenate([G[n] for n in attempt.sharers]))
+    return np.stack(data), np.stack(models)
+
+
+def explained(
+    code: LagrangeCode,
+    parties: list[int],
+    clients: tuple[int, ...],
+    values: np.ndarray,
+    data: np.ndarray,
+    models: np.ndarray,
+) -> np.ndarray:
+    """sum_k U_k a_k a + sum_c,c' s_c g_c' b_c b_c' at the given parties' points."""
+    from securevfl.field.lagrange import interpolation_matrix
+
+    field, K = code.field, code.segments
+    sums = code.decode(values, parties, degree=2)
+    nodes = [*code.betas[:K], *(code.alphas[c] for c in clients)]
+    basis = interpolation_matrix(field, nodes, [code.alphas[n] for n in parties])
+    a = field.matmul(basis[:, :K], np.ones(K, field.dtype))
+    wanted = field.matmul(field.multiply(basis[:, :K], a[:, None]), sums.reshape(K, -1))
+    F = field.matmul(basis[:, K:], data.reshape(len(clients), -1))
+    G = field.matmul(basis[:, K:], models.reshape(len(clients), -1))
+    products = field.matmul(F.reshape(-1, *data.shape[1:]), G.reshape(-1, *models.shape[1:]))
+    return field.add(wanted.reshape(products.shape), products)
+
+
+def _seen_masks(
+    trial: Trial, view: Any, clients: tuple[int, ...], parties: list[int], round: int
+) -> np.ndarray:
+    """P times the polynomial of degree T - 1 through the masks that C sees of honest dealers.
+
+    Plus P times the masks that its own members dealt.
+    """
+    from securevfl.field.lagrange import interpolation_matrix
+
+    code, field = trial.code, trial.code.field
+    rows, attempt = trial.attempts[round]
+    order = np.argsort(rows)
+    points = [code.alphas[n] for n in parties]
+    onto = interpolation_matrix(field, [code.alphas[c] for c in clients], points)
+    total: np.ndarray | None = None
+    for dealer in attempt.dealers:
+        if dealer in clients:
+            rho = trial.tapes[dealer].at(round)[1]
+            at = field.elements(points)
+            powers = np.stack([field.power(at, i) for i in range(len(rho))], axis=1)
+            part = field.matmul(powers, rho.reshape(len(rho), -1))
+        else:
+            shown = view.payloads("mask", round=round)
+            dealt = np.stack([shown[round, dealer, c] for c in clients])
+            part = field.matmul(onto, dealt.reshape(len(clients), -1))
+        total = part if total is None else field.add(total, part)
+    assert total is not None
+    hidden = field.multiply(code.vanishing[parties][:, None], total)
+    return hidden.reshape(len(parties), len(rows), -1)[:, order]
+
+
+# -- the tests -----------------------------------------------------------------------------------
+
+
+def equality(protocol: type[Protocol], size: Size, level: float = LEVEL) -> Outcome:
+    """E: shares against the sender's own segments and model."""
+    trial = Pair(protocol, size, models=True, rows=40, width=8).run(1)
+    field = trial.code.field
+    return st.equality(field, _plaintexts(trial, size.coalition), level=level)
+
+
+def _plaintexts(
+    trial: Trial, clients: tuple[int, ...]
+) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
+    view = trial.view(Coalition(clients=clients))
+    for (_, sender, receiver), share in view.payloads("train-data").items():
+        for k, segment in enumerate(trial.data[sender]):
+            yield f"data of {sender} at {receiver}, segment {k}", share, segment
+    for (round, sender, receiver), share in view.payloads("model").items():
+        yield f"model of {sender} at {receiver}", share, trial.models[sender][round]
+
+
+def uniformity(protocol: type[Protocol], size: Size, level: float = LEVEL) -> Outcome:
+    """U: shares, masks and uploads at all-zero secrets, and the masks that T shares give away."""
+    trial = Pair(protocol, size, models=False, rows=160, width=200).run(0)
+    code, field, C = trial.code, trial.code.field, size.coalition
+    view = trial.view(Coalition(server=True, clients=C))
+    messages: dict[str, np.ndarray] = {}
+    for kind in ("train-data", "model", "mask", "embedding"):
+        for (round, sender, receiver), payload in view.payloads(kind).items():
+            if sender not in C:
+                messages[f"{kind} {round} {sender} {receiver}"] = payload
+    if all(code.vanishing[list(C)]):
+        inverse = field.inv(code.mask_matrix[list(C)])
+        for sender in (n for n in trial.data if n not in C):
+            shares = np.stack([view.one_per_sender("train-data", 0, c)[sender] for c in C])
+            messages[f"masks of {sender}"] = field.matmul(inverse, shares.reshape(len(C), -1))
+    return st.uniformity(field, messages, level=level)
+
+
+def share_span(protocol: type[Protocol], size: Size, level: float = LEVEL) -> Outcome:
+    """A on the shares of T clients; the secrets differ in features and models."""
+    pair = Pair(protocol, size, models=True)
+    C = size.coalition
+
+    def sample(bit: int) -> np.ndarray:
+        return share_vector(pair.run(bit), C)
+
+    field = pair.arenas[0].protocol.public.field
+    return _named("span, clients", st.span_game(field, sample, rounds=size.rounds), level)
+
+
+def upload_span(protocol: type[Protocol], size: Size, level: float = LEVEL) -> Outcome:
+    """A on what the server's uploads contain beyond the sums, secret 0 being all zero."""
+    pair = Pair(protocol, size, models=False)
+    field = pair.arenas[0].protocol.public.field
+
+    def sample(bit: int) -> np.ndarray:
+        return upload_blocks(pair.run(bit)).reshape(-1)
+
+    return _named("span, server", st.span_game(field, sample, rounds=size.rounds), level)
+
+
+def upload_ranks(protocol: type[Protocol], size: Size, level: float = LEVEL) -> Outcome:
+    """B on the unwanted blocks of the uploads and their differences between attempts."""
+    return _named("ranks, server", play_ranks(protocol, size), level)
+
+
+def coalition_ranks(protocol: type[Protocol], size: Size, level: float = LEVEL) -> Outcome:
+    """B on the quotient of the uploads by the coalition's points."""
+    return _named("ranks, server + clients", play_ranks(protocol, size, size.coalition), level)
+
+
+def play_ranks(
+    protocol: type[Protocol],
+    size: Size,
+    clients: tuple[int, ...] = (),
+    stream: np.random.Generator | None = None,
+) -> st.Played:
+    """Rank game of the server, or of the server with clients."""
+    pair = Pair(protocol, size, models=False)
+    field = pair.arenas[0].protocol.public.field
+
+    def statistic(bit: int) -> tuple[int, ...]:
+        trial = pair.run(bit)
+        if clients:
+            return st.block_ranks(field, coalition_blocks(trial, clients))
+        # As uploaded, equal masks of two attempts cancel; in the order of the data, equal rows do.
+        as_sent, aligned = (upload_blocks(trial, order) for order in (False, True))
+        return st.block_ranks(field, as_sent) + st.block_ranks(field, aligned)
+
+    return st.rank_game(statistic, rounds=size.rounds, stream=stream)
+
+
+def _named(name: str, played: st.Played, level: float) -> Outcome:
+    outcome = played.outcome(level)
+    return Outcome(name, outcome.p_value, level, f"{outcome.test}: {outcome.detail}")
+
+
+Test = Callable[..., Outcome]
+
+TESTS: dict[str, Test] = {
+    "equality": equality,
+    "uniformity": uniformity,
+    "span, clients": share_span,
+    "span, server": upload_span,
+    "ranks, server": upload_ranks,
+    "ranks, server + clients": coalition_ranks,
+}

@@ -1,0 +1,276 @@
+"""Planted leaks: FedVS with one fault each, to show which verifier catches what.
+
+``leaky("rho reused")`` is a protocol like any other, only wrong. Every entry of `LEAKS` says which
+tests must accuse it and which stay silent, because what they look at does not change. Not for use
+outside tests.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from securevfl.errors import UnknownNameError
+from securevfl.field import LagrangeCode
+from securevfl.field.sampling import SeededSource
+from securevfl.privacy.statistical import digest
+from securevfl.protocols.protocol import Protocol, get_protocol
+
+SMALL = 0xFFFF  # largest element of masks that are too small
+SHORT = 4  # bits of a short seed
+
+Plant = Callable[[Any, Any], None]
+
+
+@dataclass(frozen=True)
+class Leak:
+    """A fault of a sharing layer.
+
+    Attributes
+    ----------
+    plant : callable
+        Changes a client of a run, given the run's own scratch space (a dict).
+    caught_by : tuple of str
+        Tests of `securevfl.study.distinguish.TESTS` that must accuse it.
+    blind : tuple of str
+        Tests that cannot see it.
+    privacy : int
+        T that it needs.
+    points : callable, optional
+        Changes the public code instead.
+    """
+
+    plant: Plant
+    caught_by: tuple[str, ...]
+    blind: tuple[str, ...]
+    privacy: int = 1
+    points: Callable[[LagrangeCode], LagrangeCode] | None = None
+
+
+def leaky(name: str) -> type[Protocol]:
+    """FedVS with a planted leak.
+
+    Raises
+    ------
+    UnknownNameError
+        When no leak has that name.
+    """
+    if name not in LEAKS:
+        raise UnknownNameError("leak", name, LEAKS)
+    leak, base = LEAKS[name], get_protocol("fedvs")
+
+    def __init__(self: Any, config: Any, data: Any, *, seed: int) -> None:  # noqa: N807
+        base.__init__(self, config, data, seed=seed)
+        if leak.points is not None:
+            self.public = replace(self.public, code=leak.points(self.public.code))
+
+    def parties(self: Any) -> dict[int, Any]:
+        made, scratch = base.parties(self), {}  # type: ignore[var-annotated]
+        for n in self.peers():
+            leak.plant(made[n], scratch)
+        return made
+
+    attributes = {
+        "__init__": __init__,
+        "parties": parties,
+        "name": "leaky",
+        "__doc__": f"FedVS with a planted leak: {name}.",
+        "__module__": __name__,
+    }
+    return type("Leaky", (base,), attributes)
+
+
+# -- the faults ----------------------------------------------------------------------------------
+
+
+def _redraw(client: Any, change: Callable[[np.ndarray, int, int], np.ndarray]) -> None:
+    """Pass what a client draws through ``change(draw, round, place in the round)``."""
+    draw, places = client.uniform, {}  # type: ignore[var-annotated]
+
+    def uniform(shape: tuple[int, ...]) -> np.ndarray:
+        place = places.get(client.round, 0)
+        places[client.round] = place + 1
+        return change(draw(shape), client.round, place)
+
+    client.uniform = uniform
+
+
+def _raw_segment(client: Any, _scratch: Any) -> None:
+    share = client.share
+
+    def sharing(kind: str, shares: np.ndarray) -> None:
+        if kind.endswith("-data"):
+            code = client.public.code
+            segments = code.decode(shares, range(code.parties), degree=1)
+            shares = np.concatenate([segments[:1], shares[1:]])
+        share(kind, shares)
+
+    client.share = sharing
+
+
+def _on_a_data_point(code: LagrangeCode) -> LagrangeCode:
+    """Put client 0 on the first data point, which `LagrangeCode` refuses."""
+    made = LagrangeCode(
+        code.field, parties=code.parties, segments=code.segments, privacy=code.privacy
+    )
+    made.alphas = (made.betas[0], *made.alphas[1:])
+    return made
+
+
+def _equal_masks(client: Any, _scratch: Any) -> None:
+    _redraw(client, lambda z, _, place: z if place else np.repeat(z[:1], len(z), axis=0))
+
+
+def _fewer_masks(client: Any, _scratch: Any) -> None:
+    def change(drawn: np.ndarray, _round: int, place: int) -> np.ndarray:
+        if not place:
+            drawn[-1] = 0
+        return drawn
+
+    _redraw(client, change)
+
+
+def _shared_masks(client: Any, scratch: Any) -> None:
+    def change(drawn: np.ndarray, round: int, _place: int) -> np.ndarray:
+        if round:
+            return drawn
+        first: np.ndarray = scratch.setdefault(drawn.shape, drawn)
+        return first.copy()
+
+    _redraw(client, change)
+
+
+def _reused_models(client: Any, _scratch: Any) -> None:
+    kept: list[np.ndarray] = []
+
+    def change(drawn: np.ndarray, round: int, place: int) -> np.ndarray:
+        if round == 0 or place:
+            return drawn
+        kept.append(drawn)
+        return kept[0].copy()
+
+    _redraw(client, change)
+
+
+def _unmasked(client: Any, _scratch: Any) -> None:
+    client.masked = lambda upload, _rhos: upload
+
+
+def _reused_rho(client: Any, scratch: Any) -> None:
+    def change(drawn: np.ndarray, round: int, place: int) -> np.ndarray:
+        if round == 0 or place != 1:
+            return drawn
+        turn = client.public.candidates(round).index(client.index)
+        first: np.ndarray = scratch.setdefault((turn, drawn.shape), drawn)
+        return first.copy()
+
+    _redraw(client, change)
+
+
+def _short_rho(client: Any, _scratch: Any) -> None:
+    def change(drawn: np.ndarray, _round: int, place: int) -> np.ndarray:
+        if place == 1:
+            drawn[-1] = 0
+        return drawn
+
+    _redraw(client, change)
+
+
+def _no_honest_dealer(client: Any, _scratch: Any) -> None:
+    def change(drawn: np.ndarray, _round: int, place: int) -> np.ndarray:
+        return np.zeros_like(drawn) if place == 1 else drawn
+
+    if client.index >= client.public.code.privacy:
+        _redraw(client, change)
+
+
+def _small_masks(client: Any, _scratch: Any) -> None:
+    _redraw(client, lambda drawn, _round, _place: drawn & drawn.dtype.type(SMALL))
+
+
+def _seeded(source: SeededSource) -> Plant:
+    def plant(client: Any, _scratch: Any) -> None:
+        client.uniform = lambda shape: client.public.field.random(shape, source)
+
+    return plant
+
+
+def _nothing(_client: Any, _scratch: Any) -> None:
+    """Leave the clients as they are."""
+
+
+def modulo_sampler(p: int, out: np.ndarray, stream: Any) -> None:
+    """Overwrite an array with words modulo p, which favours small elements."""
+    stream.fill(out.view(np.uint8))
+    out &= out.dtype.type((1 << p.bit_length()) - 1)
+    out %= out.dtype.type(p)
+
+
+_SHARES = ("equality", "uniformity", "span, clients")
+_UPLOADS = ("span, server", "ranks, server", "ranks, server + clients")
+_SILENT = (*_SHARES, *_UPLOADS)
+
+
+def _but(*names: str) -> tuple[str, ...]:
+    return tuple(name for name in _SILENT if name not in names)
+
+
+LEAKS: dict[str, Leak] = {
+    "raw segment": Leak(_raw_segment, _SHARES, ()),
+    "alpha on a data point": Leak(_nothing, _SHARES, (), points=_on_a_data_point),
+    "Z_1 = Z_2": Leak(
+        _equal_masks, ("span, clients",), ("ranks, server", "ranks, server + clients"), privacy=2
+    ),
+    "T-1 masks": Leak(
+        _fewer_masks, ("span, clients",), ("ranks, server", "ranks, server + clients"), privacy=2
+    ),
+    "Z shared by clients": Leak(
+        _shared_masks, ("span, clients",), ("ranks, server", "ranks, server + clients")
+    ),
+    "V reused": Leak(
+        _reused_models,
+        ("span, clients",),
+        ("uniformity", "ranks, server", "ranks, server + clients"),
+    ),
+    "unmasked uploads": Leak(
+        _unmasked, ("span, server", "ranks, server"), ("uniformity", "equality", "span, clients")
+    ),
+    "rho reused": Leak(_reused_rho, ("span, server", "ranks, server"), ("uniformity",)),
+    "rho one coefficient short": Leak(
+        _short_rho, ("ranks, server + clients",), ("span, server", "ranks, server", *_SHARES)
+    ),
+    "no honest dealer": Leak(
+        _no_honest_dealer, ("ranks, server + clients",), ("span, clients", "equality")
+    ),
+    "small masks": Leak(_small_masks, ("uniformity",), _but("uniformity")),
+    "constant seed": Leak(_seeded(SeededSource(0)), ("repeats", "provenance"), _SILENT),
+    "short seed": Leak(
+        _seeded(SeededSource(int.from_bytes(os.urandom(1), "big") % (1 << SHORT))),
+        ("repeats", "provenance"),
+        _SILENT,
+    ),
+    "64-bit seed": Leak(
+        _seeded(SeededSource(os.urandom(8))), ("provenance",), (*_SILENT, "repeats")
+    ),
+}
+
+
+def first_masks(name: str | None, modulus: int = 2**31 - 1, elements: int = 64) -> str:
+    """Digest of what the first client of a fresh process draws first; a leak's, if one is named."""
+    from securevfl.field import PrimeField
+
+    class Stub:
+        index = 0
+        round = 0
+
+    stub: Any = Stub()
+    field = PrimeField(modulus)
+    stub.public = type("Public", (), {"field": field})
+    stub.uniform = field.random
+    if name is not None:
+        LEAKS[name].plant(stub, {})
+    return digest([stub.uniform((elements,))])
