@@ -700,6 +700,11 @@ class FedVS(SplitProtocol):
         """Theorem 5.2, the masked guarantee, and what is not protected."""
         return SHARES + (MASKED if self.config.masked else PLAIN) + UNPROTECTED
 
+    @property
+    def paper_claims(self) -> tuple[Claim, ...]:
+        """What the paper claims of plain evaluation, which the card does not repeat."""
+        return SHARES + PAPER
+
     def describe(self) -> dict[str, Any]:
         """N, K, T, R, p and |B|."""
         code = self.public.code
@@ -750,6 +755,16 @@ PLAIN = (
     Claim("server", "model", "none", "plain evaluation shows it all of psi, not only the sums"),
     Claim("server + T clients", "features", "none", "recovered by linear algebra"),
     Claim("server + T clients", "model", "none", "recovered by linear algebra"),
+)
+# Theorem 5.3 is about the upload of one client; what the paper concludes from it is about them all.
+PAPER = tuple(
+    Claim(who, about, "perfect", source)
+    for who, source in (
+        ("T uploads", "Theorem 5.3 as it stands, for T uploads in all rounds together"),
+        ("server", "Theorem 5.3 read over all uploads: no more than the decoded sums"),
+        ("server + T clients", "section 2's curious server and colluding clients, pooled"),
+    )
+    for about in ("features", "model")
 )
 UNPROTECTED = (Claim("client", "labels", "none", "dL/dH depends on them"),)
 

@@ -257,6 +257,11 @@ class Protocol(ABC):
     def claims(self) -> tuple[Claim, ...]:
         """What is claimed in this configuration; "none" where nothing is."""
 
+    @property
+    def paper_claims(self) -> tuple[Claim, ...]:
+        """What the paper claims of its own method, where the card of a variant claims less."""
+        return ()
+
     @classmethod
     def outline(cls, config: Any, shape: Shape) -> Outline | None:
         """All messages of a run, for the planner; None where they depend on chance or on data."""
