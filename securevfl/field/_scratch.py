@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from typing import Any
 
@@ -19,21 +20,25 @@ _local = threading.local()
 def aligned(shape: tuple[int, ...], dtype: Any) -> Array:
     """Return an uninitialised array that starts on a cache line."""
     kind = np.dtype(dtype)
-    size = int(np.prod(shape)) * kind.itemsize
+    size = math.prod(shape) * kind.itemsize
     return _cut(np.empty(size + _LINE, np.uint8), shape, kind, size)
 
 
 def scratch(name: str, shape: tuple[int, ...], dtype: Any) -> Array:
     """Return uninitialised memory that the next call with this name on this thread reuses."""
+    kept: dict[str, tuple[tuple[Any, ...], Array, Array]] = _local.__dict__.setdefault("kept", {})
+    key = (*shape, dtype)
+    if name in kept and kept[name][0] == key:
+        return kept[name][1]
     kind = np.dtype(dtype)
-    size = int(np.prod(shape)) * kind.itemsize
-    kept: dict[str, Array] = _local.__dict__.setdefault("kept", {})
-    block = kept.get(name)
+    size = math.prod(shape) * kind.itemsize
+    block = kept[name][2] if name in kept else None
     if block is None or block.size < size + _LINE:
         block = np.empty(size + _LINE, np.uint8)
-        if size <= _MOST_KEPT:
-            kept[name] = block
-    return _cut(block, shape, kind, size)
+    view = _cut(block, shape, kind, size)
+    if size <= _MOST_KEPT:
+        kept[name] = key, view, block
+    return view
 
 
 def _cut(block: Array, shape: tuple[int, ...], kind: np.dtype[Any], size: int) -> Array:

@@ -18,6 +18,9 @@ from securevfl.field._pool import share
 
 Array = NDArray[Any]
 
+_TINY = 16384  # Products: below, the plain loops are done before the others have begun.
+_MANY = 2048  # Columns from which limbs in stacked blocks are worth their preparation.
+
 
 class Left(Protocol):
     """A left operand (m, k) that was prepared for products."""
@@ -30,13 +33,19 @@ class Left(Protocol):
         """
 
 
-def prepare(p: int, a: Array) -> Left:
-    """Return the left operand (m, k) in the form of the fastest kernel here."""
+def prepare(p: int, a: Array, columns: int | None = None) -> Left:
+    """Return the left operand (m, k) in the form of the fastest kernel here.
+
+    `columns` says how many columns it will meet in all, where that is known: few do not repay the
+    preparation.
+    """
     from securevfl.field import _tiled
 
     tier, narrow = _cpu.tier(), a.dtype == np.uint32
     vectors = p == 2**61 - 1 if not narrow else 1 << 12 <= p < 1 << 31
-    if tier == "amx" and _tiled.StreamLeft.fits(p, a):
+    if columns is not None and a.size * columns <= _TINY:
+        return PortableLeft(p, a)
+    if tier == "amx" and _tiled.StreamLeft.fits(p, a) and (columns or _MANY) >= _MANY:
         return _tiled.StreamLeft(p, a)
     # Eight planes for a handful of 61-bit terms cost more than vectors do.
     few = vectors and not narrow and a.shape[1] <= 8
@@ -54,12 +63,14 @@ class PortableLeft:
         self.p, self.short = p, p < 1 << 31
         self.a = np.ascontiguousarray(a)
         if self.short:  # Rows in threes and terms in fours; see _portable.matmul31.
-            self.a = np.pad(self.a, ((0, -a.shape[0] % 3), (0, -a.shape[1] % 4)))
+            m, k = a.shape
+            self.a = np.zeros((m + -m % 3, k + -k % 4), a.dtype)
+            self.a[:m, :k] = a
 
     def multiply(self, blocks: Sequence[Array], out: Array) -> bool:
         """See Left."""
-        filler = np.zeros((-sum(len(b) for b in blocks) % 4 if self.short else 0, out.shape[1]))
-        right = np.concatenate([*blocks, filler.astype(out.dtype)])
+        spare = -sum(len(b) for b in blocks) % 4 if self.short else 0
+        right = np.concatenate([*blocks, np.zeros((spare, out.shape[1]), out.dtype)])
         if right.size and int(right.max()) >= self.p:
             return False
         result = out if out.flags.c_contiguous else np.empty(out.shape, out.dtype)
@@ -105,6 +116,6 @@ def matmul(p: int, a: Array, b: Array, out: Array, threads: int = 1) -> None:
     left, right = np.ascontiguousarray(a), np.ascontiguousarray(b)
 
     def work(rows: slice) -> None:
-        prepare(p, left[rows]).multiply([right], out[rows])
+        prepare(p, left[rows], right.shape[1]).multiply([right], out[rows])
 
     share(threads, left.shape[0], work, multiple=16)

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from securevfl.errors import ConfigurationError
-from securevfl.field import PrimeField, SeededSource, _cpu, kernels
+from securevfl.field import PrimeField, SeededSource, _cpu, _tiled, kernels
 
 MODULI = [3, 4099, 2013265921, 2**31 - 1, 2**32 - 5, 2**50 - 27, 2**61 - 1, 2**62 - 57]
 
@@ -27,9 +27,17 @@ def exact(a, b, p):
 
 
 def product(p, a, b):
-    out = np.empty((a.shape[0], b.shape[1]), a.dtype)
-    kernels.matmul(p, a, b, out)
-    return out.ravel().tolist()
+    """Return the product, after all forms of the left operand in this tier agreed on it."""
+    forms = {kernels.prepare(p, a, columns) for columns in (None, 1, 1 << 20)}
+    if _cpu.tier() == "amx" and (p < 1 << 31 or a.dtype == np.uint64):
+        forms.add(_tiled.TiledLeft(p, a))
+    results = []
+    for left in forms:
+        out = np.empty((a.shape[0], b.shape[1]), a.dtype)
+        assert left.multiply([b], out)
+        results.append(out.ravel().tolist())
+    assert all(result == results[0] for result in results)
+    return results[0]
 
 
 @pytest.mark.parametrize("p", MODULI)
