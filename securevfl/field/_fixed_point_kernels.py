@@ -75,11 +75,22 @@ def round_stochastic(
 def dequantize(z: Array, p: Any, half: Any, scale: float, out: Array) -> bool:
     """Write the signed representative of z times scale, a power of two; return whether any z >= p.
 
-    v wraps to a negative number for z >= 2^63, which is above every p too.
+    p and half have the dtype of z.
     """
-    wrong = False
+    wrong, modulus = False, np.int64(p)
     for i in range(z.size):
+        wrong |= z[i] >= p
         v = np.int64(z[i])
-        wrong |= (v >= p) | (v < 0)
-        out[i] = np.float64(v - p if v > half else v) * scale
+        out[i] = np.float64(v - modulus if z[i] > half else v) * scale
+    return wrong
+
+
+@kernel
+def dequantize_short(z: Array, p: Any, half: Any, scale: float, out: Array) -> bool:
+    """Write the same for p < 2^31, whose signed representatives fit 32 bits."""
+    wrong, modulus = False, np.int32(p)
+    for i in range(z.size):
+        wrong |= z[i] >= p
+        v = np.int32(z[i])
+        out[i] = np.float64(np.int32(v - modulus) if z[i] > half else v) * scale
     return wrong

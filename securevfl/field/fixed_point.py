@@ -122,7 +122,8 @@ class FixedPoint:
         result = out_array(out, elements.shape, float64, "FixedPoint.dequantize")
         p, half = self.field.modulus, self.field.half
         scale, target = math.ldexp(1.0, -places), result.reshape(-1)
-        if kernels.dequantize(flat, np.int64(p), np.int64(half), scale, target):
+        kernel = kernels.dequantize_short if p < 1 << 31 else kernels.dequantize
+        if kernel(flat, flat.dtype.type(p), flat.dtype.type(half), scale, target):
             self.field.elements(elements, "FixedPoint.dequantize")
         return result
 
