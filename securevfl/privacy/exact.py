@@ -11,6 +11,7 @@ real runs, message by message. See docs/verification.md.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Iterator, Sequence
@@ -20,78 +21,15 @@ from typing import Any
 import numpy as np
 
 from securevfl.errors import ConfigurationError
-from securevfl.field import LagrangeCode
-from securevfl.field.lagrange import interpolation_matrix
-from securevfl.privacy.linear import independent_rows, left_null
+from securevfl.field import LagrangeCode, PrimeField
+from securevfl.privacy.enumeration import Observation, Table, Toy
 from securevfl.privacy.views import Coalition
+
+__all__ = ["Exhaustion", "Toy", "exhaust", "small_code", "toys"]
 
 _MOST = 1 << 26  # views enumerated in one examination
 _CELLS = 1 << 22  # entries of one histogram
 _DENSE = 1 << 16  # entries up to which histograms are convolved by Fourier transforms
-
-
-@dataclass(frozen=True)
-class Toy:
-    """A FedVS that is small enough to be enumerated.
-
-    Attributes
-    ----------
-    code : LagrangeCode
-        Points, N, K, T and the field.
-    rows, features, width, rounds : int
-        |B|, columns of each client, h, and attempts on the same rows with the same data shares.
-    honest : int
-        Data holders outside the coalition.
-    masked : bool
-        Whether uploads are masked and one dealer is honest; more honest dealers change nothing.
-    coefficients : int, optional
-        Coefficients of rho; K + 2T - 1 if not given. Other numbers are planted leaks.
-    """
-
-    code: LagrangeCode
-    rows: int = 1
-    features: int = 1
-    width: int = 1
-    rounds: int = 1
-    honest: int = 1
-    masked: bool = True
-    coefficients: int | None = None
-
-    @property
-    def modulus(self) -> int:
-        """The prime p."""
-        return self.code.field.modulus
-
-    @property
-    def secret_shapes(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Shapes of one client's X and W^1 .. W^E."""
-        data = (self.code.segments, self.rows, self.features)
-        return data, (self.rounds, self.features, self.width)
-
-    @property
-    def tape_shapes(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Shapes of one client's Z and V^1 .. V^E."""
-        data = (self.code.privacy, self.rows, self.features)
-        return data, (self.rounds, self.code.privacy, self.features, self.width)
-
-    @property
-    def secrets(self) -> int:
-        """Number of secrets of one client."""
-        return int(self.modulus ** sum(map(math.prod, self.secret_shapes)))
-
-    @property
-    def tapes(self) -> int:
-        """Number of tapes (Z, V) of one client."""
-        return int(self.modulus ** sum(map(math.prod, self.tape_shapes)))
-
-    def describe(self) -> str:
-        """Parameters in one line."""
-        code = self.code
-        return (
-            f"p={self.modulus}, K={code.segments}, T={code.privacy}, {self.rows}x{self.features} "
-            f"data, {self.features}x{self.width} models, rounds={self.rounds}, "
-            f"honest={self.honest}, {'masked' if self.masked else 'plain'}"
-        )
 
 
 @dataclass(frozen=True)
@@ -121,6 +59,68 @@ class Exhaustion:
     witness: tuple[Any, Any] | None
 
 
+def small_code(p: int, segments: int, privacy: int) -> LagrangeCode:
+    """Code with N = R over a small field: betas 0 .. K+T-1, alphas the N numbers after them."""
+    size = segments + privacy
+    parties = 2 * (size - 1) + 1
+    return LagrangeCode(
+        PrimeField(p),
+        parties=parties,
+        segments=segments,
+        privacy=privacy,
+        betas=range(size),
+        alphas=range(size, size + parties),
+    )
+
+
+_SHAPES: tuple[tuple[int, int, int, dict[str, int]], ...] = (
+    (5, 1, 1, {}),
+    (5, 1, 1, {"rows": 2}),
+    (5, 1, 1, {"features": 2}),
+    (5, 1, 1, {"width": 2}),
+    (5, 1, 1, {"rows": 2, "width": 2}),
+    (5, 1, 1, {"honest": 2}),
+    (5, 1, 1, {"honest": 3}),
+    (5, 1, 1, {"rounds": 2}),
+    (5, 1, 1, {"rounds": 2, "honest": 2}),
+    (5, 1, 1, {"rounds": 2, "rows": 2}),
+    (5, 1, 1, {"rounds": 3}),
+    (7, 1, 1, {}),
+    (7, 1, 1, {"rounds": 2}),
+    (7, 1, 1, {"rows": 2}),
+    (7, 1, 1, {"width": 2, "honest": 2}),
+    (11, 1, 1, {"rounds": 2}),
+    (11, 2, 1, {}),
+    (11, 2, 1, {"honest": 2}),
+    (11, 1, 2, {}),
+    (11, 1, 2, {"honest": 2}),
+    (13, 1, 1, {}),
+    (13, 2, 1, {}),
+)
+_SLOW: tuple[tuple[int, int, int, dict[str, int]], ...] = (
+    (5, 1, 1, {"rounds": 2, "width": 2}),
+    (11, 2, 1, {"rounds": 2}),
+    (11, 2, 1, {"width": 2}),
+    (11, 2, 2, {}),
+    (11, 2, 2, {"honest": 2}),
+    (13, 1, 2, {}),
+)
+
+
+def toys(masked: bool, *, slow: bool = False) -> tuple[Toy, ...]:
+    """Shapes that are enumerated to verify a claim.
+
+    Parameters
+    ----------
+    masked : bool
+    slow : bool
+        Those that take seconds each as well, K = T = 2 among them.
+    """
+    shapes = _SHAPES + (_SLOW if slow else ())
+    return tuple(Toy(small_code(p, K, T), masked=masked, **more) for p, K, T, more in shapes)
+
+
+@functools.lru_cache(maxsize=512)
 def exhaust(toy: Toy, coalition: Coalition) -> Exhaustion:
     """Enumerate all secrets and tapes of an instance.
 
@@ -152,173 +152,14 @@ def exhaust(toy: Toy, coalition: Coalition) -> Exhaustion:
             f"exhaust: {toy.describe()} has {toy.secrets * toy.tapes:.3g} views of one client, and "
             f"at most {_MOST} are enumerated. Use fewer rows, features, rounds or a smaller prime"
         )
-    table = _Table(toy, _Observation(toy, coalition))
+    table = Table(toy, Observation(toy, coalition))
     return _decide(toy, table)
-
-
-class _Observation:
-    """The linear maps from values of psi and of shares to what a coalition can tell.
-
-    A view is (shares of C; per attempt and entry, functionals of psi). The functionals are split in
-    `wanted`, values of psi at the data points, which are the ideal output, and `rest`.
-    """
-
-    def __init__(self, toy: Toy, coalition: Coalition) -> None:
-        code, field = toy.code, toy.code.field
-        self.points = list(coalition.clients)
-        self.uploads = list(range(code.parties)) if coalition.server else list(coalition.uploads)
-        unmasked = self._modulo_masks(toy) if self.uploads else np.zeros((0, 0), field.dtype)
-        self.wanted = np.zeros((0, len(self.uploads)), field.dtype)
-        if coalition.server:
-            alphas = [code.alphas[n] for n in self.uploads[: code.recovery_threshold()]]
-            self.wanted = np.zeros((code.segments, len(self.uploads)), field.dtype)
-            self.wanted[:, : len(alphas)] = interpolation_matrix(
-                field, alphas, code.betas[: code.segments]
-            )
-        self.rest = self._complement(toy, unmasked)
-
-    def _modulo_masks(self, toy: Toy) -> np.ndarray:
-        """Rows that span the functionals of the uploads that no mask moves, (q, uploads)."""
-        code, field = toy.code, toy.code.field
-        if not toy.masked:
-            return np.eye(len(self.uploads), dtype=field.dtype)
-        count = toy.coefficients
-        if count is None:
-            count = code.segments + 2 * code.privacy - 1
-        alphas = field.elements(list(code.alphas))
-        powers = np.stack([field.power(alphas, i) for i in range(count)], axis=1)
-        hidden = field.multiply(code.vanishing[:, None], powers)
-        seen = len(self.points)
-        columns = np.concatenate([powers[self.points], hidden[self.uploads]])
-        return left_null(field, columns)[:, seen:]
-
-    def _complement(self, toy: Toy, unmasked: np.ndarray) -> np.ndarray:
-        """Functionals that complete `wanted`, each without what the output contributes to it.
-
-        With A_k = l_k sum_j l_j, the polynomials of a client whose masks are zero add up to
-        sum_k U_k A_k; subtracting it leaves clients that differ in U only alike.
-        """
-        code, field = toy.code, toy.code.field
-        if not self.uploads:
-            return unmasked
-        points = self._points_of(code, range(2 * code.size - 1))
-        values = interpolation_matrix(field, points, self._points_of(code, self.uploads))
-        both = field.matmul(np.concatenate([self.wanted, unmasked]), values)
-        chosen = [i - len(self.wanted) for i in independent_rows(field, both)]
-        rest = unmasked[[i for i in chosen if i >= 0]]
-        if not len(self.wanted):
-            return rest
-        nodes = [*code.betas[: code.segments], *(code.alphas[n] for n in self.points)]
-        nodes = [*nodes, *code.betas[code.segments :]][: code.size]
-        basis = interpolation_matrix(field, nodes, self._points_of(code, self.uploads))
-        data = basis[:, : code.segments]
-        ones = field.matmul(data, np.ones(code.segments, field.dtype))
-        known = field.matmul(rest, field.multiply(data, ones[:, None]))
-        return field.subtract(rest, field.matmul(known, self.wanted))
-
-    @staticmethod
-    def _points_of(code: LagrangeCode, numbers: Sequence[int]) -> list[int]:
-        return [code.alphas[n] for n in numbers]
-
-
-class _Table:
-    """Histograms of one honest client's part of the view, for each of its secrets.
-
-    Attributes
-    ----------
-    classes : list of (keys, counts)
-        The different histograms over (shares, rest).
-    cells : dict
-        (class, output) to (number of secrets, one of them).
-    """
-
-    def __init__(self, toy: Toy, seen: _Observation) -> None:
-        self.toy, self.seen = toy, seen
-        entries = toy.rounds * toy.rows * toy.width
-        self.rest_size = toy.modulus ** (len(seen.rest) * entries)
-        self.output_digits = len(seen.wanted) * entries
-        shared = toy.rows * toy.features + toy.rounds * toy.features * toy.width
-        self.share_size = toy.modulus ** (len(seen.points) * shared)
-        if self.share_size * self.rest_size >= 1 << 62:
-            raise ConfigurationError(f"exhaust: views of {toy.describe()} have too many digits")
-        self.classes: list[tuple[np.ndarray, np.ndarray]] = []
-        self.cells: dict[tuple[int, int], tuple[int, Any]] = {}
-        self._enumerate()
-
-    def _enumerate(self) -> None:
-        known: dict[bytes, int] = {}
-        parts = _Parts(self.toy, self.seen)
-        for secret in parts.secrets():
-            keys, output = parts.view(*secret)
-            values, counts = np.unique(keys, return_counts=True)
-            name = values.tobytes() + counts.tobytes()
-            number = known.setdefault(name, len(known))
-            if number == len(self.classes):
-                self.classes.append((values, counts))
-            count, example = self.cells.get((number, output), (0, secret))
-            self.cells[number, output] = count + 1, example
-
-
-class _Parts:
-    """All values of one client's polynomials at the points that matter."""
-
-    def __init__(self, toy: Toy, seen: _Observation) -> None:
-        self.toy, self.seen, p = toy, seen, toy.modulus
-        code = toy.code
-        self.at = seen.points + seen.uploads
-        self.data = code.data_matrix[self.at].astype(np.int64)
-        self.ones = self.data.sum(axis=1) % p
-        masks = code.mask_matrix[self.at].astype(np.int64)
-        Z = _all(p, toy.tape_shapes[0])
-        V = _all(p, toy.tape_shapes[1])
-        self.masks_F = np.einsum("at,ntrd->nard", masks, Z) % p
-        self.masks_G = np.einsum("at,netdh->neadh", masks, V) % p
-
-    def secrets(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        data, model = self.toy.secret_shapes
-        for X in _all(self.toy.modulus, data):
-            for W in _all(self.toy.modulus, model):
-                yield X, W
-
-    def view(self, X: np.ndarray, W: np.ndarray) -> tuple[np.ndarray, int]:
-        """Keys of the view for all tapes, and the key of the output."""
-        p, c = self.toy.modulus, len(self.seen.points)
-        F = (np.einsum("ak,krd->ard", self.data, X) + self.masks_F) % p
-        G = (np.einsum("a,edh->eadh", self.ones, W) + self.masks_G) % p
-        shares = _key(p, F[:, :c])[:, None], _key(p, G[:, :, :c])[None, :]
-        digits = math.prod(G[0, :, :c].shape)
-        keys = shares[0] * p**digits + shares[1]
-        output = _key(p, np.einsum("krd,edh->ekrh", X, W)[None] % p)[0]
-        if self.seen.uploads:
-            psi = np.einsum("zard,veadh->zvearh", F[:, c:], G[:, :, c:]) % p
-            rest = np.einsum("qa,zvearh->zveqrh", self.seen.rest.astype(np.int64), psi) % p
-            size = p ** math.prod(rest.shape[2:])
-            flat = rest.reshape(keys.size, math.prod(rest.shape[2:]))
-            keys = keys * size + _key(p, flat).reshape(keys.shape)
-        return keys.reshape(-1), int(output) if len(self.seen.wanted) else 0
-
-
-def _all(p: int, shape: tuple[int, ...]) -> np.ndarray:
-    """All arrays of a shape over F_p, (p^size, *shape) int64."""
-    size = math.prod(shape)
-    numbers = np.arange(p**size, dtype=np.int64)
-    digits = [(numbers // p**i) % p for i in range(size)]
-    stacked = np.stack(digits, axis=1) if size else np.zeros((1, 0), np.int64)
-    return stacked.reshape(-1, *shape)
-
-
-def _key(p: int, values: np.ndarray) -> np.ndarray:
-    """Each array of a stack, read as the digits of one integer."""
-    flat = values.reshape(len(values), -1)
-    powers = np.array([p**i for i in range(flat.shape[1])], np.int64)
-    key: np.ndarray = flat @ powers
-    return key
 
 
 class _Joint:
     """Histograms of several honest clients together: uploads add up, shares stand side by side."""
 
-    def __init__(self, toy: Toy, table: _Table) -> None:
+    def __init__(self, toy: Toy, table: Table) -> None:
         self.toy, self.table = toy, table
         self.known: dict[bytes, int] = {}
         self.found: list[tuple[np.ndarray, np.ndarray]] = []
@@ -431,7 +272,7 @@ def _add_arrays(p: int, one: np.ndarray, two: np.ndarray, size: int) -> np.ndarr
     return total
 
 
-def _decide(toy: Toy, table: _Table) -> Exhaustion:
+def _decide(toy: Toy, table: Table) -> Exhaustion:
     """Combine the honest clients' parts, and compare secrets with the same output."""
     joint = _Joint(toy, table)
     groups: dict[int, dict[int, tuple[int, Any]]] = {}

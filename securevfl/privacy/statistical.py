@@ -186,8 +186,9 @@ class Played:
 
     def outcome(self, level: float = LEVEL) -> Outcome:
         """Result as a test of that level."""
-        detail = f"told two secrets with the same output apart in {self.right} of {self.rounds} "
-        return Outcome(self.name, self.p_value, level, detail + f"runs, after {self.trained}")
+        detail = f"{self.name} told two secrets with the same output apart in {self.right} of "
+        detail += f"{self.rounds} runs"
+        return Outcome(self.name, self.p_value, level, detail)
 
 
 def guessing_tail(right: int, rounds: int) -> float:

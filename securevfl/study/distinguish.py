@@ -2,19 +2,18 @@
 
 Every test makes its own small instance with the K, T and prime that are asked for and the fewest
 clients that these allow. In the games secret 0 is all zero and secret 1 is not, and both have the
-same sums, because all models are zero: features hide in the masked part only.
+same sums, because features, or models but for their bias, are zero in both.
 """
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from securevfl.field import LagrangeCode
+from securevfl.field import LagrangeCode, PrimeField
 from securevfl.privacy import statistical as st
 from securevfl.privacy.statistical import LEVEL, Outcome
 from securevfl.privacy.views import Coalition
@@ -57,43 +56,60 @@ class Size:
 
 
 class Pair:
-    """Two arenas, one for each secret of a game."""
+    """Two arenas, one for each secret of a game: all zero, and not.
+
+    Parameters
+    ----------
+    protocol : type of Protocol
+    size : Size
+    about : {"features", "model", "any model"}
+        What secret 1 has that is not zero. A model is 0 on the column of ones, so that its sums are
+        zero as well where features are; "any model" comes with features, and its sums are not.
+    rows, width : int
+        |B| and h.
+    """
 
     def __init__(
-        self, protocol: type[Protocol], size: Size, *, models: bool, rows: int = 3, width: int = 2
+        self, protocol: type[Protocol], size: Size, about: str, *, rows: int = 3, width: int = 2
     ) -> None:
-        self.size = size
         stream = np.random.Generator(np.random.Philox(7))
         N, shape = size.parties, (rows * size.segments, 1)
-        features = [np.zeros(shape) for _ in range(N)]
-        other = [stream.integers(0, _GRID, shape) / _GRID for _ in range(N)]
-        made = functools.partial(
-            arena,
-            protocol,
-            segments=size.segments,
-            privacy=size.privacy,
-            prime=size.prime,
-            rounds=_ROUNDS,
-            width=width,
+        options = {
+            "segments": size.segments,
+            "privacy": size.privacy,
+            "prime": size.prime,
+            "rounds": _ROUNDS,
+            "width": width,
             **(size.options or {}),
+        }
+        zero = [np.zeros(shape) for _ in range(N)]
+        some = [stream.integers(0, _GRID, shape) / _GRID for _ in range(N)]
+        models = _models(size, N, width, about, stream)
+        self.arenas: tuple[Arena, Arena] = (
+            arena(protocol, zero, _models(size, N, width, "features", stream), **options),
+            arena(protocol, zero if about == "model" else some, models, **options),
         )
-        zero = _models(size, N, width, None)
-        some = _models(size, N, width, stream if models else None)
-        self.arenas: tuple[Arena, Arena] = made(features, zero), made(other, some)
+
+    @property
+    def field(self) -> PrimeField:
+        """F_p."""
+        field: PrimeField = self.arenas[0].protocol.public.field
+        return field
 
     def run(self, bit: int) -> Trial:
         """Run once with the secret of that bit."""
         return self.arenas[bit].run()
 
 
-def _models(size: Size, N: int, width: int, stream: np.random.Generator | None) -> Models:
-    """W-bar for every client and round: zero, or uniform."""
+def _models(size: Size, N: int, width: int, about: str, stream: np.random.Generator) -> Models:
+    """W-bar for every client and round: zero, uniform but for the bias, or uniform."""
     dtype = np.dtype(np.uint32 if size.prime < 2**32 else np.uint64)
+    free = {"features": 0, "model": 1, "any model": 2}[about]
 
     def one() -> np.ndarray:
-        if stream is None:
-            return np.zeros((2, width), dtype)
-        return stream.integers(0, size.prime, (2, width)).astype(dtype)
+        model = np.zeros((2, width), dtype)
+        model[:free] = stream.integers(0, size.prime, (free, width))
+        return model
 
     return {n: {r: one() for r in range(1, _ROUNDS + 1)} for n in range(N)}
 
@@ -238,27 +254,33 @@ def _seen_masks(
 # -- the tests -----------------------------------------------------------------------------------
 
 
-def equality(protocol: type[Protocol], size: Size, level: float = LEVEL) -> Outcome:
-    """E: shares against the sender's own segments and model."""
-    trial = Pair(protocol, size, models=True, rows=40, width=8).run(1)
-    field = trial.code.field
-    return st.equality(field, _plaintexts(trial, size.coalition), level=level)
+def equality(
+    protocol: type[Protocol], size: Size, about: str = "features", level: float = LEVEL
+) -> Outcome:
+    """E: shares of T clients against the sender's own segments, or its model."""
+    trial = Pair(protocol, size, "any model", rows=40, width=8).run(1)
+    pairs = list(_plaintexts(trial, size.coalition, about))
+    return _named("equality", size, st.equality(trial.code.field, pairs, level=level))
 
 
 def _plaintexts(
-    trial: Trial, clients: tuple[int, ...]
+    trial: Trial, clients: tuple[int, ...], about: str
 ) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
     view = trial.view(Coalition(clients=clients))
     for (_, sender, receiver), share in view.payloads("train-data").items():
         for k, segment in enumerate(trial.data[sender]):
-            yield f"data of {sender} at {receiver}, segment {k}", share, segment
+            if about == "features":
+                yield f"data of {sender} at {receiver}, segment {k}", share, segment
     for (round, sender, receiver), share in view.payloads("model").items():
-        yield f"model of {sender} at {receiver}", share, trial.models[sender][round]
+        if about == "model":
+            yield f"model of {sender} at {receiver}", share, trial.models[sender][round]
 
 
-def uniformity(protocol: type[Protocol], size: Size, level: float = LEVEL) -> Outcome:
+def uniformity(
+    protocol: type[Protocol], size: Size, about: str = "features", level: float = LEVEL
+) -> Outcome:
     """U: shares, masks and uploads at all-zero secrets, and the masks that T shares give away."""
-    trial = Pair(protocol, size, models=False, rows=160, width=200).run(0)
+    trial = Pair(protocol, size, about, rows=160, width=200).run(0)
     code, field, C = trial.code, trial.code.field, size.coalition
     view = trial.view(Coalition(server=True, clients=C))
     messages: dict[str, np.ndarray] = {}
@@ -271,66 +293,85 @@ def uniformity(protocol: type[Protocol], size: Size, level: float = LEVEL) -> Ou
         for sender in (n for n in trial.data if n not in C):
             shares = np.stack([view.one_per_sender("train-data", 0, c)[sender] for c in C])
             messages[f"masks of {sender}"] = field.matmul(inverse, shares.reshape(len(C), -1))
-    return st.uniformity(field, messages, level=level)
+    return _named("uniformity", size, st.uniformity(field, messages, level=level))
 
 
-def share_span(protocol: type[Protocol], size: Size, level: float = LEVEL) -> Outcome:
-    """A on the shares of T clients; the secrets differ in features and models."""
-    pair = Pair(protocol, size, models=True)
-    C = size.coalition
+def share_span(
+    protocol: type[Protocol], size: Size, about: str = "features", level: float = LEVEL
+) -> Outcome:
+    """A on the shares of T clients."""
+    pair, C = Pair(protocol, size, about), size.coalition
 
     def sample(bit: int) -> np.ndarray:
         return share_vector(pair.run(bit), C)
 
-    field = pair.arenas[0].protocol.public.field
-    return _named("span, clients", st.span_game(field, sample, rounds=size.rounds), level)
+    played = st.span_game(pair.field, sample, rounds=size.rounds)
+    return _named("span, clients", size, played.outcome(level))
 
 
-def upload_span(protocol: type[Protocol], size: Size, level: float = LEVEL) -> Outcome:
+def upload_span(
+    protocol: type[Protocol], size: Size, about: str = "features", level: float = LEVEL
+) -> Outcome:
     """A on what the server's uploads contain beyond the sums, secret 0 being all zero."""
-    pair = Pair(protocol, size, models=False)
-    field = pair.arenas[0].protocol.public.field
+    pair = Pair(protocol, size, about)
 
     def sample(bit: int) -> np.ndarray:
         return upload_blocks(pair.run(bit)).reshape(-1)
 
-    return _named("span, server", st.span_game(field, sample, rounds=size.rounds), level)
+    played = st.span_game(pair.field, sample, rounds=size.rounds)
+    return _named("span, server", size, played.outcome(level))
 
 
-def upload_ranks(protocol: type[Protocol], size: Size, level: float = LEVEL) -> Outcome:
+def upload_ranks(
+    protocol: type[Protocol], size: Size, about: str = "features", level: float = LEVEL
+) -> Outcome:
     """B on the unwanted blocks of the uploads and their differences between attempts."""
-    return _named("ranks, server", play_ranks(protocol, size), level)
+    return _named("ranks, server", size, play_ranks(protocol, size, about).outcome(level))
 
 
-def coalition_ranks(protocol: type[Protocol], size: Size, level: float = LEVEL) -> Outcome:
+def coalition_ranks(
+    protocol: type[Protocol], size: Size, about: str = "features", level: float = LEVEL
+) -> Outcome:
     """B on the quotient of the uploads by the coalition's points."""
-    return _named("ranks, server + clients", play_ranks(protocol, size, size.coalition), level)
+    played = play_ranks(protocol, size, about, size.coalition)
+    return _named("ranks, server + clients", size, played.outcome(level))
 
 
 def play_ranks(
     protocol: type[Protocol],
     size: Size,
+    about: str = "features",
     clients: tuple[int, ...] = (),
     stream: np.random.Generator | None = None,
 ) -> st.Played:
     """Rank game of the server, or of the server with clients."""
-    pair = Pair(protocol, size, models=False)
-    field = pair.arenas[0].protocol.public.field
+    pair = Pair(protocol, size, about)
 
     def statistic(bit: int) -> tuple[int, ...]:
         trial = pair.run(bit)
         if clients:
-            return st.block_ranks(field, coalition_blocks(trial, clients))
+            return st.block_ranks(pair.field, coalition_blocks(trial, clients))
         # As uploaded, equal masks of two attempts cancel; in the order of the data, equal rows do.
         as_sent, aligned = (upload_blocks(trial, order) for order in (False, True))
-        return st.block_ranks(field, as_sent) + st.block_ranks(field, aligned)
+        return st.block_ranks(pair.field, as_sent) + st.block_ranks(pair.field, aligned)
 
     return st.rank_game(statistic, rounds=size.rounds, stream=stream)
 
 
-def _named(name: str, played: st.Played, level: float) -> Outcome:
-    outcome = played.outcome(level)
-    return Outcome(name, outcome.p_value, level, f"{outcome.test}: {outcome.detail}")
+def upload_two_sample(
+    protocol: type[Protocol], size: Size, about: str = "features", level: float = LEVEL
+) -> Outcome:
+    """Kolmogorov-Smirnov of every coordinate of the uploads, between the two secrets."""
+    pair = Pair(protocol, size, about)
+    samples = [
+        np.stack([upload_blocks(pair.run(bit)).reshape(-1) for _ in range(size.rounds)])
+        for bit in (0, 1)
+    ]
+    return _named("two samples", size, st.two_sample(*samples, level=level))
+
+
+def _named(name: str, size: Size, outcome: Outcome) -> Outcome:
+    return replace(outcome, test=name, detail=f"p = {size.prime}: {outcome.detail}")
 
 
 Test = Callable[..., Outcome]
@@ -342,4 +383,5 @@ TESTS: dict[str, Test] = {
     "span, server": upload_span,
     "ranks, server": upload_ranks,
     "ranks, server + clients": coalition_ranks,
+    "two samples": upload_two_sample,
 }

@@ -1,0 +1,176 @@
+"""Long measurements of the privacy verifiers; each writes one JSON file.
+
+    python benchmarks/privacy.py rank        the rank distinguisher, 10,000 runs masked, plain
+    python benchmarks/privacy.py alarms      false alarms of all tests over 1,000 clean suites
+    python benchmarks/privacy.py shapes      all toy shapes, every coalition, exactly
+    python benchmarks/privacy.py recovery    server with one client against real digits
+
+Results are under benchmarks/results/privacy/. The games draw their bits and the runs their masks
+from the operating system, so counts differ between repetitions; the stated probabilities do not.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from securevfl.data import load_dataset
+from securevfl.privacy.exact import Toy, exhaust, small_code, toys
+from securevfl.privacy.views import Coalition
+from securevfl.protocols.protocol import get_protocol, make_config
+from securevfl.study.distinguish import TESTS, Size, play_ranks
+from securevfl.study.recovery import recover_by_server
+from securevfl.study.trials import Arena
+
+P31 = 2**31 - 1
+RESULTS = Path(__file__).parent / "results" / "privacy"
+
+
+def rank(count: int) -> dict[str, Any]:
+    """Right guesses of the rank distinguisher against a fair coin's."""
+    rows = []
+    for masked, runs in ((True, count), (False, count // 10)):
+        for who, clients in (("server", ()), ("server + T clients", (0,))):
+            size = Size(1, 1, P31, {"masked": masked}, rounds=runs)
+            start = time.perf_counter()
+            played = play_ranks(get_protocol("fedvs"), size, "features", clients)
+            half_width = 3.2905 * math.sqrt(runs) / 2  # 0.999 of a fair coin's counts
+            rows.append(
+                {
+                    "masked": masked,
+                    "who": who,
+                    "runs": runs,
+                    "right": played.right,
+                    "chance": [round(runs / 2 - half_width), round(runs / 2 + half_width)],
+                    "seconds": round(time.perf_counter() - start, 1),
+                }
+            )
+            print(rows[-1], flush=True)
+    return {"p": P31, "K": 1, "T": 1, "rows": 3, "h": 2, "attempts": 2, "games": rows}
+
+
+def alarms(count: int) -> dict[str, Any]:
+    """P-values of every test on masked runs: how many fall below each level."""
+    size = Size(1, 1, P31, rounds=24)
+    values: dict[str, list[float]] = {name: [] for name in TESTS}
+    start = time.perf_counter()
+    for suite in range(count):
+        for name, test in TESTS.items():
+            values[name].append(test(get_protocol("fedvs"), size, "features").p_value)
+        if suite % 50 == 49:
+            print(suite + 1, round(time.perf_counter() - start), flush=True)
+    levels = (0.05, 0.01, 0.001, 1e-7)
+    found = {
+        name: {f"{level:g}": sum(p < level for p in ps) for level in levels}
+        for name, ps in values.items()
+    }
+    allowed = {f"{level:g}": binomial_bound(count, level) for level in levels}
+    return {
+        "p": P31,
+        "suites": count,
+        "guesses_of_a_game": size.rounds,
+        "below": found,
+        "allowed": allowed,
+        "allowed_means": "exceeded by a test that keeps its level with probability below 1e-6",
+        "smallest": {name: min(ps) for name, ps in values.items()},
+        "seconds": round(time.perf_counter() - start),
+    }
+
+
+def binomial_bound(count: int, level: float) -> int:
+    """Smallest k with P(Bin(count, level) > k) < 1e-6."""
+    from scipy.stats import binom
+
+    return int(binom.isf(1e-6, count, level))
+
+
+def shapes(_count: int) -> dict[str, Any]:
+    """Masked shapes against all coalitions; the figures of plain evaluation."""
+    rows = []
+    for toy in toys(True, slow=True):
+        C = tuple(range(toy.code.privacy))
+        coalitions = {
+            "server": Coalition(server=True),
+            "T clients": Coalition(clients=C),
+            "server + T clients": Coalition(server=True, clients=C),
+            "T uploads": Coalition(uploads=C),
+        }
+        start = time.perf_counter()
+        equal = {who: exhaust(toy, c).equal for who, c in coalitions.items()}
+        seconds = round(time.perf_counter() - start, 2)
+        row = {"toy": toy.describe(), "secrets": toy.secrets**toy.honest, "tapes": toy.tapes}
+        rows.append({**row, "equal_histograms": equal, "seconds": seconds})
+        print(rows[-1], flush=True)
+    plain = []
+    for p, honest, rounds in ((5, 3, 1), (5, 2, 1), (5, 1, 1), (7, 3, 1), (5, 3, 2)):
+        toy = Toy(small_code(p, 1, 1), masked=False, honest=honest, rounds=rounds)
+        found = exhaust(toy, Coalition(server=True))
+        row = {"p": p, "data_holders": honest, "rounds": rounds}
+        plain.append({**row, "bits": found.bits, "largest_distance": found.distance})
+        print(plain[-1], flush=True)
+    return {"masked": rows, "plain_server_given_the_sums": plain}
+
+
+def recovery(_count: int) -> dict[str, Any]:
+    """Real digits, eight clients, trained by FedVS; client 0 and the server pool their views."""
+    data = load_dataset("digits", parties=8)
+    rows = []
+    for masked in (False, True):
+        for K in (1, 2):
+            options = {
+                "segments": K,
+                "prime": P31,
+                "data_bits": 8,
+                "model_bits": 8,
+                "weight_bound": 4.0,
+                "degree": 1,
+                "rounds": 4,
+                "width": 64,
+                "batch": len(data.train_labels),
+                "masked": masked,
+            }
+            protocol = get_protocol("fedvs")
+            made = protocol(make_config(protocol, options), data, seed=0)
+            trial = Arena(made).run()
+            start = time.perf_counter()
+            found = recover_by_server(trial, (0,))
+            rows.append(
+                {
+                    "masked": masked,
+                    "K": K,
+                    "rows": len(data.train_labels),
+                    "honest_columns": int(sum(trial.data[n].shape[2] for n in range(1, 8))),
+                    "explained": found.explained,
+                    "data_recovered": found.data,
+                    "models_recovered": found.models,
+                    "elements": found.elements,
+                    "seconds": round(time.perf_counter() - start, 2),
+                }
+            )
+            print(rows[-1], flush=True)
+    return {"dataset": "digits", "p": P31, "T": 1, "rounds": 4, "h": 64, "attacks": rows}
+
+
+WORK = {"rank": rank, "alarms": alarms, "shapes": shapes, "recovery": recovery}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("what", choices=list(WORK))
+    parser.add_argument("--count", type=int)
+    given = parser.parse_args()
+    count = given.count or {"rank": 10_000, "alarms": 1_000}.get(given.what, 0)
+    result = {"what": given.what, "numpy": np.__version__, **WORK[given.what](count)}
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    path = RESULTS / f"{given.what}.json"
+    path.write_text(json.dumps(result, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

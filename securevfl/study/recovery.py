@@ -1,0 +1,135 @@
+"""The attacks on shares and uploads, run on the views of recorded runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from securevfl.privacy import coupling
+from securevfl.privacy.algebraic import Power, coalition_power
+from securevfl.privacy.attacks import recovery, shares
+from securevfl.privacy.attacks.recovery import Recovered, Round
+from securevfl.privacy.views import Coalition
+from securevfl.study.distinguish import own_shares, uploads
+from securevfl.study.trials import Trial
+
+
+@dataclass(frozen=True)
+class Recovery:
+    """How far an attack came.
+
+    Attributes
+    ----------
+    explained : bool
+        Whether its equations had a solution at all.
+    data, models : float
+        Fractions of the honest clients' elements of X-bar and W-bar that it found exactly.
+    elements : int
+        Elements of both.
+    """
+
+    explained: bool
+    data: float
+    models: float
+    elements: int
+
+
+def recover_by_server(trial: Trial, clients: tuple[int, ...]) -> Recovery:
+    """Server and T clients solve for all data and models of a run whose rounds take all rows."""
+    found = recovery.recover(trial.code, clients, *_equations(trial, clients))
+    data, models = _truth(trial, clients)
+    elements = data.size + sum(model.size for model in models)
+    if found is None:
+        return Recovery(False, 0.0, 0.0, elements)
+    return Recovery(True, *_fractions(found, data, models), elements)
+
+
+def _equations(trial: Trial, clients: tuple[int, ...]) -> tuple[np.ndarray, list[Round]]:
+    """What the coalition's view has: data shares, and per round model shares and uploads."""
+    code = trial.code
+    view = trial.view(Coalition(server=True, clients=clients))
+    rounds, data = [], None
+    for round, (rows, attempt) in sorted(trial.attempts.items()):
+        own = coupling.psi(code, {c: trial.secrets(c) for c in clients}, round, np.sort(rows))
+        seen = {
+            n: code.field.subtract(upload, own[n]) for n, upload in uploads(trial, round).items()
+        }
+        F, G = own_shares(trial, view, clients, round)
+        widths = [trial.data[n].shape[2] for n in attempt.sharers]
+        honest = np.repeat([n not in clients for n in attempt.sharers], widths)
+        rounds.append(Round(seen, G[:, honest]))
+        data = F[:, :, honest]
+    assert data is not None
+    return data, rounds
+
+
+def _truth(trial: Trial, clients: tuple[int, ...]) -> tuple[np.ndarray, list[np.ndarray]]:
+    honest = [n for n in trial.data if n not in clients]
+    rows = np.sort(next(iter(trial.attempts.values()))[0])
+    data = np.concatenate([trial.data[n][:, rows] for n in honest], axis=2)
+    models = [
+        np.concatenate([trial.models[n][round] for n in honest]) for round in sorted(trial.attempts)
+    ]
+    return data, models
+
+
+def _fractions(found: Recovered, data: np.ndarray, models: list[np.ndarray]) -> tuple[float, float]:
+    right = [float((a == b).mean()) for a, b in zip(found.models, models, strict=True)]
+    return float((found.data == data).mean()), float(np.mean(right))
+
+
+@dataclass(frozen=True)
+class Pooled:
+    """What a coalition of clients decoded from its shares of one other client.
+
+    Attributes
+    ----------
+    power : Power
+        What the theory says.
+    combinations : int
+        Combinations of segments that were decoded, all of them equal to the truth.
+    data, model : bool
+        Whether all segments, and the model, were decoded exactly.
+    exact : bool
+        Whether everything that was decoded is true, and is as much as the theory says.
+    """
+
+    power: Power
+    combinations: int
+    data: bool
+    model: bool
+    exact: bool
+
+
+def pool_shares(trial: Trial, clients: tuple[int, ...], victim: int) -> Pooled:
+    """Decode whatever clients know of another client's data and first model."""
+    code, power = trial.code, coalition_power(trial.code, clients)
+    view = trial.view(Coalition(clients=clients))
+    F = {c: view.one_per_sender("train-data", 0, c)[victim] for c in clients}
+    first = min(trial.models[victim])
+    G = {c: view.one_per_sender("model", first, c)[victim] for c in clients}
+    known = shares.known_combinations(code, F)
+    truth = trial.data[victim]
+    expected = code.field.matmul(known.matrix, truth.reshape(code.segments, -1))
+    right = np.array_equal(known.values.reshape(len(known.matrix), -1), expected)
+    data, model = shares.recover_data(code, F), shares.recover_model(code, G)
+    whole = data is not None and np.array_equal(data, truth)
+    learnt = model is not None and np.array_equal(model, trial.models[victim][first])
+    exact = (
+        right
+        and len(known.matrix) == power.combinations
+        and whole == (power.combinations == code.segments)
+        and learnt == power.model
+        and (data is None or whole)
+        and (model is None or learnt)
+    )
+    return Pooled(power, len(known.matrix), whole, learnt, exact)
+
+
+def coalitions(trial: Trial) -> Iterator[tuple[int, ...]]:
+    """One coalition of each size from T to K + T, all but the last client being candidates."""
+    code = trial.code
+    for size in range(code.privacy, min(code.size, code.parties - 1) + 1):
+        yield tuple(range(size))
