@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from securevfl.errors import ConfigurationError, RunError, SecureVFLError
     from securevfl.study.planner import Forecast, plan
     from securevfl.study.run import Interrupted, Progress, Run, resume, run
+    from securevfl.study.verify import verify
 
 __version__ = "0.1.0"
 
@@ -42,6 +43,7 @@ __all__ = [
     "plan",
     "resume",
     "run",
+    "verify",
 ]
 
 _HOMES = {
@@ -59,6 +61,7 @@ _HOMES = {
     "plan": "study.planner",
     "resume": "study.run",
     "run": "study.run",
+    "verify": "study.verify",
 }
 
 

@@ -12,7 +12,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from securevfl import __version__
-from securevfl.cli import show
+from securevfl.cli import show, verify
 from securevfl.cli.options import (
     common_parameters,
     keyword,
@@ -23,7 +23,7 @@ from securevfl.cli.options import (
 from securevfl.errors import ConfigurationError, SecureVFLError, UnknownNameError
 
 USER_MISTAKE, FAILURE = 2, 1
-ORDER = ("run", "compare", "study", "plan", "resume", "datasets", "protocols", "bench")
+ORDER = ("run", "compare", "study", "plan", "verify", "resume", "datasets", "protocols", "bench")
 
 
 class Root(TyperGroup):
@@ -384,3 +384,4 @@ def bench_field(json: AsJson = False) -> None:
 
 app.add_typer(run_app, name="run")
 app.add_typer(bench_app, name="bench")
+verify.register(app, Protocols)

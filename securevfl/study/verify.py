@@ -366,7 +366,7 @@ class _Evidence:
             parts.insert(
                 0,
                 f"linear algebra at p = 2^31-1 recovered {found.data:.0%} of the honest clients' "
-                f"data and {found.models:.0%} of their models exactly ({found.elements} elements; "
+                f"data and {found.models:.0%} of their models exactly ({found.elements} elements, "
                 "24 features, 60 rows a segment, 8 rounds of h = 8)",
             )
             probability = 0.0

@@ -1,0 +1,179 @@
+"""``verify PROTOCOL``: check a protocol's claims and show the verdicts with their evidence."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from securevfl.cli import show
+from securevfl.cli.options import common_parameters, keyword, make_command, protocol_options
+from securevfl.cli.start import data_source, sort_out
+from securevfl.errors import ConfigurationError, UnknownNameError
+
+if TYPE_CHECKING:
+    from securevfl.privacy.report import Report
+
+_STYLES = {
+    "PROVED": "green",
+    "NO VIOLATION FOUND": "cyan",
+    "VIOLATED": "red",
+    "NOT TESTED": "yellow",
+}
+_HELP = (
+    "Verify a protocol's privacy claims on real runs; `verify PROTOCOL --help` lists its options."
+    "\n\nRuns are small, undelayed and made for the purpose: of the options of `run` those matter "
+    "that fix N, K, T, p and the claims. With --out the report is written there as verify.json."
+)
+
+
+def register(app: typer.Typer, group: type[Any]) -> None:
+    """Add the command to the application.
+
+    Parameters
+    ----------
+    app : Typer
+    group : type
+        The group of ``run``, whose members are the protocols.
+    """
+
+    class Verified(group):  # type: ignore[misc]
+        """``verify``: one command for each protocol, with that protocol's own options."""
+
+        def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+            """Say which protocols there are when none is named first."""
+            if not args or (args[0].startswith("-") and "--help" not in args):
+                raise ConfigurationError(
+                    "verify: a protocol comes first: securevfl verify PROTOCOL [OPTIONS], "
+                    f"with PROTOCOL one of {', '.join(self.list_commands(ctx))}"
+                )
+            return super().parse_args(ctx, args)  # type: ignore[no-any-return]
+
+        def get_command(self, ctx: Any, cmd_name: str) -> Any:
+            """Command of a protocol or of one of its variants."""
+            return _command(cmd_name)
+
+    verify_app = typer.Typer(
+        cls=Verified,
+        rich_markup_mode="rich",
+        subcommand_metavar="PROTOCOL [OPTIONS]",
+        help=_HELP,
+    )
+
+    # Without a callback of its own typer would take a lone command for the group itself.
+    @verify_app.callback()
+    def verify() -> None:
+        pass
+
+    verify.__doc__ = _HELP
+    app.add_typer(verify_app, name="verify")
+
+
+def _command(text: str) -> Any:
+    from securevfl.study.catalogue import protocols
+    from securevfl.study.variant import parse_variant
+
+    name, variant = parse_variant(text)
+    known = protocols()
+    if name not in known:
+        raise UnknownNameError("protocol", name, known)
+    plain = typer.Option(
+        "--plain", help="The paper's evaluation, against what the paper claims of it."
+    )
+    shared = {**common_parameters(), "plain": keyword("plain", Annotated[bool, plain], False)}
+    fields = {k: (f, f"Options of {name}") for k, f in known[name].Config.model_fields.items()}
+
+    def begin(values: dict[str, Any]) -> None:
+        start(name, variant, values)
+
+    single = typer.Typer(add_completion=False, rich_markup_mode="rich")
+    single.command(name=name, help=f"Verify the claims of {known[name].card.title}.")(
+        make_command(shared, fields, begin)
+    )
+    return typer.main.get_command(single)
+
+
+def start(protocol: str, variant: Mapping[str, str], values: Mapping[str, Any]) -> None:
+    """Carry out ``securevfl verify``."""
+    from securevfl.study.catalogue import protocols
+
+    given = dict(values)
+    plain = given.pop("plain", False)
+    common, options, pairs, data_pairs = sort_out(given)
+    known = protocols()[protocol].Config.model_fields
+    chosen = protocol_options(protocol, known, (variant, options, pairs))
+    source = data_source(common, data_pairs)
+    import securevfl
+
+    with _progress(protocol) as progress:
+        report = securevfl.verify(
+            protocol, source, plain=plain, seed=common["seed"], progress=progress, **chosen
+        )
+    if common["out"] is not None:
+        _write(report, common["out"])
+    if common["json"]:
+        show.print_json(report.to_dict())
+    else:
+        print_report(report)
+
+
+@contextmanager
+def _progress(protocol: str) -> Iterator[Callable[[str], None]]:
+    """Show on a terminal what is being done."""
+    from rich.console import Console
+
+    console = Console(file=sys.stderr, highlight=False)
+    if not console.is_terminal:
+        yield lambda _what: None
+        return
+    with console.status(f"verify {protocol}") as status:
+        yield lambda what: status.update(f"verify {protocol}: {what}")
+
+
+def _write(report: Report, folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    text = json.dumps(report.to_dict(), indent=1)
+    folder.joinpath("verify.json").write_text(text + "\n")
+
+
+def print_report(report: Report) -> None:
+    """Print verdicts as a table, then the evidence, then what is shown and not covered."""
+    from rich.markup import escape
+
+    parameters = ", ".join(f"{k} = {v}" for k, v in report.parameters.items())
+    out = show.out()
+    out.print(f"[bold]{report.protocol}[/] with {escape(parameters)}")
+    show.print_table(
+        ("against", "about", "secrecy", "verdict", "failure"),
+        [
+            (
+                finding.who,
+                finding.about,
+                finding.notion,
+                f"[{_STYLES[finding.verdict]}]{finding.verdict}[/]",
+                _probability(finding.failure_probability),
+            )
+            for finding in report.claims
+        ],
+    )
+    said: set[str] = set()
+    for finding in report.claims:
+        if finding.verdict != "NOT TESTED" and finding.evidence not in said:
+            said.add(finding.evidence)
+            out.print(f"[bold]{finding.who}, {finding.about}[/] ({escape(finding.source)}):")
+            for part in finding.evidence.split("; "):
+                out.print(f"  - {escape(part)}")
+    show.print_table(
+        ("who", "learns, outside any claim", "how it is known"),
+        [(shown.who, shown.what, shown.evidence) for shown in report.shown],
+    )
+    out.print("Not covered: " + escape("; ".join(report.not_covered)) + ".")
+
+
+def _probability(value: float | None) -> str:
+    return "" if value is None else f"{value:.1g}"
