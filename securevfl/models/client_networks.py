@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 import numpy as np
 
 from securevfl.errors import ConfigurationError
+from securevfl.models.optimizers import make_optimizer, take_step
 from securevfl.models.polynomial_network import PolynomialNetwork
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ class TorchNetwork:
     operations : int
         Multiply-adds of a forward pass for each row.
     optimizer : dict
-        Arguments of `securevfl.models.split.make_optimizer`.
+        Arguments of `securevfl.models.optimizers.make_optimizer`.
     bound : float or None
         Every weight is clipped to [-bound, bound] after each update.
     """
@@ -69,8 +70,6 @@ class TorchNetwork:
         optimizer: dict[str, Any],
         bound: float | None = None,
     ) -> None:
-        from securevfl.models.split import make_optimizer
-
         self.module = module
         self.operations = operations
         self.bound = bound
@@ -99,7 +98,7 @@ class TorchNetwork:
         self.optimizer.zero_grad()
         embedding = self.module(_tensor(features))
         embedding.backward(torch.from_numpy(gradient.astype(np.float32)))
-        self.optimizer.step()
+        take_step(self.optimizer)
         return 0 if self.bound is None else _clip(self.module, self.bound)
 
     def state_dict(self) -> dict[str, Any]:
@@ -186,7 +185,7 @@ def make_client_network(
     stream : numpy Generator
         Draws the initial weights; torch's global state is not touched.
     optimizer : dict
-        Arguments of `securevfl.models.split.make_optimizer`.
+        Arguments of `securevfl.models.optimizers.make_optimizer`.
     bound : float or None
         Every weight is clipped to [-bound, bound] after each update.
 

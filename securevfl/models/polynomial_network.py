@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from securevfl.errors import ConfigurationError
+from securevfl.models.optimizers import make_optimizer, take_step
 
 if TYPE_CHECKING:
     import torch
@@ -62,7 +63,7 @@ class PolynomialNetwork:
         Draws the initial weights, uniform in +-1/sqrt(d D) as torch's Linear does; the biases
         start at zero. (The paper does not state its initialisation; this is ours.)
     optimizer : dict
-        Arguments of `securevfl.models.split.make_optimizer`.
+        Arguments of `securevfl.models.optimizers.make_optimizer`.
     bound : float or None
         Every weight is clipped to [-bound, bound] after each update.
 
@@ -82,8 +83,6 @@ class PolynomialNetwork:
         bound: float | None = None,
     ) -> None:
         import torch
-
-        from securevfl.models.split import make_optimizer
 
         if min(features, width, degree) < 1:
             raise ConfigurationError(
@@ -126,7 +125,7 @@ class PolynomialNetwork:
         import torch
 
         self.weight.grad = torch.from_numpy(expand(features, self.degree).T @ gradient)
-        self.optimizer.step()
+        take_step(self.optimizer)
         if self.bound is None:
             return 0
         with torch.no_grad():

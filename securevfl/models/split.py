@@ -3,44 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from securevfl.errors import ConfigurationError, RunError, UnknownNameError
+from securevfl.errors import ConfigurationError, RunError
 from securevfl.models.networks import make_centre
+from securevfl.models.optimizers import make_optimizer, take_step
 
 if TYPE_CHECKING:
     import torch
 
 Task = Literal["binary", "multiclass", "regression"]
-OPTIMIZERS = ("sgd", "adam")
 _ROWS = 512  # scored at once; a convolution of many test rows would need gigabytes
-
-
-def make_optimizer(
-    parameters: Sequence[Any],
-    *,
-    name: str,
-    lr: float,
-    momentum: float = 0.0,
-    weight_decay: float = 0.0,
-) -> torch.optim.Optimizer:
-    """SGD with momentum, or Adam (which does not use `momentum`).
-
-    Raises
-    ------
-    UnknownNameError
-        When no optimiser has that name.
-    """
-    import torch
-
-    if name == "sgd":
-        return torch.optim.SGD(parameters, lr=lr, momentum=momentum, weight_decay=weight_decay)
-    if name == "adam":
-        return torch.optim.Adam(parameters, lr=lr, weight_decay=weight_decay)
-    raise UnknownNameError("optimizer", name, OPTIMIZERS)
 
 
 class Batches:
@@ -184,7 +160,7 @@ class Centre:
             )
         self.optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
-        self.optimizer.step()
+        take_step(self.optimizer)
         gradient = np.zeros(embedding.shape, np.float32)
         assert inputs.grad is not None
         gradient[true] = inputs.grad.numpy()

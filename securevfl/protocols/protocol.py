@@ -169,6 +169,9 @@ class TrainingConfig(BaseModel):
     client_lr: float | None = Field(None, gt=0, description="of the clients; that of the centre")
     momentum: float = Field(0.9, ge=0, lt=1, description="of SGD")
     weight_decay: float = Field(0.0, ge=0, description="L2 penalty of the optimisers")
+    lr_decay: Literal["none", "linear"] = Field(
+        "none", description="let the learning rates fall to 0 over the rounds"
+    )
     optimizer: Literal["sgd", "adam"] = Field("adam", description="of the centre and the clients")
     width: int = Field(64, ge=1, description="embedding width h")
     hidden: int = Field(128, ge=1, description="width of the centre's hidden layers")
@@ -182,6 +185,7 @@ class TrainingConfig(BaseModel):
             "lr": self.lr,
             "momentum": self.momentum,
             "weight_decay": self.weight_decay,
+            "decay_steps": self.rounds if self.lr_decay == "linear" else 0,
         }
 
     def client_optimizer(self) -> dict[str, Any]:

@@ -1,0 +1,44 @@
+"""The learning rate of an optimiser, and that a checkpoint carries it."""
+
+import numpy as np
+import pytest
+import torch
+
+from securevfl.engine import wire
+from securevfl.errors import UnknownNameError
+from securevfl.models.optimizers import make_optimizer, take_step
+
+
+def rates(optimizer, parameter, steps):
+    seen = []
+    for _ in range(steps):
+        parameter.grad = torch.ones(2)
+        take_step(optimizer)
+        seen.append(optimizer.param_groups[0]["lr"])
+    return seen
+
+
+@pytest.mark.parametrize("name", ["sgd", "adam"])
+def test_a_linear_decay_falls_from_lr_to_zero_over_its_steps(name):
+    parameter = torch.zeros(2, requires_grad=True)
+    optimizer = make_optimizer([parameter], name=name, lr=0.5, decay_steps=4)
+    np.testing.assert_allclose(rates(optimizer, parameter, 6), [0.5, 0.375, 0.25, 0.125, 0, 0])
+
+
+def test_without_decay_the_rate_stays():
+    parameter = torch.zeros(2, requires_grad=True)
+    optimizer = make_optimizer([parameter], name="sgd", lr=0.5, momentum=0.9)
+    assert rates(optimizer, parameter, 3) == [0.5] * 3
+
+
+def test_the_state_continues_the_decay_through_the_bytes_of_a_checkpoint():
+    parameters = [torch.zeros(2, requires_grad=True) for _ in range(2)]
+    first, second = (make_optimizer([p], name="adam", lr=1.0, decay_steps=4) for p in parameters)
+    rates(first, parameters[0], 2)
+    second.load_state_dict(wire.decode(wire.encode(first.state_dict())))
+    assert rates(second, parameters[1], 2) == rates(first, parameters[0], 2) == [0.5, 0.25]
+
+
+def test_an_unknown_name_is_refused():
+    with pytest.raises(UnknownNameError, match="adam"):
+        make_optimizer([torch.zeros(1)], name="adan", lr=1.0)
