@@ -259,12 +259,11 @@ def _elsewhere(
             finished, _ = wait(running, timeout=_POLL, return_when=FIRST_COMPLETED)
             _pass_on(reports, jobs, watch)
             for future in finished:
-                job = running.pop(future)
-                if not future.cancelled():
-                    yield job, _outcome(future)
+                yield running.pop(future), _outcome(future)
             if interrupted is not None and interrupted() and not stop.is_set():
                 stop.set()
-                pool.shutdown(wait=False, cancel_futures=True)
+                # `wait` never counts a future that is cancelled here as done.
+                running = {future: job for future, job in running.items() if not future.cancel()}
     finally:
         stop.set()
         pool.shutdown(wait=True, cancel_futures=True)
