@@ -14,7 +14,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -245,15 +245,6 @@ class _Joint:
             shares, rests, counts = joint // size, joint % size, summed
         return shares * size + rests, counts
 
-    def matrix(self, numbers: Sequence[int]) -> np.ndarray:
-        """Histograms side by side over the keys that any of them has."""
-        keys = np.unique(np.concatenate([self.found[n][0] for n in numbers]))
-        rows = np.zeros((len(numbers), len(keys)), np.int64)
-        for row, number in zip(rows, numbers, strict=True):
-            own, counts = self.found[number]
-            row[np.searchsorted(keys, own)] = counts
-        return rows
-
 
 def _add(p: int, one: int, two: int) -> int:
     """Sum of two keys, digit by digit modulo p."""
@@ -300,10 +291,12 @@ def _decide(toy: Toy, table: Table) -> Exhaustion:
 
 def _information(joint: _Joint, group: dict[int, tuple[int, Any]]) -> float:
     """sum over secrets with one output of log2(p(view | secret) / p(view | output)), expected."""
-    rows = joint.matrix(list(group))
+    found = [joint.found[number] for number in group]
     weights = np.array([count for count, _ in group.values()], np.float64)
-    each = rows / rows.sum(axis=1, keepdims=True)
-    mixture = weights @ each / weights.sum()
+    each = [counts / counts.sum() for _, counts in found]
+    _, where = np.unique(np.concatenate([keys for keys, _ in found]), return_inverse=True)
+    weighted = np.concatenate([w * h for w, h in zip(weights, each, strict=True)])
+    mixture = np.bincount(where.reshape(-1), weighted) / weights.sum()
     known = sum(w * _entropy(h) for w, h in zip(weights, each, strict=True))
     return float(weights.sum() * _entropy(mixture) - known)
 
@@ -314,6 +307,13 @@ def _entropy(distribution: np.ndarray) -> float:
 
 
 def _distance(joint: _Joint, group: dict[int, tuple[int, Any]]) -> float:
-    rows = joint.matrix(list(group))
-    total = int(rows[0].sum())
-    return max(int(abs(rows[i:] - row).sum(axis=1).max()) for i, row in enumerate(rows)) / 2 / total
+    """Largest total variation between two of the histograms; 1 is the most there can be."""
+    found = [joint.found[number] for number in group]
+    total, largest = int(found[0][1].sum()), 0
+    for (keys, counts), (others, more) in itertools.combinations(found, 2):
+        _, here, there = np.intersect1d(keys, others, assume_unique=True, return_indices=True)
+        shared = int(np.minimum(counts[here], more[there]).sum())
+        largest = max(largest, total - shared)
+        if largest == total:
+            break
+    return largest / total

@@ -47,7 +47,7 @@ def known_combinations(code: LagrangeCode, shares: Mapping[int, np.ndarray]) -> 
     matrix, _ = decoders(code, clients)
     kept = independent_rows(code.field, matrix)
     flat = code.field.matmul(null[kept], stacked.reshape(len(clients), -1))
-    return Combinations(matrix[kept], flat.reshape(-1, *stacked.shape[1:]))
+    return Combinations(matrix[kept], flat.reshape(len(kept), *stacked.shape[1:]))
 
 
 def recover_data(code: LagrangeCode, shares: Mapping[int, np.ndarray]) -> np.ndarray | None:
