@@ -24,6 +24,7 @@ _COPIED = 4  # Tiles that are copied at once.
 
 _configure = tile("ldtilecfg", addresses=1)
 _release = tile("tilerelease")
+_fence = tile("sse.sfence")  # Orders writes past the caches before what follows.
 _zero0, _zero1, _zero2 = (tile("tilezero", t) for t in range(3))
 _store0, _store1, _store2 = (tile("tilestored64", t, addresses=2) for t in range(3))
 _load3, _load4, _load5, _load6, _load7 = (tile("tileloadd64", t, addresses=2) for t in range(3, 8))
@@ -274,3 +275,5 @@ def multiply(
             place = places, size, out + 64 * (begin + first), stride
             _finish(place, count, many, p, factor, around)
     _release()
+    if around:
+        _fence()

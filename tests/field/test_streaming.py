@@ -59,3 +59,27 @@ def test_other_layouts_and_dtypes_are_converted():
     assert (shares == code.encode(X.T.astype(np.uint64), masks=masks.T.tolist())).all()
     assert (code.decode(shares[::-1], [4, 3, 2, 1, 0]) == X.T).all()
     assert (code.decode(shares.T.copy().T, range(5), degree=1, threads=2) == X.T).all()
+
+
+@pytest.mark.parametrize("F", [F31, F61], ids=str)
+def test_nothing_is_encoded_to_nothing(F):
+    code = LagrangeCode(F, parties=5, segments=2, privacy=1)
+    shares = code.encode(np.zeros((2, 0, 3), F.dtype))
+    assert shares.shape == (5, 0, 3)
+    assert code.decode(shares, range(5)).shape == (2, 0, 3)
+    assert code.decode_with_errors(shares, range(5))[0].shape == (2, 0, 3)
+
+
+def test_wide_aligned_results_equal_those_in_panels_of_any_alignment():
+    code = LagrangeCode(F31, parties=10, segments=4, privacy=1)
+    X, masks = F31.random((4, 40_000), SeededSource(5)), F31.random((1, 40_000), SeededSource(6))
+    room = np.zeros(10 * 40_000 + 16, np.uint32)
+    results = []
+    for offset in range(0, 16, 5):
+        out = room[offset : offset + 400_000].reshape(10, 40_000)
+        results.append(code.encode(X, out=out, masks=masks).copy())
+    assert all((result == results[0]).all() for result in results)
+    matrix = np.concatenate([code.data_matrix, code.mask_matrix], axis=1)
+    some = [0, 1, 15, 16, 20_000, 39_999]
+    rows = np.concatenate([X, masks])[:, some].astype(object)
+    assert (results[0][:, some] == matrix.astype(object) @ rows % F31.modulus).all()
