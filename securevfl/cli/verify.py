@@ -17,7 +17,7 @@ from securevfl.cli.start import data_source, sort_out
 from securevfl.errors import ConfigurationError, UnknownNameError
 
 if TYPE_CHECKING:
-    from securevfl.privacy.report import Report
+    from securevfl.study.verify import Report
 
 _STYLES = {
     "PROVED": "green",
