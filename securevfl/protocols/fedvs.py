@@ -240,17 +240,16 @@ class Client(Party):
         Dealing a mask (ours) costs its product of powers and coefficients, |B| h N (K + 2T - 1).
         """
         public, h, N = self.public, self.public.config.width, len(self.peers)
-        encoding = N * math.log2(N) ** 2
         own: int = self.network.values.shape[0]
         if kind == "model":
-            return round(own * h * encoding)
+            return coding_operations(own * h, N)
         if kind == "mask":
             return int(self.rows * h * public.mask_powers.size)
         if kind == "embedding":
             widths = sum(share.shape[1] for share in self.data_shares["train"].values())
             return int(self.rows * h * widths)
         part = kind.removesuffix("-data")
-        return round(public.batches[part].length * own * encoding) if kind != part else 0
+        return coding_operations(public.batches[part].length * own, N) if kind != part else 0
 
     def uniform(self, shape: tuple[int, ...]) -> np.ndarray:
         """Fresh uniform field elements from the operating system's entropy.
@@ -372,8 +371,8 @@ class Server(Party):
         """Multiply-adds of section 5.3: |B| h R log^2 R to decode."""
         if kind != "gradient":
             return 0
-        R = self.public.threshold
-        return round(len(self.batch.rows) * self.public.config.width * R * math.log2(R) ** 2)
+        elements = len(self.batch.rows) * self.public.config.width
+        return coding_operations(elements, self.public.threshold)
 
     async def run(self) -> None:
         """Train (lines 25-31), then infer the test set from its shares if asked to."""
@@ -632,11 +631,21 @@ class FedVS(SplitProtocol):
         if config.secure:
             lengths["test"] = math.ceil(shape.test_rows / K)
         setup = tuple(
-            Post(f"{part}-data", "peers", tuple(hollow((rows, w), dtype) for w in widths))
+            Post(
+                f"{part}-data",
+                "peers",
+                tuple(hollow((rows, w), dtype) for w in widths),
+                operations=tuple(coding_operations(rows * w, N) for w in widths),
+            )
             for part, rows in lengths.items()
         )
         coded = coded_rows(config, K, lengths["train"])
-        gradient = Post("gradient", "clients", (hollow((K * coded, config.width), np.float32),))
+        gradient = Post(
+            "gradient",
+            "clients",
+            (hollow((K * coded, config.width), np.float32),),
+            operations=(coding_operations(coded * config.width, 2 * (K + config.privacy) - 1),),
+        )
         phases = [attempts(config, widths, K, "train", coded, config.rounds, Stage((gradient,)))]
         if config.secure:
             step = inference_step(coded_rows(config, K, lengths["test"]), K)
@@ -777,6 +786,11 @@ def appointed(config: FedVSConfig, parties: int, round: int) -> tuple[int, ...]:
     return tuple((round * count + i) % parties for i in range(count))
 
 
+def coding_operations(elements: int, points: int) -> int:
+    """n log^2 n multiply-adds an element, to evaluate or interpolate at n points (section 5.3)."""
+    return round(elements * points * math.log2(points) ** 2)
+
+
 def inference_step(coded: int, segments: int) -> int:
     """Rows of each segment of the test set that one attempt evaluates."""
     return max(coded, 4096 // segments)
@@ -801,17 +815,28 @@ def attempts(
     A client sends "shared" behind its shares on one uplink, so all shares are there before the
     server has heard of all clients.
     """
-    N, dtype = len(widths), PrimeField(config.prime).dtype
-    upload = hollow((rows, config.width), dtype)
-    models = Post("model", "peers", tuple(hollow((w, config.width), dtype) for w in widths))
-    masks = Post("mask", "peers", (upload,), functools.partial(appointed, config, N))
+    N, h, dtype = len(widths), config.width, PrimeField(config.prime).dtype
+    upload = hollow((rows, h), dtype)
+    models = Post(
+        "model",
+        "peers",
+        tuple(hollow((w, h), dtype) for w in widths),
+        operations=tuple(coding_operations(w * h, N) for w in widths),
+    )
+    masks = Post(
+        "mask",
+        "peers",
+        (upload,),
+        functools.partial(appointed, config, N),
+        operations=(rows * h * N * (segments + 2 * config.privacy - 1),),
+    )
     shared = Post("shared", "server", (None,))
     attempt = Attempt(tuple(range(N)), tuple(range(config.privacy + 1)) * config.masked)
     stages = (
         Stage((models, *[masks] * config.masked, shared), activity="share", count=N),
         Stage((Post("attempt", "clients", (attempt,)),)),
         Stage(
-            (Post("embedding", "server", (upload,)),),
+            (Post("embedding", "server", (upload,), operations=(rows * h * sum(widths),)),),
             activity="upload",
             count=results_wanted(config, segments),
         ),

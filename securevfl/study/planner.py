@@ -80,7 +80,7 @@ class Choice:
     Attributes
     ----------
     segments, threshold, tolerated : int
-        K, R = 2(K+T-1)+1, and N - R stragglers that do no harm.
+        K, R = 2(K+T-1)+1, and N - R - 2A stragglers that do no harm.
     batch_rows : int
         |B|.
     setup_seconds, round_seconds, round_error, total_seconds : float
@@ -361,23 +361,34 @@ def _filled(
 
 
 def _feasible(parties: int, config: Any, shape: Shape) -> list[int]:
-    """All K with R <= N; the one that was asked for."""
+    """All K with R + 2A <= N, or the one that was asked for."""
+    dealers = config.privacy + 1 + config.spares
+    if config.masked and dealers > parties:
+        raise ConfigurationError(
+            f"plan: T+1+spares = {dealers} dealers of masks are more than {parties} parties; lower "
+            "spares"
+        )
     if config.segments is not None:
-        largest = (parties - 1) // 2 - config.privacy + 1
+        largest = (parties - 1) // 2 - config.privacy - config.tolerate_corrupt + 1
         if config.segments > min(largest, shape.rows):
             raise ConfigurationError(
-                f"plan: K = {config.segments} and T = {config.privacy} need R = "
-                f"{2 * (config.segments + config.privacy - 1) + 1} results of {parties} parties; "
+                f"plan: K = {config.segments} and T = {config.privacy} need "
+                f"{_wanted(config, config.segments)} results of {parties} parties; "
                 f"use at most {largest} segments"
             )
         return [config.segments]
-    found = [K for K in range(1, shape.rows + 1) if 2 * (K + config.privacy - 1) + 1 <= parties]
+    found = [K for K in range(1, shape.rows + 1) if _wanted(config, K) <= parties]
     if not found:
         raise ConfigurationError(
-            f"plan: no K is feasible: K = 1 and T = {config.privacy} need R = "
-            f"{2 * config.privacy + 1} results of {parties} parties. Lower privacy or add parties"
+            f"plan: no K is feasible: K = 1 and T = {config.privacy} need "
+            f"{_wanted(config, 1)} results of {parties} parties. Lower privacy or add parties"
         )
     return found
+
+
+def _wanted(config: Any, segments: int) -> int:
+    """R + 2A = 2(K+T-1) + 1 + 2A."""
+    return int(2 * (segments + config.privacy - 1) + 1 + 2 * config.tolerate_corrupt)
 
 
 def _choice(
@@ -395,12 +406,12 @@ def _choice(
         conditions = load_conditions(conditions, parties=N, batch_rows=outline.batch_rows)
     times = expected_times(outline, conditions, N, sealed=sealed, seed=seed)
     sent = sent_bytes(outline, N, sealed=sealed)
-    threshold = 2 * (K + config.privacy - 1) + 1
+    wanted = _wanted(config, K)
     client, simulation = memory(config, shape, outline.batch_rows)
     return Choice(
         segments=K,
-        threshold=threshold,
-        tolerated=N - threshold,
+        threshold=wanted - 2 * config.tolerate_corrupt,
+        tolerated=N - wanted,
         batch_rows=outline.batch_rows,
         setup_seconds=times.setup,
         round_seconds=times.round,

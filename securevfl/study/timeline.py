@@ -164,8 +164,8 @@ class Timeline:
         self.now = np.zeros(runs)
         self._server_free = np.zeros(runs)
         self._server_busy = np.zeros(runs)
-        self._busy = np.zeros(shape)
         self.ready, free = self._setup(outline.setup)
+        self._busy = np.broadcast_to(self.ready, shape).copy()
         self._free = np.broadcast_to(free, shape).copy()
         # What has not left yet: when it will, and how long it then takes; in order of leaving.
         self._leaves = np.full((*shape, 0), np.inf)
@@ -183,10 +183,11 @@ class Timeline:
         place = np.where(receiver < sender, receiver + 1, receiver)  # from 1, itself left out
         for post in posts:
             each = np.array([self._seconds(post, n) for n in range(N)])
-            start = np.maximum(free, ready)
+            busy = ready + self._work(post)
+            start = np.maximum(free, busy)
             arrivals = start[:, None] + place * each[:, None]
             np.fill_diagonal(arrivals, 0.0)
-            ready = np.maximum(start, arrivals.max(axis=0))
+            ready = np.maximum(busy, arrivals.max(axis=0))
             free = start + (N - 1) * each
         return ready, free
 
@@ -226,13 +227,14 @@ class Timeline:
         self._busy = np.maximum(self._busy, heard)
         seconds = np.zeros(self._parties)
         for post in stage.posts:
-            work = self._work(post)
+            clients = range(self._parties) if post.senders is None else post.senders(self._round)
+            work = np.zeros(self._parties)
+            work[list(clients)] = self._work(post)[list(clients) if len(post.operations) > 1 else 0]
             if work.any() and seconds.any():  # what was sent before leaves before
                 self._send(self._busy + late, seconds)
                 seconds = np.zeros(self._parties)
             self._busy = self._busy + work
             receivers = 1 if post.to == "server" else self._parties - 1
-            clients = range(self._parties) if post.senders is None else post.senders(self._round)
             for n in clients:
                 seconds[n] += receivers * self._seconds(post, n)
         leaves = self._busy + late

@@ -80,6 +80,23 @@ def test_the_best_choice_changes_where_transfers_dominate():
     assert found.best.segments > 1
 
 
+def test_the_best_choice_changes_where_computing_dominates():
+    """The paper's second pattern: embedding |B| rows is what takes long, and |B| = b / K."""
+    given = {"parties": 10, "rows": 1000, "features": 60, "batch": 512, "degree": 1}
+    heavy = Conditions(name="heavy", compute="modelled", seconds_per_multiply_add=1e-7)
+    assert plan(conditions=heavy, **given).best.segments > 1
+
+
+def test_corrupt_uploads_cost_two_results_each():
+    digits = svfl.load_dataset("digits", parties=9)
+    found = plan(digits, tolerate_corrupt=1, conditions="none")
+    assert [(c.segments, c.threshold, c.tolerated) for c in found.choices] == [
+        (1, 3, 4), (2, 5, 2), (3, 7, 0),
+    ]  # fmt: skip
+    run = svfl.run("fedvs", digits, tolerate_corrupt=1, rounds=3, width=2, hidden=2, segments=2)
+    assert run.summary()["planned"]["bytes"] == run.transcript.bytes
+
+
 @pytest.mark.parametrize("secure", [False, True])
 def test_memory_of_a_simulation_is_that_of_the_protocol(secure):
     digits = svfl.load_dataset("digits", parties=5)
@@ -164,8 +181,9 @@ def test_planned_bits_pass_the_check_of_the_protocol(degree):
     [
         ({"parties": 4}, "rows and features"),
         ({"rows": 10, "features": 3, "parties": 4}, "at most 3"),
-        ({"rows": 10, "features": 8, "parties": 4, "privacy": 2}, "R = 5 results of 4"),
+        ({"rows": 10, "features": 8, "parties": 4, "privacy": 2}, "5 results of 4"),
         ({"rows": 10, "features": 8, "parties": 4, "segments": 2}, "at most 1 segments"),
+        ({"rows": 10, "features": 8, "parties": 4, "spares": 3}, "5 dealers"),
         ({"rows": 10, "features": 8, "share_timeout": 3.0}, "leave out timeouts"),
         ({"rows": 10, "features": 8, "protocol": "split"}, "plan fedvs"),
         ({"rows": 10, "features": 8, "accuracy_bits": 30}, "accuracy_bits"),

@@ -84,8 +84,12 @@ def constant(shifts: list[float], **given: Any) -> Conditions:
                  uplinks=(1e6, 1e5, 5e5, 3e4, 2e4)),
         constant([0.0] * 5, bandwidth=1e4),
         NONE,
+        # A client takes 0.1 to 0.6 s to share, deal or embed, so slow ones are behind.
+        constant([0.0, 0.1, 0.2, 0.5, 1.0], share_factor=0.5, bandwidth=1e5,
+                 compute="modelled", seconds_per_multiply_add=1e-3),
+        Conditions(compute="modelled", seconds_per_multiply_add=1e-3),
     ],
-    ids=["delays", "equal", "slow uplinks", "bandwidth alone", "nothing"],
+    ids=["delays", "equal", "slow uplinks", "bandwidth alone", "nothing", "computing", "only it"],
 )  # fmt: skip
 @pytest.mark.parametrize("options", [{"masked": True}, {"masked": False, "segments": 2}])
 def test_without_chance_the_times_are_those_of_the_simulation(conditions, options):
