@@ -113,7 +113,7 @@ def pool_shares(trial: Trial, clients: tuple[int, ...], victim: int) -> Pooled:
     known = shares.known_combinations(code, F)
     truth = trial.data[victim]
     expected = code.field.matmul(known.matrix, truth.reshape(code.segments, -1))
-    right = np.array_equal(known.values.reshape(len(known.matrix), -1), expected)
+    right = np.array_equal(known.values, expected.reshape(known.values.shape))
     data, model = shares.recover_data(code, F), shares.recover_model(code, G)
     whole = data is not None and np.array_equal(data, truth)
     learnt = model is not None and np.array_equal(model, trial.models[victim][first])

@@ -21,7 +21,7 @@ from securevfl.privacy.statistical import digest
 from securevfl.protocols.protocol import Protocol, get_protocol
 
 SMALL = 0xFFFF  # largest element of masks that are too small
-SHORT = 4  # bits of a short seed
+SHORT = 2  # bits of a short seed
 
 Plant = Callable[[Any, Any], None]
 
@@ -40,6 +40,8 @@ class Leak:
         Tests that cannot see it.
     privacy : int
         T that it needs.
+    about : {"features", "model"}
+        What it gives away.
     points : callable, optional
         Changes the public code instead.
     """
@@ -48,6 +50,7 @@ class Leak:
     caught_by: tuple[str, ...]
     blind: tuple[str, ...]
     privacy: int = 1
+    about: str = "features"
     points: Callable[[LagrangeCode], LagrangeCode] | None = None
 
 
@@ -235,6 +238,7 @@ LEAKS: dict[str, Leak] = {
         _reused_models,
         ("span, clients",),
         ("uniformity", "ranks, server", "ranks, server + clients"),
+        about="model",
     ),
     "unmasked uploads": Leak(
         _unmasked, ("span, server", "ranks, server"), ("uniformity", "equality", "span, clients")

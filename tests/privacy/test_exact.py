@@ -132,9 +132,7 @@ def brute_force(toy, coalition):
     for secret in itertools.product(range(p), repeat=toy.honest * (K + E)):
         views = Counter()
         holders = [secret[i * (K + E) : (i + 1) * (K + E)] for i in range(toy.honest)]
-        sums = tuple(
-            sum(h[k] * h[K + e] for h in holders) % p for e in range(E) for k in range(K)
-        )
+        sums = tuple(sum(h[k] * h[K + e] for h in holders) % p for e in range(E) for k in range(K))
         for tape in itertools.product(range(p), repeat=toy.honest * T * (1 + E) + E * degree):
             masks = [tape[i * T * (1 + E) : (i + 1) * T * (1 + E)] for i in range(toy.honest)]
             rhos = tape[toy.honest * T * (1 + E) :]
@@ -169,9 +167,7 @@ def bits_of(groups):
         for views in group:
             mixture.update(views)
         for views in group:
-            bits += sum(
-                c / size * math.log2(c * len(group) / mixture[v]) for v, c in views.items()
-            )
+            bits += sum(c / size * math.log2(c * len(group) / mixture[v]) for v, c in views.items())
         distance = max(
             distance,
             *(sum(abs(a[v] - b[v]) for v in a | b) / 2 / size for a in group[:9] for b in group),

@@ -7,8 +7,8 @@ secrets: at each of K further points z
 
     X~ g~ + s~ W = C~   and   X~ W = U~,    X~ = sum_k a_k(z) X_k,
 
-with X~ and W stacked over all honest clients. The left null space of s~ and the right null space of
-g~ make it exact linear algebra. Masked uploads leave C~ uniform, and the same equations have no
+with X~ and W stacked over all honest clients. The right null space of g~ makes it exact linear
+algebra. Masked uploads leave C~ uniform, and the same equations have no
 solution. The paper does not treat this coalition; see docs/masking.md.
 """
 
@@ -80,8 +80,7 @@ def recover(
     Raises
     ------
     ConfigurationError
-        When there are too few equations: more rows than D are needed, and rounds h >= 2 D (or
-        rows >= 2 D and rounds h >= D).
+        When there are too few equations: it needs rows of a segment >= D and rounds h >= 2 D.
     """
     if len(clients) != code.privacy:
         raise ConfigurationError(
@@ -90,10 +89,10 @@ def recover(
         )
     rows, D = data.shape[1:]
     columns = sum(r.models.shape[2] for r in rounds)
-    if rows <= D or columns < D or (columns < 2 * D and rows < 2 * D):
+    if rows < D or columns < 2 * D:
         raise ConfigurationError(
             f"recovery: {rows} rows and rounds x h = {columns} for D = {D} honest columns; it "
-            f"needs more than {D} rows and rounds x h of {2 * D}, or {2 * D} rows and {D}"
+            f"needs {D} rows of each segment and rounds x h of {2 * D}. Watch more rounds"
         )
     equations = [_equations(code, clients, data, rounds, j) for j in range(code.segments)]
     parts, model = [], None
@@ -170,15 +169,19 @@ def _equations(
 def _solve(
     field: PrimeField, s: np.ndarray, g: np.ndarray, C: np.ndarray, U: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray] | None:
-    """X and W with X g + s W = C and X W = U, or None."""
+    """X and W with X g + s W = C and X W = U, or None.
+
+    With g M = 0: C M = s (W M) gives W M, U M = X (W M) gives X, and X gives W. The models of
+    several rounds, rounded at random, make W M of full rank whatever the data are.
+    """
     D = s.shape[1]
     chosen = independent_rows(field, s)
     if len(chosen) < D:
         return None
     inverse = field.inv(s[chosen])
-    X = _by_models(field, s, g, C, U, inverse, chosen)
-    if X is None:
-        X = _by_data(field, s, g, C, U, inverse, chosen)
+    M = np.ascontiguousarray(left_null(field, np.ascontiguousarray(g.T)).T)
+    WM = field.matmul(inverse, field.matmul(C[chosen], M))
+    X = solve_right(field, WM, field.matmul(U, M))
     if X is None:
         return None
     W = field.matmul(inverse, field.subtract(C[chosen], field.matmul(X[chosen], g)))
@@ -186,38 +189,3 @@ def _solve(
     if not np.array_equal(explained, C) or not np.array_equal(field.matmul(X, W), U):
         return None
     return X, W
-
-
-def _by_models(
-    field: PrimeField,
-    s: np.ndarray,
-    g: np.ndarray,
-    C: np.ndarray,
-    U: np.ndarray,
-    inverse: np.ndarray,
-    chosen: list[int],
-) -> np.ndarray | None:
-    """X from g M = 0: C M = s (W M) gives W M, and U M = X (W M) gives X."""
-    M = np.ascontiguousarray(left_null(field, np.ascontiguousarray(g.T)).T)
-    WM = field.matmul(inverse, field.matmul(C[chosen], M))
-    return solve_right(field, WM, field.matmul(U, M))
-
-
-def _by_data(
-    field: PrimeField,
-    s: np.ndarray,
-    g: np.ndarray,
-    C: np.ndarray,
-    U: np.ndarray,
-    inverse: np.ndarray,
-    chosen: list[int],
-) -> np.ndarray | None:
-    """X from N s = 0: N C = (N X) g gives N X, and N U = (N X) W gives W."""
-    N = left_null(field, s)
-    NX = solve_right(field, g, field.matmul(N, C))
-    if NX is None:
-        return None
-    W = solve_left(field, NX, field.matmul(N, U))
-    if W is None:
-        return None
-    return solve_right(field, g, field.subtract(C, field.matmul(s, W)))

@@ -1,0 +1,182 @@
+"""The bijection of the proof on the real code, and the real code against the proof's formulas."""
+
+import numpy as np
+import pytest
+
+from securevfl.errors import ConfigurationError
+from securevfl.privacy.coupling import correction
+from securevfl.privacy.linear import independent_rows, solve_left
+from securevfl.privacy.views import Coalition
+from securevfl.protocols.protocol import get_protocol
+from securevfl.study.trials import arena, couple, departures
+
+P31, P61 = 2**31 - 1, 2**61 - 1
+FEDVS = get_protocol("fedvs")
+SHAPES = [(3, 1, 1), (5, 2, 1), (6, 1, 2), (9, 3, 2)]  # N, K, T
+
+
+def features_of(N, K, seed, columns=2):
+    rng = np.random.default_rng(seed)
+    return [rng.random((2 * K + 1, columns)) for _ in range(N)]
+
+
+def options_of(K, T, p, **more):
+    return {"segments": K, "privacy": T, "prime": p, "rounds": 3, "width": 3, **more}
+
+
+def coalitions(T):
+    C = tuple(range(T))
+    return Coalition(server=True), Coalition(clients=C), Coalition(server=True, clients=C)
+
+
+@pytest.mark.parametrize("p", [P31, P61])
+@pytest.mark.parametrize(("N", "K", "T"), SHAPES)
+def test_exchanged_clients_in_training_give_identical_views(N, K, T, p):
+    """Real training: the models move by real gradients, and only the tapes are chosen."""
+    features = features_of(N, K, 1)
+    first = arena(FEDVS, features, **options_of(K, T, p))
+    a, b = N - 1, N - 2
+    features[a], features[b] = features[b], features[a]
+    second = arena(FEDVS, features, instead={a: b, b: a}, **options_of(K, T, p))
+    for coalition in coalitions(T):
+        coupled = couple(first, second, coalition)
+        assert coupled.differences == ()
+        assert coupled.moved > 20
+        assert coupled.elements > 20
+
+
+def arbitrary(N, K, p, seed, honest, *, like=None):
+    """Features and models of the honest clients, with the sums of another arena if one is given."""
+    features = features_of(N, K, seed, columns=3)
+    if like is not None:
+        for n in set(range(N)) - set(honest):
+            features[n] = features_of(N, K, 5, columns=3)[n]
+    made = arena(FEDVS, features, **options_of(K, 1, p))
+    field = made.protocol.public.field
+    models = {n: {r: field.random((4, 3)) for r in (1, 2, 3)} for n in range(N)}
+    if like is None:
+        return features, models, made.data
+    _, other_models, other_data = like
+    for n in set(range(N)) - set(honest):
+        models[n] = other_models[n]
+    X = np.concatenate([made.data[n].reshape(-1, 4) for n in honest], axis=1)
+    Y = np.concatenate([other_data[n].reshape(-1, 4) for n in honest], axis=1)
+    rows = independent_rows(field, X)
+    columns = independent_rows(field, np.ascontiguousarray(X[rows].T))
+    for r in (1, 2, 3):
+        W = np.concatenate([models[n][r] for n in honest])
+        V = np.concatenate([other_models[n][r] for n in honest])
+        W[columns] = 0
+        missing = field.subtract(field.matmul(Y, V), field.matmul(X, W))[rows]
+        W[columns] = solve_left(field, X[np.ix_(rows, columns)], missing)
+        assert np.array_equal(field.matmul(X, W), field.matmul(Y, V))
+        for i, n in enumerate(honest):
+            models[n][r] = W[4 * i : 4 * i + 4]
+    return features, models, made.data
+
+
+@pytest.mark.parametrize("p", [P31, P61])
+@pytest.mark.parametrize(("N", "K", "C"), [(4, 1, ()), (4, 1, (2,)), (6, 2, (0,)), (6, 2, (5,))])
+def test_arbitrary_secrets_with_equal_sums_give_identical_views(N, K, C, p):
+    """Models are any field elements here: nothing of the proof rests on small numbers."""
+    honest = [n for n in range(N) if n not in C]
+    one = arbitrary(N, K, p, 5, honest)
+    two = arbitrary(N, K, p, 6, honest, like=one)
+    assert any(not np.array_equal(one[0][n], two[0][n]) for n in honest)
+    arenas = [arena(FEDVS, x, m, **options_of(K, 1, p)) for x, m, _ in (one, two)]
+    for coalition in (Coalition(server=True, clients=C), Coalition(clients=C)):
+        assert couple(*arenas, coalition).differences == ()
+
+
+def test_clients_without_the_server_see_equal_shares_of_any_secrets():
+    """Without equal sums only what follows from the sums differs: the gradient."""
+    one = arbitrary(4, 1, P61, 5, [1, 2, 3])
+    two = arbitrary(4, 1, P61, 6, [1, 2, 3])
+    two[0][0], two[1][0] = one[0][0], one[1][0]
+    arenas = [arena(FEDVS, x, m, **options_of(1, 1, P61)) for x, m, _ in (one, two)]
+    differences = couple(*arenas, Coalition(clients=(0,))).differences
+    assert differences
+    assert all("'gradient'" in words or "'embedding'" in words for words in differences)
+
+
+def test_secrets_with_other_sums_have_no_coupling():
+    one, two = arbitrary(4, 1, P61, 5, [0, 1, 2, 3]), arbitrary(4, 1, P61, 6, [0, 1, 2, 3])
+    arenas = [arena(FEDVS, x, m, **options_of(1, 1, P61)) for x, m, _ in (one, two)]
+    with pytest.raises(ConfigurationError, match="differ in the sums that are decoded"):
+        couple(*arenas, Coalition(server=True))
+
+
+def test_more_than_t_clients_have_no_coupling():
+    features = features_of(4, 1, 1)
+    made = arena(FEDVS, features, **options_of(1, 1, P61))
+    with pytest.raises(ConfigurationError, match="2 clients collude and T = 1"):
+        couple(made, made, Coalition(clients=(0, 1)))
+
+
+def test_plain_uploads_have_no_coupling_with_the_server():
+    """The bijection needs rho to move: without it the server's views differ."""
+    features = features_of(4, 1, 1)
+    first = arena(FEDVS, features, **options_of(1, 1, P61, masked=False))
+    features[3], features[2] = features[2], features[3]
+    options = options_of(1, 1, P61, masked=False)
+    second = arena(FEDVS, features, instead={3: 2, 2: 3}, **options)
+    for coalition in (Coalition(server=True), Coalition(server=True, clients=(0,))):
+        assert any("'embedding'" in words for words in couple(first, second, coalition).differences)
+
+
+def test_the_correction_is_the_quotient_by_the_vanishing_polynomial():
+    code = arena(FEDVS, features_of(5, 2, 1), **options_of(2, 1, P31)).protocol.public.code
+    field = code.field
+    q = field.random((3, 2, 2))
+    alphas = field.elements(list(code.alphas))
+    powers = np.stack([field.power(alphas, i) for i in range(3)], axis=1)
+    values = field.matmul(powers, q.reshape(3, -1)).reshape(5, 2, 2)
+    values = field.multiply(code.vanishing[:, None, None], values)
+    assert np.array_equal(correction(code, values, np.zeros_like(values)), q)
+
+
+@pytest.mark.parametrize("masked", [True, False])
+@pytest.mark.parametrize(("N", "K", "T"), SHAPES)
+def test_every_message_is_what_the_proof_says(N, K, T, masked):
+    made = arena(FEDVS, features_of(N, K, 2), **options_of(K, T, P61, masked=masked))
+    assert list(departures(made.run())) == []
+
+
+def tampered(change):
+    """A recorded run whose transcript is changed before it is looked at."""
+    trial = arena(FEDVS, features_of(4, 1, 2), **options_of(1, 1, P31)).run()
+    change(trial)
+    return list(departures(trial))
+
+
+@pytest.mark.parametrize("kind", ["train-data", "model", "mask", "embedding"])
+def test_one_changed_element_is_found(kind):
+    def change(trial):
+        columns = trial.transcript.columns()
+        row = int(np.flatnonzero(columns["kind"] == kind)[1])
+        payload = trial.transcript.payloads[row].copy()
+        payload[0, 0] ^= 1
+        trial.transcript.payloads[row] = payload
+
+    found = tampered(change)
+    assert len(found) == 1
+    assert ("the upload" if kind == "embedding" else f"the {kind}") in found[0]
+
+
+def test_a_mask_that_is_drawn_twice_is_found():
+    def change(trial):
+        tape = trial.tapes[0]
+        tape.draws[2] = tape.draws[1].reshape(tape.draws[2].shape)
+
+    assert any("draws the same mask twice" in words for words in tampered(change))
+
+
+def test_too_few_dealers_are_found():
+    def change(trial):
+        from dataclasses import replace
+
+        for row, payload in enumerate(trial.transcript.payloads):
+            if hasattr(payload, "dealers"):
+                trial.transcript.payloads[row] = replace(payload, dealers=payload.dealers[:1])
+
+    assert any("1 dealers" in words for words in tampered(change))

@@ -1,0 +1,198 @@
+"""Where masks come from: the log, the operating system's source, forks, and what files may use."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import securevfl
+from securevfl.field import PrimeField, sampling
+from securevfl.field.sampling import SeededSource
+from securevfl.privacy.provenance import banned_randomness, unexplained, watch
+from securevfl.privacy.statistical import digest, repeats
+from securevfl.privacy.views import Tape
+from securevfl.protocols.protocol import get_protocol
+from securevfl.study.trials import arena
+from securevfl.testing.leaky import leaky
+
+ROOT = Path(securevfl.__file__).parent
+FIELD = PrimeField(2**61 - 1)
+
+
+def run_of(protocol):
+    features = [np.full((3, 2), n / 8) for n in range(4)]
+    return arena(protocol, features, rounds=2, width=3).run()
+
+
+def test_every_draw_of_a_run_comes_from_the_sampler_with_fresh_bytes():
+    with watch() as log:
+        trial = run_of(get_protocol("fedvs"))
+    assert list(unexplained(log, trial.tapes.values())) == []
+    assert log.insecure == []
+    assert all(call.source == "SystemSource()" and call.fresh == 32 for call in log.calls)
+    drawn = sum(draw.nbytes for tape in trial.tapes.values() for draw in tape.draws)
+    assert sum(call.nbytes for call in log.calls) == drawn
+
+
+@pytest.mark.parametrize("name", ["64-bit seed", "short seed", "constant seed", "small masks"])
+def test_masks_of_another_origin_are_named(name):
+    with watch() as log:
+        trial = run_of(leaky(name))
+    assert len(list(unexplained(log, trial.tapes.values()))) == sum(
+        len(tape.draws) for tape in trial.tapes.values()
+    )
+    assert bool(log.insecure) == ("seed" in name)
+
+
+def test_a_result_explains_one_draw_only():
+    with watch() as log:
+        z = FIELD.random((3, 3))
+    tape = Tape([z, z.copy()], [0, 1])
+    assert list(unexplained(log, [tape])) == ["draw 1 of tape 0, 9 elements"]
+
+
+def test_watching_ends():
+    uniform, urandom = sampling.uniform, os.urandom
+    with watch() as log:
+        assert sampling.uniform is not uniform
+    FIELD.random(4)
+    assert log.calls == []
+    assert (sampling.uniform, os.urandom) == (uniform, urandom)
+
+
+class Replaced:
+    """An operating system whose bytes are known: call number and flipped bits."""
+
+    def __init__(self, flip=None):
+        self.calls, self.flip = 0, flip
+
+    def __call__(self, size):
+        self.calls += 1
+        drawn = bytearray((self.calls * 37 + i) % 256 for i in range(size))
+        if self.flip is not None:
+            drawn[self.flip // 8] ^= 1 << self.flip % 8
+        return bytes(drawn)
+
+
+def draws_with(monkeypatch, source):
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "urandom", source)
+        return run_of(get_protocol("fedvs")).tapes
+
+
+def test_masks_are_a_function_of_the_operating_systems_bytes(monkeypatch):
+    """With the source replaced nothing else moves the masks, and every draw asks anew."""
+    source = Replaced()
+    one = draws_with(monkeypatch, source)
+    two = draws_with(monkeypatch, Replaced())
+    draws = [draw for tape in one.values() for draw in tape.draws]
+    assert source.calls == len(draws)
+    for n, tape in one.items():
+        assert digest(tape.draws) == digest(two[n].draws)
+
+
+def test_every_bit_of_the_operating_systems_bytes_reaches_the_masks(monkeypatch):
+    """A generator that folds its seed would give some of these keys the same masks."""
+    seen = set()
+    for flip in (None, *range(256)):
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "urandom", Replaced(flip))
+            seen.add(digest([FIELD.random(8)]))
+    assert len(seen) == 257
+
+
+def test_a_forked_child_does_not_repeat_its_parents_masks():
+    """Fork with the sampler warm: what the child draws is not what the parent draws next."""
+    code = """
+import os, sys, hashlib
+from securevfl.field import PrimeField
+F = PrimeField(2**31 - 1)
+F.random(8)
+read, write = os.pipe()
+if os.fork() == 0:
+    os.write(write, F.random(8).tobytes())
+    os._exit(0)
+os.wait()
+print(os.read(read, 32) == F.random(8).tobytes())
+"""
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "False"
+
+
+def starts(name, count):
+    """Digests of the first masks of fresh processes, two at a time."""
+    code = f"from securevfl.testing.leaky import first_masks; print(first_masks({name!r}))"
+    command = [sys.executable, "-c", code]
+    found = []
+    for _ in range(count // 2):
+        pair = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+        found += [process.communicate(timeout=60)[0].strip() for process in pair]
+    return found
+
+
+@pytest.mark.parametrize(("name", "count"), [("constant seed", 2), ("short seed", 6)])
+def test_fresh_processes_repeat_the_masks_of_short_seeds(name, count):
+    """Six starts of a 2-bit seed repeat surely: there are four seeds."""
+    assert repeats(starts(name, count), 64, 2**31 - 1).accuses
+
+
+def test_fresh_processes_do_not_repeat_masks():
+    assert not repeats(starts(None, 4), 64, 2**31 - 1).accuses
+
+
+# Who may use what, and why. Masks are made in field/sampling.py alone.
+ALLOWED = {
+    "field/sampling.py": {"os.urandom"},
+    "privacy/provenance.py": {"os.urandom"},  # watches it
+    "privacy/statistical.py": {"import secrets"},  # coins of the games
+    "field/prime_field.py": {"np.random.default_rng"},  # inputs of a warm-up
+    "field/_benchmark_cases.py": {"np.random.default_rng"},  # inputs of benchmarks
+    "models/networks.py": {"torch.manual_seed"},  # initial weights, in a fork of torch's generator
+    "models/client_networks.py": {"torch.manual_seed"},  # likewise
+    "study/run.py": {"import secrets"},  # the name of a run, bound into its seals
+    "testing/leaky.py": {"os.urandom"},  # planted short seeds
+    "testing/inspection.py": {"import random", "np.random.get_state"},  # looks at their state
+}
+
+
+@pytest.mark.parametrize("path", sorted(ROOT.rglob("*.py")), ids=lambda p: p.name)
+def test_no_file_makes_randomness_of_its_own(path):
+    name = str(path.relative_to(ROOT))
+    found = set(banned_randomness(path.read_text()))
+    assert found <= ALLOWED.get(name, set()), f"{name} uses {found}"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import random",
+        "from random import choice",
+        "import secrets as s",
+        "import os\nx = os.urandom(4)",
+        "from os import urandom",
+        "import numpy as np\nx = np.random.default_rng(0)",
+        "import numpy\nx = numpy.random.rand(3)",
+        "import torch\nx = torch.randn(3)",
+        "from numpy.random import default_rng",
+    ],
+)
+def test_the_ban_is_effective(text):
+    assert banned_randomness(text)
+
+
+def test_streams_are_not_banned():
+    assert (
+        banned_randomness("import numpy as np\ng = np.random.Generator(np.random.Philox(1))") == []
+    )
+
+
+def test_a_seeded_source_says_that_it_is_not_secure():
+    with watch() as log:
+        FIELD.random(3, SeededSource(1))
+    assert [call.secure for call in log.calls] == [False]
+    assert log.insecure == log.calls

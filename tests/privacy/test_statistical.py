@@ -1,0 +1,176 @@
+"""The statistical tests on synthetic views: power, silence, and exact failure probabilities."""
+
+import numpy as np
+import pytest
+from scipy.stats import binom
+
+from securevfl.errors import ConfigurationError
+from securevfl.field import LagrangeCode, PrimeField, sampling
+from securevfl.privacy import statistical as st
+from securevfl.study.distinguish import TESTS
+from securevfl.testing.leaky import modulo_sampler
+
+P31, P61 = 2**31 - 1, 2**61 - 1
+
+
+@pytest.fixture(params=[P31, P61], ids=["2^31-1", "2^61-1"])
+def field(request):
+    return PrimeField(request.param)
+
+
+def test_uniform_messages_are_not_accused(field):
+    messages = {str(i): field.random((40, 40)) for i in range(20)}
+    assert not st.uniformity(field, messages).accuses
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda x, p: x & x.dtype.type(0xFFFF),
+        lambda x, p: x & ~x.dtype.type(1),
+        lambda x, p: x // x.dtype.type(2),
+        lambda x, p: np.where(x > p // 2, x, x.dtype.type(7)),
+    ],
+    ids=["small", "even", "lower half", "a constant often"],
+)
+def test_messages_that_are_not_uniform_are_accused(field, change):
+    x = field.random((60, 60))
+    messages = {"uniform": field.random((60, 60)), "other": change(x, field.modulus)}
+    outcome = st.uniformity(field, messages)
+    assert outcome.accuses
+    assert "other" in outcome.detail
+
+
+def test_a_message_sent_twice_is_still_uniform(field):
+    x = field.random((60, 60))
+    assert not st.uniformity(field, {str(i): x for i in range(6)}).accuses
+
+
+def test_too_small_a_message_is_refused(field):
+    with pytest.raises(ConfigurationError, match="has 16 elements"):
+        st.uniformity(field, {"x": field.random((4, 4))})
+
+
+@pytest.mark.parametrize("p", [17, 101, P31])
+def test_cell_sizes_add_up_to_the_field(p):
+    for part in ("high", "low"):
+        assert st._cell_sizes(p, part).sum() == p
+
+
+def test_equality_counts_what_chance_would_not_give(field):
+    x = field.random((30, 30))
+    other = field.random((30, 30))
+    assert not st.equality(field, [("x", x, other)]).accuses
+    other[:2, 0] = x[:2, 0]
+    outcome = st.equality(field, [("x", x, other)])
+    assert outcome.accuses
+    assert "2 of 900 elements of x" in outcome.detail
+
+
+def test_the_bound_of_equality_is_above_the_exact_tail():
+    field, n = PrimeField(101), 50
+    for k in range(1, 5):
+        x = np.zeros(n, np.uint32)
+        y = np.ones(n, np.uint32)
+        y[:k] = 0
+        bound = st.equality(field, [("x", x, y)]).p_value
+        assert bound >= binom.sf(k - 1, n, 1 / 101)
+
+
+def test_guessing_tail_is_the_binomial_tail():
+    for n in (1, 7, 40):
+        for k in range(n + 1):
+            assert st.guessing_tail(k, n) == pytest.approx(binom.sf(k - 1, n, 0.5))
+
+
+def test_two_samples(field):
+    one, two = field.random((60, 12)), field.random((60, 12))
+    assert not st.two_sample(one, two).accuses
+    two[:, 5] = two[:, 5] // two.dtype.type(4)
+    assert st.two_sample(one, two).accuses
+
+
+def test_the_span_game_sees_a_secret_dependent_subspace(field):
+    """Views z, z + s with the secret s: each half is uniform, their difference is the secret."""
+
+    def leaky(bit):
+        z = field.random(5)
+        return np.concatenate([z, field.add(z, field.dtype.type(bit))])
+
+    def clean(bit):
+        return field.random(10)
+
+    stream = np.random.default_rng(1)
+    caught = st.span_game(field, leaky, stream=stream)
+    assert (caught.right, caught.rounds) == (40, 40)
+    assert caught.outcome().accuses
+    assert not st.span_game(field, clean).outcome().accuses
+
+
+def test_the_span_of_points(field):
+    origin, one, two = field.random((3, 6))
+    span = st.Span(field, origin)
+    assert span.add(one)
+    assert not span.add(one)
+    assert not span.contains(two)
+    assert span.add(two)
+    t = field.random(())
+    line = field.add(one, field.multiply(t, field.subtract(two, one)))
+    assert span.contains(line)
+    assert span.rank == 2
+
+
+def test_the_rank_game_sees_a_secret_dependent_rank(field):
+    def statistic(bit):
+        block = field.matmul(field.random((4, 1 + bit)), field.random((1 + bit, 4)))
+        return st.block_ranks(field, block[None, None])
+
+    assert st.rank_game(statistic).outcome().accuses
+    blind = st.rank_game(lambda bit: st.block_ranks(field, field.random((2, 2, 4, 4))))
+    assert not blind.outcome().accuses
+
+
+def test_block_ranks_see_differences_between_attempts(field):
+    blocks = field.random((2, 1, 3, 3))
+    blocks[1] = field.add(blocks[0], field.matmul(field.random((3, 1)), field.random((1, 3))))
+    assert st.block_ranks(field, blocks) == (3, 3, 1, 3)
+
+
+@pytest.mark.parametrize(("K", "T"), [(1, 1), (2, 1), (1, 2), (3, 2)])
+def test_unwanted_blocks_are_the_masks_of_uploads_without_secrets(field, K, T):
+    code = LagrangeCode(field, parties=2 * (K + T) + 1, segments=K, privacy=T)
+    count, N = K + 2 * T - 1, code.parties
+    rho = field.random((count, 2, 3))
+    alphas = field.elements(list(code.alphas))
+    powers = np.stack([field.power(alphas, i) for i in range(count)], axis=1)
+    values = field.matmul(powers, rho.reshape(count, -1)).reshape(N, 2, 3)
+    hidden = field.multiply(code.vanishing[:, None, None], values)
+    sums = field.random((K, 2, 3))
+    uploads = field.add(hidden, st.spread(code, sums, range(N)))
+    found = st.unwanted(code, dict(enumerate(uploads)))
+    assert np.array_equal(found, rho)
+    beta = code.betas[0]
+    wanted = sum(int(c) * beta**i for i, c in enumerate(rho[:, 0, 0])) % field.modulus
+    assert int(st.at_data_points(code, found)[0, 0, 0]) == wanted
+
+
+def test_repeats_are_counted_and_weighed():
+    assert not st.repeats(["a", "b", "c"], 64, P31).accuses
+    again = st.repeats(["a", "b", "a"], 64, P31)
+    assert again.accuses
+    assert again.p_value == pytest.approx(3 * float(P31) ** -64, abs=1e-300)
+    assert not st.repeats(["a", "a"], 1, 5).accuses  # one element of F_5 repeats often
+
+
+@pytest.mark.parametrize("p", [3, 5, 7, 11, 13])
+def test_the_sampler_is_exact_on_every_word(p):
+    assert not st.sampler_is_exact(sampling.fill_uniform, p).accuses
+
+
+@pytest.mark.parametrize("p", [5, 7])
+def test_a_sampler_that_reduces_is_caught(p):
+    assert st.sampler_is_exact(modulo_sampler, p).accuses
+
+
+def test_levels_leave_room_for_every_test_of_a_suite():
+    assert len(TESTS) * st.LEVEL < 1e-6

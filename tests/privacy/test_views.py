@@ -1,0 +1,124 @@
+"""Views: what a coalition sees of a real run, and nothing else."""
+
+import numpy as np
+import pytest
+
+from securevfl.engine.transcript import Transcript
+from securevfl.errors import ConfigurationError
+from securevfl.privacy import views
+from securevfl.privacy.views import Coalition, Tape
+from securevfl.protocols.protocol import get_protocol
+from securevfl.study.trials import arena
+
+
+@pytest.fixture(scope="module")
+def trial():
+    rng = np.random.default_rng(0)
+    features = [rng.random((4, 2)) for _ in range(4)]
+    return arena(get_protocol("fedvs"), features, rounds=2, width=3, prime=2**31 - 1).run()
+
+
+def test_the_server_sees_no_share(trial):
+    seen = trial.view(Coalition(server=True))
+    assert {m.kind for m in seen.messages} == {
+        "round",
+        "shared",
+        "attempt",
+        "embedding",
+        "gradient",
+    }
+    assert seen.tapes == {}
+    assert sorted(seen.one_per_sender("embedding", 2, -1)) == [0, 1, 2, 3]
+    assert seen.rounds("embedding") == [1, 2]
+
+
+def test_clients_see_what_is_sent_to_them_and_their_own(trial):
+    seen = trial.view(Coalition(clients=(1, 3)))
+    assert {tuple(sorted((m.sender, m.receiver))) for m in seen.messages if m.kind == "model"} == {
+        (0, 1),
+        (1, 2),
+        (1, 3),
+        (0, 3),
+        (2, 3),
+    }
+    assert set(seen.tapes) == set(seen.inputs) == {1, 3}
+    assert sorted(seen.one_per_sender("train-data", 0, 1)) == [0, 2, 3]
+
+
+def test_an_outsider_of_sealed_links_sees_envelopes(trial):
+    clear = views.cut(trial.transcript, Coalition(outsider=True))
+    sealed = views.cut(trial.transcript, Coalition(outsider=True), sealed=True)
+    assert len(clear.messages) == len(sealed.messages) == trial.transcript.messages
+    assert all(m.payload is None for m in sealed.messages)
+    assert [m.nbytes for m in clear.messages] == [m.nbytes for m in sealed.messages]
+
+
+def test_members_see_payloads_of_sealed_links(trial):
+    seen = views.cut(trial.transcript, Coalition(clients=(0,)), sealed=True)
+    assert all(m.payload is not None for m in seen.messages if m.kind == "model")
+
+
+def test_uploads_without_the_server(trial):
+    seen = trial.view(Coalition(uploads=(2,)))
+    assert {(m.kind, m.sender) for m in seen.messages} == {("embedding", 2)}
+
+
+def test_views_of_two_runs_differ_and_a_view_equals_itself(trial):
+    again = arena(get_protocol("fedvs"), trial.protocol.data.train, rounds=2, width=3,
+                  prime=2**31 - 1).run()  # fmt: skip
+    coalition = Coalition(server=True, clients=(0,))
+    assert list(trial.view(coalition).differences(trial.view(coalition))) == []
+    words = " ".join(trial.view(coalition).differences(again.view(coalition)))
+    assert "embedding" in words
+    assert "tapes of party 0" in words
+
+
+def test_replayed_tapes_give_the_same_run(trial):
+    made = arena(get_protocol("fedvs"), trial.protocol.data.train, rounds=2, width=3,
+                 prime=2**31 - 1)  # fmt: skip
+    again = made.run(trial.tapes)
+    everyone = Coalition(server=True, clients=(0, 1, 2, 3))
+    assert list(trial.view(everyone).differences(again.view(everyone))) == []
+
+
+def test_a_tape_of_another_configuration_is_refused(trial):
+    made = arena(get_protocol("fedvs"), trial.protocol.data.train, rounds=2, width=4,
+                 prime=2**31 - 1)  # fmt: skip
+    with pytest.raises(ConfigurationError, match=r"shape \(1, 3, 4\) was asked for in round 1"):
+        made.run(trial.tapes)
+    with pytest.raises(ConfigurationError, match="the tape has no more"):
+        made.run({0: Tape()})
+
+
+@pytest.mark.parametrize(
+    ("text", "members"),
+    [
+        ("server", (-1,)),
+        ("server + client 2", (-1, 2)),
+        ("clients 0, 3", (0, 3)),
+        ("outsider", ()),
+        ("uploads 0, 1", ()),
+    ],
+)
+def test_coalitions_in_words(text, members):
+    parsed = Coalition.parse(text)
+    assert parsed.members == members
+    assert str(parsed) == text
+
+
+@pytest.mark.parametrize("text", ["", "servers", "client", "server 1", "clients 0 + nobody"])
+def test_words_that_are_no_coalition(text):
+    with pytest.raises(ConfigurationError, match="is not 'server'"):
+        Coalition.parse(text)
+
+
+def test_a_transcript_without_payloads_is_refused():
+    with pytest.raises(ConfigurationError, match="kept no payloads"):
+        views.cut(Transcript(), Coalition(server=True))
+
+
+def test_sameness_is_of_bits_and_types():
+    assert views.same({"a": [1, np.arange(2)]}, {"a": [1, np.arange(2)]})
+    assert not views.same(np.arange(2), np.arange(2.0))
+    assert not views.same([1], (1,))
+    assert not views.same({"a": 1}, {"b": 1})

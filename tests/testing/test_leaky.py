@@ -1,0 +1,88 @@
+"""Every planted leak is caught by the verifiers that cover it, and by no blind one."""
+
+import numpy as np
+import pytest
+
+from securevfl.errors import UnknownNameError
+from securevfl.privacy.algebraic import certificate
+from securevfl.privacy.provenance import unexplained, watch
+from securevfl.protocols.protocol import get_protocol
+from securevfl.study.distinguish import TESTS, Size
+from securevfl.study.trials import arena, departures
+from securevfl.testing.leaky import LEAKS, leaky
+
+# Failure probability of this file: at most 1e-7 for each test that must stay silent.
+CAUGHT = [(leak, test) for leak, how in LEAKS.items() for test in how.caught_by if test in TESTS]
+BLIND = [(leak, test) for leak, how in LEAKS.items() for test in how.blind if test in TESTS]
+
+
+def outcome(leak, test):
+    how = LEAKS[leak]
+    return TESTS[test](leaky(leak), Size(1, how.privacy, rounds=24), how.about)
+
+
+@pytest.mark.parametrize(("leak", "test"), CAUGHT)
+def test_a_leak_is_caught(leak, test):
+    assert outcome(leak, test).accuses
+
+
+@pytest.mark.parametrize(("leak", "test"), BLIND)
+def test_a_blind_test_stays_silent(leak, test):
+    assert not outcome(leak, test).accuses
+
+
+@pytest.mark.parametrize("test", TESTS)
+@pytest.mark.parametrize(
+    ("K", "T", "prime"), [(1, 1, 2**31 - 1), (2, 1, 2**61 - 1), (1, 2, 2**61 - 1)]
+)
+def test_the_real_protocol_is_not_accused(test, K, T, prime):
+    assert not TESTS[test](get_protocol("fedvs"), Size(K, T, prime, rounds=24)).accuses
+
+
+@pytest.mark.parametrize("test", ["span, server", "ranks, server", "ranks, server + clients"])
+@pytest.mark.parametrize(
+    ("K", "T", "about"), [(1, 1, "features"), (2, 1, "model"), (1, 2, "features")]
+)
+def test_plain_evaluation_is_caught(test, K, T, about):
+    size = Size(K, T, options={"masked": False}, rounds=24)
+    assert TESTS[test](get_protocol("fedvs"), size, about).accuses
+
+
+@pytest.mark.parametrize("test", ["equality", "span, clients"])
+def test_plain_evaluation_is_not_accused_of_what_it_keeps(test):
+    assert not TESTS[test](get_protocol("fedvs"), Size(options={"masked": False})).accuses
+
+
+# What is wrong with these is what is drawn or who shares it, and that is on the tapes as it is.
+DRAWN = {"rho one coefficient short", "T-1 masks", "no honest dealer", "Z shared by clients"}
+DRAWN |= {"Z_1 = Z_2", "alpha on a data point", "small masks"}
+
+
+@pytest.mark.parametrize("leak", [n for n in LEAKS if "seed" not in n and n not in DRAWN])
+def test_a_leak_in_the_use_of_masks_departs_from_the_proof(leak):
+    how = LEAKS[leak]
+    size = Size(1, how.privacy)
+    features = [np.full((3, 2), n / 8) for n in range(size.parties)]
+    options = {"segments": 1, "privacy": how.privacy}
+    trial = arena(leaky(leak), features, rounds=4, width=3, **options).run()
+    assert list(departures(trial))
+
+
+@pytest.mark.parametrize("leak", sorted(DRAWN - {"alpha on a data point"}))
+def test_a_leak_in_what_is_drawn_has_no_provenance(leak):
+    size = Size(1, LEAKS[leak].privacy)
+    features = [np.full((3, 2), n / 8) for n in range(size.parties)]
+    with watch() as log:
+        made = arena(leaky(leak), features, rounds=4, width=3, privacy=size.privacy, segments=1)
+        trial = made.run()
+    assert list(unexplained(log, trial.tapes.values()))
+
+
+def test_a_point_on_the_data_has_no_certificate():
+    made = arena(leaky("alpha on a data point"), [np.zeros((3, 2))] * 3, privacy=1, segments=1)
+    assert not all(check.holds for check in certificate(made.protocol.public.code))
+
+
+def test_unknown_leaks_are_refused():
+    with pytest.raises(UnknownNameError, match="unknown leak 'rho'"):
+        leaky("rho")
