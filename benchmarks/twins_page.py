@@ -73,9 +73,9 @@ def page(results: dict[str, dict[str, Any]]) -> str:
     machine = next(iter(results.values()))["machine"]
     lines += [
         "Machine: " + ", ".join(f"{key} {value}" for key, value in machine.items()) + ".",
-        "Real times were taken while other work shared the machine. On Parkinson FedVS is slower",
-        "than waiting: with |B| = 8 rows the paper's delay of sharing a model, log2(N)^2 / |B| times",
-        "that of an upload, is longer than the upload it saves.",
+        "Real times were taken while other work shared the machine. On Parkinson FedVS is",
+        "slower than waiting: with |B| = 8 rows the paper's delay of sharing a model,",
+        "log2(N)^2 / |B| times that of an upload, is longer than the upload it saves.",
         "",
     ]
     for name, content in results.items():
