@@ -90,7 +90,8 @@ class Report:
 
     def to_dict(self) -> dict[str, Any]:
         """Content in JSON types."""
-        return asdict(self) | {"parameters": dict(self.parameters)}
+        content = asdict(self) | {"parameters": dict(self.parameters)}
+        return {k: list(v) if isinstance(v, tuple) else v for k, v in content.items()}
 
     def verdict(self, who: str, about: str) -> Verdict:
         """Verdict on one claim.

@@ -1,0 +1,172 @@
+"""`verify`: verdicts on masked and plain FedVS, on leaks, and where there is no verifier."""
+
+import json
+import re
+
+import pytest
+
+import securevfl
+from securevfl.cli import main
+from securevfl.errors import ConfigurationError
+from securevfl.privacy.report import Report
+from securevfl.study.verify import verify
+from securevfl.testing.leaky import leaky
+from securevfl.testing.runs import tiny_data
+
+WORDS = {"PROVED", "NO VIOLATION FOUND", "VIOLATED", "NOT TESTED"}
+ABOUT = ("features", "model")
+SMALL = {"prime": 2**31 - 1, "data_bits": 6, "model_bits": 6, "weight_bound": 2.0, "segments": 1}
+
+
+@pytest.fixture(scope="module")
+def masked():
+    few = ("equality", "span, clients", "span, server", "ranks, server + clients")
+    return verify("fedvs", tiny_data(), tests=few)
+
+
+@pytest.fixture(scope="module")
+def plain():
+    return verify("fedvs", tiny_data(), plain=True, **SMALL)
+
+
+def verdicts(report):
+    return {(f.who, f.about): f.verdict for f in report.claims}
+
+
+def test_masked_claims_are_proved_at_the_real_parameters(masked):
+    assert masked.parameters["p"] == 2**61 - 1
+    assert masked.parameters["N"] == 6
+    found = verdicts(masked)
+    for who in ("T clients", "server", "server + T clients"):
+        for about in ABOUT:
+            assert found[who, about] == "PROVED"
+    assert found["client", "labels"] == "NOT TESTED"
+
+
+def test_the_evidence_of_a_proof_names_all_its_parts(masked):
+    evidence = next(f.evidence for f in masked.claims if f.who == "server + T clients")
+    for part in ("by the closed form and by galois", "rho has K+2T-1 = 2", "22 of 22 toy shapes",
+                 "identical views", "32 fresh bytes", "tests on real runs are silent"):  # fmt: skip
+        assert part in evidence
+    assert "finds no solution" in " ".join(shown.evidence for shown in masked.shown)
+
+
+def test_plain_claims_are_those_of_the_paper(plain):
+    found = verdicts(plain)
+    for about in ABOUT:
+        assert found["T clients", about] == "PROVED"
+        assert found["T uploads", about] == "PROVED"  # Theorem 5.3 as it stands
+        assert found["server", about] == "VIOLATED"
+        assert found["server + T clients", about] == "VIOLATED"
+
+
+def test_the_evidence_against_plain_evaluation(plain):
+    server, pooled = (
+        next(f for f in plain.claims if f.who == who) for who in ("server", "server + T clients")
+    )
+    for figure in ("1.487203e-04", "3.768627e-03", "1.272301e-01", "9.516780e-04", "0.8", "0.96"):
+        assert figure in server.evidence
+    assert "ranks, server, p = 2147483647" in server.evidence
+    assert server.failure_probability < 1e-7
+    assert "100% of the honest clients' data and 100% of their models" in pooled.evidence
+    assert pooled.failure_probability == 0
+
+
+def test_the_card_of_plain_evaluation_claims_nothing_against_the_server():
+    report = verify("fedvs", tiny_data(), masked=False, tests=(), **SMALL)
+    assert verdicts(report)["server", "features"] == "NOT TESTED"
+    assert verdicts(report)["T clients", "features"] == "PROVED"
+    assert not any(f.verdict == "VIOLATED" for f in report.claims)
+
+
+def test_coalitions_beyond_t_are_shown_and_not_judged(masked):
+    words = [f"{shown.who}: {shown.what}" for shown in masked.shown]
+    assert any(
+        re.match("2 clients: 1 of K = 1 combinations.*whole data, and its", w) for w in words
+    )
+
+
+@pytest.mark.parametrize(
+    ("leak", "tests", "expected"),
+    [
+        (
+            "rho one coefficient short",
+            ("ranks, server + clients", "ranks, server"),
+            {"server": "NO VIOLATION FOUND", "server + T clients": "VIOLATED"},
+        ),
+        ("unmasked uploads", ("ranks, server",), {"server": "VIOLATED"}),
+        ("alpha on a data point", ("equality",), {"T clients": "VIOLATED"}),
+        ("64-bit seed", (), {"T clients": "NO VIOLATION FOUND", "server": "NO VIOLATION FOUND"}),
+    ],
+)
+def test_leaks_are_never_proved(leak, tests, expected):
+    report = verify(leaky(leak), tiny_data(), tests=tests, **SMALL)
+    for who, verdict in expected.items():
+        assert report.verdict(who, "features") == verdict
+    assert not any(f.verdict == "PROVED" for f in report.claims if f.who in expected)
+
+
+def test_a_protocol_without_a_verifier_says_so():
+    report = verify("vafl", tiny_data())
+    assert {f.verdict for f in report.claims} == {"NOT TESTED"}
+    assert all("nothing is claimed" in f.evidence for f in report.claims)
+    assert report.shown
+
+
+def test_only_masked_protocols_have_a_plain_evaluation():
+    with pytest.raises(ConfigurationError, match="vafl has no plain evaluation"):
+        verify("vafl", tiny_data(), plain=True)
+
+
+@pytest.mark.parametrize("report", ["masked", "plain"])
+def test_the_json_form(report, request):
+    content = request.getfixturevalue(report).to_dict()
+    again = json.loads(json.dumps(content))
+    assert again["claims"] == content["claims"] != []
+    keys = {"who", "about", "notion", "source", "verdict", "evidence", "failure_probability"}
+    assert all(set(claim) == keys for claim in again["claims"])
+    rest = json.dumps([{k: v for k, v in c.items() if k != "verdict"} for c in again["claims"]])
+    rest += json.dumps([again["shown"], again["not_covered"]])
+    assert not any(word in rest for word in WORDS)
+
+
+def test_verify_is_a_public_name():
+    assert securevfl.verify is verify
+    assert isinstance(verify("split", tiny_data()), Report)
+
+
+def test_an_unknown_claim_is_a_key_error(masked):
+    with pytest.raises(KeyError, match="no claim about labels against server"):
+        masked.verdict("server", "labels")
+
+
+def command(monkeypatch, capsys, *arguments):
+    monkeypatch.setattr("sys.argv", ["securevfl", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    return ended.value.code, capsys.readouterr()
+
+
+def test_the_command_prints_verdicts_or_json(monkeypatch, capsys, tmp_path):
+    arguments = ["verify", "vafl", "--parties", "4", "--out", str(tmp_path)]
+    code, said = command(monkeypatch, capsys, *arguments)
+    assert code == 0
+    assert "NOT TESTED" in said.out
+    code, said = command(monkeypatch, capsys, *arguments, "--json")
+    assert json.loads(said.out) == json.loads((tmp_path / "verify.json").read_text())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["verify"], "verify: a protocol comes first"),
+        (["verify", "fedv"], "did you mean fedvs?"),
+        (["verify", "vafl", "--plain"], "has no plain evaluation"),
+        (["verify", "fedvs", "--privacy", "8"], "T=8"),
+    ],
+)
+def test_mistakes_at_the_command_line(monkeypatch, capsys, arguments, words):
+    code, said = command(monkeypatch, capsys, *arguments)
+    assert code == 2
+    assert words in said.err
+    assert said.err.count("\n") == 1
