@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from securevfl.errors import UnknownNameError
+from securevfl.engine import wire
+from securevfl.engine.sealing import OVERHEAD, Sealer
+from securevfl.errors import SealError, UnknownNameError
 from securevfl.field import LagrangeCode
 from securevfl.field.sampling import SeededSource
 from securevfl.privacy.statistical import digest
@@ -261,6 +264,41 @@ LEAKS: dict[str, Leak] = {
         _seeded(SeededSource(os.urandom(8))), ("provenance",), (*_SILENT, "repeats")
     ),
 }
+
+
+class OpenSealer(Sealer):
+    """Planted leak "sealing off": payloads travel in clear, and nothing is authenticated."""
+
+    def seal(self, receiver: int, kind: str, round: int, epoch: int, payload: bytes) -> bytes:
+        """Return the payload behind as many bytes as a seal has."""
+        return bytes(OVERHEAD) + payload
+
+    def open(self, sender: int, kind: str, round: int, epoch: int, sealed: bytes) -> bytes:
+        """Return whatever came."""
+        return sealed[OVERHEAD:]
+
+
+def open_links(sealer: type[Sealer]) -> list[str]:
+    """Faults of links: a payload that is found in the wire bytes, a flipped bit that is accepted.
+
+    The entropy of the bytes shows neither, since shares are as random as ciphertexts.
+    """
+    from securevfl.field import PrimeField
+
+    one, two = (sealer("fedvs", "run", index) for index in (0, 1))
+    keys = {0: one.public, 1: two.public}
+    one.meet(keys)
+    two.meet(keys)
+    payload = wire.encode(PrimeField(2**31 - 1).random(64))
+    sent = one.seal(1, "model", 3, 0, payload)
+    faults = ["the payload is in the wire bytes"] if payload[-32:] in sent else []
+    for place in (0, OVERHEAD, len(sent) - 1):
+        changed = bytearray(sent)
+        changed[place] ^= 1
+        with suppress(SealError):
+            two.open(0, "model", 3, 0, bytes(changed))
+            faults.append(f"a flipped bit in byte {place} is accepted")
+    return faults
 
 
 def first_masks(name: str | None, modulus: int = 2**31 - 1, elements: int = 64) -> str:

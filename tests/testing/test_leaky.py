@@ -3,13 +3,14 @@
 import numpy as np
 import pytest
 
+from securevfl.engine.sealing import Sealer
 from securevfl.errors import UnknownNameError
 from securevfl.privacy.algebraic import certificate
 from securevfl.privacy.provenance import unexplained, watch
 from securevfl.protocols.protocol import get_protocol
 from securevfl.study.distinguish import TESTS, Size
 from securevfl.study.trials import arena, departures
-from securevfl.testing.leaky import LEAKS, leaky
+from securevfl.testing.leaky import LEAKS, OpenSealer, leaky, open_links
 
 # Failure probability of this file: at most 1e-7 for each test that must stay silent.
 CAUGHT = [(leak, test) for leak, how in LEAKS.items() for test in how.caught_by if test in TESTS]
@@ -81,6 +82,13 @@ def test_a_leak_in_what_is_drawn_has_no_provenance(leak):
 def test_a_point_on_the_data_has_no_certificate():
     made = arena(leaky("alpha on a data point"), [np.zeros((3, 2))] * 3, privacy=1, segments=1)
     assert not all(check.holds for check in certificate(made.protocol.public.code))
+
+
+def test_sealing_off_is_caught():
+    assert open_links(Sealer) == []
+    faults = open_links(OpenSealer)
+    assert "the payload is in the wire bytes" in faults
+    assert sum("flipped bit" in fault for fault in faults) == 3
 
 
 def test_unknown_leaks_are_refused():
