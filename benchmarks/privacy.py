@@ -58,13 +58,21 @@ def rank(count: int) -> dict[str, Any]:
 def alarms(count: int) -> dict[str, Any]:
     """P-values of every test on masked runs: how many fall below each level."""
     size = Size(1, 1, P31, rounds=24)
-    values: dict[str, list[float]] = {name: [] for name in TESTS}
+    kept = RESULTS / "alarms.jsonl"  # suites so far, so that an interrupted run goes on
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    rows = [json.loads(line) for line in kept.read_text().splitlines()] if kept.exists() else []
     start = time.perf_counter()
-    for suite in range(count):
-        for name, test in TESTS.items():
-            values[name].append(test(get_protocol("fedvs"), size, "features").p_value)
-        if suite % 50 == 49:
-            print(suite + 1, round(time.perf_counter() - start), flush=True)
+    while len(rows) < count:
+        suite = {
+            name: test(get_protocol("fedvs"), size, "features").p_value
+            for name, test in TESTS.items()
+        }
+        rows.append(suite | {"seconds": time.perf_counter() - start})
+        start = time.perf_counter()
+        with kept.open("a") as file:
+            file.write(json.dumps(rows[-1]) + "\n")
+    kept.unlink()
+    values = {name: [row[name] for row in rows] for name in TESTS}
     levels = (0.05, 0.01, 0.001, 1e-7)
     found = {
         name: {f"{level:g}": sum(p < level for p in ps) for level in levels}
@@ -79,7 +87,7 @@ def alarms(count: int) -> dict[str, Any]:
         "allowed": allowed,
         "allowed_means": "exceeded by a test that keeps its level with probability below 1e-6",
         "smallest": {name: min(ps) for name, ps in values.items()},
-        "seconds": round(time.perf_counter() - start),
+        "seconds": round(sum(row["seconds"] for row in rows)),
     }
 
 

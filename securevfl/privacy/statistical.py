@@ -72,11 +72,13 @@ def uniformity(
     Raises
     ------
     ConfigurationError
-        When a message has fewer than 320 elements.
+        When a message has fewer than 320 elements, or p is below 1000.
     """
     from scipy.stats import chi2
 
-    bits = field.modulus.bit_length() - _CELLS.bit_length() + 1
+    if field.modulus < 1000:
+        raise ConfigurationError(f"uniformity: p = {field.modulus} is too small for 16 even cells")
+    width = -(-field.modulus // _CELLS)
     worst, where = 1.0, "none"
     for name, message in messages.items():
         flat = message.reshape(-1)
@@ -85,7 +87,7 @@ def uniformity(
                 f"uniformity: message {name} has {flat.size} elements; the chi-square tail needs "
                 f"at least {_CELLS * _PER_CELL}. Use more rows"
             )
-        for part, cells in (("high", flat >> flat.dtype.type(bits)), ("low", flat % _CELLS)):
+        for part, cells in (("high", flat // flat.dtype.type(width)), ("low", flat % _CELLS)):
             expected = _cell_sizes(field.modulus, part) * (flat.size / field.modulus)
             counts = np.bincount(cells.astype(np.int64), minlength=_CELLS)
             statistic = float(((counts - expected) ** 2 / expected).sum())
@@ -100,7 +102,7 @@ def _cell_sizes(p: int, part: str) -> np.ndarray:
     """How many elements of F_p fall in each cell."""
     if part == "low":
         return np.array([len(range(i, p, _CELLS)) for i in range(_CELLS)], np.float64)
-    width = 1 << (p.bit_length() - _CELLS.bit_length() + 1)
+    width = -(-p // _CELLS)
     return np.array([max(0, min(p, (i + 1) * width) - i * width) for i in range(_CELLS)], float)
 
 

@@ -50,6 +50,7 @@ BEARING = {
         "two samples",
     ),
 }
+_NOT_RUN = "not run"
 NOT_COVERED = (
     "ideal randomness and private channels are supposed; with a keystream and sealed links the "
     "guarantee is computational",
@@ -297,7 +298,7 @@ class _Evidence:
         try:
             return TESTS[name](type(self.made), size, about, self.level)
         except ConfigurationError as error:  # such as points that no sound code has
-            return Outcome(name, 1.0, self.level, f"not run: {error}")
+            return Outcome(name, 1.0, self.level, f"{_NOT_RUN}: {error}")
 
     @functools.cached_property
     def recovery(self) -> Recovery:
@@ -349,7 +350,10 @@ class _Evidence:
         return Finding.of(claim, PROVED, "; ".join([*kept, silent]))
 
     def _silence(self, bearing: Sequence[Outcome]) -> str:
-        words = f"{len(bearing)} statistical tests on real runs are silent"
+        left_out = [o.detail for o in bearing if o.detail.startswith(_NOT_RUN)]
+        words = f"{len(bearing) - len(left_out)} statistical tests on real runs are silent"
+        if left_out:
+            words += f", {len(left_out)} were {left_out[0]}"
         if bearing:
             words += f" (smallest p {min(o.p_value for o in bearing):.2g}, level {self.level:g})"
         tried = self.outcomes("uniformity", "features") if "uniformity" in self.tests else ()
