@@ -244,27 +244,24 @@ class _Evidence:
         sound = all(check.holds for check in certificate(self.code, subsets=8))
         if N < T + 2 or self._departs or not sound:
             return
-        other = self._arena(swap={N - 1: N - 2, N - 2: N - 1})
-        C = tuple(range(T))
-        for who, coalition in (
-            (_CLIENTS, Coalition(clients=C)),
-            (_SERVER, Coalition(server=True)),
-            (_POOLED, Coalition(server=True, clients=C)),
-        ):
-            if who not in self._provable:
-                continue
-            coupled = couple(self._arena(), other, coalition, one=self.trial)
-            words = "two runs with two clients' secrets exchanged and tapes moved by the proof's "
-            words += f"bijection gave {coalition} identical views ({coupled.elements} elements)"
-            holds = not coupled.differences
-            needed = (_CLIENTS, _UPLOADS) if who == _CLIENTS else (who,)
-            yield _Condition(holds, words if holds else f"{coupled.differences[0]} differ", needed)
+        for prime in sorted({P31, self.code.field.modulus}):
+            first = self._arena(prime=prime)
+            other = self._arena(prime=prime, swap={N - 1: N - 2, N - 2: N - 1})
+            one = self.trial if prime == self.code.field.modulus else first.run()
+            for who in set(self._provable) - {_UPLOADS}:
+                coupled = couple(first, other, _coalition(who, T), one=one)
+                words = f"at p = {prime} two runs with two clients' secrets exchanged, and tapes "
+                words += f"moved by the proof's bijection, gave {coupled.coalition} identical views"
+                words += f" ({coupled.elements} elements)"
+                wrong = f"{coupled.differences[0]} differ" if coupled.differences else ""
+                needed = (_CLIENTS, _UPLOADS) if who == _CLIENTS else (who,)
+                yield _Condition(not wrong, wrong or words, needed)
 
     def _enumerated(self) -> Iterable[_Condition]:
         self.progress("exhaustive enumeration")
         made = toys(self.masked)
         for who in self._provable:
-            results = [exhaust(toy, _toy_coalition(who, toy)).equal for toy in made]
+            results = [exhaust(toy, _coalition(who, toy.code.privacy)).equal for toy in made]
             words = (
                 f"{sum(results)} of {len(made)} toy shapes (K and T up to 2, one and two rounds)"
             )
@@ -422,8 +419,9 @@ def _words(check: Check) -> str:
     return check.detail
 
 
-def _toy_coalition(who: str, toy: Toy) -> Coalition:
-    C = tuple(range(toy.code.privacy))
+def _coalition(who: str, privacy: int) -> Coalition:
+    """The first T clients, as far as they take part."""
+    C = tuple(range(privacy))
     return {
         _CLIENTS: Coalition(clients=C),
         _UPLOADS: Coalition(uploads=C),
