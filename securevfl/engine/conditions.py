@@ -254,10 +254,12 @@ _TEXTS = {"pattern", "compute", "upload_law", "trace", "trace_end"}
 _LISTS = {"slow_parties", "uplinks", "upload_mean", "upload_shift", "upload_shape"}
 
 
-def load_conditions(name: str | Path, *, parties: int, batch_rows: int) -> Conditions:
-    """Conditions by name ("none", "paper") or from a TOML file.
+def load_conditions(
+    source: str | Path | Mapping[str, Any] | Conditions, *, parties: int, batch_rows: int
+) -> Conditions:
+    """Conditions by name ("none", "paper"), from a TOML file, or from what would stand in one.
 
-    The file takes one of four forms:
+    A file or mapping takes one of four forms:
 
     - ``pattern = "paper"``, with parameters of `paper`;
     - ``pattern = "slow_set"`` and ``slow_parties = [1, 4]``, with parameters of `slow_set`;
@@ -275,14 +277,18 @@ def load_conditions(name: str | Path, *, parties: int, batch_rows: int) -> Condi
     ConfigurationError
         For an unknown name, a missing or malformed file, or values out of range.
     """
-    if str(name) == "none":
+    if isinstance(source, Conditions):
+        return source
+    if isinstance(source, Mapping):
+        return conditions_from(source, parties=parties, batch_rows=batch_rows, name="custom")
+    if str(source) == "none":
         return NONE
-    if str(name) == "paper":
+    if str(source) == "paper":
         return paper(parties, batch_rows=batch_rows)
-    path = Path(name)
+    path = Path(source)
     if not path.is_file():
         raise ConfigurationError(
-            f"conditions: {str(name)!r} is neither 'none' nor 'paper' nor a TOML file that exists"
+            f"conditions: {str(source)!r} is neither 'none' nor 'paper' nor a TOML file that exists"
         )
     try:
         values = tomllib.loads(path.read_text())

@@ -18,9 +18,8 @@ from multiprocessing import get_context, parent_process
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from securevfl.engine.conditions import Conditions, conditions_from
 from securevfl.errors import RunError, SecureVFLError
-from securevfl.protocols.protocol import get_protocol, make_config
+from securevfl.protocols.protocol import get_protocol
 from securevfl.study.plan import DataSource
 
 if TYPE_CHECKING:
@@ -48,7 +47,7 @@ class Job:
     data : mapping
         Options of `securevfl.data.load_dataset`.
     conditions : str or mapping
-        As `securevfl.engine.conditions.load_conditions` or `conditions_from` take them.
+        As `securevfl.engine.conditions.load_conditions` takes them.
     seed : int
     eval_every : int or None
     until, eval_seconds : float or None
@@ -135,7 +134,7 @@ def run_job(
         job.protocol,
         source,
         seed=job.seed,
-        conditions=_conditions(job, source),
+        conditions=job.conditions,
         eval_every=job.eval_every,
         eval_seconds=job.eval_seconds,
         until=job.until,
@@ -158,17 +157,6 @@ def run_job(
         "curve": curve,
         "history": history_digest(result.history),
     }
-
-
-def _conditions(job: Job, source: DataSource) -> str | Conditions:
-    if not isinstance(job.conditions, Mapping):
-        return str(job.conditions)
-    data = source.load()
-    cls = get_protocol(job.protocol)
-    made = cls(make_config(cls, job.options), data, seed=job.seed)
-    return conditions_from(
-        job.conditions, parties=data.parties, batch_rows=made.batch_rows, name="study"
-    )
 
 
 def history_digest(rows: Sequence[Mapping[str, Any]]) -> str:

@@ -149,7 +149,7 @@ def plan(
     features: int | None = None,
     test_rows: int = 0,
     accuracy_bits: int = 8,
-    conditions: str | Path | Conditions = "paper",
+    conditions: str | Path | Mapping[str, Any] | Conditions = "paper",
     sealed: bool = True,
     seed: int = 0,
     **options: Any,
@@ -169,7 +169,7 @@ def plan(
     accuracy_bits : int
         Fractional bits wanted of data and of weights, at least; the field is the smallest of
         2^31-1 and 2^61-1 that has room for them, and is filled up to 20 and 24.
-    conditions : str, Path or Conditions
+    conditions : str, Path, mapping or Conditions
         As for `securevfl.run`.
     sealed : bool
         Whether links are sealed, as for `securevfl.run`.
@@ -222,7 +222,7 @@ def plan(
         privacy=config.privacy,
         rounds=config.rounds,
         shape=shape,
-        conditions=conditions.name if isinstance(conditions, Conditions) else str(conditions),
+        conditions=_called(conditions),
         bits=bits,
         choices=choices,
         best=best,
@@ -391,19 +391,24 @@ def _wanted(config: Any, segments: int) -> int:
     return int(2 * (segments + config.privacy - 1) + 1 + 2 * config.tolerate_corrupt)
 
 
+def _called(conditions: str | Path | Mapping[str, Any] | Conditions) -> str:
+    if isinstance(conditions, Mapping):
+        return "custom"
+    return conditions.name if isinstance(conditions, Conditions) else str(conditions)
+
+
 def _choice(
     cls: type[Protocol],
     config: Any,
     shape: Shape,
-    conditions: str | Path | Conditions,
+    conditions: str | Path | Mapping[str, Any] | Conditions,
     sealed: bool,
     seed: int,
 ) -> Choice:
     outline = cls.outline(config, shape)
     assert outline is not None
     N, K = len(shape.widths), config.segments
-    if not isinstance(conditions, Conditions):
-        conditions = load_conditions(conditions, parties=N, batch_rows=outline.batch_rows)
+    conditions = load_conditions(conditions, parties=N, batch_rows=outline.batch_rows)
     times = expected_times(outline, conditions, N, sealed=sealed, seed=seed)
     sent = sent_bytes(outline, N, sealed=sealed)
     wanted = _wanted(config, K)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import math
 import secrets
 import time
@@ -45,7 +46,7 @@ def run(
     rounds: int | None = None,
     until: float | None = None,
     seed: int = 0,
-    conditions: str | Path | Conditions = "paper",
+    conditions: str | Path | Mapping[str, Any] | Conditions = "paper",
     sealed: bool = True,
     engine: str = "simulation",
     out: Path | str | None = None,
@@ -71,8 +72,9 @@ def run(
         evaluated as they stand.
     seed : int
         Seed of batches, initial weights, rounding and delays, at least 0. Never of masks.
-    conditions : str, Path or Conditions
-        "paper" (half of the clients straggle), "none", a TOML file, or an object.
+    conditions : str, Path, mapping or Conditions
+        "paper" (half of the clients straggle), "none", a TOML file, what would stand in one
+        (`securevfl.engine.conditions.load_conditions`), or an object.
     sealed : bool
         Encrypt and authenticate every message between two parties. Off, a run is faster and its
         claims against outsiders fall away; the history is the same but for times.
@@ -116,10 +118,7 @@ def run(
     if rounds is not None:
         options["rounds"] = rounds
     made, config = _make(protocol, options, dataset, seed)
-    if not isinstance(conditions, Conditions):
-        conditions = load_conditions(
-            conditions, parties=dataset.parties, batch_rows=made.batch_rows
-        )
+    conditions = load_conditions(conditions, parties=dataset.parties, batch_rows=made.batch_rows)
     if until is not None and not 0 < until < math.inf:
         raise ConfigurationError(f"run: until must be a positive time in seconds, it is {until}")
     every = max(1, config.rounds // 50) if eval_every is None else eval_every
@@ -257,6 +256,9 @@ def check_memory(protocol: Protocol) -> None:
     import psutil
 
     needed, available = protocol.memory(), int(psutil.virtual_memory().available)
+    if needed > available:  # a run that ended before in this process may be garbage by now
+        gc.collect()
+        available = int(psutil.virtual_memory().available)
     if needed > available:
         raise WouldNotFitError(
             f"{protocol.name}: this run needs about {needed / 1e9:.2f} GB and "

@@ -1,4 +1,5 @@
 import math
+import tomllib
 
 import numpy as np
 import pytest
@@ -138,6 +139,8 @@ def test_good_files(tmp_path, text):
     path = tmp_path / "mine.toml"
     path.write_text(text)
     assert GOOD[text](load_conditions(path, parties=4, batch_rows=8))
+    values = tomllib.loads(text)
+    assert GOOD[text](load_conditions(values, parties=4, batch_rows=8))
 
 
 @pytest.mark.parametrize(
