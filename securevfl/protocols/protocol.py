@@ -63,6 +63,22 @@ class Card:
 
 
 @dataclass(frozen=True)
+class Exposure:
+    """A kind of message whose receiver sees values row by row; attacks look for them.
+
+    Attributes
+    ----------
+    kind : str
+    carries : {"embedding", "upload", "gradient"}
+        "embedding": the sender's own embedding, be it noisy. "upload": what stands for it where it
+        is protected: masked, shared or encrypted. "gradient": dL/dH of the receiver's embedding.
+    """
+
+    kind: str
+    carries: Literal["embedding", "upload", "gradient"]
+
+
+@dataclass(frozen=True)
 class Shape:
     """What a plan needs to know of a data set.
 
@@ -266,6 +282,22 @@ class Protocol(ABC):
         """What the paper claims of its own method, where the card of a variant claims less."""
         return ()
 
+    @property
+    def exposures(self) -> tuple[Exposure, ...]:
+        """Kinds of message whose receiver sees values row by row; none if not said otherwise."""
+        return ()
+
+    def shown(self, payload: Any) -> tuple[Any, Any]:
+        """What an exposing message names its rows by, and the values; (None, values) if it does not.
+
+        Rows that it does not name are those of the round's announcement.
+        """
+        return payload if isinstance(payload, tuple) and len(payload) == 2 else (None, payload)
+
+    def named_rows(self, named: Any) -> np.ndarray | None:
+        """Training rows that a message or an announcement names; -1 for padding, None for none."""
+        return None
+
     @classmethod
     def outline(cls, config: Any, shape: Shape) -> Outline | None:
         """All messages of a run, for the planner; None where they depend on chance or on data."""
@@ -333,6 +365,22 @@ class SplitProtocol(Protocol):
         stream = functools.partial(_public_stream, self.seed, part)
         return Batches(rows, segments, self.config.batch, stream)
 
+    @property
+    def exposures(self) -> tuple[Exposure, ...]:
+        """Protected uploads to the server, and gradients to the clients."""
+        return (Exposure("embedding", "upload"), Exposure("gradient", "gradient"))
+
+    def named_rows(self, named: Any) -> np.ndarray | None:
+        """Rows of a coded batch in the layout of the training rows; None for test rows."""
+        if getattr(named, "part", "train") != "train":
+            return None
+        return self.train_layout().samples(np.asarray(getattr(named, "rows", named)))
+
+    def train_layout(self) -> Batches:
+        """Layout of the training rows, as the announced batches count them."""
+        public: Any = getattr(self, "public", None)
+        return self.batches(1) if public is None else public.batches["train"]
+
     def scores(self, parties: Mapping[int, Party], features: Sequence[np.ndarray]) -> np.ndarray:
         """Centre's scores of the mean of the clients' embeddings, all computed in the clear."""
         models: Any = parties
@@ -376,6 +424,15 @@ class EmbeddingProtocol(SplitProtocol):
             optimizer=self.config.client_optimizer(),
             bound=self.config.weight_bound,
         )
+
+    @property
+    def exposures(self) -> tuple[Exposure, ...]:
+        """Single embeddings to the server, and gradients to the clients."""
+        return (Exposure("embedding", "embedding"), Exposure("gradient", "gradient"))
+
+    def train_layout(self) -> Batches:
+        """Layout of the training rows, as the announced batches count them."""
+        return self.layout
 
     def joint_centre(self) -> Centre:
         """New centre, as wide as the aggregated embedding."""

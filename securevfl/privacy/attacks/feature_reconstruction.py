@@ -1,0 +1,104 @@
+"""The server reconstructs a client's columns from what it sees of their rows.
+
+`inversion` learns the inverse of the client's network from a few rows that the server knows (a
+leaked list, rows of its own): nothing of the network is needed. `equality_solving` is given the
+weights of linear or polynomial clients and solves the linear equations ``h = x_pow W`` (X. Luo et
+al., "Feature Inference Attack on Model Predictions in Vertical Federated Learning", ICDE 2021,
+section V-A, whose equations are those of the prediction; here they are those of the embedding, or
+of the sum of several).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from securevfl.errors import ConfigurationError
+from securevfl.models.polynomial_network import expand
+from securevfl.privacy.attacks.label_inference import attacked
+from securevfl.privacy.attacks.outcome import MOST, Outcome, explained
+from securevfl.privacy.attacks.regression import fit
+
+METRIC = "error explained"
+
+
+def inversion(
+    seen: np.ndarray, features: np.ndarray, known: np.ndarray, stream: np.random.Generator
+) -> Outcome:
+    """Predict a client's columns from what is seen of each row, by a network.
+
+    The decoy guesses the mean of the known rows. The control is the same attack on the same
+    numbers with the rows of `seen` shuffled.
+
+    Parameters
+    ----------
+    seen : ndarray, (rows, a)
+        Embeddings, uploads or sums of each row, as real numbers.
+    features : ndarray, (rows, d)
+        The truth.
+    known : ndarray
+        Numbers of the rows whose features the server knows.
+    stream : numpy Generator
+
+    Returns
+    -------
+    Outcome
+        The part of the decoy's squared error that is explained; chance 0.
+    """
+    left = stream.permutation(attacked(len(seen), known))[:MOST]
+    decoy = features[known].mean(axis=0)
+    guess = fit(seen[known], features[known], stream)(seen[left])
+    shuffled = seen[stream.permutation(len(seen))]
+    blind = fit(shuffled[known], features[known], stream)(shuffled[left])
+    success, low, high = explained(guess, features[left], decoy, stream)
+    control, *_ = explained(blind, features[left], decoy, stream)
+    note = f"{len(known)} rows known"
+    return Outcome(METRIC, success, 0.0, low, high, len(left), {"shuffled rows": control}, note)
+
+
+def equality_solving(
+    seen: np.ndarray,
+    weights: Sequence[np.ndarray],
+    features: Sequence[np.ndarray],
+    degree: int,
+    stream: np.random.Generator,
+) -> Outcome:
+    """Solve ``seen = sum_n [X_n | X_n^2 | ... | 1] W_n`` for the columns, the weights being known.
+
+    With fewer equations than unknowns it takes the solution nearest to 1/2, the middle of min-max
+    scaled columns; the decoy is the mean of the true columns, which is more than it knows.
+
+    Parameters
+    ----------
+    seen : ndarray, (rows, h)
+    weights : sequence of ndarray, (d_n D + 1, h)
+        Of each client whose embedding is part of `seen`.
+    features : sequence of ndarray, (rows, d_n)
+        The truth.
+    degree : int
+        D.
+    stream : numpy Generator
+    """
+    if any(len(w) != x.shape[1] * degree + 1 for w, x in zip(weights, features, strict=True)):
+        raise ConfigurationError(
+            f"equality solving: weights of {[len(w) for w in weights]} rows do not belong to "
+            f"clients of {[x.shape[1] for x in features]} columns and degree {degree}"
+        )
+    middle = [expand(np.full((1, x.shape[1]), 0.5), degree) for x in features]
+    joint = np.concatenate(weights).astype(np.float64)
+    start = np.concatenate(middle, axis=1)
+    # The columns of ones are known; they only add a constant.
+    ends = np.cumsum([len(w) for w in weights])
+    free = np.setdiff1d(np.arange(len(joint)), ends - 1)
+    rest = seen.astype(np.float64) - start @ joint
+    step = np.linalg.lstsq(joint[free].T, rest.T, rcond=None)[0].T
+    powers = np.repeat(start, len(seen), axis=0)
+    powers[:, free] += step
+    begins = ends - [len(w) for w in weights]
+    guess = [powers[:, b : b + x.shape[1]] for b, x in zip(begins, features, strict=True)]
+    found, truth = np.concatenate(guess, axis=1), np.concatenate(features, axis=1)
+    success, low, high = explained(found, truth, truth.mean(axis=0), stream)
+    exact = float((np.abs(found - truth) < 1e-3).mean())
+    note = f"{joint.shape[1]} equations a row, {len(free)} unknowns; {exact:.1%} within 0.001"
+    return Outcome(METRIC, success, 0.0, low, high, len(seen), {}, note)

@@ -1,0 +1,237 @@
+"""A client infers the server's labels: from the gradients it gets, or from what it has learnt.
+
+The gradient of a row is dL/dH_n = J^T (prediction - label): its length tells how wrong the model
+is, which differs between a rare and a frequent class, and its direction which class it should have
+said (O. Li et al., "Label Leakage and Protection in Two-party Split Learning", ICLR 2022). Model
+completion puts a small head on the client's trained bottom network and fits it with a few labels
+(C. Fu et al., "Label Inference Attacks Against Vertical Federated Learning", USENIX Security 2022,
+section 4.1; a linear head is used here, and the bottom network is not trained further).
+
+Class numbers are 0 to C - 1. Few labels are taken to be known to the client, those of the rows
+``known``; they are never counted among the attacked ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from securevfl.errors import ConfigurationError
+from securevfl.privacy.attacks.outcome import (
+    MOST,
+    Outcome,
+    area,
+    balanced_accuracy,
+    bootstrap,
+)
+
+_AUC, _BALANCED = "AUC", "balanced accuracy"
+_STARTS = 4  # of k-means
+
+
+def known_rows(labels: np.ndarray, per_class: int, stream: np.random.Generator) -> np.ndarray:
+    """Rows whose labels the client knows: so many of each class, at most half of its rows."""
+    chosen = []
+    for c in np.unique(labels):
+        rows = np.flatnonzero(labels == c)
+        chosen.append(stream.permutation(rows)[: min(per_class, max(1, len(rows) // 2))])
+    return np.sort(np.concatenate(chosen))
+
+
+def gradient_norm(
+    gradients: np.ndarray, labels: np.ndarray, stream: np.random.Generator
+) -> Outcome:
+    """Two classes: rows of the rarer one are taken to have the longer gradients.
+
+    Parameters
+    ----------
+    gradients : ndarray, (rows, h)
+    labels : ndarray, (rows,), 0 or 1
+    stream : numpy Generator
+
+    Raises
+    ------
+    ConfigurationError
+        When there are more than two classes.
+    """
+    if labels.max() > 1:
+        raise ConfigurationError(
+            f"gradient norm: {labels.max() + 1} classes; a length separates two. Use directions"
+        )
+    rarer = int(labels.mean() <= 0.5)
+    return _two_classes(np.linalg.norm(gradients, axis=1), labels == rarer, stream)
+
+
+def gradient_sign(
+    gradients: np.ndarray, labels: np.ndarray, stream: np.random.Generator
+) -> Outcome:
+    """Two classes: the sign along the first principal direction; no label is known.
+
+    The side with fewer rows is taken to be the rarer class, and only that is supposed to be known.
+    """
+    if labels.max() > 1:
+        raise ConfigurationError(
+            f"gradient sign: {labels.max() + 1} classes; a sign separates two. Use clusters"
+        )
+    directions = unit(gradients)
+    _, _, axes = np.linalg.svd(directions, full_matrices=False)
+    along = directions @ axes[0]
+    rarer = int(labels.mean() <= 0.5)
+    score = along if (along > 0).mean() <= 0.5 else -along
+    return _two_classes(score, labels == rarer, stream)
+
+
+def gradient_clusters(
+    gradients: np.ndarray,
+    labels: np.ndarray,
+    known: np.ndarray,
+    classes: int,
+    stream: np.random.Generator,
+) -> Outcome:
+    """Directions in as many clusters as there are classes; known rows name the clusters.
+
+    Parameters
+    ----------
+    gradients : ndarray, (rows, h)
+    labels : ndarray, (rows,)
+    known : ndarray
+        Rows whose labels are known; a cluster without any takes the commonest class of them.
+    classes : int
+        C.
+    stream : numpy Generator
+    """
+    from sklearn.cluster import KMeans
+
+    directions = unit(gradients)
+    seed = int(stream.integers(2**31))
+    groups = KMeans(classes, n_init=_STARTS, random_state=seed).fit_predict(directions)
+    votes = np.zeros((classes, classes))
+    np.add.at(votes, (groups[known], labels[known]), 1)
+    votes += 1e-6 * votes.sum(axis=0)
+    return _classes(votes.argmax(axis=1)[groups], labels, known, classes, stream)
+
+
+def gradient_directions(
+    gradients: np.ndarray,
+    labels: np.ndarray,
+    known: np.ndarray,
+    classes: int,
+    stream: np.random.Generator,
+) -> Outcome:
+    """Each row goes to the class whose known rows have, in the mean, the nearest direction."""
+    directions = unit(gradients)
+    own = labels[known]
+    means = [directions[known[own == c]].mean(axis=0) for c in np.unique(own)]
+    cosines = directions @ unit(np.stack(means)).T
+    if classes == 2 and len(means) == 2:
+        left = attacked(len(labels), known)
+        return _two_classes((cosines[:, 1] - cosines[:, 0])[left], labels[left] == 1, stream)
+    guess = np.unique(own)[cosines.argmax(axis=1)]
+    return _classes(guess, labels, known, classes, stream)
+
+
+def model_completion(
+    trained: np.ndarray,
+    without: Mapping[str, np.ndarray],
+    labels: np.ndarray,
+    known: np.ndarray,
+    classes: int,
+    stream: np.random.Generator,
+) -> Outcome:
+    """A linear head on the bottom network's outputs, fitted to the few known labels.
+
+    Chance is the best of the controls, not a guess: what the same head makes of the client's own
+    columns, or of an untrained network, is no leak of the protocol.
+
+    Parameters
+    ----------
+    trained : ndarray, (rows, h)
+        Outputs of the client's trained bottom network.
+    without : mapping of str to ndarray
+        The controls' inputs by name, such as the raw columns.
+    labels, known, classes, stream
+        As for `gradient_clusters`.
+    """
+    left = attacked(len(labels), known)
+    left = np.sort(stream.permutation(left)[:MOST])
+    score = _head(trained, labels, known, left)
+    controls = {name: _head(x, labels, known, left) for name, x in without.items()}
+    truth = labels[left]
+    found = {name: _measure(s, truth, classes) for name, s in controls.items()}
+    low, high = bootstrap(
+        lambda rows: _measure(score[rows], truth[rows], classes), len(left), stream
+    )
+    blind = 1 / classes if classes > 2 else 0.5
+    return Outcome(
+        _AUC if classes == 2 else _BALANCED,
+        _measure(score, truth, classes),
+        max([blind, *found.values()]),
+        low,
+        high,
+        len(left),
+        {"guess": blind, **found},
+        f"{len(known)} labels known; chance is the best control",
+    )
+
+
+def unit(vectors: np.ndarray) -> np.ndarray:
+    """Rows of length one, float64; a row of zeros stays."""
+    # The largest entry goes first: squares of late gradients would underflow.
+    scaled = vectors / np.maximum(np.abs(vectors).max(axis=1, keepdims=True), 1e-300)
+    lengths = np.linalg.norm(scaled.astype(np.float64), axis=1, keepdims=True)
+    directions: np.ndarray = scaled / np.maximum(lengths, 1e-300)
+    return directions
+
+
+def attacked(rows: int, known: np.ndarray) -> np.ndarray:
+    """Numbers of the rows that are not known."""
+    return np.setdiff1d(np.arange(rows), known)
+
+
+def _head(
+    inputs: np.ndarray, labels: np.ndarray, known: np.ndarray, left: np.ndarray
+) -> np.ndarray:
+    """Class probabilities, (rows, C), of a linear head on inputs of mean square 1.
+
+    One scale for all columns: training makes the directions large that tell classes apart.
+    """
+    from sklearn.linear_model import LogisticRegression
+
+    centred = inputs - inputs[known].mean(axis=0)
+    scaled = centred / max(float(np.sqrt((centred[known] ** 2).mean())), 1e-12)
+    head = LogisticRegression(max_iter=2000).fit(scaled[known], labels[known])
+    scores: np.ndarray = head.predict_proba(scaled[left])
+    full = np.zeros((len(left), int(labels.max()) + 1))
+    full[:, head.classes_] = scores
+    return full
+
+
+def _measure(scores: np.ndarray, labels: np.ndarray, classes: int) -> float:
+    if classes == 2:
+        return area(scores[:, 1], labels == 1)
+    return balanced_accuracy(scores.argmax(axis=1), labels)
+
+
+def _two_classes(scores: np.ndarray, positive: np.ndarray, stream: np.random.Generator) -> Outcome:
+    if len(scores) > MOST:
+        chosen = stream.permutation(len(scores))[:MOST]
+        scores, positive = scores[chosen], positive[chosen]
+    low, high = bootstrap(lambda rows: area(scores[rows], positive[rows]), len(scores), stream)
+    return Outcome(_AUC, area(scores, positive), 0.5, low, high, len(scores))
+
+
+def _classes(
+    guess: np.ndarray,
+    labels: np.ndarray,
+    known: np.ndarray,
+    classes: int,
+    stream: np.random.Generator,
+) -> Outcome:
+    left = attacked(len(labels), known)
+    left = np.sort(stream.permutation(left)[:MOST])
+    own, truth = guess[left], labels[left]
+    low, high = bootstrap(lambda rows: balanced_accuracy(own[rows], truth[rows]), len(left), stream)
+    success = balanced_accuracy(own, truth)
+    note = f"{len(known)} labels known"
+    return Outcome(_BALANCED, success, 1 / classes, low, high, len(left), note=note)

@@ -1,0 +1,339 @@
+"""What the sums of embeddings leak by themselves, whoever protects the single ones.
+
+Over several rounds on the same M rows the server gets U = [X_1 | ... | X_N] [W^1 | ... | W^E], M
+rows and c = E h columns, where X_n are the (expanded) columns of client n. Let d* be the rank of
+[X_1 | ... | X_N]. Once M > d* and c >= d*, the columns of U span exactly what the columns of X span:
+
+- a guess of one column can be checked against the span (`span_exactness`);
+- with k >= d* known rows in general position, X = U A is solved for A, and all other rows follow
+  (`complete`);
+- a column of zeros and ones is a short integer vector of the span, which lattice reduction finds
+  without knowing anything (`binary_columns`; after P. Nguyen and J. Stern, "The Hardness of the
+  Hidden Subset Sum Problem and Its Cryptographic Implications", CRYPTO 1999).
+
+The controls put a random matrix of equal rank in the place of U, and U with its rows shuffled.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+
+import numpy as np
+
+from securevfl.errors import ConfigurationError
+from securevfl.privacy.attacks.outcome import Outcome, bootstrap
+
+_NOISE = 64.0  # rounding errors of U, in units of its machine epsilon times its largest value
+_NEAR = 0.01  # of a column's length: as far as a column may lie from the span
+_SPARE = 12  # rows of the lattice beyond the rank, so that no other short vector fits by chance
+_ENUMERATED = 10  # short vectors all of whose combinations are looked at
+_PAIRED = 40  # short vectors that are paired
+_LARGEST = 160  # rows of a lattice that is reduced: beyond, LLL takes minutes
+
+
+def basis(sums: np.ndarray) -> np.ndarray:
+    """Orthonormal basis, (M, r), of the columns of U, as far as they stand out of rounding errors.
+
+    Parameters
+    ----------
+    sums : ndarray, (M, c), floating
+        float32 sums have larger rounding errors than float64 ones, and show fewer columns.
+    """
+    precision = float(np.finfo(sums.dtype).eps)
+    wide = sums.astype(np.float64)
+    u, values, _ = np.linalg.svd(wide, full_matrices=False)
+    # An entry is wrong by about eps |U|, a matrix of such errors has norm eps |U| (sqrt M + sqrt c).
+    size = math.sqrt(wide.shape[0]) + math.sqrt(wide.shape[1])
+    noise = _NOISE * precision * float(np.abs(wide).max()) * size
+    kept: np.ndarray = u[:, values > noise]
+    return kept
+
+
+def distances(span: np.ndarray, columns: np.ndarray) -> np.ndarray:
+    """Distance of each column from a span with orthonormal basis, over the column's length."""
+    wide = columns.astype(np.float64)
+    rest = wide - span @ (span.T @ wide)
+    lengths = np.linalg.norm(wide, axis=0)
+    found: np.ndarray = np.linalg.norm(rest, axis=0) / np.where(lengths > 0, lengths, np.inf)
+    return found
+
+
+def span_exactness(sums: np.ndarray, columns: np.ndarray, stream: np.random.Generator) -> Outcome:
+    """Fraction of the clients' columns that lie in the span of the sums.
+
+    Parameters
+    ----------
+    sums : ndarray, (M, c), floating
+    columns : ndarray, (M, d)
+        All clients' columns; those that never vary are left out.
+    stream : numpy Generator
+
+    Returns
+    -------
+    Outcome
+        Chance is the same for a random matrix of the rank of U.
+
+    Raises
+    ------
+    ConfigurationError
+        When the sums have full rank M, so that every column is in their span.
+    """
+    span = basis(sums)
+    rank = span.shape[1]
+    if rank >= len(sums):
+        raise ConfigurationError(
+            f"span of sums: {len(sums)} rows have sums of rank {rank}, in which everything lies; "
+            "use more rows than the clients have columns together"
+        )
+    truth = _varying(columns)
+    near = distances(span, truth) < _NEAR
+    chance = distances(_random_basis(len(sums), rank, stream), truth) < _NEAR
+    mixed = distances(basis(sums[stream.permutation(len(sums))]), truth) < _NEAR
+    low, high = bootstrap(lambda c: float(near[c].mean()), len(near), stream)
+    note = f"rank {rank} of {sums.shape[1]} sums of {len(sums)} rows"
+    return Outcome(
+        "columns in the span",
+        float(near.mean()),
+        float(chance.mean()),
+        low,
+        high,
+        len(near),
+        {"shuffled rows": float(mixed.mean())},
+        note,
+    )
+
+
+def complete(sums: np.ndarray, known: np.ndarray, columns: np.ndarray) -> np.ndarray:
+    """Columns of all rows from those of some rows, through the sums.
+
+    Parameters
+    ----------
+    sums : ndarray, (M, c)
+    known : ndarray
+        Numbers of the rows that are known.
+    columns : ndarray, (M, d)
+        Only its known rows are looked at.
+
+    Returns
+    -------
+    ndarray, (M, d)
+        The solution of least norm where the known rows do not settle it.
+    """
+    span = basis(sums)
+    solved = np.linalg.lstsq(span[known], columns[known].astype(np.float64), rcond=1e-9)[0]
+    completed: np.ndarray = span @ solved
+    return completed
+
+
+def completion(
+    sums: np.ndarray,
+    known: np.ndarray,
+    columns: np.ndarray,
+    stream: np.random.Generator,
+    *,
+    tolerance: float = 0.01,
+) -> Outcome:
+    """Fraction of the unknown rows' non-zero entries that follow from the known rows.
+
+    Parameters
+    ----------
+    sums, known, columns
+        As for `complete`; with k known rows everything follows from k >= d* on.
+    stream : numpy Generator
+    tolerance : float
+        An entry within this distance counts as found.
+
+    Returns
+    -------
+    Outcome
+        Chance is guessing the commonest known value of each column.
+    """
+    left = np.setdiff1d(np.arange(len(sums)), known)
+    truth = columns[left].astype(np.float64)
+    counted = truth != 0
+    right = _within(complete(sums, known, columns)[left], truth, tolerance) & counted
+    commonest = np.array([_mode(column) for column in columns[known].T])
+    chance = _within(commonest, truth, tolerance)[counted].mean()
+    span = basis(sums)
+    blind = _random_basis(len(sums), span.shape[1], stream)
+    mixed = sums[stream.permutation(len(sums))]
+    controls = {
+        name: float(_within(complete(u, known, columns)[left], truth, tolerance)[counted].mean())
+        for name, u in (("random of equal rank", blind), ("shuffled rows", mixed))
+    }
+    found, all_ = right.sum(axis=1), counted.sum(axis=1)
+    low, high = bootstrap(
+        lambda rows: float(found[rows].sum() / max(int(all_[rows].sum()), 1)), len(left), stream
+    )
+    return Outcome(
+        "non-zero entries found",
+        float(found.sum() / max(int(all_.sum()), 1)),
+        float(chance),
+        low,
+        high,
+        len(left),
+        controls,
+        f"{len(known)} of {len(sums)} rows known, rank {span.shape[1]}",
+    )
+
+
+def binary_columns(sums: np.ndarray) -> np.ndarray:
+    """All columns of zeros and ones that lattice reduction finds in the span of the sums.
+
+    On d* + 12 rows it reduces the lattice of integer vectors v, each with a large multiple of what
+    of v is outside the span. Short vectors of it, their sums and differences, and their
+    complements are extended to all rows through the span, and kept if they are binary there too.
+
+    Parameters
+    ----------
+    sums : ndarray, (M, c), floating
+
+    Returns
+    -------
+    ndarray, (M, found), int8
+        Of a column and its complement the one with fewer ones; constant ones are left out.
+
+    Raises
+    ------
+    ConfigurationError
+        When the rows are too few for a test, the lattice would be too large, or python-flint is
+        not installed.
+    """
+    span = basis(sums)
+    rank = span.shape[1]
+    size = rank + _SPARE
+    if size >= len(sums) or size > _LARGEST:
+        raise ConfigurationError(
+            f"binary columns: sums of rank {rank} need a lattice of {size} rows; there must be "
+            f"more than {size} rows (they are {len(sums)}), and {_LARGEST} are reduced at most"
+        )
+    # Rows that carry the span well: pivots of a QR decomposition with column pivoting.
+    from scipy.linalg import qr
+
+    _, _, order = qr(span.T, pivoting=True, mode="economic")
+    chosen = order[:size]
+    short = _short_vectors(span[chosen], float(np.finfo(sums.dtype).eps))
+    found: dict[bytes, np.ndarray] = {}
+    back = np.linalg.pinv(span[chosen])
+    for vector in _combinations(short):
+        column = span @ (back @ vector)
+        bits = np.rint(column)
+        if np.abs(column - bits).max() > 0.2 or not np.isin(bits, (0, 1)).all():
+            continue
+        bits = bits if bits.mean() <= 0.5 else 1 - bits
+        if bits.any() and distances(span, bits[:, None])[0] < _NEAR:
+            found.setdefault(bits.astype(np.int8).tobytes(), bits.astype(np.int8))
+    return np.stack(list(found.values()), axis=1) if found else np.zeros((len(sums), 0), np.int8)
+
+
+def binary_recovery(
+    sums: np.ndarray, columns: np.ndarray, stream: np.random.Generator
+) -> Outcome | None:
+    """Fraction of the clients' columns of two values that `binary_columns` finds.
+
+    Chance is the same for U with shuffled rows. Vectors that are no client's column (sums of some,
+    rounding accidents) are counted in the note. None where no client has such a column.
+    """
+    truth = {bits.tobytes() for bits in map(_bits, columns.T) if bits is not None}
+    if not truth:
+        return None
+    found = {column.tobytes() for column in binary_columns(sums).T.copy()}
+    mixed = binary_columns(sums[stream.permutation(len(sums))])
+    chance = {column.tobytes() for column in mixed.T.copy()}
+    success = len(found & truth) / len(truth)
+    return Outcome(
+        "binary columns found",
+        success,
+        len(chance & truth) / len(truth),
+        success,
+        success,
+        len(truth),
+        note=f"{len(found - truth)} other binary vectors of the span besides",
+    )
+
+
+def _short_vectors(span: np.ndarray, precision: float) -> np.ndarray:
+    """Reduced basis, shortest first: integer vectors, (r, size), that lie in the span.
+
+    A vector v of the lattice is (v, weight * what of v is outside the span). For v in the span the
+    second part is rounding: below 1 an entry for the weight chosen here.
+    """
+    try:
+        import flint
+    except ModuleNotFoundError:
+        raise ConfigurationError(
+            "binary columns: lattice reduction needs python-flint; pip install 'securevfl[test]'"
+        ) from None
+    size, rank = span.shape
+    q, _ = np.linalg.qr(np.concatenate([span, np.eye(size)], axis=1))
+    outside = q[:, rank:size]
+    bits = min(40, int(-math.log2(precision)) - 5)
+    scaled = np.rint(outside * 2.0**bits).astype(np.int64)
+    lattice = np.concatenate([np.eye(size, dtype=np.int64), scaled], axis=1)
+    reduced = flint.fmpz_mat([[int(x) for x in row] for row in lattice]).lll()
+    rows = np.array([[int(x) for x in row] for row in reduced.tolist()], dtype=object)
+    vectors = rows[:, :size]
+    fits = [i for i, v in enumerate(vectors) if max(abs(int(x)) for x in v) <= 64]
+    kept = vectors[fits].astype(np.int64)
+    inside = np.linalg.norm(kept @ outside, axis=1) < _NEAR * np.linalg.norm(kept, axis=1)
+    kept = kept[inside]
+    result: np.ndarray = kept[np.argsort((kept**2).sum(axis=1), kind="stable")]
+    return result
+
+
+def _combinations(short: np.ndarray) -> Iterator[np.ndarray]:
+    """Binary vectors among the combinations of short ones with coefficients -1, 0 and 1.
+
+    All combinations of the ten shortest, and all of two or three of the others. A bias's column of
+    ones is a short vector as good as any other, so complements are met too.
+    """
+    small = short[np.abs(short).max(axis=1) <= 2] if len(short) else short
+    few = small[:_ENUMERATED]
+    weights = np.array(list(itertools.product((-1, 0, 1), repeat=len(few))), np.int64)
+    if weights.size:
+        combined = weights.reshape(-1, len(few)) @ few
+        yield from combined[_is_binary(combined)]
+    signed = np.concatenate([small, -small])[: 2 * _PAIRED]
+    for i, one in enumerate(signed):
+        pairs = signed[i + 1 :] + one
+        yield from pairs[_is_binary(pairs)]
+        for two in pairs if len(small) > _ENUMERATED else ():
+            triples = signed + two
+            yield from triples[_is_binary(triples)]
+
+
+def _is_binary(vectors: np.ndarray) -> np.ndarray:
+    binary: np.ndarray = ((vectors == 0) | (vectors == 1)).all(axis=1)
+    return binary & vectors.any(axis=1)
+
+
+def _bits(column: np.ndarray) -> np.ndarray | None:
+    """A column of two values as zeros and fewer ones; None for another number of values."""
+    values = np.unique(column)
+    if len(values) != 2:
+        return None
+    bits: np.ndarray = (column == values[1]).astype(np.int8)
+    return bits if bits.mean() <= 0.5 else 1 - bits
+
+
+def _varying(columns: np.ndarray) -> np.ndarray:
+    varying: np.ndarray = columns[:, columns.std(axis=0) > 0]
+    if not varying.shape[1]:
+        raise ConfigurationError("span of sums: no column varies over these rows")
+    return varying
+
+
+def _random_basis(rows: int, rank: int, stream: np.random.Generator) -> np.ndarray:
+    q: np.ndarray = np.linalg.qr(stream.normal(size=(rows, rank)))[0]
+    return q
+
+
+def _within(guess: np.ndarray, truth: np.ndarray, tolerance: float) -> np.ndarray:
+    return np.abs(guess - truth) < tolerance
+
+
+def _mode(column: np.ndarray) -> float:
+    values, counts = np.unique(column, return_counts=True)
+    return float(values[counts.argmax()])
