@@ -288,9 +288,9 @@ class Protocol(ABC):
         return ()
 
     def shown(self, payload: Any) -> tuple[Any, Any]:
-        """What an exposing message names its rows by, and the values; (None, values) if it does not.
+        """What an exposing message names its rows by, and its values.
 
-        Rows that it does not name are those of the round's announcement.
+        (None, values) where it names none: they are then the rows of the round's announcement.
         """
         return payload if isinstance(payload, tuple) and len(payload) == 2 else (None, payload)
 

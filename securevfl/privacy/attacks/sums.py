@@ -2,7 +2,7 @@
 
 Over several rounds on the same M rows the server gets U = [X_1 | ... | X_N] [W^1 | ... | W^E], M
 rows and c = E h columns, where X_n are the (expanded) columns of client n. Let d* be the rank of
-[X_1 | ... | X_N]. Once M > d* and c >= d*, the columns of U span exactly what the columns of X span:
+[X_1 | ... | X_N]. Once M > d* and c >= d*, the columns of U span exactly what those of X span:
 
 - a guess of one column can be checked against the span (`span_exactness`);
 - with k >= d* known rows in general position, X = U A is solved for A, and all other rows follow
@@ -44,7 +44,7 @@ def basis(sums: np.ndarray) -> np.ndarray:
     precision = float(np.finfo(sums.dtype).eps)
     wide = sums.astype(np.float64)
     u, values, _ = np.linalg.svd(wide, full_matrices=False)
-    # An entry is wrong by about eps |U|, a matrix of such errors has norm eps |U| (sqrt M + sqrt c).
+    # An entry is wrong by eps |U| or so; such errors have the norm eps |U| (sqrt M + sqrt c).
     size = math.sqrt(wide.shape[0]) + math.sqrt(wide.shape[1])
     noise = _NOISE * precision * float(np.abs(wide).max()) * size
     kept: np.ndarray = u[:, values > noise]
@@ -314,8 +314,9 @@ def _bits(column: np.ndarray) -> np.ndarray | None:
     values = np.unique(column)
     if len(values) != 2:
         return None
-    bits: np.ndarray = (column == values[1]).astype(np.int8)
-    return bits if bits.mean() <= 0.5 else 1 - bits
+    larger = column == values[1]
+    bits: np.ndarray = np.where(larger.mean() <= 0.5, larger, ~larger).astype(np.int8)
+    return bits
 
 
 def _varying(columns: np.ndarray) -> np.ndarray:
