@@ -30,6 +30,7 @@ VARIANTS = {name: (name, {}) for name in find_protocols()} | {
     "split, rounded": ("split", {"quantized": True, "weight_bound": 16.0, "segments": 2}),
     "split, ignore": ("split", {"stragglers": "ignore", "aggregation": "concat"}),
     "vafl, max": ("vafl", {"aggregation": "max"}),
+    "secagg_split, signed": ("secagg_split", {"consistency": True, "client": "mlp"}),
 }
 
 

@@ -1,0 +1,656 @@
+"""Split learning on securely aggregated embeddings: pairwise masks, dropout recovery.
+
+K. Bonawitz et al., "Practical Secure Aggregation for Privacy-Preserving Machine Learning", CCS
+2017, Figure 4, in its letters: clients u and v agree on s_{u,v}; client u uploads
+
+    y_u = x_u + PRG(b_u) + sum_{v < u} PRG(s_{u,v}) - sum_{v > u} PRG(s_{u,v})   (mod p)
+
+for its quantised embedding x_u, and the server learns the sum of x_u over the survivors U3. A round
+of training is one run of the protocol with fresh keys and seeds:
+
+- rounds 0 and 1, advertise and share keys: s_u^SK and b_u, t-out-of-n Shamir shares of both (U2);
+- round 2, masked input: the first `quorum` uploads are U3;
+- round 3, consistency check (optional): clients sign U3, and go on only if t of them signed one;
+- round 4, unmasking: shares of b_u for u in U3, of s_u^SK for u in U2 but not in U3, never both.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+import numpy as np
+from pydantic import Field
+
+from securevfl.engine import wire
+from securevfl.engine.party import SERVER, Party
+from securevfl.engine.wire import message
+from securevfl.errors import (
+    ConfigurationError,
+    NotEnoughResultsError,
+    PrivacyError,
+    RangeError,
+    RunError,
+)
+from securevfl.field import FixedPoint, LagrangeCode, PrimeField
+from securevfl.field.sampling import SYSTEM, Keystream, fill_uniform
+from securevfl.models.client_networks import ClientNetwork
+from securevfl.models.split import Batches, Centre, rows_of
+from securevfl.privacy.claims import Claim
+from securevfl.protocols.protocol import Card, EmbeddingConfig, EmbeddingProtocol
+
+if TYPE_CHECKING:
+    from securevfl.data.dataset import VerticalDataset
+
+SEED = 32  # bytes of b_u, of s_u^SK and of an agreed s_{u,v}
+
+
+class SecAggConfig(EmbeddingConfig):
+    """Options of secure aggregation."""
+
+    aggregation: Literal["mean"] = Field("mean", description="only sums can be aggregated so")
+    privacy: int = Field(1, ge=1, description="T, clients that may pool what they see")
+    threshold: int | None = Field(
+        None, ge=2, description="t, shares that rebuild a seed; T+1, with consistency more"
+    )
+    quorum: int | None = Field(
+        None, ge=1, description="survivors that are summed; N - floor(N/2), but T+2 and t at least"
+    )
+    consistency: bool = Field(
+        False, description="round 3: clients sign the survivors, so that a server names one set"
+    )
+    inference: Literal["responders", "all"] = Field(
+        "responders",
+        description="whose embeddings are evaluated: those of the clients that survived most "
+        "often, as many as the quorum, or of all",
+    )
+    prime: int = Field(2**61 - 1, description="modulus p of the sum")
+    bits: int = Field(24, ge=1, le=52, description="fractional bits of the quantised embeddings")
+    share_timeout: float | None = Field(
+        None, gt=0, description="seconds after which the round goes on with those that shared"
+    )
+    result_timeout: float | None = Field(
+        None, gt=0, description="seconds after which a round with too few answers is given up"
+    )
+    max_attempts: int = Field(3, ge=1, description="rounds given up in a row before the run ends")
+
+
+@message
+@dataclass(frozen=True)
+class Deal:
+    """What client u gives each client in rounds 0 and 1.
+
+    Attributes
+    ----------
+    key : bytes
+        s_u^PK.
+    secret, seed : ndarray, (limbs,), field elements
+        The receiver's shares of s_u^SK and of b_u.
+    """
+
+    key: bytes
+    secret: np.ndarray
+    seed: np.ndarray
+
+
+@message
+@dataclass(frozen=True)
+class Opening:
+    """Shares that a client reveals in round 4.
+
+    Attributes
+    ----------
+    seeds : dict of int to ndarray
+        Of b_v for the survivors v.
+    secrets : dict of int to ndarray
+        Of s_v^SK for those that shared and did not survive.
+    """
+
+    seeds: dict[int, np.ndarray]
+    secrets: dict[int, np.ndarray]
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """What all parties agree on; public.
+
+    Attributes
+    ----------
+    shamir : LagrangeCode
+        t-out-of-N sharing: one segment, t - 1 masks.
+    point : FixedPoint
+        Quantiser of embeddings.
+    quorum : int
+        |U3| that the server waits for.
+    privacy : int
+        T.
+    consistency : bool
+        Whether round 3 is run.
+    width : int
+        h.
+    """
+
+    shamir: LagrangeCode
+    point: FixedPoint
+    quorum: int
+    privacy: int
+    consistency: bool
+    width: int
+
+    @property
+    def field(self) -> PrimeField:
+        """F_p."""
+        return self.shamir.field
+
+    @property
+    def threshold(self) -> int:
+        """t."""
+        return self.shamir.size
+
+    @property
+    def needed(self) -> int:
+        """Survivors without whom nothing is uploaded or opened: t, and T + 2.
+
+        With fewer than T + 2 a coalition of T could subtract its own inputs from the sum and be
+        left with that of a single client.
+        """
+        return max(self.threshold, self.privacy + 2)
+
+    @property
+    def limb(self) -> int:
+        """Bytes that surely fit in a field element."""
+        return (self.field.modulus.bit_length() - 1) // 8
+
+    def split(self, secret: bytes) -> list[int]:
+        """32 bytes as field elements."""
+        size = self.limb
+        return [int.from_bytes(secret[i : i + size], "little") for i in range(0, SEED, size)]
+
+    def join(self, limbs: np.ndarray) -> bytes:
+        """Inverse of `split`."""
+        sizes = [min(self.limb, SEED - i) for i in range(0, SEED, self.limb)]
+        limbs_of = zip(limbs.tolist(), sizes, strict=True)
+        return b"".join(int(limb).to_bytes(size, "little") for limb, size in limbs_of)
+
+    def rebuild(self, shares: Mapping[int, np.ndarray]) -> bytes:
+        """Secret of which these clients held these shares, at least t."""
+        return self.join(self.shamir.decode(np.stack(list(shares.values())), tuple(shares), 1)[0])
+
+    def stream(self, seed: bytes, shape: tuple[int, ...]) -> np.ndarray:
+        """PRG: uniform elements of AES-256-CTR under the seed, on every machine alike."""
+        out = np.empty(shape, self.field.dtype)
+        fill_uniform(self.field.modulus, out.reshape(-1), Keystream(seed, aes=True))
+        return out
+
+
+@dataclass(frozen=True)
+class Pairing:
+    """Key agreement of client u in one round (KA.agree of the paper).
+
+    Attributes
+    ----------
+    index, round : int
+        u, and the round that the seeds are for.
+    secret : bytes
+        s_u^SK, an X25519 key.
+    """
+
+    index: int
+    round: int
+    secret: bytes = field(repr=False)
+
+    @functools.cached_property
+    def _private(self) -> Any:
+        from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
+        return X25519PrivateKey.from_private_bytes(self.secret)
+
+    @property
+    def public(self) -> bytes:
+        """s_u^PK."""
+        key: bytes = self._private.public_key().public_bytes_raw()
+        return key
+
+    def agree(self, other: int, key: bytes) -> bytes:
+        """s_{u,v}: X25519, then HKDF-SHA256 bound to the round, both numbers and both keys."""
+        from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PublicKey
+        from cryptography.hazmat.primitives.hashes import SHA256
+        from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+        shared = self._private.exchange(X25519PublicKey.from_public_bytes(key))
+        ends = sorted([(self.index, self.public), (other, key)])
+        context = wire.encode(("securevfl secagg pair 1", self.round, ends))
+        return HKDF(SHA256(), length=SEED, salt=None, info=context).derive(shared)
+
+
+def pair_masks(
+    public: Parameters, pairing: Pairing, keys: Mapping[int, bytes], shape: tuple[int, ...]
+) -> np.ndarray:
+    """Sum over v of +-PRG(s_{u,v}), plus for v below u; those of u and v cancel.
+
+    Parameters
+    ----------
+    keys : mapping of int to bytes
+        s_v^PK of the others; u itself is left out.
+    shape : tuple of int
+
+    Returns
+    -------
+    ndarray, `shape`, field elements
+    """
+    total = np.zeros(shape, public.field.dtype)
+    for v, key in keys.items():
+        if v != pairing.index:
+            mask = public.stream(pairing.agree(v, key), shape)
+            sign = public.field.add if v < pairing.index else public.field.subtract
+            total = sign(total, mask)
+    return total
+
+
+class Client(Party):
+    """Client u: masks its embedding, and opens for each other either the seed or the key."""
+
+    activities: ClassVar[Mapping[str, str]] = {**Party.activities, "deal": "share"}
+    kept: ClassVar[tuple[str, ...]] = ("network",)
+    kept_once: ClassVar[tuple[str, ...]] = ("identity", "verifiers")
+
+    def __init__(
+        self,
+        index: int,
+        peers: Sequence[int],
+        public: Parameters,
+        batches: Batches,
+        features: np.ndarray,
+        network: ClientNetwork,
+    ) -> None:
+        super().__init__(index, peers)
+        self.public = public
+        self.batches = batches
+        self.features = features
+        self.network = network
+        self.identity = b""  # signing key of round 3
+        self.verifiers: dict[int, bytes] = {}
+
+    async def setup(self) -> None:
+        """Make the signing keys known, where round 3 is run."""
+        if not self.public.consistency:
+            return
+        self.identity = self.random_bytes()
+        own = _signer(self.identity).public_key().public_bytes_raw()
+        self.share("identity", [own] * len(self.peers))
+        self.verifiers = await self.collect("identity", senders=self.peers)
+
+    async def run(self) -> None:
+        """Take part in every round; what a round drew is forgotten with it."""
+        async for round_ in self.rounds():
+            with round_:
+                own = rows_of(self.features, self.batches.samples(round_.payload))
+                survivors = await self.aggregate(self.quantised(own))
+                gradient: np.ndarray = await self.receive("gradient")
+                clipped = self.network.update(own, gradient / np.float32(len(survivors)))
+                if clipped:
+                    self.record("clipped", weights=clipped, bound=self.network.bound)
+
+    async def aggregate(self, x: np.ndarray) -> tuple[int, ...]:
+        """Rounds 0 to 4 for one input; the survivors. Those that are not one of them stay here."""
+        # Through the own mailbox: a resumed round goes on with the secrets that it has dealt.
+        self.send(self.index, "secret", (self.random_bytes(), self.random_bytes()))
+        secret, seed = await self.receive("secret")
+        pairing = Pairing(self.index, self.round, secret)
+        self.share("deal", self.deal(pairing, seed))
+        self.send(SERVER, "shared", pairing.public)
+        sharers = await self.receive("sharers")  # U2
+        deals: dict[int, Deal] = await self.collect("deal", senders=sharers)
+        self.send(SERVER, "embedding", self.masked(x, pairing, seed, deals))
+        survivors = await self.receive("survivors")  # U3
+        self.check(set(survivors), set(sharers))
+        if self.public.consistency:
+            await self.agree(sharers, survivors)
+        self.send(SERVER, "opening", self.open(deals, set(survivors)))
+        return tuple(survivors)
+
+    def random_bytes(self) -> bytes:
+        """32 bytes from the operating system; all secrets of a client come through here."""
+        drawn = np.empty(SEED, np.uint8)
+        SYSTEM.keystream().fill(drawn)
+        return drawn.tobytes()
+
+    def quantised(self, own: np.ndarray) -> np.ndarray:
+        """x_u, refused where the sum over all clients could wrap: |x| <= floor((p-1)/(2N)).
+
+        That a client stopped here is one bit about its data, listed on the card.
+        """
+        public = self.public
+        x: np.ndarray = public.point.quantize(self.network.forward(own))
+        limit = (public.field.modulus - 1) // (2 * len(self.peers))
+        largest = int(np.abs(public.field.signed(x)).max(initial=0))
+        if largest > limit:
+            raise RangeError(
+                f"secagg_split: in round {self.round} client {self.index} has a quantised "
+                f"embedding of {largest}, and floor((p-1)/(2N)) = {limit}. Lower bits "
+                f"({public.point.bits}) or bound the weights, or use a larger prime"
+            )
+        return x
+
+    def deal(self, pairing: Pairing, seed: bytes) -> list[Deal]:
+        """Shares of s_u^SK and b_u for every client (round 1)."""
+        limbs = [*self.public.split(pairing.secret), *self.public.split(seed)]
+        shares = self.public.shamir.encode(self.public.field.elements([limbs]))
+        half = len(limbs) // 2
+        return [Deal(pairing.public, row[:half], row[half:]) for row in shares]
+
+    def masked(
+        self, x: np.ndarray, pairing: Pairing, seed: bytes, deals: Mapping[int, Deal]
+    ) -> np.ndarray:
+        """y_u (round 2); nothing is uploaded among too few, or where two keys are the same."""
+        public, keys = self.public, {v: deal.key for v, deal in deals.items()}
+        if len(keys) < public.needed or len(set(keys.values())) < len(keys):
+            raise RunError(
+                f"secagg_split: the server named {len(keys)} sharers with "
+                f"{len(set(keys.values()))} keys; t and T+2 ask for {public.needed} different "
+                "ones. Nothing was uploaded"
+            )
+        own = public.field.add(x, public.stream(seed, x.shape))
+        return public.field.add(own, pair_masks(public, pairing, keys, x.shape))
+
+    def check(self, survivors: set[int], sharers: set[int]) -> None:
+        """Refuse to open for a set that is too small, foreign, or without this client."""
+        sound = self.index in survivors <= sharers
+        if not sound or len(survivors) < self.public.needed:
+            raise RunError(
+                f"secagg_split: the server named the survivors {sorted(survivors)} of "
+                f"{sorted(sharers)} to client {self.index}; they must be among those, include it "
+                f"and be at least max(t, T+2) = {self.public.needed}. Nothing was opened"
+            )
+
+    async def agree(self, sharers: Sequence[int], survivors: Sequence[int]) -> None:
+        """Round 3: go on only if t clients signed the same U2 and U3."""
+        named = wire.encode(("securevfl secagg survivors 1", self.round, sharers, survivors))
+        self.send(SERVER, "signature", _signer(self.identity).sign(named))
+        signatures: dict[int, bytes] = await self.receive("signatures")
+        good = [v for v in _signed(named, signatures, self.verifiers) if v in set(survivors)]
+        if len(good) < self.public.threshold:
+            raise RunError(
+                f"secagg_split: {len(good)} clients signed the survivors that the server named to "
+                f"client {self.index}, and t = {self.public.threshold} must. Nothing was opened"
+            )
+
+    def open(self, deals: Mapping[int, Deal], survivors: Collection[int]) -> Opening:
+        """For each client its share of the seed if it survived, else that of its key."""
+        return Opening(
+            seeds={v: deal.seed for v, deal in deals.items() if v in survivors},
+            secrets={v: deal.secret for v, deal in deals.items() if v not in survivors},
+        )
+
+    def operations(self, kind: str) -> int:
+        """Multiply-adds of embedding a batch, and one addition an element and mask."""
+        if kind != "embedding":
+            return 0
+        samples = self.batches.coded * self.batches.segments
+        return samples * (self.network.operations + self.public.width * len(self.peers))
+
+
+def _signer(secret: bytes) -> Any:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    return Ed25519PrivateKey.from_private_bytes(secret)
+
+
+def _signed(
+    named: bytes, signatures: Mapping[int, bytes], verifiers: Mapping[int, bytes]
+) -> Iterator[int]:
+    """Clients whose signature of `named` is good."""
+    from cryptography.exceptions import InvalidSignature
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+    for v, signature in signatures.items():
+        try:
+            Ed25519PublicKey.from_public_bytes(verifiers[v]).verify(signature, named)
+        except (InvalidSignature, KeyError):
+            continue
+        yield v
+
+
+class Server(Party):
+    """Names U2 and U3, removes the masks from the sum of U3, trains the centre."""
+
+    kept: ClassVar[tuple[str, ...]] = ("centre", "steps", "given_up", "answered")
+
+    def __init__(
+        self,
+        peers: Sequence[int],
+        public: Parameters,
+        config: SecAggConfig,
+        batches: Batches,
+        centre: Centre,
+        labels: np.ndarray,
+    ) -> None:
+        super().__init__(SERVER, peers)
+        self.public = public
+        self.config = config
+        self.batches = batches
+        self.centre = centre
+        self.labels = labels
+        self.steps = 0
+        self.given_up = 0
+        self.answered = np.zeros(len(self.peers), np.int64)  # rounds in which each survived
+
+    async def run(self) -> None:
+        """One step a round, or none where the round was given up."""
+        while self.steps < self.config.rounds:
+            self.safe_point()
+            batch = self.batches.draw(self.round + 1)
+            self.announce(self.round + 1, batch)
+            outcome = await self.aggregate()
+            if outcome is not None:
+                self.train(batch, *outcome)
+        self.conclude()
+
+    async def aggregate(self) -> tuple[np.ndarray, tuple[int, ...], int] | None:
+        """Sum of x_u over U3, U3, and |U2|; None if the round is given up."""
+        public, patience = self.public, self.config.result_timeout
+        keys: dict[int, bytes] = await self.collect("shared", timeout=self.config.share_timeout)
+        if len(keys) < public.quorum:
+            self.give_up("shared", keys, public.quorum)
+            return None
+        self.broadcast("sharers", tuple(keys), to=tuple(keys))
+        uploads: dict[int, np.ndarray] = await self.collect(
+            "embedding", count=public.quorum, senders=keys, timeout=patience
+        )
+        if len(uploads) < public.quorum:
+            self.give_up("uploaded", uploads, public.quorum)
+            return None
+        survivors = tuple(uploads)
+        self.broadcast("survivors", survivors, to=survivors)
+        if public.consistency:
+            signatures = await self.collect("signature", senders=survivors, timeout=patience)
+            self.broadcast("signatures", signatures, to=survivors)
+        openings: dict[int, Opening] = await self.collect(
+            "opening", count=public.threshold, senders=survivors, timeout=patience
+        )
+        if len(openings) < public.threshold:
+            self.give_up("opened", openings, public.threshold)
+            return None
+        self.given_up = 0
+        return self.unmask(keys, uploads, openings), survivors, len(keys)
+
+    def give_up(self, did: str, who: Mapping[int, Any], needed: int) -> None:
+        """Leave a round; the next one takes another batch and fresh keys."""
+        missing = sorted(set(self.peers) - set(who))
+        why = f"{len(who)} clients {did} in time and {needed} are needed"
+        self.record("given_up", why=why, missing=missing)
+        self.given_up += 1
+        if self.given_up >= self.config.max_attempts:
+            raise NotEnoughResultsError(
+                f"secagg_split: round {self.round}: {why}, and {self.given_up} rounds in a row "
+                f"were given up; missing: clients {missing}. Lower quorum, or wait longer"
+            )
+
+    def unmask(
+        self,
+        keys: Mapping[int, bytes],
+        uploads: Mapping[int, np.ndarray],
+        openings: Mapping[int, Opening],
+    ) -> np.ndarray:
+        """Round 4: the sum of y_u, less the seeds of U3, less what U2 \\ U3 left in it."""
+        public = self.public
+        total = functools.reduce(public.field.add, uploads.values())
+        for v in uploads:
+            seed = public.rebuild({u: opening.seeds[v] for u, opening in openings.items()})
+            total = public.field.subtract(total, public.stream(seed, total.shape))
+        survivors = {v: keys[v] for v in uploads}
+        for v in sorted(set(keys) - set(uploads)):
+            secret = public.rebuild({u: opening.secrets[v] for u, opening in openings.items()})
+            # v's own masks against the survivors are what is missing for theirs to cancel.
+            gone = pair_masks(public, Pairing(v, self.round, secret), survivors, total.shape)
+            total = public.field.add(total, gone)
+        return total
+
+    def train(
+        self, batch: np.ndarray, total: np.ndarray, survivors: tuple[int, ...], sharers: int
+    ) -> None:
+        """Step on the mean over the survivors; padded rows have no loss and no gradient."""
+        samples = self.batches.samples(batch)
+        mean = self.public.point.dequantize(total) / len(survivors)
+        loss, gradient = self.centre.step(mean, samples, self.labels)
+        self.steps += 1
+        self.answered[list(survivors)] += 1
+        self.broadcast("gradient", gradient, to=survivors)
+        dropped = sharers - len(survivors)
+        self.record("round", step=self.steps, loss=loss, used=len(survivors), dropped=dropped)
+
+    def operations(self, kind: str) -> int:
+        """One addition an element and mask to remove, at most; when the gradient is sent."""
+        if kind != "gradient":
+            return 0
+        Q, N = self.public.quorum, len(self.peers)
+        samples = self.batches.coded * self.batches.segments
+        return samples * self.public.width * Q * (2 + N - Q)
+
+
+class SecAggSplit(EmbeddingProtocol):
+    """Split learning with secure aggregation on one data set."""
+
+    name = "secagg_split"
+    Config = SecAggConfig
+    card = Card(
+        title="Split learning with secure aggregation",
+        paper="Bonawitz et al., Practical Secure Aggregation, CCS 2017, Figure 4",
+        roles={
+            "server": "holds the labels and the central model; learns sums over the survivors",
+            "client": "holds some columns and a network; masks its embedding, holds shares of the "
+            "others' seeds and keys",
+        },
+        sees={
+            "server": "the exact sum of the survivors' quantised embeddings of every batch, and "
+            "who shared, survived and opened; seeds of survivors, keys of the dropped, of that "
+            "round only",
+            "client": "shares of seeds and keys, of which fewer than t say nothing; who survived; "
+            "dL/dH and the batches",
+            "server + t clients": "every client's embedding",
+            "outsider": "kinds, sizes and times; without sealed links the shares, and with them "
+            "everything",
+        },
+        absence="tolerates",
+        deviations=(
+            "rounds 0 and 1 are one message over the clients' own sealed links, which stand for "
+            "the keys c_u and the encryption of the shares; the server relays nothing of them",
+            "keys and seeds are fresh in every round of training; nothing outlives a round",
+            "the modulus is a prime, and seeds are shared in limbs over the same field",
+            "round 3 signs U2 and U3 and asks for 2t > N + T; without it the server is trusted to "
+            "name one set of survivors",
+            "round 4 takes the first t openings; sharing is delayed as FedVS's sharing of models "
+            "is, though it is far less work",
+            "sums over changing survivors differ by few clients: said of batches and models that "
+            "differ too, and claimed nothing about",
+            "a client whose part could wrap stops the run: one bit about its data",
+            "evaluation uses the clients that survived most often, as many as the quorum",
+            "h, the optimiser, initialisation and batch order are ours, as in FedVS",
+        ),
+    )
+
+    def __init__(self, config: SecAggConfig, data: VerticalDataset, *, seed: int) -> None:
+        super().__init__(config, data, seed=seed)
+        N, T = data.parties, config.privacy
+        least = (N + T) // 2 + 1 if config.consistency else T + 1
+        t = config.threshold or least
+        quorum = config.quorum or max(N - N // 2, t, T + 2)
+        if t < least:
+            what = "round 3 needs 2t > N + T" if config.consistency else "t must exceed T"
+            raise PrivacyError(
+                f"secagg_split: threshold = {t} with N = {N} and T = {T}: {what}. Use at least "
+                f"{least}"
+            )
+        if quorum > N or quorum < max(t, T + 2):
+            raise PrivacyError(
+                f"secagg_split: {quorum} survivors of N = {N} clients with T = {T} and t = {t}: at "
+                f"least max(t, T+2) = {max(t, T + 2)} must survive, and at most N. Lower privacy "
+                "or threshold, set quorum, or add clients"
+            )
+        prime = PrimeField(config.prime)
+        if config.prime < 2**16:
+            raise ConfigurationError(
+                f"secagg_split: prime = {config.prime} leaves no room for quantised sums; use at "
+                "least 2^16, such as 2^31 - 1"
+            )
+        self.public = Parameters(
+            shamir=LagrangeCode(prime, parties=N, segments=1, privacy=t - 1, degree=1),
+            point=FixedPoint(prime, bits=config.bits),
+            quorum=quorum,
+            privacy=T,
+            consistency=config.consistency,
+            width=config.width,
+        )
+
+    def parties(self) -> dict[int, Party]:
+        """The server and N clients."""
+        labels = self.data.train_labels
+        server = Server(
+            self.peers(), self.public, self.config, self.layout, self.joint_centre(), labels
+        )
+        return {SERVER: server} | {n: self.client(n) for n in self.peers()}
+
+    def client(self, index: int) -> Client:
+        """Client `index`, from 0."""
+        network, features = self.client_network(index), self.data.train[index]
+        return Client(index, self.peers(), self.public, self.layout, features, network)
+
+    def evaluated(self, parties: Mapping[int, Party]) -> Collection[int]:
+        """All clients, or those that survived most often, the lowest first among equals."""
+        if self.config.inference == "all":
+            return self.peers()
+        server: Any = parties[SERVER]
+        often = np.argsort(-server.answered, kind="stable")
+        return sorted(often[: self.public.quorum].tolist())
+
+    def describe(self) -> dict[str, Any]:
+        """N, T, t, the quorum, p and |B|."""
+        return {
+            "N": self.data.parties,
+            "T": self.config.privacy,
+            "t": self.public.threshold,
+            "quorum": self.public.quorum,
+            "p": self.public.field.modulus,
+            "consistency": self.config.consistency,
+            "batch_rows": self.batch_rows,
+        }
+
+    @property
+    def claims(self) -> tuple[Claim, ...]:
+        """Bonawitz et al., Theorems 6.2 and 6.3: given the sums, if the primitives hold."""
+        why = (
+            "Bonawitz et al. 2017, Theorem {}, honest but curious, T < t: given the sums over the "
+            "survivors, under X25519, HKDF-SHA256 and AES-256-CTR; not over dL/dH"
+        )
+        hidden = tuple(
+            Claim(who, about, "computational", why.format(theorem))
+            for who, theorem in (
+                ("server", "6.3"),
+                ("T clients", "6.2"),
+                ("server + T clients", "6.3"),
+            )
+            for about in ("features", "model")
+        )
+        return (*hidden, Claim("client", "labels", "none", "dL/dH depends on them"))

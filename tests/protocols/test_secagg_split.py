@@ -1,0 +1,414 @@
+"""Secure aggregation against plain integers, and against what must not be learnt."""
+
+import os
+from itertools import combinations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from joint import data, slow
+from scipy import stats
+
+from securevfl.engine.conditions import NONE, Conditions, Delay
+from securevfl.engine.network import SERVER
+from securevfl.errors import (
+    ConfigurationError,
+    NotEnoughResultsError,
+    PrivacyError,
+    RangeError,
+    RunError,
+)
+from securevfl.protocols import split
+from securevfl.protocols.secagg_split import (
+    SEED,
+    Pairing,
+    SecAggSplit,
+    Server,
+    pair_masks,
+)
+from securevfl.testing.runs import make, simulate
+
+P31, P61 = 2**31 - 1, 2**61 - 1
+SMALL = {"rounds": 6, "batch": 20, "width": 5, "hidden": 7}
+
+
+def public(parties=5, **options):
+    return make("secagg_split", data(parties), **SMALL | options).public
+
+
+def sent(outcome, kind):
+    """(sender, receiver, round) to payload, in the order in which they were sent."""
+    transcript = outcome.simulation.transcript
+    columns = transcript.columns()
+    keys = ("sender", "receiver", "round")
+    return {
+        tuple(int(columns[key][row]) for key in keys): transcript.payloads[row]
+        for row in np.flatnonzero(columns["kind"] == kind)
+    }
+
+
+def planted(**changes):
+    """Secure aggregation whose parties are changed after they were made."""
+
+    def parties(self):
+        made = SecAggSplit.parties(self)
+        for index, party in made.items():
+            for name, make_value in changes.items():
+                if hasattr(party, name):
+                    setattr(party, name, make_value(party, index))
+        return made
+
+    return type("Planted", (SecAggSplit,), {"parties": parties, "__doc__": "Planted."})
+
+
+def spied(log):
+    """Secure aggregation that notes every x_u and every unmasked sum."""
+
+    def quantised(client, index):
+        inner = type(client).quantised
+
+        def noted(own):
+            x = inner(client, own)
+            log.setdefault("x", {})[index, client.round] = x
+            return x
+
+        return noted
+
+    def unmask(server, _index):
+        inner = type(server).unmask
+
+        def noted(keys, uploads, openings):
+            total = inner(server, keys, uploads, openings)
+            log.setdefault("sums", {})[server.round] = (tuple(uploads), tuple(keys), total)
+            return total
+
+        return noted
+
+    return planted(quantised=quantised, unmask=unmask)
+
+
+# -- exactness ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("prime", [P31, P61])
+@pytest.mark.parametrize("consistency", [False, True])
+@pytest.mark.parametrize("dropped", [(), (0,), (1, 4)])
+def test_the_sum_is_that_of_the_survivors_as_integers(prime, consistency, dropped):
+    log = {}
+    options = {"prime": prime, "bits": 16, "consistency": consistency, "quorum": 5}
+    conditions = slow(*dropped, of=7)
+    simulate(spied(log), data(7), conditions=conditions, **SMALL | options)
+    assert len(log["sums"]) == SMALL["rounds"]
+    for round, (survivors, sharers, total) in log["sums"].items():
+        assert sharers == tuple(range(7))
+        assert len(survivors) == 5
+        assert not set(survivors) & set(dropped)
+        exact = sum(log["x"][u, round].astype(object) for u in survivors) % prime
+        assert (total.astype(object) == exact).all()
+
+
+def test_the_history_is_that_of_split_learning_on_the_survivors(monkeypatch):
+    """Ignore with embeddings rounded to the same grid, number for number, under the same delays."""
+    forward = split.Client.embed
+
+    def rounded(self, own):
+        return np.floor(forward(self, own).astype(np.float64) * 2.0**24 + 0.5) * 2.0**-24
+
+    options = SMALL | {"rounds": 12, "inference": "all"}
+    secure = simulate("secagg_split", data(6), **options)
+    monkeypatch.setattr(split.Client, "embed", rounded)
+    plain = simulate("split", data(6), stragglers="ignore", **options)
+    assert secure.losses == plain.losses
+    answered = [outcome.parties[SERVER].answered.tolist() for outcome in (secure, plain)]
+    assert answered[0] == answered[1]
+    for n in range(6):
+        weights = [outcome.parties[n].network.values for outcome in (secure, plain)]
+        assert (weights[0] == weights[1]).all()
+    assert [e.fields["dropped"] for e in secure.events if e.name == "round"] == [3] * 12
+
+
+def test_masks_of_all_clients_cancel_and_those_of_a_part_do_not():
+    shared, shape = public(5), (4, 3)
+    pairings = {u: Pairing(u, 1, os.urandom(SEED)) for u in range(5)}
+    keys = {u: pairing.public for u, pairing in pairings.items()}
+    masks = {u: pair_masks(shared, pairing, keys, shape) for u, pairing in pairings.items()}
+    for size in range(1, 6):
+        for part in combinations(range(5), size):
+            total = sum(masks[u].astype(object) for u in part) % shared.field.modulus
+            assert (total == 0).all() == (size == 5)
+
+
+def test_agreed_seeds_are_symmetric_and_bound_to_the_round():
+    one, two = (Pairing(u, 3, os.urandom(SEED)) for u in (0, 1))
+    seed = one.agree(1, two.public)
+    assert seed == two.agree(0, one.public)
+    assert len(seed) == SEED
+    assert Pairing(0, 4, one.secret).agree(1, two.public) != seed
+    assert repr(one.secret) not in repr(one)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    secret=st.binary(min_size=SEED, max_size=SEED),
+    t=st.integers(2, 5),
+    prime=st.sampled_from([P31, P61, 65537]),
+    chosen=st.permutations(range(6)),
+)
+def test_any_t_shares_rebuild_a_secret_and_fewer_do_not(secret, t, prime, chosen):
+    shared = public(6, threshold=t, prime=prime, bits=8, quorum=5)
+    limbs = shared.field.elements([shared.split(secret)])
+    shares = shared.shamir.encode(limbs)
+    assert shared.rebuild({u: shares[u] for u in chosen[:t]}) == secret
+    with pytest.raises(NotEnoughResultsError):
+        shared.rebuild({u: shares[u] for u in chosen[: t - 1]})
+
+
+# -- what is and is not learnt -----------------------------------------------------------------
+
+
+def test_each_share_that_is_opened_is_of_the_seed_or_of_the_key_never_of_both():
+    outcome = simulate("secagg_split", data(6), payloads=True, **SMALL)
+    openings = sent(outcome, "opening")
+    assert len(openings) == 3 * SMALL["rounds"]
+    for opening in openings.values():
+        assert len(opening.seeds) == 3
+        assert len(opening.secrets) == 3
+        assert not set(opening.seeds) & set(opening.secrets)
+    by_round = {}
+    for (_, _, round), opening in openings.items():
+        by_round.setdefault(round, set()).add((*opening.seeds, -1, *opening.secrets))
+    assert all(len(sets) == 1 for sets in by_round.values())
+
+
+def late_upload(rounds=1):
+    """A run in which client 0 is too late; its upload, x and what the server opened of it."""
+    log = {}
+    options = SMALL | {"rounds": rounds, "quorum": 3}
+    outcome = simulate(
+        spied(log), data(4), conditions=slow(0, seconds=5.0), payloads=True, **options
+    )
+    made = outcome.protocol.public
+    openings = {u: o for (u, _, r), o in sent(outcome, "opening").items() if r == 1}
+    deals = {u: d for (u, v, r), d in sent(outcome, "deal").items() if r == 1 and v == 1}
+    keys = {u: deal.key for u, deal in deals.items()}
+    keys[1] = next(d.key for (u, _, r), d in sent(outcome, "deal").items() if (u, r) == (1, 1))
+    secret = made.rebuild({u: o.secrets[0] for u, o in list(openings.items())[:2]})
+    upload = sent(outcome, "embedding")[0, SERVER, 1]
+    return made, upload, log["x"][0, 1], Pairing(0, 1, secret), keys
+
+
+def test_a_late_upload_of_a_client_taken_for_dropped_stays_masked():
+    made, upload, x, pairing, keys = late_upload()
+    assert pairing.public == keys[0]
+    stripped = made.field.subtract(upload, pair_masks(made, pairing, keys, upload.shape))
+    own = made.field.subtract(stripped, x)  # b_0's mask, which nobody opened
+    assert (own != 0).all()
+    assert len(np.unique(own)) == own.size
+
+
+def test_without_the_second_mask_a_late_upload_opens(monkeypatch):
+    """Why there are two masks: the test above would find it."""
+    from securevfl.protocols.secagg_split import Parameters
+
+    def one_mask(self, seed, shape):
+        return np.zeros(shape, self.field.dtype)
+
+    stream = Parameters.stream
+    with monkeypatch.context() as patch:
+        # Pair masks are streams of agreed seeds; those of b_u are replaced by nothing.
+        seeds = set()
+        agree = Pairing.agree
+
+        def noted(self, other, key):
+            seed = agree(self, other, key)
+            seeds.add(seed)
+            return seed
+
+        patch.setattr(Pairing, "agree", noted)
+        patch.setattr(
+            Parameters,
+            "stream",
+            lambda self, seed, shape: (stream if seed in seeds else one_mask)(self, seed, shape),
+        )
+        made, upload, x, pairing, keys = late_upload()
+        stripped = made.field.subtract(upload, pair_masks(made, pairing, keys, upload.shape))
+    assert (stripped == x).all()
+
+
+def test_uploads_are_uniform_whatever_the_embedding():
+    """Chi-square of the high bits; a true uniform sample fails with probability 1e-6."""
+    zero = planted(quantised=lambda client, _: lambda own: np.zeros((len(own), 5), np.uint32))
+    outcome = simulate(zero, data(4), payloads=True, **SMALL | {"rounds": 25, "prime": P31})
+    uploads = np.concatenate([u.ravel() for u in sent(outcome, "embedding").values()])
+    assert uploads.size >= 25 * 4 * 20 * 5 * 0.9
+    counts = np.bincount(uploads >> 26, minlength=32)
+    assert stats.chisquare(counts).pvalue > 1e-6
+    assert len(np.unique(uploads)) > 0.999 * uploads.size
+    assert len(outcome.losses) == 25
+
+
+def test_keys_and_seeds_are_fresh_in_every_round_and_run():
+    keys = set()
+    for _ in range(2):
+        outcome = simulate("secagg_split", data(4), payloads=True, conditions=NONE, **SMALL)
+        keys |= set(sent(outcome, "shared").values())
+    assert len(keys) == 2 * 4 * SMALL["rounds"]
+
+
+def test_every_secret_takes_32_fresh_bytes_of_the_operating_system(monkeypatch):
+    client = make("secagg_split", data(4)).parties()[0]
+    asked = []
+    monkeypatch.setattr(os, "urandom", lambda n: asked.append(n) or bytes(n))
+    one, two = client.random_bytes(), client.random_bytes()
+    assert one == two  # nothing but those bytes enters
+    assert len(one) == SEED
+    assert asked == [SEED, SEED]
+
+
+# -- a server that lies ------------------------------------------------------------------------
+
+
+class Splitting(Server):
+    """Names client 0 a survivor to the even clients, and dropped to the odd ones."""
+
+    def broadcast(self, kind, payload, to=None):
+        if kind != "survivors":
+            super().broadcast(kind, payload, to)
+            return
+        for n in to:
+            named = payload if n % 2 == 0 else tuple(u for u in payload if u)
+            self.send(n, kind, named)
+
+    def unmask(self, keys, uploads, openings):
+        return np.zeros(next(iter(uploads.values())).shape, self.public.field.dtype)
+
+
+def liar(log):
+    """Secure aggregation with that server, and a log of what its clients open."""
+
+    def opened(client, index):
+        inner = type(client).open
+
+        def noted(deals, survivors):
+            log[index] = inner(client, deals, survivors)
+            return log[index]
+
+        return noted
+
+    base = planted(open=opened)
+
+    def parties(self):
+        made = base.parties(self)
+        made[SERVER].__class__ = Splitting
+        return made
+
+    return type("Liar", (base,), {"parties": parties, "__doc__": "Lies."})
+
+
+def test_two_sets_of_survivors_open_a_client_unless_they_are_signed():
+    log, options = {}, SMALL | {"rounds": 1, "quorum": 6}
+    outcome = simulate(liar(log), data(6), conditions=NONE, **options)
+    made = outcome.protocol.public
+    seeds = {u: opening.seeds[0] for u, opening in log.items() if 0 in opening.seeds}
+    secrets = {u: opening.secrets[0] for u, opening in log.items() if 0 in opening.secrets}
+    assert min(len(seeds), len(secrets)) >= made.threshold
+    assert len(made.rebuild(seeds)) == len(made.rebuild(secrets)) == SEED
+    log = {}
+    with pytest.raises(RunError, match="signed the survivors"):
+        simulate(liar(log), data(6), conditions=NONE, consistency=True, **options)
+    assert log == {}
+
+
+def test_what_no_honest_server_names_is_refused():
+    client = make("secagg_split", data(6)).parties()[2]
+    client.check({1, 2, 3}, {0, 1, 2, 3})
+    for survivors, sharers in (
+        ({0, 1, 3}, {0, 1, 2, 3}),  # without this client
+        ({1, 2, 5}, {0, 1, 2, 3}),  # one that did not share
+        ({1, 2}, {0, 1, 2, 3}),  # T + 1
+    ):
+        with pytest.raises(RunError, match="Nothing was opened"):
+            client.check(survivors, sharers)
+
+
+def test_nothing_is_uploaded_among_too_few_or_under_one_key_twice():
+    client = make("secagg_split", data(6)).parties()[2]
+    pairing, x = Pairing(2, 1, os.urandom(SEED)), np.zeros((2, 5), np.uint64)
+    deals = dict(enumerate(client.deal(pairing, os.urandom(SEED))))
+    with pytest.raises(RunError, match="Nothing was uploaded"):
+        client.masked(x, pairing, bytes(SEED), deals)
+    with pytest.raises(RunError, match="Nothing was uploaded"):
+        client.masked(x, pairing, bytes(SEED), {2: deals[2]})
+
+
+# -- who comes too late ------------------------------------------------------------------------
+
+
+def shares_late(*parties, of, seconds=50.0):
+    shifts = [seconds if n in parties else 0.0 for n in range(of)]
+    uploads = tuple(Delay(shift=s) for s in shifts)
+    return Conditions(name="late shares", uploads=uploads, share_factor=1.0)
+
+
+def test_who_shares_too_late_is_left_out_and_need_not_be_recovered():
+    log = {}
+    simulate(
+        spied(log), data(6), conditions=shares_late(2, of=6), share_timeout=5.0, quorum=4, **SMALL
+    )
+    assert len(log["sums"]) == SMALL["rounds"]
+    for survivors, sharers, _ in log["sums"].values():
+        assert sharers == (0, 1, 3, 4, 5)
+        assert 2 not in survivors
+
+
+def test_rounds_with_too_few_are_given_up_and_then_the_run():
+    conditions = shares_late(0, 1, 2, of=6)
+    with pytest.raises(NotEnoughResultsError, match=r"missing: clients \[0, 1, 2\]"):
+        simulate("secagg_split", data(6), conditions=conditions, share_timeout=5.0, quorum=4)
+
+
+def test_a_round_whose_uploads_do_not_come_is_given_up():
+    with pytest.raises(NotEnoughResultsError, match="uploaded in time and 4 are needed"):
+        simulate("secagg_split", data(5), conditions=slow(0, 1, of=5), result_timeout=5.0, quorum=4)
+
+
+# -- the door ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "words"),
+    [
+        ({"privacy": 3, "threshold": 3}, PrivacyError, "t must exceed T"),
+        ({"quorum": 2}, PrivacyError, r"max\(t, T\+2\) = 3"),
+        ({"quorum": 7}, PrivacyError, "at most N"),
+        ({"threshold": 5, "quorum": 4}, PrivacyError, r"max\(t, T\+2\) = 5"),
+        ({"privacy": 5}, PrivacyError, r"max\(t, T\+2\) = 7"),
+        ({"consistency": True, "threshold": 3}, PrivacyError, "2t > N"),
+        ({"prime": 251}, ConfigurationError, "no room"),
+        ({"aggregation": "concat"}, ConfigurationError, "aggregation"),
+    ],
+)
+def test_what_would_void_the_guarantee_is_refused_before_the_run(options, error, words):
+    with pytest.raises(error, match=words):
+        make("secagg_split", data(6), **options)
+
+
+@pytest.mark.parametrize(("N", "T", "t", "quorum"), [(6, 1, 2, 3), (9, 2, 3, 5), (5, 3, 4, 5)])
+def test_defaults_exceed_t_and_keep_two_honest_survivors(N, T, t, quorum):
+    told = make("secagg_split", data(N), privacy=T).describe()
+    assert (told["t"], told["quorum"]) == (t, quorum)
+    signed = make("secagg_split", data(N), privacy=T, consistency=True, quorum=N).describe()
+    assert 2 * signed["t"] > N + T
+
+
+def test_an_embedding_that_could_wrap_stops_the_run():
+    with pytest.raises(RangeError, match=r"floor\(\(p-1\)/\(2N\)\)"):
+        simulate("secagg_split", data(4), prime=P31, bits=29, **SMALL)
+
+
+def test_the_card_claims_given_the_sums_and_no_labels():
+    claims = make("secagg_split", data(4)).claims
+    assert {c.notion for c in claims if c.about in ("features", "model")} == {"computational"}
+    assert {c.notion for c in claims if c.about == "labels"} == {"none"}
+    assert all("given the sums" in c.source for c in claims if c.notion == "computational")
