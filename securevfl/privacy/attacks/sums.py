@@ -332,7 +332,8 @@ def _random_basis(rows: int, rank: int, stream: np.random.Generator) -> np.ndarr
 
 
 def _within(guess: np.ndarray, truth: np.ndarray, tolerance: float) -> np.ndarray:
-    return np.abs(guess - truth) < tolerance
+    within: np.ndarray = np.abs(guess - truth) < tolerance
+    return within
 
 
 def _mode(column: np.ndarray) -> float:

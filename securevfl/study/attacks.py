@@ -1,0 +1,332 @@
+"""The matrix of protocols and attacks, beside accuracy, virtual time and bytes.
+
+`attack_matrix` runs every variant on every seed and lets every attack of `ATTACKS` at what its role
+has seen. An attack whose role has nothing that it could use says so, and why. Protocols are found
+by discovery; what a new one must say is in `Protocol.exposures`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from securevfl.errors import ConfigurationError, RunError, UnknownNameError
+from securevfl.privacy.attacks.outcome import NoView, Outcome
+from securevfl.study.cases import ATTACKS, Case, Settings
+from securevfl.study.compare import comparison
+from securevfl.study.jobs import MEASURES, Job
+from securevfl.study.plan import DataSource
+from securevfl.study.results import commit
+from securevfl.study.statistics import mean_interval
+
+__all__ = ["ATTACKS", "Matrix", "Settings", "attack_matrix", "write_matrix"]
+
+FORMAT = 1
+FIGURES = (*(f"test_{m}" for m in MEASURES), "virtual_seconds", "bytes")
+ABOVE, AT, NO_VIEW = "above chance", "at chance", "no view"
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """What all attacks achieved against all protocols.
+
+    Attributes
+    ----------
+    title : str
+    labels : tuple of str
+        Variants, in the order in which they were given.
+    rows : list of dict
+        One for each (protocol, attack, seed): ``metric``, ``success``, ``chance``, ``low``,
+        ``high``, ``samples``, ``controls``, ``note``; `success` is None where there is no view,
+        and the note says why.
+    cells : list of dict
+        One for each (protocol, attack), over seeds: means of ``success`` and ``chance``, the
+        ``excess`` of one over the other with its 95 % interval ``low`` to ``high``, ``verdict``,
+        ``seeds``.
+    figures : mapping
+        By variant: accuracy (and AUC), virtual seconds and bytes, as mean and half-width.
+    settings : mapping
+        Everything that was set.
+    """
+
+    title: str
+    labels: tuple[str, ...]
+    rows: list[dict[str, Any]]
+    cells: list[dict[str, Any]]
+    figures: Mapping[str, Mapping[str, Any]]
+    settings: Mapping[str, Any]
+
+    def cell(self, protocol: str, attack: str) -> dict[str, Any]:
+        """The cell of a variant and an attack.
+
+        Raises
+        ------
+        KeyError
+            When there is none.
+        """
+        for cell in self.cells:
+            if (cell["protocol"], cell["attack"]) == (protocol, attack):
+                return cell
+        raise KeyError(f"no cell of {protocol} and {attack}")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Content in JSON types."""
+        return {"format": FORMAT, **asdict(self)}
+
+
+@dataclass(frozen=True)
+class _Work:
+    """One variant on one seed."""
+
+    job: Job
+    settings: Settings
+    attacks: tuple[str, ...]
+
+    def key(self) -> str:
+        """Digest of all that its result depends on."""
+        text = json.dumps([self.job.key(), asdict(self.settings), self.attacks], default=str)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def attack_matrix(
+    variants: Sequence[str],
+    source: DataSource,
+    *,
+    options: Mapping[str, Any] | None = None,
+    seeds: Sequence[int] = (0, 1, 2),
+    attacks: Sequence[str] | None = None,
+    rounds: int | None = None,
+    conditions: str = "none",
+    until: float | None = None,
+    sealed: bool | None = None,
+    settings: Settings | None = None,
+    folder: Path | None = None,
+    progress: Callable[[int, int, str], None] | None = None,
+    interrupted: Callable[[], bool] | None = None,
+) -> Matrix:
+    """Attack every protocol in every way.
+
+    Parameters
+    ----------
+    variants : sequence of str
+        ``NAME`` or ``NAME:key=value,...`` of any protocol that is found.
+    source : DataSource
+    options : mapping, optional
+        Each goes to every protocol that has it, as for `comparison`.
+    seeds : sequence of int
+        Seeds of split, weights and batches, and of the attackers' own choices.
+    attacks : sequence of str, optional
+        Names in `ATTACKS`; all of them if not given.
+    rounds : int, optional
+        Server steps, where no variant says otherwise.
+    conditions : str
+        As for `securevfl.run`.
+    until : float, optional
+        Virtual second at which the runs end.
+    sealed : bool, optional
+        Whether links are sealed, which changes bytes; they are not if not said.
+    settings : Settings, optional
+        Of the attackers.
+    folder : Path, optional
+        Keeps the result of each variant and seed; those that are there are not run again.
+    progress : callable, optional
+        Told (runs done, runs in all, what was done).
+    interrupted : callable, optional
+        Asked often; when it says True, `Interrupted` is raised.
+
+    Raises
+    ------
+    ConfigurationError
+        For unknown protocols, attacks or options, and values out of range.
+    """
+    chosen = tuple(ATTACKS if attacks is None else attacks)
+    for name in chosen:
+        if name not in ATTACKS:
+            raise UnknownNameError("attack", name, ATTACKS)
+    settings = settings or Settings()
+    given = dict(options or {}) | ({} if rounds is None else {"rounds": rounds})
+    study = comparison(
+        variants,
+        source,
+        options=given,
+        seeds=seeds,
+        conditions=conditions,
+        until=until,
+        sealed=sealed,
+    )
+    results = []
+    tell = progress or (lambda done, total, what: None)
+    for number, job in enumerate(study.jobs):
+        work = _Work(job, settings, chosen)
+        result = _stored(folder, work)
+        if result is None:
+            result = _attack(work, interrupted)
+            _store(folder, work, result)
+        results.append(result)
+        tell(number + 1, len(study.jobs), job.name)
+    data = {k: v for k, v in source.options.items() if k not in ("data_dir", "seed")}
+    return Matrix(
+        title=f"attacks on {source.name}",
+        labels=study.labels,
+        rows=[row for result in results for row in result["rows"]],
+        cells=_cells(study.labels, chosen, [r for result in results for r in result["rows"]]),
+        figures=_figures(study.labels, results),
+        settings={
+            "dataset": source.name,
+            "data": data,
+            "options": given,
+            "seeds": list(seeds),
+            "conditions": conditions,
+            "until": until,
+            "sealed": bool(sealed),
+            "attackers": asdict(settings),
+        },
+    )
+
+
+def _attack(work: _Work, interrupted: Callable[[], bool] | None) -> dict[str, Any]:
+    case = Case(work.job, work.settings, interrupted)
+    rows = []
+    for name in work.attacks:
+        attack = ATTACKS[name]
+        head = {
+            "protocol": work.job.label,
+            "attack": name,
+            "role": attack.role,
+            "about": attack.about,
+            "seed": work.job.seed,
+        }
+        rows.append(head | _row(_tried(attack.run, case, name)))
+    return {"label": work.job.label, "figures": dict(case.evidence.figures), "rows": rows}
+
+
+def _tried(run: Callable[[Case], Outcome | NoView], case: Case, name: str) -> Outcome | NoView:
+    """Outcome of an attack; what it refuses to be given is a view that it does not have."""
+    case.begin(name)
+    try:
+        return run(case)
+    except (ConfigurationError, RunError) as error:
+        return NoView(str(error))
+
+
+def _row(found: Outcome | NoView) -> dict[str, Any]:
+    if isinstance(found, NoView):
+        empty = dict.fromkeys(("metric", "success", "chance", "low", "high"))
+        return {**empty, "samples": 0, "controls": {}, "note": found.reason}
+    row = asdict(found)
+    return {k: _number(v) if isinstance(v, float) else v for k, v in row.items()}
+
+
+def _number(value: float) -> float | None:
+    return float(value) if math.isfinite(value) else None
+
+
+def _store(folder: Path | None, work: _Work, result: Mapping[str, Any]) -> None:
+    if folder is None:
+        return
+    path = work.job.path(folder)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_suffix(".part")
+    part.write_text(json.dumps({"key": work.key(), **result}))
+    part.replace(path)
+
+
+def _stored(folder: Path | None, work: _Work) -> dict[str, Any] | None:
+    if folder is None or not work.job.path(folder).exists():
+        return None
+    content: dict[str, Any] = json.loads(work.job.path(folder).read_text())
+    return content if content.pop("key") == work.key() else None
+
+
+# -- over seeds ----------------------------------------------------------------------------------
+
+
+def _cells(
+    labels: Sequence[str], attacks: Sequence[str], rows: Sequence[Mapping[str, Any]]
+) -> list[dict[str, Any]]:
+    cells = []
+    for label in labels:
+        for name in attacks:
+            here = [r for r in rows if (r["protocol"], r["attack"]) == (label, name)]
+            head = {
+                "protocol": label,
+                "attack": name,
+                "role": ATTACKS[name].role,
+                "about": ATTACKS[name].about,
+            }
+            cells.append(head | _cell(here))
+    return cells
+
+
+def _cell(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Means over seeds; the excess over chance has Student's interval of the seeds' differences.
+
+    With one seed it is the interval over the attacked rows.
+    """
+    seen = [r for r in rows if r["success"] is not None]
+    if not seen:
+        note = rows[0]["note"] if rows else "not run"
+        empty = dict.fromkeys(("metric", "success", "chance", "excess", "low", "high"))
+        return {**empty, "verdict": NO_VIEW, "seeds": 0, "note": note}
+    success = [r["success"] for r in seen]
+    excess, half = mean_interval([r["success"] - r["chance"] for r in seen])
+    low, high = excess - half, excess + half
+    if len(seen) == 1:
+        low, high = (seen[0][side] - seen[0]["chance"] for side in ("low", "high"))
+    return {
+        "metric": seen[0]["metric"],
+        "success": sum(success) / len(seen),
+        "chance": sum(r["chance"] for r in seen) / len(seen),
+        "excess": excess,
+        "low": low,
+        "high": high,
+        "verdict": ABOVE if low > 0 else AT,
+        "seeds": len(seen),
+        "note": seen[0]["note"],
+    }
+
+
+def _figures(
+    labels: Sequence[str], results: Sequence[Mapping[str, Any]]
+) -> dict[str, dict[str, Any]]:
+    found: dict[str, dict[str, Any]] = {}
+    for label in labels:
+        own = [r["figures"] for r in results if r["label"] == label]
+        found[label] = {}
+        for name in FIGURES:
+            values = [figures[name] for figures in own if name in figures]
+            if values:
+                mean, half = mean_interval(values)
+                found[label][name] = {"mean": mean, "half_width_95": _number(half)}
+    return found
+
+
+def write_matrix(matrix: Matrix, path: Path, **more: Any) -> dict[str, Any]:
+    """Write a matrix as JSON, and as a picture of the same name.
+
+    Parameters
+    ----------
+    matrix : Matrix
+    path : Path
+        Ends with ``.json``.
+    **more
+        Further content.
+
+    Returns
+    -------
+    dict
+        What was written.
+    """
+    from securevfl.study.attack_plots import draw_matrix
+    from securevfl.study.machine import describe_machine
+
+    content = {**matrix.to_dict(), "machine": describe_machine(), "commit": commit(), **more}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(content, indent=1, allow_nan=False) + "\n")
+    draw_matrix(matrix, path.with_suffix(".png"))
+    return content

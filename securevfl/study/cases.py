@@ -1,0 +1,522 @@
+"""The attacks of the matrix: what each takes from what its role has seen, and how it is run."""
+
+from __future__ import annotations
+
+import functools
+import math
+import zlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from securevfl.engine.conditions import NONE, Conditions, load_conditions
+from securevfl.errors import ConfigurationError
+from securevfl.models.polynomial_network import PolynomialNetwork
+from securevfl.privacy.attacks import feature_reconstruction, label_inference, model_stealing, sums
+from securevfl.privacy.attacks.outcome import NoView, Outcome
+from securevfl.protocols.protocol import Protocol, get_protocol, make_config
+from securevfl.study.distinguish import Size, play_ranks
+from securevfl.study.evidence import Evidence, Table, observe
+from securevfl.study.plan import DataSource
+from securevfl.study.recovery import pool_shares, recover_by_server
+from securevfl.study.trials import Arena, Trial, codes_shares
+
+if TYPE_CHECKING:
+    from securevfl.data.dataset import VerticalDataset
+    from securevfl.study.jobs import Job
+
+P31 = 2**31 - 1
+_SHARED_ROWS = 60  # whose shares are pooled
+_MOST_COLUMNS = 200  # of all clients; solving for more over F_p takes minutes
+Result = Outcome | NoView
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the attackers have besides their views.
+
+    Attributes
+    ----------
+    labels : int
+        Labels of each class that a client knows, of its training rows.
+    auxiliary : int
+        Training rows of the attacked client that the server knows.
+    client : int or None
+        The client that attacks, or is attacked by the server; if None, the last of the first half,
+        which does not straggle under the conditions "paper".
+    rows : int or None
+        Training rows that are used, the first so many of each split; all of them if None.
+    sum_rows : int
+        Rows on which sums are collected, in batches of all of them; more where the clients have
+        more columns together than that.
+    games : int
+        Guesses of the rank distinguisher.
+    """
+
+    labels: int = 10
+    auxiliary: int = 200
+    client: int | None = None
+    rows: int | None = None
+    sum_rows: int = 400
+    games: int = 40
+
+
+class Case:
+    """One variant on one seed, as its attackers find it; runs are made when they are asked for.
+
+    Parameters
+    ----------
+    job : Job
+    settings : Settings
+    interrupted : callable, optional
+        Stops the runs.
+    """
+
+    def __init__(
+        self, job: Job, settings: Settings, interrupted: Callable[[], bool] | None = None
+    ) -> None:
+        self.job = job
+        self.settings = settings
+        self._interrupted = interrupted
+        self._attack = ""
+        if self.settings.client is not None and not 0 <= self.client < self.data.parties:
+            raise ConfigurationError(
+                f"attacks: there is no client {self.client}; the {self.data.parties} clients of "
+                f"{self.data.name!r} have the numbers 0 to {self.data.parties - 1}"
+            )
+
+    def begin(self, attack: str) -> None:
+        """Say which attack is next; its chance depends on its name and on the seed."""
+        self._attack = attack
+
+    @property
+    def stream(self) -> np.random.Generator:
+        """The attacker's own choices: the same in every protocol, so that they can be paired."""
+        name = zlib.crc32(self._attack.encode())
+        return np.random.Generator(np.random.Philox(key=[self.job.seed, name]))
+
+    @functools.cached_property
+    def data(self) -> VerticalDataset:
+        """The data set, cut to the rows that are used."""
+        data = DataSource(self.job.dataset, self.job.data).load()
+        rows = self.settings.rows
+        return data if rows is None or rows >= data.rows else data.subset(rows)
+
+    @property
+    def client(self) -> int:
+        """The client that attacks or is attacked."""
+        chosen = self.settings.client
+        return max(0, self.data.parties // 2 - 1) if chosen is None else chosen
+
+    @functools.cached_property
+    def evidence(self) -> Evidence:
+        """The variant's own run."""
+        protocol = self.protocol()
+        return observe(
+            protocol,
+            conditions=self._conditions(protocol),
+            client=self.client,
+            until=self.job.until,
+            sealed=bool(self.job.sealed),
+            interrupted=self._interrupted,
+        )
+
+    def protocol(self, data: VerticalDataset | None = None, **options: Any) -> Protocol:
+        """The protocol with the variant's options and some others; those it lacks are left out."""
+        cls = get_protocol(self.job.protocol)
+        known = {k: v for k, v in options.items() if k in cls.Config.model_fields}
+        config = make_config(cls, {**self.job.options, **known})
+        return cls(config, data or self.data, seed=self.job.seed)
+
+    def _conditions(self, protocol: Protocol) -> Conditions:
+        return load_conditions(
+            self.job.conditions, parties=self.data.parties, batch_rows=protocol.batch_rows
+        )
+
+    # -- the labels and columns behind a table ---------------------------------------------------
+
+    def labels(self, table: Table) -> np.ndarray:
+        """Class numbers of its rows."""
+        if self.data.task == "regression":
+            raise ConfigurationError("labels of a regression are not inferred; use classes")
+        found: np.ndarray = self.data.train_labels[table.rows]
+        return found
+
+    def columns(self, table: Table) -> np.ndarray:
+        """The attacked client's columns of its rows."""
+        found: np.ndarray = self.data.train[self.client][table.rows]
+        return found
+
+    def auxiliary(self, rows: int) -> np.ndarray:
+        """Rows that the server knows, at most half of them."""
+        return self.stream.permutation(rows)[: min(self.settings.auxiliary, rows // 2)]
+
+    # -- runs made for an attack -----------------------------------------------------------------
+
+    @functools.cached_property
+    def sums(self) -> tuple[np.ndarray, np.ndarray] | NoView:
+        """Joint embeddings of the same rows over several rounds, side by side, and all columns.
+
+        Linear clients (D = 1) on batches of all rows, so that every round adds h sums of the same
+        rows, and twice as many rounds as are needed.
+        """
+        width = sum(self.data.widths) + self.data.parties
+        rows = min(self.data.rows, max(self.settings.sum_rows, int(1.3 * width)))
+        data = self.data.subset(rows)
+        h = int(getattr(self.protocol().config, "width", 64))
+        rounds = self.data.parties * (math.ceil(width / h) + 2)
+        options = {"batch": rows, "degree": 1, "rounds": rounds}
+        evidence = observe(
+            self.protocol(data, **options),
+            conditions=NONE,
+            client=self.client,
+            every=True,
+            interrupted=self._interrupted,
+        )
+        if evidence.inputs is None:
+            return NoView("the server trains on no joint embedding")
+        parts = [_in_order(samples, H) for samples, H in evidence.inputs.recent]
+        whole = [(rows_, H) for rows_, H in parts if len(rows_) == rows]
+        if not whole:
+            return NoView("no joint embedding has all rows of a batch that is the whole set")
+        return np.concatenate([H for _, H in whole], axis=1), np.concatenate(data.train, axis=1)
+
+    @functools.cached_property
+    def shares(self) -> Trial | NoView:
+        """A recorded run on few rows, of a protocol that shares its data by a Lagrange code."""
+        if not codes_shares(self.protocol()):
+            return NoView("its clients hold no shares of each other's data")
+        data = self.data.subset(min(_SHARED_ROWS, self.data.rows))
+        return Arena(self.protocol(data, rounds=2, batch=len(data.train_labels))).run()
+
+
+def _in_order(samples: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """True rows in ascending order, and their values."""
+    order = np.argsort(samples, kind="stable")
+    order = order[samples[order] >= 0]
+    return samples[order], values[order]
+
+
+# -- labels ----------------------------------------------------------------------------------------
+
+
+def gradient_norm(case: Case) -> Result:
+    """By the length of gradients; two classes."""
+    table = case.evidence.gradients
+    if isinstance(table, NoView):
+        return table
+    return label_inference.gradient_norm(table.values, case.labels(table), case.stream)
+
+
+def gradient_clusters(case: Case) -> Result:
+    """By the sign, or the cluster, of gradients' directions."""
+    table = case.evidence.gradients
+    if isinstance(table, NoView):
+        return table
+    labels, stream = case.labels(table), case.stream
+    if case.data.num_classes == 2:
+        return label_inference.gradient_sign(table.values, labels, stream)
+    known = label_inference.known_rows(labels, case.settings.labels, stream)
+    classes = case.data.num_classes
+    return label_inference.gradient_clusters(table.values, labels, known, classes, stream)
+
+
+def gradient_directions(case: Case) -> Result:
+    """By the nearest mean direction of known rows."""
+    table = case.evidence.gradients
+    if isinstance(table, NoView):
+        return table
+    labels, stream = case.labels(table), case.stream
+    known = label_inference.known_rows(labels, case.settings.labels, stream)
+    classes = case.data.num_classes
+    return label_inference.gradient_directions(table.values, labels, known, classes, stream)
+
+
+def model_completion(case: Case) -> Result:
+    """By a head on the client's own trained network."""
+    network = case.evidence.network()
+    before = case.evidence.network(case.evidence.protocol.parties())
+    if network is None or before is None:
+        return NoView("its clients have no bottom network of their own")
+    if case.data.task == "regression":
+        return NoView("labels of a regression are not inferred")
+    own, labels, stream = case.data.train[case.client], case.data.train_labels, case.stream
+    known = label_inference.known_rows(labels, case.settings.labels, stream)
+    without = {"untrained network": before.forward(own), "raw columns": np.asarray(own)}
+    classes = case.data.num_classes
+    trained = network.forward(own)
+    return label_inference.model_completion(trained, without, labels, known, classes, stream)
+
+
+# -- features and models ---------------------------------------------------------------------------
+
+
+def _seen(case: Case) -> tuple[Table, str] | NoView:
+    """Single embeddings, or else the uploads that stand for them."""
+    single = case.evidence.embeddings
+    if isinstance(single, Table):
+        return single, ""
+    uploads = case.evidence.uploads
+    if isinstance(uploads, Table):
+        return uploads, "on all clients' uploads; "
+    return NoView(f"{single.reason}, and {uploads.reason}")
+
+
+def _noted(found: Outcome, note: str) -> Outcome:
+    from dataclasses import replace
+
+    return replace(found, note=note + found.note)
+
+
+def inversion(case: Case) -> Result:
+    """A network from embeddings, or from uploads, to the client's columns."""
+    seen = _seen(case)
+    if isinstance(seen, NoView):
+        return seen
+    table, note = seen
+    known, columns = case.auxiliary(len(table.rows)), case.columns(table)
+    return _noted(feature_reconstruction.inversion(table.values, columns, known, case.stream), note)
+
+
+def inversion_of_sums(case: Case) -> Result:
+    """A network from joint embeddings to the client's columns."""
+    table = case.evidence.joint
+    if isinstance(table, NoView):
+        return table
+    known, columns = case.auxiliary(len(table.rows)), case.columns(table)
+    return feature_reconstruction.inversion(table.values, columns, known, case.stream)
+
+
+def _linear(network: Any) -> PolynomialNetwork | None:
+    return network if isinstance(network, PolynomialNetwork) else None
+
+
+def equality_solving(case: Case) -> Result:
+    """From the first embedding, the client's initial weights being known."""
+    first = case.evidence.first_embedding()
+    if isinstance(first, NoView):
+        return first
+    network = _linear(case.evidence.network(case.evidence.protocol.parties()))
+    if network is None:
+        return NoView("the client's network is not polynomial, so there is nothing linear to solve")
+    rows, values = first
+    columns = case.data.train[case.client][rows]
+    return feature_reconstruction.equality_solving(
+        values, [network.values], [columns], network.degree, case.stream
+    )
+
+
+def equality_solving_of_sums(case: Case) -> Result:
+    """From the first joint embedding, all clients' initial weights being known."""
+    first = case.evidence.first_joint()
+    if isinstance(first, NoView):
+        return first
+    fresh = case.evidence.protocol.parties()
+    networks = [_linear(getattr(fresh[n], "network", None)) for n in range(case.data.parties)]
+    known = [network for network in networks if network is not None]
+    if len(known) < len(networks):
+        return NoView("the clients' networks are not polynomial")
+    rows, values = first
+    if values.shape[1] != known[0].values.shape[1]:
+        return NoView("the server joins embeddings otherwise than by their mean")
+    weights = [network.values / len(known) for network in known]
+    columns = [x[rows] for x in case.data.train]
+    degree = known[0].degree
+    return feature_reconstruction.equality_solving(values, weights, columns, degree, case.stream)
+
+
+def stealing(case: Case) -> Result:
+    """A surrogate of the client's network, from embeddings or uploads of known rows."""
+    seen = _seen(case)
+    if isinstance(seen, NoView):
+        return seen
+    table, note = seen
+    known, columns = case.auxiliary(len(table.rows)), case.columns(table)
+    if note:
+        # What the client's own uploads of other rows are, is all that a copy can be held to.
+        left = label_inference.attacked(len(columns), known)
+        width = table.values.shape[1] // case.data.parties
+        own = table.values[:, case.client * width : (case.client + 1) * width]
+        fresh, truth, seen_ = columns[left], own[left], own[known]
+        note = "on the client's uploads; "
+    else:
+        fresh = case.data.test[case.client]
+        truth, seen_ = _embedded(case, fresh), table.values[known]
+    return _noted(model_stealing.steal(columns[known], seen_, fresh, truth, case.stream), note)
+
+
+def _embedded(case: Case, rows: np.ndarray) -> np.ndarray:
+    """What the client's trained network makes of rows, clipped where the protocol does."""
+    party, protocol = case.evidence.parties[case.client], case.evidence.protocol
+    embed = getattr(protocol, "embed", None)
+    made: np.ndarray = party.network.forward(rows) if embed is None else embed(party, rows)
+    return made
+
+
+# -- sums ------------------------------------------------------------------------------------------
+
+
+def span_of_sums(case: Case) -> Result:
+    """Whether the clients' columns lie in the span of the sums."""
+    found = case.sums
+    return found if isinstance(found, NoView) else sums.span_exactness(*found, case.stream)
+
+
+def completion_of_sums(case: Case) -> Result:
+    """All rows from as many known ones as the sums have rank, and one more."""
+    found = case.sums
+    if isinstance(found, NoView):
+        return found
+    joint, columns = found
+    rank = sums.basis(joint).shape[1]
+    if rank + 1 >= len(joint) / 2:
+        return NoView(
+            f"the sums of {len(joint)} rows have rank {rank}: more than half of the rows would "
+            "have to be known"
+        )
+    known = case.stream.permutation(len(joint))[: rank + 1]
+    return sums.completion(joint, known, columns, case.stream)
+
+
+def binary_columns(case: Case) -> Result:
+    """Columns of two values by lattice reduction."""
+    found = case.sums
+    if isinstance(found, NoView):
+        return found
+    outcome = sums.binary_recovery(*found, case.stream)
+    return NoView("no client has a column of two values") if outcome is None else outcome
+
+
+# -- coalitions against shares ---------------------------------------------------------------------
+
+
+def _pooled(case: Case, extra: Callable[[Trial], int]) -> Result:
+    trial = case.shares
+    if isinstance(trial, NoView):
+        return trial
+    code = trial.code
+    size, victim = extra(trial), code.parties - 1
+    if size > victim:
+        return NoView(f"{size} of {code.parties} clients leave no victim")
+    pooled = pool_shares(trial, tuple(range(size)), victim)
+    within = pool_shares(trial, tuple(range(code.privacy)), victim)
+    if not (pooled.exact and within.exact):
+        raise ConfigurationError("the shares decode to something else than the theory says")
+    part = pooled.combinations / code.segments
+    return Outcome(
+        "combinations of segments decoded exactly",
+        part,
+        within.combinations / code.segments,
+        part,
+        part,
+        code.segments,
+        note=f"{size} clients, T = {code.privacy}, K = {code.segments}; chance is T clients; the "
+        f"model is {'' if pooled.model else 'not '}decoded",
+    )
+
+
+def shares_above(case: Case) -> Result:
+    """T + 1 clients pool their shares of another client's data."""
+    return _pooled(case, lambda trial: trial.code.privacy + 1)
+
+
+def shares_all(case: Case) -> Result:
+    """K + T clients pool their shares of another client's data."""
+    return _pooled(case, lambda trial: trial.code.size)
+
+
+def rank_game(case: Case) -> Result:
+    """The server guesses which of two secrets with equal sums a run had, by ranks of uploads."""
+    protocol: Any = case.protocol()
+    if not codes_shares(protocol):
+        return NoView("its clients hold no shares of each other's data")
+    code, count = protocol.public.code, case.settings.games
+    masked = {"masked": protocol.config.masked} if hasattr(protocol.config, "masked") else {}
+    size = Size(code.segments, code.privacy, P31, masked, rounds=count)
+    right = play_ranks(type(protocol), size, stream=case.stream).right
+    low, high = wilson(right, count)
+    return Outcome("right guesses", right / count, 0.5, low, high, count, note=f"p = {P31}")
+
+
+def wilson(right: int, count: int) -> tuple[float, float]:
+    """95 % interval of a proportion (E. B. Wilson, 1927)."""
+    z = 1.959964
+    centre = (right + z * z / 2) / (count + z * z)
+    half = z * math.sqrt(right * (count - right) / count + z * z / 4) / (count + z * z)
+    return centre - half, centre + half
+
+
+def server_and_clients(case: Case) -> Result:
+    """The server and T clients solve for all data and models, by linear algebra over F_p."""
+    if not codes_shares(case.protocol()):
+        return NoView("its clients hold no shares of each other's data")
+    columns = sum(case.data.widths) + case.data.parties
+    if columns > _MOST_COLUMNS:
+        return NoView(
+            f"not run: {columns} columns are solved for over F_p, {_MOST_COLUMNS} at most here"
+        )
+    code = case.protocol().public.code  # type: ignore[attr-defined]
+    h = 64
+    options: Mapping[str, Any] = {
+        "prime": P31,
+        "data_bits": 8,
+        "model_bits": 8,
+        "weight_bound": 4.0,
+        "degree": 1,
+        "width": h,
+        "rounds": math.ceil(columns / h) + 2,
+        "tolerate_corrupt": 0,
+    }
+    data = case.data.subset(min(case.data.rows, (columns + 20) * code.segments))
+    made = case.protocol(data, **options, batch=data.rows)
+    found = recover_by_server(Arena(made).run(), tuple(range(code.privacy)))
+    return Outcome(
+        "elements of data recovered exactly",
+        found.data,
+        0.0,
+        found.data,
+        found.data,
+        found.elements,
+        note=f"{'models' if found.models == 1 else 'no models'} recovered; "
+        f"the equations have {'a' if found.explained else 'no'} solution",
+    )
+
+
+@dataclass(frozen=True)
+class Attack:
+    """One column of the matrix.
+
+    Attributes
+    ----------
+    role : str
+        Who attacks.
+    about : {"labels", "features", "model"}
+    run : callable
+        Takes a `Case`.
+    """
+
+    role: str
+    about: str
+    run: Callable[[Case], Result]
+
+
+ATTACKS: dict[str, Attack] = {
+    "gradient norm": Attack("client", "labels", gradient_norm),
+    "gradient clusters": Attack("client", "labels", gradient_clusters),
+    "gradient directions": Attack("client", "labels", gradient_directions),
+    "model completion": Attack("client", "labels", model_completion),
+    "inversion": Attack("server", "features", inversion),
+    "equality solving": Attack("server", "features", equality_solving),
+    "model stealing": Attack("server", "model", stealing),
+    "inversion of sums": Attack("server", "features", inversion_of_sums),
+    "equality solving of sums": Attack("server", "features", equality_solving_of_sums),
+    "span of sums": Attack("server", "features", span_of_sums),
+    "completion of sums": Attack("server", "features", completion_of_sums),
+    "binary columns of sums": Attack("server", "features", binary_columns),
+    "rank of uploads": Attack("server", "features", rank_game),
+    "server + T clients": Attack("server + T clients", "features", server_and_clients),
+    "T + 1 clients": Attack("T + 1 clients", "features", shares_above),
+    "K + T clients": Attack("K + T clients", "features", shares_all),
+}

@@ -1,0 +1,377 @@
+"""What attackers have of a run: their views, cut from its transcript, and their own models.
+
+A protocol says which kinds of message show values row by row (`Protocol.exposures`); everything is
+found through that, so that a new protocol needs nothing else. Two things are not messages and yet
+in a role's view: the joint embedding that a server puts into its own centre, and a client's own
+network. They are read off the parties.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from securevfl.engine.conditions import Conditions
+from securevfl.engine.mailbox import ANNOUNCE
+from securevfl.engine.network import SERVER
+from securevfl.engine.sealing import Sealing
+from securevfl.engine.simulation import Simulation
+from securevfl.engine.transcript import Transcript
+from securevfl.privacy.attacks.outcome import NoView
+from securevfl.privacy.views import Coalition, View, cut
+from securevfl.protocols.protocol import Exposure, Protocol
+from securevfl.study.history import Historian
+from securevfl.study.trials import one_thread
+
+_EPOCH = 64  # messages of a link that are kept where a protocol has no layout of its rows
+
+
+@dataclass(frozen=True)
+class Table:
+    """Values by row, each from the last message that had the row.
+
+    Attributes
+    ----------
+    rows : ndarray, (n,)
+        Numbers of training rows, ascending.
+    values : ndarray, (n, width), floating
+    """
+
+    rows: np.ndarray
+    values: np.ndarray
+
+
+class Recorder(Transcript):
+    """A transcript that keeps the first and the last payloads of each link that is attacked.
+
+    Parameters
+    ----------
+    wanted : callable
+        (kind, sender, receiver) to whether its payloads are kept.
+    last : int
+        Payloads that are kept of each kind and link, besides the first.
+    """
+
+    def __init__(self, wanted: Callable[[str, int, int], bool], last: int) -> None:
+        super().__init__(payloads=True)
+        self._wanted = wanted
+        self._last = last
+        self._links: dict[tuple[str, int, int], deque[int]] = {}
+
+    def add(
+        self, sender: int, receiver: int, kind: str, round: int, nbytes: int, sent: int, data: Any
+    ) -> int:
+        """Append a message; an older payload of its link may go."""
+        link = (kind, sender, receiver)
+        keep = kind == ANNOUNCE or self._wanted(*link)
+        row = super().add(sender, receiver, kind, round, nbytes, sent, data if keep else None)
+        if not keep or kind == ANNOUNCE:
+            return row
+        known = link in self._links
+        kept = self._links.setdefault(link, deque())
+        if known:  # the first of all is never dropped
+            kept.append(row)
+            if len(kept) > self._last:
+                assert self.payloads is not None
+                self.payloads[kept.popleft()] = None
+        return row
+
+
+@dataclass
+class _Inputs:
+    """What a centre is given: the first, and the last so many."""
+
+    last: int
+    first: tuple[np.ndarray, np.ndarray] | None = None
+    recent: deque[tuple[np.ndarray, np.ndarray]] = field(default_factory=deque)
+
+    def watch(self, centre: Any) -> None:
+        """Keep what `centre` is given to train with."""
+        step = centre.step
+
+        def watched(embedding: np.ndarray, samples: np.ndarray, labels: np.ndarray) -> Any:
+            given = (np.array(samples), np.array(embedding))
+            self.first = self.first or given
+            self.recent.append(given)
+            if len(self.recent) > self.last:
+                self.recent.popleft()
+            return step(embedding, samples, labels)
+
+        centre.step = watched
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """A run, as its roles have seen it.
+
+    Attributes
+    ----------
+    protocol : Protocol
+    parties : mapping of int to Party
+        At the end of the run.
+    client : int
+        The client that attacks where clients do, and is attacked where the server does.
+    observer : int
+        Who receives the client's embeddings or uploads; mostly the server.
+    transcript : Transcript
+    inputs : _Inputs or None
+        Of the server's centre.
+    used : int
+        Clients whose embeddings were in the first joint one.
+    figures : mapping
+        Held-out measures, virtual seconds, bytes and messages.
+    """
+
+    protocol: Protocol
+    parties: Mapping[int, Any]
+    client: int
+    observer: int
+    transcript: Transcript
+    inputs: _Inputs | None
+    used: int
+    figures: Mapping[str, Any]
+
+    @functools.cached_property
+    def client_view(self) -> View:
+        """What the client has."""
+        return cut(self.transcript, Coalition(clients=(self.client,)))
+
+    @functools.cached_property
+    def observer_view(self) -> View:
+        """What the server has, or whoever gets the embeddings."""
+        server = self.observer == SERVER
+        clients = () if server else (self.observer,)
+        return cut(self.transcript, Coalition(server=server, clients=clients))
+
+    @functools.cached_property
+    def gradients(self) -> Table | NoView:
+        """The client's gradient of each row, the last of them."""
+        for exposure in self._kinds("gradient"):
+            found = self._parts(self.client_view, exposure.kind, receiver=self.client)
+            if found:
+                return _table(found)
+        return NoView("no gradient is returned to the clients")
+
+    @functools.cached_property
+    def embeddings(self) -> Table | NoView:
+        """The client's last embedding of each row, as the server got it."""
+        for exposure in self._kinds("embedding"):
+            found = self._parts(self.observer_view, exposure.kind, sender=self.client)
+            if found:
+                return _table(found)
+        return NoView("no single embedding is sent")
+
+    @functools.cached_property
+    def uploads(self) -> Table | NoView:
+        """All clients' protected uploads of each row, side by side, as numbers."""
+        for exposure in self._kinds("upload"):
+            found = self._parts(self.observer_view, exposure.kind)
+            if found:
+                return _table(_side_by_side(found, self.protocol.peers()))
+        return NoView("no upload has one number for each row and unit")
+
+    @functools.cached_property
+    def joint(self) -> Table | NoView:
+        """The joint embedding of each row that the server's centre was last given."""
+        if self.inputs is None or not self.inputs.recent:
+            return NoView("the server trains on no joint embedding")
+        return _table([(0, 0, *given) for given in self.inputs.recent])
+
+    def first_embedding(self) -> tuple[np.ndarray, np.ndarray] | NoView:
+        """Rows and values of the client's first embedding, of its initial network."""
+        for exposure in self._kinds("embedding"):
+            found = self._parts(self.observer_view, exposure.kind, sender=self.client)
+            if found:
+                _, _, rows, values = found[0]
+                return rows[rows >= 0], values[rows >= 0]
+        return NoView("no single embedding is sent")
+
+    def first_joint(self) -> tuple[np.ndarray, np.ndarray] | NoView:
+        """Rows and values of the first joint embedding, of all clients' initial networks."""
+        if self.inputs is None or self.inputs.first is None:
+            return NoView("the server trains on no joint embedding")
+        if self.used != self.protocol.data.parties:
+            return NoView(f"the first joint embedding is of {self.used} clients only")
+        rows, values = self.inputs.first
+        return rows[rows >= 0], values[rows >= 0]
+
+    def network(self, parties: Mapping[int, Any] | None = None) -> Any:
+        """The client's network at the end, or among other parties; None where it has none."""
+        return getattr((parties or self.parties).get(self.client), "network", None)
+
+    def _kinds(self, carries: str) -> list[Exposure]:
+        return [e for e in self.protocol.exposures if e.carries == carries]
+
+    def _parts(
+        self, view: View, kind: str, *, sender: int | None = None, receiver: int | None = None
+    ) -> list[tuple[int, int, np.ndarray, np.ndarray]]:
+        """(round, sender, rows, values) of the kept messages of a kind that have numbers."""
+        announced = {
+            m.round: m.payload
+            for m in view.messages
+            if m.kind == ANNOUNCE and m.payload is not None
+        }
+        own = self._named_by_client(view) if receiver is not None else {}
+        parts = []
+        for m in view.messages:
+            if m.kind != kind or m.payload is None:
+                continue
+            if sender not in (None, m.sender) or receiver not in (None, m.receiver):
+                continue
+            named, payload = self.protocol.shown(m.payload)
+            if named is None:
+                named = own.get(m.round, announced.get(m.round))
+            rows = None if named is None else self.protocol.named_rows(named)
+            values = _numbers(payload)
+            if rows is None or values is None or len(rows) % len(values):
+                continue
+            # A coded row stands for one sample of each segment.
+            parts.append((m.round, m.sender, rows, np.tile(values, (len(rows) // len(values), 1))))
+        return parts
+
+    def _named_by_client(self, view: View) -> dict[int, Any]:
+        """Rows that the client itself named, by round."""
+        kinds = {e.kind for e in self.protocol.exposures if e.carries != "gradient"}
+        sent = [m for m in view.messages if m.kind in kinds and m.payload is not None]
+        named = {
+            m.round: self.protocol.shown(m.payload)[0] for m in sent if m.sender == self.client
+        }
+        return {round: rows for round, rows in named.items() if rows is not None}
+
+
+def _numbers(payload: Any) -> np.ndarray | None:
+    """A payload as a matrix of real numbers; None where it is something else, such as bytes."""
+    if not isinstance(payload, np.ndarray) or payload.dtype.kind not in "fiu" or payload.ndim < 2:
+        return None
+    matrix: np.ndarray = payload.reshape(len(payload), -1)
+    return matrix if matrix.dtype.kind == "f" else matrix.astype(np.float64)
+
+
+def _side_by_side(
+    parts: Sequence[tuple[int, int, np.ndarray, np.ndarray]], senders: Sequence[int]
+) -> list[tuple[int, int, np.ndarray, np.ndarray]]:
+    """One part a round, with every sender's values in its place; zeros for those that sent none."""
+    width = max(values.shape[1] for *_, values in parts)
+    places = {n: i for i, n in enumerate(senders)}
+    joined: dict[int, tuple[np.ndarray, np.ndarray]] = {}
+    for round, sender, rows, values in parts:
+        if sender not in places:
+            continue
+        start = places[sender] * width
+        _, whole = joined.setdefault(round, (rows, np.zeros((len(rows), width * len(places)))))
+        whole[:, start : start + values.shape[1]] = values
+    return [(round, 0, rows, whole) for round, (rows, whole) in sorted(joined.items())]
+
+
+def _table(parts: Sequence[tuple[int, int, np.ndarray, np.ndarray]]) -> Table:
+    """The last value of each true row."""
+    rows = np.concatenate([rows for _, _, rows, _ in parts])[::-1]
+    values = np.concatenate([values for *_, values in parts])[::-1]
+    numbers, newest = np.unique(rows, return_index=True)
+    true = numbers >= 0
+    return Table(numbers[true], values[newest[true]])
+
+
+def observe(
+    protocol: Protocol,
+    *,
+    conditions: Conditions,
+    client: int,
+    until: float | None = None,
+    sealed: bool = False,
+    every: bool = False,
+    interrupted: Callable[[], bool] | None = None,
+) -> Evidence:
+    """Run a protocol and keep what its roles see of the last epoch.
+
+    Parameters
+    ----------
+    protocol : Protocol
+    conditions : Conditions
+    client : int
+        Whose embeddings and gradients are kept.
+    until : float, optional
+        Virtual second at which the run ends.
+    sealed : bool
+        Whether links are sealed; it changes bytes and times, and no role's view.
+    every : bool
+        Keep the joint embeddings of every round, and not of an epoch only.
+    interrupted : callable, optional
+        Asked often; when it says True, `Interrupted` is raised.
+    """
+    from securevfl.study.run import Interrupted
+
+    epoch = _epoch(protocol)
+    carried = {e.kind: e.carries for e in protocol.exposures}
+
+    def wanted(kind: str, sender: int, receiver: int) -> bool:
+        carries = carried.get(kind)
+        if carries == "upload":
+            return True
+        return client == {"embedding": sender, "gradient": receiver}.get(carries or "")
+
+    parties = protocol.parties()
+    centre = getattr(parties.get(SERVER), "centre", None)
+    inputs = None
+    if hasattr(centre, "step"):
+        inputs = _Inputs(10**9 if every else epoch)
+        inputs.watch(centre)
+    rounds = getattr(protocol.config, "rounds", 1)
+    historian = Historian(protocol, parties, eval_every=max(1, rounds), progress=None)
+    transcript = historian.transcript = Recorder(wanted, epoch)
+    simulation = Simulation(
+        parties,
+        seed=protocol.seed,
+        conditions=conditions,
+        transcript=transcript,
+        observer=historian,
+        sealing=Sealing(protocol.name, "attacks", parties) if sealed else None,
+    )
+    with one_thread():
+        simulation.run(interrupted, until=until)
+        if until is None and not simulation.finished:
+            raise Interrupted(None)
+        historian.finish()
+    first = historian.rows[0] if historian.rows else {}
+    return Evidence(
+        protocol=protocol,
+        parties=parties,
+        client=client,
+        observer=_observer(transcript, protocol, client),
+        transcript=transcript,
+        inputs=inputs,
+        used=int(first.get("sharers", first.get("used", 0))),
+        figures=_figures(historian, transcript),
+    )
+
+
+def _epoch(protocol: Protocol) -> int:
+    """Rounds after which every row was used once more, and one to spare."""
+    layout = getattr(protocol, "train_layout", None)
+    return _EPOCH if layout is None else layout().per_epoch + 1
+
+
+def _observer(transcript: Transcript, protocol: Protocol, client: int) -> int:
+    """Who gets most of what the client sends of its rows; the server if nobody does."""
+    kinds = [e.kind for e in protocol.exposures if e.carries != "gradient"]
+    columns = transcript.columns()
+    mine = np.isin(columns["kind"], kinds) & (columns["sender"] == client)
+    receivers, counts = np.unique(columns["receiver"][mine], return_counts=True)
+    return int(receivers[counts.argmax()]) if len(receivers) else SERVER
+
+
+def _figures(historian: Historian, transcript: Transcript) -> dict[str, Any]:
+    last = historian.rows[-1] if historian.rows else {}
+    times = [e["time"] for e in historian.rows + historian.events if e["party"] == SERVER]
+    return {
+        **{f"test_{m}": last[m] for m in ("accuracy", "auc", "f1", "rmse") if m in last},
+        "steps": len(historian.rows),
+        "virtual_seconds": float(max(times, default=0.0)),
+        "bytes": transcript.bytes,
+        "messages": transcript.messages,
+    }
