@@ -94,6 +94,7 @@ def _compare() -> Callable[..., None]:
     protocols = Annotated[list[str], typer.Argument(metavar="PROTOCOL...", show_default=False)]
     seeds = typer.Option(metavar="n", help="Runs of each, with seeds S, S+1, ...")
     workers = typer.Option(metavar="n", min=1, help="Processes.")
+    attacks = typer.Option("--attacks", help="Attack each of them in every way instead; long.")
     shared = {
         "variants": inspect.Parameter(
             "variants", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=protocols
@@ -101,6 +102,7 @@ def _compare() -> Callable[..., None]:
         **common_parameters("engine"),
         "seeds": keyword("seeds", Annotated[int, seeds], 3),
         "workers": keyword("workers", Annotated[int, workers], 1),
+        "attacks": keyword("attacks", Annotated[bool, attacks], False),
     }
     every = all_options()
     most = max(len(names) for _, names in every.values())

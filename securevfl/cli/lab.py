@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
     from securevfl.study.jobs import Job
+    from securevfl.study.plan import DataSource
     from securevfl.study.study import Study
 
 
@@ -103,7 +104,8 @@ def compare(values: Mapping[str, Any]) -> None:
     from securevfl.study.compare import comparison
 
     common, options, pairs, data_pairs = sort_out(values)
-    variants, count, workers = (options.pop(name) for name in ("variants", "seeds", "workers"))
+    named = ("variants", "seeds", "workers", "attacks")
+    variants, count, workers, attacks = (options.pop(name) for name in named)
     if len(variants) < 2:
         raise ConfigurationError(
             "compare: name two protocols or more, such as: securevfl compare fedvs split"
@@ -111,6 +113,9 @@ def compare(values: Mapping[str, Any]) -> None:
     if count < 1:
         raise ConfigurationError(f"compare: {count} seeds are too few; use 1 or more")
     source = data_source(common, data_pairs)
+    if attacks:
+        _attack(variants, source, common, _merged(options, pairs), count, workers)
+        return
     made = comparison(
         variants,
         source,
@@ -123,6 +128,51 @@ def compare(values: Mapping[str, Any]) -> None:
     with run_folder(common["out"], "compare", Path(source.name).stem) as folder:
         again = f"the same command with --out {shlex.quote(str(folder))}"
         _carry_out(made, folder, "compare", workers, again, common["json"])
+
+
+def _attack(
+    variants: Sequence[str],
+    source: DataSource,
+    common: Mapping[str, Any],
+    options: Mapping[str, Any],
+    count: int,
+    workers: int,
+) -> None:
+    """Carry out ``securevfl compare --attacks``."""
+    from securevfl.study.attacks import attack_matrix, write_matrix
+    from securevfl.study.run import Interrupted
+
+    if workers > 1:
+        raise ConfigurationError(
+            f"compare: --attacks runs in one process, and --workers is {workers}; leave it out"
+        )
+    with run_folder(common["out"], "attacks", Path(source.name).stem) as folder:
+        try:
+            with Display("attacks") as display, stopping(display) as stop:
+                matrix = attack_matrix(
+                    variants,
+                    source,
+                    options=options,
+                    seeds=range(common["seed"], common["seed"] + count),
+                    conditions=_whole_path(common["conditions"]),
+                    until=common["until"],
+                    sealed=common["sealed"],
+                    folder=folder,
+                    progress=display.progress,
+                    interrupted=stop,
+                )
+        except Interrupted:
+            show.say(
+                "interrupted; finished runs are kept; go on with: the same command with --out "
+                f"{shlex.quote(str(folder))}"
+            )
+            raise typer.Exit(INTERRUPTED) from None
+        content = write_matrix(matrix, folder / "attacks.json")
+        if common["json"]:
+            show.print_json({**content, "run_folder": str(folder)})
+        else:
+            show.print_attacks(content)
+            show.out().print(f"written to {folder}", soft_wrap=True)
 
 
 def _whole_path(conditions: str) -> str:

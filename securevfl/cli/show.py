@@ -188,6 +188,43 @@ def planned(value: Mapping[str, Any]) -> str:
     return f"{text}; {value['measured_bytes']:,} bytes, {same} {value['bytes']:,}"
 
 
+def print_attacks(content: Mapping[str, Any]) -> None:
+    """Print a matrix of attacks: figures of each protocol, then success and chance."""
+    labels, figures = content["labels"], content["figures"]
+    rows = []
+    for name in ("test_accuracy", "test_auc", "test_rmse", "virtual_seconds", "bytes"):
+        values = [figures[label].get(name, {}).get("mean") for label in labels]
+        if any(value is not None for value in values):
+            rows.append((_LABELS[name], *(_figure(name, value) for value in values)))
+    cells = {(cell["protocol"], cell["attack"]): cell for cell in content["cells"]}
+    group = None
+    for attack in dict.fromkeys(cell["attack"] for cell in content["cells"]):
+        own = [cells[label, attack] for label in labels]
+        if group != (group := (own[0]["role"], own[0]["about"])):
+            rows.append((f"[bold]{group[0]}, on {group[1]}[/]", *[""] * len(labels)))
+        rows.append((f"  {attack}", *map(_attacked, own)))
+    seeds = len(content["settings"]["seeds"])
+    print_table(("", *labels), rows, title=f"{content['title']} (means over {seeds} seeds)")
+    out().print(
+        "success (chance); red where the 95 % interval lies above chance; '-' where the role sees "
+        "nothing that the attack could use: attacks.json says why",
+        soft_wrap=True,
+    )
+
+
+def _figure(name: str, value: float | None) -> str:
+    if value is None:
+        return "-"
+    return clock(value) if name == "virtual_seconds" else _shown(name, value)
+
+
+def _attacked(cell: Mapping[str, Any]) -> str:
+    if cell["success"] is None:
+        return "-"
+    text = f"{cell['success']:.2f} ({cell['chance']:.2f})"
+    return f"[red]{text}[/]" if cell["verdict"] == "above chance" else text
+
+
 def print_card(card: Mapping[str, Any]) -> None:
     """Print what a protocol is and what each role sees."""
     console = out()

@@ -23,6 +23,7 @@ from securevfl.study.jobs import MEASURES, Job
 from securevfl.study.plan import DataSource
 from securevfl.study.results import commit
 from securevfl.study.statistics import mean_interval
+from securevfl.study.trials import one_thread
 
 __all__ = ["ATTACKS", "Matrix", "Settings", "attack_matrix", "write_matrix"]
 
@@ -190,18 +191,22 @@ def attack_matrix(
 
 
 def _attack(work: _Work, interrupted: Callable[[], bool] | None) -> dict[str, Any]:
+    from threadpoolctl import threadpool_limits
+
     case = Case(work.job, work.settings, interrupted)
     rows = []
-    for name in work.attacks:
-        attack = ATTACKS[name]
-        head = {
-            "protocol": work.job.label,
-            "attack": name,
-            "role": attack.role,
-            "about": attack.about,
-            "seed": work.job.seed,
-        }
-        rows.append(head | _row(_tried(attack.run, case, name)))
+    # Float sums must not depend on the number of cores, and threads of small products cost time.
+    with threadpool_limits(1, user_api="blas"), one_thread():
+        for name in work.attacks:
+            attack = ATTACKS[name]
+            head = {
+                "protocol": work.job.label,
+                "attack": name,
+                "role": attack.role,
+                "about": attack.about,
+                "seed": work.job.seed,
+            }
+            rows.append(head | _row(_tried(attack.run, case, name)))
     return {"label": work.job.label, "figures": dict(case.evidence.figures), "rows": rows}
 
 

@@ -149,6 +149,14 @@ class Case:
         found: np.ndarray = self.data.train[self.client][table.rows]
         return found
 
+    @functools.cached_property
+    def bounds(self) -> tuple[float, float]:
+        """Range of all columns, which is public: [0, 1] where they are min-max scaled."""
+        return (
+            float(min(x.min() for x in self.data.train)),
+            float(max(x.max() for x in self.data.train)),
+        )
+
     def auxiliary(self, rows: int) -> np.ndarray:
         """Rows that the server knows, at most half of them."""
         return self.stream.permutation(rows)[: min(self.settings.auxiliary, rows // 2)]
@@ -304,7 +312,7 @@ def equality_solving(case: Case) -> Result:
     rows, values = first
     columns = case.data.train[case.client][rows]
     return feature_reconstruction.equality_solving(
-        values, [network.values], [columns], network.degree, case.stream
+        values, [network.values], [columns], network.degree, case.stream, bounds=case.bounds
     )
 
 
@@ -324,7 +332,9 @@ def equality_solving_of_sums(case: Case) -> Result:
     weights = [network.values / len(known) for network in known]
     columns = [x[rows] for x in case.data.train]
     degree = known[0].degree
-    return feature_reconstruction.equality_solving(values, weights, columns, degree, case.stream)
+    return feature_reconstruction.equality_solving(
+        values, weights, columns, degree, case.stream, bounds=case.bounds
+    )
 
 
 def stealing(case: Case) -> Result:
@@ -365,18 +375,17 @@ def span_of_sums(case: Case) -> Result:
 
 
 def completion_of_sums(case: Case) -> Result:
-    """All rows from as many known ones as the sums have rank, and one more."""
+    """All rows from as many known ones as the sums have rank, and one more.
+
+    Of sums without a proper span, which are noisy, half of the rows are known.
+    """
     found = case.sums
     if isinstance(found, NoView):
         return found
     joint, columns = found
     rank = sums.basis(joint).shape[1]
-    if rank + 1 >= len(joint) / 2:
-        return NoView(
-            f"the sums of {len(joint)} rows have rank {rank}: more than half of the rows would "
-            "have to be known"
-        )
-    known = case.stream.permutation(len(joint))[: rank + 1]
+    count = rank + 1 if rank < len(joint) else len(joint) // 2
+    known = case.stream.permutation(len(joint))[:count]
     return sums.completion(joint, known, columns, case.stream)
 
 
@@ -507,9 +516,9 @@ ATTACKS: dict[str, Attack] = {
     "gradient clusters": Attack("client", "labels", gradient_clusters),
     "gradient directions": Attack("client", "labels", gradient_directions),
     "model completion": Attack("client", "labels", model_completion),
+    "model stealing": Attack("server", "model", stealing),
     "inversion": Attack("server", "features", inversion),
     "equality solving": Attack("server", "features", equality_solving),
-    "model stealing": Attack("server", "model", stealing),
     "inversion of sums": Attack("server", "features", inversion_of_sums),
     "equality solving of sums": Attack("server", "features", equality_solving_of_sums),
     "span of sums": Attack("server", "features", span_of_sums),

@@ -63,11 +63,14 @@ def equality_solving(
     features: Sequence[np.ndarray],
     degree: int,
     stream: np.random.Generator,
+    *,
+    bounds: tuple[float, float] = (0.0, 1.0),
 ) -> Outcome:
     """Solve ``seen = sum_n [X_n | X_n^2 | ... | 1] W_n`` for the columns, the weights being known.
 
-    With fewer equations than unknowns it takes the solution nearest to 1/2, the middle of min-max
-    scaled columns; the decoy is the mean of the true columns, which is more than it knows.
+    With fewer equations than unknowns it takes the solution nearest to the middle of the range of
+    the columns, which is public; what falls outside of the range is moved to its edge. The decoy is
+    the mean of the true columns, which is more than the attacker knows.
 
     Parameters
     ----------
@@ -79,13 +82,16 @@ def equality_solving(
     degree : int
         D.
     stream : numpy Generator
+    bounds : (float, float)
+        Range of the columns.
     """
     if any(len(w) != x.shape[1] * degree + 1 for w, x in zip(weights, features, strict=True)):
         raise ConfigurationError(
             f"equality solving: weights of {[len(w) for w in weights]} rows do not belong to "
             f"clients of {[x.shape[1] for x in features]} columns and degree {degree}"
         )
-    middle = [expand(np.full((1, x.shape[1]), 0.5), degree) for x in features]
+    half = (bounds[0] + bounds[1]) / 2
+    middle = [expand(np.full((1, x.shape[1]), half), degree) for x in features]
     joint = np.concatenate(weights).astype(np.float64)
     start = np.concatenate(middle, axis=1)
     # The columns of ones are known; they only add a constant.
@@ -97,7 +103,8 @@ def equality_solving(
     powers[:, free] += step
     begins = ends - [len(w) for w in weights]
     guess = [powers[:, b : b + x.shape[1]] for b, x in zip(begins, features, strict=True)]
-    found, truth = np.concatenate(guess, axis=1), np.concatenate(features, axis=1)
+    found = np.clip(np.concatenate(guess, axis=1), *bounds)
+    truth = np.concatenate(features, axis=1)
     success, low, high = explained(found, truth, truth.mean(axis=0), stream)
     exact = float((np.abs(found - truth) < 1e-3).mean())
     note = f"{joint.shape[1]} equations a row, {len(free)} unknowns; {exact:.1%} within 0.001"

@@ -14,6 +14,7 @@ Class numbers are 0 to C - 1. Few labels are taken to be known to the client, th
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
@@ -28,6 +29,8 @@ from securevfl.privacy.attacks.outcome import (
 
 _AUC, _BALANCED = "AUC", "balanced accuracy"
 _STARTS = 4  # of k-means
+_PENALTIES = (0.1, 1.0, 10.0, 100.0, 1000.0)  # 1/penalty of a head
+_FOLDS = 5  # of the known labels, to choose it
 
 
 def known_rows(labels: np.ndarray, per_class: int, stream: np.random.Generator) -> np.ndarray:
@@ -194,16 +197,24 @@ def _head(
 ) -> np.ndarray:
     """Class probabilities, (rows, C), of a linear head on inputs of mean square 1.
 
-    One scale for all columns: training makes the directions large that tell classes apart.
+    One scale for all columns: training makes the directions large that tell classes apart. The
+    penalty is chosen by cross-validation on the known labels, for every input anew, so that no
+    control loses by it.
     """
     from sklearn.linear_model import LogisticRegression
+    from sklearn.model_selection import GridSearchCV, StratifiedKFold
 
     centred = inputs - inputs[known].mean(axis=0)
     scaled = centred / max(float(np.sqrt((centred[known] ** 2).mean())), 1e-12)
-    head = LogisticRegression(max_iter=2000).fit(scaled[known], labels[known])
-    scores: np.ndarray = head.predict_proba(scaled[left])
+    own = labels[known]
+    folds = min(_FOLDS, int(np.bincount(own)[np.unique(own)].min()))
+    head: Any = LogisticRegression(max_iter=500, tol=1e-3)
+    if folds > 1:
+        splits = StratifiedKFold(folds)
+        head = GridSearchCV(head, {"C": _PENALTIES}, scoring="neg_log_loss", cv=splits)
+    head.fit(scaled[known], own)
     full = np.zeros((len(left), int(labels.max()) + 1))
-    full[:, head.classes_] = scores
+    full[:, head.classes_] = head.predict_proba(scaled[left])
     return full
 
 

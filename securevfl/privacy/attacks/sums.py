@@ -25,6 +25,7 @@ import numpy as np
 from securevfl.errors import ConfigurationError
 from securevfl.privacy.attacks.outcome import Outcome, bootstrap
 
+_FOUND = "binary columns found"
 _NOISE = 64.0  # rounding errors of U, in units of its machine epsilon times its largest value
 _NEAR = 0.01  # of a column's length: as far as a column may lie from the span
 _SPARE = 12  # rows of the lattice beyond the rank, so that no other short vector fits by chance
@@ -73,20 +74,11 @@ def span_exactness(sums: np.ndarray, columns: np.ndarray, stream: np.random.Gene
     Returns
     -------
     Outcome
-        Chance is the same for a random matrix of the rank of U.
-
-    Raises
-    ------
-    ConfigurationError
-        When the sums have full rank M, so that every column is in their span.
+        Chance is the same for a random matrix of the rank of U. Where that is M, as it is for noisy
+        sums, everything lies in the span, and nothing is learnt.
     """
     span = basis(sums)
     rank = span.shape[1]
-    if rank >= len(sums):
-        raise ConfigurationError(
-            f"span of sums: {len(sums)} rows have sums of rank {rank}, in which everything lies; "
-            "use more rows than the clients have columns together"
-        )
     truth = _varying(columns)
     near = distances(span, truth) < _NEAR
     chance = distances(_random_basis(len(sums), rank, stream), truth) < _NEAR
@@ -239,12 +231,15 @@ def binary_recovery(
     truth = {bits.tobytes() for bits in map(_bits, columns.T) if bits is not None}
     if not truth:
         return None
+    if basis(sums).shape[1] >= len(sums):
+        note = f"sums of rank {len(sums)} on {len(sums)} rows have every vector in their span"
+        return Outcome(_FOUND, 0.0, 0.0, 0.0, 0.0, len(truth), note=note)
     found = {column.tobytes() for column in binary_columns(sums).T.copy()}
     mixed = binary_columns(sums[stream.permutation(len(sums))])
     chance = {column.tobytes() for column in mixed.T.copy()}
     success = len(found & truth) / len(truth)
     return Outcome(
-        "binary columns found",
+        _FOUND,
         success,
         len(chance & truth) / len(truth),
         success,
