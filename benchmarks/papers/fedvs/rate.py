@@ -3,11 +3,12 @@
     python benchmarks/papers/fedvs/rate.py            three seeds, R up to 8192
     python benchmarks/papers/fedvs/rate.py --quick    one seed, R up to 1024
 
-The theorem: with the learning rate proportional to 1/sqrt(R), the mean over the rounds of the squared
-norm of the whole gradient, taken at the rounded client weights and on the rounded training rows, is
-O(1/sqrt(R)): slope -1/2 or steeper on a log-log plot. Its Assumption 1 (the variance of stochastic
-rounding is at most gamma^2 |W|^2) is false near 0: the variance of an entry is up to 4^-lw / 4
-whatever the entry. So a floor is expected where lw is small; it is measured with few bits.
+The theorem: with the learning rate proportional to 1/sqrt(R), the mean over the rounds of the
+squared norm of the whole gradient, taken at the rounded client weights and on the rounded training
+rows, is O(1/sqrt(R)): slope -1/2 or steeper on a log-log plot. Its Assumption 1 (the variance of
+stochastic rounding is at most gamma^2 |W|^2) is false near 0: the variance of an entry is up to
+4^-lw / 4 whatever the entry. So a floor is expected where lw is small; it is measured with few
+bits.
 
 The runs are split learning with plain SGD; but for `float` it computes on the data and weights that
 FedVS rounds, so its history is FedVS's number for number. That is checked here too: one run of each

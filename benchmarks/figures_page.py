@@ -1,0 +1,148 @@
+"""Write docs/results-fedvs-figures.md from the committed results of benchmarks/papers/fedvs.
+
+Run it from the repository's root after a study: ``python benchmarks/figures_page.py``.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+from securevfl.study.statistics import paired_difference
+
+RESULTS = Path("benchmarks/results/fedvs")
+PAGE = Path("docs/results-fedvs-figures.md")
+TIMED = ("figure-1", "figure-3a", "figure-3b", "figure-4")
+FIGURE_2 = ("fashion-mnist", "emnist", "handwritten", "credit-card", "parkinson")
+KINDS = ("mlp", "cnn", "pn")
+NOTES = Path(__file__).parent / "papers" / "fedvs" / "notes.json"
+
+HEAD = """# The figures of FedVS, ours beside the paper's
+
+Every study is a file in `benchmarks/papers/fedvs/`, with all values that the paper leaves open
+listed as ours; results with machine, versions, commit and seeds are in
+`benchmarks/results/fedvs/`. To repeat one: `securevfl study benchmarks/papers/fedvs/NAME.toml`
+(`--quick` ends in minutes). Times are virtual seconds under the paper's delays and 300 Mbit/s, and
+include what FedVS needs to share its data before the first round. Values are held-out accuracy in
+per cent, mean and 95 % t interval over seeds. The paper shows curves without intervals, so an
+ordering is what can be compared.
+"""
+
+
+def percent(entry: dict[str, Any]) -> str:
+    half = entry.get("half_width_95")
+    return f"{100 * entry['mean']:.2f}" + ("" if half is None else f" ± {100 * half:.2f}")
+
+
+def load(name: str) -> dict[str, Any] | None:
+    path = RESULTS / name / "results.json"
+    return json.loads(path.read_text()) if path.exists() else None
+
+
+def table(rows: list[list[str]]) -> list[str]:
+    head, *body = rows
+    return ["| " + " | ".join(line) + " |" for line in (head, ["---"] * len(head), *body)]
+
+
+def timed(content: dict[str, Any]) -> list[str]:
+    """One row a run, one column a time."""
+    runs = content["times"]["runs"]
+    times = sorted({entry["time"] for entries in runs.values() for entry in entries})
+    rows = [["run", *(f"{time:g} s" for time in times), "rounds", "sent"]]
+    for label, entries in runs.items():
+        at = {entry["time"]: entry for entry in entries}
+        own = content["runs"][label]
+        cells = [percent(at[time]) if time in at else "-" for time in times]
+        sent = f"{own['bytes']['mean'] / 1e9:.2f} GB"
+        rows.append([label, *cells, f"{own['rounds']['mean']:,.0f}", sent])
+    return table(rows)
+
+
+def paired(name: str, first: str) -> list[str]:
+    """At each time: the run's accuracy minus each other's, paired by seed, in points."""
+    values: dict[tuple[str, float], dict[str, float]] = defaultdict(dict)
+    with (RESULTS / name / "times.csv").open() as file:
+        for row in csv.DictReader(file):
+            values[row["run"], float(row["time"])][row["seed"]] = 100 * float(row["accuracy"])
+    times = sorted({time for _, time in values})
+    others = sorted({run for run, _ in values} - {first})
+    rows = [[f"{first} minus", *(f"{time:g} s" for time in times)]]
+    for other in others:
+        cells = []
+        for time in times:
+            mine, theirs = values[first, time], values[other, time]
+            seeds = sorted(set(mine) & set(theirs))
+            if not seeds:
+                cells.append("-")
+                continue
+            mean, half = paired_difference([mine[s] for s in seeds], [theirs[s] for s in seeds])
+            word = "**" if abs(mean) > half else ""
+            cells.append(f"{word}{mean:+.1f}{word} ± {half:.1f}")
+        rows.append([other, *cells])
+    return [*table(rows), "", "Bold: the 95 % interval of the difference leaves out 0."]
+
+
+def nets(content: dict[str, Any]) -> list[str]:
+    """Table 1: ours and the paper's."""
+    rows = [["layers", *(f"{k.upper()} {w}" for k in KINDS for w in ("ours", "paper"))]]
+    for depth in (1, 2, 3):
+        cells = []
+        for kind in KINDS:
+            label = f"{kind}-{depth}"
+            cells += [
+                percent(content["runs"][label]["test_accuracy"]),
+                f"{content['paper'][label]['accuracy']:.2f}",
+            ]
+        rows.append([str(depth), *cells])
+    return table(rows)
+
+
+def rate() -> list[str]:
+    """Theorem 5.4."""
+    content = json.loads((RESULTS / "rate" / "rate.json").read_text())
+    rows = [["run", *(f"R = {R}" for R in content["rounds"]), "slope", "slope of the last three"]]
+    for label, run in content["runs"].items():
+        means = [sum(column) / len(column) for column in zip(*run["norms"], strict=True)]
+        slopes = [run["slope"], run["slope_of_the_last_three"]]
+        spread = [f"{s['mean']:.2f}" + (f" ± {s['half_width_95']:.2f}") for s in slopes]
+        rows.append([label, *(f"{mean:.3g}" for mean in means), *spread])
+    return table(rows)
+
+
+def section(title: str, name: str, body: list[str], picture: str, notes: dict[str, str]) -> str:
+    lines = [f"## {title}", "", notes.get(name, ""), "", *body, ""]
+    lines += [f"![{title}](../{RESULTS / name / picture})", ""]
+    return "\n".join(lines)
+
+
+def ours(content: dict[str, Any]) -> list[str]:
+    seeds = len(next(iter(content["runs"].values()))["seeds"])
+    values = "; ".join(f"{key}: {value}" for key, value in content["ours"].items())
+    return ["", f"Ours: {values}. {seeds} seeds, commit `{content['commit']}`."]
+
+
+def page() -> str:
+    notes = json.loads(NOTES.read_text())
+    parts = [HEAD]
+    for name in (*TIMED[:1], "table-1", *(f"figure-2-{s}" for s in FIGURE_2), *TIMED[1:]):
+        content = load(name)
+        if content is None:
+            continue
+        body = nets(content) if name == "table-1" else timed(content)
+        if name.startswith("figure-2"):
+            body += ["", *paired(name, "fedvs")]
+        parts.append(section(content["title"], name, [*body, *ours(content)], "curves.png", notes))
+    if (RESULTS / "rate" / "rate.json").exists():
+        parts.append(section("Theorem 5.4", "rate", rate(), "rate.png", notes))
+    return "\n".join(parts)
+
+
+def main() -> None:
+    PAGE.write_text(page())
+
+
+if __name__ == "__main__":
+    main()
