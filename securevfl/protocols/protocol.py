@@ -292,7 +292,9 @@ class Protocol(ABC):
 
         (None, values) where it names none: they are then the rows of the round's announcement.
         """
-        return payload if isinstance(payload, tuple) and len(payload) == 2 else (None, payload)
+        if isinstance(payload, tuple) and len(payload) == 2 and isinstance(payload[1], np.ndarray):
+            return payload
+        return None, payload
 
     def named_rows(self, named: Any) -> np.ndarray | None:
         """Training rows that a message or an announcement names; -1 for padding, None for none."""
@@ -427,8 +429,12 @@ class EmbeddingProtocol(SplitProtocol):
 
     @property
     def exposures(self) -> tuple[Exposure, ...]:
-        """Single embeddings to the server, and gradients to the clients."""
-        return (Exposure("embedding", "embedding"), Exposure("gradient", "gradient"))
+        """Embeddings to the server, single ones unless a claim hides them, and gradients."""
+        hiding = ("perfect", "statistical", "computational")
+        hidden = any((c.who, c.about) == ("server", "features") and c.notion in hiding
+                     for c in self.claims)  # fmt: skip
+        carries: Literal["upload", "embedding"] = "upload" if hidden else "embedding"
+        return (Exposure("embedding", carries), Exposure("gradient", "gradient"))
 
     def train_layout(self) -> Batches:
         """Layout of the training rows, as the announced batches count them."""

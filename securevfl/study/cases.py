@@ -375,17 +375,13 @@ def span_of_sums(case: Case) -> Result:
 
 
 def completion_of_sums(case: Case) -> Result:
-    """All rows from as many known ones as the sums have rank, and one more.
-
-    Of sums without a proper span, which are noisy, half of the rows are known.
-    """
+    """All rows from as many known ones as the sums have rank, and one more."""
     found = case.sums
     if isinstance(found, NoView):
         return found
     joint, columns = found
-    rank = sums.basis(joint).shape[1]
-    count = rank + 1 if rank < len(joint) else len(joint) // 2
-    known = case.stream.permutation(len(joint))[:count]
+    rank = sums.basis(joint, columns.shape[1] + 1).shape[1]
+    known = case.stream.permutation(len(joint))[: rank + 1]
     return sums.completion(joint, known, columns, case.stream)
 
 

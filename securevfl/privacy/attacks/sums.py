@@ -25,30 +25,37 @@ import numpy as np
 from securevfl.errors import ConfigurationError
 from securevfl.privacy.attacks.outcome import Outcome, bootstrap
 
-_FOUND = "binary columns found"
-_NOISE = 64.0  # rounding errors of U, in units of its machine epsilon times its largest value
+_ABOVE = 3.0  # times the largest singular value that can only be errors
 _NEAR = 0.01  # of a column's length: as far as a column may lie from the span
 _SPARE = 12  # rows of the lattice beyond the rank, so that no other short vector fits by chance
+_BITS = (36, 24, 16, 11)  # precision to which the span is put into the lattice
+_SHORT = 64  # largest entry of a vector that is looked at further
 _ENUMERATED = 10  # short vectors all of whose combinations are looked at
 _PAIRED = 40  # short vectors that are paired
 _LARGEST = 160  # rows of a lattice that is reduced: beyond, LLL takes minutes
 
 
-def basis(sums: np.ndarray) -> np.ndarray:
-    """Orthonormal basis, (M, r), of the columns of U, as far as they stand out of rounding errors.
+def basis(sums: np.ndarray, most: int) -> np.ndarray:
+    """Orthonormal basis, (M, r), of what the columns of U span, as far as it stands out of errors.
 
     Parameters
     ----------
     sums : ndarray, (M, c), floating
-        float32 sums have larger rounding errors than float64 ones, and show fewer columns.
+        float32 sums have larger rounding errors than float64 ones, and show fewer columns; sums
+        may be rounded further, or noisy.
+    most : int
+        Rank that the clients' columns can have at most, which is public: what is beyond it can only
+        be errors, and shows how large they are.
     """
     precision = float(np.finfo(sums.dtype).eps)
     wide = sums.astype(np.float64)
     u, values, _ = np.linalg.svd(wide, full_matrices=False)
     # An entry is wrong by eps |U| or so; such errors have the norm eps |U| (sqrt M + sqrt c).
     size = math.sqrt(wide.shape[0]) + math.sqrt(wide.shape[1])
-    noise = _NOISE * precision * float(np.abs(wide).max()) * size
-    kept: np.ndarray = u[:, values > noise]
+    errors = precision * float(np.abs(wide).max()) * size
+    if most < len(values):
+        errors = max(errors, _ABOVE * float(values[most]))
+    kept: np.ndarray = u[:, values > errors]
     return kept
 
 
@@ -74,15 +81,15 @@ def span_exactness(sums: np.ndarray, columns: np.ndarray, stream: np.random.Gene
     Returns
     -------
     Outcome
-        Chance is the same for a random matrix of the rank of U. Where that is M, as it is for noisy
-        sums, everything lies in the span, and nothing is learnt.
+        Chance is the same for a random matrix of the rank of U.
     """
-    span = basis(sums)
+    span = basis(sums, columns.shape[1] + 1)
     rank = span.shape[1]
     truth = _varying(columns)
     near = distances(span, truth) < _NEAR
     chance = distances(_random_basis(len(sums), rank, stream), truth) < _NEAR
-    mixed = distances(basis(sums[stream.permutation(len(sums))]), truth) < _NEAR
+    shuffled = span[stream.permutation(len(sums))]
+    mixed = distances(shuffled, truth) < _NEAR
     low, high = bootstrap(lambda c: float(near[c].mean()), len(near), stream)
     note = f"rank {rank} of {sums.shape[1]} sums of {len(sums)} rows"
     return Outcome(
@@ -97,12 +104,13 @@ def span_exactness(sums: np.ndarray, columns: np.ndarray, stream: np.random.Gene
     )
 
 
-def complete(sums: np.ndarray, known: np.ndarray, columns: np.ndarray) -> np.ndarray:
-    """Columns of all rows from those of some rows, through the sums.
+def complete(span: np.ndarray, known: np.ndarray, columns: np.ndarray) -> np.ndarray:
+    """Columns of all rows from those of some rows, through the span of the sums.
 
     Parameters
     ----------
-    sums : ndarray, (M, c)
+    span : ndarray, (M, r)
+        As `basis` gives it.
     known : ndarray
         Numbers of the rows that are known.
     columns : ndarray, (M, d)
@@ -113,7 +121,6 @@ def complete(sums: np.ndarray, known: np.ndarray, columns: np.ndarray) -> np.nda
     ndarray, (M, d)
         The solution of least norm where the known rows do not settle it.
     """
-    span = basis(sums)
     solved = np.linalg.lstsq(span[known], columns[known].astype(np.float64), rcond=1e-9)[0]
     completed: np.ndarray = span @ solved
     return completed
@@ -131,8 +138,9 @@ def completion(
 
     Parameters
     ----------
-    sums, known, columns
-        As for `complete`; with k known rows everything follows from k >= d* on.
+    sums : ndarray, (M, c), floating
+    known, columns
+        As for `complete`; everything follows from d* known rows on.
     stream : numpy Generator
     tolerance : float
         An entry within this distance counts as found.
@@ -145,12 +153,12 @@ def completion(
     left = np.setdiff1d(np.arange(len(sums)), known)
     truth = columns[left].astype(np.float64)
     counted = truth != 0
-    right = _within(complete(sums, known, columns)[left], truth, tolerance) & counted
+    span = basis(sums, columns.shape[1] + 1)
+    right = _within(complete(span, known, columns)[left], truth, tolerance) & counted
     commonest = np.array([_mode(column) for column in columns[known].T])
     chance = _within(commonest, truth, tolerance)[counted].mean()
-    span = basis(sums)
     blind = _random_basis(len(sums), span.shape[1], stream)
-    mixed = sums[stream.permutation(len(sums))]
+    mixed = span[stream.permutation(len(sums))]
     controls = {
         name: float(_within(complete(u, known, columns)[left], truth, tolerance)[counted].mean())
         for name, u in (("random of equal rank", blind), ("shuffled rows", mixed))
@@ -171,7 +179,7 @@ def completion(
     )
 
 
-def binary_columns(sums: np.ndarray) -> np.ndarray:
+def binary_columns(span: np.ndarray) -> np.ndarray:
     """All columns of zeros and ones that lattice reduction finds in the span of the sums.
 
     On d* + 12 rows it reduces the lattice of integer vectors v, each with a large multiple of what
@@ -180,7 +188,8 @@ def binary_columns(sums: np.ndarray) -> np.ndarray:
 
     Parameters
     ----------
-    sums : ndarray, (M, c), floating
+    span : ndarray, (M, r)
+        As `basis` gives it.
 
     Returns
     -------
@@ -193,31 +202,30 @@ def binary_columns(sums: np.ndarray) -> np.ndarray:
         When the rows are too few for a test, the lattice would be too large, or python-flint is
         not installed.
     """
-    span = basis(sums)
-    rank = span.shape[1]
-    size = rank + _SPARE
-    if size >= len(sums) or size > _LARGEST:
-        raise ConfigurationError(
-            f"binary columns: sums of rank {rank} need a lattice of {size} rows; there must be "
-            f"more than {size} rows (they are {len(sums)}), and {_LARGEST} are reduced at most"
-        )
-    # Rows that carry the span well: pivots of a QR decomposition with column pivoting.
     from scipy.linalg import qr
 
+    rows, rank = span.shape
+    size = rank + _SPARE
+    if size >= rows or size > _LARGEST:
+        raise ConfigurationError(
+            f"binary columns: a span of rank {rank} needs a lattice of {size} rows; there must be "
+            f"more than {size} rows (they are {rows}), and {_LARGEST} are reduced at most"
+        )
+    # Rows that carry the span well: pivots of a QR decomposition with column pivoting.
     _, _, order = qr(span.T, pivoting=True, mode="economic")
     chosen = order[:size]
-    short = _short_vectors(span[chosen], float(np.finfo(sums.dtype).eps))
-    found: dict[bytes, np.ndarray] = {}
     back = np.linalg.pinv(span[chosen])
-    for vector in _combinations(short):
-        column = span @ (back @ vector)
-        bits = np.rint(column)
-        if np.abs(column - bits).max() > 0.2 or not np.isin(bits, (0, 1)).all():
-            continue
-        bits = bits if bits.mean() <= 0.5 else 1 - bits
-        if bits.any() and distances(span, bits[:, None])[0] < _NEAR:
-            found.setdefault(bits.astype(np.int8).tobytes(), bits.astype(np.int8))
-    return np.stack(list(found.values()), axis=1) if found else np.zeros((len(sums), 0), np.int8)
+    found: dict[bytes, np.ndarray] = {}
+    for bits in _BITS:  # the errors of the sums are not known so well
+        for vector in _combinations(_short_vectors(span[chosen], bits)):
+            column = span @ (back @ vector)
+            binary = np.rint(column)
+            if np.abs(column - binary).max() > 0.2 or not np.isin(binary, (0, 1)).all():
+                continue
+            binary = binary if binary.mean() <= 0.5 else 1 - binary
+            if binary.any() and distances(span, binary[:, None])[0] < _NEAR:
+                found.setdefault(binary.astype(np.int8).tobytes(), binary.astype(np.int8))
+    return np.stack(list(found.values()), axis=1) if found else np.zeros((rows, 0), np.int8)
 
 
 def binary_recovery(
@@ -231,15 +239,13 @@ def binary_recovery(
     truth = {bits.tobytes() for bits in map(_bits, columns.T) if bits is not None}
     if not truth:
         return None
-    if basis(sums).shape[1] >= len(sums):
-        note = f"sums of rank {len(sums)} on {len(sums)} rows have every vector in their span"
-        return Outcome(_FOUND, 0.0, 0.0, 0.0, 0.0, len(truth), note=note)
-    found = {column.tobytes() for column in binary_columns(sums).T.copy()}
-    mixed = binary_columns(sums[stream.permutation(len(sums))])
+    span = basis(sums, columns.shape[1] + 1)
+    found = {column.tobytes() for column in binary_columns(span).T.copy()}
+    mixed = binary_columns(span[stream.permutation(len(sums))])
     chance = {column.tobytes() for column in mixed.T.copy()}
     success = len(found & truth) / len(truth)
     return Outcome(
-        _FOUND,
+        "binary columns found",
         success,
         len(chance & truth) / len(truth),
         success,
@@ -249,11 +255,10 @@ def binary_recovery(
     )
 
 
-def _short_vectors(span: np.ndarray, precision: float) -> np.ndarray:
+def _short_vectors(span: np.ndarray, bits: int) -> np.ndarray:
     """Reduced basis, shortest first: integer vectors, (r, size), that lie in the span.
 
-    A vector v of the lattice is (v, weight * what of v is outside the span). For v in the span the
-    second part is rounding: below 1 an entry for the weight chosen here.
+    A vector v of the lattice is (v, 2^bits times what of v is outside the span).
     """
     try:
         import flint
@@ -264,13 +269,12 @@ def _short_vectors(span: np.ndarray, precision: float) -> np.ndarray:
     size, rank = span.shape
     q, _ = np.linalg.qr(np.concatenate([span, np.eye(size)], axis=1))
     outside = q[:, rank:size]
-    bits = min(40, int(-math.log2(precision)) - 5)
     scaled = np.rint(outside * 2.0**bits).astype(np.int64)
     lattice = np.concatenate([np.eye(size, dtype=np.int64), scaled], axis=1)
     reduced = flint.fmpz_mat([[int(x) for x in row] for row in lattice]).lll()
     rows = np.array([[int(x) for x in row] for row in reduced.tolist()], dtype=object)
     vectors = rows[:, :size]
-    fits = [i for i, v in enumerate(vectors) if max(abs(int(x)) for x in v) <= 64]
+    fits = [i for i, v in enumerate(vectors) if max(abs(int(x)) for x in v) <= _SHORT]
     kept = vectors[fits].astype(np.int64)
     inside = np.linalg.norm(kept @ outside, axis=1) < _NEAR * np.linalg.norm(kept, axis=1)
     kept = kept[inside]
