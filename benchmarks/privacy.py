@@ -4,6 +4,7 @@
     python benchmarks/privacy.py alarms      false alarms of all tests over 1,000 clean suites
     python benchmarks/privacy.py shapes      all toy shapes, every coalition, exactly
     python benchmarks/privacy.py recovery    server with one client against real digits
+    python benchmarks/privacy.py attacks    all attacks on all protocols; --data NAME, and a picture
 
 Results are under benchmarks/results/privacy/. The games draw their bits and the runs their masks
 from the operating system, so counts differ between repetitions; the stated probabilities do not.
@@ -23,8 +24,10 @@ import numpy as np
 from securevfl.data import load_dataset
 from securevfl.privacy.exact import Toy, exhaust, small_code, toys
 from securevfl.privacy.views import Coalition
-from securevfl.protocols.protocol import get_protocol, make_config
+from securevfl.protocols.protocol import find_protocols, get_protocol, make_config
+from securevfl.study.attacks import Settings, attack_matrix, write_matrix
 from securevfl.study.distinguish import TESTS, Size, play_ranks
+from securevfl.study.plan import DataSource
 from securevfl.study.recovery import recover_by_server
 from securevfl.study.trials import Arena
 
@@ -165,14 +168,81 @@ def recovery(_count: int) -> dict[str, Any]:
     return {"dataset": "digits", "p": P31, "T": 1, "rounds": 4, "h": 64, "attacks": rows}
 
 
+# Every option goes to each protocol that has it. Rounds of VAFL are arrivals of single clients.
+MATRICES: dict[str, dict[str, Any]] = {
+    "digits": {
+        "data": {"parties": 8},
+        "options": {"rounds": 300, "batch": 128, "segments": 2, "degree": 2},
+        "seeds": 5,
+    },
+    "handwritten": {
+        "options": {"rounds": 400, "batch": 64, "segments": 1, "degree": 2, "lr": 0.003},
+        "seeds": 5,
+    },
+    "credit-card": {
+        "options": {
+            "rounds": 600,
+            "batch": 64,
+            "segments": 2,
+            "degree": 2,
+            "lr": 0.001,
+            "client_lr": 0.01,
+            "centre": "batch_norm_mlp",
+        },
+        "rows": 6000,
+        "seeds": 5,
+    },
+}
+METHODS = (
+    "split",
+    "split:client=mlp",
+    "vafl",
+    "wait_dp",
+    "fedvs",
+    "fedvs:masked=false",
+    "he_split",
+    "secagg_split",
+    "multivfl",
+    "cvfl",
+    "dvfl",
+    "fedonce",
+    "vfb2",
+    "vflhlp",
+)
+
+
+def attacks(name: str, seeds: int) -> None:
+    """All attacks on all methods that are there; runs that are done are kept in runs/."""
+    given = MATRICES[name]
+    data = given.get("data", {})
+    rounds = given["options"]["rounds"] * load_dataset(name, **data).parties
+    there = [m for m in METHODS if m.partition(":")[0] in find_protocols()]
+    matrix = attack_matrix(
+        [f"vafl:rounds={rounds}" if m == "vafl" else m for m in there],
+        DataSource(name, data),
+        options=given["options"],
+        seeds=range(seeds or given["seeds"]),
+        conditions="paper",
+        sealed=False,
+        settings=Settings(rows=given.get("rows")),
+        folder=Path("runs") / f"attacks-{name}",
+        progress=lambda done, total, what: print(f"{done}/{total} {what}", flush=True),
+    )
+    write_matrix(matrix, RESULTS / f"attacks-{name}.json")
+
+
 WORK = {"rank": rank, "alarms": alarms, "shapes": shapes, "recovery": recovery}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", choices=list(WORK))
-    parser.add_argument("--count", type=int)
+    parser.add_argument("what", choices=[*WORK, "attacks"])
+    parser.add_argument("--count", type=int, help="runs, suites or seeds")
+    parser.add_argument("--data", choices=list(MATRICES), default="digits")
     given = parser.parse_args()
+    if given.what == "attacks":
+        attacks(given.data, given.count or 0)
+        return
     count = given.count or {"rank": 10_000, "alarms": 1_000}.get(given.what, 0)
     result = {"what": given.what, "numpy": np.__version__, **WORK[given.what](count)}
     RESULTS.mkdir(parents=True, exist_ok=True)

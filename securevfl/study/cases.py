@@ -167,15 +167,17 @@ class Case:
     def sums(self) -> tuple[np.ndarray, np.ndarray] | NoView:
         """Joint embeddings of the same rows over several rounds, side by side, and all columns.
 
-        Linear clients (D = 1) on batches of all rows, so that every round adds h sums of the same
-        rows, and twice as many rounds as are needed.
+        Polynomial clients are linear here (D = 1); batches have all rows, so that every round adds
+        h sums of the same rows, and there are more rounds than are needed.
         """
         width = sum(self.data.widths) + self.data.parties
         rows = min(self.data.rows, max(self.settings.sum_rows, int(1.3 * width)))
         data = self.data.subset(rows)
         h = int(getattr(self.protocol().config, "width", 64))
         rounds = self.data.parties * (math.ceil(width / h) + 2)
-        options = {"batch": rows, "degree": 1, "rounds": rounds}
+        options = {"batch": rows, "rounds": rounds}
+        if _linear(self.evidence.network()) is not None:
+            options["degree"] = 1
         evidence = observe(
             self.protocol(data, **options),
             conditions=NONE,
@@ -522,6 +524,6 @@ ATTACKS: dict[str, Attack] = {
     "binary columns of sums": Attack("server", "features", binary_columns),
     "rank of uploads": Attack("server", "features", rank_game),
     "server + T clients": Attack("server + T clients", "features", server_and_clients),
-    "T + 1 clients": Attack("T + 1 clients", "features", shares_above),
-    "K + T clients": Attack("K + T clients", "features", shares_all),
+    "shares of T + 1 clients": Attack("T + 1 clients", "features", shares_above),
+    "shares of K + T clients": Attack("K + T clients", "features", shares_all),
 }
