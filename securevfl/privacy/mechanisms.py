@@ -1,4 +1,4 @@
-"""Differentially private release of rows: clip each row, add Gaussian noise, round.
+"""Differentially private mechanisms: rows clipped, noised and rounded; labels by random response.
 
 Noise protects, so it comes from the operating system through a stream cipher unless a seeded
 source is asked for by its name (`securevfl.field.sampling.SeededSource`), which protects nothing.
@@ -133,4 +133,112 @@ def release_rows(
     grid = 2.0 ** (math.floor(math.log2(sigma)) - _GRID_BITS)
     noisy = clip_rows(rows, bound) + sigma * gaussian(rows.shape, source)
     released: np.ndarray = (np.round(noisy / grid) * grid).astype(np.float32)
+    return released
+
+
+def keep_probability(epsilon: float, classes: int) -> float:
+    """How often randomised response tells the true label: ``e^epsilon / (e^epsilon + C - 1)``.
+
+    Parameters
+    ----------
+    epsilon : float
+        Positive and finite.
+    classes : int
+        C, at least 2.
+
+    Raises
+    ------
+    ConfigurationError
+        When one is out of range.
+
+    Examples
+    --------
+    >>> round(keep_probability(1.0, 10), 4)
+    0.232
+    """
+    if not (0 < epsilon < math.inf and classes >= 2):
+        raise ConfigurationError(
+            f"randomised response: epsilon = {epsilon} must be positive and finite, and there must "
+            f"be at least 2 classes, not {classes}"
+        )
+    return 1 / (1 + (classes - 1) * math.exp(-epsilon))
+
+
+def randomised_response(
+    labels: np.ndarray, classes: int, epsilon: float, source: Source = SYSTEM
+) -> np.ndarray:
+    """Labels of which each is true with `keep_probability`, and else any of the others alike.
+
+    (epsilon, 0)-DP for each label on its own, whatever it is replaced by: every answer is at most
+    e^epsilon times as likely under one label as under another (Warner, 1965; Kairouz et al., 2014).
+    The probability of the truth is rounded down, so the bound holds for the words that are drawn.
+
+    Parameters
+    ----------
+    labels : ndarray, (M,), integers in [0, C)
+    classes : int
+        C, at least 2.
+    epsilon : float
+        Positive and finite.
+    source : Source
+        Where the randomness comes from.
+
+    Returns
+    -------
+    ndarray, (M,), the dtype of `labels`
+
+    Raises
+    ------
+    ConfigurationError
+        When a parameter is out of range.
+    """
+    truth = keep_probability(epsilon, classes)
+    stream = source.keystream()
+    words = np.empty(len(labels), "<u8")
+    stream.fill(words.view(np.uint8))
+    # The float's relative error is below 2^-50.
+    true = words < np.uint64(min(int(truth * (1 - 2.0**-50) * 2**64), 2**64 - 1))
+    others = np.empty(0, np.uint64)
+    runs = np.uint64((2**64 - 1) // (classes - 1) * (classes - 1))
+    while len(others) < len(labels):  # words beyond the whole runs of C - 1 are dropped
+        stream.fill(words.view(np.uint8))
+        whole = words[words < runs]
+        others = np.concatenate([others, whole % np.uint64(classes - 1)])
+    offsets = (others[: len(labels)] + np.uint64(1)).astype(np.int64)
+    answers = np.where(true, labels, (labels.astype(np.int64) + offsets) % classes)
+    said: np.ndarray = answers.astype(labels.dtype)
+    return said
+
+
+def release_gradient(
+    gradient: np.ndarray,
+    samples: np.ndarray,
+    *,
+    bound: float,
+    sigma: float,
+    source: Source = SYSTEM,
+) -> np.ndarray:
+    """Gradient of a mean loss, whose samples' own gradients are clipped and noised.
+
+    Row i of dL/dH is (1/b) dl_i/dH_i, b the number of true rows, which is public: b times it goes
+    through `release_rows` and is divided by b again.
+
+    Parameters
+    ----------
+    gradient : ndarray, (rows, h), float32
+        dL/dH, in which no row depends on another sample's label: no batch normalisation.
+    samples : ndarray, (rows,)
+        Row numbers; -1 for padding, whose gradient stays zero.
+    bound, sigma, source
+        As for `release_rows`; the norm of dl_i/dH_i is clipped to the bound.
+
+    Returns
+    -------
+    ndarray, (rows, h), float32
+    """
+    true = samples >= 0
+    count = np.float32(true.sum())
+    released = np.zeros_like(gradient)
+    rows = release_rows(gradient[true] * count, bound=bound, sigma=sigma, source=source)
+    released[true] = rows / count
     return released

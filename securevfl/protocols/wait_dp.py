@@ -1,15 +1,23 @@
-"""Split learning that waits for all and sends differentially private embeddings (Wait-DP).
+"""Split learning that waits for all and pays for differential privacy (Wait-DP).
 
 The baseline of FedVS, section 6.2, after C. Thapa et al., "SplitFed", AAAI 2022: every client adds
-calibrated noise to the output of its network. Each row of H_n is clipped to the L2 norm C and gets
-Gaussian noise of the analytic mechanism, so that one release of a row is (epsilon', delta)-DP; the
-history tells what all releases of a row have cost so far.
+calibrated noise to the output of its network. Three mechanisms, alone or together:
 
-Neighbours are two data sets that differ in one row of one client, replaced by any other: the L2
-sensitivity of what is sent of that row is 2C. That holds for given weights of the client. The
-weights were trained on the true rows, so a row also shows, a little, in the noisy embeddings of the
-other rows that are sent after it was trained on; that way out is not covered by epsilon, and the
-bound that covers it (`WaitDP.describe`) is far too large to protect anything.
+- **embeddings** (the baseline): each row of H_n is clipped to the L2 norm C and gets Gaussian
+  noise before it goes to the server;
+- **gradients**: each sample's gradient dl_i/dH_i is clipped to the norm C_g and gets Gaussian noise
+  before it goes to the clients, once for all of them, so that they may pool what they get;
+- **labels**: each label is replaced by randomised response, once, before training.
+
+Neighbours are two data sets that differ in one row, replaced by any other: in one client's columns
+(embeddings), in the label and the columns of clients that do not pool (gradients), in the label
+(labels). The L2 sensitivity of what is sent of that row is then 2C, or 2C_g, *for given weights*:
+noise of the analytic Gaussian mechanism makes one release of a row (epsilon', delta)-DP, and the
+history tells what all releases of a row have cost so far. The weights were trained on the true
+rows, so a row also shows, a little, in the releases of the other rows that are sent after it was
+trained on; that way out is not covered by epsilon, and the bound that covers it
+(`WaitDP.describe`) is far too large to protect anything. Randomised labels have no such way out:
+all that follows is computed from them, and the (label_epsilon, 0) holds for the whole training.
 """
 
 from __future__ import annotations
@@ -29,19 +37,39 @@ from securevfl.models.client_networks import ClientNetwork
 from securevfl.models.split import Batches, Centre, rows_of
 from securevfl.privacy.accountant import gaussian_epsilon, noise_multiplier, sensitivity
 from securevfl.privacy.claims import Claim
-from securevfl.privacy.mechanisms import clip_gradient, clip_rows, release_rows
+from securevfl.privacy.mechanisms import (
+    clip_gradient,
+    clip_rows,
+    keep_probability,
+    randomised_response,
+    release_gradient,
+    release_rows,
+)
 from securevfl.protocols.protocol import Card, EmbeddingConfig, EmbeddingProtocol
 
 if TYPE_CHECKING:
     from securevfl.data.dataset import VerticalDataset
 
 
+# Centres in which a row's gradient depends on no other row; batch normalisation mixes them.
+_SEPARABLE = ("mlp", "linear")
+
+
 class WaitDPConfig(EmbeddingConfig):
     """Options of Wait-DP."""
 
+    noise_on: Literal["embeddings", "gradients", "both", "none"] = Field(
+        "embeddings", description="what is clipped and noised; none with label_epsilon alone"
+    )
     epsilon: float = Field(5.0, gt=0, description="epsilon' of one release of a row")
     delta: float = Field(1e-5, gt=0, lt=1, description="delta, of one release and of all")
     clip: float = Field(1.0, gt=0, description="C, bound on the L2 norm of a row's embedding")
+    gradient_clip: float = Field(
+        1.0, gt=0, description="C_g, bound on the L2 norm of a sample's gradient"
+    )
+    label_epsilon: float | None = Field(
+        None, gt=0, description="epsilon of the labels, by randomised response before training"
+    )
     epsilon_budget: float | None = Field(
         None, gt=0, description="epsilon of all releases of a row that is never exceeded"
     )
@@ -60,16 +88,29 @@ class Privacy:
     ----------
     epsilon, delta : float
         Of one release of a row.
-    clip : float
-        C.
+    clip, gradient_clip : float
+        C and C_g.
     per_epoch : int
         Rounds in which the public batches use each row at most once.
+    embeddings, gradients : bool
+        What is noised.
+    labels : float or None
+        Epsilon of the randomised labels.
     """
 
     epsilon: float
     delta: float
     clip: float
+    gradient_clip: float
     per_epoch: int
+    embeddings: bool = True
+    gradients: bool = False
+    labels: float | None = None
+
+    @property
+    def releases(self) -> bool:
+        """Whether rounds cost anything."""
+        return self.embeddings or self.gradients
 
     @property
     def multiplier(self) -> float:
@@ -78,24 +119,33 @@ class Privacy:
 
     @property
     def sigma(self) -> float:
-        """Standard deviation of the noise of each entry: 2 C z."""
+        """Standard deviation of the noise of each entry of an embedding: 2 C z."""
         return self.multiplier * sensitivity(self.clip, "replace")
+
+    @property
+    def gradient_sigma(self) -> float:
+        """Standard deviation of the noise of each entry of a sample's gradient: 2 C_g z."""
+        return self.multiplier * sensitivity(self.gradient_clip, "replace")
 
     def spent(self, rounds: int) -> float:
         """Epsilon of all releases of one row within so many rounds: one in each epoch."""
+        if not self.releases:
+            return 0.0
         releases = -(-rounds // self.per_epoch)
         if releases == 1:
-            return self.epsilon
+            return self.epsilon  # what it was calibrated for
         return gaussian_epsilon(self.multiplier, releases, self.delta)
 
     def spent_through_weights(self, rounds: int, samples: int) -> float:
-        """Epsilon if from its first use on a row may change all that its client sends."""
+        """Epsilon if from its first use on a row may change all that is sent."""
+        if not self.releases:
+            return 0.0
         releases = 1 + (rounds - 1) * samples
         return gaussian_epsilon(self.multiplier, releases, self.delta)
 
 
 class Client(Party):
-    """Client n: sends clipped and noised embeddings, and steps with the gradient."""
+    """Client n: sends its embeddings, clipped and noised if asked to; steps with the gradient."""
 
     kept: ClassVar[tuple[str, ...]] = ("network",)
 
@@ -125,23 +175,20 @@ class Client(Party):
                 embedding = self.network.forward(own)
                 self.send(SERVER, "embedding", self.release(embedding))
                 gradient = await self.receive("gradient")
-                through = clip_gradient(embedding, gradient, self.privacy.clip)
-                clipped = self.network.update(own, through)
+                if self.privacy.embeddings:
+                    gradient = clip_gradient(embedding, gradient, self.privacy.clip)
+                clipped = self.network.update(own, gradient)
                 if clipped:
                     self.record("clipped", weights=clipped, bound=self.network.bound)
 
     def release(self, embedding: np.ndarray) -> np.ndarray:
-        """Clipped rows of H_n with noise of this round."""
+        """Clipped rows of H_n with noise of this round, or H_n as it is."""
         privacy = self.privacy
+        if not privacy.embeddings:
+            return embedding
         return release_rows(
-            embedding, bound=privacy.clip, sigma=privacy.sigma, source=self.source()
+            embedding, bound=privacy.clip, sigma=privacy.sigma, source=source_of(self, self.seeded)
         )
-
-    def source(self) -> Source:
-        """Source of the noise."""
-        if not self.seeded:
-            return SYSTEM
-        return SeededSource(self.stream("noise", self.round).bytes(32))
 
     def operations(self, kind: str) -> int:
         """Multiply-adds of embedding a batch: the forward pass, as FedVS counts them."""
@@ -149,10 +196,16 @@ class Client(Party):
         return samples * self.network.operations if kind == "embedding" else 0
 
 
+def source_of(party: Party, seeded: bool) -> Source:
+    """Source of a party's noise of this round."""
+    return SeededSource(party.stream("noise", party.round).bytes(32)) if seeded else SYSTEM
+
+
 class Server(Party):
-    """Aggregates the noisy embeddings of all clients, trains the centre, keeps the budget."""
+    """Aggregates the embeddings of all clients, trains the centre, keeps the budget."""
 
     kept: ClassVar[tuple[str, ...]] = ("centre", "steps")
+    kept_once: ClassVar[tuple[str, ...]] = ("labels",)  # randomised once, never again
 
     def __init__(
         self,
@@ -163,8 +216,10 @@ class Server(Party):
         labels: np.ndarray,
         privacy: Privacy,
         *,
+        classes: int,
         rounds: int,
         budget: float | None,
+        seeded: bool,
     ) -> None:
         super().__init__(SERVER, peers)
         self.batches = batches
@@ -172,9 +227,19 @@ class Server(Party):
         self.centre = centre
         self.labels = labels
         self.privacy = privacy
+        self.classes = classes
         self.wanted = rounds
         self.budget = budget
+        self.seeded = seeded
         self.steps = 0
+
+    async def setup(self) -> None:
+        """Randomise the labels; the true ones are not used again."""
+        if self.privacy.labels is not None:
+            source = source_of(self, self.seeded)
+            self.labels = randomised_response(
+                self.labels, self.classes, self.privacy.labels, source
+            )
 
     async def run(self) -> None:
         """One step a round, as long as the next one is within the budget."""
@@ -202,6 +267,8 @@ class Server(Party):
         joint = self.aggregation.combine(stack, present)
         loss, gradient = self.centre.step(joint, samples, self.labels)
         self.steps += 1
+        if self.privacy.gradients:
+            gradient = self.release(gradient, samples)
         for n in embeddings:
             self.send(n, "gradient", self.aggregation.gradient(gradient, stack, present, n))
         self.record(
@@ -209,8 +276,20 @@ class Server(Party):
             step=self.steps,
             loss=loss,
             used=len(embeddings),
-            epsilon_round=self.privacy.epsilon,
+            epsilon_round=self.privacy.epsilon if self.privacy.releases else 0.0,
             epsilon_total=self.privacy.spent(self.round),
+            **({} if self.privacy.labels is None else {"epsilon_labels": self.privacy.labels}),
+        )
+
+    def release(self, gradient: np.ndarray, samples: np.ndarray) -> np.ndarray:
+        """dL/dH with each sample's own gradient clipped and noised; one release for all clients."""
+        privacy = self.privacy
+        return release_gradient(
+            gradient,
+            samples,
+            bound=privacy.gradient_clip,
+            sigma=privacy.gradient_sigma,
+            source=source_of(self, self.seeded),
         )
 
 
@@ -222,22 +301,27 @@ class WaitDP(EmbeddingProtocol):
     # Checks compare two runs of a seed, and expect that something is learnt in a few rounds.
     check_options: ClassVar[dict[str, Any]] = {"noise": "seeded", "epsilon": 1000.0}
     card = Card(
-        title="Split learning with noisy embeddings (Wait-DP)",
+        title="Split learning with differential privacy (Wait-DP)",
         paper="FedVS section 6.2, after Thapa et al., SplitFed, AAAI 2022",
         roles={
-            "server": "holds the labels and the central model; aggregates noisy embeddings",
+            "server": "holds the labels and the central model; aggregates embeddings, adds noise "
+            "to gradients and randomises labels where asked to",
             "client": "holds some columns and a network; clips its embeddings and adds noise",
         },
         sees={
-            "server": "every client's clipped embedding of every batch, with noise",
-            "client": "dL/dH_n of its own noisy embedding, and the batches",
+            "server": "every client's embedding of every batch, clipped and with noise unless "
+            "noise_on is gradients or none",
+            "client": "dL/dH_n of its own embedding, clipped and with noise where noise_on is "
+            "gradients or both, and the batches",
             "outsider": "kinds, sizes and times; without sealed links everything that is sent",
         },
         absence="waits",
         deviations=(
             "C, delta, and that epsilon' is of one release of a row are ours",
-            "neighbours: one row of one client replaced, the client's weights given; what a row "
-            "teaches the weights is not covered (epsilon_through_weights bounds it)",
+            "neighbours: one row replaced, the weights given; what a row teaches the weights is "
+            "not covered (epsilon_through_weights bounds it), except by randomised labels",
+            "noise on gradients and randomised labels are ours; gradients of all clients are one "
+            "release, so max aggregation and batch normalisation are refused with it",
             "batches are public, so they amplify nothing; releases of a row compose exactly",
             "evaluation is of clipped embeddings without noise; inference by the parties would "
             "add it and spend epsilon of the rows that are asked for",
@@ -253,17 +337,53 @@ class WaitDP(EmbeddingProtocol):
             epsilon=config.epsilon,
             delta=config.delta,
             clip=config.clip,
+            gradient_clip=config.gradient_clip,
             per_epoch=self.layout.per_epoch,
+            embeddings=config.noise_on in ("embeddings", "both"),
+            gradients=config.noise_on in ("gradients", "both"),
+            labels=config.label_epsilon,
         )
-        if config.epsilon_budget is not None and config.epsilon_budget < config.epsilon:
+        self.check_mechanisms()
+        self.check_budget()
+
+    def check_mechanisms(self) -> None:
+        """Refuse mechanisms whose sensitivity would not be what is accounted, or none at all."""
+        config = self.config
+        if config.noise_on == "none" and config.label_epsilon is None:
+            raise ConfigurationError(
+                "wait_dp: noise_on = 'none' needs label_epsilon; split is the method without noise"
+            )
+        if config.label_epsilon is not None and self.data.task == "regression":
+            raise ConfigurationError(
+                "wait_dp: label_epsilon needs classes, and the labels are real numbers; use "
+                "noise_on = 'gradients'"
+            )
+        if not self.privacy.gradients:
+            return
+        if config.centre not in _SEPARABLE:
+            raise ConfigurationError(
+                f"wait_dp: noise on gradients needs a centre in which a sample's gradient depends "
+                f"on no other sample, and {config.centre!r} normalises over the batch; use one of "
+                f"{', '.join(_SEPARABLE)}"
+            )
+        if config.aggregation == "max":
+            raise ConfigurationError(
+                "wait_dp: with aggregation = 'max' the zeros of a client's gradient tell who had "
+                "the largest entry, whatever the noise; use 'mean' or 'concat'"
+            )
+
+    def check_budget(self) -> None:
+        """Refuse a budget that allows nothing, and noise that is next to none."""
+        config, privacy = self.config, self.privacy
+        first = max(config.epsilon if privacy.releases else 0.0, config.label_epsilon or 0.0)
+        if config.epsilon_budget is not None and config.epsilon_budget < first:
             raise ConfigurationError(
                 f"wait_dp: epsilon_budget = {config.epsilon_budget:g} does not allow a single "
-                f"round, which costs epsilon = {config.epsilon:g}; lower epsilon or raise the "
-                "budget"
+                f"round, which costs epsilon = {first:g}; lower epsilon or raise the budget"
             )
-        if config.clip > 200 * self.privacy.sigma:
+        if privacy.releases and config.clip > 200 * privacy.sigma:
             raise ConfigurationError(
-                f"wait_dp: epsilon = {config.epsilon:g} asks for noise of {self.privacy.sigma:.3g} "
+                f"wait_dp: epsilon = {config.epsilon:g} asks for noise of {privacy.sigma:.3g} "
                 f"on rows of norm {config.clip:g}, which is next to none; lower epsilon"
             )
 
@@ -276,8 +396,10 @@ class WaitDP(EmbeddingProtocol):
             self.joint_centre(),
             self.data.train_labels,
             self.privacy,
+            classes=self.data.num_classes if self.data.task == "multiclass" else 2,
             rounds=self.config.rounds,
             budget=self.config.epsilon_budget,
+            seeded=self.config.noise == "seeded",
         )
         return {SERVER: server} | {n: self.client(n) for n in self.peers()}
 
@@ -295,43 +417,83 @@ class WaitDP(EmbeddingProtocol):
 
     def embed(self, client: Any, rows: np.ndarray) -> np.ndarray:
         """Clipped as in training, without noise: what the models are worth, at no cost."""
-        return clip_rows(client.network.forward(rows), self.privacy.clip).astype(np.float32)
+        embedding: np.ndarray = client.network.forward(rows)
+        if not self.privacy.embeddings:
+            return embedding
+        return clip_rows(embedding, self.privacy.clip).astype(np.float32)
 
     def describe(self) -> dict[str, Any]:
         """N, |B|, the noise and what it costs."""
         privacy, rounds = self.privacy, self.config.rounds
         samples = self.layout.coded * self.layout.segments
-        return {
-            "N": self.data.parties,
-            "batch_rows": self.batch_rows,
-            "sigma": privacy.sigma,
-            "delta": privacy.delta,
-            "epsilon_round": privacy.epsilon,
-            "epsilon_all_rounds": privacy.spent(rounds),
-            "epsilon_through_weights": privacy.spent_through_weights(rounds, samples),
-            "noise": "secure" if self.config.noise == "secure" else "seeded, not secure",
-        }
+        said: dict[str, Any] = {"N": self.data.parties, "batch_rows": self.batch_rows}
+        if privacy.embeddings:
+            said["sigma"] = privacy.sigma
+        if privacy.gradients:
+            said["gradient_sigma"] = privacy.gradient_sigma
+        if privacy.releases:
+            said |= {
+                "delta": privacy.delta,
+                "epsilon_round": privacy.epsilon,
+                "epsilon_all_rounds": privacy.spent(rounds),
+                "epsilon_through_weights": privacy.spent_through_weights(rounds, samples),
+            }
+        if privacy.labels is not None:
+            classes = self.data.num_classes if self.data.task == "multiclass" else 2
+            said |= {
+                "epsilon_labels": privacy.labels,
+                "labels_kept": keep_probability(privacy.labels, classes),
+            }
+        said["noise"] = "secure" if self.config.noise == "secure" else "seeded, not secure"
+        return said
 
     @property
     def claims(self) -> tuple[Claim, ...]:
         """Each row's own releases are differentially private, unless the noise is seeded."""
+        why = "trained on the true rows, and they show in all that is sent afterwards"
+        return (
+            self._features_claim(),
+            Claim("server", "model", "none", why),
+            self._labels_claim(),
+        )
+
+    @property
+    def _paid(self) -> str:
+        """What each release and all of them cost."""
         config, total = self.config, self.privacy.spent(self.config.rounds)
         if config.epsilon_budget is not None:
             total = min(total, config.epsilon_budget)
-        features = Claim(
-            "server",
-            "features",
-            "differential",
-            f"({config.epsilon:g}, {config.delta:g}) for each release of a row and "
-            f"({total:.3g}, {config.delta:g}) for all of them, one row of one client replaced; "
-            "analytic Gaussian mechanism, the client's weights given",
-        )
-        if config.noise == "seeded":
-            why = "the noise is seeded: whoever knows the seed takes it off"
-            features = Claim("server", "features", "none", why)
-        why = "trained on the true rows, and they show in all embeddings that follow"
         return (
-            features,
-            Claim("server", "model", "none", why),
-            Claim("client", "labels", "none", "dL/dH depends on them"),
+            f"({config.epsilon:g}, {config.delta:g}) for each release of a row and "
+            f"({total:.3g}, {config.delta:g}) for all of them"
         )
+
+    def _features_claim(self) -> Claim:
+        if not self.privacy.embeddings:
+            return Claim("server", "features", "none", "embeddings are sent in the clear")
+        if self.config.noise == "seeded":
+            return Claim("server", "features", "none", _SEEDED)
+        how = "one row of one client replaced; analytic Gaussian mechanism, the client's weights "
+        return Claim("server", "features", "differential", f"{self._paid}, {how}given")
+
+    def _labels_claim(self) -> Claim:
+        """What clients, all of them together, learn of a row's label."""
+        privacy, ways = self.privacy, []
+        if privacy.labels is not None:
+            ways.append(
+                f"({privacy.labels:g}, 0) for the whole training, one label replaced; randomised "
+                "response before it"
+            )
+        if privacy.gradients:
+            ways.append(
+                f"{self._paid}, one row replaced (label and columns of clients that do not pool); "
+                "analytic Gaussian mechanism on gradients, the weights given"
+            )
+        if not ways:
+            return Claim("client", "labels", "none", "dL/dH depends on them")
+        if self.config.noise == "seeded":
+            return Claim("client", "labels", "none", _SEEDED)
+        return Claim("client", "labels", "differential", "; and ".join(ways))
+
+
+_SEEDED = "the noise is seeded: whoever knows the seed takes it off"

@@ -11,7 +11,15 @@ from scipy import stats
 
 from securevfl.errors import ConfigurationError
 from securevfl.field.sampling import SeededSource
-from securevfl.privacy.mechanisms import clip_gradient, clip_rows, gaussian, release_rows
+from securevfl.privacy.mechanisms import (
+    clip_gradient,
+    clip_rows,
+    gaussian,
+    keep_probability,
+    randomised_response,
+    release_gradient,
+    release_rows,
+)
 
 matrices = hnp.arrays(
     np.float32, (4, 3), elements=st.floats(-100, 100, width=32, allow_subnormal=False)
@@ -120,3 +128,94 @@ def test_a_release_is_the_clipped_row_with_noise_of_the_stated_size():
 def test_values_out_of_range_are_refused(bound, sigma):
     with pytest.raises(ConfigurationError, match="release_rows"):
         release_rows(np.ones((1, 2), np.float32), bound=bound, sigma=sigma)
+
+
+# -- randomised response -----------------------------------------------------------------------
+
+
+@given(epsilon=st.floats(0.01, 30), classes=st.integers(2, 50))
+def test_one_answer_is_at_most_e_to_the_epsilon_times_as_likely(epsilon, classes):
+    truth = keep_probability(epsilon, classes)
+    other = (1 - truth) / (classes - 1)
+    assert truth / other == pytest.approx(math.exp(epsilon), rel=1e-2)
+    assert truth > 1 / classes
+
+
+@pytest.mark.parametrize(("epsilon", "classes"), [(0.5, 2), (1.0, 10), (4.0, 3)])
+def test_an_accountant_of_others_agrees_on_randomised_response(epsilon, classes):
+    from dp_accounting.pld import privacy_loss_distribution as pld
+
+    # There the answer is uniform over all classes with probability q, and else the truth.
+    q = (1 - keep_probability(epsilon, classes)) * classes / (classes - 1)
+    loss = pld.from_randomized_response(q, classes)
+    assert loss.get_epsilon_for_delta(0.0) == pytest.approx(epsilon, abs=1e-3)
+    assert loss.get_delta_for_epsilon(epsilon + 1e-3) == 0
+
+
+@pytest.mark.parametrize("classes", [2, 3, 10])
+def test_labels_are_told_and_replaced_as_often_as_stated(classes):
+    """Chi-square of the offsets; a true sample fails with probability 1e-6; the seed is fixed."""
+    labels = np.arange(60_000, dtype=np.int64) % classes
+    said = randomised_response(labels, classes, 1.0, SeededSource(11))
+    counts = np.bincount((said - labels) % classes, minlength=classes)
+    truth = keep_probability(1.0, classes)
+    expected = [truth] + [(1 - truth) / (classes - 1)] * (classes - 1)
+    assert stats.chisquare(counts, len(labels) * np.array(expected)).pvalue > 1e-6
+
+
+@pytest.mark.parametrize("dtype", [np.int64, np.uint8, np.float32])
+def test_answers_are_labels_of_the_same_kind(dtype):
+    labels = (np.arange(500) % 2).astype(dtype)
+    said = randomised_response(labels, 2, 0.1)
+    assert said.dtype == dtype
+    assert set(said.tolist()) == {0, 1}
+    assert (randomised_response(labels, 2, 50.0) == labels).all()
+    assert randomised_response(labels[:0], 2, 1.0).shape == (0,)
+
+
+def test_answers_come_from_the_operating_system_unless_asked_otherwise(monkeypatch):
+    labels = np.arange(200) % 10
+    one, two = (randomised_response(labels, 10, 1.0, SeededSource(1)) for _ in range(2))
+    assert (one == two).all()
+    assert (randomised_response(labels, 10, 1.0) != randomised_response(labels, 10, 1.0)).any()
+    asked = []
+    monkeypatch.setattr(os, "urandom", lambda n: asked.append(n) or bytes(n))
+    randomised_response(labels, 10, 1.0)
+    assert asked == [32]
+
+
+@pytest.mark.parametrize(("epsilon", "classes"), [(0.0, 2), (-1.0, 2), (math.inf, 2), (1.0, 1)])
+def test_responses_that_promise_nothing_are_refused(epsilon, classes):
+    with pytest.raises(ConfigurationError, match="randomised response"):
+        randomised_response(np.zeros(3, np.int64), classes, epsilon)
+
+
+# -- gradients ---------------------------------------------------------------------------------
+
+
+@given(gradient=matrices, bound=st.floats(0.01, 50))
+def test_a_released_gradient_is_that_of_clipped_samples(gradient, bound):
+    samples = np.array([4, -1, 2, 9])
+    gradient[1] = 0
+    sigma = bound / 150
+    released = release_gradient(gradient, samples, bound=bound, sigma=sigma, source=SeededSource(2))
+    assert released.dtype == np.float32
+    assert (released[1] == 0).all()
+    own = clip_rows(gradient[samples >= 0] * np.float32(3), bound) / 3
+    assert np.abs(released[samples >= 0] - own).max() < 10 * sigma / 3 + 1e-6 * bound
+
+
+def test_one_sample_moves_its_own_row_of_the_gradient_alone():
+    rng = np.random.default_rng(0)
+    one = rng.normal(size=(6, 3)).astype(np.float32)
+    other = one.copy()
+    other[2] = rng.normal(size=3) * 100
+    samples = np.arange(6)
+    released = [
+        release_gradient(g, samples, bound=0.5, sigma=1.0, source=SeededSource(3))
+        for g in (one, other)
+    ]
+    moved = np.abs(released[0] - released[1]).max(axis=1) > 0
+    assert moved.tolist() == [False, False, True, False, False, False]
+    # 2C for the sample's own gradient, less 1/b of it; the grid adds at most half a step each.
+    assert np.linalg.norm(released[0][2] - released[1][2]) <= (2 * 0.5 + 1e-3) / 6

@@ -30,6 +30,8 @@ VARIANTS = {name: (name, {}) for name in find_protocols()} | {
     "split, rounded": ("split", {"quantized": True, "weight_bound": 16.0, "segments": 2}),
     "split, ignore": ("split", {"stragglers": "ignore", "aggregation": "concat"}),
     "vafl, max": ("vafl", {"aggregation": "max"}),
+    "wait_dp, all at once": ("wait_dp", {"noise_on": "both", "label_epsilon": 8.0}),
+    "wait_dp, labels": ("wait_dp", {"noise_on": "none", "label_epsilon": 8.0}),
     "secagg_split, signed": ("secagg_split", {"consistency": True, "client": "mlp"}),
 }
 

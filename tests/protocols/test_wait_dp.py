@@ -1,4 +1,5 @@
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,7 +11,8 @@ from securevfl.engine.conditions import NONE
 from securevfl.engine.network import SERVER
 from securevfl.errors import ConfigurationError
 from securevfl.privacy.accountant import gaussian_epsilon, noise_multiplier
-from securevfl.testing.runs import make, simulate
+from securevfl.privacy.mechanisms import keep_probability
+from securevfl.testing.runs import make, resume_from, simulate, state_at
 
 SMALL = {"rounds": 8, "batch": 20, "width": 5, "hidden": 7, "optimizer": "sgd", "momentum": 0.0}
 NOISY = SMALL | {"noise": "seeded", "epsilon": 5.0}
@@ -176,3 +178,166 @@ def test_more_noise_learns_worse():
         for e in (1000.0, 0.5)
     ]
     assert loss[0] < loss[1]
+
+
+# -- noise on gradients ------------------------------------------------------------------------
+
+
+def gradients(outcome):
+    """(client, round) to the gradient that was sent."""
+    transcript = outcome.simulation.transcript
+    sent = transcript.columns()
+    return {
+        (int(sent["receiver"][row]), int(sent["round"][row])): transcript.payloads[row]
+        for row in np.flatnonzero(sent["kind"] == "gradient")
+    }
+
+
+GRADIENTS = NOISY | {"noise_on": "gradients", "gradient_clip": 0.3, "width": 16}
+
+
+def test_what_clients_get_is_one_clipped_gradient_with_calibrated_noise():
+    dataset = data()
+    noisy = simulate("wait_dp", dataset, conditions=NONE, payloads=True, **GRADIENTS)
+    plain = simulate("split", dataset, conditions=NONE, payloads=True, **SMALL | {"width": 16})
+    sigma = noisy.protocol.describe()["gradient_sigma"]
+    assert sigma == pytest.approx(2 * 0.3 * noise_multiplier(5.0, 1e-5))
+    sent, clean = gradients(noisy), gradients(plain)
+    for n in range(1, 4):
+        assert (sent[n, 1] == sent[0, 1]).all()  # the same noise for all, who may pool
+    own = torch.from_numpy(clean[0, 1] * 20 * 4)  # of a sample, and of the joint embedding
+    assert own.norm(dim=1).max() > 0  # clipping shortens those above 0.3 alone
+    noise = (sent[0, 1] * 20 * 4 - clipped(own, 0.3).numpy()) / sigma
+    assert noise.size == 20 * 16
+    # A true normal sample fails with probability 1e-6; the noise is seeded.
+    assert stats.kstest(noise.ravel(), "norm").pvalue > 1e-6
+    rest = np.concatenate([sent[0, r].ravel() for r in range(2, 9)]) * 80 / sigma
+    assert stats.kstest(rest, "norm").statistic < 0.1
+
+
+def test_embeddings_are_then_sent_as_they_are():
+    noisy = simulate("wait_dp", data(), conditions=NONE, payloads=True, **GRADIENTS)
+    plain = simulate("split", data(), conditions=NONE, payloads=True, **SMALL | {"width": 16})
+    one, two = embeddings(noisy), embeddings(plain)
+    assert all((one[n, 1] == two[n, 1]).all() for n in range(4))
+
+
+def test_a_changed_label_moves_one_row_of_the_first_gradient():
+    """Per-sample sensitivity on the real code: what one row may change, and by how much."""
+    dataset, options = data(), GRADIENTS | {"rounds": 1}
+    layout = make("wait_dp", dataset, **options).layout
+    place, row = 7, layout.samples(layout.draw(1))[7]
+    first = gradients(simulate("wait_dp", dataset, conditions=NONE, payloads=True, **options))
+    labels = dataset.train_labels.copy()
+    labels[row] = (labels[row] + 1) % 10
+    other = replace(dataset, train_labels=labels)
+    second = gradients(simulate("wait_dp", other, conditions=NONE, payloads=True, **options))
+    moved = np.abs(first[0, 1] - second[0, 1]).max(axis=1) > 0
+    assert np.flatnonzero(moved).tolist() == [place]
+    change = np.linalg.norm(first[0, 1][place] - second[0, 1][place]) * 20 * 4
+    assert 0 < change <= 2 * 0.3 * (1 + 1e-3)
+
+
+def test_gradients_cost_what_embeddings_do_and_a_run_ends_before_its_budget():
+    two = gaussian_epsilon(noise_multiplier(5.0, 1e-5), 2, 1e-5)
+    options = GRADIENTS | {"rounds": 50, "epsilon_budget": two + 0.1}
+    outcome = simulate("wait_dp", data(), **options)
+    rows = [event for event in outcome.events if event.name == "round"]
+    assert len(rows) == 8
+    assert rows[-1].fields["epsilon_total"] == pytest.approx(two)
+    (stop,) = [event for event in outcome.events if event.name == "budget"]
+    assert stop.fields["epsilon"] <= two + 0.1 < stop.fields["next"]
+
+
+# -- randomised labels -------------------------------------------------------------------------
+
+
+LABELS = SMALL | {"noise_on": "none", "label_epsilon": 1.0, "noise": "seeded"}
+
+
+def test_labels_are_randomised_once_and_then_it_is_split_learning():
+    dataset = data()
+    outcome = simulate("wait_dp", dataset, conditions=NONE, **LABELS)
+    server = outcome.parties[SERVER]
+    said = server.labels
+    kept = float((said == dataset.train_labels).mean())
+    assert kept == pytest.approx(keep_probability(1.0, 10), abs=0.15)
+    plain = simulate("split", replace(dataset, train_labels=said), conditions=NONE, **SMALL)
+    assert outcome.losses == plain.losses
+    fields = [event.fields for event in outcome.events if event.name == "round"]
+    assert {f["epsilon_labels"] for f in fields} == {1.0}
+    assert {f["epsilon_total"] for f in fields} == {0.0}
+
+
+def test_a_resumed_run_does_not_answer_again():
+    """A second answer would be a second release: labels are a part of the checkpoint."""
+    dataset, options = data(), LABELS | {"noise": "secure"}
+    saved, events = state_at("wait_dp", dataset, 8, **options)
+    one, two = (resume_from("wait_dp", dataset, saved, events, **options) for _ in range(2))
+    said = one.parties[SERVER].labels
+    assert (said == two.parties[SERVER].labels).all()
+    assert one.losses == two.losses
+    assert (said != dataset.train_labels).any()
+    assert (said != simulate("wait_dp", dataset, **options).parties[SERVER].labels).any()
+
+
+def test_labels_of_two_classes_are_randomised_too():
+    from securevfl.data import VerticalDataset
+
+    rng = np.random.default_rng(1)
+    features, labels = rng.random((80, 6)), (np.arange(80) % 2)
+    dataset = VerticalDataset.from_numpy(
+        features[:60],
+        labels[:60],
+        test_features=features[60:],
+        test_labels=labels[60:],
+        parties=3,
+    )
+    outcome = simulate("wait_dp", dataset, conditions=NONE, **LABELS)
+    assert set(outcome.parties[SERVER].labels.tolist()) == {0, 1}
+    assert outcome.protocol.describe()["labels_kept"] == pytest.approx(math.e / (math.e + 1))
+
+
+def test_claims_say_what_is_noised_and_against_whom():
+    def notions(**options):
+        made = make("wait_dp", data(), noise="secure", epsilon=5.0, **options)
+        return {(c.who, c.about): c for c in made.claims}
+
+    server, client = ("server", "features"), ("client", "labels")
+    told = notions(noise_on="gradients")
+    assert (told[server].notion, told[client].notion) == ("none", "differential")
+    assert "the weights given" in told[client].source
+    told = notions(noise_on="both", label_epsilon=2.0)
+    assert (told[server].notion, told[client].notion) == ("differential", "differential")
+    assert told[client].source.startswith("(2, 0) for the whole training")
+    told = notions(noise_on="none", label_epsilon=2.0)
+    assert (told[server].notion, told[client].notion) == ("none", "differential")
+    seeded = make("wait_dp", data(), noise="seeded", noise_on="both", label_epsilon=2.0)
+    assert {c.notion for c in seeded.claims} == {"none"}
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"noise_on": "none"}, "needs label_epsilon"),
+        ({"noise_on": "gradients", "centre": "batch_norm_mlp"}, "normalises over the batch"),
+        ({"noise_on": "both", "aggregation": "max"}, "who had the largest entry"),
+        ({"label_epsilon": 6.0, "epsilon": 1.0, "epsilon_budget": 5.0}, "costs epsilon = 6"),
+    ],
+)
+def test_mechanisms_whose_cost_would_not_be_what_is_said_are_refused(options, words):
+    with pytest.raises(ConfigurationError, match=words):
+        make("wait_dp", data(), **options)
+
+
+def test_real_targets_have_no_randomised_response():
+    from securevfl.data import VerticalDataset
+
+    rows = np.random.default_rng(0).random((40, 4))
+    dataset = VerticalDataset.from_numpy(
+        rows[:30], rows[:30, 0], test_features=rows[30:], test_labels=rows[30:, 0], parties=2
+    )
+    assert dataset.task == "regression"
+    with pytest.raises(ConfigurationError, match="needs classes"):
+        make("wait_dp", dataset, label_epsilon=1.0)
+    make("wait_dp", dataset, noise_on="gradients")
