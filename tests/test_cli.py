@@ -98,7 +98,7 @@ MISTAKES = {
     "too few blocks": (["bench", "round", "--blocks", "3"], "blocks"),
     "one protocol to compare": (["compare", "fedvs"], "name two protocols"),
     "nothing to compare": (["compare"], "issing argument"),
-    "unknown protocol to compare": (["compare", "fedvs", "splitt"], "did you mean split?"),
+    "unknown protocol to compare": (["compare", "fedvs", "splitt"], "did you mean split"),
     "unknown option to compare": (["compare", "fedvs", "split", "--widht", "3"], "--width"),
     "unknown variant to compare": (["compare", "fedvs", "split:width2=1"], "did you mean width"),
     "no seeds": (["compare", "fedvs", "split", "--seeds", "0"], "0 seeds"),

@@ -1,5 +1,7 @@
+import json
 import math
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 from scipy import integrate, stats
@@ -13,6 +15,7 @@ from securevfl.privacy.accountant import (
 )
 
 DELTA = 1e-5
+OPACUS = json.loads((Path(__file__).parents[1] / "vectors" / "dp" / "opacus.json").read_text())
 
 
 def delta_of(multiplier, epsilon):
@@ -58,6 +61,21 @@ def test_sampled_releases_have_the_published_values():
     setting = (1.1, 256 / 60000, 60 * (60000 // 256), DELTA)
     assert sampled_epsilon(*setting) == pytest.approx(2.594, abs=1e-3)
     assert sampled_epsilon(*setting, method="pld") == pytest.approx(2.380, abs=1e-3)
+
+
+@pytest.mark.parametrize("row", OPACUS["rows"], ids=lambda row: f"q={row['rate']:.2g}")
+def test_values_of_opacus_are_met(row):
+    """Its RDP to the accuracy of the orders; its PRV bound lies within its error of 0.01 above."""
+    setting = (row["multiplier"], row["rate"], row["steps"], row["delta"])
+    assert sampled_epsilon(*setting) == pytest.approx(row["rdp"], rel=2e-4)
+    assert row["prv"] - 0.012 < sampled_epsilon(*setting, method="pld") < row["prv"]
+
+
+@pytest.mark.parametrize("row", [row for row in OPACUS["rows"] if row["rate"] == 1.0])
+def test_releases_of_everything_are_exact_and_below_every_bound(row):
+    exact = gaussian_epsilon(row["multiplier"], row["steps"], row["delta"])
+    assert exact < min(row["rdp"], row["prv"])
+    assert exact == pytest.approx(row["prv"], abs=0.012)
 
 
 def test_opacus_agrees_on_sampled_releases():
