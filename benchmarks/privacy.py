@@ -203,6 +203,8 @@ METHODS = (
     "split:client=mlp",
     "vafl",
     "wait_dp",
+    "wait_dp:noise_on=gradients",
+    "wait_dp:noise_on=none,label_epsilon=1",
     "fedvs",
     "fedvs:masked=false",
     "he_split",
