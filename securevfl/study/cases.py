@@ -213,7 +213,7 @@ def _in_order(samples: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.n
 
 
 def gradient_norm(case: Case) -> Result:
-    """By the length of gradients; two classes."""
+    """By the length of late gradients; two classes."""
     table = case.evidence.gradients
     if isinstance(table, NoView):
         return table
@@ -221,8 +221,8 @@ def gradient_norm(case: Case) -> Result:
 
 
 def gradient_clusters(case: Case) -> Result:
-    """By the sign, or the cluster, of gradients' directions."""
-    table = case.evidence.gradients
+    """By the sign, or the cluster, of the directions of early gradients."""
+    table = case.evidence.first_gradients
     if isinstance(table, NoView):
         return table
     labels, stream = case.labels(table), case.stream
@@ -234,8 +234,8 @@ def gradient_clusters(case: Case) -> Result:
 
 
 def gradient_directions(case: Case) -> Result:
-    """By the nearest mean direction of known rows."""
-    table = case.evidence.gradients
+    """By the nearest mean direction of known rows, of early gradients."""
+    table = case.evidence.first_gradients
     if isinstance(table, NoView):
         return table
     labels, stream = case.labels(table), case.stream

@@ -33,7 +33,7 @@ _EPOCH = 64  # messages of a link that are kept where a protocol has no layout o
 
 @dataclass(frozen=True)
 class Table:
-    """Values by row, each from the last message that had the row.
+    """Values by row, each from one message that had the row.
 
     Attributes
     ----------
@@ -51,34 +51,36 @@ class Recorder(Transcript):
 
     Parameters
     ----------
-    wanted : callable
-        (kind, sender, receiver) to whether its payloads are kept.
+    first : callable
+        (kind, sender, receiver) to how many of the first payloads are kept; 0 where none is.
     last : int
-        Payloads that are kept of each kind and link, besides the first.
+        Payloads that are kept of each such link besides.
     """
 
-    def __init__(self, wanted: Callable[[str, int, int], bool], last: int) -> None:
+    def __init__(self, first: Callable[[str, int, int], int], last: int) -> None:
         super().__init__(payloads=True)
-        self._wanted = wanted
+        self._first = first
         self._last = last
-        self._links: dict[tuple[str, int, int], deque[int]] = {}
+        self._seen: dict[tuple[str, int, int], int] = {}
+        self._recent: dict[tuple[str, int, int], deque[int]] = {}
 
     def add(
         self, sender: int, receiver: int, kind: str, round: int, nbytes: int, sent: int, data: Any
     ) -> int:
         """Append a message; an older payload of its link may go."""
         link = (kind, sender, receiver)
-        keep = kind == ANNOUNCE or self._wanted(*link)
+        first = self._first(*link)
+        keep = kind == ANNOUNCE or first > 0
         row = super().add(sender, receiver, kind, round, nbytes, sent, data if keep else None)
-        if not keep or kind == ANNOUNCE:
+        if kind == ANNOUNCE or not first:
             return row
-        known = link in self._links
-        kept = self._links.setdefault(link, deque())
-        if known:  # the first of all is never dropped
-            kept.append(row)
-            if len(kept) > self._last:
+        number = self._seen[link] = self._seen.get(link, 0) + 1
+        if number > first:
+            recent = self._recent.setdefault(link, deque())
+            recent.append(row)
+            if len(recent) > self._last:
                 assert self.payloads is not None
-                self.payloads[kept.popleft()] = None
+                self.payloads[recent.popleft()] = None
         return row
 
 
@@ -150,11 +152,19 @@ class Evidence:
 
     @functools.cached_property
     def gradients(self) -> Table | NoView:
-        """The client's gradient of each row, the last of them."""
+        """The client's last gradient of each row."""
+        return self._gradients(newest=True)
+
+    @functools.cached_property
+    def first_gradients(self) -> Table | NoView:
+        """The client's first gradient of each row, of a model that has learnt little."""
+        return self._gradients(newest=False)
+
+    def _gradients(self, *, newest: bool) -> Table | NoView:
         for exposure in self._kinds("gradient"):
             found = self._parts(self.client_view, exposure.kind, receiver=self.client)
             if found:
-                return _table(found)
+                return _table(found, newest=newest)
         return NoView("no gradient is returned to the clients")
 
     @functools.cached_property
@@ -268,13 +278,16 @@ def _side_by_side(
     return [(round, 0, rows, whole) for round, (rows, whole) in sorted(joined.items())]
 
 
-def _table(parts: Sequence[tuple[int, int, np.ndarray, np.ndarray]]) -> Table:
-    """The last value of each true row."""
-    rows = np.concatenate([rows for _, _, rows, _ in parts])[::-1]
-    values = np.concatenate([values for *_, values in parts])[::-1]
-    numbers, newest = np.unique(rows, return_index=True)
+def _table(
+    parts: Sequence[tuple[int, int, np.ndarray, np.ndarray]], *, newest: bool = True
+) -> Table:
+    """The last value of each true row, or the first."""
+    step = -1 if newest else 1
+    rows = np.concatenate([rows for _, _, rows, _ in parts])[::step]
+    values = np.concatenate([values for *_, values in parts])[::step]
+    numbers, chosen = np.unique(rows, return_index=True)
     true = numbers >= 0
-    return Table(numbers[true], values[newest[true]])
+    return Table(numbers[true], values[chosen[true]])
 
 
 def observe(
@@ -287,7 +300,7 @@ def observe(
     every: bool = False,
     interrupted: Callable[[], bool] | None = None,
 ) -> Evidence:
-    """Run a protocol and keep what its roles see of the last epoch.
+    """Run a protocol and keep what its roles see of the last epoch, and gradients of the first.
 
     Parameters
     ----------
@@ -309,11 +322,12 @@ def observe(
     epoch = _epoch(protocol)
     carried = {e.kind: e.carries for e in protocol.exposures}
 
-    def wanted(kind: str, sender: int, receiver: int) -> bool:
-        carries = carried.get(kind)
-        if carries == "upload":
-            return True
-        return client == {"embedding": sender, "gradient": receiver}.get(carries or "")
+    def first(kind: str, sender: int, receiver: int) -> int:
+        """Of an attacked link the first message is kept, of gradients the first epoch."""
+        carries = carried.get(kind, "")
+        mine = {"embedding": sender == client, "gradient": receiver == client, "upload": True}
+        count = epoch if carries == "gradient" else 1
+        return count if mine.get(carries) else 0
 
     parties = protocol.parties()
     centre = getattr(parties.get(SERVER), "centre", None)
@@ -323,7 +337,7 @@ def observe(
         inputs.watch(centre)
     rounds = getattr(protocol.config, "rounds", 1)
     historian = Historian(protocol, parties, eval_every=max(1, rounds), progress=None)
-    transcript = historian.transcript = Recorder(wanted, epoch)
+    transcript = historian.transcript = Recorder(first, epoch)
     simulation = Simulation(
         parties,
         seed=protocol.seed,
@@ -337,7 +351,7 @@ def observe(
         if until is None and not simulation.finished:
             raise Interrupted(None)
         historian.finish()
-    first = historian.rows[0] if historian.rows else {}
+    opening = historian.rows[0] if historian.rows else {}
     return Evidence(
         protocol=protocol,
         parties=parties,
@@ -345,7 +359,7 @@ def observe(
         observer=_observer(transcript, protocol, client),
         transcript=transcript,
         inputs=inputs,
-        used=int(first.get("sharers", first.get("used", 0))),
+        used=int(opening.get("sharers", opening.get("used", 0))),
         figures=_figures(historian, transcript),
     )
 

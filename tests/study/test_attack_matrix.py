@@ -79,6 +79,15 @@ def test_gradients_come_with_their_rows_and_the_last_counts():
     assert np.array_equal(table.values[np.searchsorted(table.rows, samples)], last)
 
 
+def test_early_gradients_are_those_of_the_first_epoch():
+    found = evidence("split", aggregation="concat")
+    first = found.client_view.payloads("gradient", round=1, receiver=1).popitem()[1]
+    samples = found.protocol.layout.samples(found.protocol.layout.draw(1))
+    table = found.first_gradients
+    assert np.array_equal(table.values[np.searchsorted(table.rows, samples)], first)
+    assert table.rows.tolist() == list(range(300))
+
+
 def test_rows_that_a_client_names_itself_are_those_of_its_gradient():
     found = evidence("vafl", rounds=40)
     sent = found.client_view.payloads("embedding").values()
