@@ -122,6 +122,7 @@ def compare(values: Mapping[str, Any]) -> None:
         options=_merged(options, pairs),
         seeds=range(common["seed"], common["seed"] + count),
         conditions=_whole_path(common["conditions"]),
+        faults=None if common["faults"] is None else _whole_path(common["faults"]),
         until=common["until"],
         sealed=common["sealed"],
     )

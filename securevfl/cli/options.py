@@ -93,6 +93,14 @@ def common(
             rich_help_panel=RUN,
         ),
     ] = "paper",
+    faults: Annotated[
+        str | None,
+        typer.Option(
+            metavar="none|FILE.toml",
+            help="Which parties and links break, and when.",
+            rich_help_panel=RUN,
+        ),
+    ] = None,
     until: Annotated[
         float | None,
         typer.Option(

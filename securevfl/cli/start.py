@@ -64,6 +64,7 @@ def start(protocol: str, variant: Mapping[str, str], values: Mapping[str, Any]) 
             rounds=chosen.pop("rounds", None),
             seed=common["seed"],
             conditions=common["conditions"],
+            faults=common["faults"],
             engine=common["engine"],
             until=common["until"],
             sealed=common["sealed"],

@@ -8,21 +8,31 @@ what a party does in between costs no time, except in the "measured" and "modell
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, MutableMapping
 from time import perf_counter_ns
 from typing import Any, Protocol
 
 from securevfl.engine import wire
+from securevfl.engine.breakdowns import Breakdowns
 from securevfl.engine.conditions import NONE, Conditions, round_ns
+from securevfl.engine.cuts import (
+    Cuts,
+    check_parties,
+    home_state,
+    pack_queue,
+    restore_home,
+    unpack_queue,
+)
+from securevfl.engine.faults import Schedule
 from securevfl.engine.mailbox import ANNOUNCE, Mailbox
-from securevfl.engine.network import Event, Message, RoundOverError, Wait, name_of
+from securevfl.engine.network import SERVER, Event, Message, RoundOverError, Wait, name_of
 from securevfl.engine.party import Party
-from securevfl.engine.replay import Replay, snapshot
+from securevfl.engine.replay import Replay
 from securevfl.engine.sealing import OVERHEAD, Sealing
 from securevfl.engine.transcript import Transcript
-from securevfl.errors import CheckpointError, StalledError
+from securevfl.errors import StalledError
 
-_DEPART, _ARRIVE, _TIMER, _RESUME = range(4)
+_DEPART, _ARRIVE, _TIMER, _RESUME, _STRIKE = range(5)
 _ENDLESS = 5_000_000  # events of one instant, none of them recorded
 _LOOK = 64  # events of one instant after which `pause` is asked: without delays all is one
 
@@ -61,6 +71,16 @@ class Home:
         self.snapshot: dict[str, Any] | None = None
         self.log: list[Any] = []
         self.replay: Replay | None = None
+        self.down = False
+        self.own: dict[str, Any] | None = None  # the party's own checkpoint, if it may go down
+        self.epochs = party.epoch  # lives that have ended
+
+    def close(self) -> None:
+        """End the party's life where it stands."""
+        if self.coroutine is not None:
+            self.coroutine.close()
+        self.coroutine = None
+        self.party.handlers.clear()
 
 
 class Simulation:
@@ -68,7 +88,8 @@ class Simulation:
 
     Parameters
     ----------
-    parties : mapping of int to Party
+    parties : mutable mapping of int to Party
+        A party that comes back after a crash is a new object, and is put into it.
     seed : int
         Seed of delays and of the parties' streams.
     conditions : Conditions
@@ -82,11 +103,15 @@ class Simulation:
     sealing : Sealing, optional
         Encrypt and authenticate every payload between two parties; it is then bytes until it is
         opened on arrival.
+    faults : Schedule, optional
+        Who goes down when; needs `revive`.
+    revive : callable, optional
+        New party object of a number, as it was before the run.
     """
 
     def __init__(
         self,
-        parties: Mapping[int, Party],
+        parties: MutableMapping[int, Party],
         *,
         seed: int = 0,
         conditions: Conditions = NONE,
@@ -95,7 +120,10 @@ class Simulation:
         patience: float = 7 * 86400.0,
         copying: bool = False,
         sealing: Sealing | None = None,
+        faults: Schedule | None = None,
+        revive: Callable[[int], Party] | None = None,
     ) -> None:
+        self.parties = parties
         self.seed = seed
         self.conditions = conditions
         self.transcript = Transcript() if transcript is None else transcript
@@ -109,11 +137,16 @@ class Simulation:
         self._last_event = 0
         self._handled = 0  # events so far, and how many when last the run made headway
         self._headway = 0
-        self._on_cut: Callable[[dict[str, Any]], None] | None = None
         self._step_started = 0
-        self._homes: dict[int, Home] = {}
+        self.homes: dict[int, Home] = {}
+        self.cuts = Cuts(self)
+        self.breakdowns: Breakdowns | None = None
+        if faults is not None:
+            if revive is None:
+                raise ValueError("Simulation: faults need revive, which makes parties anew")
+            self.breakdowns = Breakdowns(self, faults, revive)
         for index in sorted(parties):
-            self._homes[index] = Home(parties[index], Mailbox(self._count_late))
+            self.homes[index] = Home(parties[index], Mailbox(self._count_late))
             parties[index].engine = self
         self._measured = conditions.compute == "measured"
         self._modelled = conditions.compute == "modelled"
@@ -135,7 +168,9 @@ class Simulation:
         """
         if not self._started:
             self._started = True
-            for home in self._homes.values():
+            if self.breakdowns is not None:
+                self.breakdowns.begin()
+            for home in self.homes.values():
                 self._start(home)
         queue = self._queue
         end = None if until is None else round_ns(until)
@@ -160,21 +195,26 @@ class Simulation:
                 self._arrive(subject)
             elif what == _DEPART:
                 self._transmit(*subject)
+            elif what == _STRIKE:
+                assert self.breakdowns is not None
+                self.breakdowns.strike(tick=subject)
             else:
                 self._wake(what, *subject)
-            if self._on_cut is not None:
-                self._try_cut()
+            if self.cuts.pending:
+                self.cuts.try_finish()
         if not self.finished:
             raise StalledError(self._stalled("nothing is under way"))
 
     @property
     def finished(self) -> bool:
-        """Whether every party has ended."""
-        return all(home.done for home in self._homes.values())
+        """Whether every party has ended; where parties may go down, whether the server has."""
+        if self.breakdowns is not None and self.breakdowns.over:
+            return True
+        return all(home.done for home in self.homes.values())
 
     def _start(self, home: Home) -> None:
         async def life() -> None:
-            if home.replay is None:
+            if not home.settled:
                 await home.party.setup()
             home.settled = True
             await home.party.run()
@@ -197,8 +237,7 @@ class Simulation:
                 home.since = self.clock
                 home.snapshot = None
                 home.log = []
-                if self._on_cut is not None:
-                    self._take_snapshot(home)
+                self.cuts.take(home)
                 return
             if home.replay is not None:
                 outcome = home.replay.next(home)
@@ -220,8 +259,8 @@ class Simulation:
 
     def _post(self, home: Home, wait: Wait, *, live: bool) -> bool:
         """Begin a wait; True when it is over at once."""
-        if wait.safe and self._on_cut is not None:
-            self._take_snapshot(home)
+        if wait.safe:
+            self._at_safe_point(home)
         home.waits += 1
         satisfied = home.mailbox.post(wait)
         if not satisfied and wait.timeout is not None and live:
@@ -251,7 +290,7 @@ class Simulation:
         return True
 
     def _wake(self, what: int, index: int, number: int) -> None:
-        home = self._homes[index]
+        home = self.homes[index]
         if home.done or home.waits != number or home.mailbox.wait is None:
             return
         timed_out = what == _TIMER
@@ -263,7 +302,7 @@ class Simulation:
 
     def time(self, party: Party) -> int:
         """Virtual nanoseconds; while a party is replayed, those of the moment it is replaying."""
-        home = self._homes[party.index]
+        home = self.homes[party.index]
         return self.clock if home.replay is None else home.replay.now
 
     def send(
@@ -276,7 +315,7 @@ class Simulation:
         after: float,
     ) -> None:
         """Put one message for each receiver on its way."""
-        home = self._homes[party.index]
+        home = self.homes[party.index]
         if home.replay is not None:
             return
         chosen = round_ns(after) if after else 0
@@ -324,7 +363,7 @@ class Simulation:
         party = home.party
         if self._copying:
             payload = wire.decode(wire.encode(payload))
-        if receiver not in self._homes:
+        if receiver not in self.homes:
             raise ValueError(f"send: {name_of(receiver)} does not exist")
         row = self.transcript.add(party.index, receiver, kind, round, nbytes, self.clock, payload)
         if self._sealing is not None:
@@ -337,13 +376,17 @@ class Simulation:
             self._transmit(message, nbytes)
 
     def _transmit(self, message: Message, nbytes: int) -> None:
-        home = self._homes[message.sender]
+        if self.breakdowns is not None and not self.breakdowns.departs(message):
+            return
+        home = self.homes[message.sender]
         start = max(self.clock, home.uplink_free)
         home.uplink_free = start + self.conditions.transfer(nbytes, message.sender)
         self._schedule(home.uplink_free, _ARRIVE, message)
 
     def _arrive(self, message: Message) -> None:
-        home = self._homes[message.receiver]
+        if self.breakdowns is not None and not self.breakdowns.arrives(message):
+            return
+        home = self.homes[message.receiver]
         if message.row >= 0:
             self.transcript.arrive(message.row, self.clock)
         if home.done:
@@ -370,7 +413,7 @@ class Simulation:
 
     def handled(self, party: Party, kind: str) -> None:
         """Pass what arrived before a handler was registered to that handler."""
-        home = self._homes[party.index]
+        home = self.homes[party.index]
         if home.replay is None:
             for message in home.mailbox.withdraw(kind):
                 self._handle(home, message)
@@ -384,6 +427,8 @@ class Simulation:
     def _count_late(self, message: Message) -> None:
         if message.row >= 0:
             self.transcript.mark_late(message.row)
+            if self.breakdowns is not None:
+                self.breakdowns.late(message)
 
     def _schedule(self, time: int, what: int, subject: Any) -> None:
         heapq.heappush(self._queue, (time, self._scheduled, what, subject))
@@ -393,31 +438,56 @@ class Simulation:
 
     def record(self, party: Party, name: str, fields: dict[str, Any]) -> None:
         """Pass an event on to the observer."""
-        if self._homes[party.index].replay is None:
+        if self.homes[party.index].replay is None:
             self._last_event = self.clock
             self._headway = self._handled
             self.observer.record(Event(self.clock, party.index, party.round, name, fields))
 
     def round_over(self, party: Party, round: int, left: bool) -> None:
         """Tell the observer that a party is through with a round."""
-        if self._homes[party.index].replay is None:
+        if self.homes[party.index].replay is None:
             self.observer.round_over(party.index, round, self.clock, left)
 
     def enter_round(self, party: Party, round: int) -> None:
         """Count messages of earlier rounds late from now on."""
-        if self._homes[party.index].replay is None:
-            self._homes[party.index].mailbox.enter(round)
+        if self.homes[party.index].replay is None:
+            if self.breakdowns is not None:
+                self.breakdowns.begun(round)
+            self.homes[party.index].mailbox.enter(round)
 
     def _stalled(self, why: str) -> str:
         waiting = [
             f"{name_of(index)} {home.mailbox.wait.describe()}"
-            for index, home in self._homes.items()
-            if not home.done and home.mailbox.wait is not None
+            for index, home in self.homes.items()
+            if not (home.done or home.down) and home.mailbox.wait is not None
         ]
+        faults = "" if self.breakdowns is None else self.breakdowns.explain()
         return (
             f"the run stalled at {self.clock / 1e9:.3f} s ({why}): {'; '.join(waiting)}. "
-            "A party that never sends must be covered by a timeout or a smaller count."
+            + (f"Faults: {faults}. " if faults else "")
+            + "A party that never sends must be covered by a timeout or a smaller count."
         )
+
+    # -- faults --------------------------------------------------------------------------------
+
+    def schedule_strike(self, time: int, *, tick: bool) -> None:
+        """Look at who is to go down or come back, at a time."""
+        self._schedule(time, _STRIKE, tick)
+
+    def cut_down(self, home: Home) -> None:
+        """Leave a party that has just gone down an empty mailbox; timers of its waits are stale."""
+        home.mailbox = Mailbox(self._count_late)
+        home.waits += 1
+        home.busy_until = 0
+        if self.cuts.pending:
+            self.cuts.forget(home)
+            home.snapshot = home.own
+
+    def move_in(self, home: Home) -> None:
+        """Start the new object of a party that has come back."""
+        self.parties[home.party.index] = home.party
+        self.cuts.forget(home)
+        self._start(home)
 
     # -- checkpoints ---------------------------------------------------------------------------
 
@@ -427,61 +497,39 @@ class Simulation:
         The run goes on meanwhile; each party's kept attributes are copied at its next safe point,
         and what its waits return until the last party is there is logged.
         """
-        self._on_cut = then
-        for home in self._homes.values():
-            home.snapshot = None
-            home.log = []
-            wait = home.mailbox.wait
-            if home.done or (wait is not None and wait.safe and not wait.satisfied):
-                self._take_snapshot(home, posted=not home.done)
+        self.cuts.request(then)
 
     def safe_point(self, party: Party) -> None:
-        """Copy the party's kept attributes if a checkpoint is being taken."""
-        home = self._homes[party.index]
-        if self._on_cut is not None and home.replay is None:
-            self._take_snapshot(home)
+        """Copy the party's kept attributes if a checkpoint wants them, or it may go down."""
+        home = self.homes[party.index]
+        if home.replay is not None:
+            return
+        self._at_safe_point(home)
+        if self.breakdowns is not None and party.index != SERVER:
+            self.breakdowns.begun(party.round)
 
-    def _take_snapshot(self, home: Home, *, posted: bool = False) -> None:
-        if home.snapshot is None and home.settled:
-            time = home.since if posted else self.clock
-            home.snapshot = snapshot(home.party, waits=home.waits - posted, time=time)
+    def _at_safe_point(self, home: Home) -> None:
+        self.cuts.take(home)
+        if self.breakdowns is not None:
+            self.breakdowns.keep(home)
 
-    def _try_cut(self) -> None:
-        if all(home.snapshot is not None for home in self._homes.values()):
-            then, self._on_cut = self._on_cut, None
-            state = self._state()
-            for home in self._homes.values():
-                home.snapshot = None
-                home.log = []
-            if then is not None:
-                then(state)
-
-    def _state(self) -> dict[str, Any]:
-        parties = {
-            index: {
-                "snapshot": home.snapshot,
-                "log": home.log,
-                "done": home.done,
-                "mailbox": home.mailbox.state(),
-                "uplink_free": home.uplink_free,
-                "busy_until": home.busy_until,
-            }
-            for index, home in self._homes.items()
-        }
+    def state(self) -> dict[str, Any]:
+        """Everything that a checkpoint needs; every party must have been copied."""
         return {
             "seed": self.seed,
             "clock": self.clock,
             "scheduled": self._scheduled,
             "last_event": self._last_event,
-            "queue": [_pack(entry) for entry in self._queue],
-            "parties": parties,
+            "queue": pack_queue(self._queue, _ARRIVE, _DEPART),
+            "parties": {index: home_state(home) for index, home in self.homes.items()},
             "transcript": self.transcript.state(),
             "sealing": None if self._sealing is None else self._sealing.state(),
+            "breakdowns": None if self.breakdowns is None else self.breakdowns.state(),
         }
 
     @classmethod
     def from_state(
-        cls, parties: Mapping[int, Party], state: Mapping[str, Any], **options: Any
+        cls, parties: MutableMapping[int, Party], state: Mapping[str, Any], **options: Any
     ) -> Simulation:
         """Simulation that goes on from a state; `parties` are new objects of the same protocol.
 
@@ -490,50 +538,22 @@ class Simulation:
         CheckpointError
             When the state is of other parties, or of a protocol that keeps other attributes.
         """
-        if set(parties) != set(state["parties"]):
-            raise CheckpointError(
-                f"checkpoint: it holds the parties {sorted(state['parties'])} and the run has "
-                f"{sorted(parties)}; it is of another run"
-            )
+        check_parties(parties, state["parties"])
         transcript = Transcript.from_state(state["transcript"])
         self = cls(parties, seed=state["seed"], transcript=transcript, **options)
         self.clock = state["clock"]
         self._scheduled = state["scheduled"]
         self._last_event = state["last_event"]
-        self._queue = [_unpack(entry) for entry in state["queue"]]
-        heapq.heapify(self._queue)
+        self._queue = unpack_queue(state["queue"], _ARRIVE, _DEPART)
         self._started = True
         if self._sealing is not None:
             self._sealing.restore(state["sealing"])
-        for index, home in self._homes.items():
-            saved = state["parties"][index]
-            home.replay = Replay(home.party, saved["snapshot"], saved["log"])
-            home.settled = True
-            home.waits = home.replay.waits
-            home.mailbox.restore(saved["mailbox"])
-            home.uplink_free = saved["uplink_free"]
-            home.busy_until = saved["busy_until"]
-            home.done = saved["done"]
-        for home in self._homes.values():
-            if not home.done:
+        if self.breakdowns is not None:
+            self.breakdowns.restore(state["breakdowns"])
+        for index, home in self.homes.items():
+            restore_home(home, state["parties"][index])
+        for home in self.homes.values():
+            if not (home.done or home.down):
                 self._start(home)
             home.replay = None
         return self
-
-
-def _pack(entry: tuple[int, int, int, Any]) -> tuple[Any, ...]:
-    time, order, what, subject = entry
-    if what == _ARRIVE:
-        subject = tuple(subject)
-    elif what == _DEPART:
-        subject = (tuple(subject[0]), subject[1])
-    return time, order, what, subject
-
-
-def _unpack(entry: tuple[Any, ...]) -> tuple[int, int, int, Any]:
-    time, order, what, subject = entry
-    if what == _ARRIVE:
-        subject = Message(*subject)
-    elif what == _DEPART:
-        subject = (Message(*subject[0]), subject[1])
-    return time, order, what, subject

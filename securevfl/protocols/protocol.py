@@ -317,6 +317,10 @@ class Protocol(ABC):
         """What to change when `memory` exceeds the bytes that are available."""
         return "use fewer rows or parties"
 
+    def roles(self) -> dict[str, tuple[int, ...]]:
+        """Numbers of the parties by role, for faults that strike a role."""
+        return {"server": (SERVER,), "client": tuple(self.peers())}
+
     def stream(self, name: str, *keys: int) -> np.random.Generator:
         """Public stream of the run, the same as the server's."""
         return keyed_stream(self.seed, SERVER, name, *keys)

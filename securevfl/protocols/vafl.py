@@ -53,12 +53,20 @@ class Client(Party):
             batch = self.batches.draw(self.round)
             own = rows_of(self.features, self.batches.samples(batch))
             self.send(SERVER, "embedding", (batch, self.network.forward(own)))
-            gradient = await self.receive("gradient", "stop")
+            gradient = await self.answer()
             if gradient is None:
                 return
             clipped = self.network.update(own, gradient)
             if clipped:
                 self.record("clipped", weights=clipped, bound=self.network.bound)
+
+    async def answer(self) -> np.ndarray | None:
+        """Gradient of this round, None at the end; one asked for before a crash is left aside."""
+        while True:
+            gradient: np.ndarray | None = await self.receive("gradient", "stop")
+            assert self.envelope is not None
+            if gradient is None or self.envelope.round == self.round:
+                return gradient
 
     def operations(self, kind: str) -> int:
         """Multiply-adds of embedding a batch: the forward pass, as FedVS counts them."""

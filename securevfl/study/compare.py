@@ -20,6 +20,7 @@ def comparison(
     options: Mapping[str, Any],
     seeds: Sequence[int],
     conditions: str = "paper",
+    faults: Any = None,
     until: float | None = None,
     sealed: bool | None = None,
 ) -> Study:
@@ -36,6 +37,8 @@ def comparison(
     seeds : sequence of int
     conditions : str
         As `securevfl.engine.conditions.load_conditions` takes them.
+    faults : str, mapping or Faults, optional
+        As `securevfl.engine.faults.load_faults` takes them.
     until : float, optional
         Virtual second at which every run ends.
     sealed : bool, optional
@@ -63,6 +66,7 @@ def comparison(
             dataset=source.name,
             data=data | {"seed": seed},
             conditions=conditions,
+            faults=faults,
             seed=seed,
             until=until,
             sealed=sealed,

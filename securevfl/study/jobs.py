@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 MEASURES = ("accuracy", "auc", "f1", "rmse")
 UNBOUNDED = 10**6  # rounds of a job that ends at a virtual second
 _POLL = 0.2  # real seconds between looks at Ctrl-C and at the workers' progress
-_LATER = ("until", "eval_seconds", "sealed")  # part of the key only where they are set
+_LATER = ("until", "eval_seconds", "sealed", "faults")  # part of the key only where they are set
 Watch = Callable[["Job", float], None]
 
 
@@ -53,6 +53,8 @@ class Job:
     until, eval_seconds : float or None
         As for `securevfl.run`. With `until`, a job without ``rounds`` has as many as fit in.
     sealed : bool or None
+    faults : str, mapping or None
+        As `securevfl.engine.faults.load_faults` takes them.
     """
 
     label: str
@@ -66,6 +68,7 @@ class Job:
     until: float | None = None
     eval_seconds: float | None = None
     sealed: bool | None = None
+    faults: Any = None
 
     @property
     def name(self) -> str:
@@ -135,6 +138,7 @@ def run_job(
         source,
         seed=job.seed,
         conditions=job.conditions,
+        faults=job.faults,
         eval_every=job.eval_every,
         eval_seconds=job.eval_seconds,
         until=job.until,

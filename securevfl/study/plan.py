@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from securevfl.engine.conditions import Conditions, conditions_from
+from securevfl.engine.faults import Faults, faults_from
 from securevfl.errors import CheckpointError, ConfigurationError
 
 if TYPE_CHECKING:
@@ -62,6 +63,8 @@ class Plan:
         Random name of the run, bound into every sealed message.
     eval_seconds : float or None
         Virtual seconds between evaluations, in place of `eval_every` steps.
+    faults : Faults or None
+        What breaks.
     """
 
     protocol: str
@@ -75,6 +78,7 @@ class Plan:
     eval_seconds: float | None = None
     sealed: bool = True
     run_id: str = ""
+    faults: Faults | None = None
 
     def to_toml(self, derived: Mapping[str, Any]) -> str:
         """Text of ``config.toml``; `derived` is shown in it and not read back."""
@@ -99,6 +103,8 @@ class Plan:
             content["until"] = self.until
         if self.eval_seconds is not None:
             content["eval_seconds"] = self.eval_seconds
+        if self.faults is not None:
+            content["faults"] = {"name": self.faults.name, **self.faults.describe()}
         if self.source is not None:
             given = {k: v for k, v in self.source.options.items() if v is not None}
             content["data"] |= {"name": self.source.name, "options": _plain(given)}
@@ -129,6 +135,7 @@ class Plan:
             )
         data, conditions = content["data"], dict(content["conditions"])
         name, parties = conditions.pop("name"), len(conditions["upload_mean"])
+        faults = content.get("faults")
         return cls(
             protocol=content["protocol"],
             options=content["options"],
@@ -141,6 +148,7 @@ class Plan:
             sealed=content["sealed"],
             run_id=content["run_id"],
             eval_seconds=content.get("eval_seconds"),
+            faults=None if faults is None else faults_from(faults),
         )
 
 

@@ -463,7 +463,8 @@ def held_against(run: Run) -> dict[str, Any] | None:
     data = protocol.data
     shape = Shape(tuple(data.widths), len(data.train_labels), len(data.test_labels))
     outline = protocol.outline(protocol.config, shape)
-    if outline is None or conditions.compute == "measured" or len(run.history) < 2:
+    unplanned = conditions.compute == "measured" or run.plan.faults is not None
+    if outline is None or unplanned or len(run.history) < 2:
         return None
     sealed = run.plan.sealed
     times = expected_times(

@@ -88,6 +88,7 @@ class Run:
             "seed": self.plan.seed,
             "conditions": self.plan.conditions.name,
             "compute": self.plan.conditions.compute,
+            "faults": None if self.plan.faults is None else self.plan.faults.name,
             "until": self.plan.until,
         }
         for name in ("accuracy", "auc", "f1", "rmse"):
@@ -101,6 +102,8 @@ class Run:
             "messages": self.transcript.messages,
             "bytes": self.transcript.bytes,
             "late": self.transcript.late,
+            "lost": sum(event["event"] == "lost" for event in self.events),
+            "crashes": sum(event["event"] == "down" for event in self.events),
             "planned": self.planned,
             "given_up": sum(event["event"] == "given_up" for event in self.events),
             "clipped": sum(event["event"] == "clipped" for event in self.events),

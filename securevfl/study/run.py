@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from securevfl.engine.checkpoint import read_checkpoint, remove_checkpoints, write_checkpoint
 from securevfl.engine.conditions import Conditions, load_conditions
+from securevfl.engine.faults import Faults, Schedule, load_faults
 from securevfl.engine.party import Party
 from securevfl.engine.sealing import Sealing
 from securevfl.engine.simulation import Simulation
@@ -47,6 +48,7 @@ def run(
     until: float | None = None,
     seed: int = 0,
     conditions: str | Path | Mapping[str, Any] | Conditions = "paper",
+    faults: str | Path | Mapping[str, Any] | Faults | None = None,
     sealed: bool = True,
     engine: str = "simulation",
     out: Path | str | None = None,
@@ -75,6 +77,9 @@ def run(
     conditions : str, Path, mapping or Conditions
         "paper" (half of the clients straggle), "none", a TOML file, what would stand in one
         (`securevfl.engine.conditions.load_conditions`), or an object.
+    faults : str, Path, mapping or Faults, optional
+        What breaks: a TOML file, what would stand in one (`securevfl.engine.faults.load_faults`),
+        or an object. A party that comes back starts from its own last safe point.
     sealed : bool
         Encrypt and authenticate every message between two parties. Off, a run is faster and its
         claims against outsiders fall away; the history is the same but for times.
@@ -142,7 +147,9 @@ def run(
         sealed=sealed,
         run_id=secrets.token_hex(8),
         eval_seconds=eval_seconds,
+        faults=load_faults(faults),
     )
+    schedule = _schedule(made, plan)
     check_memory(made)
     folder = None if out is None else Path(out)
     if folder is not None:
@@ -155,6 +162,8 @@ def run(
         conditions=conditions,
         observer=historian,
         sealing=_sealing(plan, parties),
+        faults=schedule,
+        revive=_reviver(made),
     )
     keeper = _Keeper(simulation, historian, folder, checkpoint_seconds, interrupted)
     return _finish(made, plan, simulation, historian, keeper)
@@ -211,6 +220,8 @@ def resume(
         conditions=plan.conditions,
         observer=historian,
         sealing=_sealing(plan, parties),
+        faults=_schedule(made, plan),
+        revive=_reviver(made),
     )
     keeper = _Keeper(
         simulation, historian, folder, checkpoint_seconds, interrupted, state["wall_seconds"]
@@ -220,6 +231,14 @@ def resume(
 
 def _sealing(plan: Plan, parties: Mapping[int, Party]) -> Sealing | None:
     return Sealing(plan.protocol, plan.run_id, parties) if plan.sealed else None
+
+
+def _schedule(protocol: Protocol, plan: Plan) -> Schedule | None:
+    return None if plan.faults is None else plan.faults.bind(protocol.roles(), plan.seed)
+
+
+def _reviver(protocol: Protocol) -> Callable[[int], Party]:
+    return lambda index: protocol.parties()[index]
 
 
 def _make(

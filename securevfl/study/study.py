@@ -5,6 +5,7 @@ A study file::
     title = "FedVS and its float twin on handwritten"
     dataset = "handwritten"          # a name of `securevfl datasets`, or a file
     conditions = "none"              # or "paper", or a table as in `engine.conditions`
+    faults = {}                      # a table as in `engine.faults`, or a file
     seeds = 5                        # or a list
     baseline = "twin"                # differences are paired against this run
     until = 200.0                    # virtual seconds, for a comparison at equal virtual time
@@ -12,8 +13,8 @@ A study file::
     [data]                           # options of `load_dataset`
     [options]                        # of every run
     [runs.fedvs]                     # one table a run: `protocol`, its options, and what of the
-                                     # keys `conditions`, `until`, `eval_every`, `eval_seconds` and
-                                     # `sealed` differs for it
+                                     # keys `conditions`, `faults`, `until`, `eval_every`,
+                                     # `eval_seconds` and `sealed` differs for it
     [paper]                          # what the paper says, for the tables: `accuracy` of all runs,
                                      # or a table for each, in per cent
     [ours]                           # every value that the paper leaves open, and why
@@ -38,7 +39,7 @@ from securevfl.study.results import commit, write_results
 
 __all__ = ["Job", "Study", "commit", "read_study", "run_study", "write_results"]
 
-_EACH = ("conditions", "eval_every", "until", "eval_seconds", "sealed")
+_EACH = ("conditions", "faults", "eval_every", "until", "eval_seconds", "sealed")
 _KEYS = {
     "title",
     "dataset",

@@ -29,7 +29,7 @@ SEED = 11
 
 def finish(simulation, recorder):
     simulation.run()
-    parties = {index: home.party for index, home in simulation._homes.items()}
+    parties = {index: home.party for index, home in simulation.homes.items()}
     kept = {
         index: wire.encode({name: getattr(party, name) for name in (*party.kept, *party.kept_once)})
         for index, party in parties.items()

@@ -1,0 +1,348 @@
+"""What breaks, and when: two-state chains of parties and links, and outages by script.
+
+A chain has a fault rate and a rejoin rate. Each round every entity draws u from U(0, 1): alive and
+u < fault, it is down from this round on; down and u < rejoin, it is up again (DVFL's fault model).
+A draw is a function of (seed, entity, round) and of nothing else, so that all protocols of a
+comparison meet the same faults, whatever they draw and in whatever order they ask.
+"""
+
+from __future__ import annotations
+
+import math
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from securevfl.engine.network import SERVER, name_of
+from securevfl.engine.streams import keyed_stream
+from securevfl.errors import ConfigurationError
+
+__all__ = ["Chain", "Faults", "Outage", "Schedule", "faults_from", "load_faults"]
+
+Link = tuple[int, int]
+LINK = "link"
+
+
+@dataclass(frozen=True)
+class Chain:
+    """Rates of a two-state chain, for each round.
+
+    Parameters
+    ----------
+    fault : float
+        Probability that an entity that is up goes down, in [0, 1].
+    rejoin : float
+        Probability that one that is down comes back, in [0, 1].
+    """
+
+    fault: float
+    rejoin: float
+
+    def __post_init__(self) -> None:
+        for name, rate in (("fault", self.fault), ("rejoin", self.rejoin)):
+            if not 0 <= rate <= 1:
+                raise ConfigurationError(f"faults: {name} = {rate} must lie in [0, 1]")
+
+    @property
+    def availability(self) -> float:
+        """Long-run share of the rounds in which an entity is up, r+ / (r- + r+)."""
+        total = self.fault + self.rejoin
+        return 1.0 if total == 0 else self.rejoin / total
+
+
+@dataclass(frozen=True)
+class Outage:
+    """One party or link that is down for some rounds or seconds.
+
+    Parameters
+    ----------
+    entity : int or (int, int)
+        A party (the server is -1), or the two ends of a link.
+    rounds : (int, int), optional
+        Down from the first round on, up again at the second.
+    seconds : (float, float), optional
+        The same in virtual time. Exactly one of the two is given; the end may be infinite.
+    """
+
+    entity: int | Link
+    rounds: tuple[float, float] | None = None
+    seconds: tuple[float, float] | None = None
+
+    def __post_init__(self) -> None:
+        if (self.rounds is None) == (self.seconds is None):
+            raise ConfigurationError("faults: an outage has either rounds or seconds")
+        start, end = self.span
+        if not 0 <= start < end:
+            raise ConfigurationError(
+                f"faults: an outage from {start} to {end} must start at 0 or later and end after it"
+            )
+
+    @property
+    def span(self) -> tuple[float, float]:
+        """Start and end, in rounds or seconds."""
+        span = self.rounds if self.seconds is None else self.seconds
+        assert span is not None
+        return span
+
+    def covers(self, round: int, seconds: float) -> bool:
+        """Whether the entity is down."""
+        start, end = self.span
+        return start <= (round if self.seconds is None else seconds) < end
+
+
+@dataclass(frozen=True)
+class Faults:
+    """Everything that breaks in a run.
+
+    Parameters
+    ----------
+    chains : mapping
+        Role ("client", "server", or what else a protocol names) or "link" to its chain.
+    outages : tuple of Outage
+    tick : float
+        Virtual seconds after which a round counts as over for the chains while somebody is down
+        and no newer round was begun; without it nobody would come back to a run that waits.
+    name : str
+        Shown in summaries.
+    """
+
+    chains: Mapping[str, Chain] = field(default_factory=dict)
+    outages: tuple[Outage, ...] = ()
+    tick: float = 1.0
+    name: str = "custom"
+
+    def __post_init__(self) -> None:
+        if not 0 < self.tick < math.inf:
+            raise ConfigurationError(f"faults: tick = {self.tick} s must be positive and finite")
+
+    def bind(self, roles: Mapping[str, Sequence[int]], seed: int) -> Schedule:
+        """Schedule of a run whose parties have these roles.
+
+        Raises
+        ------
+        ConfigurationError
+            For a chain of a role, or an outage of a party, that the run has not.
+        """
+        return Schedule(self, roles, seed)
+
+    def describe(self) -> dict[str, Any]:
+        """Values for a run's configuration file; `faults_from` gives the faults back."""
+        said: dict[str, Any] = {"tick": self.tick}
+        for role, chain in self.chains.items():
+            said[role] = {"fault": chain.fault, "rejoin": chain.rejoin}
+        said["outage"] = [_describe(outage) for outage in self.outages]
+        return said
+
+
+class Schedule:
+    """State of every party and link in every round, for one seed.
+
+    Parameters
+    ----------
+    faults : Faults
+    roles : mapping
+        Role to the numbers of its parties.
+    seed : int
+    """
+
+    def __init__(self, faults: Faults, roles: Mapping[str, Sequence[int]], seed: int) -> None:
+        self.tick = faults.tick
+        self._seed = seed
+        self._parties = {n: role for role, members in roles.items() for n in members}
+        self._chains = {
+            n: faults.chains[role] for n, role in self._parties.items() if role in faults.chains
+        }
+        self._link_chain = faults.chains.get(LINK)
+        self._outages: dict[int | Link, list[Outage]] = {}
+        self._known: dict[int | Link, tuple[int, bool]] = {}
+        for role in faults.chains:
+            if role != LINK and role not in roles:
+                raise ConfigurationError(
+                    f"faults: no party has the role {role!r}; roles: {', '.join(roles)}, and 'link'"
+                )
+        for outage in faults.outages:
+            self._outages.setdefault(self._checked(outage.entity), []).append(outage)
+
+    def _checked(self, entity: int | Link) -> int | Link:
+        ends = entity if isinstance(entity, tuple) else (entity,)
+        for n in ends:
+            if n not in self._parties:
+                raise ConfigurationError(f"faults: {name_of(n)} does not exist in this run")
+        if isinstance(entity, tuple):
+            if entity[0] == entity[1]:
+                raise ConfigurationError(f"faults: a link from {name_of(entity[0])} to itself")
+            return min(entity), max(entity)
+        return entity
+
+    @property
+    def mortal(self) -> frozenset[int]:
+        """Parties that can go down; only their own checkpoints are worth keeping."""
+        scripted = {entity for entity in self._outages if isinstance(entity, int)}
+        return frozenset(scripted | {n for n, chain in self._chains.items() if chain.fault > 0})
+
+    @property
+    def moments(self) -> list[float]:
+        """Virtual seconds at which a scripted outage of a party begins or ends, in order."""
+        spans = [
+            outage.seconds
+            for entity, outages in self._outages.items()
+            if isinstance(entity, int)
+            for outage in outages
+            if outage.seconds is not None
+        ]
+        return sorted({time for span in spans for time in span if time < math.inf})
+
+    def alive(self, party: int, round: int, seconds: float) -> bool:
+        """Whether a party is up in a round and at a time."""
+        return self._up(party, self._chains.get(party), round, seconds)
+
+    def linked(self, one: int, other: int, round: int, seconds: float) -> bool:
+        """Whether the link between two parties carries messages."""
+        link = (min(one, other), max(one, other))
+        return self._up(link, self._link_chain, round, seconds)
+
+    def returns(self, party: int) -> bool:
+        """Whether a party that is down may come back."""
+        chain = self._chains.get(party)
+        return chain is None or chain.rejoin > 0
+
+    def _up(self, entity: int | Link, chain: Chain | None, round: int, seconds: float) -> bool:
+        if any(outage.covers(round, seconds) for outage in self._outages.get(entity, ())):
+            return False
+        return chain is None or self._state(entity, chain, round)
+
+    def _state(self, entity: int | Link, chain: Chain, round: int) -> bool:
+        """The chain's state; every entity is up before round 1."""
+        at, up = self._known.get(entity, (0, True))
+        if at > round:
+            at, up = 0, True
+        for number in range(at + 1, round + 1):
+            draw = self._draw(entity, number)
+            up = draw >= chain.fault if up else draw < chain.rejoin
+        self._known[entity] = (round, up)
+        return up
+
+    def _draw(self, entity: int | Link, round: int) -> float:
+        if isinstance(entity, tuple):
+            low, high = entity
+            return float(keyed_stream(self._seed, low, LINK, high, round).random())
+        return float(keyed_stream(self._seed, entity, "fault", round).random())
+
+
+def load_faults(source: str | Path | Mapping[str, Any] | Faults | None) -> Faults | None:
+    """Faults from a TOML file, or from what would stand in one; None for none.
+
+    ::
+
+        tick = 1.0                      # optional
+        [client]                        # a role: the chain of each of its parties
+        fault = 0.3
+        rejoin = 0.5
+        [link]                          # the chain of each link
+        fault = 0.1
+        rejoin = 0.5
+        [[outage]]
+        party = 3                       # or "server"
+        rounds = [40, 60]               # down from round 40 on, back at 60; no end: for good
+        [[outage]]
+        link = [2, "server"]
+        seconds = [12.0]
+
+    Raises
+    ------
+    ConfigurationError
+        For a missing or malformed file, or values out of range.
+    """
+    if source is None or isinstance(source, Faults):
+        return source
+    if isinstance(source, Mapping):
+        return faults_from(source)
+    if str(source) == "none":
+        return None
+    path = Path(source)
+    try:
+        values = tomllib.loads(path.read_text())
+    except OSError as error:
+        raise ConfigurationError(
+            f"faults: {path} cannot be read: {error.strerror}; name a TOML file, or 'none'"
+        ) from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"faults: {path} is not valid TOML: {error}") from None
+    return faults_from(values, name=path.stem)
+
+
+def faults_from(values: Mapping[str, Any], *, name: str = "custom") -> Faults:
+    """Faults from the keys that `load_faults` describes; a key ``name`` goes before `name`."""
+    chains: dict[str, Chain] = {}
+    outages: list[Outage] = []
+    tick = 1.0
+    for key, value in values.items():
+        if key == "name" and isinstance(value, str):
+            name = value
+        elif key == "tick":
+            tick = _number(key, value)
+        elif key == "outage":
+            outages += [_outage(each) for each in value]
+        elif isinstance(value, Mapping) and set(value) == {"fault", "rejoin"}:
+            chains[key] = Chain(**{k: _number(f"{key}.{k}", v) for k, v in value.items()})
+        else:
+            raise ConfigurationError(
+                f"faults: {key} = {value!r} is neither a tick, an outage, nor a role's table of "
+                "fault and rejoin"
+            )
+    return Faults(chains, tuple(outages), tick, name)
+
+
+def _outage(values: Any) -> Outage:
+    known = {"party", "link", "rounds", "seconds"}
+    if not isinstance(values, Mapping) or set(values) - known:
+        raise ConfigurationError(
+            f"faults: an outage is a table of {', '.join(sorted(known))}, not {values!r}"
+        )
+    if ("party" in values) == ("link" in values):
+        raise ConfigurationError(f"faults: an outage is of a party or of a link, not {values!r}")
+    if "party" in values:
+        entity: int | Link = _party(values["party"])
+    else:
+        ends = values["link"]
+        if not isinstance(ends, list | tuple) or len(ends) != 2:
+            raise ConfigurationError(f"faults: a link has two ends, not {ends!r}")
+        entity = (_party(ends[0]), _party(ends[1]))
+    spans = {key: _span(key, values[key]) for key in ("rounds", "seconds") if key in values}
+    return Outage(entity, **spans)
+
+
+def _span(key: str, value: Any) -> tuple[float, float]:
+    if not isinstance(value, list | tuple) or len(value) not in (1, 2):
+        raise ConfigurationError(f"faults: {key} = {value!r} must be [start] or [start, end]")
+    start, end = (*(_number(key, each) for each in value), math.inf)[:2]
+    return start, end
+
+
+def _party(value: Any) -> int:
+    if value == "server":
+        return SERVER
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise ConfigurationError(f"faults: a party is a number or 'server', not {value!r}")
+    return value
+
+
+def _number(key: str, value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value):
+        raise ConfigurationError(f"faults: {key} must be a number, it is {value!r}")
+    return value
+
+
+def _describe(outage: Outage) -> dict[str, Any]:
+    if isinstance(outage.entity, tuple):
+        said: dict[str, Any] = {"link": [_said(n) for n in outage.entity]}
+    else:
+        said = {"party": _said(outage.entity)}
+    key = "rounds" if outage.seconds is None else "seconds"
+    return said | {key: [each for each in outage.span if each < math.inf]}
+
+
+def _said(party: int) -> int | str:
+    return "server" if party == SERVER else party

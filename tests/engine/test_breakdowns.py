@@ -1,0 +1,241 @@
+"""Crashes and lost messages in the simulation, with a toy protocol and with the real ones."""
+
+import re
+from collections import Counter
+from typing import Any, ClassVar
+
+import pytest
+
+import securevfl
+from securevfl.data import load_dataset
+from securevfl.engine import wire
+from securevfl.engine.faults import faults_from
+from securevfl.engine.party import SERVER, Party
+from securevfl.engine.simulation import Simulation
+from securevfl.errors import ConfigurationError, RunError, SecureVFLError, StalledError
+from securevfl.testing.runs import History
+
+N, ROUNDS = 4, 12
+
+
+class Counting(Party):
+    """Sends what it has counted so far, one more each round."""
+
+    kept: ClassVar[tuple[str, ...]] = ("counted",)
+
+    def __init__(self, index: int, peers: Any) -> None:
+        super().__init__(index, peers)
+        self.counted = 0
+
+    async def run(self) -> None:
+        async for round_ in self.rounds():
+            with round_:
+                self.counted += 1
+                self.send(SERVER, "count", (self.counted, self.epoch))
+
+
+class Asking(Party):
+    """Asks in each round and waits a second at most."""
+
+    kept: ClassVar[tuple[str, ...]] = ("heard",)
+
+    def __init__(self, peers: Any, timeout: float | None) -> None:
+        super().__init__(SERVER, peers)
+        self.timeout = timeout
+        self.heard: dict[int, dict[int, Any]] = {}
+
+    async def run(self) -> None:
+        while self.round < ROUNDS:
+            self.safe_point()
+            self.announce(self.round + 1)
+            self.heard[self.round] = await self.collect("count", timeout=self.timeout)
+            self.record("round", step=self.round)
+        self.conclude()
+
+
+def make(timeout: float | None = 1.0) -> dict[int, Party]:
+    return {SERVER: Asking(range(N), timeout)} | {n: Counting(n, range(N)) for n in range(N)}
+
+
+def simulate(values: dict[str, Any], *, timeout: float | None = 1.0, seed: int = 0) -> Any:
+    parties, history = make(timeout), History()
+    faults = faults_from(values).bind({"server": (SERVER,), "client": range(N)}, seed)
+    simulation = Simulation(
+        parties, seed=seed, observer=history, faults=faults, revive=lambda n: make(timeout)[n]
+    )
+    simulation.run()
+    return simulation, history.events
+
+
+def named(events: Any, name: str) -> list[Any]:
+    return [event for event in events if event.name == name]
+
+
+def test_a_party_goes_down_and_comes_back_from_its_own_checkpoint():
+    simulation, events = simulate({"outage": [{"party": 2, "rounds": [4, 7]}]})
+    heard = simulation.parties[SERVER].heard
+    assert [r for r in heard if 2 not in heard[r]] == [4, 5, 6]
+    # It counted 3 before, lost the rounds in between, and goes on from 3 in its second life.
+    assert [heard[r][2] for r in (3, 7, 12)] == [(3, 0), (4, 1), (9, 1)]
+    assert all(heard[r][n] == (r, 0) for r in heard for n in (0, 1, 3))
+    assert [(e.party, e.round) for e in named(events, "down")] == [(2, 4)]
+    assert [(e.party, e.round) for e in named(events, "up")] == [(2, 7)]
+    assert {e.fields["why"] for e in named(events, "lost")} == {"party 2 is down"}
+
+
+def test_a_cut_link_loses_messages_of_both_directions():
+    simulation, events = simulate({"outage": [{"link": [1, "server"], "rounds": [5, 6]}]})
+    heard = simulation.parties[SERVER].heard
+    assert [r for r in heard if 1 not in heard[r]] == [5]
+    lost = named(events, "lost")
+    assert [(e.fields["kind"], e.party, e.fields["to"]) for e in lost] == [("round", SERVER, 1)]
+    assert not named(events, "down")
+
+
+def test_a_server_that_comes_back_opens_a_new_round():
+    simulation, events = simulate({"outage": [{"party": "server", "seconds": [2.5, 4.0]}]})
+    down = named(events, "down")
+    assert not down  # without delays all is over before
+    values = {"outage": [{"party": "server", "rounds": [5, 6]}]}
+    simulation, events = simulate(values)
+    server = simulation.parties[SERVER]
+    assert named(events, "down")[0].party == SERVER
+    assert server.epoch == 1
+    assert server.round == ROUNDS + 1
+    assert set(server.heard) == {1, 2, 3, 4, *range(7, ROUNDS + 1)}  # 5 was lost, 6 was its tick
+
+
+def test_who_waits_for_the_dead_is_told_of_them():
+    with pytest.raises(StalledError) as caught:
+        simulate({"outage": [{"party": 3, "rounds": [6]}]}, timeout=None)
+    said = str(caught.value)
+    assert "round 6" in said
+    assert "party 3 has been down since round 6" in said
+    with pytest.raises(StalledError, match="lost last: 'round' of round 2 from the server"):
+        simulate({"outage": [{"link": [0, "server"], "rounds": [2]}]}, timeout=None)
+
+
+def test_the_same_seed_gives_the_same_faults():
+    values = {"client": {"fault": 0.3, "rejoin": 0.5}, "link": {"fault": 0.1, "rejoin": 0.5}}
+    _, one = simulate(values, seed=4)
+    _, two = simulate(values, seed=4)
+    _, other = simulate(values, seed=5)
+    assert one == two != other
+    assert named(one, "down")
+    assert named(one, "lost")
+
+
+@pytest.mark.parametrize("cut", range(12))
+def test_a_checkpoint_during_faults_resumes_bit_for_bit(cut):
+    values = {"client": {"fault": 0.4, "rejoin": 0.5}, "link": {"fault": 0.1, "rejoin": 0.5}}
+    roles = {"server": (SERVER,), "client": range(N)}
+    whole, events = simulate(values, seed=2)
+    states: list[tuple[bytes, list[Any]]] = []
+    parties, history = make(), History()
+    options: dict[str, Any] = {"revive": lambda n: make()[n]}
+    broken = Simulation(
+        parties,
+        seed=2,
+        observer=history,
+        faults=faults_from(values).bind(roles, 2),
+        **options,
+    )
+    asked = 0
+
+    def pause() -> bool:
+        nonlocal asked
+        asked += 1
+        if asked == cut + 1:
+            broken.request_state(
+                lambda state: states.append((wire.encode(state), list(history.events)))
+            )
+        return bool(states)
+
+    broken.run(pause)
+    assert states
+    state, history.events = states[0]
+    resumed = Simulation.from_state(
+        make(),
+        wire.decode(state),
+        observer=history,
+        faults=faults_from(values).bind(roles, 2),
+        **options,
+    )
+    resumed.run()
+    assert history.events == events
+    assert resumed.parties[SERVER].heard == whole.parties[SERVER].heard
+
+
+# -- real protocols --------------------------------------------------------------------------------
+
+TOLERANT = {"share_timeout": 3.0, "result_timeout": 3.0, "max_attempts": 50, "spares": 3}
+
+
+@pytest.fixture(scope="module")
+def digits():
+    return load_dataset("digits", parties=8)
+
+
+def run(protocol: str, data: Any, faults: dict[str, Any], **options: Any) -> Any:
+    chosen = {"rounds": 30, "conditions": "none", "sealed": False} | options
+    return securevfl.run(protocol, data, faults=faults, **chosen)
+
+
+def test_fedvs_goes_on_with_any_r(digits):
+    outage = [{"party": n, "rounds": [5, 20]} for n in (1, 4, 6)]
+    result = run("fedvs", digits, {"outage": outage}, segments=1, **TOLERANT)
+    counts = Counter(event["event"] for event in result.events)
+    assert len(result.history) == 30
+    assert counts["down"] == counts["up"] == 3
+    shared = {row["round"]: row["sharers"] for row in result.history}
+    assert shared[4] == 8
+    assert shared[10] == 5
+    assert shared[30] == 8
+    assert result.summary()["crashes"] == 3
+    assert result.summary()["lost"] > 0
+
+
+def test_fedvs_names_what_is_missing(digits):
+    outage = [{"party": n, "rounds": [3]} for n in range(6)]
+    with pytest.raises(RunError, match=r"round \d+: .*missing: clients \[0, 1, 2, 3, 4, 5\]"):
+        run("fedvs", digits, {"outage": outage}, segments=1, **TOLERANT | {"max_attempts": 3})
+
+
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("protocol", ["fedvs", "split", "split:ignore", "vafl", "wait_dp"])
+def test_no_run_hangs(digits, protocol, seed):
+    rates = [(0.02, 0.5), (0.2, 0.5), (0.3, 0.1)][seed % 3]
+    chain = dict(zip(("fault", "rejoin"), rates, strict=True))
+    role = ("client", "link", "server", "client")[seed % 4]
+    options: dict[str, Any] = dict(TOLERANT) if protocol == "fedvs" else {}
+    if protocol == "split:ignore":
+        protocol, options = "split", {"stragglers": "ignore", "quorum": 3}
+    try:
+        result = run(protocol, digits, {role: chain}, rounds=8, seed=seed, width=8, **options)
+        said = f"{len(result.history)} rounds"
+    except SecureVFLError as error:
+        said = str(error)
+    assert said == "8 rounds" or ("round " in said and re.search("stalled|given up", said))
+
+
+def test_resume_knows_the_faults(digits, tmp_path):
+    faults = {"client": {"fault": 0.1, "rejoin": 0.5}}
+    options = {"rounds": 60, "conditions": "paper"}
+    whole = run("vafl", digits, faults, **options)
+    count = 0
+
+    def interrupted() -> bool:
+        nonlocal count
+        count += 1
+        return count == 20
+
+    with pytest.raises(KeyboardInterrupt):
+        run("vafl", digits, faults, out=tmp_path / "run", interrupted=interrupted, **options)
+    resumed = securevfl.resume(tmp_path / "run", data=digits)
+    assert resumed.history == whole.history
+    assert [e for e in resumed.events if e["event"] == "down"]
+
+
+def test_a_role_that_the_protocol_lacks_is_refused(digits):
+    with pytest.raises(ConfigurationError, match="no party has the role 'host'"):
+        run("split", digits, {"host": {"fault": 0.1, "rejoin": 0.5}})

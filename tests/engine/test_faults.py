@@ -1,0 +1,120 @@
+import math
+
+import numpy as np
+import pytest
+
+from securevfl.engine.faults import Chain, Faults, Outage, Schedule, faults_from, load_faults
+from securevfl.errors import ConfigurationError
+
+ROLES = {"server": (-1,), "client": tuple(range(6))}
+
+
+@pytest.mark.parametrize(("fault", "rejoin"), [(0.3, 0.5), (0.3, 0.1), (0.05, 1.0)])
+def test_chains_are_up_in_the_stated_share_of_the_rounds(fault, rejoin):
+    chain = Chain(fault, rejoin)
+    schedule = Faults({"client": chain, "link": chain}).bind(ROLES, seed=3)
+    rounds = 3000
+    parties = [[schedule.alive(n, r, 0.0) for r in range(1, rounds + 1)] for n in range(6)]
+    links = [[schedule.linked(-1, n, r, 0.0) for r in range(1, rounds + 1)] for n in range(6)]
+    # A chain's sample mean has variance about a (1-a) (1+c)/(1-c) / rounds, c = 1 - fault - rejoin.
+    a, c = chain.availability, 1 - fault - rejoin
+    spread = math.sqrt(a * (1 - a) * (1 + c) / (1 - c) / (rounds * 6))
+    for up in (parties, links):
+        assert abs(np.mean(up) - a) < 5 * spread + 1 / rounds
+        assert len({tuple(each) for each in up}) == 6  # entities are independent
+
+
+def test_the_server_is_up_where_only_clients_fail():
+    schedule = Faults({"client": Chain(1.0, 0.0)}).bind(ROLES, seed=0)
+    assert all(schedule.alive(-1, r, 0.0) for r in range(50))
+    assert not any(schedule.alive(2, r, 0.0) for r in range(1, 50))
+    assert schedule.mortal == frozenset(range(6))
+
+
+def test_states_do_not_depend_on_the_order_of_questions():
+    def make() -> Schedule:
+        return Faults({"client": Chain(0.3, 0.4)}).bind(ROLES, seed=9)
+
+    one, two = make(), make()
+    forwards = [one.alive(3, r, 0.0) for r in range(40)]
+    backwards = [two.alive(3, r, 0.0) for r in reversed(range(40))][::-1]
+    assert forwards == backwards
+    other = Faults({"client": Chain(0.3, 0.4)}).bind(ROLES, seed=10)
+    assert forwards != [other.alive(3, r, 0.0) for r in range(40)]
+
+
+def test_outages_by_rounds_and_seconds():
+    faults = faults_from(
+        {
+            "outage": [
+                {"party": 3, "rounds": [40, 60]},
+                {"link": [2, "server"], "seconds": [12.0]},
+                {"party": "server", "seconds": [1, 2]},
+            ]
+        }
+    )
+    schedule = faults.bind(ROLES, seed=0)
+    assert [schedule.alive(3, r, 0.0) for r in (39, 40, 59, 60)] == [True, False, False, True]
+    assert [schedule.linked(-1, 2, 1, t) for t in (11.9, 12.0, 1e9)] == [True, False, False]
+    assert [schedule.linked(2, -1, 1, t) for t in (11.9, 12.0)] == [True, False]
+    assert [schedule.alive(-1, 0, t) for t in (0.5, 1.0, 2.0)] == [True, False, True]
+    assert schedule.moments == [1.0, 2.0]
+    assert schedule.mortal == {3, -1}
+
+
+def test_description_gives_the_faults_back(tmp_path):
+    text = (
+        "tick = 0.5\n[client]\nfault = 0.3\nrejoin = 0.1\n[link]\nfault = 0.2\nrejoin = 1\n"
+        '[[outage]]\nparty = "server"\nrounds = [3]\n[[outage]]\nlink = [0, 1]\nseconds = [1, 2]\n'
+    )
+    path = tmp_path / "bad-day.toml"
+    path.write_text(text)
+    faults = load_faults(path)
+    assert faults is not None
+    assert faults.name == "bad-day"
+    assert faults_from(faults.describe(), name="bad-day") == faults
+    assert faults.outages[1] == Outage((0, 1), seconds=(1, 2))
+    assert load_faults(None) is None
+    assert load_faults("none") is None
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"client": {"fault": 1.5, "rejoin": 1}}, "fault = 1.5 must lie in"),
+        ({"client": {"fault": 0.5}}, "neither a tick"),
+        ({"client": {"fault": "x", "rejoin": 1}}, "must be a number"),
+        ({"tick": 0}, "tick"),
+        ({"outage": [{"party": 1}]}, "either rounds or seconds"),
+        ({"outage": [{"party": 1, "rounds": [1], "seconds": [1]}]}, "either rounds or seconds"),
+        ({"outage": [{"rounds": [1]}]}, "of a party or of a link"),
+        ({"outage": [{"party": 1, "rounds": [5, 5]}]}, "must start"),
+        ({"outage": [{"party": 1, "rounds": 5}]}, "[start]"),
+        ({"outage": [{"link": [1], "rounds": [5]}]}, "two ends"),
+        ({"outage": [{"party": "client", "rounds": [5]}]}, "a number or 'server'"),
+        ({"outage": [{"party": 1, "round": [5]}]}, "a table of"),
+    ],
+)
+def test_nonsense_is_refused(values, words):
+    with pytest.raises(ConfigurationError) as caught:
+        faults_from(values)
+    assert words in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"host": {"fault": 0.5, "rejoin": 1}}, "no party has the role 'host'"),
+        ({"outage": [{"party": 6, "rounds": [1]}]}, "party 6 does not exist"),
+        ({"outage": [{"link": [1, 1], "rounds": [1]}]}, "to itself"),
+    ],
+)
+def test_who_does_not_exist_cannot_fail(values, words):
+    with pytest.raises(ConfigurationError) as caught:
+        faults_from(values).bind(ROLES, seed=0)
+    assert words in str(caught.value)
+
+
+def test_missing_file(tmp_path):
+    with pytest.raises(ConfigurationError, match="cannot be read"):
+        load_faults(tmp_path / "none.toml")
