@@ -1,0 +1,167 @@
+"""FedVS, masks, homomorphic encryption and noise side by side.
+
+    python benchmarks/comparators.py          all runs, to benchmarks/results/comparators/table.json
+    python benchmarks/comparators.py page     the tables of docs/comparators.md, from that file
+
+All methods have the same rows, batches, networks, initial weights and delays (the paper's). Rounds,
+batch, width, learning rate and K are ours. Computing time is CPU time of the one process that runs
+all parties, sealed links included, without the evaluation. A finished run is kept in a .jsonl file,
+so that an interrupted measurement goes on where it stopped.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import statistics
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import securevfl as svfl
+from securevfl.data import load_dataset
+from securevfl.study.machine import describe_machine
+
+RESULTS = Path(__file__).parent / "results" / "comparators"
+SETS = {"digits": 8, "handwritten": 6, "credit-card": 11}  # parties
+SEEDS = 3
+OPTIONS = {"rounds": 200, "batch": 64, "width": 64, "hidden": 128, "lr": 0.003}
+METHODS: dict[str, tuple[str, dict[str, Any]]] = {
+    "split, waiting": ("split", {}),
+    "split, ignoring": ("split", {"stragglers": "ignore"}),
+    "fedvs, masked": ("fedvs", {}),
+    "fedvs, plain": ("fedvs", {"masked": False}),
+    "secagg_split": ("secagg_split", {}),
+    "he_split, ckks": ("he_split", {}),
+    "wait_dp, eps' = 5": ("wait_dp", {"epsilon": 5.0}),
+}
+SETUP = ("train-data", "key")  # kinds of message that are sent once
+SHORT = {"rounds": 10}  # Paillier takes seconds a round
+PAILLIER = {
+    "he_split, ckks, 10 rounds": ("he_split", SHORT),
+    "he_split, paillier, 10 rounds": ("he_split", {"scheme": "paillier", **SHORT}),
+}
+
+
+def settings() -> Iterator[tuple[str, int, str]]:
+    yield from itertools.product(SETS, range(SEEDS), METHODS)
+    yield from itertools.product(["digits"], [0], PAILLIER)
+
+
+def one(data: str, seed: int, method: str) -> dict[str, Any]:
+    """Figures of one run."""
+    protocol, own = (METHODS | PAILLIER)[method]
+    dataset = load_dataset(data, parties=SETS[data], seed=seed)
+    options = {**OPTIONS, **own}
+    # One evaluation, after the last step; its share of the time does not count.
+    started = time.process_time()
+    done = svfl.run(
+        protocol, dataset, seed=seed, eval_every=options["rounds"], conditions="paper", **options
+    )
+    spent = time.process_time() - started
+    started = time.process_time()
+    done.protocol.scores(done.parties, dataset.test)
+    spent -= time.process_time() - started
+    summary = done.summary()
+    rounds = options["rounds"]
+    setup = sum(int(n) for kind, n in summary["bytes_by_kind"].items() if kind in SETUP)
+    return {
+        "accuracy": summary["test_accuracy"],
+        "auc": summary.get("test_auc"),
+        "virtual_seconds": summary["virtual_seconds"],
+        "bytes_setup": setup,
+        "bytes_round": (summary["bytes"] - setup) / rounds,
+        "cpu_ms_round": 1e3 * spent / rounds,
+        "survived": survived(done.protocol),
+        "epsilon": done.history[-1].get("epsilon_total"),
+        "losses": [row["loss"] for row in done.history][:10],
+        "derived": summary["derived"],
+    }
+
+
+def survived(protocol: Any) -> int:
+    """Stragglers that a round does not wait for."""
+    told, N = protocol.describe(), protocol.data.parties
+    return N - int(told.get("R") or told.get("quorum") or N)
+
+
+def collect() -> dict[str, Any]:
+    kept = RESULTS / "table.jsonl"
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    lines = kept.read_text().splitlines() if kept.exists() else []
+    done = {row["key"]: row for row in map(json.loads, lines)}
+    rows = []
+    one("digits", 0, "fedvs, masked")  # so that no compilation is timed
+    for setting in settings():
+        key = json.dumps(setting)
+        if key not in done:
+            names = dict(zip(("data", "seed", "method"), setting, strict=True))
+            done[key] = {"key": key, **names, **one(*setting)}
+            with kept.open("a") as file:
+                file.write(json.dumps(done[key]) + "\n")
+            print({k: v for k, v in done[key].items() if k != "losses"}, flush=True)
+        rows.append({k: v for k, v in done[key].items() if k != "key"})
+    kept.unlink(missing_ok=True)
+    short = {row["method"]: row["losses"] for row in rows if row["method"] in PAILLIER}
+    return {
+        "options": OPTIONS,
+        "parties": SETS,
+        "conditions": "paper",
+        "sealed": True,
+        "paillier_equals_ckks": len({json.dumps(losses) for losses in short.values()}) == 1,
+        "runs": rows,
+        "machine": describe_machine(),
+    }
+
+
+def page() -> Iterator[str]:
+    """Tables in Markdown."""
+    runs = json.loads((RESULTS / "table.json").read_text())["runs"]
+    for data, methods in itertools.chain(
+        ((data, list(METHODS)) for data in SETS), [("digits", list(PAILLIER))]
+    ):
+        own = [row for row in runs if row["data"] == data and row["method"] in methods]
+        yield f"\n**{data}**, {SETS[data]} parties\n"
+        yield (
+            "| method | stragglers survived | MB once | kB a round | virtual s | CPU ms a round | "
+            "accuracy, % |"
+        )
+        yield "|---|---|---|---|---|---|---|"
+        for method in methods:
+            yield _line(method, [row for row in own if row["method"] == method])
+
+
+def _line(method: str, rows: list[dict[str, Any]]) -> str:
+    def mean(name: str) -> float:
+        return statistics.mean(row[name] for row in rows)
+
+    values = [100 * row["accuracy"] for row in rows]
+    accuracy = f"{statistics.mean(values):.1f}"
+    if len(values) > 1:
+        accuracy += f" ({min(values):.1f} to {max(values):.1f})"
+    cells = [
+        method,
+        str(rows[0]["survived"]),
+        f"{mean('bytes_setup') / 1e6:.1f}",
+        f"{mean('bytes_round') / 1e3:,.0f}",
+        f"{mean('virtual_seconds'):,.0f}",
+        f"{statistics.median(row['cpu_ms_round'] for row in rows):.1f}",
+        accuracy,
+    ]
+    return f"| {' | '.join(cells)} |"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("what", nargs="?", choices=["run", "page"], default="run")
+    if parser.parse_args().what == "page":
+        print("\n".join(page()))
+        return
+    result = collect()
+    (RESULTS / "table.json").write_text(json.dumps(result, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
