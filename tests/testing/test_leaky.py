@@ -10,7 +10,14 @@ from securevfl.privacy.provenance import unexplained, watch
 from securevfl.protocols.protocol import get_protocol
 from securevfl.study.distinguish import TESTS, Size
 from securevfl.study.trials import arena, departures
-from securevfl.testing.leaky import LEAKS, OpenSealer, leaky, open_links
+from securevfl.testing.leaky import (
+    LEAKS,
+    OpenSealer,
+    UnauthenticatedSealer,
+    UnencryptedSealer,
+    leaky,
+    open_links,
+)
 
 # Failure probability of this file: at most 1e-7 for each test that must stay silent.
 CAUGHT = [(leak, test) for leak, how in LEAKS.items() for test in how.caught_by if test in TESTS]
@@ -89,6 +96,23 @@ def test_sealing_off_is_caught():
     faults = open_links(OpenSealer)
     assert "the payload is in the wire bytes" in faults
     assert sum("flipped bit" in fault for fault in faults) == 3
+
+
+def test_links_that_only_encrypt_or_only_authenticate_are_caught():
+    """Each of the two checks finds its own fault, and is silent about the other's."""
+    faults = open_links(UnauthenticatedSealer)
+    assert len(faults) == 3
+    assert all("flipped bit" in fault for fault in faults)
+    assert open_links(UnencryptedSealer) == ["the payload is in the wire bytes"]
+
+
+@pytest.mark.parametrize("planted", [OpenSealer, UnauthenticatedSealer, UnencryptedSealer])
+def test_planted_links_carry_messages_like_real_ones(planted):
+    one, two = (planted("fedvs", "run", index) for index in (0, 1))
+    for sealer in (one, two):
+        sealer.meet({0: one.public, 1: two.public})
+    for payload in (b"", b"x", bytes(range(200))):
+        assert two.open(0, "model", 1, 0, one.seal(1, "model", 1, 0, payload)) == payload
 
 
 def test_unknown_leaks_are_refused():
