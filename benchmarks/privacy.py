@@ -19,6 +19,7 @@ import math
 import time
 from dataclasses import asdict
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import numpy as np
@@ -238,6 +239,13 @@ def attacks(name: str, seeds: int) -> None:
     write_matrix(matrix, RESULTS / f"attacks-{name}.json")
 
 
+def _timed(run: Rounds) -> tuple[float, float]:
+    """Milliseconds of a round in a block, by the clock and of the processor."""
+    started = time.process_time()
+    wall = run.advance(ROUNDS)
+    return 1e3 * wall / ROUNDS, 1e3 * (time.process_time() - started) / ROUNDS
+
+
 def masked(blocks: int) -> dict[str, Any]:
     """Real computing time of a round with masks and without, in turns in one process.
 
@@ -262,19 +270,15 @@ def masked(blocks: int) -> dict[str, Any]:
             runs = [Rounds("fedvs", data, {**options, "masked": m}) for m in (True, False)]
             for run in runs:
                 run.advance(WARM_UP)
-            turns = [[1e3 * run.advance(ROUNDS) / ROUNDS for run in runs] for _ in range(blocks)]
-            with_masks, without = (sorted(turn[k] for turn in turns) for k in (0, 1))
-            ratios = sorted(turn[0] / turn[1] for turn in turns)
-            results.append(
-                {
-                    **field,
-                    "masked_ms": with_masks[blocks // 2],
-                    "plain_ms": without[blocks // 2],
-                    "ratio": ratios[blocks // 2],
-                    "ratios": ratios,
-                }
-            )
-            print({k: v for k, v in results[-1].items() if k != "ratios"}, flush=True)
+            turns = [[_timed(run) for run in runs] for _ in range(blocks)]
+            found = dict(field)
+            for kind, place in (("wall", 0), ("cpu", 1)):
+                for name, k in (("masked", 0), ("plain", 1)):
+                    found[f"{name}_{kind}_ms"] = median(turn[k][place] for turn in turns)
+                ratios = sorted(turn[0][place] / turn[1][place] for turn in turns)
+                found |= {f"{kind}_ratio": median(ratios), f"{kind}_ratios": ratios}
+            results.append(found)
+            print({k: v for k, v in found.items() if not k.endswith("ratios")}, flush=True)
             del runs
     return {
         "size": {**asdict(size), "data": data.name},
@@ -292,7 +296,7 @@ WORK = {
     "recovery": recovery,
     "masked": masked,
 }
-COUNTS = {"rank": 10_000, "alarms": 1_000, "masked": 15}
+COUNTS = {"rank": 10_000, "alarms": 1_000, "masked": 25}
 
 
 def main() -> None:
