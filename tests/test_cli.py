@@ -65,6 +65,7 @@ MISTAKES = {
     "unknown data set": (["run", "fedvs", "--data", "digitz"], "did you mean digits?"),
     "unknown engine": (["run", "fedvs", "--engine", "ray"], "unknown engine 'ray'"),
     "unknown conditions": (["run", "fedvs", "--conditions", "papr"], "'papr'"),
+    "no file of faults": (["run", "fedvs", "--faults", "gone.toml"], "gone.toml cannot be read"),
     "unknown variant option": (["run", "split:quantised=true"], "did you mean quantized"),
     "unknown --set option": (["run", "fedvs", "--set", "lrr=1"], "unknown option of fedvs 'lrr'"),
     "unknown data option": (["run", "fedvs", "--set", "data.skaling=none"], "did you mean scaling"),
@@ -287,6 +288,22 @@ def test_own_tables_of_several_parties():
     parties = ("--party", "a.csv", "--party", "b.csv", "--party", "c.csv", "--id", "k")
     summary = run_json("fedvs", *parties, "--label", "y", "--label-file", "y.csv", "--rounds", "3")
     assert summary["parties"] == 3
+
+
+def test_faults_from_a_file_are_counted():
+    write("bad-day.toml", "[[outage]]\nparty = 3\nrounds = [2, 4]\n")
+    flags = ("--faults", "bad-day.toml", "--share-timeout", "5", "--result-timeout", "5")
+    summary = run_json("fedvs", *SMALL, *flags, "--spares", "1")
+    assert summary["faults"] == "bad-day"
+    assert summary["crashes"] == 1
+    assert summary["lost"] > 0
+
+
+def test_who_waits_for_a_party_that_is_down_is_told():
+    write("bad-day.toml", "[[outage]]\nparty = 3\nrounds = [2]\n")
+    result = call("run", "split", *SMALL, "--faults", "bad-day.toml")
+    assert result.exit_code == 1
+    assert "party 3 has been down since round 2" in " ".join(result.stderr.split())
 
 
 def test_conditions_from_a_file():

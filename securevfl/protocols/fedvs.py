@@ -553,6 +553,11 @@ class FedVS(SplitProtocol):
 
     name = "fedvs"
     Config = FedVSConfig
+    fault_options: ClassVar[dict[str, Any]] = {
+        "share_timeout": 60.0,
+        "result_timeout": 60.0,
+        "spares": 1,
+    }
     card = Card(
         title="FedVS",
         paper="Li, Yao, Liu, ICML 2023, arXiv 2304.13407",

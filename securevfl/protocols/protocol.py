@@ -232,6 +232,9 @@ class Protocol(ABC):
     check_options : mapping
         Options that `securevfl.testing.conformance` sets where a default would hide what it
         checks, such as noise that no seed repeats.
+    fault_options : mapping
+        Options with which it does what its card says of absence when a party is lost for good,
+        such as a timeout; the defaults may wait.
 
     Parameters
     ----------
@@ -250,6 +253,7 @@ class Protocol(ABC):
     card: Card
     Config: ClassVar[type[BaseModel]]
     check_options: ClassVar[Mapping[str, Any]] = {}
+    fault_options: ClassVar[Mapping[str, Any]] = {}
 
     def __init__(self, config: Any, data: VerticalDataset, *, seed: int) -> None:
         self.config = config

@@ -535,6 +535,7 @@ class SecAggSplit(EmbeddingProtocol):
 
     name = "secagg_split"
     Config = SecAggConfig
+    fault_options: ClassVar[dict[str, Any]] = {"share_timeout": 60.0, "result_timeout": 60.0}
     card = Card(
         title="Split learning with secure aggregation",
         paper="Bonawitz et al., Practical Secure Aggregation, CCS 2017, Figure 4",

@@ -26,7 +26,8 @@ import numpy as np
 
 from securevfl.engine import wire
 from securevfl.engine.conditions import NONE, Conditions, Delay
-from securevfl.errors import ConfigurationError, StalledError
+from securevfl.engine.faults import Faults, Outage
+from securevfl.errors import ConfigurationError, RunError, StalledError
 from securevfl.privacy.claims import Claim, Notion
 from securevfl.protocols.protocol import Absence, Protocol, make_config
 from securevfl.testing.inspection import forbidden_code, global_generators, held_arrays
@@ -274,6 +275,35 @@ def check_absence(
     )
 
 
+def check_faults(
+    protocol: ProtocolLike, data: VerticalDataset | None = None, **options: Any
+) -> None:
+    """One client that goes down ends the training, in an error that names it, iff the card waits.
+
+    It goes down in round 2, for good and for two rounds. Protocols that do not wait are given
+    `Protocol.fault_options`, unless the options say otherwise.
+    """
+    cls = class_of(protocol)
+    options = dict(cls.fault_options) | options
+    made = make(protocol, data, **options)
+    last, waits = made.data.parties - 1, made.card.absence == "waits"
+    for end in (math.inf, 4):
+        faults = Faults(outages=(Outage(last, rounds=(2, end)),))
+        try:
+            outcome = simulate(protocol, data, faults=faults, **options)
+        except RunError as error:
+            said = str(error)
+            _require(waits, protocol, f'the card says "{made.card.absence}", and it ended: {said}')
+            named = f"party {last}" in said and "round" in said
+            _require(named, protocol, f"the error names no party {last} and no round: {said}")
+            continue
+        _require(not waits, protocol, 'the card says "waits", and it went on')
+        names = [event.name for event in outcome.events]
+        _require("down" in names, protocol, f"party {last} came through round 2 unharmed")
+        finite = all(map(math.isfinite, outcome.losses))
+        _require(outcome.losses and finite, protocol, "a loss is not finite")
+
+
 def check_end(protocol: ProtocolLike, data: VerticalDataset | None = None, **options: Any) -> None:
     """It ends under no delays, under the paper's, and where stragglers' uplinks are slow too."""
     made = make(protocol, data, **options)
@@ -330,6 +360,7 @@ CHECKS: dict[str, Check] = {
     "resume": check_resume,
     "global state": check_global_state,
     "absence": check_absence,
+    "faults": check_faults,
     "end": check_end,
     "accounting": check_accounting,
 }

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from securevfl.engine import wire
 from securevfl.engine.conditions import Conditions, paper
+from securevfl.engine.faults import Faults
 from securevfl.engine.network import Event
 from securevfl.engine.party import Party
 from securevfl.engine.replay import snapshot
@@ -124,6 +125,7 @@ def simulate(
     conditions: Conditions | None = None,
     copying: bool = False,
     payloads: bool = False,
+    faults: Faults | None = None,
     defaults: Mapping[str, Any] = TINY,
     **options: Any,
 ) -> Outcome:
@@ -141,6 +143,8 @@ def simulate(
         Pass every payload through its bytes.
     payloads : bool
         Keep the payloads in the transcript.
+    faults : Faults, optional
+        What breaks.
     defaults : mapping
         Options that are set where the protocol has them and `options` does not say otherwise.
     **options
@@ -155,6 +159,8 @@ def simulate(
         transcript=Transcript(payloads=payloads),
         observer=history,
         copying=copying,
+        faults=None if faults is None else faults.bind(made.roles(), seed),
+        revive=lambda index: made.parties()[index],
     )
     with one_thread():
         simulation.run()
