@@ -204,7 +204,7 @@ METHODS = (
     "split:client=mlp",
     "vafl",
     "wait_dp",
-    "wait_dp:noise_on=gradients",
+    "wait_dp:noise_on=gradients,centre=mlp",  # batch normalisation has no gradient of one sample
     "wait_dp:noise_on=none,label_epsilon=1",
     "fedvs",
     "fedvs:masked=false",

@@ -147,6 +147,10 @@ def _attack(
         raise ConfigurationError(
             f"compare: --attacks runs in one process, and --workers is {workers}; leave it out"
         )
+    if common.get("faults") is not None:
+        raise ConfigurationError(
+            "compare: --attacks is for runs without faults; leave out --faults"
+        )
     with run_folder(common["out"], "attacks", Path(source.name).stem) as folder:
         try:
             with Display("attacks") as display, stopping(display) as stop:

@@ -160,6 +160,8 @@ def attack_matrix(
         until=until,
         sealed=sealed,
     )
+    for job in study.jobs[: len(study.labels)]:
+        Case(job, settings).protocol()  # what cannot run is refused before anything is started
     results = []
     tell = progress or (lambda done, total, what: None)
     for number, job in enumerate(study.jobs):
@@ -197,6 +199,7 @@ def _attack(work: _Work, interrupted: Callable[[], bool] | None) -> dict[str, An
     rows = []
     # Float sums must not depend on the number of cores, and threads of small products cost time.
     with threadpool_limits(1, user_api="blas"), one_thread():
+        figures = dict(case.evidence.figures)  # a run that fails is not tried for every attack
         for name in work.attacks:
             attack = ATTACKS[name]
             head = {
@@ -207,7 +210,7 @@ def _attack(work: _Work, interrupted: Callable[[], bool] | None) -> dict[str, An
                 "seed": work.job.seed,
             }
             rows.append(head | _row(_tried(attack.run, case, name)))
-    return {"label": work.job.label, "figures": dict(case.evidence.figures), "rows": rows}
+    return {"label": work.job.label, "figures": figures, "rows": rows}
 
 
 def _tried(run: Callable[[Case], Outcome | NoView], case: Case, name: str) -> Outcome | NoView:

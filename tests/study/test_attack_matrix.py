@@ -270,6 +270,12 @@ def test_wrong_names_and_clients_are_refused():
         attack_matrix(["split"], DIGITS, settings=Settings(client=9), seeds=[0])
 
 
+def test_a_variant_that_cannot_run_is_refused_before_any_other_runs(monkeypatch):
+    monkeypatch.setattr(module, "_attack", None)
+    with pytest.raises(ConfigurationError, match="fedvs"):
+        attack_matrix(["split", "fedvs:segments=9"], DIGITS, seeds=[0])
+
+
 def test_an_interrupted_matrix_stops():
     with pytest.raises(Interrupted):
         attack_matrix(["split"], DIGITS, seeds=[0], interrupted=lambda: True)
@@ -330,7 +336,10 @@ def test_compare_prints_the_matrix_as_one_object():
     assert {c["verdict"] for c in found["cells"] if c["attack"] == "gradient norm"} == {"no view"}
 
 
-def test_workers_are_not_for_attacks():
-    result = call(*TWO, "--workers", "2")
+@pytest.mark.parametrize(
+    ("more", "part"), [("--workers=2", "runs in one process"), ("--faults=f.toml", "leave out")]
+)
+def test_workers_and_faults_are_not_for_attacks(more, part):
+    result = call(*TWO, more)
     assert result.exit_code == 2
-    assert "runs in one process" in result.stderr
+    assert part in result.stderr
