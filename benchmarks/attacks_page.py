@@ -15,10 +15,11 @@ ORDER = ("digits", "handwritten", "credit-card")
 
 HEAD = """# The matrix of attacks, measured
 
-Success, chance in brackets, means over seeds; **bold** where the 95 % interval of success minus chance lies above 0; "-"
-where the role sees nothing that the attack could use (the reasons are in the JSON). What the attacks are, what they know
-and how success is counted is in [attacks.md](attacks.md). Conditions "paper"; times are virtual; bytes are those of open
-links. To repeat one: `python benchmarks/privacy.py attacks --data NAME`.
+Success, chance in brackets, means over seeds; **bold** where the 95 % interval of success minus
+chance lies above 0; "-" where the role sees nothing that the attack could use (the reasons are in
+the JSON). What the attacks are, what they know and how success is counted is in
+[attacks.md](attacks.md). Conditions "paper"; times are virtual; bytes are those of open links. To
+repeat one: `python benchmarks/privacy.py attacks --data NAME`.
 """
 
 
