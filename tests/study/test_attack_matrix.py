@@ -17,7 +17,7 @@ from securevfl.engine.conditions import NONE
 from securevfl.engine.network import SERVER
 from securevfl.errors import ConfigurationError, UnknownNameError
 from securevfl.privacy.attacks.outcome import NoView
-from securevfl.protocols.protocol import find_protocols, get_protocol, make_config
+from securevfl.protocols.protocol import Exposure, find_protocols, get_protocol, make_config
 from securevfl.study import attacks as module
 from securevfl.study.attacks import ATTACKS, Matrix, Settings, attack_matrix, write_matrix
 from securevfl.study.cases import wilson
@@ -261,6 +261,24 @@ def test_a_protocol_that_declares_nothing_has_nothing_to_attack(monkeypatch):
     )
     assert {cell["verdict"] for cell in found.cells} == {"no view"}
     assert found.cells[0]["note"] == "no gradient is returned to the clients"
+
+
+def test_embeddings_that_are_called_uploads_are_found_out(monkeypatch):
+    """Planted leak: were uploads embeddings, the attacks on uploads would say so."""
+
+    class Claimed(get_protocol("split")):  # type: ignore[misc]
+        name = "claimed"
+        exposures = (Exposure("embedding", "upload"),)
+
+    known = {**find_protocols(), "claimed": Claimed}
+    monkeypatch.setattr("securevfl.protocols.protocol.find_protocols", lambda: known)
+    found = attack_matrix(
+        ["claimed"], DIGITS, options=SMALL, rounds=20, seeds=[0], settings=FEW,
+        attacks=["inversion", "model stealing"],
+    )  # fmt: skip
+    for cell in found.cells:
+        assert "uploads" in cell["note"]
+        assert cell["success"] > 0.5
 
 
 def test_wrong_names_and_clients_are_refused():
