@@ -1,0 +1,286 @@
+"""Private set intersection over sample identifiers, by commuting blinding on the curve P-256.
+
+Every member hashes its identifiers to points of the curve and multiplies them by a secret scalar
+of its own, fresh in each run; the blinded sets go round a ring until every member has multiplied
+every set. Scalars commute, so equal identifiers end as equal points, and without all scalars a
+point says nothing about its identifier (decisional Diffie-Hellman; hashing to the curve is
+modelled as a random oracle). A collector compares the finished sets and tells every member which
+of its own are common. Each member sends its set in an order of its own, which stays secret; the
+ring keeps that order, so that the answer can name places.
+
+Against honest-but-curious members, this reveals beyond the intersection: to everybody the sizes of
+the sets; to the collector how many identifiers each sub-family of the sets has in common, and, of
+its own identifiers, which ones each other member has too (with two members that is the
+intersection). A collector that pools with another member learns the same of that member's. A
+dictionary attack needs a member: whoever takes part with guessed identifiers learns which of them
+are common, so identifiers with few possible values stay guessable.
+
+Only x-coordinates are sent, 32 bytes an identifier: they are the same for a point and its
+negative, so either lift of an x will do. P-256 has prime order and every x is checked to lie on
+it, so there is no small subgroup and no twist to tell points apart by.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import unicodedata
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from securevfl.engine.party import Party
+from securevfl.errors import DataError, RunError
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
+
+POINT = 32  # bytes of an x-coordinate
+_DOMAIN = b"securevfl psi 1\0"
+_TRIES = 256  # half of all hashes are no x of the curve: failing so often has probability 2^-256
+_SPREAD = 20_000  # points below which starting other processes costs more than it brings
+_CHUNK = 5_000
+
+Blinding = Callable[[Sequence[Any], bytes], bytes]
+
+
+def hash_to_curve(identifier: str) -> EllipticCurvePublicKey:
+    """Point of an identifier, whose discrete logarithm nobody knows: SHA-256, try and increment.
+
+    Texts that are the same letters in another Unicode form are the same identifier (NFC). The time
+    depends on the identifier; members run it on their own machines only.
+    """
+    text = unicodedata.normalize("NFC", identifier).encode()
+    for attempt in range(_TRIES):
+        point = _lift(hashlib.sha256(_DOMAIN + bytes([attempt]) + text).digest())
+        if point is not None:
+            return point
+    raise AssertionError("256 hashes off the curve")
+
+
+def _lift(x: bytes) -> EllipticCurvePublicKey | None:
+    """A point with this x-coordinate, if there is one."""
+    from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, EllipticCurvePublicKey
+
+    try:
+        return EllipticCurvePublicKey.from_encoded_point(SECP256R1(), b"\x02" + x)
+    except ValueError:
+        return None
+
+
+def new_scalar() -> bytes:
+    """Secret scalar from the operating system's entropy, as a DER-encoded private key."""
+    from cryptography.hazmat.primitives import serialization
+    from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, generate_private_key
+
+    return generate_private_key(SECP256R1()).private_bytes(
+        serialization.Encoding.DER,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    )
+
+
+def blind(identifiers: Sequence[str], scalar: bytes, *, workers: int | None = None) -> np.ndarray:
+    """Hashed identifiers times the scalar.
+
+    Parameters
+    ----------
+    identifiers : sequence of str
+    scalar : bytes
+        As `new_scalar` makes them.
+    workers : int, optional
+        Processes; one for each core where the set is large, if not given.
+
+    Returns
+    -------
+    ndarray, (n, 32), uint8
+        x-coordinates, in order.
+    """
+    return _map(_blind_texts, identifiers, scalar, workers)
+
+
+def blind_again(points: np.ndarray, scalar: bytes, *, workers: int | None = None) -> np.ndarray:
+    """Points that others have blinded, times the scalar.
+
+    Parameters
+    ----------
+    points : ndarray, (n, 32), uint8
+    scalar, workers
+        As for `blind`.
+
+    Raises
+    ------
+    RunError
+        When a row is no x-coordinate of the curve.
+    """
+    if points.ndim != 2 or points.shape[1] != POINT or points.dtype != np.uint8:
+        raise RunError(
+            f"psi: a blinded set is an array (n, {POINT}) of bytes, not {points.dtype} "
+            f"{points.shape}"
+        )
+    return _map(_blind_points, [row.tobytes() for row in points], scalar, workers)
+
+
+def _map(work: Blinding, items: Sequence[Any], scalar: bytes, workers: int | None) -> np.ndarray:
+    chunks = [items[i : i + _CHUNK] for i in range(0, len(items), _CHUNK)]
+    count = (os.cpu_count() or 1) if workers is None else workers
+    if len(items) < _SPREAD or count < 2:
+        parts = [work(chunk, scalar) for chunk in chunks]
+    else:
+        with _pool(count) as pool:
+            parts = list(pool.map(work, chunks, [scalar] * len(chunks)))
+    return np.frombuffer(b"".join(parts), np.uint8).reshape(-1, POINT)
+
+
+@contextmanager
+def _pool(count: int) -> Iterator[Any]:
+    """Fresh processes: a forked one would share threads and locks of whoever calls."""
+    from concurrent.futures import ProcessPoolExecutor
+    from multiprocessing import get_context
+
+    with ProcessPoolExecutor(count, mp_context=get_context("spawn")) as pool:
+        yield pool
+
+
+def _private(scalar: bytes) -> Any:
+    from cryptography.hazmat.primitives.serialization import load_der_private_key
+
+    return load_der_private_key(scalar, password=None)
+
+
+def _blind_texts(identifiers: Sequence[str], scalar: bytes) -> bytes:
+    from cryptography.hazmat.primitives.asymmetric.ec import ECDH
+
+    key = _private(scalar)
+    return b"".join(key.exchange(ECDH(), hash_to_curve(each)) for each in identifiers)
+
+
+def _blind_points(points: Sequence[bytes], scalar: bytes) -> bytes:
+    from cryptography.hazmat.primitives.asymmetric.ec import ECDH
+
+    key, done = _private(scalar), []
+    for x in points:
+        point = _lift(x)
+        if point is None:
+            raise RunError(
+                f"psi: {x.hex()} is no x-coordinate of P-256; whoever sent this set did not follow "
+                "the protocol"
+            )
+        done.append(key.exchange(ECDH(), point))
+    return b"".join(done)
+
+
+def common_places(sets: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """Places of the rows that are in every set, in an order that is the same for all sets.
+
+    Parameters
+    ----------
+    sets : sequence of ndarray, (n_m, 32), uint8
+        No row twice within a set.
+
+    Returns
+    -------
+    list of ndarray, (common,), int64
+    """
+    words = [np.ascontiguousarray(each).view(">u8").astype(np.uint64) for each in sets]
+    stacked = np.concatenate(words)
+    owner = np.repeat(np.arange(len(sets)), [len(each) for each in sets])
+    place = np.concatenate([np.arange(len(each)) for each in sets])
+    order = np.lexsort((owner, *(stacked[:, k] for k in reversed(range(stacked.shape[1])))))
+    rows = stacked[order]
+    fresh = np.ones(len(rows), bool)
+    fresh[1:] = (rows[1:] != rows[:-1]).any(axis=1)
+    starts = np.flatnonzero(fresh)
+    counts = np.diff(np.append(starts, len(rows)))
+    full = starts[counts == len(sets)]
+    return [place[order[full + n]].astype(np.int64) for n in range(len(sets))]
+
+
+async def intersect(
+    party: Party,
+    identifiers: Sequence[str],
+    members: Sequence[int],
+    *,
+    collector: int,
+    workers: int | None = None,
+) -> np.ndarray:
+    """Own rows whose identifier every member has; a coroutine of every member's `setup`.
+
+    Parameters
+    ----------
+    party : Party
+        The member itself.
+    identifiers : sequence of str
+        Its own, each once.
+    members : sequence of int
+        Numbers of all members, this one included, the same at all of them; at least two.
+    collector : int
+        Member that compares the finished sets; what it learns is said above.
+    workers : int, optional
+        As for `blind`.
+
+    Returns
+    -------
+    ndarray, (common,), int64
+        Row numbers, in an order that is the same for all members and tells nothing else.
+
+    Raises
+    ------
+    DataError
+        When an identifier occurs twice, or none is common.
+    RunError
+        When a member sends what is no blinded set.
+    """
+    ring = sorted(members)
+    if len(ring) < 2 or party.index not in ring or collector not in ring:
+        raise DataError(
+            f"psi: {len(ring)} members, member {party.index} and collector {collector}: there must "
+            "be two or more, and both among them"
+        )
+    _refuse_repeated(identifiers)
+    scalar = new_scalar()
+    order = _secret_order(len(identifiers))
+    at = ring.index(party.index)
+    onward, before = ring[(at + 1) % len(ring)], ring[at - 1]
+    party.send(
+        onward, "psi", blind([identifiers[i] for i in order], scalar, workers=workers), round=1
+    )
+    for hop in range(1, len(ring)):
+        points = (await party.collect("psi", senders=[before], round=hop))[before]
+        again = blind_again(points, scalar, workers=workers)
+        if hop < len(ring) - 1:
+            party.send(onward, "psi", again, round=hop + 1)
+        else:
+            party.send(collector, "psi finished", again)  # the set of the next one in the ring
+    if party.index == collector:
+        finished = await party.collect("psi finished", senders=ring)
+        sets = [finished[ring[n - 1]] for n in range(len(ring))]
+        for member, places in zip(ring, common_places(sets), strict=True):
+            party.send(member, "psi common", places)
+    places = (await party.collect("psi common", senders=[collector]))[collector]
+    if not len(places):
+        raise DataError(
+            f"psi: the {len(ring)} members have no identifier in common (member {party.index} has "
+            f"{len(identifiers)}); check that all use the same kind of identifier, written alike"
+        )
+    rows: np.ndarray = order[places]
+    return rows
+
+
+def _secret_order(count: int) -> np.ndarray:
+    """Uniform permutation from the operating system's entropy (ties: probability n^2 / 2^65)."""
+    return np.argsort(np.frombuffer(os.urandom(8 * count), np.uint64), kind="stable")
+
+
+def _refuse_repeated(identifiers: Sequence[str]) -> None:
+    seen: dict[str, int] = {}
+    for row, identifier in enumerate(identifiers):
+        text = unicodedata.normalize("NFC", identifier)
+        if text in seen:
+            raise DataError(
+                f"psi: the identifier {identifier!r} is in rows {seen[text]} and {row}; an "
+                "identifier names one row, so remove the repeated ones"
+            )
+        seen[text] = row
