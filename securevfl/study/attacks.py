@@ -17,7 +17,8 @@ from typing import Any
 
 from securevfl.errors import ConfigurationError, RunError, UnknownNameError
 from securevfl.privacy.attacks.outcome import NoView, Outcome
-from securevfl.study.cases import ATTACKS, Case, Settings
+from securevfl.study.attack_list import ATTACKS
+from securevfl.study.case import Case, Settings
 from securevfl.study.compare import comparison
 from securevfl.study.jobs import MEASURES, Job
 from securevfl.study.plan import DataSource

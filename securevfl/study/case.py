@@ -1,0 +1,208 @@
+"""A variant on a seed, as its attackers find it: its runs, and what they know besides."""
+
+from __future__ import annotations
+
+import functools
+import math
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from securevfl.engine.conditions import NONE, Conditions, load_conditions
+from securevfl.errors import ConfigurationError
+from securevfl.models.polynomial_network import PolynomialNetwork
+from securevfl.privacy.attacks.outcome import NoView
+from securevfl.protocols.protocol import Protocol, get_protocol, make_config
+from securevfl.study.evidence import Evidence, Table, observe
+from securevfl.study.plan import DataSource
+from securevfl.study.trials import Arena, Trial, codes_shares
+
+if TYPE_CHECKING:
+    from securevfl.data.dataset import VerticalDataset
+    from securevfl.study.jobs import Job
+
+_SHARED_ROWS = 60  # whose shares are pooled
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the attackers have besides their views.
+
+    Attributes
+    ----------
+    labels : int
+        Labels of each class that a client knows, of its training rows.
+    auxiliary : int
+        Training rows of the attacked client that the server knows.
+    client : int or None
+        The client that attacks, or is attacked by the server; if None, the last of the first half,
+        which does not straggle under the conditions "paper".
+    rows : int or None
+        Training rows that are used, the first so many of each split; all of them if None.
+    sum_rows : int
+        Rows on which sums are collected, in batches of all of them; more where the clients have
+        more columns together than that.
+    games : int
+        Guesses of the rank distinguisher.
+    """
+
+    labels: int = 10
+    auxiliary: int = 200
+    client: int | None = None
+    rows: int | None = None
+    sum_rows: int = 400
+    games: int = 40
+
+
+class Case:
+    """One variant on one seed, as its attackers find it; runs are made when they are asked for.
+
+    Parameters
+    ----------
+    job : Job
+    settings : Settings
+    interrupted : callable, optional
+        Stops the runs.
+    """
+
+    def __init__(
+        self, job: Job, settings: Settings, interrupted: Callable[[], bool] | None = None
+    ) -> None:
+        self.job = job
+        self.settings = settings
+        self._interrupted = interrupted
+        self._attack = ""
+        if self.settings.client is not None and not 0 <= self.client < self.data.parties:
+            raise ConfigurationError(
+                f"attacks: there is no client {self.client}; the {self.data.parties} clients of "
+                f"{self.data.name!r} have the numbers 0 to {self.data.parties - 1}"
+            )
+
+    def begin(self, attack: str) -> None:
+        """Say which attack is next; its chance depends on its name and on the seed."""
+        self._attack = attack
+
+    @property
+    def stream(self) -> np.random.Generator:
+        """The attacker's own choices: the same in every protocol, so that they can be paired."""
+        name = zlib.crc32(self._attack.encode())
+        return np.random.Generator(np.random.Philox(key=[self.job.seed, name]))
+
+    @functools.cached_property
+    def data(self) -> VerticalDataset:
+        """The data set, cut to the rows that are used."""
+        data = DataSource(self.job.dataset, self.job.data).load()
+        rows = self.settings.rows
+        return data if rows is None or rows >= data.rows else data.subset(rows)
+
+    @property
+    def client(self) -> int:
+        """The client that attacks or is attacked."""
+        chosen = self.settings.client
+        return max(0, self.data.parties // 2 - 1) if chosen is None else chosen
+
+    @functools.cached_property
+    def evidence(self) -> Evidence:
+        """The variant's own run."""
+        protocol = self.protocol()
+        return observe(
+            protocol,
+            conditions=self._conditions(protocol),
+            client=self.client,
+            until=self.job.until,
+            sealed=bool(self.job.sealed),
+            interrupted=self._interrupted,
+        )
+
+    def protocol(self, data: VerticalDataset | None = None, **options: Any) -> Protocol:
+        """The protocol with the variant's options and some others; those it lacks are left out."""
+        cls = get_protocol(self.job.protocol)
+        known = {k: v for k, v in options.items() if k in cls.Config.model_fields}
+        config = make_config(cls, {**self.job.options, **known})
+        return cls(config, data or self.data, seed=self.job.seed)
+
+    def _conditions(self, protocol: Protocol) -> Conditions:
+        return load_conditions(
+            self.job.conditions, parties=self.data.parties, batch_rows=protocol.batch_rows
+        )
+
+    # -- the labels and columns behind a table ---------------------------------------------------
+
+    def labels(self, table: Table) -> np.ndarray:
+        """Class numbers of its rows."""
+        if self.data.task == "regression":
+            raise ConfigurationError("labels of a regression are not inferred; use classes")
+        found: np.ndarray = self.data.train_labels[table.rows]
+        return found
+
+    def columns(self, table: Table) -> np.ndarray:
+        """The attacked client's columns of its rows."""
+        found: np.ndarray = self.data.train[self.client][table.rows]
+        return found
+
+    @functools.cached_property
+    def bounds(self) -> tuple[float, float]:
+        """Range of all columns, which is public: [0, 1] where they are min-max scaled."""
+        return (
+            float(min(x.min() for x in self.data.train)),
+            float(max(x.max() for x in self.data.train)),
+        )
+
+    def auxiliary(self, rows: int) -> np.ndarray:
+        """Rows that the server knows, at most half of them."""
+        return self.stream.permutation(rows)[: min(self.settings.auxiliary, rows // 2)]
+
+    # -- runs made for an attack -----------------------------------------------------------------
+
+    @functools.cached_property
+    def sums(self) -> tuple[np.ndarray, np.ndarray] | NoView:
+        """Joint embeddings of the same rows over several rounds, side by side, and all columns.
+
+        Polynomial clients are linear here (D = 1); batches have all rows, so that every round adds
+        h sums of the same rows, and there are more rounds than are needed.
+        """
+        width = sum(self.data.widths) + self.data.parties
+        rows = min(self.data.rows, max(self.settings.sum_rows, int(1.3 * width)))
+        data = self.data.subset(rows)
+        h = int(getattr(self.protocol().config, "width", 64))
+        rounds = self.data.parties * (math.ceil(width / h) + 2)
+        options = {"batch": rows, "rounds": rounds}
+        if polynomial(self.evidence.network()) is not None:
+            options["degree"] = 1
+        evidence = observe(
+            self.protocol(data, **options),
+            conditions=NONE,
+            client=self.client,
+            every=True,
+            interrupted=self._interrupted,
+        )
+        if evidence.inputs is None:
+            return NoView("the server trains on no joint embedding")
+        parts = [_in_order(samples, H) for samples, H in evidence.inputs.recent]
+        whole = [(rows_, H) for rows_, H in parts if len(rows_) == rows]
+        if not whole:
+            return NoView("no joint embedding has all rows of a batch that is the whole set")
+        return np.concatenate([H for _, H in whole], axis=1), np.concatenate(data.train, axis=1)
+
+    @functools.cached_property
+    def shares(self) -> Trial | NoView:
+        """A recorded run on few rows, of a protocol that shares its data by a Lagrange code."""
+        if not codes_shares(self.protocol()):
+            return NoView("its clients hold no shares of each other's data")
+        data = self.data.subset(min(_SHARED_ROWS, self.data.rows))
+        return Arena(self.protocol(data, rounds=2, batch=len(data.train_labels))).run()
+
+
+def _in_order(samples: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """True rows in ascending order, and their values."""
+    order = np.argsort(samples, kind="stable")
+    order = order[samples[order] >= 0]
+    return samples[order], values[order]
+
+
+def polynomial(network: Any) -> PolynomialNetwork | None:
+    """The network if it is a polynomial one, whose embedding is linear in its powers."""
+    return network if isinstance(network, PolynomialNetwork) else None
