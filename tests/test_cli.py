@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -286,8 +287,13 @@ def test_own_tables_of_several_parties():
     write("c.csv", "k,c\n" + "".join(f"{i},{i % 4}\n" for i in ids))
     write("y.csv", "k,y\n" + "".join(f"{i},{i % 2}\n" for i in ids))
     parties = ("--party", "a.csv", "--party", "b.csv", "--party", "c.csv", "--id", "k")
-    summary = run_json("fedvs", *parties, "--label", "y", "--label-file", "y.csv", "--rounds", "3")
+    labels = ("--label", "y", "--label-file", "y.csv", "--rounds", "3")
+    summary = run_json("fedvs", *parties, *labels)
     assert summary["parties"] == 3
+    private = run_json("fedvs", *parties, *labels, "--align", "psi")
+    assert private["train_loss"] == summary["train_loss"]  # the same rows in the same order
+    config = tomllib.loads((Path(private["run_folder"]) / "config.toml").read_text())
+    assert config["data"]["options"]["align"] == "psi"
 
 
 def test_faults_from_a_file_are_counted():

@@ -65,6 +65,14 @@ def common(
             rich_help_panel=DATA,
         ),
     ] = None,
+    align: Annotated[
+        str | None,
+        typer.Option(
+            metavar="plain|psi",
+            help="Compare ids in plain form, or by private set intersection.  \\[default: plain]",
+            rich_help_panel=DATA,
+        ),
+    ] = None,
     data_dir: Annotated[
         Path | None,
         typer.Option(

@@ -35,6 +35,7 @@ _DATA_FLAGS = {
     "party_files": "--party",
     "id_column": "--id",
     "label_file": "--label-file",
+    "align": "--align",
 }
 
 
@@ -152,9 +153,13 @@ def data_source(common: Mapping[str, Any], data_options: Mapping[str, Any]) -> D
         options["id_column"] = common["id"]
         if common["label_file"] is not None:
             options["label_file"] = _whole(common["label_file"])
+        if common["align"] is not None:
+            options["align"] = common["align"]
         return DataSource("tables", options)
-    if common["id"] is not None or common["label_file"] is not None:
-        raise ConfigurationError("run: --id and --label-file go with --party FILE; leave them out")
+    if any(common[name] is not None for name in ("id", "label_file", "align")):
+        raise ConfigurationError(
+            "run: --id, --label-file and --align go with --party FILE; leave them out"
+        )
     if name is not None and Path(name).is_file():
         name = _whole(Path(name))
     return DataSource(name or "digits", options)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,11 @@ from securevfl.errors import DataError
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+# Finds the common ones among every table's own ids: their rows in each table, in one order, and
+# what there is to say about how they were found.
+Match = Callable[[Sequence[Sequence[str]]], tuple[list[NDArray[np.intp]], list[str]]]
 
 
 @dataclass(frozen=True)
@@ -35,7 +40,11 @@ class Joined:
 
 
 def join_parties(
-    tables: Sequence[PartyTable], holder: PartyTable | None, label: str, id_column: str | None
+    tables: Sequence[PartyTable],
+    holder: PartyTable | None,
+    label: str,
+    id_column: str | None,
+    match: Match | None = None,
 ) -> Joined:
     """Keep the rows whose id is in every table, in the order of the table with the labels.
 
@@ -49,6 +58,8 @@ def join_parties(
         Name of the label column, in `holder` or else in exactly one party's table.
     id_column : str, optional
         Name of the id column in every table; None for tables that are already aligned.
+    match : callable, optional
+        Finds the common ids; they are compared in plain form if not given.
 
     Returns
     -------
@@ -73,7 +84,7 @@ def join_parties(
         orders = [np.arange(sizes[0]) for _ in everyone]
         notes: list[str] = []
     else:
-        orders, notes = _common_rows(everyone, owner, id_column)
+        orders, notes = _common_rows(everyone, owner, id_column, match or match_plainly)
     aligned = [t.frame.iloc[order] for t, order in zip(everyone, orders, strict=True)]
     labels = aligned[owner][label]
     not_features = {id_column} | ({label} if holder is None else set())
@@ -102,10 +113,19 @@ def _label_owner(tables: Sequence[PartyTable], holder: PartyTable | None, label:
     return owners[0]
 
 
-def _common_rows(
-    everyone: Sequence[PartyTable], first: int, id_column: str
+def match_plainly(
+    ids: Sequence[Sequence[str]],
 ) -> tuple[list[NDArray[np.intp]], list[str]]:
-    """Return for each table the positions of the common ids, in the order of table `first`."""
+    """Compare the ids of all tables in plain form."""
+    rows = [{key: row for row, key in enumerate(held)} for held in ids]
+    common = set(rows[0]).intersection(*rows[1:])
+    return [np.array([held[key] for key in common], dtype=np.intp) for held in rows], []
+
+
+def _common_rows(
+    everyone: Sequence[PartyTable], first: int, id_column: str, match: Match
+) -> tuple[list[NDArray[np.intp]], list[str]]:
+    """Return for each table the rows of the common ids, in the order of table `first`."""
     ids = [_ids(table, id_column) for table in everyone]
     kinds = [_kind(held) for held in ids]
     if len(set(kinds)) > 1:
@@ -115,7 +135,8 @@ def _common_rows(
             f"{next(iter(ids[0]))!r}, {everyone[other].name} has {kinds[other]} such as "
             f"{next(iter(ids[other]))!r}; write them the same way in every file."
         )
-    common = set(ids[0]).intersection(*ids[1:])
+    orders, said = match([list(held) for held in ids])
+    common = len(orders[0])
     if not common:
         examples = ", ".join(
             f"{t.name} has {next(iter(held))!r}" for t, held in zip(everyone, ids, strict=True)
@@ -124,14 +145,14 @@ def _common_rows(
             f"no id is in all {len(everyone)} tables ({examples}); ids are compared as texts in "
             f"column {id_column!r}, so check that it is the same kind of id everywhere."
         )
-    kept = [key for key in ids[first] if key in common]
+    ordered = np.argsort(orders[first])
     notes = [
-        f"{table.name}: {len(held) - len(common)} of {len(held)} rows left out, because their id "
+        f"{table.name}: {len(held) - common} of {len(held)} rows left out, because their id "
         f"is not in every table"
         for table, held in zip(everyone, ids, strict=True)
-        if len(held) > len(common)
+        if len(held) > common
     ]
-    return [np.array([held[key] for key in kept], dtype=np.intp) for held in ids], notes
+    return [order[ordered] for order in orders], [*said, *notes]
 
 
 def _ids(table: PartyTable, id_column: str) -> dict[str, int]:

@@ -22,7 +22,7 @@ from securevfl.data.assemble import (
 )
 from securevfl.data.cells import MISSING_TEXTS
 from securevfl.data.dataset import VerticalDataset
-from securevfl.data.join import PartyTable, join_parties
+from securevfl.data.join import Match, PartyTable, join_parties
 from securevfl.data.labels import read_labels
 from securevfl.data.partition import Positions, deal_columns, owned_columns
 from securevfl.errors import DataError
@@ -147,6 +147,7 @@ def from_parties(
     label: str,
     id_column: str | None,
     request: Request,
+    match: Match | None = None,
 ) -> VerticalDataset:
     """Join the parties' tables, split the rows, and build the data set.
 
@@ -160,6 +161,8 @@ def from_parties(
         Names of columns; without an id column the rows are taken as aligned.
     request : Request
         Everything else that was asked.
+    match : callable, optional
+        As for `join_parties`.
 
     Returns
     -------
@@ -168,7 +171,7 @@ def from_parties(
     tables = [PartyTable(t.name, checked_frame(t.frame, t.name)) for t in tables]
     if holder is not None:
         holder = PartyTable(holder.name, checked_frame(holder.frame, holder.name))
-    joined = join_parties(tables, holder, label, id_column)
+    joined = join_parties(tables, holder, label, id_column, match)
     unknown = [c for c in request.drop if all(c not in part.columns for part in joined.parts)]
     if unknown:
         raise DataError(f"drop= names {unknown[0]!r}, which no party's table has.")

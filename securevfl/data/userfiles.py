@@ -11,7 +11,7 @@ from securevfl.data.assemble import Request, checked_frame, label_column, listed
 from securevfl.data.cells import MISSING_TEXTS
 from securevfl.data.csvfile import read_csv
 from securevfl.data.dataset import VerticalDataset
-from securevfl.data.join import PartyTable
+from securevfl.data.join import Match, PartyTable
 from securevfl.data.table import from_pandas, from_parties
 from securevfl.errors import DataError
 
@@ -79,10 +79,11 @@ def from_files(
     missing_values: Sequence[str] = MISSING_TEXTS,
     max_categories: int = 1000,
     about: About | None = None,
+    match: Match | None = None,
 ) -> VerticalDataset:
     """Build a data set from several parties' own CSV files, joined by an id column.
 
-    The ids are compared in plain form as texts; rows whose id is not in every file are left out,
+    The ids are compared as texts; rows whose id is not in every file are left out,
     and the notes say how many. Rows come in the order of the file with the labels.
 
     Parameters
@@ -98,6 +99,9 @@ def from_files(
     separator, name, task, party_names, drop, group, test_fraction, seed, scaling, missing_values, \
 max_categories, about
         As for `from_csv` and `from_pandas`; parties are named after their files.
+    match : callable, optional
+        Finds the common ids: in plain form if not given, by private set intersection with
+        `securevfl.study.alignment.match_privately` (``align="psi"`` on the command line).
 
     Returns
     -------
@@ -131,7 +135,7 @@ max_categories, about
         missing=tuple(missing_values),
         max_categories=max_categories,
     )
-    return from_parties(tables, holder, label, id_column, request)
+    return from_parties(tables, holder, label, id_column, request, match)
 
 
 def _own_data(files: str) -> About:

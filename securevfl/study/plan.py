@@ -27,7 +27,8 @@ class DataSource:
     name : str
         Name or file.
     options : mapping
-        Its keyword arguments; text, numbers and lists only.
+        Its keyword arguments; text, numbers and lists only. ``align = "psi"`` joins party files by
+        private set intersection.
     """
 
     name: str
@@ -37,7 +38,15 @@ class DataSource:
         """The data set."""
         from securevfl.data import load_dataset
 
-        return load_dataset(self.name, **self.options)
+        options = dict(self.options)
+        align = options.pop("align", "plain")
+        if align not in ("plain", "psi"):
+            raise ConfigurationError(f"data: align = {align!r} is neither 'plain' nor 'psi'")
+        if align == "psi":
+            from securevfl.study.alignment import match_privately
+
+            options["match"] = match_privately
+        return load_dataset(self.name, **options)
 
 
 @dataclass(frozen=True)
