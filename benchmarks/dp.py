@@ -3,7 +3,7 @@
     python benchmarks/dp.py reading      epsilon' = 5 of one release, and of whole trainings
     python benchmarks/dp.py curve        wait_dp: noise on embeddings, on gradients, on labels
     python benchmarks/dp.py protocols    noise on the embeddings of every protocol that shows them
-    python benchmarks/dp.py draw         the pictures of both, from their JSON files
+    python benchmarks/dp.py draw         the pictures and tables of both, from their JSON files
 
 Results are under benchmarks/results/dp/. Rounds, batches, networks, learning rates, C = 1 and
 delta = 1e-5 are ours. Noise is the operating system's, so repetitions differ a little. A finished
@@ -291,7 +291,7 @@ COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 
 
 def draw(name: str, title: str, path: Path) -> None:
-    """Accuracy against the epsilon of the whole training, a panel for each data set."""
+    """Accuracy or AUC against the epsilon of the whole training, a panel for each data set."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -302,30 +302,34 @@ def draw(name: str, title: str, path: Path) -> None:
     colours: dict[str, str] = {}
     for panel, data in zip(figure.subplots(1, len(sets), squeeze=False)[0], sets, strict=True):
         own = [row for row in runs if row["data"] == data]
+        # Where most rows are of one class, accuracy stays at their share long after all is lost.
+        shown = "auc" if "auc" in own[0] else "accuracy"
         for what in dict.fromkeys(row["what"] for row in own):
             colour = colours.setdefault(what, COLOURS[len(colours) % len(COLOURS)])
-            _line(panel, [row for row in own if row["what"] == what], what, colour)
-        panel.set(title=data, xscale="log", xlabel="epsilon of all releases of a row")
+            rows = [row for row in own if row["what"] == what]
+            _line(panel, rows, shown, what, colour)
+        where = "epsilon of all releases of a row"
+        label = {"auc": "test AUC", "accuracy": "test accuracy"}[shown]
+        panel.set(title=data, xscale="log", xlabel=where, ylabel=label)
         panel.grid(alpha=0.25)
         panel.spines[["top", "right"]].set_visible(False)
-    figure.axes[0].set_ylabel("test accuracy")
     handles, labels = figure.axes[0].get_legend_handles_labels()
     figure.legend(handles, labels, frameon=False, loc="outside lower center", ncols=5)
     figure.suptitle(title)
     figure.savefig(path, dpi=130)
 
 
-def _line(panel: Any, rows: list[dict[str, Any]], what: str, colour: str) -> None:
+def _line(panel: Any, rows: list[dict[str, Any]], shown: str, what: str, colour: str) -> None:
     """Mean over seeds with their range; a horizontal line for runs without noise."""
     epsilons = sorted({row["epsilon"] for row in rows if row["epsilon"] is not None})
     means, lows, highs, totals = [], [], [], []
     for epsilon in epsilons:
-        values = [row["accuracy"] for row in rows if row["epsilon"] == epsilon]
+        values = [row[shown] for row in rows if row["epsilon"] == epsilon]
         totals.append(np.mean([row["total"] for row in rows if row["epsilon"] == epsilon]))
         means.append(np.mean(values))
         lows.append(min(values))
         highs.append(max(values))
-    plain = [row["accuracy"] for row in rows if row["epsilon"] is None]
+    plain = [row[shown] for row in rows if row["epsilon"] is None]
     if epsilons:
         panel.plot(totals, means, color=colour, marker="o", markersize=3, label=what)
         panel.fill_between(totals, lows, highs, color=colour, alpha=0.15, lw=0)
@@ -335,15 +339,44 @@ def _line(panel: Any, rows: list[dict[str, Any]], what: str, colour: str) -> Non
         panel.axhline(np.mean(plain), color=colour, linestyle=style, linewidth=1, label=label)
 
 
+TITLES = {
+    "curve": "wait_dp: what is noised",
+    "protocols": "noise on embeddings, by protocol (dotted: without noise)",
+}
+
+
+def page(name: str) -> Iterator[str]:
+    """Means over seeds in Markdown: a line for each method and epsilon."""
+    runs = json.loads((RESULTS / f"{name}.json").read_text())["runs"]
+    sets = list(dict.fromkeys(row["data"] for row in runs))
+    yield f"| | epsilon' | {' | '.join(sets)} |"
+    yield "|---" * (2 + len(sets)) + "|"
+    for what, epsilon in dict.fromkeys((row["what"], row["epsilon"]) for row in runs):
+        cells = []
+        for data in sets:
+            own = [r for r in runs if (r["data"], r["what"], r["epsilon"]) == (data, what, epsilon)]
+            cells.append(_cell(own))
+        yield f"| {what} | {'' if epsilon is None else f'{epsilon:g}'} | {' | '.join(cells)} |"
+
+
+def _cell(rows: list[dict[str, Any]]) -> str:
+    """Total epsilon, mean accuracy and AUC."""
+    text = f"{100 * np.mean([row['accuracy'] for row in rows]):.1f} %"
+    if "auc" in rows[0]:
+        text += f", AUC {np.mean([row['auc'] for row in rows]):.3f}"
+    total = rows[0]["total"]
+    return text if total is None else f"{total:.3g}: {text}"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("what", choices=["reading", "curve", "protocols", "draw"])
     parser.add_argument("--seeds", type=int, default=3)
     given = parser.parse_args()
     if given.what == "draw":
-        draw("curve", "wait_dp: what is noised", RESULTS / "curve.png")
-        path = RESULTS / "protocols.png"
-        draw("protocols", "noise on embeddings, by protocol (dotted: without noise)", path)
+        for name, title in TITLES.items():
+            draw(name, title, RESULTS / f"{name}.png")
+            print("\n".join(page(name)) + "\n")
         return
     work: dict[str, Callable[[], dict[str, Any]]] = {
         "reading": reading,
