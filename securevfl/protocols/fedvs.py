@@ -315,7 +315,7 @@ class Client(Party):
         samples = public.batches[batch.part].samples(batch.rows)
         rows = rows_of(self.features[batch.part], samples)
         data = public.data_point.round(expand(rows, self.network.degree))
-        product = int(np.abs(data @ signed(public.field, model)).max())
+        product = int(np.abs(data @ public.field.signed(model)).max())
         if product > limit:
             config = public.config
             raise RangeError(
@@ -516,12 +516,6 @@ def magnitude(field: PrimeField, elements: np.ndarray) -> np.ndarray:
     """|phi^-1(z)|: distance of each element to 0, as unsigned integers."""
     sizes: np.ndarray = np.minimum(elements, field.dtype.type(field.modulus) - elements)
     return sizes
-
-
-def signed(field: PrimeField, elements: np.ndarray) -> np.ndarray:
-    """phi^-1(z) as int64: z up to (p-1)/2, z - p above."""
-    z = elements.astype(np.int64)
-    return np.where(z > (field.modulus - 1) // 2, z - field.modulus, z)
 
 
 def quantised_data(public: Parameters, features: np.ndarray, part: str) -> tuple[np.ndarray, int]:
