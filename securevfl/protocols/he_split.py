@@ -81,6 +81,8 @@ def require(package: str, scheme: str) -> Any:
 class Scheme(ABC):
     """Additively homomorphic encryption of vectors of integers, to bytes of a fixed size.
 
+    Every party has an object of its own, since it remembers the keys that it has read.
+
     Parameters
     ----------
     parties : int
@@ -466,6 +468,8 @@ class HESplit(EmbeddingProtocol):
             "CKKS encrypts integers and returns the nearest ones, so that its noise is never "
             "handed out (Li and Micciancio, 2021); ciphertexts are padded to one size",
             "the key holder trusts the server to send sums over the quorum, not single embeddings",
+            "encryption draws its randomness in SEAL or phe, which key their generators from the "
+            "operating system; the project's sampler does not see it",
             "Paillier: 36-bit slots, integers without exponents, sums randomised again",
             "a client whose part could leave the range stops the run: one bit about its data",
             "evaluation uses the clients that were summed most often, as many as the quorum",
@@ -487,28 +491,38 @@ class HESplit(EmbeddingProtocol):
                 f"T+2 = {T + 2}, else T clients could subtract theirs and be left with one, and at "
                 "most N. Lower privacy, set quorum, or add clients"
             )
-        paillier = config.scheme == "paillier"
-        self.public = Parameters(
-            scheme=Paillier(N, config.key_bits) if paillier else Ckks(N),
-            point=FixedPoint(PrimeField(2**61 - 1), bits=config.bits),
-            holder=config.holder,
-            quorum=quorum,
-        )
+        self.quorum = quorum
+        self.public = self.parameters()
         if quorum == N:
             self.card = replace(type(self).card, absence="waits")
 
+    def parameters(self) -> Parameters:
+        """What all parties agree on, for one of them."""
+        N, config = self.data.parties, self.config
+        paillier = config.scheme == "paillier"
+        return Parameters(
+            scheme=Paillier(N, config.key_bits) if paillier else Ckks(N),
+            point=FixedPoint(PrimeField(2**61 - 1), bits=config.bits),
+            holder=config.holder,
+            quorum=self.quorum,
+        )
+
     def parties(self) -> dict[int, Party]:
         """The server and N clients."""
-        labels, rounds = self.data.train_labels, self.config.rounds
         server = Server(
-            self.peers(), self.public, self.layout, self.joint_centre(), labels, rounds=rounds
+            self.peers(),
+            self.parameters(),
+            self.layout,
+            self.joint_centre(),
+            self.data.train_labels,
+            rounds=self.config.rounds,
         )
         return {SERVER: server} | {n: self.client(n) for n in self.peers()}
 
     def client(self, index: int) -> Client:
         """Client `index`, from 0."""
         network, features = self.client_network(index), self.data.train[index]
-        return Client(index, self.peers(), self.public, self.layout, features, network)
+        return Client(index, self.peers(), self.parameters(), self.layout, features, network)
 
     def evaluated(self, parties: Mapping[int, Party]) -> Collection[int]:
         """All clients, or those that were summed most often, the lowest first among equals."""

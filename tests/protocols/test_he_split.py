@@ -161,6 +161,8 @@ def test_only_the_key_holder_has_the_secret_key_and_the_wire_has_ciphertexts():
     outcome = simulate("he_split", data(4), conditions=NONE, payloads=True, holder=2, **SMALL)
     secrets = {n: party.secret_key for n, party in outcome.parties.items() if n != SERVER}
     assert [n for n, secret in secrets.items() if secret] == [2]
+    for n, party in outcome.parties.items():
+        assert (secrets[2] in party.public.scheme._keys) == (n == 2)  # what it has read, too
     transcript = outcome.simulation.transcript
     columns = transcript.columns()
     for kind, wanted in (("embedding", {SERVER}), ("sum", {2}), ("opened", {SERVER})):
