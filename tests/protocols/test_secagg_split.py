@@ -308,12 +308,22 @@ def liar(log):
 
 def test_two_sets_of_survivors_open_a_client_unless_they_are_signed():
     log, options = {}, SMALL | {"rounds": 1, "quorum": 6}
-    outcome = simulate(liar(log), data(6), conditions=NONE, **options)
+    outcome = simulate(liar(log), data(6), conditions=NONE, payloads=True, **options)
     made = outcome.protocol.public
     seeds = {u: opening.seeds[0] for u, opening in log.items() if 0 in opening.seeds}
     secrets = {u: opening.secrets[0] for u, opening in log.items() if 0 in opening.secrets}
     assert min(len(seeds), len(secrets)) >= made.threshold
-    assert len(made.rebuild(seeds)) == len(made.rebuild(secrets)) == SEED
+    # What the server learns so is what t clients would show it: the embedding of client 0.
+    upload = sent(outcome, "embedding")[0, SERVER, 1]
+    keys = {u: key for (u, _, _), key in sent(outcome, "shared").items()}
+    pairing = Pairing(0, 1, made.rebuild(secrets))
+    masks = made.field.add(
+        made.stream(made.rebuild(seeds), upload.shape),
+        pair_masks(made, pairing, keys, upload.shape),
+    )
+    fresh, layout = outcome.protocol.parties()[0], outcome.protocol.layout
+    x = fresh.quantised(fresh.features[layout.samples(layout.draw(1))])
+    assert (made.field.subtract(upload, masks) == x).all()
     log = {}
     with pytest.raises(RunError, match="signed the survivors"):
         simulate(liar(log), data(6), conditions=NONE, consistency=True, **options)
