@@ -381,7 +381,7 @@ def bench_field(json: AsJson = False) -> None:
     if json:
         show.print_json(result)
     else:
-        show.print_figures(result)
+        show.print_field(result)
 
 
 app.add_typer(run_app, name="run")

@@ -320,23 +320,26 @@ def print_machine(machine: Mapping[str, Any]) -> None:
     out().print(", ".join(f"{key} {value}" for key, value in machine.items()), soft_wrap=True)
 
 
-def print_figures(result: Mapping[str, Any]) -> None:
-    """Print nested figures of any shape, one line each."""
-    grid = Table.grid(padding=(0, 2))
-    for key, value in _flat("", result):
-        grid.add_row(key, f"{value:.4g}" if isinstance(value, float) else str(value))
-    out().print(grid)
-
-
-def _flat(prefix: str, value: Any) -> Iterable[tuple[str, Any]]:
-    if isinstance(value, Mapping):
-        for key, item in value.items():
-            yield from _flat(f"{prefix}.{key}" if prefix else str(key), item)
-    elif isinstance(value, (list, tuple)):
-        for number, item in enumerate(value):
-            yield from _flat(f"{prefix}.{number}" if prefix else str(number), item)
-    else:
-        yield prefix, value
+def print_field(result: Mapping[str, Any]) -> None:
+    """Print the figures of the field arithmetic, each beside its yardstick and its target."""
+    verdicts = {True: "met", False: "[red]missed[/]", None: ""}
+    print_table(
+        ("operation", "ours", "unit", "yardstick", "theirs", "ratio", "target", ""),
+        [
+            (
+                row["operation"],
+                f"{row['ours']:.4g}",
+                row["unit"],
+                row["yardstick"],
+                f"{row['theirs']:.4g}",
+                f"{row['ratio']:.2f}",
+                row["target"],
+                verdicts[row["met"]],
+            )
+            for row in result["rows"]
+        ],
+    )
+    print_machine(result["machine"])
 
 
 class Notes(Protocol):

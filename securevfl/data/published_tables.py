@@ -181,10 +181,10 @@ def load_parkinson(
     if split not in ("person", "row"):
         raise DataError(f"parkinson: split={split!r} does not exist; use person or row.")
     frame, label, notes = _single_table(PARKINSON, "class", data_dir, verify, download, header=1)
-    if "id" not in frame.columns:
+    by_person = split == "person"
+    if by_person and "id" not in frame.columns:
         frame = frame.assign(id=_three_in_a_row(frame, label))
         notes.append("this copy has no id: three consecutive rows are taken as one person")
-    by_person = split == "person"
     if not by_person:
         notes.append(
             "LEAKING SPLIT: recordings of one person are in the training and in the test rows, so "
@@ -196,7 +196,7 @@ def load_parkinson(
         name=PARKINSON.name,
         task="binary",
         parties=PARKINSON.parties if parties is None else parties,
-        drop=[] if by_person else ["id"],
+        drop=[] if by_person or "id" not in frame.columns else ["id"],
         group="id" if by_person else None,
         seed=seed,
         test_fraction=test_fraction,

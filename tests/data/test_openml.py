@@ -97,6 +97,9 @@ def test_parkinson_without_an_id_takes_three_rows_as_a_person(home):
     small.lay_openml(home, 42176, frame, "class")
     with pytest.raises(DataError, match="not three rows per person"):
         load_dataset("parkinson")
+    by_row = load_dataset("parkinson", split="row")  # what the message offers
+    assert by_row.rows + by_row.test_rows == 60
+    assert any("LEAKING SPLIT" in note for note in by_row.about.notes)
 
 
 def test_adult_texts_are_one_hot(home):
