@@ -26,7 +26,7 @@ from securevfl.engine.conditions import NONE
 from securevfl.engine.party import SERVER
 from securevfl.models.split import Batches, measure
 from securevfl.privacy.accountant import gaussian_epsilon, noise_multiplier, sampled_epsilon
-from securevfl.privacy.mechanisms import clip_rows, release_rows
+from securevfl.privacy.mechanisms import clip_gradient, clip_rows, release_rows
 from securevfl.protocols.protocol import find_protocols, get_protocol
 from securevfl.study.machine import describe_machine
 from securevfl.testing.runs import simulate
@@ -162,8 +162,8 @@ def showing() -> list[str]:
 def noised(name: str, epsilon: float) -> Any:
     """A protocol whose clients clip and noise each single embedding when they send it.
 
-    The experimenter's wrapper: gradients go back as if nothing had been clipped, and releases of
-    each row and client are counted as they are sent.
+    The experimenter's wrapper: clients step through the clipping as those of wait_dp do, and
+    releases of each row and client are counted as they are sent.
     """
     base = get_protocol(name)
     sigma = 2 * CLIP * noise_multiplier(epsilon, DELTA)
@@ -211,6 +211,13 @@ def _noise(
         send(to, kind, payload, **more)
 
     client.send = sending
+    network = client.network
+    update = network.update
+
+    def through(rows: np.ndarray, gradient: np.ndarray) -> Any:
+        return update(rows, clip_gradient(network.forward(rows), gradient, CLIP))
+
+    network.update = through
 
 
 PROTOCOL_EPSILONS = (1.0, 5.0, 20.0, 50.0)
