@@ -43,6 +43,7 @@ class Request:
     scaling: str
     missing: tuple[str, ...]
     max_categories: int
+    coding: str = "onehot"
 
 
 @dataclass(frozen=True)
@@ -114,9 +115,17 @@ def build(
     VerticalDataset
     """
     scaling, missing = check_scaling(request.scaling), request.missing
+    if request.coding not in ("onehot", "codes"):
+        raise DataError(f"coding={request.coding!r} does not exist; use onehot or codes.")
     train, test = _read_numbers_once(train, test, missing)
     fitted = [
-        fit_frame(part, scaling, missing=missing, max_categories=request.max_categories)
+        fit_frame(
+            part,
+            scaling,
+            missing=missing,
+            max_categories=request.max_categories,
+            coding=request.coding,
+        )
         for part in train.parts
     ]
     notes = describe([column for preprocessor in fitted for column in preprocessor.columns])
@@ -264,6 +273,7 @@ def _test_gap_notes(preprocessor: PartyPreprocessor, held: pd.DataFrame) -> list
         gaps = int((cells.isna() | cells.isin(preprocessor.missing)).sum())
         if gaps and not column.indicator:
             filling = "the training median" if column.categories is None else "zeros"
+            filling = "the code 0" if column.coded else filling
             notes.append(
                 f"column {column.name!r}: {gaps} values are missing in test rows only and were "
                 f"filled with {filling}"

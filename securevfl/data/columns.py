@@ -26,6 +26,9 @@ class Column:
         Name of the source column.
     categories : tuple of str, optional
         The training rows' texts, one encoded column each; None for a numeric column.
+    coded : bool
+        Whether the categories are one encoded column of code numbers instead: 1 and up in their
+        order, 0 for a missing text and for one that is no category.
     fill : float, optional
         Median of the training rows, put where a number is missing; None refuses missing numbers.
     indicator : bool
@@ -36,13 +39,19 @@ class Column:
     categories: tuple[str, ...] | None = None
     fill: float | None = None
     indicator: bool = False
+    coded: bool = False
+
+    @property
+    def cardinality(self) -> int:
+        """Number of different code numbers; 0 where encoded values are sizes."""
+        return len(self.categories or ()) + 1 if self.coded else 0
 
     @property
     def encoded(self) -> tuple[str, ...]:
         """Names of the encoded columns."""
         names = (
             (self.name,)
-            if self.categories is None
+            if self.categories is None or self.coded
             else tuple(f"{self.name}={text}" for text in self.categories)
         )
         return (*names, f"{self.name} missing") if self.indicator else names
@@ -56,6 +65,8 @@ class Column:
             fields["fill"] = self.fill
         if self.indicator:
             fields["indicator"] = True
+        if self.coded:
+            fields["coded"] = True
         return fields
 
     @staticmethod
@@ -67,10 +78,13 @@ class Column:
             categories=None if categories is None else tuple(map(str, categories)),
             fill=fields.get("fill"),
             indicator=bool(fields.get("indicator", False)),
+            coded=bool(fields.get("coded", False)),
         )
 
 
-def fit_column(series: pd.Series[Any], missing: tuple[str, ...], max_categories: int) -> Column:
+def fit_column(
+    series: pd.Series[Any], missing: tuple[str, ...], max_categories: int, *, coded: bool = False
+) -> Column:
     """Choose a column's encoding from its training rows.
 
     Parameters
@@ -81,6 +95,8 @@ def fit_column(series: pd.Series[Any], missing: tuple[str, ...], max_categories:
         Texts that stand for a missing value.
     max_categories : int
         Largest number of distinct texts.
+    coded : bool
+        Whether texts become code numbers; of too many texts the rarer ones then share the code 0.
 
     Returns
     -------
@@ -113,6 +129,9 @@ def fit_column(series: pd.Series[Any], missing: tuple[str, ...], max_categories:
             f"column {name!r} has no value in any of the {len(series)} training rows; "
             f"drop it with drop=[{name!r}]."
         )
+    if coded:
+        kept = _commonest(codes, texts, categories, max_categories)
+        return Column(name, kept, coded=True)
     if len(categories) > max_categories:
         raise DataError(
             f"column {name!r} has {len(categories)} different texts in {len(series)} training "
@@ -121,6 +140,29 @@ def fit_column(series: pd.Series[Any], missing: tuple[str, ...], max_categories:
         )
     absent_text = any(t is None and here for t, here in zip(texts, present, strict=True))
     return Column(name, tuple(categories), None, absent_text)
+
+
+def _commonest(
+    codes: NDArray[np.intp], texts: Sequence[str | None], categories: Sequence[str], most: int
+) -> tuple[str, ...]:
+    """The commonest texts in alphabetical order; of equally common ones the first."""
+    if len(categories) <= most:
+        return tuple(categories)
+    counts = dict.fromkeys(categories, 0)
+    for text, count in zip(texts, np.bincount(codes, minlength=len(texts)).tolist(), strict=True):
+        if text is not None:
+            counts[text] += count
+    return tuple(sorted(sorted(categories, key=lambda text: -counts[text])[:most]))
+
+
+def code_numbers(
+    column: Column, series: pd.Series[Any], missing: tuple[str, ...]
+) -> NDArray[np.intp]:
+    """Code number of each row's text, in [0, cardinality)."""
+    codes, texts = read_texts(series, missing)
+    number = {text: k + 1 for k, text in enumerate(column.categories or ())}
+    numbers = np.array([0 if text is None else number.get(text, 0) for text in texts], np.intp)
+    return numbers[codes]
 
 
 def filled(

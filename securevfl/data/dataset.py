@@ -130,6 +130,11 @@ class VerticalDataset:
         return tuple(array.shape[1] for array in self.train)
 
     @property
+    def cardinalities(self) -> tuple[tuple[int, ...], ...]:
+        """For each party and column the number of its code numbers; 0 where values are sizes."""
+        return tuple(part.cardinalities for part in self.transform.parties)
+
+    @property
     def num_classes(self) -> int:
         """Number of classes C; 0 for a regression."""
         return len(self.classes)
@@ -292,7 +297,7 @@ class VerticalDataset:
             Name of the label column.
         **options
             test_frame, id_column, label_frame, name, task, parties, owners, party_names, drop,
-            test_fraction, group, seed, scaling, missing_values, max_categories.
+            test_fraction, group, seed, scaling, missing_values, max_categories, coding.
 
         Returns
         -------

@@ -43,6 +43,7 @@ def fit_frame(
     *,
     missing: tuple[str, ...] = MISSING_TEXTS,
     max_categories: int = 1000,
+    coding: str = "onehot",
 ) -> PartyPreprocessor:
     """Fit the encoding and scaling of one party's training rows.
 
@@ -58,7 +59,10 @@ def fit_frame(
     missing : tuple of str
         Texts that stand for a missing value.
     max_categories : int
-        Largest number of distinct texts in one column.
+        Largest number of distinct texts in one column; beyond it the rarer ones share the code 0
+        where texts are coded, and the column is refused where they are not.
+    coding : {"onehot", "codes"}
+        One column for each text, or one of code numbers, which are not scaled.
 
     Returns
     -------
@@ -74,7 +78,12 @@ def fit_frame(
     divisor: list[float] = []
     for name in frame.columns:
         series = frame[name]
-        column = fit_column(series, missing, max_categories)
+        column = fit_column(series, missing, max_categories, coded=coding == "codes")
+        if column.coded:
+            columns.append(column)
+            offset.append(0.0)
+            divisor.append(1.0)
+            continue
         if column.categories is None:
             values, absent = filled(column, series, missing)
             encoded = np.column_stack([values, absent] if column.indicator else [values])
@@ -96,7 +105,14 @@ def fit_frame(
 def describe(columns: Sequence[Column]) -> list[str]:
     """Say in sentences what was done to columns that are not plain numbers."""
     notes = []
-    texts = [c for c in columns if c.categories is not None]
+    coded = [c for c in columns if c.coded]
+    if coded:
+        names = ", ".join(c.name for c in coded[:6]) + (", ..." if len(coded) > 6 else "")
+        notes.append(
+            f"text columns {names}: code numbers of the training rows' "
+            f"{sum(c.cardinality - 1 for c in coded)} values; 0 is a missing, rare or unseen one"
+        )
+    texts = [c for c in columns if c.categories is not None and not c.coded]
     if texts:
         width = sum(len(c.categories or ()) for c in texts)
         names = ", ".join(c.name for c in texts[:6]) + (", ..." if len(texts) > 6 else "")

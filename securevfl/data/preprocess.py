@@ -16,7 +16,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from securevfl.data.cells import MISSING_TEXTS
-from securevfl.data.columns import Column, filled, one_hot, refuse_repeated, take_columns
+from securevfl.data.columns import (
+    Column,
+    code_numbers,
+    filled,
+    one_hot,
+    refuse_repeated,
+    take_columns,
+)
 from securevfl.data.scaling import Scaling, check_scaling
 from securevfl.errors import DataError
 
@@ -53,6 +60,11 @@ class PartyPreprocessor:
     def encoded(self) -> tuple[str, ...]:
         """Names of the encoded columns, length d_n."""
         return tuple(name for column in self.columns for name in column.encoded)
+
+    @property
+    def cardinalities(self) -> tuple[int, ...]:
+        """For each encoded column the number of its code numbers; 0 where its values are sizes."""
+        return tuple(column.cardinality for column in self.columns for _ in column.encoded)
 
     @cached_property
     def bounds(self) -> tuple[int, ...]:
@@ -165,6 +177,9 @@ class PartyPreprocessor:
             here = slice(start, stop)
             low, high = self._levels(offset[here], divisor[here])
             series = frame[column.name]
+            if column.coded:
+                out[:, start] = code_numbers(column, series, self.missing)
+                continue
             if column.categories is None:
                 values, absent_rows = filled(column, series, self.missing)
                 with np.errstate(over="ignore"):

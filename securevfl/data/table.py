@@ -50,11 +50,13 @@ def from_pandas(
     scaling: str = "minmax",
     missing_values: Sequence[str] = MISSING_TEXTS,
     max_categories: int = 1000,
+    coding: str = "onehot",
     about: About | None = None,
 ) -> VerticalDataset:
     """Build a data set from one data frame, or from one per party.
 
-    Numbers and truth values stay one column; texts and pandas categories are one-hot encoded;
+    Numbers and truth values stay one column; texts and pandas categories are one-hot encoded
+    unless `coding` says otherwise;
     missing numbers become the training median, and one more column marks them where the training
     rows have any. All of it is fitted on the training rows, as is the type of each column.
 
@@ -95,6 +97,10 @@ def from_pandas(
         Texts that stand for a missing value.
     max_categories : int
         Largest number of distinct texts in one column.
+    coding : {"onehot", "codes"}
+        How texts and pandas categories are encoded: one column for each value of the training
+        rows, or one column of code numbers (`VerticalDataset.cardinalities`), for networks that
+        look them up; beyond `max_categories` the rarer values then share the code 0.
     about : About, optional
         Origin, licence and notes; split, scaling and partition are filled in.
 
@@ -121,6 +127,7 @@ def from_pandas(
         scaling=scaling,
         missing=tuple(missing_values),
         max_categories=max_categories,
+        coding=coding,
     )
     if isinstance(frame, pd.DataFrame):
         if id_column is not None or label_frame is not None:

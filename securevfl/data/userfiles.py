@@ -78,6 +78,7 @@ def from_files(
     scaling: str = "minmax",
     missing_values: Sequence[str] = MISSING_TEXTS,
     max_categories: int = 1000,
+    coding: str = "onehot",
     about: About | None = None,
     match: Match | None = None,
 ) -> VerticalDataset:
@@ -97,7 +98,7 @@ def from_files(
     label_file : path, optional
         File of ids and labels.
     separator, name, task, party_names, drop, group, test_fraction, seed, scaling, missing_values, \
-max_categories, about
+max_categories, coding, about
         As for `from_csv` and `from_pandas`; parties are named after their files.
     match : callable, optional
         Finds the common ids: in plain form if not given, by private set intersection with
@@ -134,6 +135,7 @@ max_categories, about
         scaling=scaling,
         missing=tuple(missing_values),
         max_categories=max_categories,
+        coding=coding,
     )
     return from_parties(tables, holder, label, id_column, request, match)
 
