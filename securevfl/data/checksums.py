@@ -12,6 +12,10 @@ SHA256: dict[str, dict[str, str]] = {
         "adult.data.gz": "fb9b6b419c38dd70d75d31f014b7f0905bf76e9625473c593455e31679a93184",
         "adult.test.gz": "5dd8e51005f6a86e42f058d66a957721196362cf8e8dde3efc8508532af4a083",
     },
+    "avazu": {
+        "avazu_first9999.csv.gz": "b419250a3876f802862e84eed671198412c7827194a6a54781cdabb8d450ea84",
+        "avazu_random15k.csv.gz": "08d901528ebe6df3dea468ace74eee4d7d37f612f4bb429fbc8c9bcfe4873cf6",
+    },
     "breast": {
         "breast_hetero_guest.csv.gz": "3e4ce3142be88be617389ddd91d4ac842c59548141999d63423e410314a75480",
         "breast_hetero_host.csv.gz": "5fe8d97e6c5d64845465c7a1bc0cd951ffccbb3e8d1ceead646d1664a2407fd4",
@@ -76,6 +80,9 @@ SHA256: dict[str, dict[str, str]] = {
     },
     "credit-card": {
         "UCI_Credit_Card.csv.gz": "cae8f8b644a05c7e5b5847b22e77d15fbd7ac136a093b2102a16cfb9502ec28f",
+    },
+    "criteo": {
+        "criteo_first10k.txt.gz": "b814f530a3be0ba2cc8aee587aa591ef571191d8f1bc0dd9d443d55db966bba3",
     },
     "emnist": {
         "emnist_balanced_part.npz": "66908dcfbf285cf6ce58d5fcb1f8e43d64a3bc4bf0a9f8b86476bbbd6492de5c",

@@ -140,9 +140,15 @@ def load_dataset(
 
 def loaders() -> dict[str, tuple[Facts, Callable[..., VerticalDataset]]]:
     """Return what is known about each data set and the function that loads it, by name."""
-    from securevfl.data import bundled, images, published_tables, views
+    from securevfl.data import bundled, clicks, images, published_tables, views
 
-    every = (*bundled.LOADERS, *images.LOADERS, *views.LOADERS, *published_tables.LOADERS)
+    every = (
+        *bundled.LOADERS,
+        *images.LOADERS,
+        *views.LOADERS,
+        *published_tables.LOADERS,
+        *clicks.LOADERS,
+    )
     return {facts.name: (facts, loader) for facts, loader in every}
 
 

@@ -1,0 +1,430 @@
+"""Click-through sets: Criteo and Avazu from their files as distributed, and synthetic twins.
+
+The full files are licensed downloads of tens of gigabytes: they are read in pieces and never held
+whole, and a sample of their rows is kept. The twins are generated, have the same fields, and are
+called synthetic wherever they are shown; they are for machines without the files, not for claims.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from securevfl.data.about import About
+from securevfl.data.dataset import VerticalDataset
+from securevfl.data.facts import Facts
+from securevfl.data.table import from_pandas
+from securevfl.errors import DataError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+LABEL = "click"
+SAMPLE = 100_000  # rows of a full file, as VFLHLP takes them
+_PIECE = 200_000  # rows read at once
+
+CRITEO_NUMBERS = tuple(f"I{k}" for k in range(1, 14))
+CRITEO_TEXTS = tuple(f"C{k}" for k in range(1, 27))
+AVAZU_TEXTS = (
+    "hour", "C1", "banner_pos", "site_id", "site_domain", "site_category", "app_id", "app_domain",
+    "app_category", "device_id", "device_ip", "device_model", "device_type", "device_conn_type",
+    *(f"C{k}" for k in range(14, 22)),
+)  # fmt: skip
+
+CRITEO = Facts(
+    name="criteo",
+    rows=45_840_617,
+    features=39,
+    classes=2,
+    parties=2,
+    licence="Criteo / Kaggle terms, research",
+    origin="Criteo: Display Advertising Challenge, 2014",
+    split="80/20, stratified, by seed (ours)",
+    folder="criteo",
+    forms=(("train.txt",), ("train.txt.gz",), ("criteo_first10k.txt.gz",)),
+    obtain="Kaggle: criteo-display-ad-challenge (train.txt)",
+)
+AVAZU = Facts(
+    name="avazu",
+    rows=40_428_967,
+    features=22,
+    classes=2,
+    parties=3,
+    licence="Kaggle competition rules",
+    origin="Avazu: Click-Through Rate Prediction, 2014",
+    split="80/20, stratified, by seed (ours)",
+    folder="avazu",
+    forms=(
+        ("train.gz",),
+        ("train.csv",),
+        ("avazu_random15k.csv.gz",),
+        ("avazu_first9999.csv.gz",),
+    ),
+    obtain="Kaggle: avazu-ctr-prediction (train.gz)",
+)
+
+
+def load_criteo(
+    *,
+    parties: int | None = None,
+    seed: int = 0,
+    data_dir: str | Path | None = None,
+    rows: int | None = None,
+    sample_seed: int = 0,
+    test_fraction: float = 0.2,
+    scaling: str = "minmax",
+    max_categories: int = 1000,
+    coding: str = "codes",
+    verify: bool = True,
+) -> VerticalDataset:
+    """Load Criteo: 13 counts and 26 texts; 26 % of the whole set are clicks.
+
+    The counts become sign(x) log(1 + |x|) (ours), then are scaled.
+
+    Parameters
+    ----------
+    parties : int, optional
+        2 unless given, as in VFLHLP: the active one has the texts, the passive one the counts.
+        Another number is dealt all columns, texts first.
+    seed : int
+        Seed of the split.
+    data_dir : path, optional
+        Folder of ``train.txt`` as distributed (tab-separated, no header), or of its first rows.
+    rows : int, optional
+        Rows that are kept, a uniform sample; all of a file up to 100,000 unless given.
+    sample_seed : int
+        Seed of the sample, which does not depend on `seed`.
+    test_fraction, scaling, max_categories, coding
+        As for `securevfl.data.table.from_pandas`.
+    verify : bool
+        Compare checksums, where they are known.
+
+    Returns
+    -------
+    VerticalDataset
+
+    Raises
+    ------
+    DataError
+        If no file is to be had, or one is not what it should be.
+    """
+    names = (LABEL, *CRITEO_NUMBERS, *CRITEO_TEXTS)
+    path, notes = _file(CRITEO, data_dir, verify)
+    frame = _sample(path, "\t", names, rows, sample_seed, notes)
+    for name in CRITEO_NUMBERS:
+        numbers = frame[name].astype(float)
+        frame[name] = np.sign(numbers) * np.log1p(numbers.abs())
+    notes.append("counts as sign(x) log(1 + |x|)")
+    owners = [CRITEO_TEXTS, CRITEO_NUMBERS]
+    options = {
+        "seed": seed,
+        "test_fraction": test_fraction,
+        "scaling": scaling,
+        "max_categories": max_categories,
+        "coding": coding,
+    }
+    return _build(CRITEO, frame, owners, ("active", "passive"), parties, notes, options)
+
+
+def load_avazu(
+    *,
+    parties: int | None = None,
+    seed: int = 0,
+    data_dir: str | Path | None = None,
+    rows: int | None = None,
+    sample_seed: int = 0,
+    test_fraction: float = 0.2,
+    scaling: str = "minmax",
+    max_categories: int = 1000,
+    coding: str = "codes",
+    verify: bool = True,
+) -> VerticalDataset:
+    """Load Avazu: 22 texts, the hour of the day among them; 17 % of the whole set are clicks.
+
+    Parameters
+    ----------
+    parties : int, optional
+        3 unless given, as in VFLHLP: 7, 7 and the other fields; `id` is dropped.
+    data_dir : path, optional
+        Folder of ``train.gz`` or ``train.csv`` as distributed, or of a part of it.
+    seed, rows, sample_seed, test_fraction, scaling, max_categories, coding, verify
+        As for `load_criteo`.
+
+    Returns
+    -------
+    VerticalDataset
+
+    Raises
+    ------
+    DataError
+        If no file is to be had, or one is not what it should be.
+    """
+    path, notes = _file(AVAZU, data_dir, verify)
+    frame = _sample(path, ",", None, rows, sample_seed, notes)
+    absent = [name for name in (LABEL, *AVAZU_TEXTS) if name not in frame.columns]
+    if set(absent) - {"device_ip"}:
+        raise DataError(f"{path}: column {absent[0]!r} is absent; this is no file of Avazu's.")
+    if absent:
+        notes.append("this copy has no device_ip")
+    fields = [name for name in AVAZU_TEXTS if name in frame.columns]
+    frame["hour"] = frame["hour"].astype(str).str[-2:]
+    owners = [fields[:7], fields[7:14], fields[14:]]
+    options = {
+        "seed": seed,
+        "test_fraction": test_fraction,
+        "scaling": scaling,
+        "max_categories": max_categories,
+        "coding": coding,
+    }
+    names = ("active", "passive 1", "passive 2")
+    return _build(AVAZU, frame, owners, names, parties, notes, options)
+
+
+def _build(
+    facts: Facts,
+    frame: pd.DataFrame,
+    owners: Sequence[Sequence[str]],
+    names: Sequence[str],
+    parties: int | None,
+    notes: Sequence[str],
+    options: dict[str, Any],
+) -> VerticalDataset:
+    """Data set of fields that are texts, but for Criteo's counts, dealt as the paper deals them."""
+    columns = [name for own in owners for name in own]
+    texts = [name for name in columns if name not in CRITEO_NUMBERS]
+    frame = frame[[LABEL, *columns]].astype(dict.fromkeys(texts, "category"))
+    dealt: dict[str, Any] = {"owners": owners, "party_names": names}
+    if parties not in (None, len(owners)):
+        dealt = {"parties": parties}
+    return from_pandas(
+        frame,
+        LABEL,
+        name=facts.name,
+        task="binary",
+        about=About(facts.origin, facts.licence, "", "", "", tuple(notes)),
+        **dealt,
+        **options,
+    )
+
+
+def _file(facts: Facts, data_dir: str | Path | None, verify: bool) -> tuple[Path, list[str]]:
+    files = facts.locate(data_dir)
+    if files is None:
+        raise facts.absent()
+    path = next(iter(files.values()))
+    return path, [f"from {path.name}", *(facts.verify(files) if verify else [])]
+
+
+def _pieces(path: Path, separator: str, names: Sequence[str] | None) -> Iterator[pd.DataFrame]:
+    """The file, some rows at a time; texts as they stand, so that 05db9164 is no number."""
+    import pandas as pd
+
+    numbers = dict.fromkeys((LABEL, *CRITEO_NUMBERS), "float64") if names else {LABEL: "float64"}
+    kinds = {name: numbers.get(name, "str") for name in names} if names else None
+    try:
+        yield from pd.read_csv(
+            path,
+            sep=separator,
+            header=None if names else 0,
+            names=list(names) if names else None,
+            dtype=kinds or "str",
+            chunksize=_PIECE,
+        )
+    except (ValueError, OSError, EOFError) as error:
+        raise DataError(f"{path}: this is no file of the form that is expected: {error}") from error
+
+
+def _sample(
+    path: Path,
+    separator: str,
+    names: Sequence[str] | None,
+    rows: int | None,
+    seed: int,
+    notes: list[str],
+) -> pd.DataFrame:
+    """So many rows of the file, uniform and in its order; memory holds no more but one piece.
+
+    Each row draws a number, and those with the smallest ones are kept.
+    """
+    import pandas as pd
+
+    if rows is not None and rows < 10:
+        raise DataError(f"rows={rows} are too few for a training and a test set; use 10 or more.")
+    wanted = SAMPLE if rows is None else rows
+    stream = np.random.Generator(np.random.Philox(np.random.SeedSequence([seed, *b"clicks"])))
+    kept, keys, seen = pd.DataFrame(), np.empty(0), 0
+    for piece in _pieces(path, separator, names):
+        seen += len(piece)
+        drawn = stream.random(len(piece))
+        kept, keys = pd.concat([kept, piece], ignore_index=True), np.concatenate([keys, drawn])
+        if len(kept) > wanted:
+            chosen = np.sort(np.argpartition(keys, wanted)[:wanted])
+            kept, keys = kept.iloc[chosen].reset_index(drop=True), keys[chosen]
+    if rows is not None and seen < rows:
+        raise DataError(f"{path}: rows={rows} are wanted and the file has {seen}.")
+    if seen > wanted:
+        notes.append(f"{wanted} of {seen} rows, a uniform sample with seed {seed}")
+    return kept
+
+
+# -- synthetic twins -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Twin:
+    """A generator of rows with a published set's fields.
+
+    Every row has a hidden vector z of `hidden` normal numbers. A field sorts rows into groups by
+    its own projection of z with noise, each group prefers its own order of the field's values, and
+    the values' ranks follow a power law, as real sites and devices do. Counts are Poisson with a
+    rate of their own projection. The click has a logistic model in z. Nothing of it is real.
+
+    Parameters
+    ----------
+    facts : Facts
+        Of the set that is copied.
+    sizes : mapping
+        Field to the number of its values; 0 for a count.
+    clicks : float
+        Part of the rows that are clicks.
+    owners, names
+        As the paper deals the fields.
+    """
+
+    facts: Facts
+    sizes: dict[str, int]
+    clicks: float
+    owners: tuple[tuple[str, ...], ...]
+    names: tuple[str, ...]
+    hidden: int = 12
+    groups: int = 16
+
+    def rows(self, count: int, seed: int) -> pd.DataFrame:
+        """Rows of a seed."""
+        import pandas as pd
+
+        stream = np.random.Generator(np.random.Philox(np.random.SeedSequence([seed, *b"twin"])))
+        z = stream.normal(size=(count, self.hidden))
+        columns: dict[str, Any] = {LABEL: self._clicks(z, stream)}
+        for name, size in self.sizes.items():
+            columns[name] = self._texts(z, size, stream) if size else self._counts(z, stream)
+        return pd.DataFrame(columns)
+
+    def _clicks(self, z: np.ndarray, stream: np.random.Generator) -> np.ndarray:
+        score = z @ stream.normal(size=self.hidden) * (2.5 / np.sqrt(self.hidden))
+        low, high = -20.0, 20.0
+        for _ in range(60):  # the intercept for which the wanted part clicks
+            middle = (low + high) / 2
+            below = (1 / (1 + np.exp(-score - middle))).mean() < self.clicks
+            low, high = (middle, high) if below else (low, middle)
+        clicked: np.ndarray = stream.random(len(z)) < 1 / (1 + np.exp(-score - low))
+        return clicked.astype(np.int64)
+
+    def _texts(self, z: np.ndarray, size: int, stream: np.random.Generator) -> np.ndarray:
+        groups = min(self.groups, size)
+        pull = z @ stream.normal(size=(self.hidden, groups)) / np.sqrt(self.hidden)
+        group = (3.0 * pull + stream.gumbel(size=pull.shape)).argmax(axis=1)
+        orders = np.stack([stream.permutation(size) for _ in range(groups)])
+        weights = 1.0 / np.arange(1, size + 1) ** 1.1
+        rank = np.searchsorted(np.cumsum(weights / weights.sum()), stream.random(len(z)))
+        values = orders[group, np.minimum(rank, size - 1)]
+        texts: np.ndarray = np.char.mod("v%05d", values)
+        return texts
+
+    def _counts(self, z: np.ndarray, stream: np.random.Generator) -> np.ndarray:
+        rate = z @ stream.normal(size=self.hidden) / np.sqrt(self.hidden) + stream.normal()
+        counts: np.ndarray = stream.poisson(np.exp(1.0 + rate)).astype(np.float64)
+        counts[stream.random(len(z)) < 0.15] = np.nan
+        return counts
+
+    def load(
+        self,
+        *,
+        parties: int | None = None,
+        seed: int = 0,
+        data_dir: str | Path | None = None,
+        rows: int = 120_000,
+        sample_seed: int = 0,
+        test_fraction: float = 1 / 6,
+        scaling: str = "minmax",
+        max_categories: int = 1000,
+        coding: str = "codes",
+    ) -> VerticalDataset:
+        """Generate the twin, called synthetic in its name, origin and licence.
+
+        Parameters
+        ----------
+        rows : int
+            100,000 training and 20,000 test rows unless given, as VFLHLP has of Avazu.
+        sample_seed : int
+            Seed of the rows, which do not depend on `seed`.
+        parties, seed, test_fraction, scaling, max_categories, coding
+            As for `load_criteo`; `data_dir` is not used.
+        """
+        if rows < 10:
+            raise DataError(f"rows={rows} are too few for a training and a test set; use 10 up.")
+        frame = self.rows(rows, sample_seed)
+        for name, size in self.sizes.items():
+            if not size:
+                frame[name] = np.log1p(frame[name])
+        notes = [f"SYNTHETIC: generated with seed {sample_seed}, not measured anywhere"]
+        options = {
+            "seed": seed,
+            "test_fraction": test_fraction,
+            "scaling": scaling,
+            "max_categories": max_categories,
+            "coding": coding,
+        }
+        return _build(self.facts, frame, self.owners, self.names, parties, notes, options)
+
+
+def _twin_facts(facts: Facts, features: int) -> Facts:
+    return Facts(
+        name=f"{facts.name}-twin",
+        rows=120_000,
+        features=features,
+        classes=2,
+        parties=facts.parties,
+        licence="synthetic, none needed",
+        origin=f"SYNTHETIC: generated with the fields of {facts.name}, not measured",
+        split="5/6 and 1/6, stratified, by seed",
+        bundled=True,
+    )
+
+
+_AVAZU_SIZES = (
+    24, 7, 7, 2600, 3000, 22, 3100, 200, 28, 4000, 20000, 5000, 4, 4, 2200, 8, 9, 420, 4, 66, 160,
+    60,
+)  # fmt: skip
+_CRITEO_SIZES = (
+    1000, 500, 20000, 15000, 200, 16, 9000, 400, 3, 12000, 4500, 20000, 3000, 26, 6500, 20000, 10,
+    3200, 1500, 4, 20000, 12, 15, 15000, 60, 10000,
+)  # fmt: skip
+AVAZU_TWIN = Twin(
+    _twin_facts(AVAZU, 22),
+    dict(zip(AVAZU_TEXTS, _AVAZU_SIZES, strict=True)),
+    0.17,
+    (AVAZU_TEXTS[:7], AVAZU_TEXTS[7:14], AVAZU_TEXTS[14:]),
+    ("active", "passive 1", "passive 2"),
+)
+CRITEO_TWIN = Twin(
+    _twin_facts(CRITEO, 39),
+    {
+        **dict(zip(CRITEO_TEXTS, _CRITEO_SIZES, strict=True)),
+        **dict.fromkeys(CRITEO_NUMBERS, 0),
+    },
+    0.256,
+    (CRITEO_TEXTS, CRITEO_NUMBERS),
+    ("active", "passive"),
+)
+
+LOADERS: Sequence[tuple[Facts, Callable[..., VerticalDataset]]] = (
+    (CRITEO, load_criteo),
+    (AVAZU, load_avazu),
+    (CRITEO_TWIN.facts, CRITEO_TWIN.load),
+    (AVAZU_TWIN.facts, AVAZU_TWIN.load),
+)
