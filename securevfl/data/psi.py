@@ -205,6 +205,7 @@ async def intersect(
     *,
     collector: int,
     workers: int | None = None,
+    name: str = "psi",
 ) -> np.ndarray:
     """Own rows whose identifier every member has; a coroutine of every member's `setup`.
 
@@ -220,6 +221,8 @@ async def intersect(
         Member that compares the finished sets; what it learns is said above.
     workers : int, optional
         As for `blind`.
+    name : str
+        Of the messages; a party that is a member of several groups gives each another one.
 
     Returns
     -------
@@ -245,21 +248,21 @@ async def intersect(
     at = ring.index(party.index)
     onward, before = ring[(at + 1) % len(ring)], ring[at - 1]
     party.send(
-        onward, "psi", blind([identifiers[i] for i in order], scalar, workers=workers), round=1
+        onward, name, blind([identifiers[i] for i in order], scalar, workers=workers), round=1
     )
     for hop in range(1, len(ring)):
-        points = (await party.collect("psi", senders=[before], round=hop))[before]
+        points = (await party.collect(name, senders=[before], round=hop))[before]
         again = blind_again(points, scalar, workers=workers)
         if hop < len(ring) - 1:
-            party.send(onward, "psi", again, round=hop + 1)
+            party.send(onward, name, again, round=hop + 1)
         else:
-            party.send(collector, "psi finished", again)  # the set of the next one in the ring
+            party.send(collector, f"{name} finished", again)  # the set of the next one in the ring
     if party.index == collector:
-        finished = await party.collect("psi finished", senders=ring)
+        finished = await party.collect(f"{name} finished", senders=ring)
         sets = [finished[ring[n - 1]] for n in range(len(ring))]
         for member, places in zip(ring, common_places(sets), strict=True):
-            party.send(member, "psi common", places)
-    places = (await party.collect("psi common", senders=[collector]))[collector]
+            party.send(member, f"{name} common", places)
+    places = (await party.collect(f"{name} common", senders=[collector]))[collector]
     if not len(places):
         raise DataError(
             f"psi: the {len(ring)} members have no identifier in common (member {party.index} has "

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import torch
     from torch import nn
 
-Kind = Literal["pn", "mlp", "cnn"]
+Kind = Literal["pn", "mlp", "cnn", "strided_cnn"]
 ImageShape = tuple[int, int, int]
 
 CHANNELS = 16  # of every convolution
@@ -162,6 +162,32 @@ def cnn(shape: ImageShape, width: int, depth: int) -> tuple[nn.Module, int]:
     return nn.Sequential(*layers), operations + channels * pixels * width
 
 
+def strided_cnn(shape: ImageShape, width: int, depth: int) -> tuple[nn.Module, int]:
+    """D convolutions of stride 2 with ReLU, then Linear; operations of a row.
+
+    The first is 5 x 5 with 16 channels, the others are 3 x 3 and double the channels. For studies
+    of many epochs on one core: at 28 x 7 pixels it costs a third of `cnn`.
+    """
+    from torch import nn
+
+    channels, height, breadth = shape
+    layers: list[nn.Module] = [nn.Unflatten(1, shape)]
+    operations, wanted = 0, CHANNELS
+    for layer in range(depth):
+        side = 3 if layer else 5
+        height, breadth = (height + 1) // 2, (breadth + 1) // 2
+        layers.append(nn.Conv2d(channels, wanted, side, stride=2, padding=side // 2))
+        layers.append(nn.ReLU())
+        operations += height * breadth * side * side * channels * wanted
+        channels, wanted = wanted, 2 * wanted
+    flat = channels * height * breadth
+    layers += [nn.Flatten(), nn.Linear(flat, width)]
+    return nn.Sequential(*layers), operations + flat * width
+
+
+_CONVOLUTIONS = {"cnn": cnn, "strided_cnn": strided_cnn}
+
+
 def make_client_network(
     kind: Kind,
     features: int,
@@ -177,11 +203,11 @@ def make_client_network(
 
     Parameters
     ----------
-    kind : {"pn", "mlp", "cnn"}
+    kind : {"pn", "mlp", "cnn", "strided_cnn"}
     features, width, depth : int
         d, h and D.
     image_shape : (channels, height, width) or None
-        The client's strip of an image, which "cnn" needs.
+        The client's strip of an image, which the convolutional ones need.
     stream : numpy Generator
         Draws the initial weights; torch's global state is not touched.
     optimizer : dict
@@ -192,7 +218,7 @@ def make_client_network(
     Raises
     ------
     ConfigurationError
-        For "cnn" on columns that are no image.
+        For convolutions on columns that are no image.
     """
     if kind == "pn":
         return PolynomialNetwork(
@@ -203,11 +229,12 @@ def make_client_network(
         return TorchNetwork(module, operations, optimizer=optimizer, bound=bound)
     if image_shape is None:
         raise ConfigurationError(
-            "client = 'cnn' needs image data whose parties own whole strips of pixel rows or "
+            f"client = {kind!r} needs image data whose parties own whole strips of pixel rows or "
             "columns; use 'mlp' or 'pn' for other columns"
         )
     shape = image_shape
-    module, operations = _seeded(lambda: cnn(shape, width, depth), stream)
+    build = _CONVOLUTIONS[kind]
+    module, operations = _seeded(lambda: build(shape, width, depth), stream)
     return TorchNetwork(module, operations, optimizer=optimizer, bound=bound)
 
 

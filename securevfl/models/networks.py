@@ -90,11 +90,37 @@ def vgg13(width: int, hidden: int, outputs: int) -> nn.Module:
     return nn.Sequential(*layers)
 
 
+_CONV = 16  # channels of `conv`
+
+
+def conv(width: int, hidden: int, outputs: int) -> nn.Module:
+    """Convolution (3 x 3, stride 2), ReLU, then two Linear layers: the label owners of Multi-VFL.
+
+    The paper gives the layers and not their sizes. The embedding enters as in `vgg13`: its entries,
+    padded with zeros to the next square, are one channel.
+    """
+    from torch import nn
+
+    side = square_side(width)
+    left = (side + 1) // 2
+    return nn.Sequential(
+        nn.ConstantPad1d((0, side * side - width), 0.0),
+        nn.Unflatten(1, (1, side, side)),
+        nn.Conv2d(1, _CONV, kernel_size=3, stride=2, padding=1),
+        nn.ReLU(),
+        nn.Flatten(),
+        nn.Linear(_CONV * left * left, hidden),
+        nn.ReLU(),
+        nn.Linear(hidden, outputs),
+    )
+
+
 CENTRES: dict[str, Callable[[int, int, int], nn.Module]] = {
     "mlp": mlp,
     "batch_norm_mlp": batch_norm_mlp,
     "linear": linear,
     "vgg13": vgg13,
+    "conv": conv,
 }
 
 

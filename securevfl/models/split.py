@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -148,19 +148,44 @@ class Centre:
         RunError
             When the loss is not finite.
         """
+        found = self._backward(embedding, samples, labels)
+        take_step(self.optimizer)
+        return found
+
+    def gradients(
+        self, embedding: np.ndarray, samples: np.ndarray, labels: np.ndarray
+    ) -> tuple[float, np.ndarray, dict[str, np.ndarray]]:
+        """As `step`, without the update, and with dL/dw of every weight by name."""
+        loss, gradient = self._backward(embedding, samples, labels)
+        own = {}
+        for name, parameter in self.network.named_parameters():
+            assert parameter.grad is not None
+            own[name] = parameter.grad.numpy().copy()
+        return loss, gradient, own
+
+    def apply(self, gradients: Mapping[str, np.ndarray]) -> None:
+        """One update with gradients that another centre of the same shape computed."""
+        import torch
+
+        for name, parameter in self.network.named_parameters():
+            parameter.grad = torch.from_numpy(np.array(gradients[name]))
+        take_step(self.optimizer)
+
+    def _backward(
+        self, embedding: np.ndarray, samples: np.ndarray, labels: np.ndarray
+    ) -> tuple[float, np.ndarray]:
         import torch
 
         true = samples >= 0
         self.network.train()
         inputs = torch.from_numpy(embedding[true].astype(np.float32)).requires_grad_()
-        loss = self._loss(self.network(inputs), torch.from_numpy(labels[samples[true]]))
+        loss = self.loss(self.network(inputs), torch.from_numpy(labels[samples[true]]))
         if not torch.isfinite(loss):
             raise RunError(
                 f"the training loss became {loss.item()}; lower lr ({self._lr:g}) or momentum"
             )
         self.optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
-        take_step(self.optimizer)
         gradient = np.zeros(embedding.shape, np.float32)
         assert inputs.grad is not None
         gradient[true] = inputs.grad.numpy()
@@ -179,7 +204,8 @@ class Centre:
             ]
         return np.concatenate(parts)
 
-    def _loss(self, scores: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    def loss(self, scores: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        """Mean loss of raw scores: cross entropy, of two classes or many, or mean square error."""
         from torch.nn import functional
 
         if self.task == "multiclass":
@@ -223,3 +249,16 @@ def measure(task: Task, scores: np.ndarray, labels: np.ndarray) -> dict[str, flo
         result["auc"] = float(roc_auc_score(labels, flat))
     result["f1"] = float(f1_score(labels, guess, zero_division=0.0))
     return result
+
+
+def mean_loss(task: Task, scores: np.ndarray, labels: np.ndarray) -> float:
+    """Mean loss of raw scores of held-out rows: cross entropy, or the mean square error."""
+    if task == "regression":
+        return float(np.mean((scores.reshape(-1) - labels) ** 2))
+    exact = scores.astype(np.float64)
+    if task == "binary":
+        flat = exact.reshape(-1)
+        return float(np.mean(np.logaddexp(0, flat) - flat * labels))
+    shifted = exact - exact.max(axis=1, keepdims=True)
+    chosen = shifted[np.arange(len(labels)), labels]
+    return float(np.mean(np.log(np.exp(shifted).sum(axis=1)) - chosen))

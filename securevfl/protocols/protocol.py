@@ -23,6 +23,7 @@ from securevfl.engine.party import SERVER, Party
 from securevfl.engine.streams import keyed_stream
 from securevfl.errors import ConfigurationError, UnknownNameError
 from securevfl.models.aggregation import gather, make_aggregation
+from securevfl.models.centralised import Centralised
 from securevfl.models.client_networks import ClientNetwork, make_client_network
 from securevfl.models.networks import training_bytes
 from securevfl.models.polynomial_network import PolynomialNetwork
@@ -192,7 +193,9 @@ class TrainingConfig(BaseModel):
     width: int = Field(64, ge=1, description="embedding width h")
     hidden: int = Field(128, ge=1, description="width of the centre's hidden layers")
     degree: int = Field(2, ge=1, le=8, description="layers D of the clients' networks")
-    centre: str = Field("mlp", description="central network: mlp, batch_norm_mlp, linear or vgg13")
+    centre: str = Field(
+        "mlp", description="central network: mlp, batch_norm_mlp, linear, conv or vgg13"
+    )
 
     def centre_optimizer(self) -> dict[str, Any]:
         """Arguments of `make_optimizer` for the server."""
@@ -212,8 +215,10 @@ class TrainingConfig(BaseModel):
 class EmbeddingConfig(TrainingConfig):
     """Options of split methods whose server gets the clients' embeddings one by one."""
 
-    client: Literal["pn", "mlp", "cnn"] = Field(
-        "pn", description="the clients' networks: polynomial, Linear-ReLU, or convolutional"
+    client: Literal["pn", "mlp", "cnn", "strided_cnn"] = Field(
+        "pn",
+        description="the clients' networks: polynomial, Linear-ReLU, or convolutional, with a "
+        "stride or without",
     )
     aggregation: Literal["mean", "concat", "max"] = Field(
         "mean", description="how the centre's input is made of the embeddings"
@@ -415,10 +420,11 @@ class EmbeddingProtocol(SplitProtocol):
         super().__init__(config, data, seed=seed)
         self.layout = self.batches(config.segments)
         self.aggregation = make_aggregation(config.aggregation, data.parties)
-        if config.client == "cnn" and data.party_image_shapes is None:
+        if config.client.endswith("cnn") and data.party_image_shapes is None:
             raise ConfigurationError(
-                f"{self.name}: client = 'cnn' needs parties that own whole strips of pixel rows or "
-                f"columns of an image, and those of {data.name!r} do not; use 'mlp' or 'pn'"
+                f"{self.name}: client = {config.client!r} needs parties that own whole strips of "
+                f"pixel rows or columns of an image, and those of {data.name!r} do not; use 'mlp' "
+                f"or 'pn'"
             )
 
     def client_network(self, index: int) -> ClientNetwork:
@@ -451,6 +457,11 @@ class EmbeddingProtocol(SplitProtocol):
     def joint_centre(self) -> Centre:
         """New centre, as wide as the aggregated embedding."""
         return self.centre(self.aggregation.width(self.config.width))
+
+    def centralised(self) -> Centralised:
+        """The same networks with the same weights, to be trained without any partition."""
+        networks = [self.client_network(n) for n in self.peers()]
+        return Centralised(networks, self.joint_centre(), joined=self.config.aggregation)
 
     def evaluated(self, parties: Mapping[int, Party]) -> Collection[int]:
         """Clients whose embeddings the experimenter's evaluation uses."""

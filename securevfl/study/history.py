@@ -9,7 +9,7 @@ from typing import Any
 from securevfl.engine.network import SERVER, Event
 from securevfl.engine.party import Party
 from securevfl.engine.transcript import Transcript
-from securevfl.models.split import measure
+from securevfl.models.split import mean_loss, measure
 from securevfl.protocols.protocol import Protocol
 
 
@@ -147,7 +147,8 @@ class Historian:
         data = self.protocol.data
         scores = self.protocol.scores(self.parties, data.test)
         measures = measure(data.task, scores, data.test_labels)
-        self.rows[-1].update(measures)
+        loss = mean_loss(data.task, scores, data.test_labels)
+        self.rows[-1].update(measures | {"test_loss": loss})
         self._accuracy = measures.get("accuracy")
 
     def state(self) -> dict[str, Any]:

@@ -146,7 +146,7 @@ def run_job(
         interrupted=interrupted,
         **options,
     )
-    keep = ("step", "time", "bytes", "loss", *MEASURES)
+    keep = ("step", "time", "bytes", "loss", "test_loss", *MEASURES)
     curve = [
         {name: row[name] for name in keep if name in row}
         for row in result.history

@@ -34,7 +34,7 @@ class Run:
     history : list of dict
         One row a server step: ``step``, ``round``, ``time`` (virtual seconds), ``loss``, ``used``,
         ``bytes`` (sent by all parties so far), and in evaluated rows ``accuracy`` (a fraction) with
-        ``auc`` and ``f1``, or ``rmse``.
+        ``auc`` and ``f1``, or ``rmse``, and ``test_loss``.
     events : list of dict
         Everything else that was recorded, with party, round and time.
     transcript : Transcript

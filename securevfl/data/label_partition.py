@@ -1,0 +1,225 @@
+"""Who owns which labels, where several parties hold some each."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from securevfl.data.partition import shuffled
+from securevfl.errors import DataError
+
+_TWO = ((0, 1), (2, 3), (4, 5), (6, 7))
+_ALL = tuple(range(10))
+
+# The papers' lists of classes, one for each label owner.
+CLASS_LISTS: dict[str, tuple[tuple[int, ...], ...]] = {
+    # CVFL, section 5.4.2: three classes each, any two owners have at most one in common. The paper
+    # names the first two lists; going on with 4, 5, 6 and 6, 7, 8 would leave class 9 to nobody.
+    "cvfl-mnist": ((0, 1, 2), (2, 3, 4), (5, 6, 7), (7, 8, 9)),
+    # CVFL, section 5.4.2: classes 0 to 5 are everybody's, and each has one of its own.
+    "cvfl-cifar10": tuple((0, 1, 2, 3, 4, 5, own) for own in (6, 7, 8, 9)),
+    # Multi-VFL, Table 3: the last n of five label owners have two classes each.
+    **{f"{n}niid": (_ALL,) * (5 - n) + _TWO[:n] for n in (1, 2, 3, 4)},
+}
+
+
+def partition_labels(
+    rule: str,
+    labels: NDArray[Any],
+    owners: int,
+    *,
+    seed: int,
+    samples: int | None = None,
+) -> tuple[NDArray[np.int64], ...]:
+    """Deal the labels of the training rows to several owners; each row's label has one owner.
+
+    Parameters
+    ----------
+    rule : str
+        ``"equal"``: at random, in equal parts. ``"dirichlet:a"``: of each class, owner l gets the
+        part p_l, (p_1, ..., p_L) drawn from Dirichlet(a, ..., a); the smaller a, the more uneven.
+        ``"classes:0,1,2/2,3,4"``: owner l gets labels of the classes in the l-th list only; a class
+        in several lists is dealt to those owners in equal parts. Or a name in `CLASS_LISTS`.
+    labels : ndarray, (rows,)
+        Class numbers; real targets for "equal" only.
+    owners : int
+        Label owners L, at least 1.
+    seed : int
+        0 or more; decides who gets which rows.
+    samples : int, optional
+        Labels of each owner, in equal parts of its classes; as many as there are if not given.
+
+    Returns
+    -------
+    tuple of ndarray of int64
+        Row numbers of each owner, ascending; no row is in two of them.
+
+    Raises
+    ------
+    DataError
+        For an unknown rule, another number of lists than of owners, an owner without labels, and
+        more samples than there are.
+
+    Examples
+    --------
+    >>> dealt = partition_labels("classes:0/0,1", np.array([0, 1, 1, 0]), 2, seed=0)
+    >>> [len(rows) for rows in dealt]
+    [1, 3]
+    """
+    if isinstance(owners, bool) or not isinstance(owners, (int, np.integer)) or owners < 1:
+        raise DataError(f"label owners={owners!r}; at least 1 is needed, as a whole number.")
+    name, _, argument = rule.partition(":")
+    if name == "dirichlet":
+        found = _dealt_by_dirichlet(labels, owners, _concentration(rule, argument), seed)
+    elif name == "equal" and not argument:
+        order = shuffled(len(labels), seed, "labels")
+        found = list(np.array_split(order, owners))
+    else:
+        lists = _class_lists(rule, owners)
+        if not np.issubdtype(np.asarray(labels).dtype, np.integer):
+            raise DataError(f"label partition {rule!r} needs classes, and the labels are real.")
+        found = _dealt_by_class(rule, labels, lists, seed, samples)
+    if samples is not None:
+        found = [_first_samples(rule, rows, owner, samples) for owner, rows in enumerate(found)]
+    sets = tuple(np.sort(rows).astype(np.int64) for rows in found)
+    check_label_sets(sets, len(labels))
+    return sets
+
+
+def check_label_sets(sets: Sequence[NDArray[np.int64]], rows: int) -> None:
+    """Refuse sets of row numbers that cannot be those of label owners.
+
+    Raises
+    ------
+    DataError
+        For an owner without labels, a row that does not exist, and one whose label has two owners.
+    """
+    owner = np.full(rows, -1, np.int64)
+    for number, own in enumerate(sets):
+        if not len(own):
+            raise DataError(
+                f"label owner {number} of {len(sets)} has no labels; give it some, or use fewer "
+                f"label owners."
+            )
+        if own.min() < 0 or own.max() >= rows:
+            raise DataError(
+                f"label owner {number} has labels of rows {own.min()} to {own.max()}; rows 0 to "
+                f"{rows - 1} exist."
+            )
+        taken = own[owner[own] >= 0]
+        if len(taken) or len(np.unique(own)) < len(own):
+            other = owner[taken[0]] if len(taken) else number
+            raise DataError(
+                f"label owners {other} and {number} both have the label of the same row; deal "
+                f"every row to one of them."
+            )
+        owner[own] = number
+
+
+def unheld_classes(
+    labels: NDArray[Any], sets: Sequence[NDArray[np.int64]], test_labels: NDArray[Any]
+) -> tuple[int, ...]:
+    """Classes that test rows have and no label owner holds; no model can learn them."""
+    held = np.unique(labels[np.concatenate(list(sets))])
+    return tuple(int(k) for k in np.setdiff1d(np.unique(test_labels), held))
+
+
+def _concentration(rule: str, argument: str) -> float:
+    try:
+        value = float(argument)
+    except ValueError:
+        value = math.nan
+    if not 0 < value < math.inf:
+        raise DataError(
+            f"label partition {rule!r}: Dirichlet needs a positive number, as in 'dirichlet:0.5'."
+        )
+    return value
+
+
+def _class_lists(rule: str, owners: int) -> tuple[tuple[int, ...], ...]:
+    name, _, argument = rule.partition(":")
+    if rule in CLASS_LISTS:
+        lists = CLASS_LISTS[rule]
+    elif name == "classes" and argument:
+        try:
+            lists = tuple(tuple(int(k) for k in part.split(",")) for part in argument.split("/"))
+        except ValueError:
+            raise DataError(
+                f"label partition {rule!r}: write class numbers, as in 'classes:0,1,2/2,3,4'."
+            ) from None
+    else:
+        raise DataError(
+            f"label partition {rule!r} does not exist; use equal, dirichlet:A, "
+            f"classes:0,1/2,3 or one of {', '.join(CLASS_LISTS)}."
+        )
+    if len(lists) != owners:
+        raise DataError(
+            f"label partition {rule!r} is for {len(lists)} label owners, and there are {owners}."
+        )
+    return lists
+
+
+def _dealt_by_dirichlet(
+    labels: NDArray[Any], owners: int, concentration: float, seed: int
+) -> list[NDArray[np.int64]]:
+    stream = np.random.Generator(
+        np.random.Philox(np.random.SeedSequence([int(seed), *b"dirichlet"]))
+    )
+    order = shuffled(len(labels), seed, "labels")
+    parts: list[list[NDArray[np.int64]]] = [[] for _ in range(owners)]
+    for k in np.unique(labels):
+        rows = order[labels[order] == k]
+        share = stream.dirichlet(np.full(owners, concentration))
+        cuts = np.round(np.cumsum(share)[:-1] * len(rows)).astype(np.int64)
+        for part, own in zip(parts, np.split(rows, cuts), strict=True):
+            part.append(own)
+    return [np.concatenate(part) for part in parts]
+
+
+def _dealt_by_class(
+    rule: str,
+    labels: NDArray[Any],
+    lists: Sequence[Sequence[int]],
+    seed: int,
+    samples: int | None,
+) -> list[NDArray[np.int64]]:
+    """Rows of the listed classes: so many of each, or all of them in equal parts."""
+    order = shuffled(len(labels), seed, "labels")
+    parts: list[list[NDArray[np.int64]]] = [[] for _ in lists]
+    for k in sorted({k for own in lists for k in own}):
+        rows = order[labels[order] == k]
+        holders = [owner for owner, own in enumerate(lists) if k in own]
+        if samples is None:
+            dealt = np.array_split(rows, len(holders))
+        else:
+            wanted = [_quota(samples, lists[owner], k) for owner in holders]
+            if sum(wanted) > len(rows):
+                raise DataError(
+                    f"label partition {rule!r} with {samples} samples wants {sum(wanted)} labels "
+                    f"of class {k}, and there are {len(rows)}; use fewer samples."
+                )
+            dealt = np.split(rows, np.cumsum(wanted))[:-1]
+        for owner, own_rows in zip(holders, dealt, strict=True):
+            parts[owner].append(own_rows)
+    return [np.concatenate(part) if part else np.empty(0, np.int64) for part in parts]
+
+
+def _quota(samples: int, classes: Sequence[int], k: int) -> int:
+    """Equal parts of the samples; the first classes get one more where they do not divide."""
+    each, rest = divmod(samples, len(classes))
+    return each + (sorted(classes).index(k) < rest)
+
+
+def _first_samples(
+    rule: str, rows: NDArray[np.int64], owner: int, samples: int
+) -> NDArray[np.int64]:
+    if samples < 1 or samples > len(rows):
+        raise DataError(
+            f"label partition {rule!r} gives label owner {owner} {len(rows)} labels, and "
+            f"{samples} samples are wanted; use 1 to {len(rows)}."
+        )
+    return rows[:samples]

@@ -1,0 +1,89 @@
+"""Centralised training of the networks of a split method: the twin without any partition.
+
+All columns and all labels are in one place, and one backward pass goes through the centre and all
+the parties' networks. It shares no code with the split protocols but the networks themselves, so it
+is the reference that they are held against; split learning that waits for everybody computes the
+same numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from securevfl.models.optimizers import take_step
+from securevfl.models.polynomial_network import PolynomialNetwork, expand
+
+if TYPE_CHECKING:
+    import torch
+
+    from securevfl.models.client_networks import ClientNetwork
+    from securevfl.models.split import Centre
+
+
+class Centralised:
+    """The parties' networks and a centre on their concatenated or averaged outputs, as one model.
+
+    Parameters
+    ----------
+    networks : sequence of ClientNetwork
+        One of each party, in order; they are trained in place.
+    centre : Centre
+    joined : {"concat", "mean", "max"}
+        How the centre's input is made of their outputs.
+    """
+
+    def __init__(
+        self, networks: Sequence[ClientNetwork], centre: Centre, *, joined: str = "concat"
+    ) -> None:
+        self.networks = networks
+        self.centre = centre
+        self.joined = joined
+
+    def forward(self, columns: Sequence[np.ndarray]) -> torch.Tensor:
+        """Raw scores of rows, (rows, outputs)."""
+        import torch
+
+        parts = [_output(n, rows) for n, rows in zip(self.networks, columns, strict=True)]
+        if self.joined == "concat":
+            joint = torch.cat(parts, 1)
+        elif self.joined == "mean":
+            joint = torch.stack(parts).mean(0)
+        else:
+            joint = torch.stack(parts).max(0).values
+        scores: torch.Tensor = self.centre.network(joint)
+        return scores
+
+    def step(self, columns: Sequence[np.ndarray], labels: np.ndarray) -> float:
+        """One update of everything; the loss before it.
+
+        Parameters
+        ----------
+        columns : sequence of ndarray, (rows, d_n)
+            Of each party.
+        labels : ndarray, (rows,)
+        """
+        import torch
+
+        optimizers: list[Any] = [n.optimizer for n in self.networks]  # type: ignore[attr-defined]
+        optimizers.append(self.centre.optimizer)
+        for optimizer in optimizers:
+            optimizer.zero_grad()
+        self.centre.network.train()
+        loss = self.centre.loss(self.forward(columns), torch.from_numpy(np.array(labels)))
+        loss.backward()  # type: ignore[no-untyped-call]
+        for optimizer in optimizers:
+            take_step(optimizer)
+        return float(loss.detach())
+
+
+def _output(network: Any, rows: np.ndarray) -> torch.Tensor:
+    """A network's output with its graph; `ClientNetwork.forward` gives it without."""
+    import torch
+
+    if isinstance(network, PolynomialNetwork):
+        return torch.from_numpy(expand(np.asarray(rows), network.degree)) @ network.weight
+    output: torch.Tensor = network.module(torch.from_numpy(np.array(rows, np.float32)))
+    return output

@@ -1,0 +1,210 @@
+"""How an aggregation server makes new weights of those that several parties trained.
+
+Multi-VFL (Mugunthan, Goyal, Kagal), Algorithm 1, `ServerAggregation`, with t the mean over the
+parties of what their training changed. The scan of the paper is garbled there: it has ``m^2`` where
+Adam has ``t^2``, and a bias correction that mixes rounds and exponents. What is taken here are the
+works that it cites: S. Reddi et al., "Adaptive federated optimization", 2020, Algorithm 2, for
+FedAdam and FedYogi; D. Kingma and J. Ba, "Adam", 2015, for the bias correction, which Reddi et al.
+leave out and Multi-VFL has; J. Chen et al., "Demon", 2019, for the decaying momentum.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from securevfl.errors import UnknownNameError
+
+Weights = Mapping[str, np.ndarray]
+
+
+def average(weights: Sequence[Weights]) -> dict[str, np.ndarray]:
+    """Entry by entry mean of equally shaped weights, float32; of a single one its very values."""
+    first = weights[0]
+    if len(weights) == 1:
+        return {name: np.array(value) for name, value in first.items()}
+    return {
+        name: np.mean([w[name] for w in weights], axis=0, dtype=np.float64).astype(value.dtype)
+        for name, value in first.items()
+    }
+
+
+class ServerOptimizer(ABC):
+    """A rule for the next weights."""
+
+    @abstractmethod
+    def aggregate(self, weights: Weights, received: Sequence[Weights]) -> dict[str, np.ndarray]:
+        """Weights of the next round.
+
+        Parameters
+        ----------
+        weights : mapping of str to ndarray of float32
+            Those that all parties began the round with, W.
+        received : sequence of such mappings
+            Those that each party ended it with.
+        """
+
+    @abstractmethod
+    def state_dict(self) -> dict[str, Any]:
+        """What a checkpoint needs."""
+
+    @abstractmethod
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Inverse of `state_dict`."""
+
+
+class FedAvg(ServerOptimizer):
+    """The mean of the parties' weights (McMahan et al., 2017): W + t, without its rounding."""
+
+    def aggregate(self, weights: Weights, received: Sequence[Weights]) -> dict[str, np.ndarray]:
+        """Mean of `received`."""
+        return average(received)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Nothing."""
+        return {}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take nothing."""
+
+
+class Adaptive(ServerOptimizer):
+    """A step along the moments m and v of t: ``W + lr m' / (sqrt(v') + tau)``, in float64.
+
+    ``v' = v / (1 - b2^r)`` in round r = 1, 2, ...; m' is the rule's own. Both moments start at 0.
+
+    Parameters
+    ----------
+    lr : float
+        eta_s, positive.
+    beta1, beta2 : float
+        In [0, 1).
+    tau : float
+        Bound on the adaptivity, positive.
+    rounds : int
+        R, which Demon's decay needs.
+    """
+
+    def __init__(self, *, lr: float, beta1: float, beta2: float, tau: float, rounds: int) -> None:
+        self.lr = lr
+        self.beta1 = beta1
+        self.beta2 = beta2
+        self.tau = tau
+        self.rounds = rounds
+        self.taken = 0  # rounds so far
+        self.m: dict[str, np.ndarray] = {}
+        self.v: dict[str, np.ndarray] = {}
+
+    def aggregate(self, weights: Weights, received: Sequence[Weights]) -> dict[str, np.ndarray]:
+        """W after one step of the rule."""
+        mean = average(received)
+        self.taken += 1
+        return {name: self._step(name, value, mean[name]) for name, value in weights.items()}
+
+    def _step(self, name: str, weight: np.ndarray, trained: np.ndarray) -> np.ndarray:
+        t = trained.astype(np.float64) - weight
+        m = self.m.get(name, np.zeros_like(t))
+        v = self.v.get(name, np.zeros_like(t))
+        self.m[name], self.v[name] = m, v = self.first_moment(m, t), self.second_moment(v, t)
+        spread = np.sqrt(v / (1 - self.beta2**self.taken)) + self.tau
+        stepped: np.ndarray = weight + self.lr * self.unbiased(m) / spread
+        return stepped.astype(weight.dtype)
+
+    def first_moment(self, m: np.ndarray, t: np.ndarray) -> np.ndarray:
+        """``b1 m + (1 - b1) t``."""
+        return self.beta1 * m + (1 - self.beta1) * t
+
+    def unbiased(self, m: np.ndarray) -> np.ndarray:
+        """``m / (1 - b1^r)``."""
+        corrected: np.ndarray = m / (1 - self.beta1**self.taken)
+        return corrected
+
+    @abstractmethod
+    def second_moment(self, v: np.ndarray, t: np.ndarray) -> np.ndarray:
+        """The new v."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Moments and the number of rounds taken."""
+        return {"taken": self.taken, "m": dict(self.m), "v": dict(self.v)}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Inverse of `state_dict`."""
+        self.taken = state["taken"]
+        self.m, self.v = dict(state["m"]), dict(state["v"])
+
+
+class FedAdam(Adaptive):
+    """``v = b2 v + (1 - b2) t^2``: torch's Adam with the gradient -t and eps = tau."""
+
+    def second_moment(self, v: np.ndarray, t: np.ndarray) -> np.ndarray:
+        """The decaying mean of t^2."""
+        return self.beta2 * v + (1 - self.beta2) * t**2
+
+
+class FedYogi(Adaptive):
+    """``v = v - (1 - b2) t^2 sign(v - t^2)``: v changes by no more than t^2, up or down."""
+
+    def second_moment(self, v: np.ndarray, t: np.ndarray) -> np.ndarray:
+        """A step of size (1 - b2) t^2 towards t^2."""
+        moved: np.ndarray = v - (1 - self.beta2) * t**2 * np.sign(v - t**2)
+        return moved
+
+
+class FedDemonAdam(FedAdam):
+    """FedAdam's v with ``m = b1_r m + t``, ``b1_r = b1 (1 - r/R) / ((1 - b1) + b1 (1 - r/R))``.
+
+    r counts from 0, so that the first momentum is b1 and the last close to 0 (Chen et al., 2019).
+    m sums the t, so it has no factor 1 - b1 and no bias to be corrected.
+    """
+
+    def first_moment(self, m: np.ndarray, t: np.ndarray) -> np.ndarray:
+        """The momentum's sum with the decay that is due."""
+        left = 1 - min(self.taken - 1, self.rounds) / self.rounds
+        beta = self.beta1 * left / ((1 - self.beta1) + self.beta1 * left)
+        moved: np.ndarray = beta * m + t
+        return moved
+
+    def unbiased(self, m: np.ndarray) -> np.ndarray:
+        """M itself."""
+        return m
+
+
+SERVER_OPTIMIZERS: dict[str, type[Adaptive] | type[FedAvg]] = {
+    "fedavg": FedAvg,
+    "fedadam": FedAdam,
+    "fedyogi": FedYogi,
+    "feddemonadam": FedDemonAdam,
+}
+
+
+def make_server_optimizer(
+    name: str,
+    *,
+    lr: float = 1e-3,
+    beta1: float = 0.9,
+    beta2: float = 0.99,
+    tau: float = 1e-3,
+    rounds: int = 1,
+) -> ServerOptimizer:
+    """Server optimiser by name; the defaults are those of Multi-VFL, Table 2.
+
+    Raises
+    ------
+    UnknownNameError
+        When none has that name.
+
+    Examples
+    --------
+    >>> rule = make_server_optimizer("fedavg")
+    >>> rule.aggregate({"w": np.zeros(2)}, [{"w": np.ones(2)}, {"w": np.full(2, 3.0)}])
+    {'w': array([2., 2.])}
+    """
+    if name not in SERVER_OPTIMIZERS:
+        raise UnknownNameError("server optimiser", name, SERVER_OPTIMIZERS)
+    rule = SERVER_OPTIMIZERS[name]
+    if issubclass(rule, FedAvg):
+        return rule()
+    return rule(lr=lr, beta1=beta1, beta2=beta2, tau=tau, rounds=rounds)

@@ -1,0 +1,67 @@
+"""Weights of a network as plain arrays, to be sent, averaged, and put back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from securevfl.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    import torch
+
+
+def parameters_of(model: Any) -> dict[str, torch.Tensor]:
+    """Trained tensors by name, of a centre, a client's network or a torch module."""
+    if hasattr(model, "weight") and hasattr(model, "degree"):  # a PolynomialNetwork
+        return {"weight": model.weight}
+    for name in ("network", "module"):
+        model = getattr(model, name, model)
+    return dict(model.named_parameters())
+
+
+def weights_of(model: Any) -> dict[str, np.ndarray]:
+    """Copies of the weights by name, float32."""
+    return {name: p.detach().numpy().copy() for name, p in parameters_of(model).items()}
+
+
+def load_weights(model: Any, weights: Mapping[str, np.ndarray]) -> None:
+    """Put weights of `weights_of` into a network of the same shape; its optimiser keeps its state.
+
+    Raises
+    ------
+    ConfigurationError
+        When the names differ.
+    """
+    import torch
+
+    own = parameters_of(model)
+    if own.keys() != weights.keys():
+        raise ConfigurationError(
+            f"weights: the network has {sorted(own)}, and the weights are of {sorted(weights)}"
+        )
+    with torch.no_grad():
+        for name, parameter in own.items():
+            parameter.copy_(torch.from_numpy(np.array(weights[name])))
+
+
+def penalty(model: Any) -> float:
+    """``r(theta) = |theta|^2 / 2``, whose gradient theta is what a weight decay of 1 adds."""
+    return 0.5 * sum(float((p.detach().double() ** 2).sum()) for p in parameters_of(model).values())
+
+
+def refuse_running_statistics(name: str, centre: str, network: torch.nn.Module) -> None:
+    """Refuse a centre that has more state than its weights, such as batch normalisation's means.
+
+    Raises
+    ------
+    ConfigurationError
+        It would stay behind where weights or gradients are sent.
+    """
+    if next(iter(network.buffers()), None) is not None:
+        raise ConfigurationError(
+            f"{name}: centre = {centre!r} keeps running statistics, which are neither weights nor "
+            f"gradients and would differ between the parties; use mlp, linear or conv"
+        )
