@@ -6,7 +6,7 @@ each. The paper does not describe the last two further; widths, kernels and init
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
@@ -14,6 +14,7 @@ import numpy as np
 from securevfl.errors import ConfigurationError
 from securevfl.models.optimizers import make_optimizer, take_step
 from securevfl.models.polynomial_network import PolynomialNetwork
+from securevfl.models.tabular import tabular_front
 
 if TYPE_CHECKING:
     import torch
@@ -198,6 +199,8 @@ def make_client_network(
     stream: np.random.Generator,
     optimizer: dict[str, Any],
     bound: float | None = None,
+    cardinalities: Sequence[int] = (),
+    embedding: int = 8,
 ) -> ClientNetwork:
     """New network of a client.
 
@@ -214,18 +217,29 @@ def make_client_network(
         Arguments of `securevfl.models.optimizers.make_optimizer`.
     bound : float or None
         Every weight is clipped to [-bound, bound] after each update.
+    cardinalities : sequence of int
+        For each column the number of its code numbers; 0 where values are sizes, as of all columns
+        if there are none.
+    embedding : int
+        Numbers that "mlp" looks up for each coded column.
 
     Raises
     ------
     ConfigurationError
-        For convolutions on columns that are no image.
+        For convolutions on columns that are no image, and for all but "mlp" on code numbers.
     """
+    coded = sum(count > 0 for count in cardinalities)
+    if coded and kind != "mlp":
+        refuse_codes(kind, coded)
     if kind == "pn":
         return PolynomialNetwork(
             features, width, depth, stream=stream, optimizer=optimizer, bound=bound
         )
     if kind == "mlp":
-        module, operations = _seeded(lambda: mlp(features, width, depth), stream)
+        tables = cardinalities if coded else ()
+        module, operations = _seeded(
+            lambda: _mlp(features, width, depth, tables, embedding), stream
+        )
         return TorchNetwork(module, operations, optimizer=optimizer, bound=bound)
     if image_shape is None:
         raise ConfigurationError(
@@ -236,6 +250,28 @@ def make_client_network(
     build = _CONVOLUTIONS[kind]
     module, operations = _seeded(lambda: build(shape, width, depth), stream)
     return TorchNetwork(module, operations, optimizer=optimizer, bound=bound)
+
+
+def refuse_codes(kind: str, coded: int) -> None:
+    """Refuse a network that would take code numbers for sizes."""
+    raise ConfigurationError(
+        f"client = {kind!r} takes numbers for sizes, and {coded} columns of a party hold code "
+        "numbers of categories; load the data with coding='onehot' (--set data.coding=onehot), or "
+        "use client = 'mlp' where the protocol has it"
+    )
+
+
+def _mlp(
+    features: int, width: int, depth: int, cardinalities: Sequence[int], embedding: int
+) -> tuple[nn.Module, int]:
+    """`mlp`, behind tables of embeddings where columns hold code numbers."""
+    from torch import nn
+
+    if not cardinalities:
+        return mlp(features, width, depth)
+    front, inner = tabular_front(cardinalities, embedding)
+    module, operations = mlp(inner, width, depth)
+    return nn.Sequential(front, module), operations
 
 
 def _seeded(

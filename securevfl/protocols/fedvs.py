@@ -581,6 +581,7 @@ class FedVS(SplitProtocol):
 
     def __init__(self, config: FedVSConfig, data: VerticalDataset, *, seed: int) -> None:
         super().__init__(config, data, seed=seed)
+        self.check_sizes()
         N, T = data.parties, config.privacy
         K = config.segments or default_segments(N, T, config.tolerate_corrupt)
         field = PrimeField(config.prime)

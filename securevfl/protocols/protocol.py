@@ -24,7 +24,7 @@ from securevfl.engine.streams import keyed_stream
 from securevfl.errors import ConfigurationError, UnknownNameError
 from securevfl.models.aggregation import gather, make_aggregation
 from securevfl.models.centralised import Centralised
-from securevfl.models.client_networks import ClientNetwork, make_client_network
+from securevfl.models.client_networks import ClientNetwork, make_client_network, refuse_codes
 from securevfl.models.networks import training_bytes
 from securevfl.models.polynomial_network import PolynomialNetwork
 from securevfl.models.split import Batches, Centre
@@ -225,6 +225,9 @@ class EmbeddingConfig(TrainingConfig):
     )
     segments: int = Field(1, ge=1, description="K of the FedVS whose batches are to be drawn")
     weight_bound: float | None = Field(None, gt=0, description="bound on |W|, as FedVS enforces it")
+    embedding: int = Field(
+        8, ge=1, description="numbers looked up for a column of code numbers, by client = mlp"
+    )
 
 
 class Protocol(ABC):
@@ -345,8 +348,15 @@ class SplitProtocol(Protocol):
     Its clients have an attribute ``network`` (a `PolynomialNetwork`), its server has ``centre``.
     """
 
+    def check_sizes(self) -> None:
+        """Refuse columns of code numbers, which a polynomial network would take for sizes."""
+        for counts in self.data.cardinalities:
+            if any(counts):
+                refuse_codes("pn", sum(count > 0 for count in counts))
+
     def network(self, index: int, *, bound: float | None = None) -> PolynomialNetwork:
         """New network of client `index`; the same weights in every protocol with this seed."""
+        self.check_sizes()
         return PolynomialNetwork(
             self.data.widths[index],
             self.config.width,
@@ -439,6 +449,8 @@ class EmbeddingProtocol(SplitProtocol):
             stream=keyed_stream(self.seed, index, "init"),
             optimizer=self.config.client_optimizer(),
             bound=self.config.weight_bound,
+            cardinalities=self.data.cardinalities[index],
+            embedding=self.config.embedding,
         )
 
     @property
