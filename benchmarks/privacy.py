@@ -193,7 +193,6 @@ MATRICES: dict[str, dict[str, Any]] = {
             "degree": 2,
             "lr": 0.001,
             "client_lr": 0.01,
-            "centre": "batch_norm_mlp",
         },
         "rows": 6000,
         "seeds": 5,
@@ -204,14 +203,14 @@ METHODS = (
     "split:client=mlp",
     "vafl",
     "wait_dp",
-    "wait_dp:noise_on=gradients,centre=mlp",  # batch normalisation has no gradient of one sample
+    "wait_dp:noise_on=gradients,centre=mlp",
     "wait_dp:noise_on=none,label_epsilon=1",
     "fedvs",
     "fedvs:masked=false",
     "he_split",
     "secagg_split",
     "multivfl",
-    "cvfl",
+    "cvfl:segments=1",
     "dvfl",
     "fedonce",
     "vfb2",
@@ -224,9 +223,12 @@ def attacks(name: str, seeds: int) -> None:
     given = MATRICES[name]
     data = given.get("data", {})
     rounds = given["options"]["rounds"] * load_dataset(name, **data).parties
+    changed = {"vafl": f"vafl:rounds={rounds}"}
+    if given["options"]["segments"] > 1:
+        changed["cvfl"] = "cvfl:segments=1"  # it knows no segments
     there = [m for m in METHODS if m.partition(":")[0] in find_protocols()]
     matrix = attack_matrix(
-        [f"vafl:rounds={rounds}" if m == "vafl" else m for m in there],
+        [changed.get(m, m) for m in there],
         DataSource(name, data),
         options=given["options"],
         seeds=range(seeds or given["seeds"]),
