@@ -179,7 +179,7 @@ class Case:
             every=True,
             interrupted=self._interrupted,
         )
-        if evidence.inputs is None:
+        if evidence.inputs is None or not evidence.inputs.recent:
             return NoView("the server trains on no joint embedding")
         parts = [_in_order(samples, H) for samples, H in evidence.inputs.recent]
         whole = [(rows_, H) for rows_, H in parts if len(rows_) == rows]
