@@ -1,0 +1,634 @@
+"""Multi-VFL: split learning with several data owners and several label owners.
+
+V. Mugunthan, P. Goyal, L. Kagal, "Multi-VFL: A Vertical Federated Learning System for Multiple Data
+and Label Owners", 2021, Algorithm 1. D data owners hold columns, K label owners the labels of
+different samples. In a global round every label owner trains on its own samples for E local epochs
+by split learning with all data owners, each of whom has one copy of its network for each label
+owner. Then an aggregation server makes one network of the label owners' by a server optimiser
+(`securevfl.models.server_optimizers`), and each data owner averages its K copies.
+
+Ours: cut-layer activations can be clipped and noised, with the cost accounted for as in Wait-DP
+(one row of one data owner replaced, the weights given).
+"""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+import numpy as np
+from pydantic import Field
+
+from securevfl.data.alignment import align
+from securevfl.data.label_partition import partition_labels, unheld_classes
+from securevfl.engine.party import SERVER, Party
+from securevfl.engine.streams import keyed_stream
+from securevfl.errors import ConfigurationError
+from securevfl.field.sampling import SYSTEM, SeededSource
+from securevfl.models.aggregation import Aggregation, gather
+from securevfl.models.client_networks import ClientNetwork, make_client_network
+from securevfl.models.server_optimizers import ServerOptimizer, average, make_server_optimizer
+from securevfl.models.split import Batches, Centre
+from securevfl.models.weights import load_weights, refuse_running_statistics, weights_of
+from securevfl.privacy.accountant import gaussian_epsilon, noise_multiplier, sensitivity
+from securevfl.privacy.claims import Claim
+from securevfl.privacy.mechanisms import clip_gradient, clip_rows, release_rows
+from securevfl.protocols.protocol import Card, EmbeddingConfig, EmbeddingProtocol, Exposure
+
+if TYPE_CHECKING:
+    from securevfl.data.dataset import VerticalDataset
+
+
+class MultiVflConfig(EmbeddingConfig):
+    """Options of Multi-VFL; a round is a global one."""
+
+    rounds: int = Field(100, ge=1, description="global rounds R")
+    aggregation: Literal["mean", "concat", "max"] = Field(
+        "concat", description="how the label owners' input is made of the activations"
+    )
+    label_owners: int = Field(5, ge=1, description="K")
+    label_partition: str = Field(
+        "equal",
+        description="who holds which labels: equal, dirichlet:A, classes:0,1/2,3, or 1niid to "
+        "4niid",
+    )
+    samples: int | None = Field(None, ge=1, description="labels of each owner; all that there are")
+    epochs: int = Field(1, ge=1, description="local epochs E of a round")
+    server_optimizer: Literal["fedavg", "fedadam", "fedyogi", "feddemonadam"] = Field(
+        "fedavg", description="how the server makes new weights of the label owners'"
+    )
+    server_lr: float = Field(1e-3, gt=0, description="eta_s, of the adaptive ones")
+    beta1: float = Field(0.9, ge=0, lt=1, description="decay of the first moment")
+    beta2: float = Field(0.99, ge=0, lt=1, description="decay of the second moment")
+    tau: float = Field(1e-3, gt=0, description="bound on the adaptivity")
+    align: Literal["plain", "psi"] = Field(
+        "plain", description="common samples by identifiers in the clear, or by set intersection"
+    )
+    epsilon: float | None = Field(
+        None, gt=0, description="epsilon of one release of a row's activations; no noise without"
+    )
+    delta: float = Field(1e-5, gt=0, lt=1, description="delta, of one release and of all")
+    clip: float = Field(1.0, gt=0, description="C, bound on the L2 norm of a row's activations")
+    noise: Literal["secure", "seeded"] = Field(
+        "secure",
+        description="from the operating system; or from the seed of the run, which repeats the "
+        "run and protects nothing",
+    )
+
+
+@dataclass(frozen=True)
+class Privacy:
+    """The noise of activations, and what it costs.
+
+    Attributes
+    ----------
+    epsilon, delta : float
+        Of one release of a row.
+    clip : float
+        C.
+    seeded : bool
+    """
+
+    epsilon: float
+    delta: float
+    clip: float
+    seeded: bool
+
+    @property
+    def multiplier(self) -> float:
+        """Noise over sensitivity, z."""
+        return noise_multiplier(self.epsilon, self.delta)
+
+    @property
+    def sigma(self) -> float:
+        """Standard deviation of the noise of each entry: 2 C z."""
+        return self.multiplier * sensitivity(self.clip, "replace")
+
+    def spent(self, releases: int) -> float:
+        """Epsilon of so many releases of one row: one in each local epoch, to one label owner."""
+        if releases == 1:
+            return self.epsilon  # what it was calibrated for
+        return gaussian_epsilon(self.multiplier, releases, self.delta)
+
+
+class Copies:
+    """A data owner's networks, one for each label owner: W^C_{d,k}.
+
+    Parameters
+    ----------
+    make : callable
+        New network with the initial weights, and a new optimiser.
+    owners : sequence of int
+        Numbers of the label owners.
+    """
+
+    def __init__(self, make: Callable[[], ClientNetwork], owners: Sequence[int]) -> None:
+        self.make = make
+        self.networks = {k: make() for k in owners}
+
+    def merged(self) -> ClientNetwork:
+        """A network with the mean of the copies' weights."""
+        network = self.make()
+        load_weights(network, average([weights_of(copy) for copy in self.networks.values()]))
+        return network
+
+    def merge(self) -> None:
+        """Give every copy the mean of them (lines 12 and 13), and a new local optimiser."""
+        weights = weights_of(self.merged())
+        for k in self.networks:
+            self.networks[k] = self.make()
+            load_weights(self.networks[k], weights)
+
+    def state_dict(self) -> dict[str, Any]:
+        """State of each copy."""
+        return {str(k): network.state_dict() for k, network in self.networks.items()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Inverse of `state_dict`."""
+        for k, own in state.items():
+            self.networks[int(k)].load_state_dict(own)
+
+
+class DataOwner(Party):
+    """Data owner d: columns, and a network for each label owner."""
+
+    kept: ClassVar[tuple[str, ...]] = ("copies", "merged")
+    kept_once: ClassVar[tuple[str, ...]] = ("rows",)  # as setup aligned them
+    activities: ClassVar[Mapping[str, str]] = {"embedding": "upload"}
+
+    def __init__(
+        self,
+        index: int,
+        peers: Sequence[int],
+        features: np.ndarray,
+        ids: Sequence[str],
+        copies: Copies,
+        *,
+        batch: int,
+        private: bool,
+        privacy: Privacy | None,
+    ) -> None:
+        super().__init__(index, peers)
+        self.features = features
+        self.ids = ids
+        self.copies = copies
+        self.batch = batch
+        self.private = private
+        self.privacy = privacy
+        self.merged = 1  # the global round whose copies these are
+        self.rows: dict[str, np.ndarray] = {}
+
+    async def setup(self) -> None:
+        """Find the samples in common with each label owner."""
+        for k in self.copies.networks:
+            others = [n for n in (*self.peers, k) if n != self.index]
+            self.rows[str(k)] = await align(self, self.ids, others, private=self.private)
+
+    async def run(self) -> None:
+        """Serve the label owners; the first request of a new round finds the copies merged."""
+        while True:
+            payload = await self.receive("request", "gradient", "stop", safe=True)
+            message = self.envelope
+            assert message is not None
+            if payload is None:
+                self.copies.merge()
+                return
+            if message.kind == "request":
+                round, places = payload
+                if round > self.merged:  # the server began it when all were through with the last
+                    self.copies.merge()
+                    self.merged = round
+                self.answer(message.sender, message.round, places)
+            else:
+                self.learn(message.sender, *payload)
+
+    def answer(self, owner: int, number: int, places: np.ndarray) -> None:
+        """Send the activations of a batch (`DataOwnerUpdate`), clipped and noised if asked to."""
+        own = self.features[self.rows[str(owner)][places]]
+        embedding = self.copies.networks[owner].forward(own)
+        if self.privacy is not None:
+            seeded = self.privacy.seeded
+            source = (
+                SeededSource(self.stream("noise", owner, number).bytes(32)) if seeded else SYSTEM
+            )
+            embedding = release_rows(
+                embedding, bound=self.privacy.clip, sigma=self.privacy.sigma, source=source
+            )
+        self.send(owner, "embedding", ((owner, places), embedding), round=number)
+
+    def learn(self, owner: int, named: tuple[int, np.ndarray], gradient: np.ndarray) -> None:
+        """Step the owner's copy (`DataOwnerBackProp`)."""
+        _, places = named
+        own, network = self.features[self.rows[str(owner)][places]], self.copies.networks[owner]
+        if self.privacy is not None:
+            gradient = clip_gradient(network.forward(own), gradient, self.privacy.clip)
+        clipped = network.update(own, gradient)
+        if clipped:
+            self.record("clipped", weights=clipped, bound=network.bound)
+
+    @property
+    def network(self) -> ClientNetwork:
+        """The mean of the copies."""
+        return self.copies.merged()
+
+    def operations(self, kind: str) -> int:
+        """Multiply-adds of embedding a batch: the forward pass, as FedVS counts them."""
+        first = next(iter(self.copies.networks.values()))
+        return self.batch * first.operations if kind == "embedding" else 0
+
+
+class LabelOwner(Party):
+    """Label owner k: the labels of some samples, and the network beyond the cut."""
+
+    kept_once: ClassVar[tuple[str, ...]] = ("rows",)
+
+    def __init__(
+        self,
+        index: int,
+        data_owners: Sequence[int],
+        labels: np.ndarray,
+        ids: Sequence[str],
+        make: Callable[[], Centre],
+        aggregation: Aggregation,
+        stream: Callable[..., np.random.Generator],
+        *,
+        batch: int,
+        epochs: int,
+        private: bool,
+    ) -> None:
+        super().__init__(index, data_owners)
+        self.labels = labels
+        self.ids = ids
+        self.make = make
+        self.aggregation = aggregation
+        self.public = stream
+        self.batch = batch
+        self.epochs = epochs
+        self.private = private
+        self.rows = np.empty(0, np.int64)
+
+    async def setup(self) -> None:
+        """Find the samples in common with the data owners."""
+        self.rows = await align(self, self.ids, self.peers, private=self.private)
+
+    async def run(self) -> None:
+        """Train locally in each global round, on the weights that the server announces."""
+        async for round_ in self.rounds():
+            with round_:
+                centre = self.make()
+                load_weights(centre, round_.payload)
+                labels = self.labels[self.rows]
+                batches = Batches(len(labels), 1, self.batch, self.public)
+                steps = self.epochs * batches.per_epoch
+                losses = [
+                    await self.step(centre, batches, labels, (self.round - 1) * steps + n)
+                    for n in range(1, steps + 1)
+                ]
+                self.send(SERVER, "weights", (float(np.mean(losses)), weights_of(centre)))
+
+    async def step(
+        self, centre: Centre, batches: Batches, labels: np.ndarray, number: int
+    ) -> float:
+        """One mini-batch: forward with all activations, back to all data owners; its loss."""
+        places = batches.samples(batches.draw(number))
+        for d in self.peers:
+            self.send(d, "request", (self.round, places), round=number)
+        answers = await self.collect("embedding", senders=self.peers, round=number)
+        stack, present = gather({d: own for d, (_, own) in answers.items()}, len(self.peers))
+        loss, gradient = centre.step(self.aggregation.combine(stack, present), places, labels)
+        for d in self.peers:
+            part = self.aggregation.gradient(gradient, stack, present, d)
+            self.send(d, "gradient", ((self.index, places), part), round=number)
+        return loss
+
+
+class Server(Party):
+    """The aggregation server: the label owners' common network, and the server optimiser."""
+
+    kept: ClassVar[tuple[str, ...]] = ("centre", "optimizer", "steps")
+
+    def __init__(
+        self,
+        data_owners: Sequence[int],
+        label_owners: Sequence[int],
+        centre: Centre,
+        optimizer: ServerOptimizer,
+        *,
+        rounds: int,
+        epochs: int,
+        privacy: Privacy | None,
+    ) -> None:
+        super().__init__(SERVER, (*data_owners, *label_owners))
+        self.data_owners = data_owners
+        self.label_owners = label_owners
+        self.centre = centre
+        self.optimizer = optimizer
+        self.wanted = rounds
+        self.epochs = epochs
+        self.privacy = privacy
+        self.steps = 0
+
+    async def run(self) -> None:
+        """Aggregate what the label owners have trained, once a round (`ServerAggregation`)."""
+        while self.steps < self.wanted:
+            self.safe_point()
+            weights = weights_of(self.centre)
+            self.announce(self.round + 1, weights, to=self.label_owners)
+            answers = await self.collect("weights", senders=self.label_owners)
+            received = [trained for _, trained in answers.values()]
+            load_weights(self.centre, self.optimizer.aggregate(weights, received))
+            self.steps += 1
+            loss = float(np.mean([own for own, _ in answers.values()]))
+            self.record("round", step=self.steps, loss=loss, used=len(answers), **self.cost())
+        self.conclude(to=self.label_owners)
+        self.broadcast("stop", None, to=self.data_owners)
+
+    def cost(self) -> dict[str, float]:
+        """Epsilon that the releases of a row have cost so far."""
+        if self.privacy is None:
+            return {}
+        return {"epsilon_total": self.privacy.spent(self.steps * self.epochs)}
+
+
+class MultiVfl(EmbeddingProtocol):
+    """Multi-VFL on one data set: `--parties` is D, and K = `label_owners` more hold the labels."""
+
+    name = "multivfl"
+    Config = MultiVflConfig
+    card = Card(
+        title="Multi-VFL: several data owners and several label owners",
+        paper="Mugunthan, Goyal, Kagal, Multi-VFL: A Vertical Federated Learning System for "
+        "Multiple Data and Label Owners, 2021",
+        roles={
+            "data owner": "holds some columns, and a network for each label owner",
+            "label owner": "holds the labels of some samples; trains the network beyond the cut",
+            "server": "aggregates the label owners' networks; holds no data",
+        },
+        sees={
+            "data owner": "the identifiers of each label owner's samples (with align = 'psi' only "
+            "those in common), which of them are in a batch, and dL/dA of its own activations, "
+            "which depends on their labels",
+            "label owner": "every data owner's activations of each of its samples in every local "
+            "epoch, exactly unless epsilon is set; the aggregated network",
+            "server": "every label owner's network after every round, which its labels have "
+            "changed, and its mean loss",
+            "outsider": "kinds, sizes and times; without sealed links everything that is sent",
+        },
+        absence="waits",
+        deviations=(
+            "activations are vectors side by side, and not images stacked by channel; the label "
+            "owners' network may convolve over them (centre = 'conv')",
+            "label owners send their weights, of which the server takes the differences t_k: so "
+            "FedAvg is the mean itself, without rounding",
+            "server optimisers are those of the cited works, for the paper's formulas are garbled "
+            "in print: see securevfl.models.server_optimizers",
+            "local optimisers begin anew in each round; the paper does not say",
+            "the mean loss of each label owner goes to the server, for the history",
+            "noise on activations is ours; epsilon is of the releases of a row for given weights, "
+            "and what a row teaches the weights is not covered",
+            "sizes of networks, the local optimiser, initialisation and batches are ours",
+        ),
+    )
+
+    def __init__(self, config: MultiVflConfig, data: VerticalDataset, *, seed: int) -> None:
+        super().__init__(config, data, seed=seed)
+        if config.segments != 1:
+            raise ConfigurationError(
+                f"multivfl: segments = {config.segments}: batches are drawn by each label owner "
+                "from its own samples, so the segments of FedVS have no meaning here; leave them "
+                "out"
+            )
+        refuse_running_statistics(self.name, config.centre, self.joint_centre().network)
+        self.label_sets = partition_labels(
+            config.label_partition,
+            data.train_labels,
+            config.label_owners,
+            seed=seed,
+            samples=config.samples,
+        )
+        self.unheld: tuple[int, ...] = ()
+        if data.task != "regression":
+            self.unheld = unheld_classes(data.train_labels, self.label_sets, data.test_labels)
+        lost = np.intersect1d(self.unheld, data.train_labels)
+        if len(lost):
+            names = ", ".join(data.classes[k] if data.classes else str(k) for k in lost.tolist())
+            warnings.warn(
+                f"multivfl: no label owner has labels of the classes {names}, which training and "
+                "test rows have; they cannot be learnt",
+                stacklevel=2,
+            )
+        self.privacy: Privacy | None = None
+        if config.epsilon is not None:
+            seeded = config.noise == "seeded"
+            self.privacy = Privacy(config.epsilon, config.delta, config.clip, seeded)
+            if config.clip > 200 * self.privacy.sigma:
+                raise ConfigurationError(
+                    f"multivfl: epsilon = {config.epsilon:g} asks for noise of "
+                    f"{self.privacy.sigma:.3g} on rows of norm {config.clip:g}, which is next to "
+                    "none; lower epsilon"
+                )
+        self.card = replace(type(self).card)
+
+    @property
+    def owners(self) -> range:
+        """Numbers of the label owners, after those of the data owners."""
+        return range(self.data.parties, self.data.parties + self.config.label_owners)
+
+    def parties(self) -> dict[int, Party]:
+        """The server, D data owners and K label owners."""
+        config = self.config
+        server = Server(
+            self.peers(),
+            self.owners,
+            self.joint_centre(),
+            make_server_optimizer(
+                config.server_optimizer,
+                lr=config.server_lr,
+                beta1=config.beta1,
+                beta2=config.beta2,
+                tau=config.tau,
+                rounds=config.rounds,
+            ),
+            rounds=config.rounds,
+            epochs=config.epochs,
+            privacy=self.privacy,
+        )
+        made: dict[int, Party] = {SERVER: server}
+        for d in self.peers():
+            made[d] = self.data_owner(d)
+        for k in self.owners:
+            made[k] = self.label_owner(k)
+        return made
+
+    def data_owner(self, index: int) -> DataOwner:
+        """Data owner `index`, from 0; it holds its columns of all training rows."""
+        return DataOwner(
+            index,
+            self.peers(),
+            self.data.train[index],
+            identifiers(np.arange(self.data.rows)),
+            Copies(self.maker(index), self.owners),
+            batch=self.batch_rows,
+            private=self.config.align == "psi",
+            privacy=self.privacy,
+        )
+
+    def maker(self, index: int) -> Callable[[], ClientNetwork]:
+        """Makes new networks of data owner `index`, with the weights that it has everywhere."""
+        shapes = self.data.party_image_shapes
+        return functools.partial(
+            _new_network,
+            self.config.client,
+            self.data.widths[index],
+            self.config.width,
+            self.config.degree,
+            None if shapes is None else shapes[index],
+            (self.seed, index),
+            self.config.client_optimizer(),
+            self.config.weight_bound,
+        )
+
+    def label_owner(self, index: int) -> LabelOwner:
+        """Label owner; the first draws its batches as the server of `split` does."""
+        number = index - self.data.parties
+        own = self.label_sets[number]
+        stream = functools.partial(_own_stream, self.seed, SERVER if number == 0 else index)
+        return LabelOwner(
+            index,
+            self.peers(),
+            self.data.train_labels[own],
+            identifiers(own),
+            self.centre_maker(),
+            self.aggregation,
+            stream,
+            batch=self.config.batch,
+            epochs=self.config.epochs,
+            private=self.config.align == "psi",
+        )
+
+    def centre_maker(self) -> Callable[[], Centre]:
+        """Makes new networks beyond the cut, with a new local optimiser."""
+        task = self.data.task
+        return functools.partial(
+            Centre,
+            task,
+            self.data.num_classes if task == "multiclass" else 1,
+            self.aggregation.width(self.config.width),
+            network=self.config.centre,
+            hidden=self.config.hidden,
+            optimizer=self.config.centre_optimizer(),
+            seed=int(self.stream("centre").integers(2**31)),
+        )
+
+    def embed(self, client: Any, rows: np.ndarray) -> np.ndarray:
+        """Activations of the mean of the copies; clipped as in training, without noise."""
+        embedding: np.ndarray = client.network.forward(rows)
+        if self.privacy is None:
+            return embedding
+        return clip_rows(embedding, self.privacy.clip).astype(np.float32)
+
+    @property
+    def exposures(self) -> tuple[Exposure, ...]:
+        """Activations to the label owners, and gradients to the data owners."""
+        return (Exposure("embedding", "embedding"), Exposure("gradient", "gradient"))
+
+    def named_rows(self, named: Any) -> np.ndarray | None:
+        """Training rows behind a label owner's places, which are those of its samples in order."""
+        if named is None:
+            return None
+        owner, places = named
+        own: np.ndarray = self.label_sets[owner - self.data.parties][places]
+        return own
+
+    def roles(self) -> dict[str, tuple[int, ...]]:
+        """Data owners are the clients."""
+        return super().roles() | {"label_owner": tuple(self.owners)}
+
+    def describe(self) -> dict[str, Any]:
+        """D, K, how many labels each owner has, the noise and its cost."""
+        said: dict[str, Any] = {
+            "D": self.data.parties,
+            "K": self.config.label_owners,
+            "labels_held": [len(own) for own in self.label_sets],
+            "batch_rows": self.batch_rows,
+            "round": f"{self.config.epochs} local epochs of every label owner",
+        }
+        if self.unheld:
+            said["classes_without_labels"] = list(self.unheld)
+        if self.privacy is not None:
+            said |= {
+                "sigma": self.privacy.sigma,
+                "delta": self.privacy.delta,
+                "epsilon_release": self.privacy.epsilon,
+                "epsilon_all_rounds": self.privacy.spent(self.releases),
+                "noise": "seeded, not secure" if self.privacy.seeded else "secure",
+            }
+        return said
+
+    @property
+    def releases(self) -> int:
+        """How often a row's activations are sent: once in each local epoch."""
+        return int(self.config.rounds * self.config.epochs)
+
+    @property
+    def claims(self) -> tuple[Claim, ...]:
+        """None but what noise gives."""
+        return (
+            self._features_claim(),
+            Claim("label owner", "model", "none", "activations are of its own choice of rows"),
+            Claim("client", "labels", "none", "dL/dA depends on them"),
+            Claim("server", "labels", "none", "the label owners' networks depend on them"),
+            Claim("server", "features", "none", "the label owners' networks depend on them"),
+            Claim("server", "model", "none", "it holds the label owners' network"),
+        )
+
+    def _features_claim(self) -> Claim:
+        privacy = self.privacy
+        if privacy is None:
+            return Claim("label owner", "features", "none", "activations are sent in the clear")
+        if privacy.seeded:
+            why = "the noise is seeded: whoever knows the seed takes it off"
+            return Claim("label owner", "features", "none", why)
+        return Claim(
+            "label owner",
+            "features",
+            "differential",
+            f"({privacy.epsilon:g}, {privacy.delta:g}) for each release of a row and "
+            f"({privacy.spent(self.releases):.3g}, {privacy.delta:g}) for all of them, one row of "
+            "one data owner replaced; analytic Gaussian mechanism, its weights given",
+        )
+
+
+def identifiers(rows: np.ndarray) -> tuple[str, ...]:
+    """Identifiers of training rows; their order is that of the rows."""
+    return tuple(f"{row:010d}" for row in rows.tolist())
+
+
+def _new_network(
+    kind: Any,
+    features: int,
+    width: int,
+    depth: int,
+    shape: tuple[int, int, int] | None,
+    key: tuple[int, int],
+    optimizer: dict[str, Any],
+    bound: float | None,
+) -> ClientNetwork:
+    return make_client_network(
+        kind,
+        features,
+        width,
+        depth,
+        image_shape=shape,
+        stream=keyed_stream(*key, "init"),
+        optimizer=optimizer,
+        bound=bound,
+    )
+
+
+def _own_stream(seed: int, entity: int, name: str, *keys: int) -> np.random.Generator:
+    """A label owner's own layout and order of its samples."""
+    return keyed_stream(seed, entity, f"train/{name}", *keys)
