@@ -13,11 +13,14 @@ import pytest
 from typer.testing import CliRunner
 
 import securevfl
-from securevfl.cli import start
+from securevfl.cli import lab, start, verify
 from securevfl.cli.app import app
 
 ROOT = Path(__file__).parents[1]
-DOCUMENTS = ("README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "docs/design.md")
+DOCUMENTS = (
+    *("README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md"),
+    *(f"docs/{path.name}" for path in sorted(ROOT.glob("docs/*.md"))),
+)
 
 
 def text(name: str) -> str:
@@ -67,6 +70,9 @@ def test_every_command_line_is_understood(command, monkeypatch):
     note = lambda *arguments, **options: called.append(arguments)  # noqa: E731
     monkeypatch.setattr(start, "start", note)
     monkeypatch.setattr(start, "go_on", note)
+    monkeypatch.setattr(verify, "start", note)
+    for name in ("compare", "study", "plan", "threshold"):
+        monkeypatch.setattr(lab, name, note)
     monkeypatch.setattr("securevfl.study.bench.bench_round", lambda *_, **__: {})
     monkeypatch.setattr("securevfl.cli.show.print_rounds", note)
     result = CliRunner().invoke(app, shlex.split(command)[1:])
