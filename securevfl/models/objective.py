@@ -52,7 +52,7 @@ def chosen_exponent(loss: float, wanted: float) -> float:
     best = math.inf if loss >= 1 else -1 / math.log(loss)
     if math.isfinite(best) and best * loss ** (best - 1) <= wanted:
         return best
-    low, high = 1.0, min(best, wanted)  # for F >= 1 the factor at q is at least q
+    low, high = 1.0, best if loss < 1 else wanted  # for F >= 1 the factor at q is at least q
     for _ in range(60):
         middle = (low + high) / 2
         low, high = (middle, high) if middle * loss ** (middle - 1) < wanted else (low, middle)
