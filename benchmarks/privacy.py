@@ -209,7 +209,7 @@ METHODS = (
     "fedvs:masked=false",
     "he_split",
     "secagg_split",
-    "multivfl",
+    "multivfl:segments=1",
     "cvfl:segments=1",
     "dvfl",
     "fedonce",
