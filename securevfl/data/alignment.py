@@ -31,9 +31,8 @@ async def align(
     ids : sequence of str
         Its own identifiers, each once.
     peers : sequence of int
-        The other members. Groups are told apart by their members, so a party may take part in
-        several alignments, one after the other, but twice with the same members only in different
-        rounds.
+        The other members. A party may take part in several alignments, one after the other, if
+        their leaders differ; twice under the same leader only in different rounds.
     private : bool
         By private set intersection, whose collector is the leader.
 
@@ -48,7 +47,7 @@ async def align(
         When an identifier occurs twice, or none is common.
     """
     members = sorted({party.index, *peers})
-    name = "ids " + ",".join(map(str, members))
+    name = f"ids {members[-1]}"  # a kind is closed once it was collected
     row = {identifier: number for number, identifier in enumerate(ids)}
     if len(row) < len(ids):
         raise DataError(
@@ -57,7 +56,7 @@ async def align(
         )
     if private:
         rows = await intersect(
-            party, ids, members, collector=members[-1], workers=1, name=f"psi {name}"
+            party, ids, members, collector=members[-1], workers=1, name=f"psi {members[-1]}"
         )
         return rows[np.argsort([ids[n] for n in rows.tolist()], kind="stable")]
     common = await _common(party, ids, row, members, name)

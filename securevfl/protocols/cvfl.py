@@ -490,11 +490,10 @@ class Cvfl(EmbeddingProtocol):
 
     def absence(self) -> Literal["waits", "skips", "fills"]:
         """What a party that lags behind is to the others in this configuration."""
-        if self.config.mode == "sync":
-            return "waits"
-        if self.config.patience is not None:
+        passive = len(self.label_sets) < self.data.parties
+        if self.config.patience is not None and (passive or self.config.mode != "sync"):
             return "fills"
-        return "skips" if len(self.label_sets) == self.data.parties else "waits"
+        return "waits" if passive or self.config.mode == "sync" else "skips"
 
     def parties(self) -> dict[int, Party]:
         """The collaborator, L active and M - L passive parties."""
@@ -572,15 +571,6 @@ class Cvfl(EmbeddingProtocol):
         """Bytes of all embeddings of the test rows, and of the stale ones with a checkpoint's."""
         stale = sum(map(len, self.label_sets)) * self.data.parties * (4 * self.config.width + 8)
         return super().memory() + (2 * stale if self.config.patience is not None else 0)
-
-    @property
-    def paper_claims(self) -> tuple[Claim, ...]:
-        """What the paper says of embeddings: no exact data or models follow from them."""
-        why = "the paper: if d > 2, infinitely many data have the same embedding"
-        return (
-            Claim("active parties", "features", "none", f"{why}; no guarantee, see the card"),
-            Claim("active parties", "model", "none", f"{why}; no guarantee, see the card"),
-        )
 
     @property
     def claims(self) -> tuple[Claim, ...]:

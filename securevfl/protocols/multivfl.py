@@ -64,7 +64,7 @@ class MultiVflConfig(EmbeddingConfig):
     beta1: float = Field(0.9, ge=0, lt=1, description="decay of the first moment")
     beta2: float = Field(0.99, ge=0, lt=1, description="decay of the second moment")
     tau: float = Field(1e-3, gt=0, description="bound on the adaptivity")
-    align: Literal["plain", "psi"] = Field(
+    intersection: Literal["plain", "psi"] = Field(
         "plain", description="common samples by identifiers in the clear, or by set intersection"
     )
     epsilon: float | None = Field(
@@ -368,7 +368,7 @@ class MultiVfl(EmbeddingProtocol):
             "server": "aggregates the label owners' networks; holds no data",
         },
         sees={
-            "data owner": "the identifiers of each label owner's samples (with align = 'psi' only "
+            "data owner": "the identifiers of each label owner's samples (with intersection = 'psi' only "
             "those in common), which of them are in a batch, and dL/dA of its own activations, "
             "which depends on their labels",
             "label owner": "every data owner's activations of each of its samples in every local "
@@ -472,7 +472,7 @@ class MultiVfl(EmbeddingProtocol):
             identifiers(np.arange(self.data.rows)),
             Copies(self.maker(index), self.owners),
             batch=self.batch_rows,
-            private=self.config.align == "psi",
+            private=self.config.intersection == "psi",
             privacy=self.privacy,
         )
 
@@ -506,7 +506,7 @@ class MultiVfl(EmbeddingProtocol):
             stream,
             batch=self.config.batch,
             epochs=self.config.epochs,
-            private=self.config.align == "psi",
+            private=self.config.intersection == "psi",
         )
 
     def centre_maker(self) -> Callable[[], Centre]:

@@ -32,13 +32,30 @@ VARIANTS = {name: (name, {}) for name in find_protocols()} | {
     "vafl, max": ("vafl", {"aggregation": "max"}),
     "wait_dp, all at once": ("wait_dp", {"noise_on": "both", "label_epsilon": 8.0}),
     "wait_dp, labels": ("wait_dp", {"noise_on": "none", "label_epsilon": 8.0}),
+    "cvfl, sync": ("cvfl", {"mode": "sync", "active": 3, "rounds": 60}),
+    "cvfl, passive": ("cvfl", {"active": 3}),
+    "cvfl, stale": (
+        "cvfl",
+        {"active": 4, "patience": 1.5, "staleness": 9, "q": "auto", "rounds": 60},
+    ),
+    "multivfl, noisy": (
+        "multivfl",
+        {"label_owners": 2, "epsilon": 1000.0, "noise": "seeded", "server_optimizer": "fedyogi"},
+    ),
     "secagg_split, signed": ("secagg_split", {"consistency": True, "client": "mlp"}),
 }
 
 
 NEEDS = {"he_split": "tenseal"}  # of an extra; without it the protocol is listed and refuses
 
-COSTLY = {"he_split": 10, "secagg_split, signed": 10}  # encryption and signatures at each replay
+COSTLY = {  # encryption, signatures, or many rounds at each replay
+    "he_split": 10,
+    "secagg_split, signed": 10,
+    "cvfl, sync": 10,
+    "cvfl, stale": 10,
+    "multivfl": 15,
+    "multivfl, noisy": 15,
+}
 
 
 def chosen(variant):

@@ -1,0 +1,321 @@
+"""CVFL against its algorithms written down once more, and against split learning where L = 1."""
+
+import heapq
+
+import numpy as np
+import pytest
+import torch
+from joint import data, loss_of, strips
+
+from securevfl.data import VerticalDataset
+from securevfl.engine.conditions import NONE, Conditions, Delay
+from securevfl.engine.network import SERVER
+from securevfl.errors import ConfigurationError, DataError
+from securevfl.protocols.cvfl import Stale
+from securevfl.testing.runs import make, one_thread, simulate
+
+SMALL = {
+    "rounds": 24,
+    "batch": 7,
+    "width": 5,
+    "hidden": 6,
+    "client": "mlp",
+    "optimizer": "sgd",
+    "momentum": 0.0,
+    "lr": 0.05,
+}
+
+
+def fixed(*seconds):
+    """Conditions with constant delays."""
+    return Conditions(name="fixed", uploads=tuple(Delay(shift=s) for s in seconds))
+
+
+def steps(outcome):
+    return [event for event in outcome.events if event.name == "round"]
+
+
+def scores(outcome):
+    return outcome.protocol.scores(outcome.parties, outcome.protocol.data.test)
+
+
+# -- one label holder is split learning ------------------------------------------------------------
+
+
+@pytest.mark.parametrize("client", ["pn", "mlp"])
+@pytest.mark.parametrize("mode", ["async", "sync", "single"])
+def test_with_one_active_party_it_is_split_learning_bit_for_bit(mode, client):
+    options = SMALL | {"optimizer": "adam", "aggregation": "concat", "weight_decay": 0.0}
+    options |= {"client": client, "rounds": 12}
+    ours = simulate("cvfl", data(), active=1, mode=mode, **options)
+    theirs = simulate("split", data(), **options)
+    assert ours.losses == theirs.losses
+    assert (scores(ours) == scores(theirs)).all()
+
+
+@pytest.mark.parametrize("rule", ["concat", "mean"])
+@pytest.mark.parametrize("client", ["pn", "strided_cnn"])
+def test_the_centralised_twin_is_split_learning_without_any_partition(client, rule):
+    dataset = strips()
+    options = SMALL | {"client": client, "aggregation": rule, "momentum": 0.9, "degree": 2}
+    outcome = simulate("split", dataset, **options)
+    layout, losses = outcome.protocol.layout, []
+    with one_thread():
+        twin = outcome.protocol.centralised()
+        for round in range(1, 1 + options["rounds"]):
+            samples = layout.samples(layout.draw(round))
+            columns = [part[samples] for part in dataset.train]
+            losses.append(twin.step(columns, dataset.train_labels[samples]))
+        columns = [np.asarray(part) for part in dataset.test]
+        twin_scores = twin.forward(columns).detach().numpy()
+    np.testing.assert_allclose(losses, outcome.losses, rtol=1e-5)
+    np.testing.assert_allclose(twin_scores, scores(outcome), rtol=1e-3, atol=1e-5)
+
+
+# -- the algorithms once more ----------------------------------------------------------------------
+
+
+class Oracle:
+    """All networks in one place; Algorithms 1 to 3 with autograd and plain SGD."""
+
+    def __init__(self, dataset, options):
+        self.protocol = make("cvfl", dataset, **options)
+        self.config = self.protocol.config
+        self.parties = self.protocol.parties()
+        self.data = dataset
+        self.bottoms = [self.parties[m].network.module for m in range(dataset.parties)]
+        self.w0 = self.parties[SERVER].centre.network
+        self.launched = [0] * dataset.parties
+        self.losses, self.factors = [], []
+
+    def gradients(self, own, top):
+        """Rows, dF/dh of every party, and dF/dw of the top network, of a party's next batch."""
+        party = self.parties[own]
+        self.launched[own] += 1
+        places = party.batches.samples(party.batches.draw(self.launched[own]))
+        rows = party.own[places]
+        parts = [
+            b(torch.from_numpy(x[rows])) for b, x in zip(self.bottoms, self.data.train, strict=True)
+        ]
+        parts = [h.detach().requires_grad_() for h in parts]
+        loss = loss_of(top, torch.cat(parts, 1), self.data.train_labels[rows])
+        F = loss.item() + self.config.weight_decay / 2 * sum(
+            (p.detach() ** 2).sum().item() for b in self.bottoms for p in b.parameters()
+        )
+        q = self.config.q if str(own) in self.config.slow.split(",") else 1
+        factor = min(max(1.0, q * F ** (q - 1)), self.config.amplify_at_most)
+        found = torch.autograd.grad(factor * loss, [*parts, *top.parameters()])
+        told = (loss.item(), factor)
+        return rows, found[: len(parts)], found[len(parts) :], told
+
+    def learn(self, m, rows, gradient):
+        bottom = self.bottoms[m]
+        value = (bottom(torch.from_numpy(self.data.train[m][rows])) * gradient).sum()
+        own = torch.autograd.grad(value, list(bottom.parameters()))
+        with torch.no_grad():
+            for p, g in zip(bottom.parameters(), own, strict=True):
+                p -= self.config.lr * (g + self.config.weight_decay * p)
+
+    def step(self, gradient, told):
+        with torch.no_grad():
+            for p, g in zip(self.w0.parameters(), gradient, strict=True):
+                p -= self.config.lr * g
+        self.losses.append(told[0])
+        self.factors.append(told[1])
+
+    def copy_of_w0(self):
+        import copy
+
+        return copy.deepcopy(self.w0)
+
+    def run_async(self, delays):
+        tops = [self.copy_of_w0() for _ in delays]
+        queue, order = [], 0
+        for n in range(len(delays)):
+            queue.append((0.0, order, n, None))
+            order += 1
+        while len(self.losses) < self.config.rounds:
+            now, _, n, done = heapq.heappop(queue)
+            if done is not None:  # what it computed arrives, and it begins anew
+                rows, parts, own, told = done
+                for m, gradient in enumerate(parts):
+                    if m != n:
+                        self.learn(m, rows, gradient)
+                self.step(own, told)
+                tops[n] = self.copy_of_w0()
+            if len(self.losses) < self.config.rounds:
+                found = self.gradients(n, tops[n])
+                self.learn(n, found[0], found[1][n])  # to itself without delay
+                heapq.heappush(queue, (now + delays[n], order, n, found))
+                order += 1
+
+    def run_sync(self, active):
+        while len(self.losses) < self.config.rounds:
+            top = self.copy_of_w0()
+            found = [self.gradients(n, top) for n in range(active)]
+            for m in range(self.data.parties):
+                for rows, parts, _, _ in found:
+                    self.learn(m, rows, parts[m])
+            for *_, own, told in found:
+                self.step(own, told)
+
+
+@pytest.mark.parametrize("delays", [(1.0, 1.37, 1.91, 0.83), (0.1, 2.3, 3.7, 5.1)])
+def test_asynchronously_the_order_of_arrival_decides(delays):
+    options = SMALL | {"slow": "1,3", "q": 3.0, "weight_decay": 0.01}
+    outcome = simulate("cvfl", data(), conditions=fixed(*delays), **options)
+    with one_thread():
+        oracle = Oracle(data(), options)
+        oracle.run_async(delays)
+    np.testing.assert_allclose(outcome.losses, oracle.losses, rtol=1e-4)
+    factors = [event.fields["factor"] for event in steps(outcome)]
+    np.testing.assert_allclose(factors, oracle.factors, rtol=1e-4)
+    assert max(factors) > 2  # the exponent was at work
+    assert outcome.losses != simulate("cvfl", data(), conditions=NONE, **options).losses
+
+
+@pytest.mark.parametrize("active", [2, 4])
+def test_in_step_all_gradients_of_a_round_are_of_the_same_networks(active):
+    options = SMALL | {"mode": "sync", "active": active, "slow": "1", "q": 2.0}
+    conditions = fixed(1.0, 1.37, 1.91, 0.83)
+    outcome = simulate("cvfl", data(), conditions=conditions, **options)
+    with one_thread():
+        oracle = Oracle(data(), options)
+        oracle.run_sync(active)
+    np.testing.assert_allclose(outcome.losses, oracle.losses, rtol=1e-4)
+    assert any(factor > 1 for factor in oracle.factors)
+
+
+# -- fast and slow parties -------------------------------------------------------------------------
+
+
+def test_in_the_same_time_a_fast_party_makes_more_updates_and_async_more_than_sync():
+    options = SMALL | {"rounds": 40}
+    conditions = fixed(1.0, 2.0, 2.0, 2.0)
+    ends = {}
+    for mode in ("async", "sync"):
+        outcome = simulate("cvfl", data(), conditions=conditions, mode=mode, **options)
+        ends[mode] = steps(outcome)[-1].time / 1e9
+        made = np.bincount([event.fields["client"] for event in steps(outcome)])
+        assert made.tolist() == ([16, 8, 8, 8] if mode == "async" else [10] * 4)
+    assert ends == {"async": 16.0, "sync": 20.0}  # 5 updates in the time of 4: 20 % earlier
+
+
+def test_slow_parties_are_measured_by_their_number_of_updates():
+    options = SMALL | {"rounds": 60, "q": 3.0, "amplify_at_most": 100.0}
+    outcome = simulate("cvfl", data(), conditions=fixed(1.0, 1.1, 5.0, 1.0), **options)
+    amplified = {e.fields["client"] for e in steps(outcome) if e.fields["factor"] > 1}
+    assert amplified == {2}
+    columns = outcome.simulation.transcript.columns()
+    told = columns["receiver"][columns["kind"] == "penalty"]
+    assert set(told.tolist()) == {2}  # nobody else is sent r(theta)
+    plain = simulate("cvfl", data(), conditions=fixed(1.0, 1.1, 5.0, 1.0), **options | {"q": 1.0})
+    assert {e.fields["factor"] for e in steps(plain)} == {1.0}
+    assert "penalty" not in set(plain.simulation.transcript.columns()["kind"].tolist())
+
+
+def test_the_automatic_exponent_makes_up_for_the_missing_updates():
+    options = SMALL | {"rounds": 60, "q": "auto", "slow": "2", "amplify_at_most": 4.0}
+    outcome = simulate("cvfl", data(), conditions=fixed(1.0, 1.0, 3.0, 1.0), **options)
+    factors = [e.fields["factor"] for e in steps(outcome) if e.fields["client"] == 2]
+    assert factors[0] == 1.0  # no pace is known yet
+    assert max(factors) == pytest.approx(3.0, rel=0.2)
+    assert all(factor <= 4.0 * (1 + 1e-6) for factor in factors)
+
+
+# -- passive parties that are slow -----------------------------------------------------------------
+
+
+def test_without_patience_a_slow_passive_party_holds_everybody_up():
+    outcome = simulate("cvfl", data(), conditions=fixed(0, 0, 0, 50.0), active=2, **SMALL)
+    assert steps(outcome)[0].time >= 50e9
+
+
+def test_with_patience_stale_embeddings_are_used_within_the_bound():
+    options = SMALL | {"active": 2, "patience": 0.5, "rounds": 200}
+    conditions = fixed(0.2, 0.2, 0, 3.0)
+    ends, known = {}, {}
+    for bound in (None, 2):
+        outcome = simulate("cvfl", data(), conditions=conditions, staleness=bound, **options)
+        rows = steps(outcome)
+        ends[bound] = rows[-1].time / 1e9
+        known[bound] = np.mean([event.fields["known"] for event in rows[-50:]])
+        assert {event.fields["fresh"] for event in rows} == {3}  # the slow one is never in time
+    assert max(ends.values()) < 200 * 0.4 < 200 * 3.0 / 2
+    assert known[None] == 1.0  # after the first epoch every row has an old embedding of it
+    assert known[2] == pytest.approx(0.75)  # none is as young as that: it is left out
+
+
+def test_stale_embeddings_are_those_that_came_last():
+    stale = Stale(parties=2, rows=3, width=2, bound=4)
+    one, two = np.full((1, 2), 1, np.float32), np.full((1, 2), 2, np.float32)
+    stale.keep(1, np.array([2]), two, 5)
+    stale.keep(1, np.array([2]), one, 3)  # overtaken on the way
+    fresh = {0: np.zeros((2, 2), np.float32)}
+    for round, there in ((6, True), (9, True), (10, False)):
+        stack, present = stale.complete(fresh, np.array([1, 2]), round)
+        assert present.tolist() == [[True, True], [False, there]]
+        assert stack[1].tolist() == [[0, 0], [2.0 * there] * 2]
+    copy = Stale(parties=2, rows=3, width=2, bound=4)
+    copy.load_state_dict(stale.state_dict())
+    assert (copy.table == stale.table).all()
+    assert (copy.version == stale.version).all()
+
+
+# -- what is said and what is refused --------------------------------------------------------------
+
+
+def test_the_card_says_what_absence_does_in_each_configuration():
+    for options, says in (
+        ({}, "skips"),
+        ({"mode": "sync"}, "waits"),
+        ({"active": 3}, "waits"),
+        ({"active": 3, "patience": 1.0}, "fills"),
+    ):
+        assert make("cvfl", data(), **options).card.absence == says
+
+
+def test_the_papers_argument_is_no_claim():
+    made = make("cvfl", data())
+    assert {claim.notion for claim in made.claims} == {"none"}
+    assert any("more than two columns" in words for words in made.card.deviations)
+    assert any("d > 2" in claim.source for claim in made.claims)
+
+
+@pytest.mark.parametrize(
+    ("options", "wanted"),
+    [
+        ({"active": 5}, "active = 5 parties hold labels, and there are 4"),
+        ({"segments": 2}, "segments of FedVS have no meaning"),
+        ({"q": 0.5}, "must be at least 1"),
+        ({"slow": "fast"}, "neither 'measured' nor 'none'"),
+        ({"slow": "1,7"}, "party 7 is none of the active parties 0 to 3"),
+        ({"staleness": 3}, "needs patience"),
+        ({"centre": "batch_norm_mlp"}, "running statistics"),
+    ],
+)
+def test_what_cannot_work_is_refused(options, wanted):
+    with pytest.raises(ConfigurationError, match=wanted):
+        make("cvfl", data(), **options)
+
+
+def test_an_active_party_without_labels_is_refused():
+    with pytest.raises(DataError, match="label owner 3 of 4 has no labels"):
+        make("cvfl", data(), label_partition="classes:0,1/2/3/77")
+
+
+def test_a_class_that_nobody_holds_is_named():
+    rule = "classes:0,1,2/2,3/4,5/5,6"  # sets may overlap, the rows do not
+    with pytest.warns(UserWarning, match="labels of the classes 7, 8, 9, which training and test"):
+        made = make("cvfl", data(rows=400), label_partition=rule)
+    assert made.describe()["classes_without_labels"] == [7, 8, 9]
+    rows = np.concatenate(made.label_sets)
+    assert len(np.unique(rows)) == len(rows)
+
+
+def test_real_targets_are_learnt_too():
+    rng = np.random.default_rng(0)
+    rows = rng.random((120, 8))
+    dataset = VerticalDataset.from_numpy(rows, rows.sum(1), task="regression", parties=4)
+    outcome = simulate("cvfl", dataset, **SMALL | {"rounds": 80, "q": 1.0, "lr": 0.02})
+    assert np.mean(outcome.losses[-10:]) < 0.3 * np.mean(outcome.losses[:4])

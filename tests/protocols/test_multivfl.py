@@ -1,0 +1,179 @@
+"""Multi-VFL against its algorithm written down once more, and split learning where K = 1."""
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+from joint import data, loss_of
+
+from securevfl.engine.conditions import NONE
+from securevfl.engine.network import SERVER
+from securevfl.errors import ConfigurationError, DataError
+from securevfl.models.split import Batches
+from securevfl.privacy.accountant import gaussian_epsilon, noise_multiplier
+from securevfl.testing.runs import make, one_thread, simulate
+
+SMALL = {
+    "rounds": 3,
+    "batch": 8,
+    "width": 5,
+    "hidden": 6,
+    "client": "mlp",
+    "optimizer": "sgd",
+    "momentum": 0.9,
+    "lr": 0.05,
+    "label_owners": 3,
+}
+
+
+def scores(outcome):
+    return outcome.protocol.scores(outcome.parties, outcome.protocol.data.test)
+
+
+@pytest.mark.parametrize("intersection", ["plain", "psi"])
+@pytest.mark.parametrize("client", ["pn", "mlp"])
+def test_one_label_owner_and_one_round_are_split_learning_bit_for_bit(client, intersection):
+    options = SMALL | {"optimizer": "adam", "aggregation": "concat", "client": client}
+    del options["label_owners"]
+    epochs = 2
+    theirs = make("split", data(), **options)
+    options["rounds"] = epochs * theirs.layout.per_epoch
+    split = simulate("split", data(), **options)
+    options |= {"rounds": 1, "epochs": epochs, "label_owners": 1, "intersection": intersection}
+    ours = simulate("multivfl", data(), **options)
+    assert (scores(ours) == scores(split)).all()
+    assert ours.losses == [np.mean(split.losses)]
+
+
+def oracle(dataset, options):
+    """Mean loss of each round, and the networks at the end: FedAvg on every side."""
+    made = make("multivfl", dataset, **options)
+    parties, config = made.parties(), made.config
+    bottoms = [parties[d].copies.make().module for d in range(dataset.parties)]
+    top, losses = parties[SERVER].centre.network, []
+    for round in range(1, config.rounds + 1):
+        trained, told = [], []
+        for number, k in enumerate(made.owners):
+            own, owner = made.label_sets[number], parties[k]
+            networks = copy.deepcopy([*bottoms, top])
+            weights = [p for network in networks for p in network.parameters()]
+            optimizer = torch.optim.SGD(weights, lr=config.lr, momentum=config.momentum)
+            batches = Batches(len(own), 1, config.batch, owner.public)
+            steps = config.epochs * batches.per_epoch
+            for n in range((round - 1) * steps + 1, round * steps + 1):
+                rows = own[batches.samples(batches.draw(n))]
+                parts = [
+                    network(torch.from_numpy(x[rows]))
+                    for network, x in zip(networks, dataset.train, strict=False)
+                ]
+                loss = loss_of(networks[-1], torch.cat(parts, 1), dataset.train_labels[rows])
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+                told.append((number, loss.item()))
+            trained.append(networks)
+        for place, network in enumerate([*bottoms, top]):
+            with torch.no_grad():
+                for at, p in enumerate(network.parameters()):
+                    same = [list(networks[place].parameters())[at] for networks in trained]
+                    p.copy_(torch.stack(same).mean(0))
+        each = [np.mean([v for n, v in told if n == k]) for k in range(len(made.owners))]
+        losses.append(np.mean(each))
+    return losses, [*bottoms, top]
+
+
+@pytest.mark.parametrize("epochs", [1, 2])
+@pytest.mark.parametrize("rule", ["equal", "classes:0,1,2,3/3,4,5,6/0,7,8,9"])
+def test_a_round_is_the_papers_algorithm(rule, epochs):
+    options = SMALL | {"epochs": epochs, "label_partition": rule}
+    outcome = simulate("multivfl", data(), **options)
+    with one_thread():
+        losses, networks = oracle(data(), options)
+    np.testing.assert_allclose(outcome.losses, losses, rtol=1e-4)
+    joint = torch.cat(
+        [n(torch.from_numpy(np.array(x))) for n, x in zip(networks, data().test, strict=False)], 1
+    )
+    np.testing.assert_allclose(
+        scores(outcome), networks[-1](joint).detach().numpy(), rtol=1e-3, atol=1e-4
+    )
+
+
+def test_the_server_optimisers_differ_and_delays_change_no_number():
+    kinds = ("fedavg", "fedadam", "fedyogi", "feddemonadam")
+    losses = {
+        kind: tuple(simulate("multivfl", data(), server_optimizer=kind, **SMALL).losses)
+        for kind in kinds
+    }
+    assert len(set(losses.values())) == 4
+    assert len({own[0] for own in losses.values()}) == 1  # all begin alike
+    assert simulate("multivfl", data(), conditions=NONE, **SMALL).losses == list(losses["fedavg"])
+
+
+# -- noise -----------------------------------------------------------------------------------------
+
+
+def test_noise_is_accounted_once_for_each_release_of_a_row():
+    options = SMALL | {"epsilon": 2.0, "noise": "seeded", "epochs": 2, "rounds": 3}
+    outcome = simulate("multivfl", data(), payloads=True, **options)
+    z = noise_multiplier(2.0, 1e-5)
+    spent = [e.fields["epsilon_total"] for e in outcome.events if e.name == "round"]
+    assert spent == [gaussian_epsilon(z, 2 * r, 1e-5) for r in (1, 2, 3)]
+    assert outcome.protocol.describe()["epsilon_all_rounds"] == spent[-1]
+    sent = outcome.simulation.transcript
+    kinds = sent.columns()["kind"]
+    rows = [p for p, k in zip(sent.payloads, kinds, strict=True) if k == "embedding"]
+    values = np.concatenate([h.ravel() for _, h in rows])
+    assert np.std(values) == pytest.approx(2 * z, rel=0.1)  # next to it a clipped row is nothing
+    named = [(k, n) for (k, places), _ in rows for n in places.tolist()]
+    counts = np.unique(np.array(named), axis=0, return_counts=True)[1] / data().parties
+    assert counts.max() <= 6  # never more often than was accounted for
+
+
+def test_secure_noise_is_claimed_and_seeded_noise_is_not():
+    (secure,) = [c for c in make("multivfl", data(), epsilon=2.0).claims if c.about == "features"][
+        :1
+    ]
+    assert secure.notion == "differential"
+    assert "one row of one data owner replaced" in secure.source
+    (seeded,) = [
+        c for c in make("multivfl", data(), epsilon=2.0, noise="seeded").claims
+        if c.about == "features"
+    ][:1]  # fmt: skip
+    assert seeded.notion == "none"
+    two = [simulate("multivfl", data(), epsilon=2.0, **SMALL).losses for _ in range(2)]
+    assert two[0] != two[1]
+
+
+# -- what is refused -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "wanted"),
+    [
+        ({"segments": 2}, ConfigurationError, "segments of FedVS have no meaning"),
+        ({"centre": "vgg13"}, ConfigurationError, "running statistics"),
+        ({"epsilon": 1e6}, ConfigurationError, "next to none; lower epsilon"),
+        ({"label_owners": 91}, DataError, "label owner 90 of 91 has no labels"),
+        ({"samples": 31}, DataError, "31 samples are wanted; use 1 to 30"),
+        ({"label_partition": "4niid"}, DataError, "is for 5 label owners"),
+    ],
+)
+def test_what_cannot_work_is_refused(options, error, wanted):
+    with pytest.raises(error, match=wanted):
+        make("multivfl", data(), **SMALL | options)
+
+
+def test_a_class_that_nobody_holds_is_named():
+    with pytest.warns(UserWarning, match="labels of the classes 8, 9"):
+        made = make(
+            "multivfl", data(rows=400), label_owners=2, label_partition="classes:0,1,2,3/3,4,5,6,7"
+        )
+    assert made.describe()["classes_without_labels"] == [8, 9]
+
+
+def test_rows_that_messages_name_are_training_rows():
+    made = make("multivfl", data(), **SMALL)
+    for number, k in enumerate(made.owners):
+        rows = made.named_rows((k, np.array([0, 2])))
+        assert rows.tolist() == made.label_sets[number][[0, 2]].tolist()
