@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from securevfl.errors import DataError
+
+if TYPE_CHECKING:
+    from securevfl.data.dataset import VerticalDataset
 
 
 def frozen(array: Any, dtype: Any) -> NDArray[Any]:
@@ -80,13 +83,59 @@ def check_features(
             raise DataError(f"{where}: {len(array)} rows for {rows} labels; one label per row.")
         if rows == 0:
             raise DataError(f"{where}: there are no rows; at least one is needed.")
-        # NaN and infinity both show in the extremes, and no mask of the array's size is made.
-        if not (np.isfinite(array.min()) and np.isfinite(array.max())):
-            row, column = np.argwhere(~np.isfinite(array))[0]
+        _check_finite(where, array)
+
+
+def check_alone(asked: str, data: VerticalDataset) -> None:
+    """Check the rows that parties hold alone: finite, as wide as the shared ones, or none at all.
+
+    Parameters
+    ----------
+    asked : str
+        Beginning of the messages.
+    data : VerticalDataset
+        Whose ``alone`` and ``alone_labels`` are looked at.
+
+    Raises
+    ------
+    DataError
+        Naming the party, and the cell where it is about one.
+    """
+    if data.alone and len(data.alone) != data.parties:
+        raise DataError(
+            f"{asked}: {len(data.alone)} parties hold rows alone and there are {data.parties}; "
+            f"give one array for each party, be it without rows."
+        )
+    for party, array in enumerate(data.alone):
+        where = f"{asked}, party {party}, rows held alone"
+        if array.ndim != 2 or array.shape[1] != data.widths[party]:
             raise DataError(
-                f"{where}: row {row}, column {column} is {array[row, column]}; "
-                f"all features must be finite."
+                f"{where}: the shape is {array.shape}; rows x {data.widths[party]} is needed."
             )
+        if array.size:
+            _check_finite(where, array)
+    if data.alone_labels is None:
+        return
+    labelled = len(data.alone[0]) if data.alone else 0
+    if len(data.alone_labels) != labelled:
+        raise DataError(
+            f"{asked}: {len(data.alone_labels)} labels for {labelled} rows that party 0 holds "
+            f"alone; one label per row."
+        )
+    if labelled:
+        check_labels(
+            f"{asked}, labels of party 0 alone", data.alone_labels, data.task, data.classes
+        )
+
+
+def _check_finite(where: str, array: NDArray[Any]) -> None:
+    # NaN and infinity both show in the extremes, and no mask of the array's size is made.
+    if not (np.isfinite(array.min()) and np.isfinite(array.max())):
+        row, column = np.argwhere(~np.isfinite(array))[0]
+        raise DataError(
+            f"{where}: row {row}, column {column} is {array[row, column]}; "
+            f"all features must be finite."
+        )
 
 
 def check_labels(asked: str, labels: NDArray[Any], task: str, classes: Sequence[str]) -> None:

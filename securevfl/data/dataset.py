@@ -14,7 +14,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from securevfl.data.about import About
-from securevfl.data.checks import check_columns, check_features, check_labels, frozen, row_numbers
+from securevfl.data.checks import (
+    check_alone,
+    check_columns,
+    check_features,
+    check_labels,
+    frozen,
+    row_numbers,
+)
 from securevfl.data.labels import Task
 from securevfl.data.partition import (
     Positions,
@@ -64,6 +71,11 @@ class VerticalDataset:
         Shape of the whole image whose pixels are the source columns.
     strips : {"rows", "columns"}, optional
         How `with_parties` cuts images; None deals single pixels.
+    alone : tuple of ndarray of float32
+        One (m_n, d_n) array per party with training rows that only this party holds, or () where
+        there are none; see `securevfl.data.overlap.limit_overlap`.
+    alone_labels : ndarray, optional
+        Labels of ``alone[0]``, if party 0 has any.
 
     Raises
     ------
@@ -84,6 +96,8 @@ class VerticalDataset:
     transform: Preprocessor = field(repr=False)
     image_shape: ImageShape | None = None
     strips: Strips | None = None
+    alone: Features = ()
+    alone_labels: NDArray[Any] | None = None
 
     def __post_init__(self) -> None:
         asked = f"data set {self.name!r}"
@@ -108,6 +122,10 @@ class VerticalDataset:
         for party, names in enumerate(self.columns):
             fitted = self.transform.parties[party].encoded
             check_columns(f"{asked}, party {party}", names, self.widths[party], fitted)
+        object.__setattr__(self, "alone", tuple(frozen(array, np.float32) for array in self.alone))
+        if self.alone_labels is not None:
+            object.__setattr__(self, "alone_labels", frozen(self.alone_labels, kind))
+        check_alone(asked, self)
 
     @property
     def parties(self) -> int:
@@ -142,7 +160,7 @@ class VerticalDataset:
     @property
     def nbytes(self) -> int:
         """Bytes of all feature arrays."""
-        return sum(array.nbytes for array in (*self.train, *self.test))
+        return sum(array.nbytes for array in (*self.train, *self.test, *self.alone))
 
     @cached_property
     def party_image_shapes(self) -> tuple[ImageShape, ...] | None:
@@ -153,9 +171,10 @@ class VerticalDataset:
 
     def __repr__(self) -> str:
         target = f"{self.num_classes} classes" if self.classes else "regression"
+        alone = ", alone " + str(tuple(map(len, self.alone))) if self.alone else ""
         return (
             f"VerticalDataset({self.name!r}, {target}, {self.parties} parties, "
-            f"{self.rows} + {self.test_rows} rows, widths {self.widths})"
+            f"{self.rows} + {self.test_rows} rows, widths {self.widths}{alone})"
         )
 
     def with_parties(self, parties: int) -> VerticalDataset:
@@ -355,7 +374,7 @@ class VerticalDataset:
 
     @cached_property
     def _fingerprint(self) -> str:
-        head = {
+        head: dict[str, Any] = {
             "task": self.task,
             "classes": self.classes,
             "columns": self.columns,
@@ -363,13 +382,23 @@ class VerticalDataset:
             "shapes": [array.shape for array in (*self.train, *self.test)],
             "labels": [str(self.train_labels.dtype), self.rows, self.test_rows],
         }
+        arrays = [*self.train, *self.test, self.train_labels, self.test_labels]
+        if self.alone:
+            labels = [] if self.alone_labels is None else [self.alone_labels]
+            arrays += [*self.alone, *labels]
+            head["alone"] = [array.shape for array in (*self.alone, *labels)]
         digest = hashlib.sha256(json.dumps(head, ensure_ascii=True).encode())
-        for array in (*self.train, *self.test, self.train_labels, self.test_labels):
+        for array in arrays:
             little = array.astype(array.dtype.newbyteorder("<"), copy=False)
             digest.update(little.data)
         return digest.hexdigest()
 
     def _dealt(self, positions: Positions, names: tuple[str, ...], rule: str) -> VerticalDataset:
+        if self.alone:
+            raise DataError(
+                f"data set {self.name!r}: parties hold rows alone, so columns cannot be dealt "
+                f"anew; choose the parties first, then limit the overlap."
+            )
         transform = self.transform.deal(positions)
         return replace(
             self,

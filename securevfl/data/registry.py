@@ -10,6 +10,7 @@ from typing import Any
 
 from securevfl.data.dataset import VerticalDataset
 from securevfl.data.facts import Facts
+from securevfl.data.overlap import Rest, limit_overlap
 from securevfl.errors import DataError, UnknownNameError
 
 # Parameters that are no options, or are given in another way.
@@ -66,6 +67,9 @@ def load_dataset(
     data_dir: str | Path | None = None,
     test_fraction: float | None = None,
     scaling: str = "minmax",
+    aligned: int | None = None,
+    rest: Rest = "dealt",
+    local: int | None = None,
     **options: Any,
 ) -> VerticalDataset:
     """Load a known data set by name, or the user's own CSV files.
@@ -87,6 +91,9 @@ def load_dataset(
         Part of the rows that is held out; the data set's default, 0.25 for the user's files.
     scaling : {"minmax", "standard", "none"}
         Fitted on training rows; min-max is clipped into [0, 1].
+    aligned, rest, local : optional
+        Keep so many training rows aligned; the parties hold the others alone, as
+        `securevfl.data.overlap.limit_overlap` says.
     **options
         Of the data set (``split=`` for parkinson, ``strips=`` for images, ``verify=False`` to skip
         checksums), or of `from_csv` or `from_files` in `securevfl.data.userfiles`
@@ -111,8 +118,24 @@ def load_dataset(
     common: dict[str, Any] = {"seed": seed, "scaling": scaling}
     if test_fraction is not None:
         common["test_fraction"] = test_fraction
+    if aligned is not None:
+        whole = _load(name_or_path, parties, label, data_dir, {**common, **options})
+        return limit_overlap(whole, aligned, rest=rest, local=local, seed=seed)
+    if rest != "dealt" or local is not None:
+        raise DataError("rest= and local= say what becomes of rows that are not aligned; give "
+                        "aligned=, the number of rows that are.")  # fmt: skip
+    return _load(name_or_path, parties, label, data_dir, {**common, **options})
+
+
+def _load(
+    name_or_path: str | Path | None,
+    parties: int | None,
+    label: str | None,
+    data_dir: str | Path | None,
+    options: dict[str, Any],
+) -> VerticalDataset:
     if "party_files" in options:
-        return _load_parties(name_or_path, parties, label, {**common, **options})
+        return _load_parties(name_or_path, parties, label, options)
     if name_or_path is None:
         raise DataError("no data set was named; give a name, a CSV file, or party_files=[...].")
     known = loaders()
@@ -121,7 +144,7 @@ def load_dataset(
         if label is not None:
             raise DataError(f"label={label!r}: data set {name!r} knows its label; leave it out.")
         loader = known[name][1]
-        chosen = {**common, "parties": parties, "data_dir": data_dir, **options}
+        chosen = {"parties": parties, "data_dir": data_dir, **options}
         _check_options(loader, chosen, f"data set {name!r}")
         return loader(**chosen)
     path = Path(name_or_path)
@@ -133,7 +156,7 @@ def load_dataset(
     if not path.is_file():
         kind = "is a folder, not a file" if path.is_dir() else "there is no such file"
         raise DataError(f"{path}: {kind}; check the path.")
-    chosen = {**common, "parties": parties, **options}
+    chosen = {"parties": parties, **options}
     _check_options(from_csv, chosen, "a CSV file", from_pandas)
     return from_csv(path, label, **chosen)
 

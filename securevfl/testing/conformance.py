@@ -171,7 +171,11 @@ def check_ownership(
             held = held_arrays(party)
             for owner in range(made.data.parties):
                 if owner != index:
-                    theirs = (made.data.train[owner], made.data.test[owner])
+                    theirs = (
+                        made.data.train[owner],
+                        made.data.test[owner],
+                        *made.data.alone[owner : owner + 1],
+                    )
                     raw = any(_holds(held, array) for array in theirs)
                     _require(
                         not raw, protocol, f"party {index} holds party {owner}'s columns {when} it"

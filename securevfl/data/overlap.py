@@ -1,0 +1,79 @@
+"""Few aligned rows: what parties hold beyond the rows that they share."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Literal, get_args
+
+import numpy as np
+
+from securevfl.data.partition import shuffled
+from securevfl.errors import DataError
+
+if TYPE_CHECKING:
+    from securevfl.data.dataset import VerticalDataset
+
+Rest = Literal["dealt", "kept"]
+
+
+def limit_overlap(
+    data: VerticalDataset,
+    aligned: int,
+    *,
+    rest: Rest = "dealt",
+    local: int | None = None,
+    seed: int = 0,
+) -> VerticalDataset:
+    """Keep few training rows aligned; the parties hold the others alone, in orders of their own.
+
+    Parameters
+    ----------
+    data : VerticalDataset
+        Whose training rows are all aligned.
+    aligned : int
+        Rows that stay aligned and labelled, drawn at random; 1 to M.
+    rest : {"dealt", "kept"}
+        "dealt": each other row goes to a single party, which holds its own columns of it, in equal
+        parts (DVFL, section "Learning from a Limited Intersection"). "kept": each party holds its
+        columns of all other rows, and nobody knows which of them belong together (VFLHLP).
+    local : int, optional
+        At most so many of the other rows for each party; all unless given.
+    seed : int
+        Of the choice, 0 or more.
+
+    Returns
+    -------
+    VerticalDataset
+        With ``alone``, and the labels of party 0's part of it in ``alone_labels``. Test rows and
+        what was fitted before stay as they are.
+
+    Raises
+    ------
+    DataError
+        For a number of rows that there is not, or an unknown way to deal them.
+    """
+    asked = f"data set {data.name!r}: {aligned} aligned rows"
+    if data.alone:
+        raise DataError(f"{asked}: its parties hold rows alone already; start from the whole set.")
+    if rest not in get_args(Rest):
+        raise DataError(f"{asked}: rest={rest!r} does not exist; use dealt or kept.")
+    if not 1 <= aligned <= data.rows:
+        raise DataError(f"{asked}: there are {data.rows} training rows; use 1 to {data.rows}.")
+    if local is not None and local < 0:
+        raise DataError(f"{asked}: local={local} is below 0; give the most rows a party may hold.")
+    order = shuffled(data.rows, seed, "overlap")
+    chosen, others = np.sort(order[:aligned]), order[aligned:]
+    if rest == "dealt":
+        parts = np.array_split(others, data.parties)
+    else:
+        parts = [others[shuffled(len(others), seed, f"overlap {n}")] for n in range(data.parties)]
+    parts = [part[:local] for part in parts]
+    sizes = ", ".join(str(len(part)) for part in parts)
+    limited = data.subset(chosen)
+    note = f"{aligned} of {data.rows} training rows are aligned; alone the parties hold {sizes}"
+    return replace(
+        limited,
+        alone=tuple(array[part] for array, part in zip(data.train, parts, strict=True)),
+        alone_labels=data.train_labels[parts[0]],
+        about=replace(data.about, notes=(*data.about.notes, f"{note} ({rest}, seed {seed})")),
+    )

@@ -1,0 +1,53 @@
+"""Contrastive losses on two views of the same samples, row by row."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+
+def info_nce(anchors: Tensor, positives: Tensor, temperature: float) -> Tensor:
+    """Mean of -log softmax of each anchor's similarity to its own positive among all positives.
+
+    van den Oord, Li, Vinyals 2018, equation (4), with cosine similarities, as SCARF uses it
+    (Bahri, Jiang, Tay, Metzler 2022, Algorithm 1).
+
+    Parameters
+    ----------
+    anchors, positives : Tensor, shape (B, d)
+        Row i of one belongs to row i of the other.
+    temperature : float
+        tau > 0, by which similarities are divided.
+
+    Returns
+    -------
+    Tensor, shape ()
+    """
+    one, two = functional.normalize(anchors, dim=1), functional.normalize(positives, dim=1)
+    similarities = one @ two.T / temperature
+    return functional.cross_entropy(similarities, torch.arange(len(one)))
+
+
+def nt_xent(one: Tensor, two: Tensor, temperature: float) -> Tensor:
+    """SimCLR's normalised temperature-scaled cross entropy over the 2B views.
+
+    Chen, Kornblith, Norouzi, Hinton 2020, equation (1): the other view of the sample among all
+    views but the own one, for each of the 2B.
+
+    Parameters
+    ----------
+    one, two : Tensor, shape (B, d)
+        Two views of the same samples.
+    temperature : float
+        tau > 0.
+
+    Returns
+    -------
+    Tensor, shape ()
+    """
+    views = functional.normalize(torch.cat([one, two]), dim=1)
+    similarities = (views @ views.T / temperature).fill_diagonal_(-torch.inf)
+    rows = len(one)
+    partners = torch.cat([torch.arange(rows, 2 * rows), torch.arange(rows)])
+    return functional.cross_entropy(similarities, partners)
