@@ -192,6 +192,9 @@ def draw(content: dict[str, Any], path: Path) -> None:
     first = np.exp(np.log(content["runs"]["float"]["norms"]).mean(axis=0))[0]
     axes.plot(R, first * np.sqrt(R[0] / R), "k:", lw=1, label="slope -1/2")
     axes.set(xscale="log", yscale="log", xlabel="rounds R", ylabel="mean squared gradient norm")
+    axes.set_xticks(R, [f"{int(r)}" for r in R])
+    axes.minorticks_off()
+    axes.set_yticks([0.1, 0.2, 0.5, 1, 2], ["0.1", "0.2", "0.5", "1", "2"])
     axes.grid(alpha=0.25)
     axes.legend(frameon=False)
     figure.suptitle(content["title"], fontsize=10)
