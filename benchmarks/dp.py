@@ -224,12 +224,14 @@ PROTOCOL_EPSILONS = (1.0, 5.0, 20.0, 50.0)
 VARIANTS: dict[str, dict[str, Any]] = {
     "split, waiting": {"protocol": "split"},
     "split, ignoring": {"protocol": "split", "stragglers": "ignore"},
+    "cvfl, 2 active": {"protocol": "cvfl", "active": 2},
 }
 
 
 def variants() -> dict[str, dict[str, Any]]:
-    """Runs by name: both kinds of split, and all other protocols that show embeddings."""
-    rest = {name: {"protocol": name} for name in showing() if name != "split"}
+    """Runs by name: those above, and all other protocols that show embeddings."""
+    own = {options["protocol"] for options in VARIANTS.values()}
+    rest = {name: {"protocol": name} for name in showing() if name not in own}
     return VARIANTS | rest
 
 
@@ -245,6 +247,12 @@ def protocol_run(data: str, seed: int, what: str, epsilon: float | None) -> dict
     name = options.pop("protocol")
     if name == "vafl":  # a round is one arrival: as many embeddings as the others send
         options["rounds"] = SETS[data]["rounds"] * SETS[data]["parties"]
+    if name == "multivfl":  # a round is an epoch at every label owner, and it has noise of its own
+        options["rounds"] = SETS[data]["rounds"] // _per_epoch(data)
+        own = {"epsilon": epsilon, "delta": DELTA, "clip": CLIP, "noise": "secure"}
+        outcome = run(name, data, seed, **options | (own if epsilon is not None else {}))
+        last = [event.fields for event in outcome.events if event.name == "round"][-1]
+        return {"total": last.get("epsilon_total"), "releases": None, **tested(outcome)}
     outcome = run(name if epsilon is None else noised(name, epsilon), data, seed, **options)
     if epsilon is None:
         return {"total": None, "releases": None, **tested(outcome)}
