@@ -6,6 +6,7 @@ each. The paper does not describe the last two further; widths, kernels and init
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -132,14 +133,16 @@ def _clip(module: nn.Module, bound: float) -> int:
     return beyond
 
 
-def mlp(features: int, width: int, depth: int) -> tuple[nn.Module, int]:
-    """D Linear layers of the embedding's width with ReLU between them; operations of a row."""
+def mlp(features: int, widths: Sequence[int]) -> tuple[nn.Module, int]:
+    """Linear layers of these widths with ReLU between them; operations of a row."""
     from torch import nn
 
-    layers: list[nn.Module] = [nn.Linear(features, width)]
-    for _ in range(depth - 1):
-        layers += [nn.ReLU(), nn.Linear(width, width)]
-    return nn.Sequential(*layers), features * width + (depth - 1) * width * width
+    layers: list[nn.Module] = [nn.Linear(features, widths[0])]
+    operations = features * widths[0]
+    for before, width in itertools.pairwise(widths):
+        layers += [nn.ReLU(), nn.Linear(before, width)]
+        operations += before * width
+    return nn.Sequential(*layers), operations
 
 
 def cnn(shape: ImageShape, width: int, depth: int) -> tuple[nn.Module, int]:
@@ -201,6 +204,7 @@ def make_client_network(
     bound: float | None = None,
     cardinalities: Sequence[int] = (),
     embedding: int = 8,
+    layers: Sequence[int] = (),
 ) -> ClientNetwork:
     """New network of a client.
 
@@ -222,12 +226,20 @@ def make_client_network(
         if there are none.
     embedding : int
         Numbers that "mlp" looks up for each coded column.
+    layers : sequence of int
+        Widths of the hidden layers of "mlp", in the place of `depth`.
 
     Raises
     ------
     ConfigurationError
-        For convolutions on columns that are no image, and for all but "mlp" on code numbers.
+        For convolutions on columns that are no image, and for all but "mlp" on code numbers and
+        with `layers`.
     """
+    if layers and kind != "mlp":
+        raise ConfigurationError(
+            f"client = {kind!r} has no hidden layers of chosen widths; use client = 'mlp', or "
+            "leave layers out"
+        )
     coded = sum(count > 0 for count in cardinalities)
     if coded and kind != "mlp":
         refuse_codes(kind, coded)
@@ -237,9 +249,8 @@ def make_client_network(
         )
     if kind == "mlp":
         tables = cardinalities if coded else ()
-        module, operations = _seeded(
-            lambda: _mlp(features, width, depth, tables, embedding), stream
-        )
+        widths = (*layers, width) if layers else (width,) * depth
+        module, operations = _seeded(lambda: _mlp(features, widths, tables, embedding), stream)
         return TorchNetwork(module, operations, optimizer=optimizer, bound=bound)
     if image_shape is None:
         raise ConfigurationError(
@@ -262,15 +273,15 @@ def refuse_codes(kind: str, coded: int) -> None:
 
 
 def _mlp(
-    features: int, width: int, depth: int, cardinalities: Sequence[int], embedding: int
+    features: int, widths: Sequence[int], cardinalities: Sequence[int], embedding: int
 ) -> tuple[nn.Module, int]:
     """`mlp`, behind tables of embeddings where columns hold code numbers."""
     from torch import nn
 
     if not cardinalities:
-        return mlp(features, width, depth)
+        return mlp(features, widths)
     front, inner = tabular_front(cardinalities, embedding)
-    module, operations = mlp(inner, width, depth)
+    module, operations = mlp(inner, widths)
     return nn.Sequential(front, module), operations
 
 

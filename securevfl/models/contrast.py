@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import torch
-from torch import Tensor
-from torch.nn import functional
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 def info_nce(anchors: Tensor, positives: Tensor, temperature: float) -> Tensor:
@@ -24,6 +25,9 @@ def info_nce(anchors: Tensor, positives: Tensor, temperature: float) -> Tensor:
     -------
     Tensor, shape ()
     """
+    import torch
+    from torch.nn import functional
+
     one, two = functional.normalize(anchors, dim=1), functional.normalize(positives, dim=1)
     similarities = one @ two.T / temperature
     return functional.cross_entropy(similarities, torch.arange(len(one)))
@@ -46,6 +50,9 @@ def nt_xent(one: Tensor, two: Tensor, temperature: float) -> Tensor:
     -------
     Tensor, shape ()
     """
+    import torch
+    from torch.nn import functional
+
     views = functional.normalize(torch.cat([one, two]), dim=1)
     similarities = (views @ views.T / temperature).fill_diagonal_(-torch.inf)
     rows = len(one)

@@ -489,6 +489,7 @@ class MultiVfl(EmbeddingProtocol):
             (self.seed, index),
             self.config.client_optimizer(),
             self.config.weight_bound,
+            self.config.hidden_layers(),
         )
 
     def label_owner(self, index: int) -> LabelOwner:
@@ -616,6 +617,7 @@ def _new_network(
     key: tuple[int, int],
     optimizer: dict[str, Any],
     bound: float | None,
+    layers: tuple[int, ...],
 ) -> ClientNetwork:
     return make_client_network(
         kind,
@@ -626,6 +628,7 @@ def _new_network(
         stream=keyed_stream(*key, "init"),
         optimizer=optimizer,
         bound=bound,
+        layers=layers,
     )
 
 

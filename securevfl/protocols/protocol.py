@@ -228,6 +228,16 @@ class EmbeddingConfig(TrainingConfig):
     embedding: int = Field(
         8, ge=1, description="numbers looked up for a column of code numbers, by client = mlp"
     )
+    layers: str = Field(
+        "",
+        pattern=r"^([1-9][0-9]*(,[1-9][0-9]*)*)?$",
+        description="widths of the hidden layers of client = mlp, such as 64,64; without them it "
+        "has degree layers of the embedding's width",
+    )
+
+    def hidden_layers(self) -> tuple[int, ...]:
+        """`layers` as numbers."""
+        return tuple(int(word) for word in self.layers.split(",") if word)
 
 
 class Protocol(ABC):
@@ -451,6 +461,7 @@ class EmbeddingProtocol(SplitProtocol):
             bound=self.config.weight_bound,
             cardinalities=self.data.cardinalities[index],
             embedding=self.config.embedding,
+            layers=self.config.hidden_layers(),
         )
 
     @property

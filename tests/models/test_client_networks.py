@@ -173,3 +173,21 @@ def test_the_memory_of_a_step_of_vgg13_is_predicted():
     assert training_bytes("vgg13", 784, 9) - training_bytes("vgg13", 784, 8) == per_row
     weights = sum(w.numel() for w in make_centre("vgg13", 784, 0, 10, seed=0).parameters())
     assert weights == pytest.approx(9.4e6, rel=0.01)
+
+
+def test_hidden_layers_have_the_widths_that_are_asked_for():
+    network = make_client_network(
+        "mlp", 7, 3, 2, image_shape=None, stream=keyed_stream(0, 0, "init"),
+        optimizer={"name": "sgd", "lr": 0.1}, layers=(5, 4),
+    )  # fmt: skip
+    shapes = [tuple(w.shape) for w in network.module.parameters() if w.ndim == 2]
+    assert shapes == [(5, 7), (4, 5), (3, 4)]
+    assert network.operations == 7 * 5 + 5 * 4 + 4 * 3
+
+
+def test_only_a_perceptron_has_hidden_layers():
+    with pytest.raises(ConfigurationError, match="'pn' has no hidden layers"):
+        make_client_network(
+            "pn", 7, 3, 2, image_shape=None, stream=keyed_stream(0, 0, "init"),
+            optimizer={"name": "sgd", "lr": 0.1}, layers=(5,),
+        )  # fmt: skip
