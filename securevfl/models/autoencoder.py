@@ -1,0 +1,253 @@
+"""Encoders that learn without labels: auto-encoders, and SimCLR's contrastive objective.
+
+An encoder has two Linear layers with a leaky ReLU between them, and a head that only training
+needs: the mirrored decoder, or a projector. DVFL trains guests and hosts so (appendix D.1), FedOnce
+its guests.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from securevfl.errors import RunError
+from securevfl.models.augmentations import ImageShape, two_views
+from securevfl.models.optimizers import make_optimizer, take_step
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
+
+Activation = Literal["relu", "leaky_relu", "sigmoid", "none"]
+
+SLOPE = 0.01  # of a leaky ReLU below 0 (DVFL, appendix D.1.1)
+_ROWS = 4096  # encoded at once
+
+
+class Encoder(ABC):
+    """A torch module that maps rows to codes, and a head with which it is trained.
+
+    Parameters
+    ----------
+    module : nn.Module
+        Maps (rows, d) to (rows, h).
+    head : nn.Module
+        What training needs besides.
+    optimizer : dict
+        Arguments of `securevfl.models.optimizers.make_optimizer`, for both.
+    operations : int
+        Multiply-adds of `encode` for each row.
+    """
+
+    def __init__(
+        self, module: nn.Module, head: nn.Module, *, optimizer: dict[str, Any], operations: int
+    ) -> None:
+        self.module = module
+        self.head = head
+        self.operations = operations
+        self.optimizer: torch.optim.Optimizer = make_optimizer(
+            [*module.parameters(), *head.parameters()], **optimizer
+        )
+
+    @abstractmethod
+    def loss(self, rows: np.ndarray, stream: np.random.Generator) -> torch.Tensor:
+        """Loss of a batch (rows, d) float32; `stream` draws what the objective leaves to chance."""
+
+    def train(self, rows: np.ndarray, stream: np.random.Generator) -> float:
+        """One optimiser step; the loss before it.
+
+        Raises
+        ------
+        RunError
+            When the loss is not finite.
+        """
+        self.optimizer.zero_grad()
+        loss = self.loss(rows, stream)
+        value = float(loss.detach())
+        if not np.isfinite(value):
+            lr = self.optimizer.param_groups[0]["lr"]
+            raise RunError(f"the loss of an encoder became {value}; lower its lr ({lr:g})")
+        loss.backward()  # type: ignore[no-untyped-call]
+        take_step(self.optimizer)
+        return value
+
+    def encode(self, rows: np.ndarray) -> np.ndarray:
+        """Codes of rows, (rows, d) to (rows, h) float32."""
+        import torch
+
+        with torch.no_grad():
+            parts = [
+                self.module(_tensor(rows[start : start + _ROWS])).numpy()
+                for start in range(0, max(len(rows), 1), _ROWS)
+            ]
+        return np.concatenate(parts)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Weights of module and head, and the optimiser's state."""
+        return {
+            "module": dict(self.module.state_dict()),
+            "head": dict(self.head.state_dict()),
+            "optimizer": self.optimizer.state_dict(),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Inverse of `state_dict`."""
+        self.module.load_state_dict(state["module"])
+        self.head.load_state_dict(state["head"])
+        self.optimizer.load_state_dict(state["optimizer"])
+
+
+class AutoEncoder(Encoder):
+    """Its head decodes; the loss is the mean square error of the reconstruction."""
+
+    def loss(self, rows: np.ndarray, stream: np.random.Generator) -> torch.Tensor:
+        """Mean of |decode(encode(x)) - x|^2 / d over the rows; nothing is left to chance."""
+        from torch.nn import functional
+
+        wanted = _tensor(rows)
+        return functional.mse_loss(self.head(self.module(wanted)), wanted)
+
+
+class ContrastiveEncoder(Encoder):
+    """Its head projects; two views of a row are pulled together, others pushed apart (SimCLR).
+
+    Parameters
+    ----------
+    module, head, optimizer, operations
+        As of `Encoder`.
+    temperature : float
+        tau > 0 of `securevfl.models.contrast.nt_xent`.
+    image_shape : (channels, height, width) or None
+        The party's strip of an image, which decides how views are made.
+    """
+
+    def __init__(
+        self,
+        module: nn.Module,
+        head: nn.Module,
+        *,
+        optimizer: dict[str, Any],
+        operations: int,
+        temperature: float,
+        image_shape: ImageShape | None = None,
+    ) -> None:
+        super().__init__(module, head, optimizer=optimizer, operations=operations)
+        self.temperature = temperature
+        self.image_shape = image_shape
+
+    def loss(self, rows: np.ndarray, stream: np.random.Generator) -> torch.Tensor:
+        """NT-Xent of the projections of two random views of each row."""
+        from securevfl.models.contrast import nt_xent
+
+        one, two = (_tensor(view) for view in two_views(rows, stream, self.image_shape))
+        project = self.head
+        return nt_xent(project(self.module(one)), project(self.module(two)), self.temperature)
+
+
+def make_autoencoder(
+    features: int,
+    hidden: int,
+    width: int,
+    *,
+    stream: np.random.Generator,
+    optimizer: dict[str, Any],
+    output: Activation = "relu",
+    decoded: Activation = "sigmoid",
+) -> AutoEncoder:
+    """New auto-encoder d - hidden - h - hidden - d.
+
+    Parameters
+    ----------
+    features, hidden, width : int
+        d, the hidden layer of encoder and decoder, and h.
+    stream : numpy Generator
+        Draws the initial weights; torch's global state is not touched.
+    optimizer : dict
+        Arguments of `securevfl.models.optimizers.make_optimizer`.
+    output : Activation
+        Of the code: "relu", or "leaky_relu", "sigmoid", "none".
+    decoded : Activation
+        Of the reconstruction: "sigmoid" for rows in [0, 1], "relu" for rows of at least 0.
+
+    Examples
+    --------
+    >>> from numpy.random import Generator, Philox
+    >>> rows = np.random.Generator(Philox(1)).random((8, 6)).astype(np.float32)
+    >>> learner = make_autoencoder(
+    ...     6, 4, 3, stream=Generator(Philox(2)), optimizer={"name": "adam", "lr": 0.01}
+    ... )
+    >>> loss = learner.train(rows, Generator(Philox(3)))
+    >>> learner.encode(rows).shape
+    (8, 3)
+    """
+    module, head = _seeded(
+        lambda: (
+            two_layers(features, hidden, width, output),
+            two_layers(width, hidden, features, decoded),
+        ),
+        stream,
+    )
+    operations = hidden * (features + width)
+    return AutoEncoder(module, head, optimizer=optimizer, operations=operations)
+
+
+def make_contrastive(
+    features: int,
+    hidden: int,
+    width: int,
+    *,
+    stream: np.random.Generator,
+    optimizer: dict[str, Any],
+    output: Activation = "relu",
+    temperature: float = 0.5,
+    image_shape: ImageShape | None = None,
+) -> ContrastiveEncoder:
+    """New encoder d - hidden - h whose projector has h - h - h; see `make_autoencoder`."""
+    module, head = _seeded(
+        lambda: (
+            two_layers(features, hidden, width, output),
+            two_layers(width, width, width, "none"),
+        ),
+        stream,
+    )
+    return ContrastiveEncoder(
+        module,
+        head,
+        optimizer=optimizer,
+        operations=hidden * (features + width),
+        temperature=temperature,
+        image_shape=image_shape,
+    )
+
+
+def two_layers(features: int, hidden: int, outputs: int, last: Activation) -> nn.Module:
+    """Linear, leaky ReLU, Linear, and the last activation."""
+    from torch import nn
+
+    ends: dict[Activation, list[nn.Module]] = {
+        "relu": [nn.ReLU()],
+        "leaky_relu": [nn.LeakyReLU(SLOPE)],
+        "sigmoid": [nn.Sigmoid()],
+        "none": [],
+    }
+    inner = [nn.Linear(features, hidden), nn.LeakyReLU(SLOPE), nn.Linear(hidden, outputs)]
+    return nn.Sequential(*inner, *ends[last])
+
+
+def _seeded(
+    build: Callable[[], tuple[nn.Module, nn.Module]], stream: np.random.Generator
+) -> tuple[nn.Module, nn.Module]:
+    import torch
+
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(int(stream.integers(2**31)))
+        return build()
+
+
+def _tensor(rows: np.ndarray) -> torch.Tensor:
+    import torch
+
+    return torch.from_numpy(np.array(rows, np.float32))  # a copy: data sets are read-only
