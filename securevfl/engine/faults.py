@@ -117,15 +117,25 @@ class Faults:
         if not 0 < self.tick < math.inf:
             raise ConfigurationError(f"faults: tick = {self.tick} s must be positive and finite")
 
-    def bind(self, roles: Mapping[str, Sequence[int]], seed: int) -> Schedule:
+    def bind(
+        self, roles: Mapping[str, Sequence[int]], seed: int, *, last: int | None = None
+    ) -> Schedule:
         """Schedule of a run whose parties have these roles.
+
+        Parameters
+        ----------
+        roles : mapping
+            Role to the numbers of its parties; a party may have several.
+        seed : int
+        last : int, optional
+            Last round in which chains strike; afterwards all are up but for what a script says.
 
         Raises
         ------
         ConfigurationError
             For a chain of a role, or an outage of a party, that the run has not.
         """
-        return Schedule(self, roles, seed)
+        return Schedule(self, roles, seed, last)
 
     def describe(self) -> dict[str, Any]:
         """Values for a run's configuration file; `faults_from` gives the faults back."""
@@ -143,16 +153,28 @@ class Schedule:
     ----------
     faults : Faults
     roles : mapping
-        Role to the numbers of its parties.
+        Role to the numbers of its parties; of a party's roles with a chain the last one counts.
     seed : int
+    last : int or None
+        Last round in which chains strike; None where they strike to the end.
     """
 
-    def __init__(self, faults: Faults, roles: Mapping[str, Sequence[int]], seed: int) -> None:
+    def __init__(
+        self,
+        faults: Faults,
+        roles: Mapping[str, Sequence[int]],
+        seed: int,
+        last: int | None = None,
+    ) -> None:
         self.tick = faults.tick
         self._seed = seed
-        self._parties = {n: role for role, members in roles.items() for n in members}
+        self._last = math.inf if last is None else last
+        self._parties = {n for members in roles.values() for n in members}
         self._chains = {
-            n: faults.chains[role] for n, role in self._parties.items() if role in faults.chains
+            n: faults.chains[role]
+            for role, members in roles.items()
+            if role in faults.chains
+            for n in members
         }
         self._link_chain = faults.chains.get(LINK)
         self._outages: dict[int | Link, list[Outage]] = {}
@@ -206,12 +228,12 @@ class Schedule:
     def returns(self, party: int) -> bool:
         """Whether a party that is down may come back."""
         chain = self._chains.get(party)
-        return chain is None or chain.rejoin > 0
+        return chain is None or chain.rejoin > 0 or self._last < math.inf
 
     def _up(self, entity: int | Link, chain: Chain | None, round: int, seconds: float) -> bool:
         if any(outage.covers(round, seconds) for outage in self._outages.get(entity, ())):
             return False
-        return chain is None or self._state(entity, chain, round)
+        return chain is None or round > self._last or self._state(entity, chain, round)
 
     def _state(self, entity: int | Link, chain: Chain, round: int) -> bool:
         """The chain's state; every entity is up before round 1."""

@@ -38,6 +38,9 @@ class Party:
     kept_once : tuple of str
         Attributes that `setup` fills and nothing changes afterwards, such as data shares; a
         checkpoint writes them once.
+    kept_frozen : tuple of str
+        Attributes of the state that are replaced and never changed in place, such as a tuple of
+        arrays that grows long: a safe point keeps a reference and copies nothing.
     activities : mapping
         For each kind of message that costs the sender work: "upload" or "share". The conditions
         of a run delay messages by activity.
@@ -51,6 +54,7 @@ class Party:
 
     kept: ClassVar[tuple[str, ...]] = ()
     kept_once: ClassVar[tuple[str, ...]] = ()
+    kept_frozen: ClassVar[tuple[str, ...]] = ()
     activities: ClassVar[Mapping[str, str]] = {
         "embedding": "upload",
         "model": "share",

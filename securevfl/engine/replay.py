@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def snapshot(party: Party, *, waits: int, time: int) -> dict[str, Any]:
-    """Copy of what the party keeps; `kept_once` is passed by reference, nothing changes it.
+    """Copy of what the party keeps; what nobody changes in place is passed by reference.
 
     Parameters
     ----------
@@ -33,6 +33,7 @@ def snapshot(party: Party, *, waits: int, time: int) -> dict[str, Any]:
     return {
         "kept": wire.encode(kept),
         "once": {name: getattr(party, name) for name in party.kept_once},
+        "frozen": {name: getattr(party, name) for name in party.kept_frozen},
         "round": party.round,
         "epoch": party.epoch,
         "waits": waits,
@@ -43,14 +44,15 @@ def snapshot(party: Party, *, waits: int, time: int) -> dict[str, Any]:
 def restore(party: Party, saved: Mapping[str, Any]) -> None:
     """Inverse of `snapshot`, on a newly made party of the same protocol."""
     kept = wire.decode(saved["kept"])
-    if set(kept) != set(party.kept) or set(saved["once"]) != set(party.kept_once):
+    found = [sorted(each) for each in (kept, saved["once"], saved["frozen"])]
+    if found != [sorted(each) for each in (party.kept, party.kept_once, party.kept_frozen)]:
         raise CheckpointError(
             f"checkpoint: party {party.index} keeps {sorted(party.kept)}, the checkpoint holds "
             f"{sorted(kept)}; it was written by another version of this protocol"
         )
     for name, value in kept.items():
         _give_back(party, name, value)
-    for name, value in saved["once"].items():
+    for name, value in (saved["once"] | saved["frozen"]).items():
         setattr(party, name, value)
     party.round = saved["round"]
     party.epoch = saved["epoch"]

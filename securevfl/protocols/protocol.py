@@ -343,6 +343,14 @@ class Protocol(ABC):
         """Numbers of the parties by role, for faults that strike a role."""
         return {"server": (SERVER,), "client": tuple(self.peers())}
 
+    @property
+    def last_fault(self) -> int | None:
+        """Last round in which chains of faults strike; None where they strike to the end.
+
+        What a script takes down stays down for as long as it says.
+        """
+        return None
+
     def stream(self, name: str, *keys: int) -> np.random.Generator:
         """Public stream of the run, the same as the server's."""
         return keyed_stream(self.seed, SERVER, name, *keys)

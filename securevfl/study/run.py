@@ -234,7 +234,9 @@ def _sealing(plan: Plan, parties: Mapping[int, Party]) -> Sealing | None:
 
 
 def _schedule(protocol: Protocol, plan: Plan) -> Schedule | None:
-    return None if plan.faults is None else plan.faults.bind(protocol.roles(), plan.seed)
+    if plan.faults is None:
+        return None
+    return plan.faults.bind(protocol.roles(), plan.seed, last=protocol.last_fault)
 
 
 def _reviver(protocol: Protocol) -> Callable[[int], Party]:

@@ -71,9 +71,10 @@ class Outcome:
         Masks are drawn from the operating system and differ between runs, so constants such as
         data shares are no part of it, and neither are payloads.
         """
-        kept = {
-            index: snapshot(party, waits=0, time=0)["kept"] for index, party in self.parties.items()
-        }
+        kept = {}
+        for index, party in self.parties.items():
+            saved = snapshot(party, waits=0, time=0)
+            kept[index] = (saved["kept"], saved["frozen"])
         sent = self.simulation.transcript
         return wire.encode(
             (
@@ -159,7 +160,7 @@ def simulate(
         transcript=Transcript(payloads=payloads),
         observer=history,
         copying=copying,
-        faults=None if faults is None else faults.bind(made.roles(), seed),
+        faults=None if faults is None else faults.bind(made.roles(), seed, last=made.last_fault),
         revive=lambda index: made.parties()[index],
     )
     with one_thread():

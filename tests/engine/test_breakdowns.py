@@ -34,6 +34,20 @@ class Counting(Party):
                 self.send(SERVER, "count", (self.counted, self.epoch))
 
 
+class Keeping(Counting):
+    """Keeps what it sent, too, in a tuple that grows."""
+
+    kept_frozen: ClassVar[tuple[str, ...]] = ("items",)
+
+    def __init__(self, index: int, peers: Any) -> None:
+        super().__init__(index, peers)
+        self.items: tuple[int, ...] = ()
+
+    def send(self, to: int, kind: str, payload: Any, **options: Any) -> None:
+        self.items = (*self.items, self.counted)
+        super().send(to, kind, (payload, len(self.items)), **options)
+
+
 class Asking(Party):
     """Asks in each round and waits a second at most."""
 
@@ -81,6 +95,14 @@ def test_a_party_goes_down_and_comes_back_from_its_own_checkpoint():
     assert [(e.party, e.round) for e in named(events, "down")] == [(2, 4)]
     assert [(e.party, e.round) for e in named(events, "up")] == [(2, 7)]
     assert {e.fields["why"] for e in named(events, "lost")} == {"party 2 is down"}
+
+
+def test_a_tuple_that_grows_comes_back_as_it_was_at_the_last_safe_point(monkeypatch):
+    monkeypatch.setitem(globals(), "Counting", Keeping)
+    simulation, _ = simulate({"outage": [{"party": 2, "rounds": [4, 7]}]})
+    heard = simulation.parties[SERVER].heard
+    assert [heard[r][2] for r in (3, 7, 12)] == [((3, 0), 3), ((4, 1), 4), ((9, 1), 9)]
+    assert simulation.parties[2].items == tuple(range(1, 10))
 
 
 def test_a_cut_link_loses_messages_of_both_directions():

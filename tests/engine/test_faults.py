@@ -31,6 +31,30 @@ def test_the_server_is_up_where_only_clients_fail():
     assert schedule.mortal == frozenset(range(6))
 
 
+def test_chains_strike_up_to_the_last_round_that_is_given():
+    faults = faults_from(
+        {
+            "client": {"fault": 1, "rejoin": 0},
+            "link": {"fault": 1, "rejoin": 0},
+            "outage": [{"party": 3, "rounds": [8]}],
+        }
+    )
+    schedule = faults.bind(ROLES, seed=0, last=5)
+    assert [schedule.alive(2, r, 0.0) for r in (0, 1, 5, 6, 9)] == [True, False, False, True, True]
+    assert [schedule.linked(2, -1, r, 0.0) for r in (1, 5, 6)] == [False, False, True]
+    assert [schedule.alive(3, r, 0.0) for r in (5, 6, 7, 8)] == [False, True, True, False]
+    assert schedule.returns(2)
+    assert not faults.bind(ROLES, seed=0).returns(2)
+
+
+def test_a_party_of_several_roles_meets_the_faults_of_each():
+    roles = ROLES | {"active": (0, 1)}
+    all_clients = Faults({"client": Chain(1.0, 0.0)}).bind(roles, seed=0)
+    assert all_clients.mortal == set(range(6))
+    mixed = Faults({"active": Chain(0.0, 1.0), "client": Chain(1.0, 0.0)}).bind(roles, seed=0)
+    assert mixed.mortal == {2, 3, 4, 5}
+
+
 def test_states_do_not_depend_on_the_order_of_questions():
     def make() -> Schedule:
         return Faults({"client": Chain(0.3, 0.4)}).bind(ROLES, seed=9)
