@@ -29,6 +29,8 @@ _LABELS = {
     "wall_seconds": "real time",
     "bytes": "sent",
     "late": "late messages",
+    "skipped": "skipped rounds",
+    "filled": "filled in embeddings",
     "clipped": "clipped weights",
     "planned": "plan and measurement",
     "derived": "parameters",
@@ -38,6 +40,8 @@ _ELSEWHERE = ("claims",)
 _ONLY_IF_SET = (
     "planned",
     "given_up",
+    "skipped",
+    "filled",
     "clipped",
     "test_auc",
     "test_f1",

@@ -31,6 +31,7 @@ from securevfl.models.aggregation import Aggregation
 from securevfl.models.client_networks import ClientNetwork
 from securevfl.models.objective import amplification, chosen_exponent
 from securevfl.models.split import Batches, Centre
+from securevfl.models.stale import LastEmbeddings
 from securevfl.models.weights import load_weights, penalty, refuse_running_statistics, weights_of
 from securevfl.privacy.claims import Claim
 from securevfl.protocols.protocol import Card, EmbeddingConfig, EmbeddingProtocol, Exposure
@@ -184,7 +185,7 @@ class Active(Holder):
         self.config = config
         self.pace = 1.0
         rows = len(own) if config.patience is not None else 0
-        self.stale = Stale(len(self.peers), rows, config.width, config.staleness)
+        self.stale = LastEmbeddings(len(self.peers), rows, config.width)
 
     async def run(self) -> None:
         """Launch updates until the collaborator says stop."""
@@ -236,7 +237,9 @@ class Active(Holder):
         penalties = {self.index: penalty(self.network)} if slow else {}
         if not await self.gather(fresh, penalties, len(self.peers) if slow else 0):
             return False
-        stack, present = self.stale.complete(fresh, places, self.round)
+        bound = self.config.staleness
+        oldest = 0 if bound is None else max(0, self.round - bound)
+        stack, present = self.stale.complete(fresh, places, oldest=oldest)
         joint = self.aggregation.combine(stack, present)
         loss, gradient, own = self.top.gradients(joint, places, self.labels)
         factor = self.factor(loss, penalties) if slow else 1.0
@@ -287,52 +290,6 @@ class Active(Holder):
             wanted = min(1 / max(self.pace, 1e-9), config.amplify_at_most)
             return amplification(F, chosen_exponent(F, wanted))
         return min(amplification(F, config.q), config.amplify_at_most)
-
-
-class Stale:
-    """An active party's last embeddings of its rows, for those that do not come in time.
-
-    Without room for any rows it keeps nothing, and everything has to be fresh.
-    """
-
-    def __init__(self, parties: int, rows: int, width: int, bound: int | None) -> None:
-        self.table = np.zeros((parties, rows, width), np.float32)
-        self.version = np.full((parties, rows), -1, np.int64)
-        self.bound = bound
-
-    def keep(self, party: int, places: np.ndarray, embedding: np.ndarray, round: int) -> None:
-        """Take in an embedding unless a newer one is there."""
-        if not self.table.shape[1]:
-            return
-        newer = self.version[party, places] < round
-        self.table[party, places[newer]] = embedding[newer]
-        self.version[party, places[newer]] = round
-
-    def complete(
-        self, fresh: Mapping[int, np.ndarray], places: np.ndarray, round: int
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Embeddings (M, rows, h), zero where there is none young enough, and where there is."""
-        shape = next(iter(fresh.values())).shape
-        stack = np.zeros((len(self.table), *shape), np.float32)
-        present = np.zeros(stack.shape[:2], bool)
-        for m in range(len(self.table)):
-            if m in fresh:
-                stack[m], present[m] = fresh[m], True
-            elif self.table.shape[1]:
-                version = self.version[m, places]
-                oldest = 0 if self.bound is None else round - self.bound
-                present[m] = version >= max(oldest, 0)
-                stack[m] = np.where(present[m][:, None], self.table[m, places], np.float32(0))
-        return stack, present
-
-    def state_dict(self) -> dict[str, Any]:
-        """What a checkpoint needs."""
-        return {"table": self.table, "version": self.version}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Inverse of `state_dict`."""
-        self.table = np.array(state["table"])
-        self.version = np.array(state["version"])
 
 
 class Collaborator(Party):

@@ -1,10 +1,14 @@
-"""Split learning with an embedding of each client: waiting for all, or ignoring stragglers.
+"""Split learning with an embedding of each client, and what to do about those that do not come.
 
 FedVS, section 2.1 and its baselines Wait and Ignore: every round each client sends its embedding
 H_n of the batch, the server aggregates those that it uses (mean, concatenation or maximum), steps
 its centre and returns dL/dH_n to each of them. With the same seed it draws the same rows, batches
 and initial weights as FedVS. With ``quantized=True`` it computes on the de-quantised data and
 weights of FedVS, so that mean and waiting give a history equal to FedVS's number for number.
+
+DVFL, section 6, gives a round a time: when that is over the round is dropped (SplitNN-skip), or
+zeros (-zeros) or the last embeddings of the same rows (-buffer) stand for what is missing; or, ours,
+a running mean of each client's embeddings.
 """
 
 from __future__ import annotations
@@ -17,10 +21,11 @@ import numpy as np
 from pydantic import Field
 
 from securevfl.engine.party import SERVER, Party
-from securevfl.errors import ConfigurationError
+from securevfl.errors import ConfigurationError, RunError
 from securevfl.field import FixedPoint, PrimeField
-from securevfl.models.aggregation import Aggregation, gather
+from securevfl.models.aggregation import Aggregation
 from securevfl.models.client_networks import ClientNetwork
+from securevfl.models.filling import Filling, make_filling
 from securevfl.models.polynomial_network import PolynomialNetwork, expand
 from securevfl.models.split import Batches, Centre, rows_of
 from securevfl.privacy.claims import Claim
@@ -33,8 +38,17 @@ if TYPE_CHECKING:
 class SplitConfig(EmbeddingConfig):
     """Options of split learning."""
 
-    stragglers: Literal["wait", "ignore"] = Field(
-        "wait", description="wait for every client, or go on with the first ones"
+    stragglers: Literal["wait", "ignore", "skip", "zeros", "buffer", "mean"] = Field(
+        "wait",
+        description="wait for every client, or ignore all but the first ones; or, after the "
+        "timeout, skip the round, or put zeros, the last embeddings of the rows (buffer) or a "
+        "running mean of the client's in the place of what is missing",
+    )
+    timeout: float | None = Field(
+        None,
+        gt=0,
+        description="seconds that a round waits for embeddings, where stragglers are skip, zeros, "
+        "buffer or mean",
     )
     quorum: int | None = Field(
         None, ge=1, description="embeddings used where stragglers are ignored; N - floor(N/2)"
@@ -112,9 +126,13 @@ class Client(Party):
 
 
 class Server(Party):
-    """Aggregates the embeddings that it waits for and trains the centre."""
+    """Aggregates the embeddings that it waits for and trains the centre.
 
-    kept: ClassVar[tuple[str, ...]] = ("centre", "steps", "answered")
+    A round ends with `quorum` embeddings or after `timeout` seconds; with fewer than `needed` of
+    them it is skipped.
+    """
+
+    kept: ClassVar[tuple[str, ...]] = ("centre", "steps", "skipped", "answered", "filling")
 
     def __init__(
         self,
@@ -126,6 +144,9 @@ class Server(Party):
         *,
         rounds: int,
         quorum: int,
+        needed: int,
+        timeout: float | None,
+        filling: Filling,
     ) -> None:
         super().__init__(SERVER, peers)
         self.batches = batches
@@ -134,29 +155,50 @@ class Server(Party):
         self.labels = labels
         self.wanted = rounds
         self.quorum = quorum
+        self.needed = needed
+        self.timeout = timeout
+        self.filling = filling
         self.steps = 0
+        self.skipped = 0
         self.answered = np.zeros(len(self.peers), np.int64)  # rounds in which each was used
 
     async def run(self) -> None:
-        """One step a round, with the first `quorum` embeddings; later ones are late."""
-        while self.steps < self.wanted:
+        """One step a round, with what came in time; later embeddings are late."""
+        while self.steps + self.skipped < self.wanted:
             self.safe_point()
             batch = self.batches.draw(self.round + 1)
             self.announce(self.round + 1, batch)
-            self.train(batch, await self.collect("embedding", count=self.quorum))
+            found = await self.collect("embedding", count=self.quorum, timeout=self.timeout)
+            if len(found) >= self.needed:
+                self.train(batch, found)
+            else:
+                self.skip(found)
         self.conclude()
+
+    def skip(self, embeddings: Collection[int]) -> None:
+        """Drop the round; where every single one was dropped there is no model to speak of."""
+        missing = [n for n in self.peers if n not in embeddings]
+        self.skipped += 1
+        self.record("skipped", came=len(embeddings), missing=missing)
+        if self.skipped == self.wanted:
+            raise RunError(
+                f"split: nothing was trained: all {self.wanted} rounds were skipped, for none had "
+                f"{self.needed} of {len(self.peers)} embeddings within {self.timeout} s; in round "
+                f"{self.round} there were none of {', '.join(f'party {n}' for n in missing)}. Use "
+                "more rounds, a longer timeout, or another rule for stragglers"
+            )
 
     def train(self, batch: np.ndarray, embeddings: Mapping[int, np.ndarray]) -> None:
         """Update the centre and return dL/dH_n; padded rows have no loss and no gradient."""
         samples = self.batches.samples(batch)
-        stack, present = gather(embeddings, len(self.peers))
+        stack, present, told = self.filling.fill(embeddings, samples, self.round)
         joint = self.aggregation.combine(stack, present)
         loss, gradient = self.centre.step(joint, samples, self.labels)
         self.steps += 1
         for n in embeddings:
             self.answered[n] += 1
             self.send(n, "gradient", self.aggregation.gradient(gradient, stack, present, n))
-        self.record("round", step=self.steps, loss=loss, used=len(embeddings))
+        self.record("round", step=self.steps, loss=loss, used=len(embeddings), **told)
 
 
 class Split(EmbeddingProtocol):
@@ -166,7 +208,8 @@ class Split(EmbeddingProtocol):
     Config = SplitConfig
     card = Card(
         title="Split learning",
-        paper="Ceballos et al., SplitNN-driven vertical partitioning, 2020; FedVS section 2.1",
+        paper="Ceballos et al., SplitNN-driven vertical partitioning, 2020; FedVS section 2.1; DVFL "
+        "section 6",
         roles={
             "server": "holds the labels and the central model; aggregates the embeddings",
             "client": "holds some columns and a network",
@@ -183,6 +226,10 @@ class Split(EmbeddingProtocol):
             "ignore: the quorum is ours; concatenation has zeros in the place of the absent",
             "ignore: evaluation uses the clients that trained most often, as many as the quorum, "
             "because a mean over all has another scale; inference='all' uses all",
+            "skip: a round that was dropped counts as one of the rounds, and its batch is lost",
+            "zeros, buffer, mean: what is filled in counts as present in mean and maximum; who was "
+            "absent gets no gradient; a round in which nobody came is skipped",
+            "mean is ours: DVFL names statistics as perhaps the best replacement, without trying",
             "MLP and CNN widths, and how an embedding enters VGG13, are ours",
         ),
     )
@@ -190,6 +237,17 @@ class Split(EmbeddingProtocol):
     def __init__(self, config: SplitConfig, data: VerticalDataset, *, seed: int) -> None:
         super().__init__(config, data, seed=seed)
         ignore = config.stragglers == "ignore"
+        timed = config.stragglers not in ("wait", "ignore")
+        if timed != (config.timeout is not None):
+            raise ConfigurationError(
+                f"split: stragglers = {config.stragglers!r} "
+                + (
+                    "needs a timeout, the seconds that a round waits for embeddings, such as 1.0"
+                    if timed
+                    else f"has no use for timeout = {config.timeout:g}; leave it out, or use "
+                    "'skip', 'zeros', 'buffer' or 'mean'"
+                )
+            )
         if config.quorum is not None and not (ignore and config.quorum <= data.parties):
             raise ConfigurationError(
                 f"split: quorum = {config.quorum} needs stragglers = 'ignore' (it is "
@@ -200,16 +258,22 @@ class Split(EmbeddingProtocol):
                 f"split: quantized needs polynomial clients, as FedVS has them, and client = "
                 f"{config.client!r}; use 'pn'"
             )
-        if ignore:
-            self.card = replace(type(self).card, absence="skips")
+        if config.stragglers != "wait":
+            skips = config.stragglers in ("ignore", "skip")
+            self.card = replace(type(self).card, absence="skips" if skips else "fills")
 
     @property
     def quorum(self) -> int:
         """Embeddings that the server waits for."""
         N = self.data.parties
-        if self.config.stragglers == "wait":
+        if self.config.stragglers != "ignore":
             return N
         return int(self.config.quorum or N - N // 2)
+
+    @property
+    def fills(self) -> bool:
+        """Whether something stands in the place of missing embeddings."""
+        return self.config.stragglers in ("zeros", "buffer", "mean")
 
     def parties(self) -> dict[int, Party]:
         """The server and N clients."""
@@ -221,6 +285,14 @@ class Split(EmbeddingProtocol):
             self.data.train_labels,
             rounds=self.config.rounds,
             quorum=self.quorum,
+            needed=1 if self.fills else self.quorum,
+            timeout=self.config.timeout,
+            filling=make_filling(
+                self.config.stragglers if self.fills else "nothing",
+                self.data.parties,
+                self.data.rows,
+                self.config.width,
+            ),
         )
         return {SERVER: server} | {n: self.client(n) for n in self.peers()}
 
@@ -242,7 +314,7 @@ class Split(EmbeddingProtocol):
 
     def evaluated(self, parties: Mapping[int, Party]) -> Collection[int]:
         """All clients, or those that were used most often, the lowest first among equals."""
-        if self.config.stragglers == "wait" or self.config.inference == "all":
+        if self.config.stragglers != "ignore" or self.config.inference == "all":
             return self.peers()
         server: Any = parties[SERVER]
         often = np.argsort(-server.answered, kind="stable")
@@ -251,6 +323,13 @@ class Split(EmbeddingProtocol):
     def describe(self) -> dict[str, Any]:
         """N, the quorum and |B|."""
         return {"N": self.data.parties, "quorum": self.quorum, "batch_rows": self.batch_rows}
+
+    def memory(self) -> int:
+        """As usual, and where there is a buffer its bytes and those of copies in a checkpoint."""
+        buffered = self.config.stragglers == "buffer"
+        row = 4 * int(self.config.width) + 8
+        table = 4 * self.data.parties * (self.data.rows + 1) * row
+        return super().memory() + (table if buffered else 0)
 
     @property
     def claims(self) -> tuple[Claim, ...]:

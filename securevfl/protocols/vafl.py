@@ -19,6 +19,7 @@ from securevfl.engine.streams import keyed_stream
 from securevfl.models.aggregation import Aggregation
 from securevfl.models.client_networks import ClientNetwork
 from securevfl.models.split import Batches, Centre, rows_of
+from securevfl.models.stale import LastEmbeddings
 from securevfl.privacy.claims import Claim
 from securevfl.protocols.protocol import Card, EmbeddingConfig, EmbeddingProtocol
 
@@ -77,7 +78,7 @@ class Client(Party):
 class Server(Party):
     """Keeps the last embedding of every sample and client; each arrival is a step."""
 
-    kept: ClassVar[tuple[str, ...]] = ("centre", "steps", "table", "known")
+    kept: ClassVar[tuple[str, ...]] = ("centre", "steps", "last")
 
     def __init__(
         self,
@@ -97,9 +98,7 @@ class Server(Party):
         self.labels = labels
         self.wanted = rounds
         self.steps = 0
-        # One row more than there are samples: padding has the number -1, which is the last row.
-        self.table = np.zeros((len(self.peers), len(labels) + 1, width), np.float32)
-        self.known = np.zeros(self.table.shape[:2], bool)
+        self.last = LastEmbeddings(len(self.peers), len(labels), width)
 
     async def run(self) -> None:
         """Step at every arrival; embeddings that come after the last step are late."""
@@ -112,9 +111,8 @@ class Server(Party):
     def train(self, client: int, round: int, batch: np.ndarray, embedding: np.ndarray) -> None:
         """Update the centre with the newest embeddings of the samples; answer who sent some."""
         samples = self.batches.samples(batch)
-        self.table[client, samples] = embedding
-        self.known[client, samples] = True
-        stack, present = self.table[:, samples], self.known[:, samples]
+        self.last.keep(client, samples, embedding, self.steps)
+        stack, present = self.last.at(samples)
         joint = self.aggregation.combine(stack, present)
         loss, gradient = self.centre.step(joint, samples, self.labels)
         self.steps += 1
@@ -184,7 +182,7 @@ class Vafl(EmbeddingProtocol):
 
     def memory(self) -> int:
         """Bytes of the table of embeddings and of its copies in a checkpoint, and as usual."""
-        row = 4 * int(self.config.width) + 1
+        row = 4 * int(self.config.width) + 8
         return super().memory() + 4 * self.data.parties * (self.data.rows + 1) * row
 
     @property

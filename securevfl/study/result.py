@@ -14,11 +14,14 @@ import numpy as np
 from securevfl.engine.network import SERVER
 from securevfl.engine.party import Party
 from securevfl.engine.transcript import Transcript
+from securevfl.models.filling import Filling
+from securevfl.models.stale import LastEmbeddings
 from securevfl.privacy.claims import Claim, link_claims
 from securevfl.protocols.protocol import Protocol
 from securevfl.study.plan import CONFIG, Plan
 
 SUMMARY = "summary.json"
+_NO_MODELS = (LastEmbeddings, Filling)  # kept by parties, and too large to save as a model
 
 
 @dataclass
@@ -105,6 +108,8 @@ class Run:
             "lost": sum(event["event"] == "lost" for event in self.events),
             "crashes": sum(event["event"] == "down" for event in self.events),
             "planned": self.planned,
+            "skipped": sum(event["event"] == "skipped" for event in self.events),
+            "filled": sum(row.get("filled", 0) for row in self.history),
             "given_up": sum(event["event"] == "given_up" for event in self.events),
             "clipped": sum(event["event"] == "clipped" for event in self.events),
             "derived": self.protocol.describe(),
@@ -158,7 +163,7 @@ class Run:
             owner = "server" if index == SERVER else f"client-{index}"
             for name in party.kept:
                 value = getattr(party, name)
-                if hasattr(value, "state_dict"):
+                if hasattr(value, "state_dict") and not isinstance(value, _NO_MODELS):
                     state = {k: v for k, v in value.state_dict().items() if k != "optimizer"}
                     arrays |= _flatten(f"{owner}/{name}", state)
         return arrays

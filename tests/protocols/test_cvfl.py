@@ -11,7 +11,6 @@ from securevfl.data import VerticalDataset
 from securevfl.engine.conditions import NONE, Conditions, Delay
 from securevfl.engine.network import SERVER
 from securevfl.errors import ConfigurationError, DataError
-from securevfl.protocols.cvfl import Stale
 from securevfl.testing.runs import make, one_thread, simulate
 
 SMALL = {
@@ -244,22 +243,6 @@ def test_with_patience_stale_embeddings_are_used_within_the_bound():
     assert max(ends.values()) < 200 * 0.4 < 200 * 3.0 / 2
     assert known[None] == 1.0  # after the first epoch every row has an old embedding of it
     assert known[2] == pytest.approx(0.75)  # none is as young as that: it is left out
-
-
-def test_stale_embeddings_are_those_that_came_last():
-    stale = Stale(parties=2, rows=3, width=2, bound=4)
-    one, two = np.full((1, 2), 1, np.float32), np.full((1, 2), 2, np.float32)
-    stale.keep(1, np.array([2]), two, 5)
-    stale.keep(1, np.array([2]), one, 3)  # overtaken on the way
-    fresh = {0: np.zeros((2, 2), np.float32)}
-    for round, there in ((6, True), (9, True), (10, False)):
-        stack, present = stale.complete(fresh, np.array([1, 2]), round)
-        assert present.tolist() == [[True, True], [False, there]]
-        assert stack[1].tolist() == [[0, 0], [2.0 * there] * 2]
-    copy = Stale(parties=2, rows=3, width=2, bound=4)
-    copy.load_state_dict(stale.state_dict())
-    assert (copy.table == stale.table).all()
-    assert (copy.version == stale.version).all()
 
 
 # -- what is said and what is refused --------------------------------------------------------------

@@ -1,0 +1,173 @@
+"""What stands in the place of embeddings that did not come: nothing, zeros, old ones, a mean.
+
+Zeros and old ones are the strategies SplitNN-zeros and SplitNN-buffer that DVFL tries, section 6;
+the running mean is ours. Where a rule puts something, the client counts as present.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+
+from securevfl.errors import UnknownNameError
+from securevfl.models.aggregation import gather
+from securevfl.models.stale import LastEmbeddings
+
+_DECAY = 0.9  # of the running mean, in a round: that of batch normalisation
+
+
+class Filling(ABC):
+    """A rule, for N clients with embeddings of M rows and width h.
+
+    Parameters
+    ----------
+    parties, rows, width : int
+        N, M and h.
+
+    Attributes
+    ----------
+    kept : tuple of str
+        Arrays that are its state.
+    """
+
+    kept: ClassVar[tuple[str, ...]] = ()
+
+    def __init__(self, parties: int, rows: int, width: int) -> None:
+        self.parties = parties
+
+    @abstractmethod
+    def fill(
+        self, fresh: Mapping[int, np.ndarray], places: np.ndarray, round: int
+    ) -> tuple[np.ndarray, np.ndarray, dict[str, Any]]:
+        """Embeddings of a batch, and what to say of it.
+
+        Parameters
+        ----------
+        fresh : mapping
+            Embeddings (rows, h) of those clients that came, at least one.
+        places : ndarray, (rows,)
+            Row numbers; -1 for padding.
+        round : int
+
+        Returns
+        -------
+        stack : ndarray, (N, rows, h)
+        present : ndarray, (N, rows), bool
+            As `securevfl.models.aggregation.Aggregation` takes them.
+        told : dict
+            Fields for the history: ``filled``, the number of clients that were filled in; ``how``;
+            and ``unknown``, for how many of their rows zeros stand for want of anything better.
+        """
+
+    def state_dict(self) -> dict[str, Any]:
+        """What a checkpoint needs."""
+        return {name: getattr(self, name) for name in self.kept}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Inverse of `state_dict`."""
+        for name in self.kept:
+            setattr(self, name, np.array(state[name]))
+
+    def _told(self, how: str, fresh: Mapping[int, Any], unknown: int) -> dict[str, Any]:
+        return {"filled": self.parties - len(fresh), "how": how, "unknown": unknown}
+
+
+class Nothing(Filling):
+    """Who is absent is left out, and nothing is said."""
+
+    def fill(
+        self, fresh: Mapping[int, np.ndarray], places: np.ndarray, round: int
+    ) -> tuple[np.ndarray, np.ndarray, dict[str, Any]]:
+        """Those that came."""
+        return *gather(fresh, self.parties), {}
+
+
+class Zeros(Filling):
+    """Zeros, as if they had been sent."""
+
+    def fill(
+        self, fresh: Mapping[int, np.ndarray], places: np.ndarray, round: int
+    ) -> tuple[np.ndarray, np.ndarray, dict[str, Any]]:
+        """Everybody is present."""
+        stack, present = gather(fresh, self.parties)
+        return stack, np.ones_like(present), self._told("zeros", fresh, 0)
+
+
+class Buffer(Filling):
+    """The last embedding of each of those rows that came; zeros where none did."""
+
+    def __init__(self, parties: int, rows: int, width: int) -> None:
+        super().__init__(parties, rows, width)
+        self.last = LastEmbeddings(parties, rows, width)
+
+    def fill(
+        self, fresh: Mapping[int, np.ndarray], places: np.ndarray, round: int
+    ) -> tuple[np.ndarray, np.ndarray, dict[str, Any]]:
+        """Everybody is present; rows of which nothing is known are counted."""
+        for party, embedding in fresh.items():
+            self.last.keep(party, places, embedding, round)
+        stack, known = self.last.complete(fresh, places)
+        unknown = int((~known[:, places >= 0]).sum())
+        return stack, np.ones_like(known), self._told("buffer", fresh, unknown)
+
+    def state_dict(self) -> dict[str, Any]:
+        """The table."""
+        return self.last.state_dict()
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Inverse of `state_dict`."""
+        self.last.load_state_dict(state)
+
+
+class RunningMean(Filling):
+    """A running mean of each client's embeddings, ``m <- 0.9 m + 0.1 mean of the batch``.
+
+    It begins with the first batch that came of a client; before that there are zeros.
+    """
+
+    kept: ClassVar[tuple[str, ...]] = ("means", "begun")
+
+    def __init__(self, parties: int, rows: int, width: int) -> None:
+        super().__init__(parties, rows, width)
+        self.means = np.zeros((parties, width), np.float32)
+        self.begun = np.zeros(parties, bool)
+
+    def fill(
+        self, fresh: Mapping[int, np.ndarray], places: np.ndarray, round: int
+    ) -> tuple[np.ndarray, np.ndarray, dict[str, Any]]:
+        """Everybody is present; rows of clients of which nothing is known are counted."""
+        true = places >= 0
+        for party, embedding in fresh.items():
+            own = embedding[true].mean(axis=0)
+            if self.begun[party]:
+                own = _DECAY * self.means[party] + (1 - _DECAY) * own
+            self.means[party], self.begun[party] = own, True
+        stack, present = gather(fresh, self.parties)
+        absent = [n for n in range(self.parties) if n not in fresh]
+        stack[absent] = self.means[absent, None]
+        unknown = int((~self.begun[absent]).sum() * true.sum())
+        return stack, np.ones_like(present), self._told("mean", fresh, unknown)
+
+
+FILLINGS: dict[str, type[Filling]] = {
+    "nothing": Nothing,
+    "zeros": Zeros,
+    "buffer": Buffer,
+    "mean": RunningMean,
+}
+
+
+def make_filling(name: str, parties: int, rows: int, width: int) -> Filling:
+    """Rule by name.
+
+    Raises
+    ------
+    UnknownNameError
+        When no rule has that name.
+    """
+    if name not in FILLINGS:
+        raise UnknownNameError("filling", name, FILLINGS)
+    return FILLINGS[name](parties, rows, width)
