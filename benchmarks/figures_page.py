@@ -11,6 +11,8 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
+from pages import load, ours, percent, table
+
 from securevfl.study.statistics import paired_difference
 
 RESULTS = Path("benchmarks/results/fedvs")
@@ -30,21 +32,6 @@ include what FedVS needs to share its data before the first round. Values are he
 per cent, mean and 95 % t interval over seeds. The paper shows curves without intervals, so an
 ordering is what can be compared.
 """
-
-
-def percent(entry: dict[str, Any]) -> str:
-    half = entry.get("half_width_95")
-    return f"{100 * entry['mean']:.2f}" + ("" if half is None else f" ± {100 * half:.2f}")
-
-
-def load(name: str) -> dict[str, Any] | None:
-    path = RESULTS / name / "results.json"
-    return json.loads(path.read_text()) if path.exists() else None
-
-
-def table(rows: list[list[str]]) -> list[str]:
-    head, *body = rows
-    return ["| " + " | ".join(line) + " |" for line in (head, ["---"] * len(head), *body)]
 
 
 def timed(content: dict[str, Any]) -> list[str]:
@@ -118,17 +105,11 @@ def section(title: str, name: str, body: list[str], picture: str, notes: dict[st
     return "\n".join(lines)
 
 
-def ours(content: dict[str, Any]) -> list[str]:
-    seeds = len(next(iter(content["runs"].values()))["seeds"])
-    values = "; ".join(f"{key}: {value}" for key, value in content["ours"].items())
-    return ["", f"Ours: {values}. {seeds} seeds, commit `{content['commit']}`."]
-
-
 def page() -> str:
     notes = json.loads(NOTES.read_text())
     parts = [HEAD]
     for name in (*TIMED[:1], "table-1", *(f"figure-2-{s}" for s in FIGURE_2), *TIMED[1:]):
-        content = load(name)
+        content = load(RESULTS / name)
         if content is None:
             continue
         body = nets(content) if name == "table-1" else timed(content)

@@ -1,0 +1,169 @@
+"""Write docs/results-label-partitioned.md from the committed results of CVFL and Multi-VFL.
+
+Run it from the repository's root after a study: ``python benchmarks/label_page.py``.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+from pages import load, ours, percent, table
+
+from securevfl.study.statistics import mean_interval, paired_difference
+
+RESULTS = Path("benchmarks/results")
+PAPERS = Path("benchmarks/papers")
+PAGE = Path("docs/results-label-partitioned.md")
+SETS = ("mnist", "fashion-mnist", "cifar10")
+LEVELS = (1.0, 1.5, 2.0)  # times the stop loss
+
+HEAD = """# Labels held by several parties: ours beside the papers'
+
+Every study is a file in `benchmarks/papers/cvfl/` or `benchmarks/papers/multivfl/`, with all values
+that the papers leave open listed as ours; results with machine, versions, commit and seeds are in
+`benchmarks/results/`. To repeat one: `securevfl study benchmarks/papers/cvfl/NAME.toml` (`--quick`
+ends in minutes). Values are held-out accuracy in per cent, mean and 95 % t interval over seeds;
+differences are paired by seed, and bold where the interval leaves out 0. What the methods are is in
+[label-partitioned.md](label-partitioned.md).
+"""
+
+
+def signed(mean: float, half: float, digits: int = 2) -> str:
+    """A difference, bold where its interval leaves out 0."""
+    bold = "**" if abs(mean) > half else ""
+    return f"{bold}{mean:+.{digits}f}{bold} ± {half:.{digits}f}"
+
+
+def difference(content: dict[str, Any], one: str, two: str, measure: str, scale: float) -> str:
+    """Mean of ``one - two`` over the seeds."""
+    values = [content["runs"][label][measure]["values"] for label in (one, two)]
+    return signed(*(scale * x for x in paired_difference(*values)))
+
+
+def table_2(found: dict[str, dict[str, Any]]) -> list[str]:
+    """Accuracy of all ways, with the paper's."""
+    rows = [["", *(f"{name} {who}" for name in found for who in ("ours", "paper"))]]
+    for label in ("centralised", "cvfl", "cvfl-sync", "single"):
+        cells = []
+        for content in found.values():
+            paper = content["paper"].get(label, {}).get("accuracy")
+            cells += [percent(content["runs"][label]["test_accuracy"]),
+                      "-" if paper is None else f"{paper:.2f}"]  # fmt: skip
+        rows.append([label, *cells])
+    for one, two in (("centralised", "cvfl"), ("cvfl", "single")):
+        cells = []
+        for content in found.values():
+            papers = [content["paper"][label]["accuracy"] for label in (one, two)]
+            cells += [
+                difference(content, one, two, "test_accuracy", 100),
+                f"{papers[0] - papers[1]:+.2f}",
+            ]
+        rows.append([f"{one} minus {two}", *cells])
+    return table(rows)
+
+
+def curves(folder: Path) -> dict[tuple[str, str], list[tuple[float, float, float]]]:
+    """(step, virtual time, test loss) of all evaluations, by run and seed."""
+    found = defaultdict(list)
+    with (folder / "curves.csv").open() as file:
+        for row in csv.DictReader(file):
+            found[row["run"], row["seed"]].append(
+                (float(row["step"]), float(row["time"]), float(row["test_loss"]))
+            )
+    return found
+
+
+def earlier(folder: Path) -> list[list[str]]:
+    """Time that asynchrony saves until each level of the test loss, in per cent of sync's."""
+    found = curves(folder)
+    saved, stops = defaultdict(list), []
+    for seed in sorted({seed for _, seed in found}):
+        both = [found[run, seed] for run in ("cvfl", "cvfl-sync")]
+        stop = max(min(loss for *_, loss in curve) for curve in both)
+        stops.append(stop)
+        for level in LEVELS:
+            one, two = (next(t for _, t, loss in c if loss <= level * stop) for c in both)
+            saved[level].append(100 * (1 - one / two))
+    cells = [signed(*mean_interval(saved[level]), digits=1) for level in LEVELS]
+    return [[f"{sum(stops) / len(stops):.4f}", *cells]]
+
+
+def async_table(names: list[str]) -> list[str]:
+    """One row a data set."""
+    papers = {"mnist": "20.1", "fashion-mnist": "57.1", "cifar10": "20.4"}
+    head = ["", "stop loss", *(f"until {level:g} x, % earlier" for level in LEVELS), "paper, %"]
+    rows = [head]
+    for name in names:
+        for cells in earlier(RESULTS / "cvfl" / f"table-2-{name}"):
+            rows.append([name, *cells, papers[name]])
+    return table(rows)
+
+
+def exponents(name: str) -> list[str]:
+    """Final test losses of q = 1, 3 and auto, and their differences to q = 1."""
+    found = curves(RESULTS / "cvfl" / f"figures-3-6-{name}")
+    runs = list(dict.fromkeys(run for run, _ in found))
+    final = {
+        run: [found[run, seed][-1][2] for seed in sorted({s for r, s in found if r == run})]
+        for run in runs
+    }
+    kinds = ("q1", "q3", "auto", "q1-lr3")
+    names = ["q = 1", "q = 3", "q = auto", "q = 1, 3 x lr"]
+    rows = [["test loss", *names, "q = 3 minus q = 1", "auto minus q = 1", "3 x lr minus q = 1"]]
+    for case in dict.fromkeys("-".join(run.split("-")[:2]) for run in runs):
+        values = [final[f"{case}-{kind}"] for kind in kinds]
+        cells = [f"{mean:.3f} ± {half:.3f}" for mean, half in map(mean_interval, values)]
+        cells += [signed(*paired_difference(own, values[0]), digits=3) for own in values[1:]]
+        rows.append([case.replace("-", ", ") + " % slower", *cells])
+    return table(rows)
+
+
+def optimisers(name: str) -> list[str]:
+    """Accuracy of each run, and the difference to FedAvg at 4niid."""
+    content = load(RESULTS / "multivfl" / f"figures-2-3-{name}")
+    assert content is not None
+    rows = [["run", "accuracy", "minus fedavg-4niid"]]
+    for label, run in content["runs"].items():
+        last = "-" if label == "fedavg-4niid" else difference(
+            content, label, "fedavg-4niid", "test_accuracy", 100
+        )  # fmt: skip
+        rows.append([label, percent(run["test_accuracy"]), last])
+    return [*table(rows), *ours(content)]
+
+
+def picture(title: str, folder: str) -> list[str]:
+    return ["", f"![{title}](../{RESULTS}/{folder}/curves.png)", ""]
+
+
+def main() -> None:
+    notes = {p: json.loads((PAPERS / p / "notes.json").read_text()) for p in ("cvfl", "multivfl")}
+    lines = [HEAD]
+    found = {name: load(RESULTS / "cvfl" / f"table-2-{name}") for name in SETS}
+    there = {name: content for name, content in found.items() if content is not None}
+    if there:
+        lines += ["## CVFL, Table 2", "", notes["cvfl"]["table-2"], "", *table_2(there)]
+        for name, content in there.items():
+            lines += [*ours(content), *picture(f"Table 2, {name}", f"cvfl/table-2-{name}")]
+        lines += ["## CVFL, Figure 2: asynchronous against in step", "", notes["cvfl"]["figure-2"]]
+        lines += ["", *async_table(list(there)), ""]
+    for name in SETS:
+        content = load(RESULTS / "cvfl" / f"figures-3-6-{name}")
+        if content is not None:
+            title = f"CVFL, Figures 3 to 6: the exponent q, {name}"
+            lines += [f"## {title}", "", notes["cvfl"].get(f"figures-3-6-{name}", ""), ""]
+            lines += [*exponents(name), *ours(content)]
+            lines += picture(title, f"cvfl/figures-3-6-{name}")
+    for number, name in (("2", "mnist"), ("3", "fashion-mnist")):
+        if load(RESULTS / "multivfl" / f"figures-2-3-{name}") is not None:
+            title = f"Multi-VFL, Figure {number}: {name}"
+            lines += [f"## {title}", "", notes["multivfl"].get(f"figures-2-3-{name}", ""), ""]
+            lines += [*optimisers(name), *picture(title, f"multivfl/figures-2-3-{name}")]
+    PAGE.write_text("\n".join(lines).rstrip() + "\n")
+
+
+if __name__ == "__main__":
+    main()
