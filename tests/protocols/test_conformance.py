@@ -33,6 +33,10 @@ VARIANTS = {name: (name, {}) for name in find_protocols()} | {
     "split, zeros": ("split", {"stragglers": "zeros", "timeout": 2.0}),
     "split, buffer": ("split", {"stragglers": "buffer", "timeout": 2.0, "aggregation": "concat"}),
     "split, mean": ("split", {"stragglers": "mean", "timeout": 2.0, "aggregation": "max"}),
+    "fedonce, zeros": (
+        "fedonce",
+        {"objective": "autoencoder", "absent": "zeros", "timeout": 2.0, "segments": 2},
+    ),
     "vafl, max": ("vafl", {"aggregation": "max"}),
     "wait_dp, all at once": ("wait_dp", {"noise_on": "both", "label_epsilon": 8.0}),
     "wait_dp, labels": ("wait_dp", {"noise_on": "none", "label_epsilon": 8.0}),

@@ -1,0 +1,99 @@
+"""Noise as targets: a network learns without labels to spread its rows over the unit sphere.
+
+P. Bojanowski, A. Joulin, "Unsupervised Learning by Predicting Noise", 2017, as FedOnce's guests use
+it (Wu, Li, He 2022): every row has a random target on the sphere; the network is trained to come
+near it, and now and then the rows of a batch exchange their targets in the best way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from securevfl.errors import RunError
+from securevfl.models.client_networks import ClientNetwork
+
+_TINY = 1e-12  # added to norms; a row of exact zeros then stays zero
+
+
+class NoiseTargets:
+    """A client's network with a target for each of its rows.
+
+    Parameters
+    ----------
+    network : ClientNetwork
+        Maps (rows, d) to (rows, h).
+    rows, width : int
+        M and h.
+    stream : numpy Generator
+        Draws the targets, uniform on the sphere.
+
+    Attributes
+    ----------
+    targets : ndarray, (M, h), float32
+    assigned : ndarray, (M,), int64
+        Which target each row has.
+    """
+
+    def __init__(
+        self, network: ClientNetwork, rows: int, width: int, *, stream: np.random.Generator
+    ) -> None:
+        self.network = network
+        self.targets = unit(stream.standard_normal((rows, width)).astype(np.float32))[0]
+        self.assigned = np.arange(rows)
+
+    def encode(self, rows: np.ndarray) -> np.ndarray:
+        """Representations of rows, (rows, h) float32: outputs of the network, of norm 1."""
+        return unit(self.network.forward(rows))[0]
+
+    def train(self, rows: np.ndarray, places: np.ndarray, *, reassign: bool) -> tuple[float, int]:
+        """One step; the loss before it, mean |z - t|^2 over the batch, and weights clipped.
+
+        Parameters
+        ----------
+        rows : ndarray, (B, d)
+        places : ndarray, (B,)
+            Their numbers.
+        reassign : bool
+            Whether the rows exchange their targets first, so that the loss becomes least.
+
+        Raises
+        ------
+        RunError
+            When the loss is not finite.
+        """
+        z, norms = unit(self.network.forward(rows))
+        if reassign:
+            self.reassign(z, places)
+        apart = z - self.targets[self.assigned[places]]
+        loss = float((apart**2).sum(axis=1).mean())
+        if not np.isfinite(loss):
+            raise RunError(f"the loss of noise as targets became {loss}; lower the clients' lr")
+        outer = np.float32(2 / len(z)) * apart
+        inner = (outer - (outer * z).sum(axis=1, keepdims=True) * z) / norms
+        return loss, self.network.update(rows, inner)
+
+    def reassign(self, z: np.ndarray, places: np.ndarray) -> None:
+        """Exchange the targets of a batch so that the sum of z . t is largest."""
+        from scipy.optimize import linear_sum_assignment
+
+        own = self.assigned[places]
+        _, chosen = linear_sum_assignment(z @ self.targets[own].T, maximize=True)
+        self.assigned[places] = own[chosen]
+
+    def state_dict(self) -> dict[str, Any]:
+        """Weights, optimiser state and who has which target."""
+        return {"network": self.network.state_dict(), "assigned": self.assigned}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Inverse of `state_dict`."""
+        self.network.load_state_dict(state["network"])
+        self.assigned = np.array(state["assigned"])
+
+
+def unit(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Rows of norm 1, and the norms as a column."""
+    norms = np.sqrt((rows**2).sum(axis=1, keepdims=True)) + rows.dtype.type(_TINY)
+    return rows / norms, norms

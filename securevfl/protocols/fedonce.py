@@ -1,0 +1,438 @@
+"""FedOnce: guests learn without labels and send their representations once.
+
+Z. Wu, Q. Li, B. He, "Practical Vertical Federated Learning with Unsupervised Representation
+Learning", 2022, as DVFL has it for a baseline. Each guest trains its network on an objective of its
+own: noise as targets (`securevfl.models.noise_targets`), or an auto-encoder. Then the server asks
+once for the representations of the rows that all share, batch by batch, and trains its model on
+them with its labels. Nothing that depends on a label ever leaves the server.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
+
+import numpy as np
+from pydantic import Field
+
+from securevfl.engine.party import SERVER, Party
+from securevfl.engine.streams import keyed_stream
+from securevfl.errors import ConfigurationError, RunError
+from securevfl.models.aggregation import Aggregation
+from securevfl.models.autoencoder import AutoEncoder, make_autoencoder
+from securevfl.models.noise_targets import NoiseTargets
+from securevfl.models.split import Batches, Centre, rows_of
+from securevfl.privacy.claims import Claim
+from securevfl.protocols.protocol import Card, EmbeddingConfig, EmbeddingProtocol, Exposure
+
+if TYPE_CHECKING:
+    from securevfl.data.dataset import VerticalDataset
+
+
+class FedOnceConfig(EmbeddingConfig):
+    """Options of FedOnce; a round is a step of the server's model."""
+
+    width: int = Field(16, ge=1, description="width h of a representation")
+    aggregation: Literal["mean", "concat", "max"] = Field(
+        "concat", description="how the server's input is made of the representations"
+    )
+    client: Literal["pn", "mlp", "cnn", "strided_cnn"] = Field(
+        "mlp", description="the guests' networks, where objective = nat"
+    )
+    objective: Literal["nat", "autoencoder"] = Field(
+        "nat", description="what guests learn without labels: noise as targets, or to reconstruct"
+    )
+    local_rounds: int | None = Field(
+        None, ge=1, description="updates of each guest before it sends; as many as rounds"
+    )
+    reassign: int = Field(
+        3, ge=1, description="epochs between exchanges of targets, where objective = nat"
+    )
+    guest_hidden: int = Field(
+        64, ge=1, description="hidden layer of the guests, where objective = autoencoder"
+    )
+    absent: Literal["wait", "zeros"] = Field(
+        "wait", description="wait for each representation, or put zeros after the timeout"
+    )
+    timeout: float | None = Field(
+        None, gt=0, description="seconds that a batch is waited for, where absent = zeros"
+    )
+
+    def client_optimizer(self) -> dict[str, Any]:
+        """Arguments of `make_optimizer` for a guest, whose updates are the local ones."""
+        steps = self.local_rounds or self.rounds
+        falls = self.lr_decay == "linear"
+        return super().client_optimizer() | {"decay_steps": steps if falls else 0}
+
+
+class Learner(Protocol):
+    """What a guest asks of its network and objective."""
+
+    @property
+    def operations(self) -> int:
+        """Multiply-adds of `encode` for each row."""
+
+    def learn(self, features: np.ndarray, places: np.ndarray, epoch: int) -> tuple[float, int]:
+        """One step on some rows; the loss before it, and weights that were clipped."""
+
+    def encode(self, rows: np.ndarray) -> np.ndarray:
+        """Representations of rows, (rows, h) float32."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Weights, optimiser state, and what else was learnt."""
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Inverse of `state_dict`."""
+
+
+class Noise(NoiseTargets):
+    """Noise as targets, exchanged in every `every`-th epoch from the first on."""
+
+    def __init__(self, *given: Any, every: int, **more: Any) -> None:
+        super().__init__(*given, **more)
+        self.every = every
+
+    @property
+    def operations(self) -> int:
+        """Those of the network."""
+        return self.network.operations
+
+    def learn(self, features: np.ndarray, places: np.ndarray, epoch: int) -> tuple[float, int]:
+        """A step towards the targets."""
+        return self.train(features[places], places, reassign=epoch % self.every == 0)
+
+
+class Reconstruction:
+    """An auto-encoder."""
+
+    def __init__(self, encoder: AutoEncoder, stream: np.random.Generator) -> None:
+        self.encoder = encoder
+        self.operations = encoder.operations
+        self.encode = encoder.encode
+        self.state_dict = encoder.state_dict
+        self.load_state_dict = encoder.load_state_dict
+        self._stream = stream  # nothing is drawn from it: an auto-encoder leaves nothing to chance
+
+    def learn(self, features: np.ndarray, places: np.ndarray, epoch: int) -> tuple[float, int]:
+        """A step of reconstruction."""
+        return self.encoder.train(features[places], self._stream), 0
+
+
+class Guest(Party):
+    """Client n: learns from all its own rows, then answers for those that are shared."""
+
+    kept: ClassVar[tuple[str, ...]] = ("learner", "trained")
+
+    def __init__(
+        self,
+        index: int,
+        peers: Sequence[int],
+        layout: Batches,
+        shared: np.ndarray,
+        own: np.ndarray,
+        batches: Batches,
+        learner: Learner,
+        *,
+        updates: int,
+    ) -> None:
+        super().__init__(index, peers)
+        self.layout = layout
+        self.shared = shared
+        self.own = own  # shared rows, and after them those that it holds alone
+        self.batches = batches
+        self.learner = learner
+        self.updates = updates
+        self.trained = 0
+
+    async def run(self) -> None:
+        """Train before the first round; then each round asks for some rows, all of them once."""
+        await self.train()
+        async for round_ in self.rounds():
+            with round_:
+                rows = rows_of(self.shared, self.layout.samples(round_.payload))
+                self.send(SERVER, "embedding", self.learner.encode(rows))
+
+    async def train(self) -> None:
+        """All local updates that are left."""
+        if self.trained == self.updates:
+            return
+        loss, clipped = 0.0, 0
+        while self.trained < self.updates:
+            self.safe_point()
+            await self.sleep(0)  # others go on meanwhile, and the run can be interrupted
+            places = self.batches.samples(self.batches.draw(self.trained + 1))
+            epoch = self.trained // self.batches.per_epoch
+            loss, beyond = self.learner.learn(self.own, places, epoch)
+            clipped += beyond
+            self.trained += 1
+        self.record("trained", updates=self.updates, loss=loss, clipped=clipped)
+        self.send(SERVER, "trained", None)
+
+    def operations(self, kind: str) -> int:
+        """Multiply-adds: forward and backward of all local updates, and forward of a batch."""
+        if kind == "trained":
+            return 3 * self.updates * self.batches.coded * self.learner.operations
+        samples = self.layout.coded * self.layout.segments
+        return samples * self.learner.operations if kind == "embedding" else 0
+
+
+class Server(Party):
+    """Collects the representations once and trains its model on them."""
+
+    kept: ClassVar[tuple[str, ...]] = ("centre", "steps", "ready", "came")
+    kept_frozen: ClassVar[tuple[str, ...]] = ("received",)
+
+    def __init__(
+        self,
+        peers: Sequence[int],
+        layout: Batches,
+        aggregation: Aggregation,
+        centre: Centre,
+        labels: np.ndarray,
+        *,
+        rounds: int,
+        width: int,
+        timeout: float | None,
+    ) -> None:
+        super().__init__(SERVER, peers)
+        self.layout = layout
+        self.aggregation = aggregation
+        self.centre = centre
+        self.labels = labels
+        self.wanted = rounds
+        self.width = width
+        self.timeout = timeout
+        self.ready = False
+        self.steps = 0
+        self.received: tuple[np.ndarray, ...] = ()
+        self.came = np.zeros((len(self.peers), pieces(layout)), bool)
+
+    async def run(self) -> None:
+        """Let the guests train, ask for every row once, let them go, and train."""
+        if not self.ready:
+            await self.wait_for_guests()
+        self.ready = True
+        while len(self.received) < pieces(self.layout):
+            self.safe_point()
+            await self.ask()
+        self.conclude()
+        if not self.came.any():
+            raise RunError(
+                f"fedonce: nothing was trained: not one of {self.came.size} representations came "
+                f"within {self.timeout} s; in round {self.round - 1} there were none of "
+                f"{', '.join(f'party {n}' for n in self.peers)}. Use a longer timeout, or "
+                "absent = 'wait'"
+            )
+        await self.train()
+
+    async def wait_for_guests(self) -> None:
+        """Until all have trained; where zeros may stand for them, not long after the first."""
+        others = set(self.peers)
+        if self.timeout is not None:
+            await self.receive("trained")
+            assert self.envelope is not None
+            others.remove(self.envelope.sender)
+        if others:
+            await self.collect("trained", senders=others, timeout=self.timeout)
+
+    async def ask(self) -> None:
+        """One piece of the only communication; zeros for what does not come."""
+        number = len(self.received)
+        batch = piece(self.layout, number)
+        self.announce(self.round + 1, batch)
+        found = await self.collect("embedding", timeout=self.timeout)
+        shape = (len(self.peers), len(self.layout.samples(batch)), self.width)
+        stack = np.zeros(shape, np.float32)
+        for n, representation in found.items():
+            stack[n], self.came[n, number] = representation, True
+        self.received = (*self.received, stack)
+        missing = [n for n in self.peers if n not in found]
+        self.record("collected", piece=number, filled=len(missing), missing=missing)
+
+    async def train(self) -> None:
+        """Steps of the central model alone; nothing is sent."""
+        table = self.table()
+        while self.steps < self.wanted:
+            self.safe_point()
+            await self.sleep(0)
+            self.round += 1
+            samples = self.layout.samples(self.layout.draw(self.steps + 1))
+            stack = table[:, samples]
+            joint = self.aggregation.combine(stack, np.ones(stack.shape[:2], bool))
+            loss, _ = self.centre.step(joint, samples, self.labels)
+            self.steps += 1
+            used = int(self.came.any(axis=1).sum())
+            self.record("round", step=self.steps, loss=loss, used=used)
+
+    def table(self) -> np.ndarray:
+        """Representations of all rows, (N, M + 1, h); the last row is that of padding."""
+        table = np.zeros((len(self.peers), len(self.labels) + 1, self.width), np.float32)
+        for number, stack in enumerate(self.received):
+            table[:, self.layout.samples(piece(self.layout, number))] = stack
+        return table
+
+
+class FedOnce(EmbeddingProtocol):
+    """FedOnce on one data set."""
+
+    name = "fedonce"
+    Config = FedOnceConfig
+    fault_options: ClassVar[dict[str, Any]] = {"absent": "zeros", "timeout": 1.0}
+    card = Card(
+        title="FedOnce",
+        paper="Wu, Li, He, Practical Vertical Federated Learning with Unsupervised Representation "
+        "Learning, 2022; DVFL section 6 for zeros",
+        roles={
+            "server": "holds the labels; collects all representations once and trains its model",
+            "client": "a guest: holds some columns, learns a representation without labels",
+        },
+        sees={
+            "server": "every guest's representation of every shared row, exactly and once",
+            "client": "which rows are asked for when: a public order; nothing of labels, of others "
+            "or of what the server learns",
+            "outsider": "kinds, sizes and times; without sealed links everything that is sent",
+        },
+        absence="waits",
+        deviations=(
+            "the label holder has no columns; in the paper it has some, and its network is trained "
+            "with the model",
+            "the one communication is cut into batches, so that faults strike parts of it, as "
+            "DVFL's figures suppose; each row is sent once",
+            "local training comes before the first round, where chains of faults do not strike; "
+            "they strike the communication, and not the server's training, as in DVFL",
+            "noise as targets: the batches' targets are exchanged in epochs 0, 3, 6, ...; what is "
+            "sent has norm 1, as in training",
+            "the auto-encoder is DVFL's, d - hidden - h with a leaky ReLU and a ReLU",
+            "no noise is added; the paper has a variant with differential privacy",
+            "sizes of networks, the optimiser, initialisation and batches are ours",
+        ),
+    )
+
+    def __init__(self, config: FedOnceConfig, data: VerticalDataset, *, seed: int) -> None:
+        super().__init__(config, data, seed=seed)
+        fills = config.absent == "zeros"
+        if fills != (config.timeout is not None):
+            raise ConfigurationError(
+                f"fedonce: absent = {config.absent!r} "
+                + (
+                    "needs a timeout, the seconds that a batch is waited for, such as 1.0"
+                    if fills
+                    else f"has no use for timeout = {config.timeout:g}; leave it out, or use "
+                    "absent = 'zeros'"
+                )
+            )
+        if config.objective == "autoencoder" and config.client != "mlp":
+            raise ConfigurationError(
+                f"fedonce: an auto-encoder has two Linear layers, so client = {config.client!r} "
+                "has no meaning for it; leave it out"
+            )
+        if fills:
+            self.card = replace(type(self).card, absence="fills")
+
+    def parties(self) -> dict[int, Party]:
+        """The server and N guests."""
+        server = Server(
+            self.peers(),
+            self.layout,
+            self.aggregation,
+            self.joint_centre(),
+            self.data.train_labels,
+            rounds=self.config.rounds,
+            width=self.config.width,
+            timeout=self.config.timeout,
+        )
+        return {SERVER: server} | {n: self.guest(n) for n in self.peers()}
+
+    def guest(self, index: int) -> Guest:
+        """Guest `index`, from 0; it learns from the rows that it holds alone, too."""
+        shared = own = self.data.train[index]
+        if self.data.alone:
+            own = np.concatenate([shared, self.data.alone[index]])
+        stream = functools.partial(_own_stream, self.seed, index)
+        return Guest(
+            index,
+            self.peers(),
+            self.layout,
+            shared,
+            own,
+            Batches(len(own), 1, self.config.batch, stream),
+            self.learner(index, own),
+            updates=self.config.local_rounds or self.config.rounds,
+        )
+
+    def learner(self, index: int, own: np.ndarray) -> Learner:
+        """A guest's network with its objective."""
+        config = self.config
+        if config.objective == "nat":
+            targets = keyed_stream(self.seed, index, "targets")
+            network = self.client_network(index)
+            return Noise(network, len(own), config.width, stream=targets, every=config.reassign)
+        inside = own.size > 0 and own.min() >= 0 and own.max() <= 1
+        encoder = make_autoencoder(
+            self.data.widths[index],
+            config.guest_hidden,
+            config.width,
+            stream=keyed_stream(self.seed, index, "init"),
+            optimizer=config.client_optimizer(),
+            decoded="sigmoid" if inside else "none",
+        )
+        return Reconstruction(encoder, keyed_stream(self.seed, index, "objective"))
+
+    def embed(self, client: Any, rows: np.ndarray) -> np.ndarray:
+        """A guest's representation of rows."""
+        embedding: np.ndarray = client.learner.encode(rows)
+        return embedding
+
+    @property
+    def last_fault(self) -> int:
+        """The last round of the communication."""
+        return pieces(self.layout)
+
+    @property
+    def exposures(self) -> tuple[Exposure, ...]:
+        """Representations to the server; nothing to the guests."""
+        return (Exposure("embedding", "embedding"),)
+
+    def describe(self) -> dict[str, Any]:
+        """N, |B|, local updates, and what a round is."""
+        return {
+            "N": self.data.parties,
+            "batch_rows": self.batch_rows,
+            "local_updates": self.config.local_rounds or self.config.rounds,
+            "communication_rounds": pieces(self.layout),
+            "round": "one step of the server's model, after the communication",
+        }
+
+    def memory(self) -> int:
+        """As usual, and all representations, in pieces and as a table, and the targets."""
+        every = 4 * self.data.parties * (self.data.rows + 1) * int(self.config.width)
+        alone = sum(map(len, self.data.alone))
+        return super().memory() + 3 * every + alone * (4 * int(self.config.width) + 8)
+
+    @property
+    def claims(self) -> tuple[Claim, ...]:
+        """None against the server; nothing that depends on labels is sent to anybody."""
+        return (
+            Claim("server", "features", "none", "representations are sent in the clear"),
+            Claim("server", "model", "none", "representations are sent in the clear"),
+            Claim("client", "labels", "perfect", "guests are sent nothing but row numbers, in an "
+                  "order that depends on no label"),
+        )  # fmt: skip
+
+
+def pieces(layout: Batches) -> int:
+    """Batches that hold every row once."""
+    return -(-layout.length // layout.coded)
+
+
+def piece(layout: Batches, number: int) -> np.ndarray:
+    """Coded rows of one of them, uint32; the last one may be short."""
+    start = number * layout.coded
+    return np.arange(start, min(start + layout.coded, layout.length), dtype=np.uint32)
+
+
+def _own_stream(seed: int, guest: int, name: str, *keys: int) -> np.random.Generator:
+    """A guest's own order of its rows."""
+    return keyed_stream(seed, guest, f"local/{name}", *keys)

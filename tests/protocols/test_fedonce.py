@@ -1,0 +1,239 @@
+"""FedOnce: its phases written down once more, one communication, and nothing of labels."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from joint import data, loss_of, slow
+from scipy.optimize import linear_sum_assignment
+
+from securevfl.data.overlap import limit_overlap
+from securevfl.engine.conditions import NONE, Conditions
+from securevfl.engine.faults import Faults, Outage
+from securevfl.engine.network import SERVER
+from securevfl.errors import ConfigurationError, RunError
+from securevfl.models.split import measure
+from securevfl.testing.runs import make, one_thread, simulate
+
+N = 4
+SMALL = {"rounds": 9, "batch": 20, "width": 5, "hidden": 7, "guest_hidden": 6, "degree": 2}
+SMALL |= {"optimizer": "sgd", "momentum": 0.0, "lr": 0.1, "local_rounds": 14, "reassign": 2}
+ZEROS = {"absent": "zeros", "timeout": 0.7}
+
+
+def rows_of_run(outcome):
+    return [event.fields for event in outcome.events if event.name == "round"]
+
+
+def oracle_of_guest(guest, config):
+    """A guest's local training in torch: the representations of its shared rows."""
+    learner, module = guest.learner, guest.learner.network.module
+    step = torch.optim.SGD(module.parameters(), lr=config.lr)
+    target_of = np.arange(len(guest.own))
+
+    def encode(rows):
+        output = module(torch.from_numpy(np.array(rows)))
+        return output / output.norm(dim=1, keepdim=True)
+
+    for update in range(config.local_rounds):
+        places = guest.batches.samples(guest.batches.draw(update + 1))
+        z = encode(guest.own[places])
+        if update // guest.batches.per_epoch % config.reassign == 0:
+            cost = -z.detach().numpy() @ learner.targets[target_of[places]].T
+            target_of[places] = target_of[places][linear_sum_assignment(cost)[1]]
+        apart = z - torch.from_numpy(learner.targets[target_of[places]])
+        step.zero_grad()
+        apart.square().sum(dim=1).mean().backward()
+        step.step()
+    return encode(guest.shared).detach()
+
+
+def oracle(dataset, options):
+    """Losses of the server."""
+    made = make("fedonce", dataset, **options)
+    parties, config = made.parties(), made.config
+    codes = torch.cat([oracle_of_guest(parties[n], config) for n in range(N)], dim=1)
+    centre = parties[SERVER].centre.network
+    step = torch.optim.SGD(centre.parameters(), lr=config.lr)
+    losses = []
+    for round in range(1, config.rounds + 1):
+        samples = made.layout.samples(made.layout.draw(round))
+        loss = loss_of(centre, codes[samples], dataset.train_labels[samples])
+        step.zero_grad()
+        loss.backward()
+        step.step()
+        losses.append(loss.item())
+    return losses
+
+
+@pytest.mark.parametrize("alone", [False, True])
+def test_its_phases_are_those_of_the_paper(alone):
+    dataset = data(N, 90)
+    if alone:
+        dataset = limit_overlap(dataset, 60, seed=3)
+    outcome = simulate("fedonce", dataset, conditions=NONE, **SMALL)
+    with one_thread():
+        assert outcome.losses == pytest.approx(oracle(dataset, SMALL), rel=1e-4)
+    assert {row["used"] for row in rows_of_run(outcome)} == {N}
+
+
+def test_guests_learn_from_rows_that_they_hold_alone():
+    dataset = limit_overlap(data(N, 90), 60, seed=3)
+    guests = make("fedonce", dataset, **SMALL).parties()
+    assert sorted(len(guests[n].own) for n in range(N)) == [67, 67, 68, 68]
+    without = replace(dataset, alone=(), alone_labels=None)
+    one, two = (simulate("fedonce", d, conditions=NONE, **SMALL) for d in (dataset, without))
+    assert one.losses != two.losses
+    rows = [sum(o.parties[SERVER].came.shape) for o in (one, two)]
+    assert rows[0] == rows[1]  # the same rows are asked for
+
+
+# -- one communication -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("segments", [1, 4])  # 4 does not divide the 90 rows
+@pytest.mark.parametrize("objective", ["nat", "autoencoder"])
+def test_every_row_is_sent_once_and_no_gradient_ever(objective, segments):
+    options = SMALL | {"objective": objective, "segments": segments}
+    outcome = simulate("fedonce", data(N, 90), payloads=True, **options)
+    sent = outcome.simulation.transcript
+    columns = sent.columns()
+    made = outcome.protocol
+    seen = {n: [] for n in range(N)}
+    for sender, kind, payload in zip(
+        columns["sender"], columns["kind"], sent.payloads, strict=True
+    ):
+        if sender == SERVER:  # announcements of row numbers, and of the end
+            assert kind == "round"
+            assert isinstance(payload, str) or payload.dtype == np.uint32
+        elif kind == "embedding":
+            seen[sender].append(payload)
+        else:
+            assert (kind, payload) == ("trained", None)
+    asked = [
+        made.layout.samples(p)
+        for s, r, p in zip(columns["sender"], columns["receiver"], sent.payloads, strict=True)
+        if s == SERVER and r == 0 and not isinstance(p, str)
+    ]
+    rows = np.concatenate(asked)
+    assert sorted(rows[rows >= 0].tolist()) == list(range(90))
+    for n in range(N):
+        table = np.concatenate(seen[n])
+        guest = outcome.parties[n]
+        wanted = guest.learner.encode(made.data.train[n][rows[rows >= 0]])
+        np.testing.assert_allclose(table[rows >= 0], wanted, atol=1e-6)
+        kept = outcome.parties[SERVER].table()[n][rows[rows >= 0]]
+        assert (kept == table[rows >= 0]).all()
+
+
+def test_no_message_depends_on_a_label():
+    dataset = data(N, 90)
+    other = replace(dataset, train_labels=np.roll(dataset.train_labels, 1))
+    seen = []
+    for each in (dataset, other):
+        outcome = simulate("fedonce", each, payloads=True, **SMALL)
+        sent = outcome.simulation.transcript
+        columns = sent.columns()
+        content = [p.tobytes() if hasattr(p, "tobytes") else p for p in sent.payloads]
+        seen.append((content, columns["arrived"].tolist(), columns["kind"].tolist()))
+        losses = outcome.losses
+    assert seen[0] == seen[1]
+    assert losses != simulate("fedonce", dataset, **SMALL).losses
+
+
+# -- absence ---------------------------------------------------------------------------------------
+
+
+def test_zeros_stand_for_what_does_not_come_and_it_is_said():
+    outages = (Outage(2, rounds=(2, 4)), Outage(0, rounds=(3, 4)))
+    outcome = simulate(
+        "fedonce", data(N, 90), conditions=NONE, faults=Faults(outages=outages), **SMALL, **ZEROS
+    )
+    told = [event.fields for event in outcome.events if event.name == "collected"]
+    assert [row["filled"] for row in told] == [0, 1, 2, 0, 0]
+    assert [row["missing"] for row in told] == [[], [2], [0, 2], [], []]
+    server, layout = outcome.parties[SERVER], outcome.protocol.layout
+    assert server.came.sum() == 4 * 5 - 3
+    table = server.table()
+    second = layout.samples(np.arange(20, 40, dtype=np.uint32))
+    assert not table[2, second].any()
+    assert table[1, second].any(axis=1).all()
+    with one_thread():  # and the loss of the first step is that of these very zeros
+        fresh = outcome.protocol.parties()[SERVER].centre
+        samples = layout.samples(layout.draw(1))
+        joint = np.concatenate(list(table[:, samples]), axis=1)
+        loss, _ = fresh.step(joint, samples, server.labels)
+    assert loss == outcome.losses[0]
+
+
+def test_a_slow_guest_is_not_waited_for_and_one_that_waits_does():
+    outcome = simulate("fedonce", data(N, 90), conditions=slow(1), **SMALL, **ZEROS)
+    assert not outcome.parties[SERVER].came[1].any()
+    assert {row["used"] for row in rows_of_run(outcome)} == {N - 1}
+    waited = simulate("fedonce", data(N, 90), conditions=slow(1, seconds=50.0), **SMALL)
+    assert waited.parties[SERVER].came.all()
+    assert waited.simulation.clock == 5 * 50 * 10**9
+
+
+def test_chains_strike_the_communication_only():
+    from securevfl.engine.faults import Chain
+
+    chains = {"client": Chain(0.3, 0.5)}
+    outcome = simulate("fedonce", data(N, 90), faults=Faults(chains), conditions=NONE,
+                       **SMALL, **ZEROS)  # fmt: skip
+    downs = [event.round for event in outcome.events if event.name == "down"]
+    assert downs
+    assert max(downs) <= outcome.protocol.last_fault == 5
+    assert len(outcome.losses) == 9
+
+
+def test_a_guest_that_goes_down_while_it_trains_goes_on_where_it_was():
+    # Local training takes no time but where computing does; there a script can strike it.
+    conditions = Conditions(compute="modelled", seconds_per_multiply_add=1e-6)
+    outage = Faults(outages=(Outage(1, seconds=(0.0, 2.0)),))
+    broken = simulate("fedonce", data(N, 90), conditions=conditions, faults=outage, **SMALL)
+    whole = simulate("fedonce", data(N, 90), conditions=conditions, **SMALL)
+    assert [event.name for event in broken.events if event.party == 1][:2] == ["down", "up"]
+    assert broken.losses == whole.losses
+
+
+def test_local_training_takes_the_time_of_its_operations():
+    conditions = Conditions(compute="modelled", seconds_per_multiply_add=1e-6)
+    outcome = simulate("fedonce", data(N, 90), conditions=conditions, **SMALL)
+    sent = outcome.simulation.transcript.columns()
+    for row in np.flatnonzero(sent["kind"] == "trained"):
+        guest = outcome.parties[int(sent["sender"][row])]
+        work = 3 * 14 * 20 * (16 * 5 + 5 * 5)
+        assert guest.operations("trained") == work
+        assert sent["arrived"][row] >= work * 1000
+
+
+def test_nothing_that_came_is_an_error():
+    outages = tuple(Outage(n, rounds=(1, 99)) for n in range(N))
+    with pytest.raises(RunError, match=r"not one of 20 representations.*party 0, party 1"):
+        simulate("fedonce", data(N, 90), faults=Faults(outages=outages), **SMALL, **ZEROS)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"absent": "zeros"}, "needs a timeout"),
+        ({"timeout": 1.0}, "no use for timeout = 1"),
+        ({"objective": "autoencoder", "client": "pn"}, "no meaning"),
+        ({"client": "cnn", "parties": 7}, "whole strips"),
+    ],
+)
+def test_what_does_not_fit_is_refused_before_the_run(options, words):
+    options = dict(options)
+    with pytest.raises(ConfigurationError, match=words):
+        make("fedonce", data(options.pop("parties", N)), **options)
+
+
+@pytest.mark.parametrize("objective", ["nat", "autoencoder"])
+def test_it_learns(objective):
+    dataset = data(4, 600)
+    options = {"rounds": 200, "local_rounds": 200, "objective": objective}
+    outcome = simulate("fedonce", dataset, defaults={}, **options)
+    scores = outcome.protocol.scores(outcome.parties, dataset.test)
+    assert measure("multiclass", scores, dataset.test_labels)["accuracy"] > 0.75
