@@ -111,9 +111,10 @@ def exponents(name: str) -> list[str]:
         run: [found[run, seed][-1][2] for seed in sorted({s for r, s in found if r == run})]
         for run in runs
     }
-    kinds = ("q1", "q3", "auto", "q1-lr3")
-    names = ["q = 1", "q = 3", "q = auto", "q = 1, 3 x lr"]
-    rows = [["test loss", *names, "q = 3 minus q = 1", "auto minus q = 1", "3 x lr minus q = 1"]]
+    names = {"q1": "q = 1", "q3": "q = 3", "auto": "q = auto", "q1-lr3": "3 x lr, q = 1"}
+    kinds = [kind for kind in names if any(run.endswith(f"-{kind}") for run in runs)]
+    head = [names[kind] for kind in kinds]
+    rows = [["test loss", *head, *(f"{name} minus q = 1" for name in head[1:])]]
     for case in dict.fromkeys("-".join(run.split("-")[:2]) for run in runs):
         values = [final[f"{case}-{kind}"] for kind in kinds]
         cells = [f"{mean:.3f} ± {half:.3f}" for mean, half in map(mean_interval, values)]
