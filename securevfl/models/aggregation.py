@@ -1,7 +1,8 @@
-"""How the server makes one embedding of the clients': mean, concatenation or maximum.
+"""How the server makes one embedding of the clients': mean, concatenation, maximum or sum.
 
-FedVS, section 2.1 and Figure 1, after Ceballos et al., 2020. A client may be absent, from a batch
-or from single rows of it; each rule says what that means, and the gradient follows from it.
+FedVS, section 2.1 and Figure 1, after Ceballos et al., 2020; the sum is that of VFB2. A client may
+be absent, from a batch or from single rows of it; each rule says what that means, and the gradient
+follows from it.
 """
 
 from __future__ import annotations
@@ -72,10 +73,7 @@ class Mean(Aggregation):
 
     def combine(self, stack: np.ndarray, present: np.ndarray) -> np.ndarray:
         """Sum in the order of clients, as FedVS's twin must, over the number of those present."""
-        total = stack[0]
-        for embedding in stack[1:]:
-            total = total + embedding
-        mean: np.ndarray = total / _count(present).astype(stack.dtype)
+        mean: np.ndarray = _total(stack) / _count(present).astype(stack.dtype)
         return mean
 
     def gradient(
@@ -84,6 +82,20 @@ class Mean(Aggregation):
         """(1/|S|) dL/dH where the client is present."""
         own: np.ndarray = gradient / _count(present).astype(np.float32)
         return np.where(present[party][:, None], own, np.float32(0))
+
+
+class Sum(Aggregation):
+    """H = sum over those present of H_n; each gets dL/dH."""
+
+    def combine(self, stack: np.ndarray, present: np.ndarray) -> np.ndarray:
+        """Sum in the order of clients."""
+        return _total(stack)
+
+    def gradient(
+        self, gradient: np.ndarray, stack: np.ndarray, present: np.ndarray, party: int
+    ) -> np.ndarray:
+        """dL/dH where the client is present."""
+        return np.where(present[party][:, None], gradient, np.float32(0))
 
 
 class Concatenation(Aggregation):
@@ -131,6 +143,14 @@ class Maximum(Aggregation):
         return np.where(present[:, :, None], stack, stack.dtype.type(-np.inf))
 
 
+def _total(stack: np.ndarray) -> np.ndarray:
+    """Sum over the clients, one after the other: the order decides the last bits."""
+    total: np.ndarray = stack[0]
+    for embedding in stack[1:]:
+        total = total + embedding
+    return total
+
+
 def _count(present: np.ndarray) -> np.ndarray:
     """|S| of each row, at least 1, as a column."""
     count: np.ndarray = np.maximum(present.sum(axis=0), 1)[:, None]
@@ -141,6 +161,7 @@ AGGREGATIONS: dict[str, type[Aggregation]] = {
     "mean": Mean,
     "concat": Concatenation,
     "max": Maximum,
+    "sum": Sum,
 }
 
 

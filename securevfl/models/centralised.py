@@ -31,7 +31,7 @@ class Centralised:
     networks : sequence of ClientNetwork
         One of each party, in order; they are trained in place.
     centre : Centre
-    joined : {"concat", "mean", "max"}
+    joined : {"concat", "mean", "max", "sum"}
         How the centre's input is made of their outputs.
     """
 
@@ -51,6 +51,8 @@ class Centralised:
             joint = torch.cat(parts, 1)
         elif self.joined == "mean":
             joint = torch.stack(parts).mean(0)
+        elif self.joined == "sum":
+            joint = torch.stack(parts).sum(0)
         else:
             joint = torch.stack(parts).max(0).values
         scores: torch.Tensor = self.centre.network(joint)

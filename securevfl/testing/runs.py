@@ -196,7 +196,7 @@ def state_at(
 ) -> tuple[bytes, list[Event]]:
     """Bytes of a state asked for at the given instant of virtual time, and the events until it."""
     made = make(protocol, data, **options)
-    history, states = History(), list[bytes]()
+    history, states = History(), list[tuple[bytes, list[Event]]]()
     simulation = Simulation(made.parties(), conditions=paper_conditions(made), observer=history)
     passed = -1
 
@@ -204,14 +204,16 @@ def state_at(
         nonlocal passed
         passed += 1
         if passed == instant:
-            simulation.request_state(lambda state: states.append(wire.encode(state)))
+            simulation.request_state(  # more may happen in the instant in which it is taken
+                lambda state: states.append((wire.encode(state), list(history.events)))
+            )
         return bool(states)
 
     with one_thread():
         simulation.run(pause)
     if not states:
         raise AssertionError("some party never comes to a safe point or to its end")
-    return states[0], history.events
+    return states[0]
 
 
 def resume_from(
@@ -225,9 +227,9 @@ def resume_from(
     made, history = make(protocol, data, **options), History()
     history.events = list(events)
     parties = made.parties()
-    simulation = Simulation.from_state(
-        parties, wire.decode(saved), conditions=paper_conditions(made), observer=history
-    )
-    with one_thread():
+    with one_thread():  # from_state computes: it replays what parties did since their safe points
+        simulation = Simulation.from_state(
+            parties, wire.decode(saved), conditions=paper_conditions(made), observer=history
+        )
         simulation.run()
     return Outcome(made, parties, tuple(history.events), simulation)

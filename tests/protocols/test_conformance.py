@@ -38,6 +38,7 @@ VARIANTS = {name: (name, {}) for name in find_protocols()} | {
         {"objective": "autoencoder", "absent": "zeros", "timeout": 2.0, "segments": 2},
     ),
     "vafl, max": ("vafl", {"aggregation": "max"}),
+    "vfb2, timed": ("vfb2", {"timeout": 2.0, "threads": 3, "segments": 2}),
     "wait_dp, all at once": ("wait_dp", {"noise_on": "both", "label_epsilon": 8.0}),
     "wait_dp, labels": ("wait_dp", {"noise_on": "none", "label_epsilon": 8.0}),
     "cvfl, sync": ("cvfl", {"mode": "sync", "active": 3, "rounds": 60}),

@@ -1,0 +1,252 @@
+"""VFB2: the label holder launches updates, and all others update backwards with what it sends.
+
+Q. Zhang, B. Gu, C. Deng, H. Huang, "Secure Bilevel Asynchronous Vertical Federated Learning with
+Backward Updating", 2021, arXiv 2103.00958, in the deep form that DVFL (section 6) uses for a
+baseline. A *dominator*, a party with labels, launches an update: it gets the sum of all parties'
+outputs of a batch, H = sum_n H_n, steps its own model, and sends theta = dL/dH to the
+*collaborators*, who step with it on their own rows whenever it arrives, with the weights that they
+then have. It runs several such launches at once and waits for nobody's update.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+import numpy as np
+from pydantic import Field
+
+from securevfl.engine.party import SERVER, Party
+from securevfl.errors import RunError
+from securevfl.models.aggregation import Aggregation, gather
+from securevfl.models.client_networks import ClientNetwork
+from securevfl.models.split import Batches, Centre, rows_of
+from securevfl.privacy.claims import Claim
+from securevfl.protocols.protocol import Card, EmbeddingConfig, EmbeddingProtocol
+
+if TYPE_CHECKING:
+    from securevfl.data.dataset import VerticalDataset
+
+
+class Vfb2Config(EmbeddingConfig):
+    """Options of VFB2; a round is a launch of the dominator."""
+
+    aggregation: Literal["sum"] = Field(  # type: ignore[assignment]
+        "sum", description="outputs are added up, as in the paper"
+    )
+    threads: int = Field(
+        2, ge=1, description="launches under way at once, k; outputs are older by up to k - 1 steps"
+    )
+    timeout: float | None = Field(
+        None,
+        gt=0,
+        description="seconds after which a launch goes on without those whose outputs have not "
+        "come; without it all are waited for",
+    )
+
+
+class Collaborator(Party):
+    """Client n: answers requests, and updates backwards whenever a theta arrives."""
+
+    kept: ClassVar[tuple[str, ...]] = ("network",)
+
+    def __init__(
+        self,
+        index: int,
+        peers: Sequence[int],
+        batches: Batches,
+        features: np.ndarray,
+        network: ClientNetwork,
+    ) -> None:
+        super().__init__(index, peers)
+        self.batches = batches
+        self.features = features
+        self.network = network
+
+    async def run(self) -> None:
+        """Serve until the dominator says stop."""
+        while True:
+            self.safe_point()
+            payload = await self.receive("request", "gradient", "stop")
+            if payload is None:
+                return
+            assert self.envelope is not None
+            number = self.envelope.round
+            if self.envelope.kind == "request":
+                output = self.network.forward(self.rows(payload))
+                self.send(SERVER, "embedding", (payload, output), round=number)
+            else:
+                self.round = number
+                self.update(*payload)
+
+    def update(self, batch: np.ndarray, theta: np.ndarray) -> None:
+        """``w_n -= lr theta . dH_n/dw_n``, at the present weights."""
+        clipped = self.network.update(self.rows(batch), theta)
+        if clipped:
+            self.record("clipped", weights=clipped, bound=self.network.bound)
+
+    def rows(self, batch: np.ndarray) -> np.ndarray:
+        """Own columns of a coded batch."""
+        return rows_of(self.features, self.batches.samples(batch))
+
+    def operations(self, kind: str) -> int:
+        """Multiply-adds of the outputs of a batch: the forward pass, as FedVS counts them."""
+        samples = self.batches.coded * self.batches.segments
+        return samples * self.network.operations if kind == "embedding" else 0
+
+
+class Dominator(Party):
+    """Holds the labels and the central model; launches updates and finishes them in order."""
+
+    kept: ClassVar[tuple[str, ...]] = ("centre", "steps", "skipped", "due")
+
+    def __init__(
+        self,
+        peers: Sequence[int],
+        batches: Batches,
+        aggregation: Aggregation,
+        centre: Centre,
+        labels: np.ndarray,
+        *,
+        rounds: int,
+        threads: int,
+        timeout: float | None,
+    ) -> None:
+        super().__init__(SERVER, peers)
+        self.batches = batches
+        self.aggregation = aggregation
+        self.centre = centre
+        self.labels = labels
+        self.wanted = rounds
+        self.threads = threads
+        self.timeout = timeout
+        self.steps = 0
+        self.skipped = 0
+        self.due: tuple[float, ...] = ()  # of the launches under way: when they were made
+
+    async def run(self) -> None:
+        """Keep so many launches under way; finish the oldest with what came in time."""
+        while self.steps + self.skipped < self.wanted:
+            self.safe_point()
+            self.announce(self.steps + self.skipped + 1, to=())  # requests are sent ahead of it
+            self.launch()
+            left = None
+            if self.timeout is not None:
+                left = max(0.0, self.due[0] + self.timeout - self.now)
+            found = await self.collect("embedding", timeout=left)
+            self.due = self.due[1:]
+            if found:
+                self.train({n: output for n, (_, output) in found.items()})
+            else:
+                self.skip()
+        self.broadcast("stop", None)
+
+    def launch(self) -> None:
+        """Ask for the outputs of as many batches as may be under way."""
+        last = min(self.round + self.threads - 1, self.wanted)
+        for number in range(self.round + len(self.due), last + 1):
+            batch = self.batches.draw(number)
+            for n in self.peers:
+                self.send(n, "request", batch, round=number)
+            self.due = (*self.due, self.now)
+
+    def train(self, outputs: Mapping[int, np.ndarray]) -> None:
+        """Step with the sum; theta goes to those who are in it. Padded rows have no loss."""
+        batch = self.batches.draw(self.round)
+        samples = self.batches.samples(batch)
+        stack, present = gather(outputs, len(self.peers))
+        joint = self.aggregation.combine(stack, present)
+        loss, theta = self.centre.step(joint, samples, self.labels)
+        self.steps += 1
+        for n in outputs:
+            self.send(n, "gradient", (batch, theta))
+        absent = len(self.peers) - len(outputs)
+        self.record("round", step=self.steps, loss=loss, used=len(outputs), absent=absent)
+
+    def skip(self) -> None:
+        """Give up a launch without a single output; where all were, there is no model."""
+        self.skipped += 1
+        self.record("skipped", came=0, missing=list(self.peers))
+        if self.skipped == self.wanted:
+            raise RunError(
+                f"vfb2: nothing was trained: in none of {self.wanted} rounds an output came within "
+                f"{self.timeout} s; in round {self.round} there were none of "
+                f"{', '.join(f'party {n}' for n in self.peers)}. Use more rounds or a longer "
+                "timeout"
+            )
+
+
+class Vfb2(EmbeddingProtocol):
+    """VFB2 on one data set."""
+
+    name = "vfb2"
+    Config = Vfb2Config
+    fault_options: ClassVar[dict[str, Any]] = {"timeout": 1.0}
+    card = Card(
+        title="VFB2",
+        paper="Zhang, Gu, Deng, Huang, 2021, arXiv 2103.00958; DVFL section 6",
+        roles={
+            "server": "the dominator: holds the labels and the central model; launches updates",
+            "client": "a collaborator: holds some columns and a network; updates backwards",
+        },
+        sees={
+            "server": "every client's outputs of every batch, exactly",
+            "client": "dL/dH of the sum, the same for all, and which batches are asked for",
+            "outsider": "kinds, sizes and times; without sealed links everything that is sent",
+        },
+        absence="waits",
+        deviations=(
+            "outputs are networks' and go through a central network that is as wide as one of "
+            "them, as in DVFL; the paper's models are linear",
+            "one active party, which holds no columns, as in DVFL; so of the two levels of "
+            "asynchrony the one between active parties is empty, and threads is the other",
+            "the masked sums over two different trees are not built, as DVFL leaves them out, so "
+            "the server sees single outputs; secagg_split and fedvs show what hiding them costs",
+            "VFB2-SGD only; launches are finished in the order in which they were made",
+            "ours: a timeout; whoever is missing from a sum is left out of it and gets no theta, "
+            "which says nothing of its output",
+            "h, the optimiser, initialisation and batch order are ours, as in FedVS",
+        ),
+    )
+
+    def __init__(self, config: Vfb2Config, data: VerticalDataset, *, seed: int) -> None:
+        super().__init__(config, data, seed=seed)
+        if config.timeout is not None:
+            self.card = replace(type(self).card, absence="skips")
+
+    def parties(self) -> dict[int, Party]:
+        """The dominator and N collaborators."""
+        made: dict[int, Party] = {
+            SERVER: Dominator(
+                self.peers(),
+                self.layout,
+                self.aggregation,
+                self.joint_centre(),
+                self.data.train_labels,
+                rounds=self.config.rounds,
+                threads=self.config.threads,
+                timeout=self.config.timeout,
+            )
+        }
+        for n in self.peers():
+            network, features = self.client_network(n), self.data.train[n]
+            made[n] = Collaborator(n, self.peers(), self.layout, features, network)
+        return made
+
+    def describe(self) -> dict[str, Any]:
+        """N, |B|, and what a round is."""
+        return {
+            "N": self.data.parties,
+            "batch_rows": self.batch_rows,
+            "round": "one launch of the dominator",
+        }
+
+    @property
+    def claims(self) -> tuple[Claim, ...]:
+        """None: outputs are sent in the clear here."""
+        return (
+            Claim("server", "features", "none", "outputs are sent in the clear"),
+            Claim("server", "model", "none", "outputs are sent in the clear"),
+            Claim("client", "labels", "none", "dL/dH depends on them"),
+        )
