@@ -89,7 +89,8 @@ def permitted(module: str, target: str) -> bool:
     own = home.partition(".")[0]
     if own not in ("protocols", "__init__") and target.partition(".")[0] == own:
         return True
-    if own == "protocols" and target in ("protocols", "protocols.protocol"):
+    shared = ("protocols", "protocols.protocol", "protocols.downstream")
+    if own == "protocols" and target in shared:
         return True
     allowed = ALLOWED[home]
     return any(target == a or (a and target.startswith(f"{a}.")) for a in allowed)

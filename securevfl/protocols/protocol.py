@@ -282,6 +282,10 @@ class Protocol(ABC):
     def parties(self) -> dict[int, Party]:
         """New party objects by number; the server is `SERVER`."""
 
+    def party(self, index: int) -> Party:
+        """New object of one party, for one that comes back after a crash."""
+        return self.parties()[index]
+
     @abstractmethod
     def scores(self, parties: Mapping[int, Party], features: Sequence[np.ndarray]) -> np.ndarray:
         """Raw scores of rows by the models that the parties hold, computed in the clear.
@@ -384,13 +388,23 @@ class SplitProtocol(Protocol):
             bound=bound,
         )
 
-    def centre(self, width: int | None = None) -> Centre:
+    def centre(
+        self,
+        width: int | None = None,
+        *,
+        optimizer: dict[str, Any] | None = None,
+        stream: np.random.Generator | None = None,
+    ) -> Centre:
         """New centre of the server; the same weights in every protocol with this seed.
 
         Parameters
         ----------
         width : int, optional
             Width of what it takes in; that of an embedding if not given.
+        optimizer : dict, optional
+            Arguments of `make_optimizer`; the server's if not given.
+        stream : numpy Generator, optional
+            Draws the weights, where they are not those of the server's centre.
         """
         return Centre(
             self.data.task,
@@ -398,13 +412,22 @@ class SplitProtocol(Protocol):
             self.config.width if width is None else width,
             network=self.config.centre,
             hidden=self.config.hidden,
-            optimizer=self.config.centre_optimizer(),
-            seed=int(self.stream("centre").integers(2**31)),
+            optimizer=optimizer or self.config.centre_optimizer(),
+            seed=int((stream or self.stream("centre")).integers(2**31)),
         )
 
-    def batches(self, segments: int, part: Part = "train") -> Batches:
-        """Layout of the training or test rows in K segments, and the batches of each round."""
-        rows = len(self.data.train_labels if part == "train" else self.data.test_labels)
+    def batches(self, segments: int, part: Part = "train", rows: int | None = None) -> Batches:
+        """Layout of the training or test rows in K segments, and the batches of each round.
+
+        Parameters
+        ----------
+        segments : int
+        part : {"train", "test"}
+        rows : int, optional
+            How many there are, where they are not those of the data set.
+        """
+        if rows is None:
+            rows = len(self.data.train_labels if part == "train" else self.data.test_labels)
         stream = functools.partial(_public_stream, self.seed, part)
         return Batches(rows, segments, self.config.batch, stream)
 
@@ -455,8 +478,19 @@ class EmbeddingProtocol(SplitProtocol):
                 f"or 'pn'"
             )
 
-    def client_network(self, index: int) -> ClientNetwork:
-        """New network of client `index`; a polynomial one has the weights that FedVS's has."""
+    def client_network(
+        self, index: int, *, optimizer: dict[str, Any] | None = None, drawn: str = "init"
+    ) -> ClientNetwork:
+        """New network of client `index`; a polynomial one has the weights that FedVS's has.
+
+        Parameters
+        ----------
+        index : int
+        optimizer : dict, optional
+            Arguments of `make_optimizer`; the client's own if not given.
+        drawn : str
+            Name of the stream that draws the weights.
+        """
         shapes = self.data.party_image_shapes
         return make_client_network(
             self.config.client,
@@ -464,8 +498,8 @@ class EmbeddingProtocol(SplitProtocol):
             self.config.width,
             self.config.degree,
             image_shape=None if shapes is None else shapes[index],
-            stream=keyed_stream(self.seed, index, "init"),
-            optimizer=self.config.client_optimizer(),
+            stream=keyed_stream(self.seed, index, drawn),
+            optimizer=optimizer or self.config.client_optimizer(),
             bound=self.config.weight_bound,
             cardinalities=self.data.cardinalities[index],
             embedding=self.config.embedding,

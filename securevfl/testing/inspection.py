@@ -25,6 +25,7 @@ _ALLOWED = {
     "securevfl.engine.wire",
     "securevfl.engine.streams",
     "securevfl.protocols.protocol",
+    "securevfl.protocols.downstream",
 }
 _OURS = ("securevfl.engine.", "securevfl.protocols.", "securevfl.study", "securevfl.cli")
 _LEAVES = (

@@ -161,7 +161,7 @@ def simulate(
         observer=history,
         copying=copying,
         faults=None if faults is None else faults.bind(made.roles(), seed, last=made.last_fault),
-        revive=lambda index: made.parties()[index],
+        revive=made.party,
     )
     with one_thread():
         simulation.run()

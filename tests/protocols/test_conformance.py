@@ -52,6 +52,9 @@ VARIANTS = {name: (name, {}) for name in find_protocols()} | {
         {"label_owners": 2, "epsilon": 1000.0, "noise": "seeded", "server_optimizer": "fedyogi"},
     ),
     "secagg_split, signed": ("secagg_split", {"consistency": True, "client": "mlp"}),
+    "vflhlp, no pre-training": ("vflhlp", {"variant": "none"}),
+    "ssl_local, moco": ("ssl_local", {"method": "moco", "memory": 64}),
+    "fedhssl, moco": ("fedhssl", {"method": "moco", "memory": 64, "layers": "9,8"}),
 }
 
 
@@ -64,7 +67,13 @@ COSTLY = {  # encryption, signatures, or many rounds at each replay
     "cvfl, stale": 10,
     "multivfl": 15,
     "multivfl, noisy": 15,
+    "fedhssl": 10,
+    "fedhssl, moco": 6,
+    "ssl_local, moco": 10,
+    "vflhlp": 20,
 }
+
+DATA = {("local", "training"): lambda: learning_data().with_parties(2)}  # half of the pixels
 
 
 def chosen(variant):
@@ -79,7 +88,8 @@ def chosen(variant):
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_every_protocol_conforms(variant, check):
     protocol, options = chosen(variant)
-    CHECKS[check](protocol, **options)
+    data = DATA.get((protocol, check))
+    CHECKS[check](protocol, None if data is None else data(), **options)
 
 
 @pytest.mark.parametrize("variant", VARIANTS)

@@ -1,0 +1,188 @@
+"""What FedHSSL adds to self-supervised learning: views of other parties, and shared upper layers.
+
+Y. He, Y. Kang, X. Zhao, J. Luo, L. Fan, Y. Han, Q. Yang, "A Hybrid Self-Supervised Learning
+Framework for Vertical Federated Learning", 2022. A party has two encoders side by side. The
+cross-party one learns on aligned rows to agree with what other parties make of the same samples;
+the local one learns on all rows of the party from two views of each, guided by the first, and
+the layers above its first are averaged over the parties.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from securevfl.models.contrast import nt_xent
+from securevfl.models.optimizers import make_optimizer
+from securevfl.models.pretext import Objective, Sizes, learn, two_heads
+from securevfl.models.self_supervised import negative_cosine
+from securevfl.models.weights import load_weights, parameters_of, weights_of
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from securevfl.models.client_networks import ClientNetwork, TorchNetwork
+
+
+class Pair:
+    """Two networks side by side, a `ClientNetwork`: H = [cross(X) | local(X)].
+
+    Parameters
+    ----------
+    cross, local : ClientNetwork
+        Of the same columns.
+    """
+
+    def __init__(self, cross: ClientNetwork, local: ClientNetwork) -> None:
+        self.cross = cross
+        self.local = local
+        self.bound = cross.bound
+
+    @property
+    def operations(self) -> int:
+        """Multiply-adds of `forward` for each row."""
+        return self.cross.operations + self.local.operations
+
+    def forward(self, features: np.ndarray) -> np.ndarray:
+        """Embedding of real rows, (rows, 2 h) float32."""
+        return np.concatenate([self.cross.forward(features), self.local.forward(features)], axis=1)
+
+    def update(self, features: np.ndarray, gradient: np.ndarray) -> int:
+        """One step of each with its half of dL/dH; number of weights clipped."""
+        half = gradient.shape[1] // 2
+        own, other = np.ascontiguousarray(gradient[:, :half]), gradient[:, half:]
+        return self.cross.update(features, own) + self.local.update(
+            features, np.ascontiguousarray(other)
+        )
+
+    def adopt(self, other: Pair) -> None:
+        """Take the weights of another pair; the optimisers keep their state."""
+        load_weights(self.cross, weights_of(other.cross))
+        load_weights(self.local, weights_of(other.local))
+
+    def state_dict(self) -> dict[str, Any]:
+        """Weights and optimiser state of both."""
+        return {"cross": self.cross.state_dict(), "local": self.local.state_dict()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Inverse of `state_dict`."""
+        self.cross.load_state_dict(state["cross"])
+        self.local.load_state_dict(state["local"])
+
+
+class Cross:
+    """The cross-party objective: a party's own projection meets what others sent.
+
+    SimSiam and BYOL: the mean over senders of D(prediction, received). MoCo: the mean of NT-Xent.
+
+    Parameters
+    ----------
+    method : {"simsiam", "byol", "moco"}
+    width, sizes, stream, optimizer
+        As for `securevfl.models.pretext.Objective`.
+    """
+
+    def __init__(
+        self,
+        method: str,
+        width: int,
+        sizes: Sizes,
+        *,
+        stream: np.random.Generator,
+        optimizer: dict[str, Any],
+    ) -> None:
+        import torch
+        from torch import nn
+
+        self.temperature = sizes.temperature
+        self.contrast = method == "moco"
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(int(stream.integers(2**31)))
+            self.heads = nn.ModuleDict(two_heads(width, sizes, predicts=not self.contrast))
+        self.optimizer = make_optimizer(list(self.heads.parameters()), **optimizer)
+
+    def project(self, network: ClientNetwork, rows: np.ndarray) -> Tensor:
+        """z of rows, (B, projection), without gradient."""
+        import torch
+
+        with torch.no_grad():
+            embedding = torch.from_numpy(np.array(network.forward(rows), np.float32))
+            projected: Tensor = self.heads["projector"](embedding)
+        return projected
+
+    def step(
+        self, network: ClientNetwork, rows: np.ndarray, received: Sequence[np.ndarray]
+    ) -> float:
+        """One update of the network and the heads; the loss before it."""
+        import torch
+
+        others = [torch.from_numpy(np.array(z, np.float32)) for z in received]
+
+        def loss(embedding: Tensor) -> Tensor:
+            projected = self.heads["projector"](embedding)
+            if self.contrast:
+                terms = [nt_xent(projected, z, self.temperature) for z in others]
+            else:
+                predicted = self.heads["predictor"](projected)
+                terms = [negative_cosine(predicted, z) for z in others]
+            return torch.stack(terms).mean()
+
+        return learn(network, self.optimizer, rows, loss)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Heads and their optimiser."""
+        return {"heads": dict(self.heads.state_dict()), "optimizer": self.optimizer.state_dict()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Inverse of `state_dict`."""
+        self.heads.load_state_dict(state["heads"])
+        self.optimizer.load_state_dict(state["optimizer"])
+
+
+# -- partial aggregation -----------------------------------------------------------------------
+
+
+def upper_names(module: nn.Module) -> list[str]:
+    """Weights above a module's first Linear layer: those that have one shape at all parties.
+
+    Tables of embeddings and the first Linear layer read the party's own columns.
+    """
+    from torch import nn
+
+    first = next(name for name, part in module.named_modules() if isinstance(part, nn.Linear))
+    names = [name for name, _ in module.named_parameters()]
+    own = [place for place, name in enumerate(names) if name.startswith(f"{first}.")]
+    return names[own[-1] + 1 :]
+
+
+def shared_weights(network: TorchNetwork, objective: Objective) -> dict[str, np.ndarray]:
+    """What partial aggregation averages: the upper layers of the local encoder, and its heads."""
+    parameters = weights_of(network)
+    upper = {f"encoder/{name}": parameters[name] for name in upper_names(network.module)}
+    return upper | {f"heads/{n}": w for n, w in weights_of(objective.heads).items()}
+
+
+def load_shared(
+    network: TorchNetwork, objective: Objective, weights: Mapping[str, np.ndarray]
+) -> None:
+    """Put averaged weights of `shared_weights` back; all others stay."""
+    import torch
+
+    own = {f"encoder/{name}": p for name, p in parameters_of(network).items()}
+    own |= {f"heads/{name}": p for name, p in parameters_of(objective.heads).items()}
+    with torch.no_grad():
+        for name, value in weights.items():
+            own[name].copy_(torch.from_numpy(np.array(value)))
+
+
+def weighted_mean(
+    weights: Sequence[Mapping[str, np.ndarray]], counts: Sequence[int]
+) -> dict[str, np.ndarray]:
+    """Mean of equally shaped weights, each counted as often as its party has rows, float32."""
+    parts = np.asarray(counts, np.float64) / sum(counts)
+    return {
+        name: sum(part * w[name] for part, w in zip(parts, weights, strict=True)).astype(np.float32)
+        for name in weights[0]
+    }

@@ -1,0 +1,400 @@
+"""Self-supervised training steps over a client's network: SCARF, SimSiam, BYOL and MoCo.
+
+An objective owns what its method adds to the network: heads, a slowly moving copy, a memory of
+negatives. It meets the network as a server meets a client's in split training: embeddings of two
+views come in, dL/dH goes out. So every network that can be trained split can be trained so. The
+formulas are in `securevfl.models.self_supervised`, FedHSSL's part in
+`securevfl.models.cross_party`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from securevfl.errors import RunError, UnknownNameError
+from securevfl.models.contrast import info_nce
+from securevfl.models.optimizers import make_optimizer, take_step
+from securevfl.models.self_supervised import (
+    Memory,
+    corrupt,
+    follow,
+    momentum_contrast,
+    negative_cosine,
+    normalised_distance,
+)
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from securevfl.models.client_networks import ClientNetwork
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Sizes and constants of an objective.
+
+    Attributes
+    ----------
+    projection, predictor : int
+        Width of the projection head, and of the predictor's hidden layer.
+    temperature : float
+        tau of SCARF and MoCo.
+    memory : int
+        Keys that MoCo remembers.
+    momentum : float
+        m of the moving averages of BYOL and MoCo.
+    """
+
+    projection: int = 64
+    predictor: int = 32
+    temperature: float = 1.0
+    memory: int = 4096
+    momentum: float = 0.999
+
+
+class Objective(ABC):
+    """A method's heads and its training step over a client's network.
+
+    Parameters
+    ----------
+    width : int
+        Of the network's embedding.
+    sizes : Sizes
+    stream : numpy Generator
+        Draws the heads' weights; torch's global state is not touched.
+    optimizer : dict
+        Arguments of `make_optimizer` for the heads.
+    target : ClientNetwork, optional
+        A network with the same weights as the one that is trained, for BYOL and MoCo.
+    """
+
+    def __init__(
+        self,
+        width: int,
+        sizes: Sizes,
+        *,
+        stream: np.random.Generator,
+        optimizer: dict[str, Any],
+        target: ClientNetwork | None = None,
+    ) -> None:
+        import torch
+        from torch import nn
+
+        self.sizes = sizes
+        self.target = target
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(int(stream.integers(2**31)))
+            self.heads = nn.ModuleDict(self.build(width))
+        self.optimizer = make_optimizer(list(self.heads.parameters()), **optimizer)
+
+    @abstractmethod
+    def build(self, width: int) -> dict[str, nn.Module]:
+        """Heads by name, "projector" among them."""
+
+    @abstractmethod
+    def views(
+        self, rows: np.ndarray, pool: np.ndarray, rate: float, stream: np.random.Generator
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Two views of rows."""
+
+    @abstractmethod
+    def loss(self, one: Tensor, two: Tensor, views: tuple[np.ndarray, np.ndarray]) -> Tensor:
+        """L of the embeddings of two views."""
+
+    def step(self, network: ClientNetwork, one: np.ndarray, two: np.ndarray) -> float:
+        """One update of the network and the heads on two views; L before it.
+
+        Raises
+        ------
+        RunError
+            When the loss is not finite.
+        """
+        rows = len(one)
+        return learn(
+            network,
+            self.optimizer,
+            np.concatenate([one, two]),
+            lambda both: self.loss(both[:rows], both[rows:], (one, two)),
+        )
+
+    def state_dict(self) -> dict[str, Any]:
+        """Heads, their optimiser, and the slow copy."""
+        state = {"heads": dict(self.heads.state_dict()), "optimizer": self.optimizer.state_dict()}
+        return state if self.target is None else state | {"target": self.target.state_dict()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Inverse of `state_dict`."""
+        self.heads.load_state_dict(state["heads"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        if self.target is not None:
+            self.target.load_state_dict(state["target"])
+
+
+def learn(
+    network: ClientNetwork, optimizer: Any, rows: np.ndarray, loss: Callable[[Tensor], Tensor]
+) -> float:
+    """One update of a network and of heads by a loss of the embeddings of rows; the loss before."""
+    import torch
+
+    embedding = torch.from_numpy(np.array(network.forward(rows), np.float32)).requires_grad_()
+    value = loss(embedding)
+    if not torch.isfinite(value):
+        raise RunError(f"the loss of pre-training became {value.item()}; lower pretrain_lr")
+    optimizer.zero_grad()
+    value.backward()  # type: ignore[no-untyped-call]
+    take_step(optimizer)
+    assert embedding.grad is not None
+    network.update(rows, embedding.grad.numpy())
+    return float(value.detach())
+
+
+def projector(width: int, hidden: int) -> nn.Module:
+    """Three Linear layers with batch normalisation, ReLU between them (SimSiam, section 3)."""
+    from torch import nn
+
+    return nn.Sequential(
+        *_normalised(width, hidden), nn.ReLU(), *_normalised(hidden, hidden), nn.ReLU(),
+        *_normalised(hidden, hidden),
+    )  # fmt: skip
+
+
+def predictor(width: int, hidden: int) -> nn.Module:
+    """Linear, batch normalisation, ReLU, Linear: a bottleneck (SimSiam, section 3)."""
+    from torch import nn
+
+    return nn.Sequential(*_normalised(width, hidden), nn.ReLU(), nn.Linear(hidden, width))
+
+
+def _normalised(width: int, wanted: int) -> tuple[nn.Module, nn.Module]:
+    """Linear and batch normalisation, by the batch's own moments: there is no later use of it."""
+    from torch import nn
+
+    return (
+        nn.Linear(width, wanted, bias=False),
+        nn.BatchNorm1d(wanted, track_running_stats=False),
+    )
+
+
+def two_heads(width: int, sizes: Sizes, *, predicts: bool) -> dict[str, nn.Module]:
+    """A `projector`, and a `predictor` of its output if wanted."""
+    heads = {"projector": projector(width, sizes.projection)}
+    if predicts:
+        heads["predictor"] = predictor(sizes.projection, sizes.predictor)
+    return heads
+
+
+class Scarf(Objective):
+    """InfoNCE between rows and their corrupted views."""
+
+    def build(self, width: int) -> dict[str, nn.Module]:
+        """A projection head of two layers."""
+        from torch import nn
+
+        wide = self.sizes.projection
+        head = nn.Sequential(nn.Linear(width, wide), nn.ReLU(), nn.Linear(wide, wide))
+        return {"projector": head}
+
+    def views(
+        self, rows: np.ndarray, pool: np.ndarray, rate: float, stream: np.random.Generator
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The rows, and a corrupted view of them."""
+        return rows, corrupt(rows, pool, rate, stream)
+
+    def loss(self, one: Tensor, two: Tensor, views: tuple[np.ndarray, np.ndarray]) -> Tensor:
+        """`info_nce` of the projections."""
+        head = self.heads["projector"]
+        return info_nce(head(one), head(two), self.sizes.temperature)
+
+
+class TwoViews(Objective):
+    """SimSiam, BYOL and MoCo: each view's query is compared with the other view's key.
+
+    L = (C(q1, k2) + C(q2, k1)) / 2, and where guides are given besides, gamma (C(q1, g1) +
+    C(q2, g2)) / 2 (FedHSSL: g is what the cross-party network makes of the same view).
+
+    Attributes
+    ----------
+    predicts : bool
+        Whether a query is a prediction of the projection, or the projection itself.
+    guide : callable or None
+        Guide of a view.
+    guidance : float
+        gamma.
+    """
+
+    predicts: ClassVar[bool] = True
+    guide: Callable[[np.ndarray], Tensor] | None = None
+    guidance: float = 0.0
+
+    def build(self, width: int) -> dict[str, nn.Module]:
+        """Projection, and prediction where queries are predictions."""
+        return two_heads(width, self.sizes, predicts=self.predicts)
+
+    def views(
+        self, rows: np.ndarray, pool: np.ndarray, rate: float, stream: np.random.Generator
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Two corrupted views."""
+        return corrupt(rows, pool, rate, stream), corrupt(rows, pool, rate, stream)
+
+    def loss(self, one: Tensor, two: Tensor, views: tuple[np.ndarray, np.ndarray]) -> Tensor:
+        """The mean of both directions."""
+        projected = [self.heads["projector"](view) for view in (one, two)]
+        queries = [self.query(z) for z in projected]
+        keys = [self.key(z, view) for z, view in zip(projected, views, strict=True)]
+        loss = (self.compare(queries[0], keys[1], 0) + self.compare(queries[1], keys[0], 1)) / 2
+        if self.guide is not None and self.guidance:
+            guided = [
+                self.compare(query, self.guide(view), side)
+                for side, (query, view) in enumerate(zip(queries, views, strict=True))
+            ]
+            loss = loss + self.guidance * (guided[0] + guided[1]) / 2
+        self.seen(keys)
+        return loss
+
+    def query(self, projected: Tensor) -> Tensor:
+        """q of a projection."""
+        query: Tensor = self.heads["predictor"](projected) if self.predicts else projected
+        return query
+
+    @abstractmethod
+    def key(self, projected: Tensor, view: np.ndarray) -> Tensor:
+        """k of a view, without gradient."""
+
+    @abstractmethod
+    def compare(self, query: Tensor, key: Tensor, side: int) -> Tensor:
+        """C; `side` is the view of the query."""
+
+    def seen(self, keys: Sequence[Tensor]) -> None:
+        """Note the keys of both views."""
+
+
+class SimSiam(TwoViews):
+    """Negative cosine of predictions and projections; the stopped gradient prevents collapse."""
+
+    def key(self, projected: Tensor, view: np.ndarray) -> Tensor:
+        """The projection itself."""
+        return projected.detach()
+
+    def compare(self, query: Tensor, key: Tensor, side: int) -> Tensor:
+        """`negative_cosine`."""
+        return negative_cosine(query, key)
+
+
+class _Slow(TwoViews):
+    """What BYOL and MoCo share: keys come from a slowly moving copy of network and projection."""
+
+    def __init__(self, width: int, sizes: Sizes, **options: Any) -> None:
+        import copy
+
+        super().__init__(width, sizes, **options)
+        self.slow = copy.deepcopy(self.heads["projector"])
+
+    def key(self, projected: Tensor, view: np.ndarray) -> Tensor:
+        """The slow projection of the slow network's embedding."""
+        import torch
+
+        assert self.target is not None
+        with torch.no_grad():
+            key: Tensor = self.slow(torch.from_numpy(self.target.forward(view)))
+        return key
+
+    def step(self, network: ClientNetwork, one: np.ndarray, two: np.ndarray) -> float:
+        """As of all objectives; then the slow copy follows."""
+        value = super().step(network, one, two)
+        follow(self.target, network, self.sizes.momentum)
+        follow(self.slow, self.heads["projector"], self.sizes.momentum)
+        return value
+
+    def state_dict(self) -> dict[str, Any]:
+        """With the slow projection."""
+        return super().state_dict() | {"slow": dict(self.slow.state_dict())}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Inverse of `state_dict`."""
+        super().load_state_dict(state)
+        self.slow.load_state_dict(state["slow"])
+
+
+class Byol(_Slow):
+    """Distance of predictions to the slow copy's projections."""
+
+    def compare(self, query: Tensor, key: Tensor, side: int) -> Tensor:
+        """`normalised_distance`."""
+        return normalised_distance(query, key)
+
+
+class Moco(_Slow):
+    """Contrast with the slow copy's keys of earlier batches, one memory for each direction."""
+
+    predicts = False
+
+    def __init__(self, width: int, sizes: Sizes, **options: Any) -> None:
+        super().__init__(width, sizes, **options)
+        stream = options["stream"]
+        self.memories = [Memory(sizes.memory, sizes.projection, stream) for _ in range(2)]
+
+    def compare(self, query: Tensor, key: Tensor, side: int) -> Tensor:
+        """`momentum_contrast` with the direction's memory."""
+        memory = self.memories[side].keys.clone()  # it changes before the backward pass
+        return momentum_contrast(query, key, memory, self.sizes.temperature)
+
+    def seen(self, keys: Sequence[Tensor]) -> None:
+        """Remember the keys that the queries of each direction were compared with."""
+        for memory, key in zip(self.memories, reversed(keys), strict=True):
+            memory.push(key)
+
+    def state_dict(self) -> dict[str, Any]:
+        """With the memories."""
+        kept = [[memory.keys.clone(), memory.next] for memory in self.memories]
+        return super().state_dict() | {"memories": kept}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Inverse of `state_dict`."""
+        super().load_state_dict(state)
+        for memory, (keys, place) in zip(self.memories, state["memories"], strict=True):
+            memory.keys.copy_(keys)
+            memory.next = place
+
+
+_OBJECTIVES: dict[str, type[Objective]] = {
+    "scarf": Scarf,
+    "simsiam": SimSiam,
+    "byol": Byol,
+    "moco": Moco,
+}
+
+
+def make_objective(
+    method: str,
+    width: int,
+    sizes: Sizes,
+    *,
+    make_target: Callable[[], ClientNetwork],
+    stream: np.random.Generator,
+    optimizer: dict[str, Any],
+) -> Objective:
+    """Objective by name.
+
+    Parameters
+    ----------
+    method : {"scarf", "simsiam", "byol", "moco"}
+    width, sizes, stream, optimizer
+        As for `Objective`.
+    make_target : callable
+        New network with the weights of the one that is to be trained.
+
+    Raises
+    ------
+    UnknownNameError
+        When no method has that name.
+    """
+    if method not in _OBJECTIVES:
+        raise UnknownNameError("self-supervised method", method, _OBJECTIVES)
+    target = make_target() if method in ("byol", "moco") else None
+    made = _OBJECTIVES[method]
+    return made(width, sizes, stream=stream, optimizer=optimizer, target=target)

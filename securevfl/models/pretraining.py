@@ -1,0 +1,178 @@
+"""Training before training: a party's own rows, supervised or not, and the pull towards its result.
+
+What is found is weights; the networks that are trained afterwards have optimisers of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from pydantic import BaseModel, Field
+
+from securevfl.errors import ConfigurationError
+from securevfl.models.pretext import Objective, Sizes
+from securevfl.models.split import Batches, Centre
+from securevfl.models.weights import parameters_of
+
+if TYPE_CHECKING:
+    from securevfl.models.client_networks import ClientNetwork
+
+Stream = Callable[..., np.random.Generator]
+
+
+class PretrainingOptions(BaseModel):
+    """Options of every protocol that pre-trains; a protocol's own defaults may differ."""
+
+    pretrain_epochs: int = Field(20, ge=0, description="epochs of pre-training on all own rows")
+    pretrain_batch: int = Field(256, ge=2, description="rows of a batch of pre-training")
+    pretrain_lr: float = Field(0.001, gt=0, description="learning rate of pre-training")
+    corruption: float = Field(
+        0.3, ge=0, le=1, description="part of a row's features that a view replaces"
+    )
+    temperature: float = Field(0.5, gt=0, description="tau of contrastive losses")
+    projection: int = Field(64, ge=1, description="width of projection heads")
+    predictor: int = Field(32, ge=1, description="hidden width of predictors")
+    memory: int = Field(4096, ge=1, description="keys that MoCo remembers")
+    ema: float = Field(0.999, ge=0, le=1, description="m of BYOL's and MoCo's moving averages")
+
+    def sizes(self) -> Sizes:
+        """What objectives ask for."""
+        return Sizes(self.projection, self.predictor, self.temperature, self.memory, self.ema)
+
+
+def pretraining_optimizer(config: Any) -> dict[str, Any]:
+    """Arguments of `make_optimizer` for pre-training: a client's, at a rate of its own."""
+    own: dict[str, Any] = config.client_optimizer()
+    return own | {"lr": config.pretrain_lr, "decay_steps": 0}
+
+
+def check_rows(protocol: str, party: str, rows: int) -> None:
+    """Refuse to normalise batches of a single row.
+
+    Raises
+    ------
+    ConfigurationError
+    """
+    if rows < 2:
+        raise ConfigurationError(
+            f"{protocol}: {party} has {rows} rows to pre-train on, and views are compared between "
+            "at least 2; give it more rows"
+        )
+
+
+def own_rows(aligned: np.ndarray, alone: np.ndarray | None) -> np.ndarray:
+    """All rows of a party: the aligned ones, then those that it holds alone."""
+    return aligned if alone is None else np.concatenate([aligned, alone])
+
+
+def batches_of(rows: int, config: PretrainingOptions, stream: Stream) -> Batches:
+    """Batches of pre-training."""
+    return Batches(rows, 1, config.pretrain_batch, stream)
+
+
+def supervise(
+    network: ClientNetwork,
+    centre: Centre,
+    features: np.ndarray,
+    labels: np.ndarray,
+    batches: Batches,
+    epochs: int,
+) -> float:
+    """Train a network and a centre on one party's labelled rows; mean loss of the last epoch.
+
+    Parameters
+    ----------
+    features : ndarray, (M, d)
+    labels : ndarray, (M,)
+    """
+    losses = [0.0]
+    for epoch in range(epochs):
+        losses = []
+        for place in range(batches.per_epoch):
+            samples = batches.samples(batches.draw(1 + epoch * batches.per_epoch + place))
+            own = features[samples]
+            loss, gradient = centre.step(network.forward(own), samples, labels)
+            network.update(own, gradient)
+            losses.append(loss)
+    return float(np.mean(losses))
+
+
+def self_supervise(
+    network: ClientNetwork,
+    objective: Objective,
+    features: np.ndarray,
+    batches: Batches,
+    epochs: range,
+    *,
+    corruption: float,
+    stream: Stream,
+) -> float:
+    """Train a network and an objective's heads on one party's rows; mean loss of the last epoch.
+
+    Parameters
+    ----------
+    epochs : range
+        Numbers of the epochs; each draws batches and views of its own.
+    stream : callable
+        ``stream(name, *keys)``; "views" is drawn from for every batch.
+    """
+    losses = [0.0]
+    for epoch in epochs:
+        losses = []
+        for place in range(batches.per_epoch):
+            number = 1 + epoch * batches.per_epoch + place
+            rows = features[batches.samples(batches.draw(number))]
+            views = objective.views(rows, features, corruption, stream("views", number))
+            losses.append(objective.step(network, *views))
+    return float(np.mean(losses))
+
+
+class Pull:
+    """Adds beta (theta - Theta) to dL/dtheta, the gradient of beta/2 |theta - Theta|^2.
+
+    It is added before each step of the model's optimiser. Where Theta's tensor is smaller, it is
+    compared with the first entries of theta's: those columns of a head's first layer that read the
+    first party's embedding.
+
+    Parameters
+    ----------
+    model : Centre or ClientNetwork
+    beta : float
+    target : callable
+        Theta by name of the weight; None as long as there is none.
+    """
+
+    def __init__(
+        self, model: Any, beta: float, target: Callable[[], Mapping[str, np.ndarray] | None]
+    ) -> None:
+        self.model = model
+        self.beta = beta
+        self._target = target
+        self._read: tuple[Any, dict[str, Any]] = (None, {})
+        model.optimizer.register_step_pre_hook(self._add)
+
+    def _add(self, optimizer: Any, arguments: Any, keywords: Any) -> None:
+        import torch
+
+        with torch.no_grad():
+            for name, (parameter, region, wanted) in self._pairs().items():
+                if parameter.grad is None:
+                    raise AssertionError(f"{name} has no gradient")
+                parameter.grad[region] += self.beta * (parameter[region] - wanted)
+
+    def _pairs(self) -> dict[str, Any]:
+        """Weight, its compared part, and Theta's tensor, by name."""
+        import torch
+
+        target = self._target()
+        if target is None:
+            return {}
+        if self._read[0] is not target:
+            tensors = {name: torch.from_numpy(np.array(w)) for name, w in target.items()}
+            self._read = (target, tensors)
+        return {
+            name: (p, tuple(slice(n) for n in self._read[1][name].shape), self._read[1][name])
+            for name, p in parameters_of(self.model).items()
+        }

@@ -1,0 +1,270 @@
+"""FedHSSL: cross-party views of aligned rows, local views of all rows, shared upper layers.
+
+Y. He, Y. Kang, X. Zhao, J. Luo, L. Fan, Y. Han, Q. Yang, "A Hybrid Self-Supervised Learning
+Framework for Vertical Federated Learning", 2022. A global iteration of pre-training is
+
+1. cross-party learning: for each batch of aligned rows client 0 and every other client exchange
+   projections of their cross-party encoders, and each draws its own towards what it received;
+2. local learning: each client trains its local encoder on two views of all its rows, guided by the
+   cross-party encoder;
+3. partial aggregation: the server averages the local encoders' upper layers and heads.
+
+Then both encoders of each client, side by side, are its network in split training.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from pydantic import Field
+
+from securevfl.engine.party import SERVER, Party
+from securevfl.engine.streams import keyed_stream
+from securevfl.errors import ConfigurationError
+from securevfl.models.cross_party import (
+    Cross,
+    Pair,
+    load_shared,
+    shared_weights,
+    weighted_mean,
+)
+from securevfl.models.pretext import TwoViews
+from securevfl.models.pretraining import (
+    PretrainingOptions,
+    batches_of,
+    check_rows,
+    own_rows,
+    pretraining_optimizer,
+    self_supervise,
+)
+from securevfl.models.split import Centre, rows_of
+from securevfl.protocols.downstream import DownstreamProtocol, SplitClient, SplitServer
+from securevfl.protocols.protocol import Card, EmbeddingConfig
+
+
+class FedHsslConfig(PretrainingOptions, EmbeddingConfig):
+    """Options of FedHSSL."""
+
+    client: Literal["pn", "mlp", "cnn", "strided_cnn"] = Field(
+        "mlp", description="the clients' networks; only mlp has upper layers of one shape"
+    )
+    method: Literal["simsiam", "byol", "moco"] = Field("simsiam", description="loss of all views")
+    pretrain_epochs: int = Field(20, ge=0, description="global iterations of pre-training")
+    guidance: float = Field(
+        0.5, ge=0, description="gamma, weight of the cross-party encoder in local learning"
+    )
+    aggregation: Literal["mean", "concat", "max"] = Field(
+        "concat", description="how the head's input is made of the embeddings"
+    )
+
+
+class Client(SplitClient):
+    """Client k: a cross-party and a local encoder, pre-trained, then trained side by side."""
+
+    kept: ClassVar[tuple[str, ...]] = ("network", "encoders", "cross", "local")
+
+    def __init__(
+        self,
+        *arguments: Any,
+        alone: np.ndarray | None,
+        encoders: Pair,
+        cross: Cross,
+        local: TwoViews,
+        config: FedHsslConfig,
+    ) -> None:
+        super().__init__(*arguments)
+        self.rows = own_rows(self.features, alone)
+        self.encoders = encoders
+        self.cross = cross
+        self.local = local
+        self.config = config
+        local.guidance = config.guidance
+        local.guide = lambda view: cross.project(encoders.cross, view)
+
+    async def take_part(self, announced: Any) -> None:
+        """Do what the round is for: a meeting, learning alone, or a step of split training."""
+        stage, what = announced
+        if stage == "cross":
+            await self.meet(what)
+        elif stage == "local":
+            await self.learn_alone(what)
+        else:
+            await self.train(what)
+
+    async def meet(self, batch: np.ndarray) -> None:
+        """Step 1: exchange projections of a batch, client 0 with each of the others."""
+        own = rows_of(self.features, self.batches.samples(batch))
+        others = [k for k in self.peers if k != self.index] if self.index == 0 else [0]
+        projected = self.cross.project(self.encoders.cross, own).numpy()
+        self.broadcast("projection", projected, to=others)
+        received = await self.collect("projection", senders=others)
+        loss = self.cross.step(self.encoders.cross, own, list(received.values()))
+        self.send(SERVER, "met", loss)
+
+    async def learn_alone(self, epoch: int) -> None:
+        """Steps 2 and 3: one epoch on all own rows; upper layers and heads are averaged."""
+        encoder: Any = self.encoders.local
+        loss = self_supervise(
+            encoder,
+            self.local,
+            self.rows,
+            batches_of(len(self.rows), self.config, self.stream),
+            range(epoch, epoch + 1),
+            corruption=self.config.corruption,
+            stream=self.stream,
+        )
+        self.send(SERVER, "upper", (len(self.rows), loss, shared_weights(encoder, self.local)))
+        load_shared(encoder, self.local, await self.receive("mean"))
+        self.network.adopt(self.encoders)
+
+
+class Server(SplitServer):
+    """Paces pre-training and averages upper layers; then trains the head."""
+
+    kept: ClassVar[tuple[str, ...]] = (*SplitServer.kept, "done")
+
+    def __init__(self, *arguments: Any, config: FedHsslConfig) -> None:
+        super().__init__(*arguments, rounds=config.rounds)
+        self.epochs = config.pretrain_epochs
+        self.done = 0  # rounds of pre-training
+
+    async def run(self) -> None:
+        """Global iterations of pre-training, then split training."""
+        meetings = self.batches.per_epoch
+        while self.done < self.epochs * (meetings + 1):
+            self.safe_point()
+            epoch, place = divmod(self.done, meetings + 1)
+            if place < meetings:
+                await self.let_meet(epoch * meetings + place + 1)
+            else:
+                await self.let_learn(epoch)
+            self.done += 1
+        await super().run()
+
+    async def let_meet(self, number: int) -> None:
+        """Step 1 on one batch of aligned rows."""
+        self.announce(self.round + 1, ("cross", self.batches.draw(number)))
+        losses = await self.collect("met")
+        self.record("pretrained", how="cross", loss=float(np.mean(list(losses.values()))))
+
+    async def let_learn(self, epoch: int) -> None:
+        """Step 2 at all clients, and the mean of their upper layers, weighted by rows (step 3)."""
+        self.announce(self.round + 1, ("local", epoch))
+        answers = list((await self.collect("upper")).values())
+        mean = weighted_mean([own for _, _, own in answers], [rows for rows, _, _ in answers])
+        self.broadcast("mean", mean, to=self.peers)
+        self.record(
+            "pretrained", how="local", loss=float(np.mean([loss for _, loss, _ in answers]))
+        )
+
+    def announced(self, batch: np.ndarray) -> Any:
+        """A round of split training says so."""
+        return ("split", batch)
+
+
+class FedHssl(DownstreamProtocol):
+    """FedHSSL on one data set."""
+
+    name = "fedhssl"
+    Config = FedHsslConfig
+    check_options: ClassVar[dict[str, Any]] = {"pretrain_epochs": 2, "pretrain_batch": 32}
+    card = Card(
+        title="FedHSSL: hybrid self-supervised learning",
+        paper="He, Kang, Zhao, Luo, Fan, Han, Yang, A Hybrid Self-Supervised Learning Framework "
+        "for Vertical Federated Learning, 2022",
+        roles={
+            "server": "holds the labels and the head; averages the upper layers of local encoders",
+            "client": "holds some columns and two encoders; client 0 is the active party, which "
+            "exchanges projections with each other one",
+        },
+        sees={
+            "server": "every client's embedding of every batch of aligned rows, exactly; the upper "
+            "layers and heads of every local encoder in each iteration",
+            "client": "client 0 the projections of all others for every aligned row, the others "
+            "client 0's; the averaged upper layers; dL/dH of its own embedding; the batches",
+            "outsider": "kinds, sizes and times; without sealed links everything that is sent",
+        },
+        absence="waits",
+        deviations=(
+            "heads are 64 wide, with a predictor of 32, where the authors have 512 and 128; "
+            "learning rates, epochs and batches are ours, all by one optimiser",
+            "the upper layers are all above the first Linear layer; the mean is by rows held",
+            "views replace part of the features by values of other rows, as SCARF does",
+            "batch normalisation uses the moments of each batch only",
+            "guides come from the cross-party projection of the same view; gamma is ours",
+            "no isotropic noise on projections or gradients, which the authors study besides",
+        ),
+    )
+
+    def __init__(self, config: FedHsslConfig, data: Any, *, seed: int) -> None:
+        super().__init__(config, data, seed=seed)
+        upper = len(config.hidden_layers()) or config.degree - 1
+        if config.client != "mlp" or upper < 1:
+            raise ConfigurationError(
+                f"fedhssl: client = {config.client!r} with {config.degree} layers has no upper "
+                "layers that parties could share; use client = 'mlp' with degree 2 or more, or "
+                "with layers"
+            )
+        if data.parties < 2:
+            raise ConfigurationError("fedhssl: 1 party has nobody to meet; use 2 or more")
+        if self.layout.coded < 2:
+            check_rows(self.name, "a batch", self.layout.coded)
+        for k in self.peers():
+            check_rows(self.name, f"client {k}", len(self.all_rows(k)))
+
+    def parties(self) -> dict[int, Party]:
+        """The server and N clients."""
+        server = Server(
+            self.peers(),
+            self.layout,
+            self.aggregation,
+            self.joint_centre(),
+            self.data.train_labels,
+            config=self.config,
+        )
+        return {SERVER: server} | {k: self.client(k) for k in self.peers()}
+
+    def client(self, index: int) -> Client:
+        """Client `index`, from 0."""
+        drawn = ("init", "init local")
+        local: Any = self.objective(index, self.config.method, "init local")
+        network = Pair(*(self.client_network(index, drawn=name) for name in drawn))
+        cross = Cross(
+            self.config.method,
+            self.config.width,
+            self.config.sizes(),
+            stream=keyed_stream(self.seed, index, "cross heads"),
+            optimizer=pretraining_optimizer(self.config),
+        )
+        return Client(
+            index,
+            self.peers(),
+            self.layout,
+            self.data.train[index],
+            network,
+            alone=self.alone(index),
+            encoders=Pair(*(self.pretraining_network(index, name) for name in drawn)),
+            cross=cross,
+            local=local,
+            config=self.config,
+        )
+
+    def joint_centre(self) -> Centre:
+        """New head, as wide as the aggregated pairs of embeddings."""
+        return self.centre(self.aggregation.width(2 * self.config.width))
+
+    def named_rows(self, named: Any) -> np.ndarray | None:
+        """Rows of an announced batch; none where each party draws its own."""
+        if isinstance(named, tuple):
+            stage, batch = named
+            return None if stage == "local" else super().named_rows(batch)
+        return super().named_rows(named)
+
+    def memory(self) -> int:
+        """As of split training, with embeddings twice as wide."""
+        return 2 * super().memory()
+
+    def describe(self) -> dict[str, Any]:
+        """What is said of all such methods, and the method."""
+        return super().describe() | {"method": self.config.method}

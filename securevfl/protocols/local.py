@@ -1,0 +1,124 @@
+"""The active party alone: its own columns, its own labels, no federation.
+
+"Local-A" of VFLHLP (Li et al., 2024, section 5): what client 0 reaches with the network and the
+head that split training would give it, on the aligned rows or on all its labelled ones. The server,
+which holds the labels and the head, is one organisation with client 0, so all that is sent stays at
+home; the other clients take no part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import numpy as np
+from pydantic import Field
+
+from securevfl.engine.party import SERVER, Party
+from securevfl.models.aggregation import make_aggregation
+from securevfl.privacy.claims import Claim
+from securevfl.protocols.downstream import DownstreamProtocol, SplitClient, SplitServer
+from securevfl.protocols.protocol import Card, EmbeddingConfig
+
+
+class LocalConfig(EmbeddingConfig):
+    """Options of training alone."""
+
+    rows: Literal["all", "aligned"] = Field(
+        "all", description="all labelled rows of client 0, or those that are aligned"
+    )
+
+
+class Idle(Party):
+    """A client that takes no part; it only hears that the run is over."""
+
+    async def run(self) -> None:
+        """Wait for the end."""
+        await self.receive("stop", safe=True)
+
+
+class Server(SplitServer):
+    """The active party's server; client 0 is all its peers."""
+
+    def __init__(self, *arguments: Any, others: Sequence[int], rounds: int) -> None:
+        super().__init__(*arguments, rounds=rounds)
+        self.others = others
+
+    async def run(self) -> None:
+        """Train with client 0, then dismiss the others."""
+        await super().run()
+        self.broadcast("stop", None, to=self.others)
+
+
+class Local(DownstreamProtocol):
+    """Client 0 alone on one data set."""
+
+    name = "local"
+    Config = LocalConfig
+    card = Card(
+        title="The active party alone",
+        paper="Li et al., Vertical Federated Learning Hybrid Local Pre-training, 2024: Local-A",
+        roles={
+            "server": "holds the labels and the head; one organisation with client 0",
+            "client": "client 0 holds some columns and an encoder; the others do nothing",
+        },
+        sees={
+            "server": "client 0's embeddings, within its own organisation",
+            "client": "client 0 dL/dH of its embedding, within its own organisation; the others "
+            "that a run has ended",
+            "outsider": "kinds, sizes and times; without sealed links everything that is sent",
+        },
+        absence="skips",
+        deviations=(
+            "whether client 0 comes late or goes down decides everything; whether others do, "
+            "nothing",
+            "optimiser, rounds and batches are ours",
+        ),
+    )
+
+    def __init__(self, config: LocalConfig, data: Any, *, seed: int) -> None:
+        super().__init__(config, data, seed=seed)
+        self.aggregation = make_aggregation(config.aggregation, 1)
+        features, labels = self.labelled() if config.rows == "all" else (data.train[0], None)
+        self.used = features, data.train_labels if labels is None else labels
+        self.layout = self.batches(1, rows=len(self.used[1]))
+
+    def parties(self) -> dict[int, Party]:
+        """The server, client 0, and the others."""
+        features, labels = self.used
+        others = self.peers()[1:]
+        server = Server(
+            (0,),
+            self.layout,
+            self.aggregation,
+            self.joint_centre(),
+            labels,
+            others=others,
+            rounds=self.config.rounds,
+        )
+        active = SplitClient(0, self.peers(), self.layout, features, self.client_network(0))
+        return {SERVER: server, 0: active} | {k: Idle(k, self.peers()) for k in others}
+
+    def scores(self, parties: Mapping[int, Party], features: Sequence[np.ndarray]) -> np.ndarray:
+        """The head's scores of client 0's embedding."""
+        models: Any = parties
+        scores: np.ndarray = models[SERVER].centre.scores(self.embed(models[0], features[0]))
+        return scores
+
+    def named_rows(self, named: Any) -> np.ndarray | None:
+        """Training rows of a batch; -1 for those that client 0 holds alone."""
+        rows = super().named_rows(named)
+        return None if rows is None else np.where(rows < self.data.rows, rows, -1)
+
+    def describe(self) -> dict[str, Any]:
+        """What is said of all such methods, and how many rows are used."""
+        return super().describe() | {"labelled_rows": len(self.used[1])}
+
+    @property
+    def claims(self) -> tuple[Claim, ...]:
+        """None: nothing leaves the organisation, which is no claim about a protocol."""
+        return (
+            Claim("server", "features", "none", "client 0's embeddings are sent in the clear"),
+            Claim("server", "model", "none", "client 0's embeddings are sent in the clear"),
+            Claim("client", "labels", "none", "client 0's dL/dH depends on them"),
+        )

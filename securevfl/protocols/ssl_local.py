@@ -1,0 +1,136 @@
+"""FedLocal SSL: every party pre-trains without labels on its own, then all train split.
+
+The baselines FedLocalSimSiam, -BYOL and -MoCo of VFLHLP (Li et al., 2024, section 5.3, after He et
+al., 2022): each client trains its encoder on all its rows by self-supervised learning, and starts
+split training on the aligned rows from the result. ``method = "scarf"`` pre-trains as VFLHLP's
+passive parties do.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from pydantic import Field
+
+from securevfl.engine.party import SERVER, Party
+from securevfl.models.client_networks import ClientNetwork
+from securevfl.models.pretext import Objective
+from securevfl.models.pretraining import (
+    PretrainingOptions,
+    batches_of,
+    check_rows,
+    own_rows,
+    self_supervise,
+)
+from securevfl.models.weights import load_weights, weights_of
+from securevfl.protocols.downstream import DownstreamProtocol, SplitClient, SplitServer
+from securevfl.protocols.protocol import Card, EmbeddingConfig
+
+
+class SslLocalConfig(PretrainingOptions, EmbeddingConfig):
+    """Options of FedLocal SSL."""
+
+    method: Literal["simsiam", "byol", "moco", "scarf"] = Field(
+        "simsiam", description="how every client pre-trains"
+    )
+    aggregation: Literal["mean", "concat", "max"] = Field(
+        "concat", description="how the head's input is made of the embeddings"
+    )
+
+
+class Client(SplitClient):
+    """Client k: pre-trains on all its rows, then trains on the aligned ones."""
+
+    def __init__(
+        self,
+        *arguments: Any,
+        alone: np.ndarray | None,
+        encoder: ClientNetwork,
+        objective: Objective,
+        config: SslLocalConfig,
+    ) -> None:
+        super().__init__(*arguments)
+        self.alone = alone
+        self.encoder = encoder
+        self.objective = objective
+        self.config = config
+
+    async def setup(self) -> None:
+        """Pre-train, and start from the result."""
+        rows = own_rows(self.features, self.alone)
+        loss = self_supervise(
+            self.encoder,
+            self.objective,
+            rows,
+            batches_of(len(rows), self.config, self.stream),
+            range(self.config.pretrain_epochs),
+            corruption=self.config.corruption,
+            stream=self.stream,
+        )
+        self.record("pretrained", how=self.config.method, rows=len(rows), loss=loss)
+        load_weights(self.network, weights_of(self.encoder))
+
+
+class SslLocal(DownstreamProtocol):
+    """Self-supervised pre-training at each party, then split training."""
+
+    name = "ssl_local"
+    Config = SslLocalConfig
+    check_options: ClassVar[dict[str, Any]] = {"pretrain_epochs": 2, "pretrain_batch": 32}
+    card = Card(
+        title="FedLocal SSL: self-supervised pre-training at every party",
+        paper="He et al., A Hybrid Self-Supervised Learning Framework for Vertical Federated "
+        "Learning, 2022 (FedLocalSimSiam, -BYOL, -MoCo)",
+        roles={
+            "server": "holds the labels and the head",
+            "client": "holds some columns and an encoder, which it pre-trains without labels",
+        },
+        sees={
+            "server": "every client's embedding of every batch of aligned rows, exactly",
+            "client": "dL/dH of its own embedding, and the batches",
+            "outsider": "kinds, sizes and times; without sealed links everything that is sent",
+        },
+        absence="waits",
+        deviations=(
+            "BYOL's loss is the mean of both directions, not their sum; MoCo has both directions",
+            "learning rates, epochs, widths of heads and the memory's first keys are ours",
+            "views replace part of the features by values of other rows, as SCARF does",
+        ),
+    )
+
+    def __init__(self, config: SslLocalConfig, data: Any, *, seed: int) -> None:
+        super().__init__(config, data, seed=seed)
+        for k in self.peers():
+            check_rows(self.name, f"client {k}", len(self.all_rows(k)))
+
+    def parties(self) -> dict[int, Party]:
+        """The server and N clients."""
+        server = SplitServer(
+            self.peers(),
+            self.layout,
+            self.aggregation,
+            self.joint_centre(),
+            self.data.train_labels,
+            rounds=self.config.rounds,
+        )
+        return {SERVER: server} | {k: self.client(k) for k in self.peers()}
+
+    def client(self, index: int) -> Client:
+        """Client `index`, from 0."""
+        network, features = self.client_network(index), self.data.train[index]
+        return Client(
+            index,
+            self.peers(),
+            self.layout,
+            features,
+            network,
+            alone=self.alone(index),
+            encoder=self.pretraining_network(index),
+            objective=self.objective(index, self.config.method),
+            config=self.config,
+        )
+
+    def describe(self) -> dict[str, Any]:
+        """What is said of all such methods, and the method."""
+        return super().describe() | {"method": self.config.method}

@@ -1,0 +1,253 @@
+"""VFLHLP: pre-train locally on everything, then train split on the few rows that are aligned.
+
+W. Li, X. Guo, X. Jiao, T. Huang, X. Yan, Y. Yang, "Vertical Federated Learning Hybrid Local
+Pre-training", 2024. Client 0 is the active party: it and the server, which holds the labels and the
+head, are one organisation. Client k > 0 are the passive parties.
+
+1. Client 0 trains an encoder and a head on all its labelled rows: Theta^1, Theta^0 (equation 4).
+2. Each passive client trains its encoder on all its rows by SCARF: Theta^k (equations 5 and 6).
+3. Algorithm 1, on the aligned rows: passive encoders start from Theta^k, and
+   L = L_vfl + beta/2 (|theta^1 - Theta^1|^2 + |theta^0_s - Theta^0|^2)  (equations 7 and 8),
+   where theta^0_s is that part of the head which reads client 0's embedding.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from pydantic import Field
+
+from securevfl.engine.party import SERVER, Party
+from securevfl.engine.streams import keyed_stream
+from securevfl.errors import ConfigurationError
+from securevfl.models.client_networks import ClientNetwork
+from securevfl.models.pretext import Objective
+from securevfl.models.pretraining import (
+    PretrainingOptions,
+    Pull,
+    batches_of,
+    check_rows,
+    own_rows,
+    pretraining_optimizer,
+    self_supervise,
+    supervise,
+)
+from securevfl.models.split import Centre
+from securevfl.models.weights import load_weights, weights_of
+from securevfl.protocols.downstream import DownstreamProtocol, SplitClient, SplitServer
+from securevfl.protocols.protocol import Card, EmbeddingConfig
+
+_IMAGES = ("conv", "vgg13")  # centres whose first layer is no Linear one
+
+
+class VflhlpConfig(PretrainingOptions, EmbeddingConfig):
+    """Options of VFLHLP."""
+
+    variant: Literal["full", "a", "p", "none"] = Field(
+        "full",
+        description="whose pre-training is used: everybody's, the active party's (VFLHLP-A), the "
+        "passive ones' (VFLHLP-P), or nobody's, which is split",
+    )
+    beta: float = Field(
+        0.1, ge=0, description="weight of the pull towards the active party's own model"
+    )
+    corruption: float = Field(
+        0.6, ge=0, le=1, description="part of a row's features that SCARF replaces"
+    )
+    temperature: float = Field(1.0, gt=0, description="tau of InfoNCE")
+    aggregation: Literal["mean", "concat", "max"] = Field(
+        "concat", description="how the head's input is made of the embeddings"
+    )
+
+    @property
+    def active(self) -> bool:
+        """Whether step 1 is done."""
+        return self.variant in ("full", "a")
+
+    @property
+    def passive(self) -> bool:
+        """Whether step 2 is done."""
+        return self.variant in ("full", "p")
+
+
+class ActiveClient(SplitClient):
+    """Client 0: step 1, and the pull towards Theta^1 in step 3."""
+
+    kept_once: ClassVar[tuple[str, ...]] = ("theta",)
+
+    def __init__(
+        self,
+        *arguments: Any,
+        alone: np.ndarray | None,
+        encoder: ClientNetwork,
+        head: Centre,
+        config: VflhlpConfig,
+    ) -> None:
+        super().__init__(*arguments)
+        self.alone = alone
+        self.encoder = encoder
+        self.head = head
+        self.config = config
+        self.theta: dict[str, np.ndarray] | None = None  # Theta^1
+        if config.active:
+            self.pull = Pull(self.network, config.beta, lambda: self.theta)
+
+    async def setup(self) -> None:
+        """Step 1: minimise F(f(Theta^0; h(Theta^1; X^1)), Y); the head goes to the server."""
+        if not self.config.active:
+            return
+        labels = await self.receive("labels")
+        rows = own_rows(self.features, self.alone)[: len(labels)]
+        batches = batches_of(len(labels), self.config, self.stream)
+        epochs = self.config.pretrain_epochs
+        loss = supervise(self.encoder, self.head, rows, labels, batches, epochs)
+        self.record("pretrained", how="supervised", rows=len(rows), loss=loss)
+        self.theta = weights_of(self.encoder)
+        self.send(SERVER, "head", weights_of(self.head))
+
+
+class PassiveClient(SplitClient):
+    """Client k > 0: step 2, whose result step 3 starts from."""
+
+    def __init__(
+        self,
+        *arguments: Any,
+        alone: np.ndarray | None,
+        encoder: ClientNetwork,
+        scarf: Objective,
+        config: VflhlpConfig,
+    ) -> None:
+        super().__init__(*arguments)
+        self.alone = alone
+        self.encoder = encoder
+        self.scarf = scarf
+        self.config = config
+
+    async def setup(self) -> None:
+        """Step 2: minimise InfoNCE of the projections of rows and their corrupted views."""
+        if not self.config.passive:
+            return
+        rows = own_rows(self.features, self.alone)
+        loss = self_supervise(
+            self.encoder,
+            self.scarf,
+            rows,
+            batches_of(len(rows), self.config, self.stream),
+            range(self.config.pretrain_epochs),
+            corruption=self.config.corruption,
+            stream=self.stream,
+        )
+        self.record("pretrained", how="scarf", rows=len(rows), loss=loss)
+        load_weights(self.network, weights_of(self.encoder))
+
+
+class Server(SplitServer):
+    """The active party's server: gives its labels to step 1; in step 3 its head is pulled too."""
+
+    kept_once: ClassVar[tuple[str, ...]] = ("theta",)
+
+    def __init__(
+        self, *arguments: Any, alone_labels: np.ndarray | None, config: VflhlpConfig
+    ) -> None:
+        super().__init__(*arguments, rounds=config.rounds)
+        self.alone_labels = alone_labels
+        self.active = config.active
+        self.theta: dict[str, np.ndarray] | None = None  # Theta^0
+        if config.active:
+            self.pull = Pull(self.centre, config.beta, lambda: self.theta)
+
+    async def setup(self) -> None:
+        """Within one organisation: the labels to client 0, its head back."""
+        if not self.active:
+            return
+        more = [] if self.alone_labels is None else [self.alone_labels]
+        self.send(0, "labels", np.concatenate([self.labels, *more]))
+        self.theta = await self.receive("head")
+
+
+class Vflhlp(DownstreamProtocol):
+    """VFLHLP on one data set with few aligned rows."""
+
+    name = "vflhlp"
+    Config = VflhlpConfig
+    check_options: ClassVar[dict[str, Any]] = {"pretrain_epochs": 2, "pretrain_batch": 32}
+    card = Card(
+        title="VFLHLP: hybrid local pre-training for few aligned rows",
+        paper="Li, Guo, Jiao, Huang, Yan, Yang, Vertical Federated Learning Hybrid Local "
+        "Pre-training, 2024",
+        roles={
+            "server": "holds the labels and the head; one organisation with client 0, the active "
+            "party",
+            "client": "holds some columns and an encoder; client 0 pre-trains on labels, the "
+            "others without",
+        },
+        sees={
+            "server": "every client's embedding of every batch of aligned rows, exactly; client "
+            "0's own head",
+            "client": "dL/dH of its own embedding, and the batches; client 0 besides all labels of "
+            "its own rows, which are its organisation's",
+            "outsider": "kinds, sizes and times; without sealed links everything that is sent, "
+            "the messages between client 0 and its server among it",
+        },
+        absence="waits",
+        deviations=(
+            "beta, learning rates, epochs, the corruption rate and tau are ours, for the paper "
+            "states none; SCARF's are its authors' (0.6 and 1)",
+            "theta^0_s is the columns of the head's first layer that read client 0's embedding, "
+            "and all of the other layers and biases; with mean or maximum the whole head",
+            "the active party starts step 3 from its initial weights, as Algorithm 1 says, and "
+            "pre-trains from the same ones",
+            "labels and head go between client 0 and the server as two messages, which the paper "
+            "has within one party",
+            "InfoNCE without the factor 1/N within the logarithm, a constant",
+            "the loss of the history is L_vfl",
+        ),
+    )
+
+    def __init__(self, config: VflhlpConfig, data: Any, *, seed: int) -> None:
+        super().__init__(config, data, seed=seed)
+        if config.active and config.aggregation == "concat" and config.centre in _IMAGES:
+            raise ConfigurationError(
+                f"vflhlp: centre = {config.centre!r} lays all embeddings out as one image, so no "
+                "part of it reads the active party's alone; use linear or mlp, or variant = 'p'"
+            )
+        if config.passive:
+            for k in self.peers()[1:]:
+                check_rows(self.name, f"client {k}", len(self.all_rows(k)))
+
+    def parties(self) -> dict[int, Party]:
+        """The server and N clients."""
+        server = Server(
+            self.peers(),
+            self.layout,
+            self.aggregation,
+            self.joint_centre(),
+            self.data.train_labels,
+            alone_labels=self.data.alone_labels,
+            config=self.config,
+        )
+        return {SERVER: server} | {k: self.client(k) for k in self.peers()}
+
+    def client(self, index: int) -> SplitClient:
+        """Client `index`, from 0."""
+        network, features = self.client_network(index), self.data.train[index]
+        given = (index, self.peers(), self.layout, features, network)
+        own: dict[str, Any] = {
+            "alone": self.alone(index),
+            "encoder": self.pretraining_network(index),
+            "config": self.config,
+        }
+        if index == 0:
+            return ActiveClient(*given, head=self.own_head(), **own)
+        return PassiveClient(*given, scarf=self.objective(index, "scarf"), **own)
+
+    def own_head(self) -> Centre:
+        """New head f of the active party's own model, as wide as one embedding."""
+        stream = keyed_stream(self.seed, 0, "head")
+        return self.centre(optimizer=pretraining_optimizer(self.config), stream=stream)
+
+    def describe(self) -> dict[str, Any]:
+        """What is said of all such methods, and the variant."""
+        rows = len(self.labelled()[1]) if self.config.active else 0
+        return super().describe() | {"variant": self.config.variant, "labelled_rows": rows}
