@@ -107,6 +107,14 @@ class Mailbox:
         """Whether a round beyond this one has been announced."""
         return any(number > round for number, _ in self._held.get(ANNOUNCE, {}))
 
+    @property
+    def overtaken(self) -> bool:
+        """Whether the party waits inside a round and a newer one has been announced."""
+        wait = self.wait
+        if wait is None or wait.announced is None:
+            return False
+        return self.newer_announcement(wait.announced)
+
     def enter(self, round: int) -> None:
         """Raise the floor: messages of earlier rounds are late from now on."""
         if round > self._floor:

@@ -68,6 +68,22 @@ class Sealer:
         self._public = {n: bytes(key) for n, key in keys.items() if n != self.index}
         self._ciphers = {}
 
+    def renew(self, peer: int, public: bytes) -> None:
+        """Learn the key of a new life of a party; the counters of both directions begin anew.
+
+        Raises
+        ------
+        SealError
+            When the key is the old one: a counter would be used twice under it.
+        """
+        if self._public.get(peer) == public:
+            raise SealError(f"sealed link: the new key of {name_of(peer)} is its old one")
+        self._public[peer] = bytes(public)
+        for link in ((self.index, peer), (peer, self.index)):
+            self._ciphers.pop(link, None)
+        for counters in (self._sent, self._floor, self._seen):
+            counters.pop(peer, None)
+
     def seal(self, receiver: int, kind: str, round: int, epoch: int, payload: bytes) -> bytes:
         """Counter and ciphertext of a payload, `OVERHEAD` bytes longer than it."""
         counter = self._sent.get(receiver, 0)

@@ -266,16 +266,13 @@ class Simulation:
         if not satisfied and wait.timeout is not None and live:
             due = max(self.clock, home.busy_until) + max(0, round_ns(wait.timeout))
             self._schedule(due, _TIMER, (home.party.index, home.waits))
-        return satisfied or self._overtaken(home, wait)
-
-    def _overtaken(self, home: Home, wait: Wait) -> bool:
-        return wait.announced is not None and home.mailbox.newer_announcement(wait.announced)
+        return satisfied or home.mailbox.overtaken
 
     def _outcome(self, home: Home, *, timed_out: bool = False) -> tuple[Any, BaseException | None]:
         """Result of the wait that just ended; logged while a checkpoint is being taken."""
         wait = home.mailbox.wait
         assert wait is not None
-        over = not wait.satisfied and not timed_out and self._overtaken(home, wait)
+        over = not wait.satisfied and not timed_out and home.mailbox.overtaken
         taken = home.mailbox.finish()
         error = RoundOverError() if over else None
         if home.snapshot is not None:
@@ -402,7 +399,7 @@ class Simulation:
         if wait is None:
             return
         if message.kind == ANNOUNCE and not wait.satisfied:
-            satisfied = self._overtaken(home, wait)
+            satisfied = home.mailbox.overtaken
         if satisfied and not self._postpone(home):
             self._step(home, *self._outcome(home))
 

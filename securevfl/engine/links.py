@@ -1,0 +1,221 @@
+"""One party's links to the others when messages cross processes: frames, lives and order.
+
+A frame is a message with the lives of both ends. A party that was restarted begins a new life, with
+a new key, and all its links begin anew; what was sent to or by an earlier life is lost. Within a
+link's life frames are numbered: whatever carries them may shuffle, repeat or forge them, but the
+party sees each one once and in the order in which it left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from securevfl.engine import wire
+from securevfl.engine.network import Message, name_of
+from securevfl.engine.sealing import Sealer
+from securevfl.errors import SealError, WireError
+
+_EARLY = 4096  # frames of a life that is not known yet, or ahead of a missing one, per link
+
+
+class Frame(NamedTuple):
+    """A message as it crosses a link.
+
+    Attributes
+    ----------
+    run : str
+        Name of the run that it belongs to.
+    sender, receiver : int
+    kind : str
+    round : int
+    life, to_life : int
+        Epochs of the sender and of the receiver whom it was meant for.
+    number : int
+        Its place among the frames of this link, from 0.
+    body : bytes
+        The payload, encoded, and sealed where links are.
+    """
+
+    run: str
+    sender: int
+    receiver: int
+    kind: str
+    round: int
+    life: int
+    to_life: int
+    number: int
+    body: bytes
+
+    def encode(self) -> bytes:
+        """Bytes of the frame."""
+        return wire.encode(tuple(self))
+
+    @classmethod
+    def decode(cls, data: Any) -> Frame:
+        """Inverse of `encode`.
+
+        Raises
+        ------
+        WireError
+            For anything that is no frame.
+        """
+        if not isinstance(data, (bytes, bytearray, memoryview)):
+            raise WireError(f"link: a frame is bytes, not {type(data).__name__}")
+        fields = wire.decode(bytes(data))
+        kinds = (str, int, int, str, int, int, int, int, bytes)
+        if not isinstance(fields, tuple) or [type(value) for value in fields] != list(kinds):
+            raise WireError("link: these bytes are no frame")
+        return cls(*fields)
+
+
+class Hello(NamedTuple):
+    """A life of a party, as the others learn of it: its epoch and its key of this life."""
+
+    epoch: int
+    public: bytes
+
+
+@dataclass
+class _Link:
+    """One peer: the life that is known of it, and where both directions are."""
+
+    epoch: int = -1
+    sent: int = 0
+    expected: int = 0
+    early: dict[int, Message] = field(default_factory=dict)  # ahead of a missing one
+    unknown: list[Frame] = field(default_factory=list)  # of a life that is not known yet
+
+
+class Links:
+    """All links of one life of a party.
+
+    Parameters
+    ----------
+    run : str
+    index, epoch : int
+        The party, and its life.
+    peers : iterable of int
+        The other parties.
+    sealer : Sealer, optional
+        Seals what leaves and opens what comes; frames are open where there is none.
+
+    Attributes
+    ----------
+    lost : int
+        Frames of or for a life that is over.
+    """
+
+    def __init__(self, run: str, index: int, epoch: int, peers: Any, sealer: Sealer | None) -> None:
+        self.run = run
+        self.index = index
+        self.epoch = epoch
+        self.sealer = sealer
+        self.lost = 0
+        self._links = {peer: _Link() for peer in peers if peer != index}
+
+    @property
+    def hello(self) -> Hello:
+        """What the others have to know of this life."""
+        return Hello(self.epoch, b"" if self.sealer is None else self.sealer.public)
+
+    def meet(self, hellos: Mapping[int, Hello]) -> list[Message]:
+        """Learn of the others' lives; messages of new ones that came before are returned.
+
+        Frames that are rejected now are lost, as their senders' lives were not known before.
+        """
+        messages = []
+        for peer, hello in hellos.items():
+            link = self._links.get(peer)
+            if link is None or hello.epoch <= link.epoch:
+                continue
+            waiting = link.unknown
+            self._links[peer] = link = _Link(hello.epoch)
+            if self.sealer is not None:
+                self.sealer.renew(peer, hello.public)
+            for frame in waiting:
+                try:
+                    messages += self._take(link, frame)
+                except SealError:
+                    self.lost += 1
+        return messages
+
+    def knows(self, peer: int) -> bool:
+        """Whether a party exists and some life of it is known."""
+        return peer in self._links and self._links[peer].epoch >= 0
+
+    def pack(self, receiver: int, kind: str, round: int, payload: bytes) -> bytes:
+        """Next frame to a party.
+
+        Raises
+        ------
+        ValueError
+            When there is no such party.
+        """
+        link = self._links.get(receiver)
+        if link is None:
+            raise ValueError(f"send: {name_of(receiver)} does not exist")
+        number, link.sent = link.sent, link.sent + 1
+        if self.sealer is not None:
+            payload = self.sealer.seal(receiver, kind, round, self.epoch, payload)
+        return Frame(
+            self.run, self.index, receiver, kind, round, self.epoch, link.epoch, number, payload
+        ).encode()
+
+    def unpack(self, data: Any) -> list[Message]:
+        """Messages that are next in order now that a frame has come; often one, or none yet.
+
+        Raises
+        ------
+        WireError
+            For bytes that are no frame of this run for this party from one of the others.
+        SealError
+            For a frame that was changed, forged or received before.
+        """
+        frame = Frame.decode(data)
+        if frame.run != self.run or frame.receiver != self.index:
+            raise WireError(
+                f"link: a frame of run {frame.run!r} for {name_of(frame.receiver)} came to "
+                f"{name_of(self.index)} of run {self.run!r}"
+            )
+        link = self._links.get(frame.sender)
+        if link is None:
+            raise WireError(f"link: {name_of(frame.sender)} is no party of this run")
+        if frame.life > link.epoch:
+            if len(link.unknown) >= _EARLY:
+                raise WireError(
+                    f"link: {_EARLY} frames of life {frame.life} of {name_of(frame.sender)}, which "
+                    "nobody has told of, are kept already"
+                )
+            link.unknown.append(frame)
+            return []
+        return self._take(link, frame)
+
+    def _take(self, link: _Link, frame: Frame) -> list[Message]:
+        if frame.life < link.epoch or frame.to_life < self.epoch:
+            self.lost += 1
+            return []
+        body = frame.body
+        what = f"{frame.kind!r} of round {frame.round} from {name_of(frame.sender)}"
+        if frame.to_life > self.epoch:
+            raise WireError(f"link: {what} is for life {frame.to_life}, and this is {self.epoch}")
+        if self.sealer is not None:
+            if int.from_bytes(body[:8], "little") != frame.number:  # before it counts as received
+                raise SealError(f"sealed link: {what} was rejected: its number was changed")
+            body = self.sealer.open(frame.sender, frame.kind, frame.round, frame.life, body)
+        elif frame.number < link.expected or frame.number in link.early:
+            raise SealError(f"link: {what} was rejected: it was received before")
+        if len(link.early) >= _EARLY:
+            raise WireError(
+                f"link: {what}: {_EARLY} frames wait for number {link.expected} already"
+            )
+        link.early[frame.number] = Message(
+            frame.sender, self.index, frame.kind, wire.decode(body), frame.round, frame.life,
+            frame.number,
+        )  # fmt: skip
+        ready = []
+        while link.expected in link.early:
+            ready.append(link.early.pop(link.expected))
+            link.expected += 1
+        return ready
