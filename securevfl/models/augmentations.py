@@ -8,7 +8,8 @@ ImageShape = tuple[int, int, int]
 
 NOISE = 0.1  # standard deviation, where values lie in [0, 1] or have variance 1
 MASKED = 0.2  # part of the columns of a table that a view takes from another row
-SHIFT = 2  # pixels by which a view of an image is moved at most, each way
+SHIFT = 2  # pixels by which a view of an image is moved at most, each way,
+PART = 4  # and at most so great a part of its side: strips may be a pixel high
 
 
 def two_views(
@@ -21,8 +22,8 @@ def two_views(
     rows : ndarray, (rows, d)
     stream : numpy Generator
     image_shape : (channels, height, width) or None
-        Of an image whose pixels are the columns: its views are moved by up to `SHIFT` pixels, what
-        comes in being 0. In views of a table each value is, with probability `MASKED`, that of
+        Of an image whose pixels are the columns: its views are moved by up to `SHIFT` pixels and a
+        `PART`-th of each side, what comes in being 0. In views of a table each value is, with probability `MASKED`, that of
         another row of the batch. Both get normal noise of deviation `NOISE`.
 
     Returns
@@ -61,9 +62,9 @@ def _mixed(rows: np.ndarray, stream: np.random.Generator) -> np.ndarray:
 def _moved(images: np.ndarray, stream: np.random.Generator) -> np.ndarray:
     """Each image cut out of itself with a margin of zeros, at a place of its own."""
     count, _, height, width = images.shape
-    margin = [(0, 0), (0, 0), (SHIFT, SHIFT), (SHIFT, SHIFT)]
-    padded = np.pad(images, margin)
-    down, across = stream.integers(2 * SHIFT + 1, size=(2, count))
+    most = [min(SHIFT, side // PART) for side in (height, width)]
+    padded = np.pad(images, [(0, 0), (0, 0), *((far, far) for far in most)])
+    down, across = (stream.integers(2 * far + 1, size=count) for far in most)
     y = down[:, None] + np.arange(height)
     x = across[:, None] + np.arange(width)
     moved: np.ndarray = padded[np.arange(count)[:, None, None], :, y[:, :, None], x[:, None, :]]

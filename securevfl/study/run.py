@@ -240,7 +240,7 @@ def _schedule(protocol: Protocol, plan: Plan) -> Schedule | None:
 
 
 def _reviver(protocol: Protocol) -> Callable[[int], Party]:
-    return lambda index: protocol.parties()[index]
+    return protocol.party
 
 
 def _make(
