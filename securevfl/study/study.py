@@ -18,7 +18,7 @@ A study file::
     [paper]                          # what the paper says, for the tables: `accuracy` of all runs,
                                      # or a table for each, in per cent
     [ours]                           # every value that the paper leaves open, and why
-    [quick]                          # what `--quick` changes: seeds, options, until, times,
+    [quick]                          # what `--quick` changes: seeds, options, data, until, times,
                                      # eval_every, eval_seconds
 
 Each (run, seed) is one job; its result is a file of its own, so a study that was interrupted goes
@@ -54,7 +54,7 @@ _KEYS = {
     "quick",
     *_EACH,
 }
-_QUICK = {"seeds", "options", "until", "times", "eval_every", "eval_seconds"}
+_QUICK = {"seeds", "options", "data", "until", "times", "eval_every", "eval_seconds"}
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,8 @@ def read_study(path: Path, *, quick: bool = False, data_dir: str | None = None) 
             raise ConfigurationError(f"study: {path} needs {key!r}")
     if quick:
         changes = dict(content.get("quick", {}))
-        content["options"] = content.get("options", {}) | changes.pop("options", {})
+        for table in ("options", "data"):
+            content[table] = content.get(table, {}) | changes.pop(table, {})
         content |= changes
     return _build(content, data_dir)
 

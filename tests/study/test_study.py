@@ -51,6 +51,8 @@ seeds = [7]
 until = 3.0
 [quick.options]
 rounds = 4
+[quick.data]
+aligned = 60
 """
 
 
@@ -87,7 +89,7 @@ def test_quick_changes_what_its_table_says(tmp_path):
     assert [job.seed for job in study.jobs] == [7, 7]
     assert all(job.options["rounds"] == 4 and job.options["width"] == 3 for job in study.jobs)
     assert all(job.until == 3.0 for job in study.jobs)
-    assert study.jobs[0].data == {"parties": 4, "data_dir": "here", "seed": 7}
+    assert study.jobs[0].data == {"parties": 4, "aligned": 60, "data_dir": "here", "seed": 7}
 
 
 @pytest.mark.parametrize(
