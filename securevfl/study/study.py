@@ -10,6 +10,7 @@ A study file::
     baseline = "twin"                # differences are paired against this run
     until = 200.0                    # virtual seconds, for a comparison at equal virtual time
     times = [50, 100, 200]           # virtual seconds of the table of measures, else 40 steps
+    aligned = [250, 1000]            # every run with each number of aligned rows; or for each run
     [data]                           # options of `load_dataset`
     [options]                        # of every run
     [runs.fedvs]                     # one table a run: `protocol`, its options, and what of the
@@ -34,6 +35,7 @@ from pathlib import Path
 from typing import Any
 
 from securevfl.errors import ConfigurationError
+from securevfl.protocols.protocol import get_protocol, make_config
 from securevfl.study.jobs import Job, Watch, carry_out, store, stored
 from securevfl.study.results import commit, write_results
 
@@ -46,6 +48,7 @@ _KEYS = {
     "seeds",
     "baseline",
     "times",
+    "aligned",
     "data",
     "options",
     "runs",
@@ -54,7 +57,7 @@ _KEYS = {
     "quick",
     *_EACH,
 }
-_QUICK = {"seeds", "options", "data", "until", "times", "eval_every", "eval_seconds"}
+_QUICK = {"seeds", "aligned", "options", "data", "until", "times", "eval_every", "eval_seconds"}
 
 
 @dataclass(frozen=True)
@@ -136,32 +139,48 @@ def _build(content: Mapping[str, Any], data_dir: str | None) -> Study:
     }
     jobs = []
     for seed in _seeds(content.get("seeds", 3)):
-        for label, given in content["runs"].items():
+        for name, given in content["runs"].items():
             options = content.get("options", {}) | given
             own = {name: options.pop(name, shared[name]) for name in _EACH}
-            jobs.append(
-                Job(
-                    label=label,
-                    protocol=options.pop("protocol", label),
-                    options=options,
-                    dataset=content["dataset"],
-                    data=data | {"seed": seed},
-                    seed=seed,
-                    **own,
+            protocol = options.pop("protocol", name)
+            for label, limit in _overlaps(name, options.pop("aligned", content.get("aligned"))):
+                jobs.append(
+                    Job(
+                        label=label,
+                        protocol=protocol,
+                        options=options,
+                        dataset=content["dataset"],
+                        data=data | limit | {"seed": seed},
+                        seed=seed,
+                        **own,
+                    )
                 )
-            )
+    labels = tuple(dict.fromkeys(job.label for job in jobs))
     baseline = content.get("baseline")
-    if baseline is not None and baseline not in content["runs"]:
+    if baseline is not None and baseline not in labels:
         raise ConfigurationError(f"study: the baseline {baseline!r} is none of its runs")
     return Study(
         title=content["title"],
         jobs=tuple(jobs),
-        labels=tuple(content["runs"]),
+        labels=labels,
         baseline=baseline,
         paper=content.get("paper", {}),
         ours=content.get("ours", {}),
         times=tuple(float(time) for time in content.get("times", ())),
     )
+
+
+def _overlaps(name: str, sizes: Any) -> list[tuple[str, dict[str, int]]]:
+    """Labels of a run and the option of its data, for every number of aligned rows."""
+    if sizes is None:
+        return [(name, {})]
+    whole = isinstance(sizes, list) and all(type(size) is int and size > 0 for size in sizes)
+    if not whole or not sizes or len(set(sizes)) != len(sizes):
+        raise ConfigurationError(
+            f"study: aligned must be a list of different numbers of rows of at least 1, it is "
+            f"{sizes}"
+        )
+    return [(f"{name}, {size} aligned", {"aligned": size}) for size in sizes]
 
 
 def _seeds(given: Any) -> list[int]:
@@ -205,6 +224,8 @@ def run_study(
 
     Raises
     ------
+    ConfigurationError
+        Before anything is run, when a run names an unknown protocol or an option out of its range.
     SecureVFLError
         Of the first job that failed; the results of the others are kept.
     Interrupted
@@ -212,6 +233,8 @@ def run_study(
     """
     from securevfl.study.run import Interrupted
 
+    for job in study.jobs:
+        make_config(get_protocol(job.protocol), job.options)
     if workers < 1:
         raise ConfigurationError(f"study: {workers} workers cannot work; use 1 or more")
     if folder.exists() and any(folder.iterdir()) and not (folder / "jobs").is_dir():

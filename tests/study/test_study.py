@@ -13,6 +13,7 @@ import pytest
 
 import securevfl as svfl
 from securevfl.errors import ConfigurationError, SecureVFLError, UnknownNameError
+from securevfl.protocols.protocol import get_protocol, make_config
 from securevfl.study import jobs as jobs_module
 from securevfl.study.compare import comparison
 from securevfl.study.jobs import Job, carry_out, history_digest, run_job, store, stored
@@ -90,6 +91,23 @@ def test_quick_changes_what_its_table_says(tmp_path):
     assert all(job.options["rounds"] == 4 and job.options["width"] == 3 for job in study.jobs)
     assert all(job.until == 3.0 for job in study.jobs)
     assert study.jobs[0].data == {"parties": 4, "aligned": 60, "data_dir": "here", "seed": 7}
+
+
+def test_every_run_is_done_with_each_number_of_aligned_rows(tmp_path):
+    text = TOML.replace("seeds = 2", "seeds = 2\naligned = [50, 90]").replace(
+        'protocol = "split"', 'protocol = "split"\naligned = [70]'
+    )
+    study = read_study(write(tmp_path, text.replace('baseline = "plain"', "")))
+    assert study.labels == ("coded, 50 aligned", "coded, 90 aligned", "plain, 70 aligned")
+    assert [job.data["aligned"] for job in study.jobs] == [50, 90, 70] * 2
+    assert [job.protocol for job in study.jobs[:3]] == ["fedvs", "fedvs", "split"]
+
+
+@pytest.mark.parametrize("sizes", ["[]", "50", "[0]", "[50, 50]", "[true]"])
+def test_numbers_of_aligned_rows_that_make_no_sense_are_refused(tmp_path, sizes):
+    path = write(tmp_path, TOML.replace("seeds = 2", f"seeds = 2\naligned = {sizes}"))
+    with pytest.raises(ConfigurationError, match="aligned must be a list of different"):
+        read_study(path)
 
 
 @pytest.mark.parametrize(
@@ -356,3 +374,21 @@ def test_all_protocols_of_a_comparison_meet_the_same_delays():
     times = [run_job(one)["summary"]["virtual_seconds"] for one in study.jobs]
     assert times[0] > 1
     assert times[0] == pytest.approx(times[1], abs=0.01)
+
+
+PAPERS = sorted(Path(__file__).parents[2].glob("benchmarks/papers/**/*.toml"))
+
+
+@pytest.mark.parametrize("path", PAPERS, ids=lambda path: f"{path.parent.name}/{path.stem}")
+def test_the_studies_of_the_papers_name_protocols_and_options_that_exist(path):
+    for quick in (False, True):
+        for job in read_study(path, quick=quick).jobs:
+            make_config(get_protocol(job.protocol), job.options)
+
+
+def test_an_unknown_protocol_is_told_before_anything_is_run(tmp_path):
+    path = tmp_path / "study.toml"
+    path.write_text('title = "t"\ndataset = "digits"\n[runs.split]\n[runs.a.b]\nrounds = 3\n')
+    with pytest.raises(UnknownNameError, match="unknown protocol 'a'"):
+        run_study(read_study(path), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
