@@ -6,7 +6,7 @@ What is found is weights; the networks that are trained afterwards have optimise
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from pydantic import BaseModel, Field
@@ -28,6 +28,9 @@ class PretrainingOptions(BaseModel):
     pretrain_epochs: int = Field(20, ge=0, description="epochs of pre-training on all own rows")
     pretrain_batch: int = Field(256, ge=2, description="rows of a batch of pre-training")
     pretrain_lr: float = Field(0.001, gt=0, description="learning rate of pre-training")
+    pretrain_optimizer: Literal["sgd", "adam"] = Field(
+        "adam", description="of pre-training; it has the clients' momentum and weight decay"
+    )
     corruption: float = Field(
         0.3, ge=0, le=1, description="part of a row's features that a view replaces"
     )
@@ -43,9 +46,10 @@ class PretrainingOptions(BaseModel):
 
 
 def pretraining_optimizer(config: Any) -> dict[str, Any]:
-    """Arguments of `make_optimizer` for pre-training: a client's, at a rate of its own."""
+    """Arguments of `make_optimizer` for pre-training: a client's, by a rule and rate of its own."""
     own: dict[str, Any] = config.client_optimizer()
-    return own | {"lr": config.pretrain_lr, "decay_steps": 0}
+    rule = {"name": config.pretrain_optimizer, "lr": config.pretrain_lr}
+    return own | rule | {"decay_steps": 0}
 
 
 def check_rows(protocol: str, party: str, rows: int) -> None:

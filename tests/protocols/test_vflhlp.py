@@ -24,6 +24,7 @@ SMALL = {
     "optimizer": "sgd",
     "momentum": 0.0,
     "lr": 0.1,
+    "pretrain_optimizer": "sgd",
     "pretrain_lr": 0.2,
     "pretrain_epochs": 2,
     "pretrain_batch": 20,
