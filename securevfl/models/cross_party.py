@@ -158,9 +158,13 @@ def upper_names(module: nn.Module) -> list[str]:
 
 
 def shared_weights(network: TorchNetwork, objective: Objective) -> dict[str, np.ndarray]:
-    """What partial aggregation averages: the upper layers of the local encoder, and its heads."""
-    parameters = weights_of(network)
-    upper = {f"encoder/{name}": parameters[name] for name in upper_names(network.module)}
+    """What partial aggregation averages: the upper layers of the local encoder, and its heads.
+
+    Layers are named by their place above the first one: parties whose columns hold code numbers
+    have tables before it.
+    """
+    parameters, names = weights_of(network), upper_names(network.module)
+    upper = {f"encoder/{place}": parameters[name] for place, name in enumerate(names)}
     return upper | {f"heads/{n}": w for n, w in weights_of(objective.heads).items()}
 
 
@@ -170,7 +174,8 @@ def load_shared(
     """Put averaged weights of `shared_weights` back; all others stay."""
     import torch
 
-    own = {f"encoder/{name}": p for name, p in parameters_of(network).items()}
+    parameters, names = parameters_of(network), upper_names(network.module)
+    own = {f"encoder/{place}": parameters[name] for place, name in enumerate(names)}
     own |= {f"heads/{name}": p for name, p in parameters_of(objective.heads).items()}
     with torch.no_grad():
         for name, value in weights.items():

@@ -115,6 +115,17 @@ def objective(features):
     )  # fmt: skip
 
 
+def test_parties_with_and_without_tables_of_embeddings_share_layers():
+    coded = network(features=3, cardinalities=(4, 0, 2)), objective(3)
+    plain = network(features=9), objective(9)
+    mean = weighted_mean([shared_weights(*party) for party in (coded, plain)], [1, 1])
+    for party in (coded, plain):
+        load_shared(*party, mean)
+    one, two = weights_of(coded[0]), weights_of(plain[0])
+    assert (one["1.2.weight"] == two["2.weight"]).all()
+    assert one["1.0.weight"].shape != two["0.weight"].shape
+
+
 def test_aggregation_touches_upper_layers_and_heads_and_nothing_else():
     parties = [(network(d), objective(d)) for d in (4, 9)]
     before = [(weights_of(net), weights_of(own.heads)) for net, own in parties]

@@ -130,7 +130,9 @@ def test_shared_layers_are_the_mean_by_rows_of_what_was_sent():
     for name in payloads[0][2]:
         wanted = sum(rows / total * own[name] for rows, _, own in payloads)
         if name.startswith("encoder/"):
-            found = weights_of(outcome.parties[1].encoders.local)[name.removeprefix("encoder/")]
+            local = outcome.parties[1].encoders.local
+            place = int(name.removeprefix("encoder/"))
+            found = weights_of(local)[upper_names(local.module)[place]]
         else:
             found = weights_of(outcome.parties[1].local.heads)[name.removeprefix("heads/")]
         np.testing.assert_allclose(found, wanted, atol=1e-6)
