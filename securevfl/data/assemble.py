@@ -58,6 +58,14 @@ class Rows:
         return Rows(tuple(part.iloc[rows] for part in self.parts), self.labels.take(rows))
 
 
+@dataclass(frozen=True)
+class Alone:
+    """Rows that parties hold alone, and labels of the first one's."""
+
+    parts: tuple[pd.DataFrame, ...]
+    labels: RawLabels | None = None
+
+
 def split_rows(rows: Rows, groups: NDArray[Any] | None, request: Request) -> tuple[Rows, Rows, str]:
     """Hold out test rows: by group, stratified by class, or for a regression at random.
 
@@ -95,9 +103,16 @@ def split_rows(rows: Rows, groups: NDArray[Any] | None, request: Request) -> tup
 
 
 def build(
-    train: Rows, test: Rows, positions: Positions, request: Request, *, split: str, partition: str
+    train: Rows,
+    test: Rows,
+    positions: Positions,
+    request: Request,
+    *,
+    split: str,
+    partition: str,
+    alone: Alone | None = None,
 ) -> VerticalDataset:
-    """Fit each party's columns on the training rows and encode both sides.
+    """Fit each party's columns on its training rows and encode both sides.
 
     Parameters
     ----------
@@ -109,11 +124,16 @@ def build(
         Everything else that was asked.
     split, partition : str
         Sentences for reports.
+    alone : Alone, optional
+        Training rows of single parties; they are fitted on too.
 
     Returns
     -------
     VerticalDataset
     """
+    rows, labels = len(train.labels), train.labels
+    if alone is not None:
+        train = _with_rows(train, alone)
     scaling, missing = check_scaling(request.scaling), request.missing
     if request.coding not in ("onehot", "codes"):
         raise DataError(f"coding={request.coding!r} does not exist; use onehot or codes.")
@@ -134,16 +154,20 @@ def build(
     train_labels, test_labels, classes, task = encode_labels(
         train.labels, test.labels, request.task
     )
-    if request.task is None and train.labels.numeric:
+    encoded = tuple(f.apply(part) for f, part in zip(fitted, train.parts, strict=True))
+    labelled = alone is not None and alone.labels is not None
+    if request.task is None and labels.numeric:
         kind = f"{len(classes)} classes" if classes else "the target of a regression"
         notes.append(f"label {train.labels.name!r} is numeric and was taken as {kind}")
     return VerticalDataset(
         name=request.name,
         task=task,
-        train=tuple(f.apply(part) for f, part in zip(fitted, train.parts, strict=True)),
+        train=tuple(part[:rows] for part in encoded),
         test=tuple(f.apply(part) for f, part in zip(fitted, test.parts, strict=True)),
-        train_labels=train_labels,
+        train_labels=train_labels[:rows],
         test_labels=test_labels,
+        alone=() if alone is None else tuple(part[rows:] for part in encoded),
+        alone_labels=train_labels[rows:] if labelled else None,
         classes=classes,
         columns=tuple(f.encoded for f in fitted),
         party_names=request.party_names or tuple(f"party {n}" for n in range(len(fitted))),
@@ -156,6 +180,18 @@ def build(
         ),
         transform=Preprocessor(tuple(fitted), positions, scaling),
     )
+
+
+def _with_rows(train: Rows, alone: Alone) -> Rows:
+    """The training rows, followed in each part by those that its party holds alone."""
+    import pandas as pd
+
+    both = zip(train.parts, alone.parts, strict=True)
+    labels = train.labels
+    if alone.labels is not None:
+        values = np.concatenate([labels.values, alone.labels.values])
+        labels = RawLabels(values, labels.name)
+    return Rows(tuple(pd.concat([part, more]) for part, more in both), labels)
 
 
 def checked_frame(frame: pd.DataFrame, what: str) -> pd.DataFrame:

@@ -32,11 +32,24 @@ class PartyTable:
 
 @dataclass(frozen=True)
 class Joined:
-    """The parties' columns and the labels, row for row, and what the join left out."""
+    """The parties' columns and the labels, row for row, and what the join left out.
+
+    Attributes
+    ----------
+    parts : tuple of DataFrame
+    labels : Series
+    notes : tuple of str
+    alone : tuple of DataFrame
+        Rows of each party whose id is not in every table, where they were to be kept.
+    alone_labels : Series, optional
+        Labels of those of the first party, where its own table holds the labels.
+    """
 
     parts: tuple[pd.DataFrame, ...]
     labels: pd.Series[Any]
     notes: tuple[str, ...]
+    alone: tuple[pd.DataFrame, ...] = ()
+    alone_labels: pd.Series[Any] | None = None
 
 
 def join_parties(
@@ -45,6 +58,8 @@ def join_parties(
     label: str,
     id_column: str | None,
     match: Match | None = None,
+    *,
+    keep: bool = False,
 ) -> Joined:
     """Keep the rows whose id is in every table, in the order of the table with the labels.
 
@@ -60,6 +75,8 @@ def join_parties(
         Name of the id column in every table; None for tables that are already aligned.
     match : callable, optional
         Finds the common ids; they are compared in plain form if not given.
+    keep : bool
+        Return the rows whose id is not in every table besides, as their party's alone.
 
     Returns
     -------
@@ -84,14 +101,28 @@ def join_parties(
         orders = [np.arange(sizes[0]) for _ in everyone]
         notes: list[str] = []
     else:
-        orders, notes = _common_rows(everyone, owner, id_column, match or match_plainly)
+        orders, notes = _common_rows(everyone, owner, id_column, match or match_plainly, keep)
     aligned = [t.frame.iloc[order] for t, order in zip(everyone, orders, strict=True)]
     labels = aligned[owner][label]
     not_features = {id_column} | ({label} if holder is None else set())
-    parts = [
-        part[[c for c in part.columns if c not in not_features]] for part in aligned[: len(tables)]
+
+    def features(frames: Sequence[pd.DataFrame]) -> tuple[pd.DataFrame, ...]:
+        return tuple(f[[c for c in f.columns if c not in not_features]] for f in frames)
+
+    parts = features(aligned[: len(tables)])
+    if not keep:
+        return Joined(parts, labels, tuple(notes))
+    rest = [
+        table.frame.iloc[np.setdiff1d(np.arange(len(table.frame)), order)]
+        for table, order in zip(tables, orders, strict=False)
     ]
-    return Joined(tuple(parts), labels, tuple(notes))
+    own = rest[0][label] if owner == 0 and holder is None else None
+    if own is None:
+        notes.append(
+            f"the rows that {tables[0].name} holds alone have no label: the labels are not in "
+            f"that table, the first party's"
+        )
+    return Joined(parts, labels, tuple(notes), features(rest), own)
 
 
 def _label_owner(tables: Sequence[PartyTable], holder: PartyTable | None, label: str) -> int:
@@ -123,7 +154,7 @@ def match_plainly(
 
 
 def _common_rows(
-    everyone: Sequence[PartyTable], first: int, id_column: str, match: Match
+    everyone: Sequence[PartyTable], first: int, id_column: str, match: Match, keep: bool
 ) -> tuple[list[NDArray[np.intp]], list[str]]:
     """Return for each table the rows of the common ids, in the order of table `first`."""
     ids = [_ids(table, id_column) for table in everyone]
@@ -146,8 +177,9 @@ def _common_rows(
             f"column {id_column!r}, so check that it is the same kind of id everywhere."
         )
     ordered = np.argsort(orders[first])
+    fate = "kept as the party's alone" if keep else "left out"
     notes = [
-        f"{table.name}: {len(held) - common} of {len(held)} rows left out, because their id "
+        f"{table.name}: {len(held) - common} of {len(held)} rows {fate}, because their id "
         f"is not in every table"
         for table, held in zip(everyone, ids, strict=True)
         if len(held) > common

@@ -11,6 +11,7 @@ import numpy as np
 from securevfl.data.about import About
 from securevfl.data.arrays import DEFAULT_PARTIES
 from securevfl.data.assemble import (
+    Alone,
     Request,
     Rows,
     build,
@@ -22,8 +23,8 @@ from securevfl.data.assemble import (
 )
 from securevfl.data.cells import MISSING_TEXTS
 from securevfl.data.dataset import VerticalDataset
-from securevfl.data.join import Match, PartyTable, join_parties
-from securevfl.data.labels import read_labels
+from securevfl.data.join import Joined, Match, PartyTable, join_parties
+from securevfl.data.labels import RawLabels, read_labels
 from securevfl.data.partition import Positions, deal_columns, owned_columns
 from securevfl.errors import DataError
 
@@ -155,6 +156,8 @@ def from_parties(
     id_column: str | None,
     request: Request,
     match: Match | None = None,
+    *,
+    unmatched: str = "dropped",
 ) -> VerticalDataset:
     """Join the parties' tables, split the rows, and build the data set.
 
@@ -170,15 +173,19 @@ def from_parties(
         Everything else that was asked.
     match : callable, optional
         As for `join_parties`.
+    unmatched : {"dropped", "kept"}
+        What becomes of rows whose id is not in every table; kept ones are ``alone``.
 
     Returns
     -------
     VerticalDataset
     """
+    keep = unmatched == "kept"
+    _check_unmatched(unmatched, request)
     tables = [PartyTable(t.name, checked_frame(t.frame, t.name)) for t in tables]
     if holder is not None:
         holder = PartyTable(holder.name, checked_frame(holder.frame, holder.name))
-    joined = join_parties(tables, holder, label, id_column, match)
+    joined = join_parties(tables, holder, label, id_column, match, keep=keep)
     unknown = [c for c in request.drop if all(c not in part.columns for part in joined.parts)]
     if unknown:
         raise DataError(f"drop= names {unknown[0]!r}, which no party's table has.")
@@ -203,12 +210,38 @@ def from_parties(
     positions = tuple(
         tuple(range(end - part.shape[1], end)) for part, end in zip(parts, ends, strict=True)
     )
-    rows = Rows(tuple(parts), read_labels(joined.labels, label, request.missing))
-    train, test, split = split_rows(rows, groups, request)
+    labels, alone = _labels_and_alone(joined, parts, label, request)
+    train, test, split = split_rows(Rows(tuple(parts), labels), groups, request)
     partition = "each party's own table" + (f", joined by {id_column!r}" if id_column else "")
     about = replace(request.about, notes=(*request.about.notes, *joined.notes))
     noted = replace(request, about=about)
-    return build(train, test, positions, noted, split=split, partition=partition)
+    return build(train, test, positions, noted, split=split, partition=partition, alone=alone)
+
+
+def _check_unmatched(unmatched: str, request: Request) -> None:
+    if unmatched not in ("dropped", "kept"):
+        raise DataError(f"unmatched={unmatched!r} does not exist; use dropped or kept.")
+    if unmatched == "kept" and request.group is not None:
+        raise DataError(
+            f"unmatched='kept' and group={request.group!r}: rows that a party holds alone are "
+            f"trained on, and some may belong to a group that is held out; leave one of them out."
+        )
+
+
+def _labels_and_alone(
+    joined: Joined, parts: Sequence[pd.DataFrame], label: str, request: Request
+) -> tuple[RawLabels, Alone | None]:
+    """Labels of the common rows, and the others with theirs, read as one column."""
+    import pandas as pd
+
+    common = len(joined.labels)
+    if not any(len(frame) for frame in joined.alone):
+        return read_labels(joined.labels, label, request.missing), None
+    own = [] if joined.alone_labels is None else [joined.alone_labels]
+    labels = read_labels(pd.concat([joined.labels, *own]), label, request.missing)
+    rest = tuple(f[list(p.columns)] for f, p in zip(joined.alone, parts, strict=True))
+    others = labels.take(np.arange(common, len(labels))) if own else None
+    return labels.take(np.arange(common)), Alone(rest, others)
 
 
 def _from_frame(

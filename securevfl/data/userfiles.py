@@ -81,11 +81,13 @@ def from_files(
     coding: str = "onehot",
     about: About | None = None,
     match: Match | None = None,
+    unmatched: str = "dropped",
 ) -> VerticalDataset:
     """Build a data set from several parties' own CSV files, joined by an id column.
 
-    The ids are compared as texts; rows whose id is not in every file are left out,
-    and the notes say how many. Rows come in the order of the file with the labels.
+    The ids are compared as texts; rows whose id is not in every file are left out, or kept as
+    what their party holds alone, and the notes say how many. Rows come in the order of the
+    file with the labels.
 
     Parameters
     ----------
@@ -103,6 +105,10 @@ max_categories, coding, about
     match : callable, optional
         Finds the common ids: in plain form if not given, by private set intersection with
         `securevfl.study.alignment.match_privately` (``align="psi"`` on the command line).
+    unmatched : {"dropped", "kept"}
+        What becomes of rows whose id is not in every file. Kept ones are training rows in
+        ``alone``, those of the first party with labels if its own file has the labels; columns are
+        then fitted on them too. Test rows are common ones always.
 
     Returns
     -------
@@ -137,7 +143,7 @@ max_categories, coding, about
         max_categories=max_categories,
         coding=coding,
     )
-    return from_parties(tables, holder, label, id_column, request, match)
+    return from_parties(tables, holder, label, id_column, request, match, unmatched=unmatched)
 
 
 def _own_data(files: str) -> About:

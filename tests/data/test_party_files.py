@@ -135,3 +135,93 @@ def test_absent_columns_and_empty_parties_are_refused(tmp_path):
     save(tmp_path, a[["id"]], b, y)
     with pytest.raises(DataError, match=r"bank.csv has no columns besides ids and labels"):
         load_dataset(party_files=paths, id_column="id", label="y", label_file=labels)
+
+
+# -- rows without a partner ------------------------------------------------------------------------
+
+
+def partly(tmp_path, first=range(30), second=range(10, 40), **options):
+    """Files whose ids overlap; the first one holds the labels."""
+    a, b, y = tables()
+    paths = save(tmp_path, a.merge(y, on="id").iloc[list(first)], b.iloc[list(second)])
+    options = {"scaling": "none", "unmatched": "kept"} | options
+    return load_dataset(party_files=paths, id_column="id", label="y", **options)
+
+
+def test_rows_without_a_partner_are_kept_alone_with_the_first_party_s_labels(tmp_path):
+    data = partly(tmp_path)
+    assert (data.rows + data.test_rows, [len(part) for part in data.alone]) == (20, [10, 10])
+    assert data.alone[0][:, 0].tolist() == list(range(10))
+    assert data.alone[1][:, 0].tolist() == list(range(1030, 1040))
+    assert data.alone_labels.tolist() == [k % 2 for k in range(10)]
+    assert "bank.csv: 10 of 30 rows kept as the party's alone" in " ".join(data.about.notes)
+
+
+def test_the_common_rows_are_split_as_without_them(tmp_path):
+    kept, dropped = partly(tmp_path), partly(tmp_path, unmatched="dropped")
+    assert dropped.alone == ()
+    for side in ("train", "test"):
+        for one, two in zip(getattr(kept, side), getattr(dropped, side), strict=True):
+            assert np.array_equal(one, two)
+
+
+def test_columns_are_fitted_on_rows_held_alone_and_never_on_test_rows(tmp_path):
+    data = partly(tmp_path, range(20), scaling="minmax")
+    known = np.sort(np.concatenate([data.train[0], data.alone[0]])[:, 0])
+    # Ages 0 to 9 are held alone; those of the test rows are among 10 to 19.
+    largest = round(float(1 / known[1]))
+    assert (known[0], known[-1]) == (0.0, 1.0)
+    assert largest >= 19 - len(data.test[0])
+    np.testing.assert_allclose(known[:10], np.arange(10) / largest, rtol=1e-6)
+
+
+def test_values_of_categories_that_only_rows_held_alone_have_are_known(tmp_path):
+    a, b, y = tables()
+    a.loc[:9, "job"] = "z"
+    paths = save(tmp_path, a.merge(y, on="id").iloc[:30], b.iloc[10:])
+    options = {"party_files": paths, "id_column": "id", "label": "y"}
+    assert "job=z" in load_dataset(unmatched="kept", **options).columns[0]
+    assert "job=z" not in load_dataset(**options).columns[0]
+
+
+def test_classes_of_rows_held_alone_count(tmp_path):
+    a, b, y = tables()
+    y["y"] = ["rare" if k < 3 else "ab"[k % 2] for k in range(40)]
+    paths = save(tmp_path, a.merge(y, on="id").iloc[:30], b.iloc[10:])
+    data = load_dataset(party_files=paths, id_column="id", label="y", unmatched="kept")
+    assert data.classes == ("a", "b", "rare")
+    assert data.alone_labels.tolist()[:4] == [2, 2, 2, 1]
+
+
+def test_labels_elsewhere_leave_rows_held_alone_without_any(tmp_path):
+    a, b, y = tables()
+    paths = save(tmp_path, a.iloc[:30], b.iloc[10:], y)
+    data = load_dataset(
+        party_files=paths, id_column="id", label="y", label_file=tmp_path / "labels.csv",
+        unmatched="kept",
+    )  # fmt: skip
+    assert data.alone_labels is None
+    assert [len(part) for part in data.alone] == [10, 10]
+    assert "have no label" in " ".join(data.about.notes)
+
+
+def test_a_party_may_have_no_row_alone_and_all_may(tmp_path):
+    data = partly(tmp_path, range(10, 30), range(10, 40))
+    assert [len(part) for part in data.alone] == [0, 10]
+    assert len(data.alone_labels) == 0
+    assert partly(tmp_path, range(40), range(40)).alone == ()
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"unmatched": "keep"}, "unmatched='keep' does not exist"),
+        ({"unmatched": "kept", "group": "job"}, "may belong to a group that is held out"),
+        ({"unmatched": "kept", "id_column": None}, "need id_column="),
+    ],
+)
+def test_mistakes_about_rows_without_a_partner_are_told(tmp_path, options, said):
+    a, b, y = tables()
+    paths = save(tmp_path, a.merge(y, on="id").iloc[:30], b.iloc[10:])
+    with pytest.raises(DataError, match=said):
+        load_dataset(**{"party_files": paths, "id_column": "id", "label": "y"} | options)
