@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from securevfl.engine.party import Party
     from securevfl.engine.simulation import Home, Simulation
 
-_IDLE = 1000  # ticks in which nothing was sent or recorded: nobody who returns makes a difference
+_FRUITLESS = 1000  # ticks without an event of any party: whoever returns makes no difference
 
 
 class Breakdowns:
@@ -38,6 +38,8 @@ class Breakdowns:
     ----------
     round : int
         Newest round that any party has begun; the chains are at this round.
+    fruitless : int
+        Ticks since a party last recorded an event.
     """
 
     def __init__(
@@ -50,9 +52,11 @@ class Breakdowns:
         self._lost: deque[str] = deque(maxlen=3)
         self._since: dict[int, int] = {}  # round in which each party that is down went down
         self._ticking = False
-        self._idle = 0
         self._seen = 0  # messages sent when last a tick looked
+        self._tried: set[int] = set()  # came back, and did nothing, since the last message
+        self._tried_at = 0  # messages sent by then
         self.round = 0
+        self.fruitless = 0
 
     def begin(self) -> None:
         """Put the scripted moments into the queue."""
@@ -91,17 +95,25 @@ class Breakdowns:
         """A round's time has passed; where no newer one was begun it counts as over."""
         self._ticking = False
         sent = len(self._simulation.transcript)
-        self._idle = self._idle + 1 if sent == self._seen else 0
-        if self._idle:
+        if sent == self._seen:
             self.round += 1
         self._seen = sent
+        self.fruitless += 1
 
     def _worth_ticking(self) -> bool:
-        """Whether somebody is down who may come back to a run that is not over."""
-        homes = self._simulation.homes
-        if self._idle > _IDLE or self.over:
+        """Whether somebody is down who may come back to a run that is not over.
+
+        It is not where nothing is under way and everybody who can has come back since the last
+        message and sent nothing: what they were restored from is what it was, and so is the rest.
+        """
+        if self.fruitless > _FRUITLESS or self.over:
             return False
-        return any(home.down and self._schedule.returns(n) for n, home in homes.items())
+        simulation = self._simulation
+        seconds = simulation.clock / 1e9
+        able = {n for n in self._mortal if self._schedule.returns(n, self.round, seconds)}
+        if not any(simulation.homes[n].down for n in able):
+            return False
+        return not (able <= self._tried and simulation.quiet)
 
     @property
     def over(self) -> bool:
@@ -131,6 +143,11 @@ class Breakdowns:
         home.party = party
         self._record(home, "up", down_since_round=home.own["round"])
         self._simulation.move_in(home)
+        sent = len(self._simulation.transcript)
+        if sent != self._tried_at:
+            self._tried_at, self._tried = sent, set()
+        else:
+            self._tried.add(index)
 
     def _record(self, home: Home, name: str, **fields: Any) -> None:
         self._note(home.party.index, name, {"epoch": home.epochs, **fields})
@@ -195,8 +212,10 @@ class Breakdowns:
             "since": self._since,
             "lost": tuple(self._lost),
             "ticking": self._ticking,
-            "idle": self._idle,
+            "fruitless": self.fruitless,
             "seen": self._seen,
+            "tried": tuple(sorted(self._tried)),
+            "tried_at": self._tried_at,
         }
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -205,5 +224,7 @@ class Breakdowns:
         self._since = dict(state["since"])
         self._lost.extend(state["lost"])
         self._ticking = state["ticking"]
-        self._idle = state["idle"]
+        self.fruitless = state["fruitless"]
         self._seen = state["seen"]
+        self._tried = set(state["tried"])
+        self._tried_at = state["tried_at"]

@@ -225,8 +225,11 @@ class Schedule:
         link = (min(one, other), max(one, other))
         return self._up(link, self._link_chain, round, seconds)
 
-    def returns(self, party: int) -> bool:
-        """Whether a party that is down may come back."""
+    def returns(self, party: int, round: int = 0, seconds: float = 0.0) -> bool:
+        """Whether a party that is down, or goes down, after this round and time may come back."""
+        for outage in self._outages.get(party, ()):
+            if outage.covers(round, seconds) and outage.span[1] == math.inf:
+                return False
         chain = self._chains.get(party)
         return chain is None or chain.rejoin > 0 or self._last < math.inf
 

@@ -438,6 +438,8 @@ class Simulation:
         if self.homes[party.index].replay is None:
             self._last_event = self.clock
             self._headway = self._handled
+            if self.breakdowns is not None:
+                self.breakdowns.fruitless = 0
             self.observer.record(Event(self.clock, party.index, party.round, name, fields))
 
     def round_over(self, party: Party, round: int, left: bool) -> None:
@@ -466,6 +468,11 @@ class Simulation:
         )
 
     # -- faults --------------------------------------------------------------------------------
+
+    @property
+    def quiet(self) -> bool:
+        """Whether nothing is under way but looks at who is down."""
+        return all(what == _STRIKE for _, _, what, _ in self._queue)
 
     def schedule_strike(self, time: int, *, tick: bool) -> None:
         """Look at who is to go down or come back, at a time."""

@@ -137,6 +137,38 @@ def test_who_waits_for_the_dead_is_told_of_them():
         simulate({"outage": [{"link": [0, "server"], "rounds": [2]}]}, timeout=None)
 
 
+def test_a_run_that_nobody_can_help_is_given_up_when_all_have_tried():
+    # The lost round is never answered: whoever comes back waits for the next one.
+    cut = [{"link": [0, "server"], "rounds": [3]}]
+    values = {"client": {"fault": 0.3, "rejoin": 0.3}, "outage": cut}
+    with pytest.raises(StalledError, match=r"stalled at \d\d?\.") as caught:  # not 1000 s
+        simulate(values, timeout=None, seed=1)
+    assert "of round" in str(caught.value)
+
+
+class Insisting(Asking):
+    """Wants so many answers of everybody, however many rounds that takes."""
+
+    async def run(self) -> None:
+        while len(self.heard) < ROUNDS:
+            self.safe_point()
+            self.announce(self.round + 1)
+            self.heard[self.round] = await self.collect("count")
+            self.record("round", step=self.round)
+        self.conclude()
+
+
+def test_a_party_that_comes_back_for_ever_to_no_avail_does_not_keep_a_run_alive(monkeypatch):
+    # Each time the server asks anew, and a link that is cut for good loses its question.
+    values = {
+        "server": {"fault": 1.0, "rejoin": 1.0},
+        "outage": [{"link": [0, "server"], "seconds": [0.0]}],
+    }
+    monkeypatch.setitem(globals(), "Asking", Insisting)
+    with pytest.raises(StalledError, match=r"stalled at 100\d\."):
+        simulate(values, timeout=None)
+
+
 def test_the_same_seed_gives_the_same_faults():
     values = {"client": {"fault": 0.3, "rejoin": 0.5}, "link": {"fault": 0.1, "rejoin": 0.5}}
     _, one = simulate(values, seed=4)

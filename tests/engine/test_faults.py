@@ -47,6 +47,13 @@ def test_chains_strike_up_to_the_last_round_that_is_given():
     assert not faults.bind(ROLES, seed=0).returns(2)
 
 
+def test_who_is_down_for_good_does_not_come_back():
+    faults = faults_from({"outage": [{"party": 2, "rounds": [3]}, {"party": 1, "rounds": [3, 9]}]})
+    schedule = faults.bind(ROLES, seed=0)
+    assert [schedule.returns(2, r) for r in (2, 3, 99)] == [True, False, False]
+    assert all(schedule.returns(1, r) for r in (2, 3, 99))
+
+
 def test_a_party_of_several_roles_meets_the_faults_of_each():
     roles = ROLES | {"active": (0, 1)}
     all_clients = Faults({"client": Chain(1.0, 0.0)}).bind(roles, seed=0)
