@@ -103,10 +103,15 @@ class Breakdowns:
     def _worth_ticking(self) -> bool:
         """Whether somebody is down who may come back to a run that is not over.
 
-        It is not where nothing is under way and everybody who can has come back since the last
-        message and sent nothing: what they were restored from is what it was, and so is the rest.
+        It is where chains end with a phase of the run that is not over. It is not where nothing is
+        under way and everybody who can has come back since the last message and sent nothing: what
+        they were restored from is what it was, and so is the rest.
         """
-        if self.fruitless > _FRUITLESS or self.over:
+        if self.over:
+            return False
+        if self._schedule.ends_after(self.round):
+            return any(home.down for home in self._simulation.homes.values())
+        if self.fruitless > _FRUITLESS:
             return False
         simulation = self._simulation
         seconds = simulation.clock / 1e9

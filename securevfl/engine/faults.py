@@ -233,6 +233,10 @@ class Schedule:
         chain = self._chains.get(party)
         return chain is None or chain.rejoin > 0 or self._last < math.inf
 
+    def ends_after(self, round: int) -> bool:
+        """Whether chains strike in this round and will not do so for ever."""
+        return round <= self._last < math.inf
+
     def _up(self, entity: int | Link, chain: Chain | None, round: int, seconds: float) -> bool:
         if any(outage.covers(round, seconds) for outage in self._outages.get(entity, ())):
             return False

@@ -67,6 +67,9 @@ class DvflConfig(BaseModel):
     optimizer: Literal["sgd", "adam"] = Field("adam", description="of the owner")
     lr: float = Field(2e-3, gt=0, description="learning rate of the owner")
     momentum: float = Field(0.5, ge=0, lt=1, description="of the owner's SGD")
+    lr_decay: Literal["none", "linear"] = Field(
+        "linear", description="let the owner's learning rate fall to 0 over its epochs"
+    )
     weight_decay: float = Field(0.0, ge=0, description="L2 penalty of guests and hosts")
     buffer: int | None = Field(
         None, ge=1, description="inputs that a host's replay buffer holds at most; all of them"
@@ -528,7 +531,13 @@ class Dvfl(Protocol):
     def _owner(self) -> Owner:
         config, data = self.config, self.data
         held_out = 0 if config.stop_after is None else int(config.held_out * data.rows)
-        optimizer = {"name": config.optimizer, "lr": config.lr, "momentum": config.momentum}
+        batches = Batches(data.rows - held_out, 1, config.batch, self._public("owner"))
+        optimizer = {
+            "name": config.optimizer,
+            "lr": config.lr,
+            "momentum": config.momentum,
+            "decay_steps": config.rounds * batches.per_epoch * (config.lr_decay == "linear"),
+        }
         centre = Centre(
             data.task,
             data.num_classes if data.task == "multiclass" else 1,
@@ -545,7 +554,7 @@ class Dvfl(Protocol):
             hosts=self.hosts,
             width=config.host_width,
             labels=data.train_labels,
-            batches=Batches(data.rows - held_out, 1, config.batch, self._public("owner")),
+            batches=batches,
             order=self.stream("held out").permutation(data.rows),
             epochs=config.rounds,
             stop_after=config.stop_after,

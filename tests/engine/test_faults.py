@@ -44,6 +44,8 @@ def test_chains_strike_up_to_the_last_round_that_is_given():
     assert [schedule.linked(2, -1, r, 0.0) for r in (1, 5, 6)] == [False, False, True]
     assert [schedule.alive(3, r, 0.0) for r in (5, 6, 7, 8)] == [False, True, True, False]
     assert schedule.returns(2)
+    assert [schedule.ends_after(r) for r in (1, 5, 6)] == [True, True, False]
+    assert not faults.bind(ROLES, seed=0).ends_after(1)
     assert not faults.bind(ROLES, seed=0).returns(2)
 
 

@@ -25,6 +25,7 @@ SMALL = {
     "width": 5,
     "host_width": 4,
     "hidden": 6,
+    "interval": 0.1,
     "stop_after": None,
 }
 
@@ -166,7 +167,7 @@ def test_training_is_algorithm_1_under_faults(kind, period):
 
 def test_the_owner_trains_a_classifier_on_the_encodings():
     dataset = data()
-    options = {"optimizer": "sgd", "lr": 0.1, "momentum": 0.9}
+    options = {"optimizer": "sgd", "lr": 0.1, "momentum": 0.9, "lr_decay": "none"}
     outcome = run(dataset, **options)
     fresh = make("dvfl", dataset, **SMALL, **options).parties()[SERVER]
     encodings = torch.from_numpy(outcome.parties[SERVER].encodings)
