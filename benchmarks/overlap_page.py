@@ -1,0 +1,194 @@
+"""Write docs/results-vflhlp.md from the committed results of benchmarks/papers/vflhlp.
+
+Run it from the repository's root after a study: ``python benchmarks/overlap_page.py``.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+from securevfl.study.statistics import paired_difference
+
+RESULTS = Path("benchmarks/results/vflhlp")
+PAGE = Path("docs/results-vflhlp.md")
+ORDER = (
+    "table-2-avazu",
+    "table-3-criteo",
+    "table-4-avazu",
+    "credit-card",
+    "avazu-twin",
+    "criteo-twin",
+    "adult",
+    "handwritten",
+    "fedvs-downstream",
+)
+NAMES = {"vfl": "VFL (split)", "local": "Local-A", "vflhlp": "VFLHLP", "vflhlp-a": "VFLHLP-A",
+         "vflhlp-p": "VFLHLP-P", "fedhssl-moco": "FedHSSL-MoCo", "fedhssl-byol": "FedHSSL-BYOL",
+         "fedhssl-simsiam": "FedHSSL-SimSiam", "fedlocal-moco": "FedLocalMoCo",
+         "fedlocal-byol": "FedLocalBYOL", "fedlocal-simsiam": "FedLocalSimSiam"}  # fmt: skip
+Cell = dict[str, Any]
+
+HEAD = """# VFLHLP and its baselines, ours beside the paper's
+
+Every study is a file in `benchmarks/papers/vflhlp/`, with all values that the paper leaves open
+listed as ours; results with machine, versions, commit and seeds are in
+`benchmarks/results/vflhlp/`. To repeat one: `securevfl study benchmarks/papers/vflhlp/NAME.toml`
+(`--quick` takes two seeds and fewer sizes; `*-full.toml` are the paper's sizes, for who has the
+whole files). What the methods are: [few-overlap.md](few-overlap.md).
+
+Values are held-out AUC (accuracy where there are more than two classes), mean and 95 % t interval
+over seeds; the columns are numbers of aligned training rows. The paper's values come from up to ten
+times as many rows, so orderings and gaps are what can be compared. Differences are paired by seed;
+bold ones have an interval that leaves out 0. The twins are synthetic and show that the study runs
+anywhere, not what clicks are like.
+"""
+
+
+def load(name: str) -> dict[str, Any] | None:
+    path = RESULTS / name / "results.json"
+    return json.loads(path.read_text()) if path.exists() else None
+
+
+def measured(content: dict[str, Any]) -> tuple[str, dict[str, dict[int, Cell]]]:
+    """The measure, and for each run and number of aligned rows its values by seed."""
+    found: dict[str, dict[int, Cell]] = {}
+    measure = "test_auc"
+    if not all("test_auc" in run for run in content["runs"].values()):
+        measure = "test_accuracy"
+    for label, run in content["runs"].items():
+        match = re.fullmatch(r"(.*), (\d+) aligned", label)
+        assert match is not None, label
+        own = {**run[measure], "seeds": run["seeds"]}
+        found.setdefault(match[1], {})[int(match[2])] = own
+    return measure.removeprefix("test_"), found
+
+
+def cell(entry: Cell | None) -> str:
+    if entry is None:
+        return "-"
+    half = entry.get("half_width_95")
+    return f"{entry['mean']:.3f}" + ("" if half is None else f" ± {half:.3f}")
+
+
+def difference(mine: Cell, theirs: Cell) -> tuple[float, float]:
+    """Mean and half interval of a difference that is paired by seed."""
+    ours = dict(zip(mine["seeds"], mine["values"], strict=True))
+    others = dict(zip(theirs["seeds"], theirs["values"], strict=True))
+    seeds = sorted(set(ours) & set(others))
+    return paired_difference([ours[s] for s in seeds], [others[s] for s in seeds])
+
+
+def signed(mean: float, half: float) -> str:
+    word = "**" if abs(mean) > half else ""
+    return f"{word}{mean:+.3f}{word} ± {half:.3f}"
+
+
+def table(rows: list[list[str]]) -> list[str]:
+    head, *body = rows
+    return ["| " + " | ".join(line) + " |" for line in (head, ["---"] * len(head), *body)]
+
+
+def values(content: dict[str, Any], runs: dict[str, dict[int, Cell]]) -> list[str]:
+    """One row a run; below it the paper's, where it has one."""
+    sizes = sorted({size for own in runs.values() for size in own})
+    paper = content["paper"]
+    rows = [["aligned rows", *map(str, sizes)]]
+    for name, own in runs.items():
+        if name == "local":  # it does not depend on the number of aligned rows
+            cells = [cell(next(iter(own.values())))] * len(sizes)
+        else:
+            cells = [cell(own.get(size)) for size in sizes]
+        rows.append([NAMES.get(name, name), *cells])
+        if name in paper:
+            known = dict(zip(paper["aligned"], paper[name], strict=False))
+            if name == "local":
+                known = dict.fromkeys(sizes, paper[name][0])
+            theirs = [f"{known[size]:.3f}" if size in known else "-" for size in sizes]
+            rows.append([f"*{NAMES.get(name, name)}, paper*", *theirs])
+    return table(rows)
+
+
+def compared(runs: dict[str, dict[int, Cell]]) -> tuple[list[str], list[str]]:
+    """Differences of VFLHLP to every other run at each size, and what they say of two claims."""
+    mine = runs["vflhlp"]
+    rows, said = [["VFLHLP minus", *map(str, sorted(mine))]], []
+    best: dict[int, tuple[float, str]] = {}
+    for name, own in runs.items():
+        if name == "vflhlp":
+            continue
+        cells = []
+        for size in sorted(mine):
+            theirs = own.get(size) or (next(iter(own.values())) if name == "local" else None)
+            cells.append("-" if theirs is None else signed(*difference(mine[size], theirs)))
+            if theirs is not None and name.startswith("fedhssl"):
+                best[size] = max(best.get(size, (0.0, "")), (theirs["mean"], name))
+        rows.append([NAMES.get(name, name), *cells])
+    found = {size: difference(mine[size], runs["vfl"][size]) for size in sorted(mine)}
+    said.append(f"VFLHLP > vanilla VFL: {verdict(found)}")
+    if best:
+        rival = {size: difference(mine[size], runs[best[size][1]][size]) for size in sorted(best)}
+        said.append(f"VFLHLP > the best FedHSSL here: {verdict(rival)}")
+    return table(rows), said
+
+
+def verdict(found: dict[int, tuple[float, float]]) -> str:
+    """In plain words, from differences and half intervals by size."""
+    sure = [size for size, (mean, half) in found.items() if mean > half]
+    against = [size for size, (mean, half) in found.items() if mean < -half]
+    open_ = [size for size in found if size not in sure and size not in against]
+    if len(sure) == len(found):
+        return "confirmed at every number of aligned rows."
+    parts = []
+    if sure:
+        parts.append(f"confirmed at {listed(sure)} aligned rows")
+    if against:
+        parts.append(f"refuted at {listed(against)}")
+    if open_:
+        more = [size for size in open_ if found[size][0] > 0]
+        which = f", of which the mean is above at {listed(more)}" if more else ""
+        parts.append(f"not decided at {listed(open_)} (the interval holds 0{which})")
+    return "; ".join(parts) + "."
+
+
+def listed(sizes: list[int]) -> str:
+    words = [str(size) for size in sizes]
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
+
+
+def ours(content: dict[str, Any]) -> str:
+    seeds = len(next(iter(content["runs"].values()))["seeds"])
+    said = "; ".join(f"{key}: {value}" for key, value in content["ours"].items())
+    return f"Ours: {said}. {seeds} seeds, commit `{content['commit']}`."
+
+
+def section(name: str, content: dict[str, Any]) -> tuple[str, list[str]]:
+    measure, runs = measured(content)
+    lines = [f"## {content['title']}", "", f"Held-out {measure}; {content['paper']['source']}.", ""]
+    lines += [*values(content, runs), ""]
+    differences, said = compared(runs)
+    lines += [*differences, "", " ".join(said), "", ours(content), ""]
+    return "\n".join(lines), [f"- {content['title']}: {' '.join(said)}"]
+
+
+def page() -> str:
+    parts, summary = [], []
+    for name in ORDER:
+        content = load(name)
+        if content is None:
+            summary.append(f"- `{name}`: not run here.")
+            continue
+        text, said = section(name, content)
+        parts.append(text)
+        summary += said
+    return "\n".join([HEAD, "## What was found", "", *summary, "", *parts])
+
+
+def main() -> None:
+    PAGE.write_text(page())
+
+
+if __name__ == "__main__":
+    main()
