@@ -99,7 +99,7 @@ def _compare() -> Callable[..., None]:
         "variants": inspect.Parameter(
             "variants", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=protocols
         ),
-        **common_parameters("engine"),
+        **common_parameters("engine", "address", "place"),
         "seeds": keyword("seeds", Annotated[int, seeds], 3),
         "workers": keyword("workers", Annotated[int, workers], 1),
         "attacks": keyword("attacks", Annotated[bool, attacks], False),
@@ -123,7 +123,7 @@ def _plan() -> Callable[..., None]:
 
     bits = typer.Option(metavar="n", help="Fractional bits wanted of data and weights, at least.")
     shared = {
-        **common_parameters("engine", "out", "until"),
+        **common_parameters("engine", "address", "place", "out", "until"),
         "rows": keyword("rows", number("Training rows, in place of a data set.")),
         "features": keyword("features", number("Columns of all parties together.")),
         "test_rows": keyword("test_rows", number("Test rows, for --secure."), 0),
@@ -244,12 +244,19 @@ def run() -> None:
 @app.command()
 def resume(
     folder: Annotated[Path, typer.Argument(help="Folder of a run that did not end.")],
+    address: Annotated[
+        str | None, typer.Option(metavar="HOST:PORT", help="Of a Ray cluster, for a run on one.")
+    ] = None,
+    place: Annotated[
+        list[str] | None,
+        typer.Option(metavar="PARTY=RESOURCE", help="Put a party on a node that has a resource."),
+    ] = None,
     json: AsJson = False,
 ) -> None:
     """Go on with a run that was stopped; the result is that of the unbroken run."""
     from securevfl.cli.start import go_on
 
-    go_on(folder, as_json=json)
+    go_on(folder, address=address, place=place or (), as_json=json)
 
 
 @app.command()

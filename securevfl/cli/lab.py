@@ -180,7 +180,9 @@ def _attack(
             show.out().print(f"written to {folder}", soft_wrap=True)
 
 
-def _whole_path(conditions: str) -> str:
+def _whole_path(conditions: str | None) -> str:
+    if conditions is None:
+        return "paper"
     path = Path(conditions)
     return str(path.absolute()) if path.is_file() else conditions
 
@@ -234,7 +236,7 @@ def plan(values: Mapping[str, Any]) -> None:
         None if shape_given else data_source(common, data_pairs),
         parties=common["parties"] if shape_given else None,
         accuracy_bits=accuracy_bits,
-        conditions=common["conditions"],
+        conditions=common["conditions"] or "paper",
         sealed=common["sealed"],
         seed=common["seed"],
         **sizes,

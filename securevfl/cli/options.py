@@ -94,13 +94,14 @@ def common(
         ),
     ] = 0,
     conditions: Annotated[
-        str,
+        str | None,
         typer.Option(
             metavar="none|paper|FILE.toml",
-            help="Delays and bandwidth; in `paper` half of the parties straggle.",
+            help="Delays and bandwidth; in `paper` half of the parties straggle.  "
+            "\\[default: paper; none on a cluster]",
             rich_help_panel=RUN,
         ),
-    ] = "paper",
+    ] = None,
     faults: Annotated[
         str | None,
         typer.Option(
@@ -127,8 +128,28 @@ def common(
     ] = True,
     engine: Annotated[
         str,
-        typer.Option(metavar="simulation", help="What runs the parties.", rich_help_panel=RUN),
+        typer.Option(
+            metavar="simulation|ray",
+            help="Parties in this process in virtual time, or as actors of a Ray cluster.",
+            rich_help_panel=RUN,
+        ),
     ] = "simulation",
+    address: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HOST:PORT",
+            help="A running Ray cluster.  \\[default: a new one on this machine]",
+            rich_help_panel=RUN,
+        ),
+    ] = None,
+    place: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="PARTY=RESOURCE",
+            help="Put a party on a node that has a Ray resource (party-3=node-b, server=node-a).",
+            rich_help_panel=RUN,
+        ),
+    ] = None,
     out: Annotated[
         Path | None,
         typer.Option(

@@ -8,7 +8,7 @@ import re
 import shlex
 import signal
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
@@ -67,6 +67,8 @@ def start(protocol: str, variant: Mapping[str, str], values: Mapping[str, Any]) 
             conditions=common["conditions"],
             faults=common["faults"],
             engine=common["engine"],
+            address=common["address"],
+            place=places(common["place"] or ()),
             until=common["until"],
             sealed=common["sealed"],
             out=folder,
@@ -92,14 +94,18 @@ def sort_out(
     return common, options, pairs, data_pairs
 
 
-def go_on(folder: Path, *, as_json: bool) -> None:
+def go_on(
+    folder: Path, *, address: str | None = None, place: Sequence[str] = (), as_json: bool
+) -> None:
     """Carry out ``securevfl resume``."""
     if not folder.is_dir():
         raise ConfigurationError(f"resume: {folder} is no folder; name the folder of a run")
     import securevfl
 
     def call(watcher: show.Watcher, stop: Callable[[], bool]) -> Run:
-        return securevfl.resume(folder, progress=watcher, interrupted=stop)
+        return securevfl.resume(
+            folder, address=address, place=places(place), progress=watcher, interrupted=stop
+        )
 
     finish(watched(folder.resolve().name, call), as_json=as_json)
 
@@ -163,6 +169,25 @@ def data_source(common: Mapping[str, Any], data_options: Mapping[str, Any]) -> D
     if name is not None and Path(name).is_file():
         name = _whole(Path(name))
     return DataSource(name or "digits", options)
+
+
+def places(said: Sequence[str]) -> dict[int, str]:
+    """Party numbers and resources of ``--place``.
+
+    Raises
+    ------
+    ConfigurationError
+        For anything but party-N=RESOURCE or server=RESOURCE.
+    """
+    found = {}
+    for text in said:
+        match = re.fullmatch(r"(?:server|party-(\d+))=(.+)", text)
+        if match is None:
+            raise ConfigurationError(
+                f"run: --place {text!r}: write party-3=RESOURCE or server=RESOURCE"
+            )
+        found[-1 if match[1] is None else int(match[1])] = match[2]
+    return found
 
 
 def _whole(value: Any) -> Any:

@@ -26,7 +26,7 @@ def print_study(content: Mapping[str, Any]) -> None:
     rows = [
         (
             label,
-            str(len(run["seeds"])),
+            str(len(run["seeds"])) + _failed(run),
             *(_with_interval(run.get(f"test_{m}"), m) for m in measures),
             *([_in_paper(paper[label])] if shown else []),
             *(_mean(run, name) for name in ("rounds", "virtual_seconds", "bytes", "late")),
@@ -38,6 +38,14 @@ def print_study(content: Mapping[str, Any]) -> None:
     print_table(columns, rows, title=f"{content['title']} (mean and 95 % interval over seeds)")
     _print_differences(content, measures)
     _print_times(content.get("times") or {})
+    for label, run in runs.items():
+        for seed, error in run.get("errors", {}).items():
+            out().print(f"{label}, seed {seed}, could not go on: {error}", markup=False)
+
+
+def _failed(run: Mapping[str, Any]) -> str:
+    count = len(run.get("errors", ()))
+    return f" + {count} failed" if count else ""
 
 
 def _paper(content: Mapping[str, Any], label: str) -> float | None:

@@ -43,7 +43,7 @@ def write_checkpoint(folder: Path, state: Mapping[str, Any]) -> None:
     }
     if current.exists():
         os.replace(current, previous)
-    _write(current, {**state, "simulation": simulation})
+    write_file(current, {**state, "simulation": simulation})
 
 
 def read_checkpoint(folder: Path) -> dict[str, Any]:
@@ -62,13 +62,13 @@ def read_checkpoint(folder: Path) -> dict[str, Any]:
         if not path.exists():
             continue
         try:
-            state: dict[str, Any] = _read(path)
+            state: dict[str, Any] = read_file(path)
         except CheckpointError as error:
             reasons.append(str(error))
             continue
         for index, saved in state["simulation"]["parties"].items():
             if saved["snapshot"]["once"]:
-                saved["snapshot"]["once"] = _read(_once(folder, index))
+                saved["snapshot"]["once"] = read_file(_once(folder, index))
         return state
     if not reasons:
         raise ConfigurationError(
@@ -100,11 +100,12 @@ def _without_constants(
     """
     once = saved["snapshot"]["once"]
     if once and (first or not _once(folder, index).exists()):
-        _write(_once(folder, index), once)
+        write_file(_once(folder, index), once)
     return {**saved, "snapshot": {**saved["snapshot"], "once": dict.fromkeys(once)}}
 
 
-def _write(path: Path, value: Any) -> None:
+def write_file(path: Path, value: Any) -> None:
+    """Write a payload with its checksum, whole or not at all, for the owner's eyes only."""
     body = wire.encode(value)
     head = _MAGIC + _VERSION.to_bytes(4, "little") + hashlib.sha256(body).digest()
     part = path.with_suffix(".part")
@@ -118,7 +119,14 @@ def _write(path: Path, value: Any) -> None:
     os.replace(part, path)
 
 
-def _read(path: Path) -> Any:
+def read_file(path: Path) -> Any:
+    """Inverse of `write_file`.
+
+    Raises
+    ------
+    CheckpointError
+        For a file that is damaged, of another version, or no checkpoint at all.
+    """
     try:
         data = path.read_bytes()
     except OSError as error:

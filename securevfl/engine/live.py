@@ -73,8 +73,6 @@ class LiveHome:
         Delays to inject. Bandwidth and modelled computing are those of the machine.
     keep : callable, optional
         Given the party's snapshot at safe points; decides by itself which to write.
-    origin : int
-        ``time.time_ns()`` at the beginning of the run; the clock counts from there.
     settled : bool
         Whether setup was done in an earlier life.
     """
@@ -88,7 +86,6 @@ class LiveHome:
         seed: int,
         conditions: Conditions = NONE,
         keep: Callable[[Party, Callable[[], dict[str, Any]]], None] | None = None,
-        origin: int = 0,
         settled: bool = False,
     ) -> None:
         self.party = party
@@ -109,14 +106,22 @@ class LiveHome:
         self._failed = ""
         self._progress = 0
         self._rejected = 0
-        # Steps of the wall clock must not show, so it is read once and the monotonic one after it.
-        self._zero = time.monotonic_ns() - (time.time_ns() - (origin or time.time_ns()))
+        self._zero = time.monotonic_ns()
         party.engine = self
 
     # -- from outside --------------------------------------------------------------------------
 
-    def start(self) -> None:
-        """Begin or go on with the party's life."""
+    def start(self, origin: int | None = None) -> None:
+        """Begin or go on with the party's life.
+
+        Parameters
+        ----------
+        origin : int, optional
+            ``time.time_ns()`` at the beginning of the run, from which the clock counts; now if not
+            given. Steps of the wall clock do not show: it is read once.
+        """
+        passed = 0 if origin is None else time.time_ns() - origin
+        self._zero = time.monotonic_ns() - passed
 
         async def life() -> None:
             if not self._settled:

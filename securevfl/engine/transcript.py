@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -126,6 +126,23 @@ class Transcript:
             "kinds": tuple(self._kinds),
             "columns": {name: np.array(column) for name, column in self._columns.items()},
         }
+
+    @classmethod
+    def joined(cls, states: Iterable[Mapping[str, Any]]) -> Transcript:
+        """Transcript of several senders' own ones, ordered by the time of sending."""
+        parts = [cls.from_state(state).columns() for state in states]
+        made = cls()
+        if not parts:
+            return made
+        columns = {name: np.concatenate([part[name] for part in parts]) for name in _COLUMNS}
+        order = np.argsort(columns["sent"], kind="stable")
+        kinds = columns["kind"][order].tolist()
+        made._kinds = {kind: number for number, kind in enumerate(dict.fromkeys(kinds))}
+        columns["kind"] = np.array([made._kinds[kind] for kind in columns["kind"].tolist()])
+        for name, column in made._columns.items():
+            column.frombytes(columns[name][order].astype(np.dtype(column.typecode)).tobytes())
+        made.bytes, made.late = sum(made._columns["bytes"]), sum(made._columns["late"])
+        return made
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> Transcript:

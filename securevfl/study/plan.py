@@ -74,6 +74,7 @@ class Plan:
         Virtual seconds between evaluations, in place of `eval_every` steps.
     faults : Faults or None
         What breaks.
+    engine : {"simulation", "ray"}
     """
 
     protocol: str
@@ -88,6 +89,7 @@ class Plan:
     sealed: bool = True
     run_id: str = ""
     faults: Faults | None = None
+    engine: str = "simulation"
 
     def to_toml(self, derived: Mapping[str, Any]) -> str:
         """Text of ``config.toml``; `derived` is shown in it and not read back."""
@@ -102,6 +104,7 @@ class Plan:
             "seed": self.seed,
             "eval_every": self.eval_every,
             "sealed": self.sealed,
+            "engine": self.engine,
             "run_id": self.run_id,
             "options": {k: v for k, v in self.options.items() if v is not None},
             "conditions": self.conditions.describe(),
@@ -158,6 +161,7 @@ class Plan:
             run_id=content["run_id"],
             eval_seconds=content.get("eval_seconds"),
             faults=None if faults is None else faults_from(faults),
+            engine=content.get("engine", "simulation"),
         )
 
 

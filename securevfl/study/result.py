@@ -115,6 +115,7 @@ class Run:
             "derived": self.protocol.describe(),
             "claims": [asdict(claim) for claim in self.claims],
             "sealed": self.plan.sealed,
+            "engine": self.plan.engine,
             "bytes_by_kind": self.transcript.bytes_by_kind(),
             "run_folder": None if self.folder is None else str(self.folder),
         }

@@ -28,7 +28,10 @@ if TYPE_CHECKING:
 
 __all__ = ["DataSource", "Interrupted", "Progress", "Run", "check_memory", "resume", "run"]
 
-ENGINES = ("simulation",)
+ENGINES = ("simulation", "ray")
+
+
+_NEVER = 2**62  # rounds between evaluations where only the end is evaluated
 
 
 class Interrupted(KeyboardInterrupt):
@@ -47,10 +50,12 @@ def run(
     rounds: int | None = None,
     until: float | None = None,
     seed: int = 0,
-    conditions: str | Path | Mapping[str, Any] | Conditions = "paper",
+    conditions: str | Path | Mapping[str, Any] | Conditions | None = None,
     faults: str | Path | Mapping[str, Any] | Faults | None = None,
     sealed: bool = True,
     engine: str = "simulation",
+    address: str | None = None,
+    place: Mapping[int, str] | None = None,
     out: Path | str | None = None,
     eval_every: int | None = None,
     eval_seconds: float | None = None,
@@ -74,16 +79,22 @@ def run(
         evaluated as they stand.
     seed : int
         Seed of batches, initial weights, rounding and delays, at least 0. Never of masks.
-    conditions : str, Path, mapping or Conditions
+    conditions : str, Path, mapping or Conditions, optional
         "paper" (half of the clients straggle), "none", a TOML file, what would stand in one
-        (`securevfl.engine.conditions.load_conditions`), or an object.
+        (`securevfl.engine.conditions.load_conditions`), or an object. If not given, "paper" in
+        simulation, and "none" on a cluster, where delays are real seconds.
     faults : str, Path, mapping or Faults, optional
         What breaks: a TOML file, what would stand in one (`securevfl.engine.faults.load_faults`),
         or an object. A party that comes back starts from its own last safe point.
     sealed : bool
         Encrypt and authenticate every message between two parties. Off, a run is faster and its
         claims against outsiders fall away; the history is the same but for times.
-    engine : {"simulation"}
+    engine : {"simulation", "ray"}
+        In virtual time in this process; or in real time, each party an actor of a Ray cluster.
+    address : str, optional
+        HOST:PORT of a running cluster; one is started on this machine if not given.
+    place : mapping of int to str, optional
+        Ray resource that the node of a party must have, such as ``{3: "node-b"}``.
     out : Path, optional
         Folder of the run. It is written at the end; meanwhile it holds checkpoints, so that a run
         that was killed can be resumed. Checkpoints are removed at the end.
@@ -123,6 +134,8 @@ def run(
     if rounds is not None:
         options["rounds"] = rounds
     made, config = _make(protocol, options, dataset, seed)
+    if conditions is None:
+        conditions = "paper" if engine == "simulation" else "none"
     conditions = load_conditions(conditions, parties=dataset.parties, batch_rows=made.batch_rows)
     if until is not None and not 0 < until < math.inf:
         raise ConfigurationError(f"run: until must be a positive time in seconds, it is {until}")
@@ -148,12 +161,16 @@ def run(
         run_id=secrets.token_hex(8),
         eval_seconds=eval_seconds,
         faults=load_faults(faults),
+        engine=engine,
     )
+    _check_engine(plan, address, place)
     schedule = _schedule(made, plan)
     check_memory(made)
     folder = None if out is None else Path(out)
     if folder is not None:
         _claim(folder, plan, made)
+    if engine == "ray":
+        return _on_cluster(made, plan, folder, progress, interrupted, address, place)
     parties = made.parties()
     historian = _historian(made, parties, plan, progress)
     simulation = Simulation(
@@ -173,6 +190,8 @@ def resume(
     folder: Path | str,
     *,
     data: VerticalDataset | None = None,
+    address: str | None = None,
+    place: Mapping[int, str] | None = None,
     checkpoint_seconds: float | None = 20.0,
     progress: Callable[[Progress], None] | None = None,
     interrupted: Callable[[], bool] | None = None,
@@ -185,6 +204,9 @@ def resume(
         What `run` was given as ``out``.
     data : VerticalDataset, optional
         Needed when the run was started with a data set object and not with a name.
+    address, place : optional
+        As for `run`, for a run on a cluster: it goes on from the newest round of which every party
+        has a checkpoint.
 
     Raises
     ------
@@ -197,8 +219,9 @@ def resume(
     plan = Plan.from_toml(folder / CONFIG)
     if (folder / SUMMARY).exists():
         raise ConfigurationError(f"resume: the run in {folder} is complete; nothing is left to do")
+    _check_engine(plan, address, place)
     get_protocol(plan.protocol)  # its module declares the messages that a checkpoint holds
-    state = read_checkpoint(folder)
+    state = read_checkpoint(folder) if plan.engine == "simulation" else {}
     if data is None:
         if plan.source is None:
             raise ConfigurationError(
@@ -211,6 +234,8 @@ def resume(
         )
     made, _ = _make(plan.protocol, plan.options, data, plan.seed)
     check_memory(made)
+    if plan.engine == "ray":
+        return _on_cluster(made, plan, folder, progress, interrupted, address, place, resumed=True)
     parties = made.parties()
     historian = _historian(made, parties, plan, progress)
     historian.restore(state["historian"])
@@ -227,6 +252,56 @@ def resume(
         simulation, historian, folder, checkpoint_seconds, interrupted, state["wall_seconds"]
     )
     return _finish(made, plan, simulation, historian, keeper)
+
+
+def _check_engine(plan: Plan, address: str | None, place: Mapping[int, str] | None) -> None:
+    """Refuse what only the other engine can do."""
+    if plan.engine == "simulation":
+        if address is not None or place:
+            raise ConfigurationError(
+                "run: address and place are those of a cluster; use engine = 'ray', or leave them "
+                "out"
+            )
+        return
+    for name, value in (("until", plan.until), ("faults", plan.faults)):
+        if value is not None:
+            raise ConfigurationError(
+                f"run: {name} needs virtual time; use engine = 'simulation', or leave it out"
+            )
+
+
+def _on_cluster(
+    protocol: Protocol,
+    plan: Plan,
+    folder: Path | None,
+    progress: Callable[[Progress], None] | None,
+    interrupted: Callable[[], bool] | None,
+    address: str | None,
+    place: Mapping[int, str] | None,
+    *,
+    resumed: bool = False,
+) -> Run:
+    from securevfl.study.on_ray import Driver
+
+    started = time.monotonic()
+    historian = Historian(protocol, protocol.parties(), eval_every=_NEVER, progress=progress)
+    driver = Driver(protocol, plan, historian, folder, address=address, place=place)
+    with _one_thread():
+        if not driver.run(interrupted, resumed=resumed):
+            raise Interrupted(folder)
+    result = Run(
+        protocol=protocol,
+        parties=historian.parties,
+        plan=plan,
+        history=historian.rows,
+        events=historian.events,
+        transcript=driver.transcript,
+        wall_seconds=time.monotonic() - started,
+    )
+    if folder is not None:
+        result.save(folder)
+        driver.clear()
+    return result
 
 
 def _sealing(plan: Plan, parties: Mapping[int, Party]) -> Sealing | None:

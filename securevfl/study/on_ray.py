@@ -1,0 +1,160 @@
+"""Runs whose parties are Ray actors: made where they live, watched from here, and resumed."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from securevfl.engine.checkpoint import read_file, write_file
+from securevfl.engine.cluster import Cluster, Ended, Job, common_round, mirrored
+from securevfl.engine.network import Event
+from securevfl.engine.party import Party
+from securevfl.engine.transcript import Transcript
+from securevfl.errors import CheckpointError
+from securevfl.protocols.protocol import Protocol, get_protocol, make_config
+from securevfl.study.history import Historian
+from securevfl.study.plan import DataSource, Plan
+
+if TYPE_CHECKING:
+    from securevfl.data.dataset import VerticalDataset
+
+HISTORY = "driver.svfl"
+_WRITE = 1.0  # seconds between writes of the driver's history
+
+
+@dataclass(frozen=True)
+class Maker:
+    """Makes a party where it lives; data by name or by files are loaded there.
+
+    Attributes
+    ----------
+    protocol : str
+    options : mapping
+    seed : int
+    data : DataSource or VerticalDataset
+    """
+
+    protocol: str
+    options: Mapping[str, Any]
+    seed: int
+    data: DataSource | VerticalDataset
+
+    def __call__(self, index: int) -> Party:
+        """The party."""
+        data = self.data.load() if isinstance(self.data, DataSource) else self.data
+        cls = get_protocol(self.protocol)
+        return cls(make_config(cls, self.options), data, seed=self.seed).party(index)
+
+
+class Driver:
+    """One run on a cluster, as the driver sees it.
+
+    Parameters
+    ----------
+    protocol : Protocol
+    plan : Plan
+    historian : Historian
+        It evaluates at the end, on copies of the parties' models.
+    folder : Path, optional
+        Of the run; without it parties that die do not come back.
+    address, place : optional
+        As for `Cluster`.
+
+    Attributes
+    ----------
+    restarts : int
+        How often a party that died is started again, as for `Cluster`.
+    """
+
+    restarts: ClassVar[int] = -1
+
+    def __init__(
+        self,
+        protocol: Protocol,
+        plan: Plan,
+        historian: Historian,
+        folder: Path | None,
+        *,
+        address: str | None = None,
+        place: Mapping[int, str] | None = None,
+    ) -> None:
+        self.protocol = protocol
+        self.plan = plan
+        self.historian = historian
+        self.folder = folder
+        self.transcript = Transcript()
+        historian.transcript = self.transcript
+        self.job = Job(
+            make=Maker(plan.protocol, plan.options, plan.seed, plan.source or protocol.data),
+            protocol=plan.protocol,
+            run_id=plan.run_id,
+            parties=tuple(sorted(protocol.parties())),
+            seed=plan.seed,
+            conditions=plan.conditions,
+            sealed=plan.sealed,
+            folder=None if folder is None else str(folder.resolve()),
+        )
+        self.cluster = Cluster(self.job, address=address, place=place, restarts=self.restarts)
+        self._written = 0.0
+
+    def run(self, pause: Callable[[], bool] | None = None, *, resumed: bool = False) -> bool:
+        """Run to the end; False when `pause` said so before."""
+        at = self._take_up() if resumed else None
+        try:
+            ended = self.cluster.run(self._told, at=at, restored=at is not None, pause=pause)
+            if ended is None:
+                self._write()
+                return False
+            self._finish(ended)
+        finally:
+            self.cluster.close()
+        return True
+
+    def _told(self, event: Event) -> None:
+        self.transcript.bytes = self.cluster.bytes
+        self.historian.record(event)
+        if time.monotonic() - self._written > _WRITE:
+            self._write()
+
+    def _write(self) -> None:
+        if self.folder is not None:
+            write_file(self.folder / HISTORY, self.historian.state())
+        self._written = time.monotonic()
+
+    def _take_up(self) -> int | None:
+        """History up to the newest round of which everybody has a checkpoint; that round."""
+        assert self.folder is not None
+        try:
+            state = read_file(self.folder / HISTORY)
+        except CheckpointError:
+            return None
+        newest = max((row["round"] for row in state["rows"]), default=0)
+        at = common_round(self.job, self.job.parties, newest)
+        if at is None:
+            return None
+        for name in ("rows", "events"):
+            state[name] = [entry for entry in state[name] if entry["round"] <= at]
+        self.historian.restore(state)
+        return at
+
+    def _finish(self, ended: Ended) -> None:
+        """Copy the parties' models, put their transcripts together, and evaluate."""
+        made = self.protocol.parties()
+        for index, state in ended.states.items():
+            made[index] = mirrored(made[index], state)
+        self.historian.parties = made
+        self.transcript = Transcript.joined(ended.transcripts.values())
+        self.historian.transcript = self.transcript
+        late = [e for e in self.historian.events if e["event"] == "late"]
+        self.transcript.late = len(late)
+        self.historian.finish()
+
+    def clear(self) -> None:
+        """Remove checkpoints and the driver's own history; a finished run keeps no shares."""
+        assert self.folder is not None
+        (self.folder / HISTORY).unlink(missing_ok=True)
+        shutil.rmtree(self.folder / "parties", ignore_errors=True)

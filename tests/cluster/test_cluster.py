@@ -1,0 +1,177 @@
+"""Parties as Ray actors: the simulation's numbers, kills, and runs that are taken up again."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+
+import pytest
+
+import securevfl as svfl
+from securevfl.engine.cluster import Cluster, connect
+from securevfl.errors import ConfigurationError, RunError
+from securevfl.study.on_ray import Driver
+from securevfl.study.plan import DataSource
+
+ray = pytest.importorskip("ray")
+
+OPTIONS = {"width": 8, "hidden": 16, "segments": 1, "batch": 32}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cluster():
+    connect(None)
+    yield
+    ray.shutdown()
+
+
+@pytest.fixture(scope="module")
+def digits():
+    return DataSource("digits", {"parties": 4, "seed": 0})
+
+
+def losses(run):
+    return [row["loss"] for row in run.history]
+
+
+def test_a_cluster_decodes_what_the_simulation_decodes(digits, tmp_path):
+    wanted = svfl.run("fedvs", digits, rounds=8, conditions="none", **OPTIONS)
+    found = svfl.run("fedvs", digits, rounds=8, engine="ray", out=tmp_path / "run", **OPTIONS)
+    assert losses(found) == losses(wanted)
+    assert found.summary()["test_accuracy"] == wanted.summary()["test_accuracy"]
+    assert found.summary()["messages"] == wanted.summary()["messages"]
+    assert found.summary()["engine"] == "ray"
+    left = sorted(path.name for path in (tmp_path / "run").iterdir())
+    assert "summary.json" in left
+    assert not {"parties", "driver.svfl"} & set(left)  # no shares stay on disk
+
+
+class Killing:
+    """Progress that kills parties' processes at given steps, as an operator's kill -9 would."""
+
+    def __init__(self, monkeypatch, at):
+        self.at, self.cluster, self.killed = at, None, []
+        before = Cluster.run
+
+        def run(cluster, *arguments, **options):
+            self.cluster = cluster
+            return before(cluster, *arguments, **options)
+
+        monkeypatch.setattr(Cluster, "run", run)
+
+    def __call__(self, progress):
+        for party in self.at.get(progress.round, ()):
+            os.kill(self.cluster.processes[party], signal.SIGKILL)
+            self.killed.append(time.monotonic())
+
+
+def test_a_party_that_is_killed_comes_back_and_the_run_does_not_wait(digits, tmp_path, monkeypatch):
+    killing = Killing(monkeypatch, {10: (3,), 30: (3,)})
+    run = svfl.run(
+        "fedvs",
+        digits,
+        rounds=60,
+        engine="ray",
+        out=tmp_path / "run",
+        share_timeout=0.5,
+        result_timeout=0.5,
+        spares=1,
+        progress=killing,
+        **OPTIONS,
+    )
+    assert len(killing.killed) == 2
+    assert [row["step"] for row in run.history] == list(range(1, 61))
+    told = [(e["event"], e["party"]) for e in run.events if e["event"] in ("down", "up")]
+    assert told[:2] == [("down", 3), ("up", 3)]
+    assert told.count(("down", 3)) == 2
+    assert run.summary()["test_accuracy"] > 0.3  # it missed most rounds: they are short
+
+
+def test_more_losses_than_are_tolerated_end_in_an_error_that_names_them(
+    digits, tmp_path, monkeypatch
+):
+    killing = Killing(monkeypatch, {5: (1, 2)})
+    monkeypatch.setattr(Driver, "restarts", 0)
+    with pytest.raises(RunError, match="party 1, party 2 died for good"):
+        svfl.run(
+            "fedvs", digits, rounds=200, engine="ray", out=tmp_path / "run", progress=killing,
+            **OPTIONS,
+        )  # fmt: skip
+    assert time.monotonic() - killing.killed[-1] < 20
+    assert (tmp_path / "run" / "parties" / "0").is_dir()  # what was done is kept
+
+
+DRIVER = """
+import sys, securevfl as svfl
+from securevfl.study.plan import DataSource
+if __name__ == "__main__":
+    digits = DataSource("digits", {"parties": 4, "seed": 0})
+    def progress(now):
+        print(now.round, flush=True)
+    svfl.run("fedvs", digits, rounds=40, engine="ray", out=sys.argv[1], progress=progress,
+             width=8, hidden=16, segments=1, batch=32)
+"""
+
+
+def test_a_run_whose_driver_was_killed_is_taken_up_again(digits, tmp_path):
+    script = tmp_path / "driver.py"
+    script.write_text(textwrap.dedent(DRIVER))
+    folder = tmp_path / "run"
+    child = subprocess.Popen(
+        [sys.executable, str(script), str(folder)], stdout=subprocess.PIPE, text=True
+    )
+    with child:
+        for line in child.stdout:
+            if int(line) >= 15:
+                break
+        child.kill()
+    assert not (folder / "summary.json").exists()
+    resumed = svfl.resume(folder)
+    wanted = svfl.run("fedvs", digits, rounds=40, conditions="none", **OPTIONS)
+    assert losses(resumed) == losses(wanted)
+    assert resumed.summary()["test_accuracy"] == wanted.summary()["test_accuracy"]
+    assert json.loads((folder / "summary.json").read_text())["rounds"] == 40
+
+
+def test_ctrl_c_keeps_the_run(digits, tmp_path):
+    stop = threading.Event()
+
+    def progress(now):
+        if now.round >= 3:
+            stop.set()
+
+    with pytest.raises(KeyboardInterrupt):
+        svfl.run(
+            "split", digits, rounds=300, engine="ray", out=tmp_path / "run", progress=progress,
+            interrupted=stop.is_set, width=8, hidden=16, batch=32,
+        )  # fmt: skip
+    assert svfl.resume(tmp_path / "run").summary()["rounds"] == 300
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"engine": "ray", "until": 5.0}, "until needs virtual time"),
+        ({"engine": "ray", "faults": {"client": {"fault": 0.1, "rejoin": 0.5}}}, "faults needs"),
+        ({"address": "127.0.0.1:1"}, "address and place are those of a cluster"),
+        ({"engine": "rai"}, "unknown engine"),
+        ({"engine": "ray", "place": {3: "node-b"}}, "no node has the resource 'node-b'"),
+        ({"engine": "ray", "place": {9: "node-b"}}, "there is no party 9"),
+    ],
+)
+def test_what_only_the_other_engine_can_is_refused(options, said, digits):
+    with pytest.raises(ConfigurationError, match=said):
+        svfl.run("split", digits, rounds=2, **options)
+
+
+def test_an_address_where_nobody_listens_is_told_at_once():
+    from securevfl.engine.cluster import _preflight
+
+    began = time.monotonic()
+    with pytest.raises(ConfigurationError, match=r"no Ray cluster answers at '127\.0\.0\.1:1'"):
+        _preflight("127.0.0.1:1", 3.0)
+    assert time.monotonic() - began < 5
