@@ -11,6 +11,7 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from pages import load, ours, percent, table
 
 from securevfl.study.statistics import mean_interval, paired_difference
@@ -19,6 +20,8 @@ RESULTS = Path("benchmarks/results")
 PAPERS = Path("benchmarks/papers")
 PAGE = Path("docs/results-label-partitioned.md")
 SETS = ("mnist", "fashion-mnist", "cifar10")
+NAMES = {"q1": "q = 1", "q3": "q = 3", "auto": "q = auto", "q1-lr3": "3 x lr, q = 1"}
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#999999")
 LEVELS = (1.0, 1.5, 2.0)  # times the stop loss
 
 HEAD = """# Labels held by several parties: ours beside the papers'
@@ -111,9 +114,8 @@ def exponents(name: str) -> list[str]:
         run: [found[run, seed][-1][2] for seed in sorted({s for r, s in found if r == run})]
         for run in runs
     }
-    names = {"q1": "q = 1", "q3": "q = 3", "auto": "q = auto", "q1-lr3": "3 x lr, q = 1"}
-    kinds = [kind for kind in names if any(run.endswith(f"-{kind}") for run in runs)]
-    head = [names[kind] for kind in kinds]
+    kinds = [kind for kind in NAMES if any(run.endswith(f"-{kind}") for run in runs)]
+    head = [NAMES[kind] for kind in kinds]
     rows = [["test loss", *head, *(f"{name} minus q = 1" for name in head[1:])]]
     for case in dict.fromkeys("-".join(run.split("-")[:2]) for run in runs):
         values = [final[f"{case}-{kind}"] for kind in kinds]
@@ -121,6 +123,42 @@ def exponents(name: str) -> list[str]:
         cells += [signed(*paired_difference(own, values[0]), digits=3) for own in values[1:]]
         rows.append([case.replace("-", ", ") + " % slower", *cells])
     return table(rows)
+
+
+def draw_exponents(name: str) -> None:
+    """Test loss against updates, a panel for each partition and slowness."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    folder = RESULTS / "cvfl" / f"figures-3-6-{name}"
+    found = curves(folder)
+    figure = Figure(figsize=(9, 6), layout="constrained")
+    FigureCanvasAgg(figure)
+    panels = figure.subplots(2, 2, sharex=True, sharey=True)
+    for row, part in enumerate(("iid", "noniid")):
+        for column, slow in enumerate(("50", "95")):
+            panel = panels[row][column]
+            panel.set_title(
+                f"{'iid' if part == 'iid' else 'non-iid'}, {slow} % slower", fontsize=10
+            )
+            for (kind, label), colour in zip(NAMES.items(), COLOURS, strict=True):
+                seeds = [c for (run, _), c in found.items() if run == f"{part}-{slow}-{kind}"]
+                if not seeds:
+                    continue
+                steps = [step for step, *_ in seeds[0]]
+                losses = np.array([[loss for *_, loss in curve] for curve in seeds])
+                panel.plot(steps, losses.mean(axis=0), color=colour, label=label, lw=1.5)
+                panel.fill_between(
+                    steps, losses.min(axis=0), losses.max(axis=0), color=colour, alpha=0.15, lw=0
+                )
+            panel.grid(alpha=0.25)
+            panel.set_yscale("log")
+    for panel in panels[1]:
+        panel.set_xlabel("updates")
+    for panel in panels[:, 0]:
+        panel.set_ylabel("test loss")
+    panels[0][0].legend(frameon=False, fontsize=9)
+    figure.savefig(folder / "exponents.png", dpi=130)
 
 
 def optimisers(name: str) -> list[str]:
@@ -136,8 +174,8 @@ def optimisers(name: str) -> list[str]:
     return [*table(rows), *ours(content)]
 
 
-def picture(title: str, folder: str) -> list[str]:
-    return ["", f"![{title}](../{RESULTS}/{folder}/curves.png)", ""]
+def picture(title: str, folder: str, name: str = "curves.png") -> list[str]:
+    return ["", f"![{title}](../{RESULTS}/{folder}/{name})", ""]
 
 
 def main() -> None:
@@ -157,7 +195,8 @@ def main() -> None:
             title = f"CVFL, Figures 3 to 6: the exponent q, {name}"
             lines += [f"## {title}", "", notes["cvfl"].get(f"figures-3-6-{name}", ""), ""]
             lines += [*exponents(name), *ours(content)]
-            lines += picture(title, f"cvfl/figures-3-6-{name}")
+            draw_exponents(name)
+            lines += picture(title, f"cvfl/figures-3-6-{name}", "exponents.png")
     for number, name in (("2", "mnist"), ("3", "fashion-mnist")):
         if load(RESULTS / "multivfl" / f"figures-2-3-{name}") is not None:
             title = f"Multi-VFL, Figure {number}: {name}"
