@@ -221,7 +221,10 @@ def _here(
 def _attempt(
     job: Job, watch: Watch, interrupted: Callable[[], bool] | None
 ) -> dict[str, Any] | SecureVFLError | None:
-    """Result of a job, its error, or None if it was interrupted."""
+    """Result of a job, its error, or None if it was interrupted.
+
+    That a run with faults cannot go on is what was asked about it: a result with ``error`` alone.
+    """
     from securevfl.study.run import Interrupted
 
     def progress(now: Progress) -> None:
@@ -231,6 +234,8 @@ def _attempt(
     try:
         return run_job(job, progress=progress, interrupted=interrupted)
     except SecureVFLError as error:
+        if job.faults and isinstance(error, RunError):
+            return {"label": job.label, "seed": job.seed, "error": str(error)}
         return error
     except Interrupted:
         return None

@@ -22,6 +22,8 @@ GRID = 40  # steps of virtual time in the table, where a study names none
 def write_results(study: Study, folder: Path) -> dict[str, Any]:
     """Sum up the stored jobs of a study.
 
+    Means are over the runs that ended; those that could not go on are listed as ``errors``.
+
     Writes ``results.json``; ``results.csv``, one row a job; ``curves.csv``, one row an evaluation;
     ``times.csv``, the measures at equal virtual times; and ``curves.png``.
     """
@@ -29,11 +31,13 @@ def write_results(study: Study, folder: Path) -> dict[str, Any]:
     from securevfl.study.plots import draw_study
 
     found = [stored(folder, job) for job in study.jobs]
-    jobs = [job for job in found if job is not None]
+    there = [job for job in found if job is not None]
+    jobs = [job for job in there if "error" not in job]
+    errors = [job for job in there if "error" in job]
     times = at_times(jobs, study.times)
     content = {
         "title": study.title,
-        "runs": {label: _sum_up(jobs, label) for label in study.labels},
+        "runs": {label: _sum_up(jobs, label) | _errors(errors, label) for label in study.labels},
         "baseline": study.baseline,
         "differences": _differences(jobs, study),
         "times": _sum_up_times(times, study.labels),
@@ -135,6 +139,12 @@ def _sum_up(jobs: Sequence[Mapping[str, Any]], label: str) -> dict[str, Any]:
             mean, half = mean_interval(values)
             result[name] = {"mean": mean, "half_width_95": _number(half), "values": values}
     return result
+
+
+def _errors(jobs: Sequence[Mapping[str, Any]], label: str) -> dict[str, Any]:
+    """What the runs that could not go on said, by seed; nothing where there are none."""
+    said = {str(job["seed"]): job["error"] for job in jobs if job["label"] == label}
+    return {"errors": said} if said else {}
 
 
 def _differences(jobs: Sequence[Mapping[str, Any]], study: Study) -> dict[str, Any]:

@@ -6,6 +6,7 @@ A study file::
     dataset = "handwritten"          # a name of `securevfl datasets`, or a file
     conditions = "none"              # or "paper", or a table as in `engine.conditions`
     faults = {}                      # a table as in `engine.faults`, or a file
+    [grid.NAME]                      # such tables: every run is done under each, as "RUN, NAME"
     seeds = 5                        # or a list
     baseline = "twin"                # differences are paired against this run
     until = 200.0                    # virtual seconds, for a comparison at equal virtual time
@@ -52,6 +53,7 @@ _KEYS = {
     "data",
     "options",
     "runs",
+    "grid",
     "paper",
     "ours",
     "quick",
@@ -137,9 +139,10 @@ def _build(content: Mapping[str, Any], data_dir: str | None) -> Study:
     shared = {name: content.get(name) for name in _EACH} | {
         "conditions": content.get("conditions", "paper")
     }
+    runs = _under_each(content["runs"], content.get("grid", {}))
     jobs = []
     for seed in _seeds(content.get("seeds", 3)):
-        for name, given in content["runs"].items():
+        for name, given in runs.items():
             options = content.get("options", {}) | given
             own = {name: options.pop(name, shared[name]) for name in _EACH}
             protocol = options.pop("protocol", name)
@@ -181,6 +184,19 @@ def _overlaps(name: str, sizes: Any) -> list[tuple[str, dict[str, int]]]:
             f"{sizes}"
         )
     return [(f"{name}, {size} aligned", {"aligned": size}) for size in sizes]
+
+
+def _under_each(
+    runs: Mapping[str, Mapping[str, Any]], grid: Mapping[str, Any]
+) -> Mapping[str, Mapping[str, Any]]:
+    """All runs under each of the faults of the grid, as they are where there is none."""
+    if not grid:
+        return runs
+    return {
+        f"{name}, {under}": {"protocol": name, **given, "faults": faults or None}
+        for under, faults in grid.items()
+        for name, given in runs.items()
+    }
 
 
 def _seeds(given: Any) -> list[int]:
@@ -227,7 +243,8 @@ def run_study(
     ConfigurationError
         Before anything is run, when a run names an unknown protocol or an option out of its range.
     SecureVFLError
-        Of the first job that failed; the results of the others are kept.
+        Of the first job that failed, but for a `RunError` of one with faults, which is its result;
+        the results of the others are kept.
     Interrupted
         When `interrupted` said so; the results of finished jobs are kept.
     """

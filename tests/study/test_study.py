@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import securevfl as svfl
+from securevfl.cli.tables import print_study
 from securevfl.errors import ConfigurationError, SecureVFLError, UnknownNameError
 from securevfl.protocols.protocol import get_protocol, make_config
 from securevfl.study import jobs as jobs_module
@@ -265,6 +266,45 @@ def test_a_job_that_fails_leaves_the_others():
     assert next(outcomes)[0] == good
     with pytest.raises(SecureVFLError):
         next(outcomes)
+
+
+GRID = (
+    TOML.replace('baseline = "plain"', "")
+    + """
+[grid.calm]
+[grid."dead link"]
+outage = [{ link = [1, "server"], rounds = [3] }]
+"""
+)
+
+
+def test_all_runs_are_done_under_each_of_the_faults_of_a_grid(tmp_path):
+    study = read_study(write(tmp_path, GRID), quick=True)
+    assert study.labels == ("coded, calm", "plain, calm", "coded, dead link", "plain, dead link")
+    assert [job.protocol for job in study.jobs] == ["fedvs", "split"] * 2
+    assert [bool(job.faults) for job in study.jobs] == [False, False, True, True]
+    with pytest.raises(ConfigurationError, match="'plain' is none of its runs"):
+        read_study(write(tmp_path, 'baseline = "plain"' + GRID))
+
+
+def test_a_run_with_faults_that_cannot_go_on_is_a_result(tmp_path, capsys):
+    # FedVS is made to go on without the party; split learning waits for it.
+    text = GRID.replace("segments = 1", "segments = 1\nshare_timeout = 1.0\nresult_timeout = 1.0")
+    study = read_study(write(tmp_path, text))
+    content = run_study(study, tmp_path / "out")
+    failed = content["runs"]["plain, dead link"]
+    assert failed["seeds"] == []
+    assert set(failed["errors"]) == {"0", "1"}
+    assert "round 3" in failed["errors"]["0"]
+    assert "party 1" in failed["errors"]["0"]
+    for label in ("coded, calm", "plain, calm", "coded, dead link"):
+        assert content["runs"][label]["seeds"] == [0, 1]
+        assert "errors" not in content["runs"][label]
+    assert run_study(study, tmp_path / "out", progress=lambda *told: told[0] == 8 or 1 / 0)
+    print_study(content)
+    shown = capsys.readouterr().out
+    assert "failed" in shown
+    assert "plain, dead link, seed 1, could not go on: the run stalled" in " ".join(shown.split())
 
 
 def test_a_folder_with_something_else_is_refused(tmp_path):
