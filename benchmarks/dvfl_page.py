@@ -1,0 +1,209 @@
+"""Write docs/results-dvfl.md from the committed results of benchmarks/papers/dvfl.
+
+Run it from the repository's root after a study: ``python benchmarks/dvfl_page.py``. Studies that
+have no results yet are named as missing; what the paper says stands beside ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from pages import load, ours, percent, table
+
+from securevfl.study.statistics import paired_difference
+
+RESULTS = Path("benchmarks/results/dvfl")
+PAGE = Path("docs/results-dvfl.md")
+REJOIN = ("1", "0.5", "0.1")
+CELLS = ("none", *(f"{kind}-{rate}" for kind in ("link", "guest", "host") for rate in REJOIN))
+# Row of the main table: study, prefix of its runs' labels.
+ROWS = {
+    "DVFL": ("main-dvfl", ""),
+    "SplitNN, waits": ("main-split", "wait-"),
+    "SplitNN-skip": ("main-split", "skip-"),
+    "SplitNN-zeros": ("main-split", "zeros-"),
+    "SplitNN-buffer": ("main-split-filled", "buffer-"),
+    "SplitNN-mean (ours)": ("main-split-filled", "mean-"),
+    "FedOnce-zeros": ("main-fedonce", ""),
+    "VAFL": ("main-vafl", ""),
+    "VFB2": ("main-vfb2", ""),
+}
+ALIGNED = (128, 256, 512, 1024)
+TABLES = ("credit-card", "parkinson", "caltech-7", "handwritten")
+
+HEAD = """# DVFL, ours beside the paper's
+
+Every study is a file in `benchmarks/papers/dvfl/`, with all values that the paper leaves open, or
+that are not legible in our copy of it, listed as ours; results with machine, versions, commit and
+seeds are in `benchmarks/results/dvfl/`. To repeat one: `securevfl study
+benchmarks/papers/dvfl/NAME.toml`; what was run here of the main table, of hosts and of the period
+is the short form, `--quick`. Values are held-out accuracy in per cent, mean and 95 % t interval
+over seeds, the paper's in brackets. Each link, guest or host goes down with probability 0.3 in each
+round; the columns are kinds of faults and rejoin rates. A claim counts as confirmed or refuted
+where the 95 % interval of the difference, paired by seed, leaves out 0, and as undecided where it
+does not. `benchmarks/dvfl_page.py` writes this page.
+"""
+
+
+class Results:
+    """Results of all studies that have been run."""
+
+    def __init__(self) -> None:
+        names = sorted(path.stem for path in Path("benchmarks/papers/dvfl").glob("*.toml"))
+        found = {name: load(RESULTS / name) for name in names}
+        self.content = {name: content for name, content in found.items() if content is not None}
+        self.missing = [name for name in names if name not in self.content]
+
+    def accuracy(self, study: str, run: str) -> dict[str, Any] | None:
+        """Mean, interval and values of a run; None where it was not made."""
+        runs = self.content.get(study, {}).get("runs", {})
+        return runs[run]["test_accuracy"] if run in runs else None
+
+    def paper(self, study: str, run: str) -> float | None:
+        """The paper's figure, in per cent."""
+        told = self.content.get(study, {}).get("paper", {}).get(run, {})
+        return told.get("accuracy")
+
+    def compare(self, one: tuple[str, str], two: tuple[str, str]) -> tuple[float, float] | None:
+        """Difference of two runs, paired by seed, in points: mean and half of its interval."""
+        values = [self.accuracy(*each) for each in (one, two)]
+        if values[0] is None or values[1] is None:
+            return None
+        first, second = (
+            dict(zip(self.content[study]["runs"][run]["seeds"], each["values"], strict=True))
+            for (study, run), each in zip((one, two), (values[0], values[1]), strict=True)
+        )
+        seeds = sorted(set(first) & set(second))
+        mean, half = paired_difference([first[s] for s in seeds], [second[s] for s in seeds])
+        return 100 * mean, 100 * half
+
+
+def cell(results: Results, study: str, run: str) -> str:
+    """Ours, and the paper's in brackets."""
+    entry, told = results.accuracy(study, run), results.paper(study, run)
+    if entry is None:
+        return "-"
+    return percent(entry) + ("" if told is None else f" ({told:.2f})")
+
+
+def main_table(results: Results) -> list[str]:
+    """Strategies and faults."""
+    rows = [["strategy", *CELLS]]
+    for name, (study, prefix) in ROWS.items():
+        rows.append([name, *(cell(results, study, f"{prefix}{each}") for each in CELLS)])
+    return table(rows)
+
+
+def verdict(found: tuple[float, float] | None) -> str:
+    """Whether a difference that is claimed to be positive is."""
+    if found is None:
+        return "not measured"
+    mean, half = found
+    word = "undecided" if abs(mean) <= half else "confirmed" if mean > 0 else "**refuted**"
+    return f"{word}: {mean:+.2f} ± {half:.2f} points"
+
+
+def main_claims(results: Results) -> Iterator[str]:
+    """What the paper says of the main table."""
+    gap = results.compare(("main-dvfl", "none"), ("main-split", "wait-none"))
+    if gap is not None:
+        within = "yes" if abs(gap[0]) <= 0.5 else "no"
+        yield (
+            f"Without faults DVFL is within half a point of SplitNN (paper: 97.80 and 97.85): "
+            f"{within}, {gap[0]:+.2f} ± {gap[1]:.2f} points."
+        )
+    for kind in ("link", "guest"):
+        order = ("DVFL", "SplitNN-zeros", "SplitNN-buffer", "SplitNN-skip")
+        for better, worse in pairwise(order):
+            run = f"{kind}-0.1"
+            pair = [(ROWS[name][0], ROWS[name][1] + run) for name in (better, worse)]
+            yield f"{kind} loss, rejoin 0.1, {better} above {worse}: " + verdict(
+                results.compare(pair[0], pair[1])
+            )
+    for kind in ("link", "guest", "host"):
+        fall = results.compare(("main-dvfl", "none"), ("main-dvfl", f"{kind}-0.1"))
+        if fall is not None:
+            yield (
+                f"What DVFL loses by {kind} faults at rejoin 0.1 (paper: at most 0.22 points): "
+                f"{fall[0]:+.2f} ± {fall[1]:.2f} points."
+            )
+
+
+def hosts(results: Results) -> list[str]:
+    """One to four hosts."""
+    faults = ("none", "link-0.1", "host-0.1")
+    rows = [["hosts", *faults]]
+    rows += [
+        [str(n), *(cell(results, "hosts", f"{n}-{each}") for each in faults)] for n in range(1, 5)
+    ]
+    lines = table(rows)
+    for each in faults:
+        found = results.compare(("hosts", f"4-{each}"), ("hosts", f"1-{each}"))
+        lines += ["", f"- {each}: four hosts above one, {verdict(found)}."]
+    return lines
+
+
+def period(results: Results) -> list[str]:
+    """Accuracy against bytes."""
+    rows = [["period", "accuracy", "bytes of all guests and hosts"]]
+    runs = results.content.get("period", {}).get("runs", {})
+    for each in (1, 5, 10, 20):
+        run = f"{each}-none"
+        if run in runs:
+            sent = f"{runs[run]['bytes']['mean'] / 1e6:.1f} MB"
+            rows.append([str(each), cell(results, "period", run), sent])
+    found = results.compare(("period", "1-none"), ("period", "20-none"))
+    return [
+        *table(rows),
+        "",
+        f"- More communication, more accuracy (1 above 20): {verdict(found)}.",
+    ]
+
+
+def pairs(results: Results, studies: dict[str, str]) -> list[str]:
+    """DVFL and split learning, one study a row."""
+    rows = [["", "DVFL (paper)", "SplitNN (paper)", "DVFL minus SplitNN"]]
+    for name, study in studies.items():
+        found = results.compare((study, "dvfl"), (study, "split"))
+        difference = "-" if found is None else f"{found[0]:+.2f} ± {found[1]:.2f}"
+        rows.append([name, cell(results, study, "dvfl"), cell(results, study, "split"), difference])
+    return table(rows)
+
+
+def page() -> str:
+    """The page."""
+    results = Results()
+    aligned = {f"{n} aligned rows": f"aligned-{n}" for n in ALIGNED}
+    parts = [HEAD]
+
+    def section(title: str, studies: list[str], body: list[str]) -> None:
+        there = [results.content[name] for name in studies if name in results.content]
+        if there:
+            parts.append("\n".join([f"## {title}", "", *body, *ours(there[0]), ""]))
+
+    claims = [f"- {claim}" for claim in main_claims(results)]
+    mains = list(dict.fromkeys(study for study, _ in ROWS.values()))
+    section("Main table, MNIST in four strips", mains, [*main_table(results), "", *claims])
+    section("More hosts", ["hosts"], hosts(results))
+    above = [
+        f"- {name}, DVFL above SplitNN: {verdict(results.compare((s, 'dvfl'), (s, 'split')))}."
+        for name, s in aligned.items()
+    ]
+    section("Few aligned rows", list(aligned.values()), [*pairs(results, aligned), "", *above])
+    section("Communication period", ["period"], period(results))
+    section("Other data sets", list(TABLES), pairs(results, {name: name for name in TABLES}))
+    if results.missing:
+        parts.append(f"Not run yet: {', '.join(results.missing)}.\n")
+    return "\n".join(parts)
+
+
+def main() -> None:
+    """Write it."""
+    PAGE.write_text(page())
+
+
+if __name__ == "__main__":
+    main()
