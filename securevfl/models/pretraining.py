@@ -133,6 +133,70 @@ def self_supervise(
     return float(np.mean(losses))
 
 
+class Pretraining:
+    """What one party trains before anybody trains together: an encoder, on all its rows.
+
+    Parameters
+    ----------
+    config : PretrainingOptions
+    encoder : ClientNetwork
+        With an optimiser of its own.
+    alone : ndarray, (m, d), optional
+        Rows that the party holds besides the aligned ones.
+    means : Centre or Objective
+        A head that learns the labels, or an objective that needs none.
+    """
+
+    def __init__(
+        self,
+        config: PretrainingOptions,
+        encoder: ClientNetwork,
+        alone: np.ndarray | None,
+        means: Centre | Objective,
+    ) -> None:
+        self.config = config
+        self.encoder = encoder
+        self.alone = alone
+        self.means = means
+
+    @property
+    def supervised(self) -> bool:
+        """Whether labels are needed."""
+        return isinstance(self.means, Centre)
+
+    def run(
+        self, aligned: np.ndarray, stream: Stream, labels: np.ndarray | None = None
+    ) -> dict[str, Any]:
+        """Train the encoder; what there is to say of it: rows used and the last mean loss.
+
+        Parameters
+        ----------
+        aligned : ndarray, (M, d)
+            They come first among all rows, as in `labels`.
+        stream : callable
+            The party's own.
+        labels : ndarray, optional
+            Of the first rows; without them all rows are used.
+        """
+        rows = own_rows(aligned, self.alone)
+        rows = rows if labels is None else rows[: len(labels)]
+        batches, epochs = batches_of(len(rows), self.config, stream), self.config.pretrain_epochs
+        if isinstance(self.means, Centre):
+            assert labels is not None
+            loss = supervise(self.encoder, self.means, rows, labels, batches, epochs)
+        else:
+            loss = self_supervise(
+                self.encoder,
+                self.means,
+                rows,
+                batches,
+                range(epochs),
+                corruption=self.config.corruption,
+                stream=stream,
+            )
+        return {"rows": len(rows), "loss": loss}
+
+
 class Pull:
     """Adds beta (theta - Theta) to dL/dtheta, the gradient of beta/2 |theta - Theta|^2.
 

@@ -17,7 +17,7 @@ from securevfl.errors import ConfigurationError
 from securevfl.models.aggregation import Aggregation, gather
 from securevfl.models.client_networks import ClientNetwork
 from securevfl.models.pretext import Objective, make_objective
-from securevfl.models.pretraining import own_rows, pretraining_optimizer
+from securevfl.models.pretraining import Pretraining, own_rows, pretraining_optimizer
 from securevfl.models.split import Batches, Centre, rows_of
 from securevfl.privacy.claims import Claim
 from securevfl.protocols.protocol import EmbeddingProtocol
@@ -155,6 +155,11 @@ class DownstreamProtocol(EmbeddingProtocol):
             stream=keyed_stream(self.seed, index, "heads"),
             optimizer=pretraining_optimizer(self.config),
         )
+
+    def pretraining(self, index: int, means: Centre | Objective) -> Pretraining:
+        """What client `index` trains before, by a head or an objective."""
+        encoder = self.pretraining_network(index)
+        return Pretraining(self.config, encoder, self.alone(index), means)
 
     def describe(self) -> dict[str, Any]:
         """N, |B|, and whose rows are used."""

@@ -10,19 +10,10 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Literal
 
-import numpy as np
 from pydantic import Field
 
 from securevfl.engine.party import SERVER, Party
-from securevfl.models.client_networks import ClientNetwork
-from securevfl.models.pretext import Objective
-from securevfl.models.pretraining import (
-    PretrainingOptions,
-    batches_of,
-    check_rows,
-    own_rows,
-    self_supervise,
-)
+from securevfl.models.pretraining import Pretraining, PretrainingOptions, check_rows
 from securevfl.models.weights import load_weights, weights_of
 from securevfl.protocols.downstream import DownstreamProtocol, SplitClient, SplitServer
 from securevfl.protocols.protocol import Card, EmbeddingConfig
@@ -42,34 +33,16 @@ class SslLocalConfig(PretrainingOptions, EmbeddingConfig):
 class Client(SplitClient):
     """Client k: pre-trains on all its rows, then trains on the aligned ones."""
 
-    def __init__(
-        self,
-        *arguments: Any,
-        alone: np.ndarray | None,
-        encoder: ClientNetwork,
-        objective: Objective,
-        config: SslLocalConfig,
-    ) -> None:
+    def __init__(self, *arguments: Any, pretraining: Pretraining, method: str) -> None:
         super().__init__(*arguments)
-        self.alone = alone
-        self.encoder = encoder
-        self.objective = objective
-        self.config = config
+        self.pretraining = pretraining
+        self.method = method
 
     async def setup(self) -> None:
         """Pre-train, and start from the result."""
-        rows = own_rows(self.features, self.alone)
-        loss = self_supervise(
-            self.encoder,
-            self.objective,
-            rows,
-            batches_of(len(rows), self.config, self.stream),
-            range(self.config.pretrain_epochs),
-            corruption=self.config.corruption,
-            stream=self.stream,
-        )
-        self.record("pretrained", how=self.config.method, rows=len(rows), loss=loss)
-        load_weights(self.network, weights_of(self.encoder))
+        told = self.pretraining.run(self.features, self.stream)
+        self.record("pretrained", how=self.method, **told)
+        load_weights(self.network, weights_of(self.pretraining.encoder))
 
 
 class SslLocal(DownstreamProtocol):
@@ -125,10 +98,8 @@ class SslLocal(DownstreamProtocol):
             self.layout,
             features,
             network,
-            alone=self.alone(index),
-            encoder=self.pretraining_network(index),
-            objective=self.objective(index, self.config.method),
-            config=self.config,
+            pretraining=self.pretraining(index, self.objective(index, self.config.method)),
+            method=self.config.method,
         )
 
     def describe(self) -> dict[str, Any]:

@@ -21,17 +21,12 @@ from pydantic import Field
 from securevfl.engine.party import SERVER, Party
 from securevfl.engine.streams import keyed_stream
 from securevfl.errors import ConfigurationError
-from securevfl.models.client_networks import ClientNetwork
-from securevfl.models.pretext import Objective
 from securevfl.models.pretraining import (
+    Pretraining,
     PretrainingOptions,
     Pull,
-    batches_of,
     check_rows,
-    own_rows,
     pretraining_optimizer,
-    self_supervise,
-    supervise,
 )
 from securevfl.models.split import Centre
 from securevfl.models.weights import load_weights, weights_of
@@ -79,15 +74,11 @@ class ActiveClient(SplitClient):
     def __init__(
         self,
         *arguments: Any,
-        alone: np.ndarray | None,
-        encoder: ClientNetwork,
-        head: Centre,
+        pretraining: Pretraining,
         config: VflhlpConfig,
     ) -> None:
         super().__init__(*arguments)
-        self.alone = alone
-        self.encoder = encoder
-        self.head = head
+        self.pretraining = pretraining
         self.config = config
         self.theta: dict[str, np.ndarray] | None = None  # Theta^1
         if config.active:
@@ -98,13 +89,10 @@ class ActiveClient(SplitClient):
         if not self.config.active:
             return
         labels = await self.receive("labels")
-        rows = own_rows(self.features, self.alone)[: len(labels)]
-        batches = batches_of(len(labels), self.config, self.stream)
-        epochs = self.config.pretrain_epochs
-        loss = supervise(self.encoder, self.head, rows, labels, batches, epochs)
-        self.record("pretrained", how="supervised", rows=len(rows), loss=loss)
-        self.theta = weights_of(self.encoder)
-        self.send(SERVER, "head", weights_of(self.head))
+        told = self.pretraining.run(self.features, self.stream, labels)
+        self.record("pretrained", how="supervised", **told)
+        self.theta = weights_of(self.pretraining.encoder)
+        self.send(SERVER, "head", weights_of(self.pretraining.means))
 
 
 class PassiveClient(SplitClient):
@@ -113,33 +101,19 @@ class PassiveClient(SplitClient):
     def __init__(
         self,
         *arguments: Any,
-        alone: np.ndarray | None,
-        encoder: ClientNetwork,
-        scarf: Objective,
+        pretraining: Pretraining,
         config: VflhlpConfig,
     ) -> None:
         super().__init__(*arguments)
-        self.alone = alone
-        self.encoder = encoder
-        self.scarf = scarf
+        self.pretraining = pretraining
         self.config = config
 
     async def setup(self) -> None:
         """Step 2: minimise InfoNCE of the projections of rows and their corrupted views."""
         if not self.config.passive:
             return
-        rows = own_rows(self.features, self.alone)
-        loss = self_supervise(
-            self.encoder,
-            self.scarf,
-            rows,
-            batches_of(len(rows), self.config, self.stream),
-            range(self.config.pretrain_epochs),
-            corruption=self.config.corruption,
-            stream=self.stream,
-        )
-        self.record("pretrained", how="scarf", rows=len(rows), loss=loss)
-        load_weights(self.network, weights_of(self.encoder))
+        self.record("pretrained", how="scarf", **self.pretraining.run(self.features, self.stream))
+        load_weights(self.network, weights_of(self.pretraining.encoder))
 
 
 class Server(SplitServer):
@@ -233,14 +207,10 @@ class Vflhlp(DownstreamProtocol):
         """Client `index`, from 0."""
         network, features = self.client_network(index), self.data.train[index]
         given = (index, self.peers(), self.layout, features, network)
-        own: dict[str, Any] = {
-            "alone": self.alone(index),
-            "encoder": self.pretraining_network(index),
-            "config": self.config,
-        }
-        if index == 0:
-            return ActiveClient(*given, head=self.own_head(), **own)
-        return PassiveClient(*given, scarf=self.objective(index, "scarf"), **own)
+        means = self.own_head() if index == 0 else self.objective(index, "scarf")
+        own = self.pretraining(index, means)
+        kind = ActiveClient if index == 0 else PassiveClient
+        return kind(*given, pretraining=own, config=self.config)
 
     def own_head(self) -> Centre:
         """New head f of the active party's own model, as wide as one embedding."""

@@ -80,7 +80,7 @@ def test_training_starts_from_what_every_party_learnt_alone(method):
     outcome = simulate("ssl_local", data, method=method, **options)
     fresh = make("ssl_local", data, method=method, **options)
     for k in range(3):
-        learnt = weights_of(outcome.parties[k].encoder)
+        learnt = weights_of(outcome.parties[k].pretraining.encoder)
         start = weights_of(fresh.client_network(k))
         for name, weight in weights_of(outcome.parties[k].network).items():
             np.testing.assert_allclose(weight, learnt[name], atol=1e-6)

@@ -79,8 +79,10 @@ class Oracle:
         parties = made.parties()
         self.encoders = [parties[k].network.module for k in range(data.parties)]
         self.head = parties[SERVER].centre.network
-        self.own = parties[0].encoder.module, parties[0].head.network
-        self.scarf = {k: (parties[k].encoder.module, parties[k].scarf.heads) for k in (1, 2)}
+        own = parties[0].pretraining
+        self.own = own.encoder.module, own.means.network
+        passive = {k: parties[k].pretraining for k in (1, 2)}
+        self.scarf = {k: (own.encoder.module, own.means.heads) for k, own in passive.items()}
         self.losses = []
 
     def batches(self, party, rows):
