@@ -7,8 +7,8 @@ and initial weights as FedVS. With ``quantized=True`` it computes on the de-quan
 weights of FedVS, so that mean and waiting give a history equal to FedVS's number for number.
 
 DVFL, section 6, gives a round a time: when that is over the round is dropped (SplitNN-skip), or
-zeros (-zeros) or the last embeddings of the same rows (-buffer) stand for what is missing; or, ours,
-a running mean of each client's embeddings.
+zeros (-zeros) or the last embeddings of the same rows (-buffer) stand for what is missing; or,
+ours, a running mean of each client's embeddings.
 """
 
 from __future__ import annotations
@@ -208,8 +208,8 @@ class Split(EmbeddingProtocol):
     Config = SplitConfig
     card = Card(
         title="Split learning",
-        paper="Ceballos et al., SplitNN-driven vertical partitioning, 2020; FedVS section 2.1; DVFL "
-        "section 6",
+        paper="Ceballos et al., SplitNN-driven vertical partitioning, 2020; FedVS section 2.1; "
+        "DVFL section 6",
         roles={
             "server": "holds the labels and the central model; aggregates the embeddings",
             "client": "holds some columns and a network",

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
+from pydantic import Field
 
 from securevfl.engine.party import SERVER, Party
 from securevfl.engine.streams import keyed_stream
@@ -23,15 +24,24 @@ from securevfl.models.stale import LastEmbeddings
 from securevfl.privacy.claims import Claim
 from securevfl.protocols.protocol import Card, EmbeddingConfig, EmbeddingProtocol
 
+_UNANSWERED = 1000  # rounds in a row after which a client waits for as long as it takes
+
 
 class VaflConfig(EmbeddingConfig):
     """Options of VAFL; a round is one arrival at the server."""
+
+    timeout: float | None = Field(
+        None,
+        gt=0,
+        description="seconds that a client waits for its gradient before it begins anew with "
+        "another batch, for links that lose messages; without it it waits",
+    )
 
 
 class Client(Party):
     """Client m: embeds a batch of its own, waits for its gradient, steps, and begins anew."""
 
-    kept: ClassVar[tuple[str, ...]] = ("network",)
+    kept: ClassVar[tuple[str, ...]] = ("network", "unanswered")
 
     def __init__(
         self,
@@ -40,11 +50,14 @@ class Client(Party):
         batches: Batches,
         features: np.ndarray,
         network: ClientNetwork,
+        timeout: float | None,
     ) -> None:
         super().__init__(index, peers)
         self.batches = batches
         self.features = features
         self.network = network
+        self.timeout = timeout
+        self.unanswered = 0  # rounds in a row
 
     async def run(self) -> None:
         """Go on until the server says stop; the rounds are the client's own."""
@@ -54,7 +67,12 @@ class Client(Party):
             batch = self.batches.draw(self.round)
             own = rows_of(self.features, self.batches.samples(batch))
             self.send(SERVER, "embedding", (batch, self.network.forward(own)))
-            gradient = await self.answer()
+            try:
+                gradient = await self.answer()
+            except TimeoutError:
+                self.unanswered += 1
+                continue
+            self.unanswered = 0
             if gradient is None:
                 return
             clipped = self.network.update(own, gradient)
@@ -62,9 +80,12 @@ class Client(Party):
                 self.record("clipped", weights=clipped, bound=self.network.bound)
 
     async def answer(self) -> np.ndarray | None:
-        """Gradient of this round, None at the end; one asked for before a crash is left aside."""
+        """Gradient of this round, None at the end; one of an earlier round is left aside."""
+        timeout = self.timeout if self.unanswered < _UNANSWERED else None
+        until = None if timeout is None else self.now + timeout
         while True:
-            gradient: np.ndarray | None = await self.receive("gradient", "stop")
+            left = None if until is None else max(0.0, until - self.now)
+            gradient: np.ndarray | None = await self.receive("gradient", "stop", timeout=left)
             assert self.envelope is not None
             if gradient is None or self.envelope.round == self.round:
                 return gradient
@@ -144,6 +165,7 @@ class Vafl(EmbeddingProtocol):
         deviations=(
             "a sample's embeddings that never came are left out of mean and maximum, and zero in "
             "the concatenation; the history says which share of them was known",
+            "ours: a timeout of the clients, for gradients that are lost on the way",
             "embeddings are not perturbed; wait_dp shows what noise costs",
             "h, the optimiser, initialisation and batch order are ours, as in FedVS; each client "
             "draws its own batches of the common layout",
@@ -170,7 +192,8 @@ class Vafl(EmbeddingProtocol):
         config = self.config
         batches = Batches(self.data.rows, config.segments, config.batch, stream)
         network = self.client_network(index)
-        return Client(index, self.peers(), batches, self.data.train[index], network)
+        features = self.data.train[index]
+        return Client(index, self.peers(), batches, features, network, config.timeout)
 
     def describe(self) -> dict[str, Any]:
         """N, |B|, and what a round is."""

@@ -37,7 +37,7 @@ VARIANTS = {name: (name, {}) for name in find_protocols()} | {
         "fedonce",
         {"objective": "autoencoder", "absent": "zeros", "timeout": 2.0, "segments": 2},
     ),
-    "vafl, max": ("vafl", {"aggregation": "max"}),
+    "vafl, max": ("vafl", {"aggregation": "max", "timeout": 2.0}),
     "vfb2, timed": ("vfb2", {"timeout": 2.0, "threads": 3, "segments": 2}),
     "wait_dp, all at once": ("wait_dp", {"noise_on": "both", "label_epsilon": 8.0}),
     "wait_dp, labels": ("wait_dp", {"noise_on": "none", "label_epsilon": 8.0}),

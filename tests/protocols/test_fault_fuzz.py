@@ -41,6 +41,7 @@ VARIANTS = {
     "split buffer": ("split", {"stragglers": "buffer"} | TIMED),
     "split mean": ("split", {"stragglers": "mean"} | TIMED),
     "fedonce zeros": ("fedonce", {"absent": "zeros"} | TIMED),
+    "vafl timed": ("vafl", TIMED),
     "vfb2 timed": ("vfb2", TIMED),
     "cvfl patient": ("cvfl", {"patience": 1.5, "active": 3}),
     "cvfl sync": ("cvfl", {"mode": "sync", "active": 3}),

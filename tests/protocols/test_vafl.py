@@ -1,5 +1,6 @@
 """VAFL against its algorithm written down once more, arrival by arrival."""
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -8,7 +9,9 @@ import torch
 from joint import aggregate, data, loss_of, slow
 
 from securevfl.engine.conditions import NONE, Conditions, Delay, paper
+from securevfl.engine.faults import Chain, Faults, Outage
 from securevfl.engine.network import SERVER
+from securevfl.errors import StalledError
 from securevfl.testing.runs import make, one_thread, simulate
 
 SMALL = {"rounds": 25, "batch": 20, "width": 5, "hidden": 7, "optimizer": "sgd", "momentum": 0.0}
@@ -73,6 +76,30 @@ def test_nobody_waits_for_a_slow_client():
     late = late["sender"][(late["kind"] == "embedding") & (late["late"] == 1)]
     assert 2 in late.tolist()
     assert outcome.simulation.finished
+
+
+def test_links_that_lose_messages_stop_it_only_without_a_timeout():
+    faults = Faults({"link": Chain(0.3, 0.5)})
+    options = SMALL | {"rounds": 60}
+    with pytest.raises(StalledError, match=r"lost last: '(gradient|embedding)' of round"):
+        simulate("vafl", data(), conditions=NONE, faults=faults, **options)
+    outcome = simulate("vafl", data(), conditions=NONE, faults=faults, timeout=0.7, **options)
+    assert len(outcome.losses) == 60
+    assert set(arrivals(outcome)) == {0, 1, 2, 3}
+    lost = [event for event in outcome.events if event.name == "lost"]
+    assert {event.fields["kind"] for event in lost} >= {"embedding", "gradient"}
+
+
+def test_clients_of_a_server_that_is_gone_do_not_go_on_for_ever():
+    faults = Faults(outages=(Outage(SERVER, rounds=(3, math.inf)),))
+    with pytest.raises(StalledError, match="the server has been down since round 3") as caught:
+        simulate("vafl", data(), conditions=NONE, faults=faults, timeout=0.1, **SMALL)
+    assert "waits for 'gradient' or 'stop'" in str(caught.value)
+
+
+def test_with_all_messages_in_time_a_timeout_changes_nothing():
+    one, two = (simulate("vafl", data(), conditions=NONE, timeout=t, **SMALL) for t in (None, 9.0))
+    assert one.losses == two.losses
 
 
 def test_what_is_known_of_a_batch_grows_to_all_of_it():
