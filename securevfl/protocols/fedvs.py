@@ -714,6 +714,11 @@ class FedVS(SplitProtocol):
         """What the paper claims of plain evaluation, which the card does not repeat."""
         return SHARES + PAPER
 
+    @property
+    def points(self) -> dict[int, int]:
+        """alpha_n of each client."""
+        return {n: int(alpha) for n, alpha in enumerate(self.public.code.alphas)}
+
     def describe(self) -> dict[str, Any]:
         """N, K, T, R, p and |B|."""
         code = self.public.code

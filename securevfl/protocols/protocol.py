@@ -343,6 +343,11 @@ class Protocol(ABC):
         """What to change when `memory` exceeds the bytes that are available."""
         return "use fewer rows or parties"
 
+    @property
+    def points(self) -> dict[int, int]:
+        """Where each party's shares are evaluated; empty where there are no such points."""
+        return {}
+
     def roles(self) -> dict[str, tuple[int, ...]]:
         """Numbers of the parties by role, for faults that strike a role."""
         return {"server": (SERVER,), "client": tuple(self.peers())}
