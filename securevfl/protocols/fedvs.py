@@ -12,12 +12,13 @@ import functools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
 
 from securevfl.engine.party import SERVER, Party
+from securevfl.engine.streams import keyed_stream
 from securevfl.engine.wire import message
 from securevfl.errors import (
     ConfigurationError,
@@ -30,7 +31,10 @@ from securevfl.errors import (
 )
 from securevfl.field import FixedPoint, LagrangeCode, PrimeField
 from securevfl.models.polynomial_network import PolynomialNetwork, expand, expanded_width
+from securevfl.models.pretext import make_objective
+from securevfl.models.pretraining import Pretraining, PretrainingOptions, pretraining_optimizer
 from securevfl.models.split import Batches, Centre, measure, rows_of
+from securevfl.models.weights import load_weights, weights_of
 from securevfl.privacy.claims import Claim
 from securevfl.protocols.protocol import (
     Card,
@@ -83,7 +87,7 @@ class Attempt:
     dealers: tuple[int, ...] = ()
 
 
-class FedVSConfig(TrainingConfig):
+class FedVSConfig(PretrainingOptions, TrainingConfig):
     """Options of FedVS."""
 
     segments: int | None = Field(
@@ -107,6 +111,12 @@ class FedVSConfig(TrainingConfig):
         None, gt=0, description="seconds after which an attempt with too few results is given up"
     )
     max_attempts: int = Field(3, ge=1, description="attempts given up in a row before the run ends")
+    pretrain: Literal["none", "p", "full"] = Field(
+        "none",
+        description="who starts from a network that it pre-trained alone, as in VFLHLP: nobody, "
+        "clients 1 to N-1 (by SCARF), or client 0 besides, on the labels, which the server gives "
+        "it",
+    )
 
 
 @dataclass(frozen=True)
@@ -192,17 +202,21 @@ class Client(Party):
         public: Parameters,
         features: Mapping[str, np.ndarray],
         network: PolynomialNetwork,
+        pretraining: Pretraining | None = None,
     ) -> None:
         super().__init__(index, peers)
         self.public = public
         self.features = features
         self.network = network
+        self.pretraining = pretraining
         self.data_shares: dict[str, dict[int, np.ndarray]] = {}
         self.row_sum = 0
         self.rows = 0  # |B| of the round under way
 
     async def setup(self) -> None:
-        """Share the data (lines 2-10)."""
+        """Share the data (lines 2-10), and pre-train if that is wanted."""
+        if self.pretraining is not None:
+            await self.pretrain(self.pretraining)
         for part, features in self.features.items():
             quantised, row_sum = quantised_data(self.public, features, part)
             self.row_sum = max(self.row_sum, row_sum)
@@ -210,6 +224,12 @@ class Client(Party):
             shares = self.public.code.encode(quantised, masks=masks)
             self.share(f"{part}-data", shares)  # lines 7-8
             self.data_shares[part] = await self.collect(f"{part}-data", senders=self.peers)
+
+    async def pretrain(self, own: Pretraining) -> None:
+        """Train alone on all own rows, and start from the result."""
+        labels = await self.receive("labels") if own.supervised else None
+        self.record("pretrained", **own.run(self.features["train"], self.stream, labels))
+        load_weights(self.network, weights_of(own.encoder))
 
     async def run(self) -> None:
         """Take part in every round (lines 12-36)."""
@@ -357,11 +377,13 @@ class Server(Party):
         public: Parameters,
         centre: Centre,
         labels: Mapping[str, np.ndarray],
+        alone_labels: np.ndarray | None = None,
     ) -> None:
         super().__init__(SERVER, peers)
         self.public = public
         self.centre = centre
         self.labels = labels
+        self.alone_labels = alone_labels
         self.steps = 0
         self.given_up = 0
         self.batch = Batch("train", np.empty(0, np.uint32))  # of the attempt under way
@@ -373,6 +395,12 @@ class Server(Party):
             return 0
         elements = len(self.batch.rows) * self.public.config.width
         return coding_operations(elements, self.public.threshold)
+
+    async def setup(self) -> None:
+        """Give client 0 the labels of its rows, if it is to pre-train on them."""
+        if self.public.config.pretrain == "full":
+            more = [] if self.alone_labels is None else [self.alone_labels]
+            self.send(0, "labels", np.concatenate([self.labels["train"], *more]))
 
     async def run(self) -> None:
         """Train (lines 25-31), then infer the test set from its shares if asked to."""
@@ -576,6 +604,8 @@ class FedVS(SplitProtocol):
             "blame an honest client",
             "a client whose part could wrap stops the run: one bit about its data",
             "B is announced with the round, S after sharing; the paper supposes that all share",
+            "pretrain (ours): networks start from VFLHLP's; client 0 is then one organisation with "
+            "the server, starts from its own model and is not pulled to it",
         ),
     )
 
@@ -622,6 +652,8 @@ class FedVS(SplitProtocol):
     def outline(cls, config: FedVSConfig, shape: Shape) -> Outline | None:
         """All messages of a run; with a timeout it is chance who shares, and so what is sent."""
         if config.share_timeout is not None or config.result_timeout is not None:
+            return None
+        if config.pretrain == "full":  # the server's message in setup has no place in an outline
             return None
         N, A = len(shape.widths), config.tolerate_corrupt
         K = config.segments or default_segments(N, config.privacy, A)
@@ -688,7 +720,7 @@ class FedVS(SplitProtocol):
     def parties(self) -> dict[int, Party]:
         """The server and N clients, each with nothing but its own columns."""
         labels = {"train": self.data.train_labels, "test": self.data.test_labels}
-        server = Server(self.peers(), self.public, self.centre(), labels)
+        server = Server(self.peers(), self.public, self.centre(), labels, self.data.alone_labels)
         return {SERVER: server} | {n: self.client(n) for n in self.peers()}
 
     def client(self, index: int) -> Client:
@@ -697,7 +729,33 @@ class FedVS(SplitProtocol):
             part: self.features(part)[index] for part in self.shared_parts
         }
         network = self.network(index, bound=self.config.weight_bound)
-        return Client(index, self.peers(), self.public, features, network)
+        own = self.pretraining(index)
+        return Client(index, self.peers(), self.public, features, network, own)
+
+    def pretraining(self, index: int) -> Pretraining | None:
+        """What client `index` trains alone before, if anything."""
+        config, data = self.config, self.data
+        if config.pretrain == "none" or (config.pretrain == "p" and index == 0):
+            return None
+        rule = pretraining_optimizer(config)
+
+        def encoder() -> PolynomialNetwork:
+            return self.network(index, bound=config.weight_bound, optimizer=rule)
+
+        alone = data.alone[index] if data.alone else None
+        if index == 0:
+            means: Any = self.centre(optimizer=rule, stream=keyed_stream(self.seed, 0, "head"))
+            alone = alone if data.alone_labels is not None else None
+        else:
+            means = make_objective(
+                "scarf",
+                config.width,
+                config.sizes(),
+                make_target=encoder,
+                stream=keyed_stream(self.seed, index, "heads"),
+                optimizer=rule,
+            )
+        return Pretraining(config, encoder(), alone, means)
 
     @property
     def batch_rows(self) -> int:

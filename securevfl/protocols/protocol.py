@@ -381,7 +381,9 @@ class SplitProtocol(Protocol):
             if any(counts):
                 refuse_codes("pn", sum(count > 0 for count in counts))
 
-    def network(self, index: int, *, bound: float | None = None) -> PolynomialNetwork:
+    def network(
+        self, index: int, *, bound: float | None = None, optimizer: dict[str, Any] | None = None
+    ) -> PolynomialNetwork:
         """New network of client `index`; the same weights in every protocol with this seed."""
         self.check_sizes()
         return PolynomialNetwork(
@@ -389,7 +391,7 @@ class SplitProtocol(Protocol):
             self.config.width,
             self.config.degree,
             stream=keyed_stream(self.seed, index, "init"),
-            optimizer=self.config.client_optimizer(),
+            optimizer=optimizer or self.config.client_optimizer(),
             bound=bound,
         )
 
