@@ -13,7 +13,7 @@ from typing import Any
 
 from pages import load, ours, percent, table
 
-from securevfl.study.statistics import paired_difference
+from securevfl.study.statistics import mean_interval
 
 RESULTS = Path("benchmarks/results/dvfl")
 PAGE = Path("docs/results-dvfl.md")
@@ -67,18 +67,26 @@ class Results:
         told = self.content.get(study, {}).get("paper", {}).get(run, {})
         return told.get("accuracy")
 
+    def differences(self, one: tuple[str, str], two: tuple[str, str]) -> list[float]:
+        """A run's accuracy minus another's, seed by seed, in points; none if one was not made."""
+        values = []
+        for study, run in (one, two):
+            entry = self.accuracy(study, run)
+            if entry is None:
+                return []
+            values.append(dict(zip(self.seeds(study, run), entry["values"], strict=True)))
+        first, second = values
+        return [100 * (first[seed] - second[seed]) for seed in sorted(set(first) & set(second))]
+
+    def seeds(self, study: str, run: str) -> list[int]:
+        """Seeds of a run."""
+        found: list[int] = self.content[study]["runs"][run]["seeds"]
+        return found
+
     def compare(self, one: tuple[str, str], two: tuple[str, str]) -> tuple[float, float] | None:
-        """Difference of two runs, paired by seed, in points: mean and half of its interval."""
-        values = [self.accuracy(*each) for each in (one, two)]
-        if values[0] is None or values[1] is None:
-            return None
-        first, second = (
-            dict(zip(self.content[study]["runs"][run]["seeds"], each["values"], strict=True))
-            for (study, run), each in zip((one, two), (values[0], values[1]), strict=True)
-        )
-        seeds = sorted(set(first) & set(second))
-        mean, half = paired_difference([first[s] for s in seeds], [second[s] for s in seeds])
-        return 100 * mean, 100 * half
+        """Mean of the differences and half of its interval."""
+        found = self.differences(one, two)
+        return mean_interval(found) if found else None
 
 
 def cell(results: Results, study: str, run: str) -> str:
@@ -192,6 +200,17 @@ def page() -> str:
         f"- {name}, DVFL above SplitNN: {verdict(results.compare((s, 'dvfl'), (s, 'split')))}."
         for name, s in aligned.items()
     ]
+    pooled = [
+        each
+        for study in aligned.values()
+        for each in results.differences((study, "dvfl"), (study, "split"))
+    ]
+    if pooled:
+        higher = sum(each > 0 for each in pooled)
+        above.append(
+            f"- All sizes and seeds together, DVFL above SplitNN: {verdict(mean_interval(pooled))}; "
+            f"in {higher} of {len(pooled)} pairs it is higher."
+        )
     section("Few aligned rows", list(aligned.values()), [*pairs(results, aligned), "", *above])
     section("Communication period", ["period"], period(results))
     section("Other data sets", list(TABLES), pairs(results, {name: name for name in TABLES}))
