@@ -64,7 +64,7 @@ class Results:
 
     def paper(self, study: str, run: str) -> float | None:
         """The paper's figure, in per cent."""
-        told = self.content.get(study, {}).get("paper", {}).get(run, {})
+        told: dict[str, float] = self.content.get(study, {}).get("paper", {}).get(run, {})
         return told.get("accuracy")
 
     def differences(self, one: tuple[str, str], two: tuple[str, str]) -> list[float]:
@@ -208,8 +208,8 @@ def page() -> str:
     if pooled:
         higher = sum(each > 0 for each in pooled)
         above.append(
-            f"- All sizes and seeds together, DVFL above SplitNN: {verdict(mean_interval(pooled))}; "
-            f"in {higher} of {len(pooled)} pairs it is higher."
+            f"- All sizes and seeds together, DVFL above SplitNN: "
+            f"{verdict(mean_interval(pooled))}; in {higher} of {len(pooled)} pairs it is higher."
         )
     section("Few aligned rows", list(aligned.values()), [*pairs(results, aligned), "", *above])
     section("Communication period", ["period"], period(results))
