@@ -73,6 +73,8 @@ def test_every_command_line_is_understood(command, monkeypatch):
     monkeypatch.setattr(verify, "start", note)
     for name in ("compare", "study", "plan", "threshold"):
         monkeypatch.setattr(lab, name, note)
+    for name in ("create", "show", "write_manifest", "sign"):
+        monkeypatch.setattr(f"securevfl.study.identities.{name}", lambda *_: {"done": "so"})
     monkeypatch.setattr("securevfl.study.bench.bench_round", lambda *_, **__: {})
     monkeypatch.setattr("securevfl.cli.show.print_rounds", note)
     result = CliRunner().invoke(app, shlex.split(command)[1:])

@@ -12,6 +12,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from securevfl import __version__
+from securevfl.cli import keys as keys_commands
 from securevfl.cli import show, verify
 from securevfl.cli.options import (
     common_parameters,
@@ -23,7 +24,19 @@ from securevfl.cli.options import (
 from securevfl.errors import ConfigurationError, SecureVFLError, UnknownNameError
 
 USER_MISTAKE, FAILURE = 2, 1
-ORDER = ("run", "compare", "study", "plan", "verify", "resume", "datasets", "protocols", "bench")
+ENGINE = ("engine", "address", "place", "manifest", "keys")  # options of single runs
+ORDER = (
+    "run",
+    "compare",
+    "study",
+    "plan",
+    "verify",
+    "resume",
+    "datasets",
+    "protocols",
+    "keys",
+    "bench",
+)
 
 
 class Root(TyperGroup):
@@ -99,7 +112,7 @@ def _compare() -> Callable[..., None]:
         "variants": inspect.Parameter(
             "variants", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=protocols
         ),
-        **common_parameters("engine", "address", "place"),
+        **common_parameters(*ENGINE),
         "seeds": keyword("seeds", Annotated[int, seeds], 3),
         "workers": keyword("workers", Annotated[int, workers], 1),
         "attacks": keyword("attacks", Annotated[bool, attacks], False),
@@ -123,7 +136,7 @@ def _plan() -> Callable[..., None]:
 
     bits = typer.Option(metavar="n", help="Fractional bits wanted of data and weights, at least.")
     shared = {
-        **common_parameters("engine", "address", "place", "out", "until"),
+        **common_parameters(*ENGINE, "out", "until"),
         "rows": keyword("rows", number("Training rows, in place of a data set.")),
         "features": keyword("features", number("Columns of all parties together.")),
         "test_rows": keyword("test_rows", number("Test rows, for --secure."), 0),
@@ -251,12 +264,18 @@ def resume(
         list[str] | None,
         typer.Option(metavar="PARTY=RESOURCE", help="Put a party on a node that has a resource."),
     ] = None,
+    manifest: Annotated[
+        Path | None, typer.Option(metavar="FILE.toml", help="Signed list of those who take part.")
+    ] = None,
+    keys: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Of the parties' key files.")
+    ] = None,
     json: AsJson = False,
 ) -> None:
     """Go on with a run that was stopped; the result is that of the unbroken run."""
     from securevfl.cli.start import go_on
 
-    go_on(folder, address=address, place=place or (), as_json=json)
+    go_on(folder, address=address, place=place or (), manifest=manifest, keys=keys, as_json=json)
 
 
 @app.command()
@@ -393,4 +412,5 @@ def bench_field(json: AsJson = False) -> None:
 
 app.add_typer(run_app, name="run")
 app.add_typer(bench_app, name="bench")
+app.add_typer(keys_commands.app, name="keys")
 verify.register(app, Protocols)

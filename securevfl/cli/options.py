@@ -150,6 +150,22 @@ def common(
             rich_help_panel=RUN,
         ),
     ] = None,
+    manifest: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE.toml",
+            help="Who takes part on a cluster, signed by all (`securevfl keys`).",
+            rich_help_panel=RUN,
+        ),
+    ] = None,
+    keys: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER",
+            help="Of server.key, party-0.key, ..., on each party's own machine.",
+            rich_help_panel=RUN,
+        ),
+    ] = None,
     out: Annotated[
         Path | None,
         typer.Option(

@@ -69,6 +69,8 @@ def start(protocol: str, variant: Mapping[str, str], values: Mapping[str, Any]) 
             engine=common["engine"],
             address=common["address"],
             place=places(common["place"] or ()),
+            manifest=common["manifest"],
+            keys=common["keys"],
             until=common["until"],
             sealed=common["sealed"],
             out=folder,
@@ -94,9 +96,7 @@ def sort_out(
     return common, options, pairs, data_pairs
 
 
-def go_on(
-    folder: Path, *, address: str | None = None, place: Sequence[str] = (), as_json: bool
-) -> None:
+def go_on(folder: Path, *, place: Sequence[str] = (), as_json: bool, **ray: Any) -> None:
     """Carry out ``securevfl resume``."""
     if not folder.is_dir():
         raise ConfigurationError(f"resume: {folder} is no folder; name the folder of a run")
@@ -104,7 +104,7 @@ def go_on(
 
     def call(watcher: show.Watcher, stop: Callable[[], bool]) -> Run:
         return securevfl.resume(
-            folder, address=address, place=places(place), progress=watcher, interrupted=stop
+            folder, place=places(place), progress=watcher, interrupted=stop, **ray
         )
 
     finish(watched(folder.resolve().name, call), as_json=as_json)

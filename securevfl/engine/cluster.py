@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from securevfl.engine.conditions import NONE, Conditions
+from securevfl.engine.identity import Identity, Manifest
 from securevfl.engine.keeping import Keeper
 from securevfl.engine.links import Hello, Links
 from securevfl.engine.live import LiveHome, Standing
@@ -52,6 +53,12 @@ class Job:
         Where checkpoints lie, on the machine of each party; None for none.
     every : int
         Rounds between checkpoints.
+    manifest : Manifest or None
+        Who takes part; without one, keys are introduced by the driver, who is then trusted.
+    keys : str or None
+        Folder of key files, ``server.key`` and ``party-0.key``, on each party's own machine.
+    points : mapping
+        Where each party's shares are evaluated, for comparison with the manifest.
     """
 
     make: Callable[[int], Party]
@@ -63,6 +70,53 @@ class Job:
     sealed: bool = True
     folder: str | None = None
     every: int = 1
+    manifest: Manifest | None = None
+    keys: str | None = None
+    points: Mapping[int, int] = field(default_factory=dict)
+
+    def identity(self, index: int) -> Identity | None:
+        """A party's long-lived key, read where it lives.
+
+        Raises
+        ------
+        ConfigurationError
+            When the manifest knows another key of it.
+        """
+        if self.manifest is None:
+            return None
+        assert self.keys is not None
+        found = Identity.read(Path(self.keys) / f"{_key_name(index)}.key")
+        self.manifest.signed(index, found)
+        return found
+
+    def check(self) -> None:
+        """Refuse a manifest that is not signed by all, or is of another session than this one.
+
+        Raises
+        ------
+        SealError, ConfigurationError
+        """
+        manifest = self.manifest
+        if manifest is None:
+            return
+        if self.keys is None or not self.sealed:
+            raise ConfigurationError(
+                "cluster: a manifest needs keys, the folder of the parties' key files, and sealed "
+                "links"
+            )
+        manifest.check()
+        if manifest.protocol != self.protocol or sorted(manifest.seats) != sorted(self.parties):
+            raise ConfigurationError(
+                f"cluster: the manifest is of {manifest.protocol} with {len(manifest.seats) - 1} "
+                f"parties, and this run is of {self.protocol} with {len(self.parties) - 1}"
+            )
+        for index, seat in manifest.seats.items():
+            point = self.points.get(index)
+            if seat.point is not None and seat.point != point:
+                raise ConfigurationError(
+                    f"cluster: {name_of(index)} has the point {seat.point} in the manifest, and "
+                    f"{point} in this run"
+                )
 
     def keeper(self, index: int) -> Keeper | None:
         """Who writes a party's checkpoints."""
@@ -115,7 +169,11 @@ class Seat:
         if self.index == SERVER:
             party.round = max(party.round, floor)
         sealer = Sealer(job.protocol, job.run_id, self.index) if job.sealed else None
-        links = Links(job.run_id, self.index, epoch, job.parties, sealer)
+        identity, verify = job.identity(self.index), None
+        if job.manifest is not None:
+            job.manifest.check()
+            verify = job.manifest.verify
+        links = Links(job.run_id, self.index, epoch, job.parties, sealer, verify)
         self.home = LiveHome(
             party,
             links,
@@ -125,7 +183,9 @@ class Seat:
             keep=keeper,
             settled=saved is not None,
         )
-        return links.hello
+        if identity is None or job.manifest is None:
+            return links.hello
+        return identity.introduce(job.manifest.digest, self.index, links.hello)
 
     async def connect(self, seats: Mapping[int, Any], hellos: Mapping[int, Hello]) -> None:
         """Learn where the others are, and of their lives."""
@@ -230,6 +290,7 @@ class Cluster:
         restarts: int = -1,
         patience: float = 120.0,
     ) -> None:
+        job.check()
         self.job = job
         self.patience = patience
         self._restarts = restarts if job.folder is not None else 0
@@ -548,6 +609,10 @@ def mirrored(party: Party, state: Mapping[str, Any]) -> Party:
     own = snapshot(party, waits=0, time=0)
     restore(party, {**state, "once": own["once"]})
     return party
+
+
+def _key_name(index: int) -> str:
+    return "server" if index == SERVER else f"party-{index}"
 
 
 def _folder_name(index: int) -> str:

@@ -8,7 +8,7 @@ party sees each one once and in the order in which it left.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -71,10 +71,14 @@ class Frame(NamedTuple):
 
 
 class Hello(NamedTuple):
-    """A life of a party, as the others learn of it: its epoch and its key of this life."""
+    """A life of a party, as the others learn of it: its epoch and its key of this life.
+
+    The signature is the party's identity's (`securevfl.engine.identity`), where there are any.
+    """
 
     epoch: int
     public: bytes
+    signature: bytes = b""
 
 
 @dataclass
@@ -100,6 +104,8 @@ class Links:
         The other parties.
     sealer : Sealer, optional
         Seals what leaves and opens what comes; frames are open where there is none.
+    verify : callable, optional
+        Raises a SealError for a hello that its party's identity has not signed.
 
     Attributes
     ----------
@@ -107,12 +113,21 @@ class Links:
         Frames of or for a life that is over.
     """
 
-    def __init__(self, run: str, index: int, epoch: int, peers: Any, sealer: Sealer | None) -> None:
+    def __init__(
+        self,
+        run: str,
+        index: int,
+        epoch: int,
+        peers: Iterable[int],
+        sealer: Sealer | None,
+        verify: Callable[[int, Hello], None] | None = None,
+    ) -> None:
         self.run = run
         self.index = index
         self.epoch = epoch
         self.sealer = sealer
         self.lost = 0
+        self._verify = verify
         self._links = {peer: _Link() for peer in peers if peer != index}
 
     @property
@@ -124,12 +139,19 @@ class Links:
         """Learn of the others' lives; messages of new ones that came before are returned.
 
         Frames that are rejected now are lost, as their senders' lives were not known before.
+
+        Raises
+        ------
+        SealError
+            When an identity has not signed the hello; nothing of it is believed.
         """
         messages = []
         for peer, hello in hellos.items():
             link = self._links.get(peer)
             if link is None or hello.epoch <= link.epoch:
                 continue
+            if self._verify is not None:
+                self._verify(peer, hello)
             waiting = link.unknown
             self._links[peer] = link = _Link(hello.epoch)
             if self.sealer is not None:

@@ -134,20 +134,29 @@ class LiveHome:
 
     def meet(self, hellos: dict[int, Hello]) -> None:
         """Learn of new lives of other parties."""
-        for message in self.links.meet(hellos):
-            self._arrive(message)
+        for peer, hello in hellos.items():
+            try:
+                messages = self.links.meet({peer: hello})
+            except SealError as error:
+                self._reject(error)
+                continue
+            for message in messages:
+                self._arrive(message)
 
     def take(self, data: Any) -> None:
         """Take in a frame; one that is none is counted and recorded, and harms nothing."""
         try:
             messages = self.links.unpack(data)
         except (WireError, SealError) as error:
-            self._rejected += 1
-            if self._rejected <= _SHOWN:
-                self.record(self.party, "rejected", {"why": str(error)})
+            self._reject(error)
             return
         for message in messages:
             self._arrive(message)
+
+    def _reject(self, error: Exception) -> None:
+        self._rejected += 1
+        if self._rejected <= _SHOWN:
+            self.record(self.party, "rejected", {"why": str(error)})
 
     def stop(self) -> None:
         """End the life where it stands."""

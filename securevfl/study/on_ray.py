@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from securevfl.engine.checkpoint import read_file, write_file
 from securevfl.engine.cluster import Cluster, Ended, Job, common_round, mirrored
+from securevfl.engine.identity import Manifest
 from securevfl.engine.network import Event
 from securevfl.engine.party import Party
 from securevfl.engine.transcript import Transcript
@@ -63,6 +64,8 @@ class Driver:
         Of the run; without it parties that die do not come back.
     address, place : optional
         As for `Cluster`.
+    manifest, keys : optional
+        As for `Job`; the session's name then stands for the run's.
 
     Attributes
     ----------
@@ -81,6 +84,8 @@ class Driver:
         *,
         address: str | None = None,
         place: Mapping[int, str] | None = None,
+        manifest: Manifest | None = None,
+        keys: str | None = None,
     ) -> None:
         self.protocol = protocol
         self.plan = plan
@@ -91,12 +96,15 @@ class Driver:
         self.job = Job(
             make=Maker(plan.protocol, plan.options, plan.seed, plan.source or protocol.data),
             protocol=plan.protocol,
-            run_id=plan.run_id,
+            run_id=plan.run_id if manifest is None else manifest.session,
             parties=tuple(sorted(protocol.parties())),
             seed=plan.seed,
             conditions=plan.conditions,
             sealed=plan.sealed,
             folder=None if folder is None else str(folder.resolve()),
+            manifest=manifest,
+            keys=keys,
+            points=protocol.points,
         )
         self.cluster = Cluster(self.job, address=address, place=place, restarts=self.restarts)
         self._written = 0.0

@@ -56,6 +56,8 @@ def run(
     engine: str = "simulation",
     address: str | None = None,
     place: Mapping[int, str] | None = None,
+    manifest: Path | str | None = None,
+    keys: Path | str | None = None,
     out: Path | str | None = None,
     eval_every: int | None = None,
     eval_seconds: float | None = None,
@@ -95,6 +97,11 @@ def run(
         HOST:PORT of a running cluster; one is started on this machine if not given.
     place : mapping of int to str, optional
         Ray resource that the node of a party must have, such as ``{3: "node-b"}``.
+    manifest : Path, optional
+        Signed list of those who take part on a cluster (`securevfl.engine.identity.Manifest`);
+        without one the driver introduces the parties to each other and is trusted with it.
+    keys : Path, optional
+        Folder of key files, ``server.key`` and ``party-0.key``, on each party's own machine.
     out : Path, optional
         Folder of the run. It is written at the end; meanwhile it holds checkpoints, so that a run
         that was killed can be resumed. Checkpoints are removed at the end.
@@ -163,14 +170,15 @@ def run(
         faults=load_faults(faults),
         engine=engine,
     )
-    _check_engine(plan, address, place)
+    ray = {"address": address, "place": place, "manifest": manifest, "keys": keys}
+    _check_engine(plan, ray)
     schedule = _schedule(made, plan)
     check_memory(made)
     folder = None if out is None else Path(out)
     if folder is not None:
         _claim(folder, plan, made)
     if engine == "ray":
-        return _on_cluster(made, plan, folder, progress, interrupted, address, place)
+        return _on_cluster(made, plan, folder, progress, interrupted, ray)
     parties = made.parties()
     historian = _historian(made, parties, plan, progress)
     simulation = Simulation(
@@ -192,6 +200,8 @@ def resume(
     data: VerticalDataset | None = None,
     address: str | None = None,
     place: Mapping[int, str] | None = None,
+    manifest: Path | str | None = None,
+    keys: Path | str | None = None,
     checkpoint_seconds: float | None = 20.0,
     progress: Callable[[Progress], None] | None = None,
     interrupted: Callable[[], bool] | None = None,
@@ -204,7 +214,7 @@ def resume(
         What `run` was given as ``out``.
     data : VerticalDataset, optional
         Needed when the run was started with a data set object and not with a name.
-    address, place : optional
+    address, place, manifest, keys : optional
         As for `run`, for a run on a cluster: it goes on from the newest round of which every party
         has a checkpoint.
 
@@ -219,7 +229,8 @@ def resume(
     plan = Plan.from_toml(folder / CONFIG)
     if (folder / SUMMARY).exists():
         raise ConfigurationError(f"resume: the run in {folder} is complete; nothing is left to do")
-    _check_engine(plan, address, place)
+    ray = {"address": address, "place": place, "manifest": manifest, "keys": keys}
+    _check_engine(plan, ray)
     get_protocol(plan.protocol)  # its module declares the messages that a checkpoint holds
     state = read_checkpoint(folder) if plan.engine == "simulation" else {}
     if data is None:
@@ -235,7 +246,7 @@ def resume(
     made, _ = _make(plan.protocol, plan.options, data, plan.seed)
     check_memory(made)
     if plan.engine == "ray":
-        return _on_cluster(made, plan, folder, progress, interrupted, address, place, resumed=True)
+        return _on_cluster(made, plan, folder, progress, interrupted, ray, resumed=True)
     parties = made.parties()
     historian = _historian(made, parties, plan, progress)
     historian.restore(state["historian"])
@@ -254,12 +265,13 @@ def resume(
     return _finish(made, plan, simulation, historian, keeper)
 
 
-def _check_engine(plan: Plan, address: str | None, place: Mapping[int, str] | None) -> None:
+def _check_engine(plan: Plan, ray: Mapping[str, Any]) -> None:
     """Refuse what only the other engine can do."""
     if plan.engine == "simulation":
-        if address is not None or place:
+        given = [name for name, value in ray.items() if value]
+        if given:
             raise ConfigurationError(
-                "run: address and place are those of a cluster; use engine = 'ray', or leave them "
+                f"run: {' and '.join(given)} are for a cluster; use engine = 'ray', or leave them "
                 "out"
             )
         return
@@ -276,16 +288,27 @@ def _on_cluster(
     folder: Path | None,
     progress: Callable[[Progress], None] | None,
     interrupted: Callable[[], bool] | None,
-    address: str | None,
-    place: Mapping[int, str] | None,
+    ray: Mapping[str, Any],
     *,
     resumed: bool = False,
 ) -> Run:
+    from securevfl.engine.identity import Manifest
     from securevfl.study.on_ray import Driver
 
     started = time.monotonic()
     historian = Historian(protocol, protocol.parties(), eval_every=_NEVER, progress=progress)
-    driver = Driver(protocol, plan, historian, folder, address=address, place=place)
+    signed = None if ray["manifest"] is None else Manifest.read(Path(ray["manifest"]))
+    keys = None if ray["keys"] is None else str(Path(ray["keys"]).absolute())
+    driver = Driver(
+        protocol,
+        plan,
+        historian,
+        folder,
+        address=ray["address"],
+        place=ray["place"],
+        manifest=signed,
+        keys=keys,
+    )
     with _one_thread():
         if not driver.run(interrupted, resumed=resumed):
             raise Interrupted(folder)

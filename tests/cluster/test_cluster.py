@@ -13,7 +13,9 @@ import pytest
 
 import securevfl as svfl
 from securevfl.engine.cluster import Cluster, connect
-from securevfl.errors import ConfigurationError, RunError
+from securevfl.engine.identity import Identity, Manifest, Seat
+from securevfl.engine.network import SERVER
+from securevfl.errors import ConfigurationError, RunError, SealError
 from securevfl.study.on_ray import Driver
 from securevfl.study.plan import DataSource
 
@@ -48,6 +50,25 @@ def test_a_cluster_decodes_what_the_simulation_decodes(digits, tmp_path):
     left = sorted(path.name for path in (tmp_path / "run").iterdir())
     assert "summary.json" in left
     assert not {"parties", "driver.svfl"} & set(left)  # no shares stay on disk
+
+
+def test_parties_with_identities_believe_only_those_of_the_manifest(digits, tmp_path):
+    parties = (SERVER, 0, 1, 2, 3)
+    names = {n: "server" if n == SERVER else f"party-{n}" for n in parties}
+    made = {n: Identity.create(tmp_path / f"{names[n]}.key") for n in parties}
+    points = {n: n + 3 for n in range(4)}  # beta = 1, 2 and alpha = 3 to 6 for K = T = 1
+    manifest = Manifest("a", "fedvs", {n: Seat(made[n].public, points.get(n)) for n in parties})
+    for n in parties:
+        manifest = manifest.signed(n, made[n])
+    manifest.write(tmp_path / "m.toml")
+    given = {"engine": "ray", "manifest": tmp_path / "m.toml", "keys": tmp_path, **OPTIONS}
+    run = svfl.run("fedvs", digits, rounds=3, **given)
+    assert run.summary()["rounds"] == 3
+    with pytest.raises(ConfigurationError, match=r"of fedvs with 4 parties, and this run is of sp"):
+        svfl.run("split", digits, rounds=3, **{k: v for k, v in given.items() if k != "segments"})
+    Manifest("b", "fedvs", manifest.seats).write(tmp_path / "m.toml")
+    with pytest.raises(SealError, match="no valid signature of the server, party 0"):
+        svfl.run("fedvs", digits, rounds=3, **given)
 
 
 class Killing:

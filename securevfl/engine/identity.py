@@ -1,0 +1,353 @@
+"""Who is who: long-lived keys of parties, and the signed list of those who take part in a session.
+
+A party's identity is an Ed25519 key pair whose secret half never leaves its file. A manifest names
+the session, its protocol, and for each party number the public key and, where the protocol has
+them, the point at which its shares are evaluated; every party signs the same statement. Each life
+of a party then has a fresh X25519 key for its links, which the identity signs: who is not in the
+manifest cannot speak for a party, and nobody has to be trusted at first sight.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from securevfl.engine import wire
+from securevfl.engine.links import Hello
+from securevfl.engine.network import SERVER, name_of
+from securevfl.errors import ConfigurationError, SealError
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+_KEY = 32  # bytes of an Ed25519 public key
+_STATEMENT = "securevfl manifest 1"
+_HELLO = "securevfl hello 1"
+
+
+def fingerprint(public: bytes) -> str:
+    """Short name of a public key, to be compared by people: SHA-256 in base 64, as SSH shows it.
+
+    Parameters
+    ----------
+    public : bytes
+        32 bytes.
+    """
+    digest = hashlib.sha256(public).digest()
+    return "SHA256:" + base64.b64encode(digest).decode().rstrip("=")
+
+
+class Identity:
+    """A party's long-lived key pair.
+
+    Parameters
+    ----------
+    secret : Ed25519PrivateKey
+    """
+
+    def __init__(self, secret: Ed25519PrivateKey) -> None:
+        self._secret = secret
+
+    @classmethod
+    def create(cls, path: Path) -> Identity:
+        """Write a new key file, mode 0600, and ``<path>.pub`` beside it.
+
+        Raises
+        ------
+        ConfigurationError
+            When the file is there already: a key is never overwritten.
+        """
+        from cryptography.hazmat.primitives import serialization
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+        made = cls(Ed25519PrivateKey.generate())
+        content = made._secret.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption(),
+        )
+        try:
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        except FileExistsError:
+            raise ConfigurationError(
+                f"keys: {path} is there already and is not overwritten; name another file"
+            ) from None
+        except OSError as error:
+            raise ConfigurationError(f"keys: {path} cannot be written: {error.strerror}") from None
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+        public_file(path).write_text(made.public.hex() + "\n")
+        return made
+
+    @classmethod
+    def read(cls, path: Path) -> Identity:
+        """Key pair of a file.
+
+        Raises
+        ------
+        ConfigurationError
+            When it cannot be read, is no such key, or others than its owner may read it.
+        """
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+        from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+        try:
+            mode, content = path.stat().st_mode, path.read_bytes()
+        except OSError as error:
+            raise ConfigurationError(f"keys: {path} cannot be read: {error.strerror}") from None
+        if mode & 0o077:
+            raise ConfigurationError(
+                f"keys: {path} has mode {mode & 0o777:04o}, so others may read it; chmod 600 it, "
+                "or make a new key if they may have"
+            )
+        try:
+            secret = load_pem_private_key(content, password=None)
+        except (ValueError, TypeError):
+            secret = None
+        if not isinstance(secret, Ed25519PrivateKey):
+            raise ConfigurationError(
+                f"keys: {path} holds no Ed25519 key; `securevfl keys new` does"
+            )
+        return cls(secret)
+
+    @property
+    def public(self) -> bytes:
+        """The public key, 32 bytes."""
+        return self._secret.public_key().public_bytes_raw()
+
+    def sign(self, statement: bytes) -> bytes:
+        """Signature, 64 bytes."""
+        return self._secret.sign(statement)
+
+    def introduce(self, session: bytes, index: int, hello: Hello) -> Hello:
+        """The hello of a life with a signature.
+
+        Parameters
+        ----------
+        session : bytes
+            `Manifest.digest`.
+        index : int
+        hello : Hello
+        """
+        return hello._replace(signature=self.sign(_introduction(session, index, hello)))
+
+
+def public_file(path: Path) -> Path:
+    """Where the public half of a key file lies."""
+    return path.with_name(path.name + ".pub")
+
+
+def read_public(path: Path) -> bytes:
+    """Public key of a ``.pub`` file.
+
+    Raises
+    ------
+    ConfigurationError
+    """
+    try:
+        found = bytes.fromhex(path.read_text().strip())
+    except (OSError, ValueError, UnicodeDecodeError):
+        found = b""
+    if len(found) != _KEY:
+        raise ConfigurationError(
+            f"keys: {path} is no public key; it should hold {2 * _KEY} hexadecimal digits"
+        )
+    return found
+
+
+@dataclass(frozen=True)
+class Seat:
+    """One line of a manifest.
+
+    Attributes
+    ----------
+    public : bytes
+        The party's identity.
+    point : int or None
+        Where its shares are evaluated (alpha), where the protocol has such points.
+    """
+
+    public: bytes
+    point: int | None = None
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """Who takes part in a session; it counts when all of them have signed it.
+
+    Attributes
+    ----------
+    session : str
+        A name that is used once.
+    protocol : str
+    seats : mapping of int to Seat
+        By party number; the server is -1.
+    signatures : mapping of int to bytes
+    """
+
+    session: str
+    protocol: str
+    seats: Mapping[int, Seat]
+    signatures: Mapping[int, bytes] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        keys = [seat.public for seat in self.seats.values()]
+        points = [seat.point for seat in self.seats.values() if seat.point is not None]
+        if SERVER not in self.seats or len(self.seats) < 2:
+            raise ConfigurationError("manifest: it needs a server and at least one party")
+        if sorted(self.seats) != list(range(SERVER, len(self.seats) - 1)):
+            raise ConfigurationError(
+                f"manifest: parties must be numbered 0 to {len(self.seats) - 2}, they are "
+                f"{sorted(set(self.seats) - {SERVER})}"
+            )
+        if len(set(keys)) < len(keys) or len(set(points)) < len(points):
+            raise ConfigurationError(
+                "manifest: two parties have the same key or the same point; each needs its own"
+            )
+
+    @property
+    def statement(self) -> bytes:
+        """What everybody signs."""
+        rows = [(n, seat.public, seat.point) for n, seat in sorted(self.seats.items())]
+        return wire.encode((_STATEMENT, self.session, self.protocol, rows))
+
+    @property
+    def digest(self) -> bytes:
+        """SHA-256 of the statement, bound into every introduction."""
+        return hashlib.sha256(self.statement).digest()
+
+    def signed(self, index: int, identity: Identity) -> Manifest:
+        """With one more signature.
+
+        Raises
+        ------
+        ConfigurationError
+            When the manifest gives that party another key.
+        """
+        seat = self.seats.get(index)
+        if seat is None or seat.public != identity.public:
+            named = "nobody" if seat is None else fingerprint(seat.public)
+            raise ConfigurationError(
+                f"manifest: {name_of(index)} is {named} there, and this key is "
+                f"{fingerprint(identity.public)}"
+            )
+        return replace(self, signatures={**self.signatures, index: identity.sign(self.statement)})
+
+    @property
+    def unsigned(self) -> list[int]:
+        """Parties whose signature is missing or wrong."""
+        return [
+            n
+            for n, seat in sorted(self.seats.items())
+            if not _verifies(seat.public, self.signatures.get(n, b""), self.statement)
+        ]
+
+    def check(self) -> None:
+        """Refuse a manifest that not everybody has signed as it stands.
+
+        Raises
+        ------
+        SealError
+            Naming who has not.
+        """
+        missing = self.unsigned
+        if missing:
+            raise SealError(
+                f"manifest {self.session!r}: no valid signature of "
+                f"{', '.join(map(name_of, missing))}; each signs with `securevfl keys sign`"
+            )
+
+    def verify(self, index: int, hello: Hello) -> None:
+        """Refuse the hello of a life that the party's identity has not signed.
+
+        Raises
+        ------
+        SealError
+        """
+        seat = self.seats.get(index)
+        statement = _introduction(self.digest, index, hello)
+        if seat is None or not _verifies(seat.public, hello.signature, statement):
+            raise SealError(
+                f"manifest {self.session!r}: a key for {name_of(index)} is not signed by "
+                f"{'anybody known' if seat is None else fingerprint(seat.public)}"
+            )
+
+    def write(self, path: Path) -> None:
+        """Write it as TOML."""
+        import tomli_w
+
+        content: dict[str, Any] = {
+            "session": self.session,
+            "protocol": self.protocol,
+            "parties": [self._row(n) for n in sorted(self.seats)],
+        }
+        path.write_text(tomli_w.dumps(content))
+
+    def _row(self, index: int) -> dict[str, Any]:
+        seat = self.seats[index]
+        row: dict[str, Any] = {"party": "server" if index == SERVER else index}
+        row |= {"key": seat.public.hex()}
+        if seat.point is not None:
+            row["point"] = str(seat.point)  # TOML's integers end at 2^63
+        if index in self.signatures:
+            row["signature"] = self.signatures[index].hex()
+        return row
+
+    @classmethod
+    def read(cls, path: Path) -> Manifest:
+        """Inverse of `write`; signatures are looked at by `check`.
+
+        Raises
+        ------
+        ConfigurationError
+            When the file is no manifest.
+        """
+        import tomllib
+
+        try:
+            content = tomllib.loads(path.read_text())
+            rows = {
+                SERVER if row["party"] == "server" else int(row["party"]): row
+                for row in content["parties"]
+            }
+            if len(rows) < len(content["parties"]):
+                raise ValueError("a party occurs twice")
+            return cls(
+                session=str(content["session"]),
+                protocol=str(content["protocol"]),
+                seats={
+                    n: Seat(
+                        bytes.fromhex(row["key"]), int(row["point"]) if "point" in row else None
+                    )
+                    for n, row in rows.items()
+                },
+                signatures={
+                    n: bytes.fromhex(row["signature"])
+                    for n, row in rows.items()
+                    if "signature" in row
+                },
+            )
+        except (OSError, KeyError, TypeError, ValueError) as error:
+            if isinstance(error, ConfigurationError):
+                raise
+            raise ConfigurationError(f"manifest: {path} is none: {error}") from None
+
+
+def _introduction(session: bytes, index: int, hello: Hello) -> bytes:
+    return wire.encode((_HELLO, session, index, hello.epoch, hello.public))
+
+
+def _verifies(public: bytes, signature: bytes, statement: bytes) -> bool:
+    from cryptography.exceptions import InvalidSignature
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+    try:
+        Ed25519PublicKey.from_public_bytes(public).verify(signature, statement)
+    except (InvalidSignature, ValueError):
+        return False
+    return True

@@ -1,0 +1,108 @@
+"""What ``securevfl keys`` does: make identities, write, sign and look at manifests."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from securevfl.engine.identity import (
+    Identity,
+    Manifest,
+    Seat,
+    fingerprint,
+    public_file,
+    read_public,
+)
+from securevfl.engine.network import SERVER
+from securevfl.errors import ConfigurationError
+from securevfl.protocols.protocol import get_protocol
+
+
+def create(file: Path) -> dict[str, str]:
+    """Make a key pair; where its public half lies, and its fingerprint."""
+    public = Identity.create(file).public
+    return {"public_file": str(public_file(file)), "fingerprint": fingerprint(public)}
+
+
+def show(files: Iterable[Path]) -> dict[str, str]:
+    """Fingerprints of public keys by file."""
+    return {str(file): fingerprint(read_public(file)) for file in files}
+
+
+def write_manifest(
+    out: Path, server: Path, parties: Sequence[str], protocol: str, session: str | None
+) -> dict[str, str]:
+    """Write the list of those who take part; who they are.
+
+    Parameters
+    ----------
+    out : Path
+        A file that is not there yet.
+    server : Path
+        The server's public key.
+    parties : sequence of str
+        ``N=FILE`` or ``N=FILE@POINT`` for each.
+    protocol : str
+    session : str, optional
+        A random name if not given.
+
+    Raises
+    ------
+    ConfigurationError
+    """
+    get_protocol(protocol)
+    if out.exists():
+        raise ConfigurationError(f"keys: {out} is there already; name another file")
+    seats = {SERVER: Seat(read_public(server))}
+    for text in parties:
+        number, _, rest = text.partition("=")
+        name, _, point = rest.partition("@")
+        if not number.isdigit() or not name or (point and not point.isdigit()):
+            raise ConfigurationError(
+                f"keys: --party {text!r}: write N=FILE.key.pub, or N=FILE.key.pub@POINT"
+            )
+        if int(number) in seats:
+            raise ConfigurationError(f"keys: party {number} is named twice")
+        seats[int(number)] = Seat(read_public(Path(name)), int(point) if point else None)
+    made = Manifest(session or secrets.token_hex(8), protocol, seats)
+    made.write(out)
+    return described(made)
+
+
+def sign(manifest: Path, key: Path, party: str) -> dict[str, str]:
+    """Sign a manifest in place; who takes part.
+
+    Parameters
+    ----------
+    party : str
+        A number, or "server".
+
+    Raises
+    ------
+    ConfigurationError
+    """
+    if party != "server" and not party.isdigit():
+        raise ConfigurationError(f"keys: --as {party!r}: write a party number, or server")
+    index = SERVER if party == "server" else int(party)
+    signed = Manifest.read(manifest).signed(index, Identity.read(key))
+    signed.write(manifest)
+    return described(signed)
+
+
+def described(manifest: Manifest) -> dict[str, str]:
+    """Who takes part, and who has signed."""
+    missing = set(manifest.unsigned)
+    told = {"session": manifest.session, "protocol": manifest.protocol}
+    for index, seat in sorted(manifest.seats.items()):
+        name = "server" if index == SERVER else f"party {index}"
+        point = "" if seat.point is None else f", point {seat.point}"
+        signed = "not signed" if index in missing else "signed"
+        told[name] = f"{fingerprint(seat.public)}{point}, {signed}"
+    return told
+
+
+def look(manifest: Path) -> tuple[dict[str, str], Manifest]:
+    """Who takes part, and the manifest, whose `check` refuses one that is not signed by all."""
+    found = Manifest.read(manifest)
+    return described(found), found

@@ -1,0 +1,132 @@
+"""Identities, manifests, and lives that only their identities can introduce."""
+
+import os
+import stat
+from dataclasses import replace
+
+import pytest
+
+from securevfl.engine.identity import (
+    Identity,
+    Manifest,
+    Seat,
+    fingerprint,
+    public_file,
+    read_public,
+)
+from securevfl.engine.links import Links
+from securevfl.engine.network import SERVER
+from securevfl.engine.sealing import Sealer
+from securevfl.errors import ConfigurationError, SealError
+
+
+@pytest.fixture(scope="module")
+def identities(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("keys")
+    return {n: Identity.create(folder / f"{n}.key") for n in (SERVER, 0, 1)}
+
+
+@pytest.fixture(scope="module")
+def manifest(identities):
+    seats = {n: Seat(who.public, None if n == SERVER else n + 3) for n, who in identities.items()}
+    made = Manifest("session", "fedvs", seats)
+    for n, who in identities.items():
+        made = made.signed(n, who)
+    return made
+
+
+def test_a_key_file_is_its_owner_s_alone(tmp_path):
+    path = tmp_path / "a.key"
+    made = Identity.create(path)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert Identity.read(path).public == made.public == read_public(public_file(path))
+    with pytest.raises(ConfigurationError, match="not overwritten"):
+        Identity.create(path)
+    os.chmod(path, 0o640)
+    with pytest.raises(ConfigurationError, match="mode 0640, so others may read it"):
+        Identity.read(path)
+
+
+def test_what_is_no_key_is_refused(tmp_path):
+    with pytest.raises(ConfigurationError, match="cannot be read"):
+        Identity.read(tmp_path / "none.key")
+    path = tmp_path / "b.key"
+    path.write_text("nonsense")
+    os.chmod(path, 0o600)
+    with pytest.raises(ConfigurationError, match="holds no Ed25519 key"):
+        Identity.read(path)
+    with pytest.raises(ConfigurationError, match="is no public key"):
+        read_public(path)
+
+
+def test_fingerprints_are_those_of_the_bytes():
+    # `printf '\\0%.0s' {1..32} | openssl dgst -sha256 -binary | base64`
+    assert fingerprint(bytes(32)) == "SHA256:Zmh6rfhivXdsj8GLjp+OIAiXFIVu4jOzkCpZHQ1fKSU"
+
+
+def test_a_manifest_counts_when_all_have_signed_it_as_it_stands(manifest, identities, tmp_path):
+    manifest.check()
+    path = tmp_path / "session.toml"
+    manifest.write(path)
+    assert Manifest.read(path) == manifest
+    seats = dict(manifest.seats)
+    for changed in (
+        replace(manifest, session="another"),
+        replace(manifest, protocol="split"),
+        replace(manifest, seats={**seats, 0: Seat(seats[0].public, 9)}),
+        replace(manifest, seats={**seats, 0: Seat(seats[1].public, 9), 1: Seat(seats[0].public)}),
+    ):
+        with pytest.raises(SealError, match="no valid signature of the server, party 0, party 1"):
+            changed.check()
+    partly = replace(manifest, signatures={n: manifest.signatures[n] for n in (SERVER, 1)})
+    with pytest.raises(SealError, match="no valid signature of party 0; each signs"):
+        partly.check()
+    with pytest.raises(ConfigurationError, match="party 1 is SHA256:"):
+        manifest.signed(1, identities[0])
+
+
+@pytest.mark.parametrize(
+    ("seats", "said"),
+    [
+        ({0: Seat(b"a" * 32)}, "needs a server"),
+        ({SERVER: Seat(b"s" * 32), 1: Seat(b"a" * 32)}, "numbered 0 to 0"),
+        ({SERVER: Seat(b"a" * 32), 0: Seat(b"a" * 32)}, "same key"),
+        ({SERVER: Seat(b"s" * 32), 0: Seat(b"a" * 32, 4), 1: Seat(b"b" * 32, 4)}, "same point"),
+    ],
+)
+def test_manifests_that_cannot_be_are_refused(seats, said):
+    with pytest.raises(ConfigurationError, match=said):
+        Manifest("s", "fedvs", seats)
+
+
+@pytest.mark.parametrize("text", ["", "session = 1", "parties = 3", "[", "session='s'\nparties=[]"])
+def test_files_that_are_no_manifest_are_refused(tmp_path, text):
+    path = tmp_path / "m.toml"
+    path.write_text(text)
+    with pytest.raises(ConfigurationError, match="manifest"):
+        Manifest.read(path)
+
+
+def links(manifest, index, epoch=0):
+    verify = None if manifest is None else manifest.verify
+    return Links("r", index, epoch, (SERVER, 0, 1), Sealer("fedvs", "r", index), verify)
+
+
+def test_a_key_of_a_life_counts_only_with_its_identity_s_signature(manifest, identities):
+    mine, theirs = links(manifest, 0), links(None, 1)
+    own = identities[1].introduce(manifest.digest, 1, theirs.hello)
+    other_session = identities[1].introduce(b"another", 1, theirs.hello)
+    other_party = identities[0].introduce(manifest.digest, 1, theirs.hello)
+    older = identities[1].introduce(manifest.digest, 1, theirs.hello._replace(epoch=0))
+    for forged in (
+        theirs.hello,
+        other_session,
+        other_party,
+        own._replace(public=links(None, 1).hello.public),
+        older._replace(epoch=7),
+    ):
+        with pytest.raises(SealError, match="a key for party 1 is not signed by SHA256:"):
+            mine.meet({1: forged})
+        assert not mine.knows(1)
+    mine.meet({1: own})
+    assert mine.knows(1)

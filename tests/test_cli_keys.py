@@ -1,0 +1,69 @@
+"""The commands that make identities and manifests."""
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from securevfl.cli.app import app
+from securevfl.engine.identity import Manifest
+
+
+def call(*words):
+    return CliRunner().invoke(app, ["keys", *map(str, words)])
+
+
+@pytest.fixture
+def names(tmp_path):
+    for name in ("server", "party-0", "party-1"):
+        assert call("new", tmp_path / f"{name}.key").exit_code == 0
+    return tmp_path
+
+
+def write(folder):
+    return call(
+        "manifest", folder / "m.toml", "--server", folder / "server.key.pub", "--party",
+        f"0={folder / 'party-0.key.pub'}@4", "--party", f"1={folder / 'party-1.key.pub'}@5",
+        "--session", "monday", "--protocol", "fedvs",
+    )  # fmt: skip
+
+
+def test_a_manifest_is_made_signed_and_checked(names):
+    shown = write(names)
+    assert shown.exit_code == 0, shown.output
+    assert shown.stdout.count("not signed") == 3
+    for who, key in (("server", "server"), ("0", "party-0"), ("1", "party-1")):
+        before = call("check", names / "m.toml")
+        assert before.exit_code != 0
+        signed = call("sign", names / "m.toml", "--key", names / f"{key}.key", "--as", who)
+        assert signed.exit_code == 0, signed.output
+    last = call("check", names / "m.toml", "--json")
+    assert last.exit_code == 0, last.output
+    told = json.loads(last.stdout)
+    public = call("show", names / "party-1.key.pub").stdout
+    assert told["party 1"].split(",")[0] in public
+    assert told["party 1"].endswith("point 5, signed")
+    Manifest.read(names / "m.toml").check()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("new", "{0}/server.key"), "not overwritten"),
+        (
+            ("manifest", "{0}/m.toml", "--server", "{0}/server.key.pub", "--party", "x=y"),
+            "write N=",
+        ),
+        (("manifest", "{0}/m.toml", "--server", "{0}/none.pub", "--party", "0=a.pub"), "no public"),
+        (("sign", "{0}/m.toml", "--key", "{0}/server.key", "--as", "me"), "a party number"),
+        (("sign", "{0}/none.toml", "--key", "{0}/server.key", "--as", "0"), "is none"),
+        (("sign", "{0}/m2.toml", "--key", "{0}/server.key", "--as", "0"), "and this key is"),
+    ],
+)
+def test_mistakes_are_one_line_and_exit_code_2(names, words, said):
+    write(names)
+    (names / "m.toml").rename(names / "m2.toml")
+    result = call(*(word.format(names) for word in words))
+    assert result.exit_code == 2, result.output
+    assert said in result.output
+    assert len(result.stderr.strip().splitlines()) == 1
