@@ -21,10 +21,11 @@ A study file::
                                      # or a table for each, in per cent
     [ours]                           # every value that the paper leaves open, and why
     [quick]                          # what `--quick` changes: seeds, options, data, until, times,
-                                     # eval_every, eval_seconds
+                                     # eval_every, eval_seconds, and of single runs [quick.runs.X]
 
 Each (run, seed) is one job; its result is a file of its own, so a study that was interrupted goes
-on where it stopped, and a job whose settings changed is run again.
+on where it stopped, and a job whose settings changed is run again. That a run with faults cannot go
+on is a result, too: the others are done, and the table has its error in its place.
 """
 
 from __future__ import annotations
@@ -59,7 +60,17 @@ _KEYS = {
     "quick",
     *_EACH,
 }
-_QUICK = {"seeds", "aligned", "options", "data", "until", "times", "eval_every", "eval_seconds"}
+_QUICK = {
+    "seeds",
+    "aligned",
+    "options",
+    "data",
+    "runs",
+    "until",
+    "times",
+    "eval_every",
+    "eval_seconds",
+}
 
 
 @dataclass(frozen=True)
@@ -121,6 +132,10 @@ def read_study(path: Path, *, quick: bool = False, data_dir: str | None = None) 
         changes = dict(content.get("quick", {}))
         for table in ("options", "data"):
             content[table] = content.get(table, {}) | changes.pop(table, {})
+        for name, given in changes.pop("runs", {}).items():
+            if name not in content["runs"]:
+                raise ConfigurationError(f"study: {path} has no run {name!r} to be made quick")
+            content["runs"][name] |= given
         content |= changes
     return _build(content, data_dir)
 

@@ -278,6 +278,14 @@ outage = [{ link = [1, "server"], rounds = [3] }]
 )
 
 
+def test_the_quick_form_changes_single_runs(tmp_path):
+    text = TOML + "[quick.runs.plain]\nrounds = 2\n"
+    study = read_study(write(tmp_path, text), quick=True)
+    assert [job.options["rounds"] for job in study.jobs] == [4, 2]
+    with pytest.raises(ConfigurationError, match="no run 'plane' to be made quick"):
+        read_study(write(tmp_path, text.replace("runs.plain]\nr", "runs.plane]\nr")), quick=True)
+
+
 def test_all_runs_are_done_under_each_of_the_faults_of_a_grid(tmp_path):
     study = read_study(write(tmp_path, GRID), quick=True)
     assert study.labels == ("coded, calm", "plain, calm", "coded, dead link", "plain, dead link")
