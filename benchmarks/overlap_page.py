@@ -25,10 +25,11 @@ ORDER = (
     "handwritten",
     "fedvs-downstream",
 )
-NAMES = {"vfl": "VFL (split)", "local": "Local-A", "vflhlp": "VFLHLP", "vflhlp-a": "VFLHLP-A",
+NAMES = {"vfl": "vanilla VFL", "local": "Local-A", "vflhlp": "VFLHLP", "vflhlp-a": "VFLHLP-A",
          "vflhlp-p": "VFLHLP-P", "fedhssl-moco": "FedHSSL-MoCo", "fedhssl-byol": "FedHSSL-BYOL",
          "fedhssl-simsiam": "FedHSSL-SimSiam", "fedlocal-moco": "FedLocalMoCo",
-         "fedlocal-byol": "FedLocalBYOL", "fedlocal-simsiam": "FedLocalSimSiam"}  # fmt: skip
+         "fedlocal-byol": "FedLocalBYOL", "fedlocal-simsiam": "FedLocalSimSiam", "fedvs": "FedVS",
+         "fedvs-p": "FedVS, passive pre-trained", "fedvs-full": "FedVS, all pre-trained"}  # fmt: skip
 Cell = dict[str, Any]
 
 HEAD = """# VFLHLP and its baselines, ours beside the paper's
@@ -113,11 +114,12 @@ def values(content: dict[str, Any], runs: dict[str, dict[int, Cell]]) -> list[st
 
 def compared(runs: dict[str, dict[int, Cell]]) -> tuple[list[str], list[str]]:
     """Differences of VFLHLP to every other run at each size, and what they say of two claims."""
-    mine = runs["vflhlp"]
-    rows, said = [["VFLHLP minus", *map(str, sorted(mine))]], []
+    leader, rival = ("fedvs-full", "fedvs") if "fedvs-full" in runs else ("vflhlp", "vfl")
+    mine = runs[leader]
+    rows, said = [[f"{NAMES[leader]} minus", *map(str, sorted(mine))]], []
     best: dict[int, tuple[float, str]] = {}
     for name, own in runs.items():
-        if name == "vflhlp":
+        if name == leader:
             continue
         cells = []
         for size in sorted(mine):
@@ -126,11 +128,11 @@ def compared(runs: dict[str, dict[int, Cell]]) -> tuple[list[str], list[str]]:
             if theirs is not None and name.startswith("fedhssl"):
                 best[size] = max(best.get(size, (0.0, "")), (theirs["mean"], name))
         rows.append([NAMES.get(name, name), *cells])
-    found = {size: difference(mine[size], runs["vfl"][size]) for size in sorted(mine)}
-    said.append(f"VFLHLP > vanilla VFL: {verdict(found)}")
+    found = {size: difference(mine[size], runs[rival][size]) for size in sorted(mine)}
+    said.append(f"{NAMES[leader]} > {NAMES[rival]}: {verdict(found)}")
     if best:
-        rival = {size: difference(mine[size], runs[best[size][1]][size]) for size in sorted(best)}
-        said.append(f"VFLHLP > the best FedHSSL here: {verdict(rival)}")
+        found = {size: difference(mine[size], runs[best[size][1]][size]) for size in sorted(best)}
+        said.append(f"{NAMES[leader]} > the best FedHSSL here: {verdict(found)}")
     return table(rows), said
 
 
@@ -166,7 +168,13 @@ def ours(content: dict[str, Any]) -> str:
 
 def section(name: str, content: dict[str, Any]) -> tuple[str, list[str]]:
     measure, runs = measured(content)
-    lines = [f"## {content['title']}", "", f"Held-out {measure}; {content['paper']['source']}.", ""]
+    shown = {"auc": "AUC"}.get(measure, measure)
+    lines = [
+        f"## {content['title']}",
+        "",
+        f"Held-out {shown}. Paper: {content['paper']['source']}.",
+        "",
+    ]
     lines += [*values(content, runs), ""]
     differences, said = compared(runs)
     lines += [*differences, "", " ".join(said), "", ours(content), ""]

@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
@@ -230,6 +230,8 @@ class Client(Party):
         labels = await self.receive("labels") if own.supervised else None
         self.record("pretrained", **own.run(self.features["train"], self.stream, labels))
         load_weights(self.network, weights_of(own.encoder))
+        if own.supervised:
+            self.send(SERVER, "head", weights_of(own.means))
 
     async def run(self) -> None:
         """Take part in every round (lines 12-36)."""
@@ -397,10 +399,14 @@ class Server(Party):
         return coding_operations(elements, self.public.threshold)
 
     async def setup(self) -> None:
-        """Give client 0 the labels of its rows, if it is to pre-train on them."""
+        """Have client 0 pre-train on the labels of its rows, and start from its head."""
         if self.public.config.pretrain == "full":
             more = [] if self.alone_labels is None else [self.alone_labels]
             self.send(0, "labels", np.concatenate([self.labels["train"], *more]))
+            head = await self.receive("head")
+            first = next(name for name, weight in head.items() if weight.ndim > 1)
+            # H is the mean, so N H is client 0's embedding, which its head knows, and the others'.
+            load_weights(self.centre, head | {first: len(self.peers) * head[first]})
 
     async def run(self) -> None:
         """Train (lines 25-31), then infer the test set from its shares if asked to."""
@@ -604,8 +610,9 @@ class FedVS(SplitProtocol):
             "blame an honest client",
             "a client whose part could wrap stops the run: one bit about its data",
             "B is announced with the round, S after sharing; the paper supposes that all share",
-            "pretrain (ours): networks start from VFLHLP's; client 0 is then one organisation with "
-            "the server, starts from its own model and is not pulled to it",
+            "pretrain (ours): networks start from VFLHLP's; with full, client 0 is one "
+            "organisation with the server, and both start from its own model instead of being "
+            "pulled to it",
         ),
     )
 
@@ -653,7 +660,7 @@ class FedVS(SplitProtocol):
         """All messages of a run; with a timeout it is chance who shares, and so what is sent."""
         if config.share_timeout is not None or config.result_timeout is not None:
             return None
-        if config.pretrain == "full":  # the server's message in setup has no place in an outline
+        if config.pretrain == "full":  # labels and head in setup have no place in an outline
             return None
         N, A = len(shape.widths), config.tolerate_corrupt
         K = config.segments or default_segments(N, config.privacy, A)
@@ -765,7 +772,15 @@ class FedVS(SplitProtocol):
     @property
     def claims(self) -> tuple[Claim, ...]:
         """Theorem 5.2, the masked guarantee, and what is not protected."""
-        return SHARES + (MASKED if self.config.masked else PLAIN) + UNPROTECTED
+        about_server = MASKED if self.config.masked else PLAIN
+        if self.config.pretrain == "full":
+            about_server = tuple(
+                replace(
+                    claim, source=f"of clients 1 to N-1, as client 0 is its own: {claim.source}"
+                )
+                for claim in about_server
+            )
+        return SHARES + about_server + UNPROTECTED
 
     @property
     def paper_claims(self) -> tuple[Claim, ...]:

@@ -48,7 +48,23 @@ def test_weights_stay_within_the_bound_that_rules_out_wrapping():
     assert max(largest) <= 0.5
 
 
-def test_only_the_server_s_labels_to_client_0_come_besides():
+@pytest.mark.parametrize("centre", ["linear", "mlp"])
+def test_the_sum_of_embeddings_begins_with_client_0_s_own_scores(centre):
+    still = SMALL | {"lr": 1e-12, "optimizer": "sgd", "centre": centre}
+    outcome = simulate("fedvs", few(), pretrain="full", segments=1, **still)
+    active, rows = outcome.parties[0], outcome.protocol.data.train[0]
+    own = active.network.forward(rows)
+    alone = active.pretraining.means.scores(own)
+    # All other embeddings at 0: the mean is a fifth of client 0's.
+    np.testing.assert_allclose(outcome.parties[SERVER].centre.scores(own / 5), alone, atol=1e-4)
+
+
+def test_client_0_is_no_one_whom_the_claims_protect_from_its_own_server():
+    said = simulate("fedvs", few(), pretrain="full", segments=1, **SMALL).protocol.claims
+    assert all("client 0 is its own" in c.source for c in said if c.who.startswith("server"))
+
+
+def test_only_labels_and_head_go_between_server_and_client_0_besides():
     sent = {}
     for who in ("none", "p", "full"):
         columns = simulate("fedvs", few(), pretrain=who, segments=1, **SMALL).simulation.transcript
@@ -60,7 +76,7 @@ def test_only_the_server_s_labels_to_client_0_come_besides():
     more = list(sent["full"])
     for message in sent["none"]:
         more.remove(message)
-    assert more == [("labels", SERVER, 0)]
+    assert sorted(more) == [("head", 0, SERVER), ("labels", SERVER, 0)]
 
 
 def test_the_planner_knows_what_it_cannot_outline():
