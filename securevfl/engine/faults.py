@@ -106,14 +106,20 @@ class Faults:
         and no newer round was begun; without it nobody would come back to a run that waits.
     name : str
         Shown in summaries.
+    first : int
+        Round from which on chains strike, at least 1; before it they are all up. The server's
+        round 1 may begin while clients still set up.
     """
 
     chains: Mapping[str, Chain] = field(default_factory=dict)
     outages: tuple[Outage, ...] = ()
     tick: float = 1.0
     name: str = "custom"
+    first: int = 1
 
     def __post_init__(self) -> None:
+        if self.first < 1:
+            raise ConfigurationError(f"faults: first = {self.first} must be a round, from 1 on")
         if not 0 < self.tick < math.inf:
             raise ConfigurationError(f"faults: tick = {self.tick} s must be positive and finite")
 
@@ -140,6 +146,8 @@ class Faults:
     def describe(self) -> dict[str, Any]:
         """Values for a run's configuration file; `faults_from` gives the faults back."""
         said: dict[str, Any] = {"tick": self.tick}
+        if self.first != 1:
+            said["first"] = self.first
         for role, chain in self.chains.items():
             said[role] = {"fault": chain.fault, "rejoin": chain.rejoin}
         said["outage"] = [_describe(outage) for outage in self.outages]
@@ -167,6 +175,7 @@ class Schedule:
         last: int | None = None,
     ) -> None:
         self.tick = faults.tick
+        self._first = faults.first
         self._seed = seed
         self._last = math.inf if last is None else last
         self._parties = {n for members in roles.values() for n in members}
@@ -243,10 +252,13 @@ class Schedule:
         return chain is None or round > self._last or self._state(entity, chain, round)
 
     def _state(self, entity: int | Link, chain: Chain, round: int) -> bool:
-        """The chain's state; every entity is up before round 1."""
-        at, up = self._known.get(entity, (0, True))
+        """The chain's state; every entity is up before the first round that counts."""
+        before = (self._first - 1, True)
+        if round < self._first:
+            return True
+        at, up = self._known.get(entity, before)
         if at > round:
-            at, up = 0, True
+            at, up = before
         for number in range(at + 1, round + 1):
             draw = self._draw(entity, number)
             up = draw >= chain.fault if up else draw < chain.rejoin
@@ -266,6 +278,7 @@ def load_faults(source: str | Path | Mapping[str, Any] | Faults | None) -> Fault
     ::
 
         tick = 1.0                      # optional
+        first = 2                       # optional: round from which on chains strike
         [client]                        # a role: the chain of each of its parties
         fault = 0.3
         rejoin = 0.5
@@ -306,22 +319,24 @@ def faults_from(values: Mapping[str, Any], *, name: str = "custom") -> Faults:
     """Faults from the keys that `load_faults` describes; a key ``name`` goes before `name`."""
     chains: dict[str, Chain] = {}
     outages: list[Outage] = []
-    tick = 1.0
+    tick, first = 1.0, 1
     for key, value in values.items():
         if key == "name" and isinstance(value, str):
             name = value
         elif key == "tick":
             tick = _number(key, value)
+        elif key == "first" and isinstance(value, int):
+            first = value
         elif key == "outage":
             outages += [_outage(each) for each in value]
         elif isinstance(value, Mapping) and set(value) == {"fault", "rejoin"}:
             chains[key] = Chain(**{k: _number(f"{key}.{k}", v) for k, v in value.items()})
         else:
             raise ConfigurationError(
-                f"faults: {key} = {value!r} is neither a tick, an outage, nor a role's table of "
-                "fault and rejoin"
+                f"faults: {key} = {value!r} is neither a tick, a first round, an outage, nor a "
+                "role's table of fault and rejoin"
             )
-    return Faults(chains, tuple(outages), tick, name)
+    return Faults(chains, tuple(outages), tick, name, first)
 
 
 def _outage(values: Any) -> Outage:

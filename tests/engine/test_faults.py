@@ -31,6 +31,21 @@ def test_the_server_is_up_where_only_clients_fail():
     assert schedule.mortal == frozenset(range(6))
 
 
+def test_chains_strike_from_the_first_round_on():
+    chains = {"client": {"fault": 0.3, "rejoin": 0.4}, "link": {"fault": 1, "rejoin": 1}}
+    one, late = (faults_from(chains | {"first": f}).bind(ROLES, seed=3) for f in (1, 5))
+    assert all(
+        late.alive(n, r, 0.0) and late.linked(n, -1, r, 0.0) for n in range(6) for r in range(5)
+    )
+    assert [late.linked(2, -1, r, 0.0) for r in (4, 5, 6, 4)] == [True, False, True, True]
+    # The same draws, from that round on: whom round 5 strikes there is struck here.
+    for n in range(6):
+        if one.alive(n, 4, 0.0):
+            assert one.alive(n, 5, 0.0) == late.alive(n, 5, 0.0)
+    described = faults_from(chains | {"first": 5}).describe()
+    assert faults_from(described).first == described["first"] == 5
+
+
 def test_chains_strike_up_to_the_last_round_that_is_given():
     faults = faults_from(
         {
@@ -118,6 +133,8 @@ def test_description_gives_the_faults_back(tmp_path):
         ({"client": {"fault": 0.5}}, "neither a tick"),
         ({"client": {"fault": "x", "rejoin": 1}}, "must be a number"),
         ({"tick": 0}, "tick"),
+        ({"first": 0}, "first = 0 must be a round"),
+        ({"first": 2.5}, "neither a tick"),
         ({"outage": [{"party": 1}]}, "either rounds or seconds"),
         ({"outage": [{"party": 1, "rounds": [1], "seconds": [1]}]}, "either rounds or seconds"),
         ({"outage": [{"rounds": [1]}]}, "of a party or of a link"),
