@@ -28,8 +28,9 @@ ORDER = (
 NAMES = {"vfl": "vanilla VFL", "local": "Local-A", "vflhlp": "VFLHLP", "vflhlp-a": "VFLHLP-A",
          "vflhlp-p": "VFLHLP-P", "fedhssl-moco": "FedHSSL-MoCo", "fedhssl-byol": "FedHSSL-BYOL",
          "fedhssl-simsiam": "FedHSSL-SimSiam", "fedlocal-moco": "FedLocalMoCo",
-         "fedlocal-byol": "FedLocalBYOL", "fedlocal-simsiam": "FedLocalSimSiam", "fedvs": "FedVS",
-         "fedvs-p": "FedVS, passive pre-trained", "fedvs-full": "FedVS, all pre-trained"}  # fmt: skip
+         "fedlocal-byol": "FedLocalBYOL", "fedlocal-simsiam": "FedLocalSimSiam",
+         "fedvs": "FedVS", "fedvs-p": "FedVS, passive ones pre-trained",
+         "fedvs-full": "FedVS, all pre-trained"}  # fmt: skip
 Cell = dict[str, Any]
 
 HEAD = """# VFLHLP and its baselines, ours beside the paper's
