@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import json
 import re
+import tomllib
 from pathlib import Path
 from typing import Any
 
 from securevfl.study.statistics import paired_difference
 
 RESULTS = Path("benchmarks/results/vflhlp")
+STUDIES = Path("benchmarks/papers/vflhlp")
 PAGE = Path("docs/results-vflhlp.md")
 ORDER = (
     "table-2-avazu",
@@ -170,10 +172,13 @@ def ours(content: dict[str, Any]) -> str:
 def section(name: str, content: dict[str, Any]) -> tuple[str, list[str]]:
     measure, runs = measured(content)
     shown = {"auc": "AUC"}.get(measure, measure)
+    planned = tomllib.loads((STUDIES / f"{name}.toml").read_text())["aligned"]
+    left = [size for size in planned if size not in runs["vflhlp"]]
+    form = f" This is the quick form; the full one has {listed(left)} besides." if left else ""
     lines = [
         f"## {content['title']}",
         "",
-        f"Held-out {shown}. Paper: {content['paper']['source']}.",
+        f"Held-out {shown}. Paper: {content['paper']['source']}.{form}",
         "",
     ]
     lines += [*values(content, runs), ""]
