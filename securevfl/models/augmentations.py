@@ -23,8 +23,9 @@ def two_views(
     stream : numpy Generator
     image_shape : (channels, height, width) or None
         Of an image whose pixels are the columns: its views are moved by up to `SHIFT` pixels and a
-        `PART`-th of each side, what comes in being 0. In views of a table each value is, with probability `MASKED`, that of
-        another row of the batch. Both get normal noise of deviation `NOISE`.
+        `PART`-th of each side, what comes in being 0. In views of a table each value is, with
+        probability `MASKED`, that of another row of the batch. Both get normal noise of deviation
+        `NOISE`.
 
     Returns
     -------

@@ -8,7 +8,6 @@ its guests.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -16,6 +15,7 @@ import numpy as np
 from securevfl.errors import RunError
 from securevfl.models.augmentations import ImageShape, two_views
 from securevfl.models.optimizers import make_optimizer, take_step
+from securevfl.models.weights import initialised
 
 if TYPE_CHECKING:
     import torch
@@ -183,7 +183,7 @@ def make_autoencoder(
     >>> learner.encode(rows).shape
     (8, 3)
     """
-    module, head = _seeded(
+    module, head = initialised(
         lambda: (
             two_layers(features, hidden, width, output),
             two_layers(width, hidden, features, decoded),
@@ -206,7 +206,7 @@ def make_contrastive(
     image_shape: ImageShape | None = None,
 ) -> ContrastiveEncoder:
     """New encoder d - hidden - h whose projector has h - h - h; see `make_autoencoder`."""
-    module, head = _seeded(
+    module, head = initialised(
         lambda: (
             two_layers(features, hidden, width, output),
             two_layers(width, width, width, "none"),
@@ -235,16 +235,6 @@ def two_layers(features: int, hidden: int, outputs: int, last: Activation) -> nn
     }
     inner = [nn.Linear(features, hidden), nn.LeakyReLU(SLOPE), nn.Linear(hidden, outputs)]
     return nn.Sequential(*inner, *ends[last])
-
-
-def _seeded(
-    build: Callable[[], tuple[nn.Module, nn.Module]], stream: np.random.Generator
-) -> tuple[nn.Module, nn.Module]:
-    import torch
-
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(int(stream.integers(2**31)))
-        return build()
 
 
 def _tensor(rows: np.ndarray) -> torch.Tensor:

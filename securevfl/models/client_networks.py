@@ -7,7 +7,7 @@ each. The paper does not describe the last two further; widths, kernels and init
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
@@ -16,6 +16,7 @@ from securevfl.errors import ConfigurationError
 from securevfl.models.optimizers import make_optimizer, take_step
 from securevfl.models.polynomial_network import PolynomialNetwork
 from securevfl.models.tabular import tabular_front
+from securevfl.models.weights import initialised
 
 if TYPE_CHECKING:
     import torch
@@ -250,7 +251,7 @@ def make_client_network(
     if kind == "mlp":
         tables = cardinalities if coded else ()
         widths = (*layers, width) if layers else (width,) * depth
-        module, operations = _seeded(lambda: _mlp(features, widths, tables, embedding), stream)
+        module, operations = initialised(lambda: _mlp(features, widths, tables, embedding), stream)
         return TorchNetwork(module, operations, optimizer=optimizer, bound=bound)
     if image_shape is None:
         raise ConfigurationError(
@@ -259,7 +260,7 @@ def make_client_network(
         )
     shape = image_shape
     build = _CONVOLUTIONS[kind]
-    module, operations = _seeded(lambda: build(shape, width, depth), stream)
+    module, operations = initialised(lambda: build(shape, width, depth), stream)
     return TorchNetwork(module, operations, optimizer=optimizer, bound=bound)
 
 
@@ -283,13 +284,3 @@ def _mlp(
     front, inner = tabular_front(cardinalities, embedding)
     module, operations = mlp(inner, widths)
     return nn.Sequential(front, module), operations
-
-
-def _seeded(
-    build: Callable[[], tuple[nn.Module, int]], stream: np.random.Generator
-) -> tuple[nn.Module, int]:
-    import torch
-
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(int(stream.integers(2**31)))
-        return build()

@@ -18,7 +18,7 @@ from securevfl.models.contrast import nt_xent
 from securevfl.models.optimizers import make_optimizer
 from securevfl.models.pretext import Objective, Sizes, learn, two_heads
 from securevfl.models.self_supervised import negative_cosine
-from securevfl.models.weights import load_weights, parameters_of, weights_of
+from securevfl.models.weights import initialised, load_weights, parameters_of, weights_of
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -93,14 +93,13 @@ class Cross:
         stream: np.random.Generator,
         optimizer: dict[str, Any],
     ) -> None:
-        import torch
         from torch import nn
 
         self.temperature = sizes.temperature
         self.contrast = method == "moco"
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(int(stream.integers(2**31)))
-            self.heads = nn.ModuleDict(two_heads(width, sizes, predicts=not self.contrast))
+        self.heads = initialised(
+            lambda: nn.ModuleDict(two_heads(width, sizes, predicts=not self.contrast)), stream
+        )
         self.optimizer = make_optimizer(list(self.heads.parameters()), **optimizer)
 
     def project(self, network: ClientNetwork, rows: np.ndarray) -> Tensor:

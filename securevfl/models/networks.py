@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from securevfl.errors import UnknownNameError
+from securevfl.models.weights import initialised
 
 if TYPE_CHECKING:
     from torch import nn
@@ -148,10 +149,6 @@ def make_centre(name: str, width: int, hidden: int, outputs: int, *, seed: int) 
     UnknownNameError
         When no centre has that name.
     """
-    import torch
-
     if name not in CENTRES:
         raise UnknownNameError("central network", name, CENTRES)
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        return CENTRES[name](width, hidden, outputs)
+    return initialised(lambda: CENTRES[name](width, hidden, outputs), seed)

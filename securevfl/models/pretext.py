@@ -27,6 +27,7 @@ from securevfl.models.self_supervised import (
     negative_cosine,
     normalised_distance,
 )
+from securevfl.models.weights import initialised
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -82,14 +83,11 @@ class Objective(ABC):
         optimizer: dict[str, Any],
         target: ClientNetwork | None = None,
     ) -> None:
-        import torch
         from torch import nn
 
         self.sizes = sizes
         self.target = target
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(int(stream.integers(2**31)))
-            self.heads = nn.ModuleDict(self.build(width))
+        self.heads = initialised(lambda: nn.ModuleDict(self.build(width)), stream)
         self.optimizer = make_optimizer(list(self.heads.parameters()), **optimizer)
 
     @abstractmethod

@@ -1,9 +1,9 @@
-"""Weights of a network as plain arrays, to be sent, averaged, and put back."""
+"""Weights of a network: drawn at first, and as plain arrays, to be sent, averaged, and put back."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -11,6 +11,21 @@ from securevfl.errors import ConfigurationError
 
 if TYPE_CHECKING:
     import torch
+
+Built = TypeVar("Built")
+
+
+def initialised(build: Callable[[], Built], seed: int | np.random.Generator) -> Built:
+    """What `build` makes of torch modules, its weights drawn from `seed`.
+
+    torch initialises from its global generator only; it is as before when this returns.
+    """
+    import torch
+
+    number = seed if isinstance(seed, int) else int(seed.integers(2**31))
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(number)
+        return build()
 
 
 def parameters_of(model: Any) -> dict[str, torch.Tensor]:

@@ -154,11 +154,10 @@ ALLOWED = {
     "privacy/statistical.py": {"import secrets"},  # coins of the games
     "field/prime_field.py": {"np.random.default_rng"},  # inputs of a warm-up
     "field/_benchmark_cases.py": {"np.random.default_rng"},  # inputs of benchmarks
-    "models/networks.py": {"torch.manual_seed"},  # initial weights, in a fork of torch's generator
-    "models/client_networks.py": {"torch.manual_seed"},  # likewise
-    "privacy/attacks/regression.py": {"torch.manual_seed"},  # likewise
+    "models/weights.py": {"torch.manual_seed"},  # initial weights, in a fork of torch's generator
     "study/run.py": {"import secrets"},  # the name of a run, bound into its seals
     "study/alignment.py": {"import secrets"},  # likewise
+    "study/identities.py": {"import secrets"},  # likewise
     "testing/leaky.py": {"os.urandom"},  # planted short seeds
     "testing/inspection.py": {"import random", "np.random.get_state"},  # looks at their state
 }

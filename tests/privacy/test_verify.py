@@ -160,7 +160,7 @@ def test_the_command_prints_verdicts_or_json(monkeypatch, capsys, tmp_path):
     ("arguments", "words"),
     [
         (["verify"], "verify: a protocol comes first"),
-        (["verify", "fedv"], "did you mean fedvs?"),
+        (["verify", "fedv"], "did you mean fedvs"),
         (["verify", "vafl", "--plain"], "has no plain evaluation"),
         (["verify", "fedvs", "--privacy", "8"], "T=8"),
     ],

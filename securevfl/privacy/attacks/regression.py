@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from securevfl.errors import ConfigurationError
+from securevfl.models.weights import initialised
 
 _PENALTIES = 10.0 ** np.arange(-8, 7)
 _HELD_OUT = 0.25  # of the pairs, to choose the penalty and to stop
@@ -106,11 +107,10 @@ def _network(
     import torch
     from torch import nn
 
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(int(stream.integers(2**31)))
-        model = nn.Sequential(
-            nn.Linear(x.shape[1], hidden), nn.ReLU(), nn.Linear(hidden, y.shape[1])
-        )
+    sizes = x.shape[1], hidden, y.shape[1]
+    model = initialised(
+        lambda: nn.Sequential(nn.Linear(*sizes[:2]), nn.ReLU(), nn.Linear(*sizes[1:])), stream
+    )
     last = model[2]
     assert isinstance(last, nn.Linear)
     nn.init.zeros_(last.weight)
