@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from securevfl.data.dataset import VerticalDataset
 
 _SLOW = 0.75  # part of the fastest party's updates below which a party counts as slow
+_UNANSWERED = 1000  # launches in a row after which an active party waits as long as it takes
 _GRACE = 5  # updates of the fastest party before which nobody does
 
 
@@ -84,6 +85,12 @@ class CvflConfig(EmbeddingConfig):
         ge=0,
         description="seconds that an active party waits for embeddings before it takes the last "
         "ones that it has; without it it waits for all",
+    )
+    timeout: float | None = Field(
+        None,
+        gt=0,
+        description="seconds that an active party waits for the top network before it launches "
+        "anew with the one it has, for links that lose messages; without it it waits",
     )
     staleness: int | None = Field(
         None,
@@ -158,7 +165,14 @@ class Active(Holder):
     it serves others at once. Passive parties' delay is that of their embeddings.
     """
 
-    kept: ClassVar[tuple[str, ...]] = ("network", "pending", "top", "pace", "stale")
+    kept: ClassVar[tuple[str, ...]] = (
+        "network",
+        "pending",
+        "top",
+        "pace",
+        "stale",
+        "unanswered",
+    )
     activities: ClassVar[Mapping[str, str]] = {"gradient": "upload", "top_gradient": "upload"}
 
     def __init__(
@@ -184,6 +198,7 @@ class Active(Holder):
         self.aggregation = aggregation
         self.config = config
         self.pace = 1.0
+        self.unanswered = 0  # launches in a row
         rows = len(own) if config.patience is not None else 0
         self.stale = LastEmbeddings(len(self.peers), rows, config.width)
 
@@ -207,13 +222,21 @@ class Active(Holder):
                 await self.launch()
 
     async def renewed(self) -> bool:
-        """Wait for w_0 (lines 3 to 5); one asked for before a crash is left aside."""
+        """Wait for w_0 (lines 3 to 5); one of an earlier launch is left aside. False at the end."""
+        timeout = self.config.timeout if self.unanswered < _UNANSWERED else None
+        until = None if timeout is None else self.now + timeout
         while True:
-            answer = await self.receive("top", "stop")
+            left = None if until is None else max(0.0, until - self.now)
+            try:
+                answer = await self.receive("top", "stop", timeout=left)
+            except TimeoutError:
+                self.unanswered += 1
+                return True
             if answer is None:
                 return False
             assert self.envelope is not None
             if self.envelope.round == self.round:
+                self.unanswered = 0
                 weights, self.pace = answer
                 load_weights(self.top, weights)
                 return True
@@ -392,8 +415,8 @@ class Cvfl(EmbeddingProtocol):
             "with the same networks",
             "single: the collaborator serves one active party, which changes no number",
             "an active party's own gradient reaches its bottom network without its delay",
-            "ours: patience and staleness for slow passive parties, q = 'auto', the measured pace, "
-            "the bound on the amplification",
+            "ours: patience and staleness for slow passive parties, a timeout for lost answers, "
+            "q = 'auto', the measured pace, the bound on the amplification",
             "sizes of networks, the optimiser, momentum, initialisation and batches are ours",
         ),
     )
@@ -413,6 +436,11 @@ class Cvfl(EmbeddingProtocol):
             )
         if config.q != "auto" and config.q < 1:
             raise ConfigurationError(f"cvfl: q = {config.q:g} must be at least 1, or 'auto'")
+        if config.timeout is not None and config.mode == "sync":
+            raise ConfigurationError(
+                f"cvfl: timeout = {config.timeout:g} has no meaning in step, where nobody goes on "
+                "without the others; leave it out, or use mode = 'async'"
+            )
         if config.patience is None and config.staleness is not None:
             raise ConfigurationError(
                 f"cvfl: staleness = {config.staleness} needs patience, the seconds after which "

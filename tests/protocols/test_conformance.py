@@ -45,7 +45,7 @@ VARIANTS = {name: (name, {}) for name in find_protocols()} | {
     "cvfl, passive": ("cvfl", {"active": 3}),
     "cvfl, stale": (
         "cvfl",
-        {"active": 4, "patience": 1.5, "staleness": 9, "q": "auto", "rounds": 60},
+        {"active": 4, "patience": 1.5, "staleness": 9, "timeout": 9.0, "q": "auto", "rounds": 60},
     ),
     "multivfl, noisy": (
         "multivfl",

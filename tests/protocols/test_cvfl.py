@@ -1,6 +1,7 @@
 """CVFL against its algorithms written down once more, and against split learning where L = 1."""
 
 import heapq
+import math
 
 import numpy as np
 import pytest
@@ -9,8 +10,9 @@ from joint import data, loss_of, strips
 
 from securevfl.data import VerticalDataset
 from securevfl.engine.conditions import NONE, Conditions, Delay
+from securevfl.engine.faults import Chain, Faults, Outage
 from securevfl.engine.network import SERVER
-from securevfl.errors import ConfigurationError, DataError
+from securevfl.errors import ConfigurationError, DataError, StalledError
 from securevfl.testing.runs import make, one_thread, simulate
 
 SMALL = {
@@ -245,6 +247,21 @@ def test_with_patience_stale_embeddings_are_used_within_the_bound():
     assert known[2] == pytest.approx(0.75)  # none is as young as that: it is left out
 
 
+def test_links_that_lose_answers_stop_it_only_without_a_timeout():
+    faults = Faults({"link": Chain(0.3, 0.5)})
+    options = SMALL | {"rounds": 40, "active": 2, "patience": 0.4}
+    with pytest.raises(StalledError, match="waits for 'top' or 'stop'"):
+        simulate("cvfl", data(), conditions=NONE, faults=faults, **options)
+    outcome = simulate("cvfl", data(), conditions=NONE, faults=faults, timeout=0.7, **options)
+    assert len(outcome.losses) == 40
+    assert {event.fields["client"] for event in steps(outcome)} == {0, 1}
+    lost = {event.fields["kind"] for event in outcome.events if event.name == "lost"}
+    assert lost >= {"top_gradient", "request", "embedding", "gradient"}
+    gone = Faults(outages=(Outage(SERVER, rounds=(3, math.inf)),))
+    with pytest.raises(StalledError, match="the server has been down since round 3"):
+        simulate("cvfl", data(), conditions=NONE, faults=gone, timeout=0.1, **options)
+
+
 # -- what is said and what is refused --------------------------------------------------------------
 
 
@@ -274,6 +291,7 @@ def test_the_papers_argument_is_no_claim():
         ({"slow": "fast"}, "neither 'measured' nor 'none'"),
         ({"slow": "1,7"}, "party 7 is none of the active parties 0 to 3"),
         ({"staleness": 3}, "needs patience"),
+        ({"mode": "sync", "timeout": 1.0}, "has no meaning in step"),
         ({"centre": "batch_norm_mlp"}, "running statistics"),
     ],
 )

@@ -43,7 +43,7 @@ VARIANTS = {
     "fedonce zeros": ("fedonce", {"absent": "zeros"} | TIMED),
     "vafl timed": ("vafl", TIMED),
     "vfb2 timed": ("vfb2", TIMED),
-    "cvfl patient": ("cvfl", {"patience": 1.5, "active": 3}),
+    "cvfl patient": ("cvfl", {"patience": 1.5, "active": 3} | TIMED),
     "cvfl sync": ("cvfl", {"mode": "sync", "active": 3}),
 }
 COSTLY = {
