@@ -277,7 +277,7 @@ def _cell(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
     With one seed it is the interval over the attacked rows.
     """
-    seen = [r for r in rows if r["success"] is not None]
+    seen = [r for r in rows if r["success"] is not None and r["chance"] is not None]
     if not seen:
         note = rows[0]["note"] if rows else "not run"
         empty = dict.fromkeys(("metric", "success", "chance", "excess", "low", "high"))

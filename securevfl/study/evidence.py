@@ -190,7 +190,7 @@ class Evidence:
         """The joint embedding of each row that the server's centre was last given."""
         if self.inputs is None or not self.inputs.recent:
             return NoView("the server trains on no joint embedding")
-        return _table([(0, 0, *given) for given in self.inputs.recent])
+        return _table([(0, 0, self._shared(rows), own) for rows, own in self.inputs.recent])
 
     def first_embedding(self) -> tuple[np.ndarray, np.ndarray] | NoView:
         """Rows and values of the client's first embedding, of its initial network."""
@@ -208,7 +208,12 @@ class Evidence:
         if self.used != self.protocol.data.parties:
             return NoView(f"the first joint embedding is of {self.used} clients only")
         rows, values = self.inputs.first
+        rows = self._shared(rows)
         return rows[rows >= 0], values[rows >= 0]
+
+    def _shared(self, rows: np.ndarray) -> np.ndarray:
+        """Rows that a centre was given; -1 for those that one party holds alone."""
+        return np.where(rows < self.protocol.data.rows, rows, -1)
 
     def network(self, parties: Mapping[int, Any] | None = None) -> Any:
         """The client's network at the end, or among other parties; None where it has none."""

@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 from securevfl.cli.app import app
 from securevfl.data import load_dataset
+from securevfl.data.overlap import limit_overlap
 from securevfl.engine.conditions import NONE
 from securevfl.engine.network import SERVER
 from securevfl.errors import ConfigurationError, UnknownNameError
@@ -24,6 +25,7 @@ from securevfl.study.attacks import ATTACKS, Matrix, Settings, attack_matrix, wr
 from securevfl.study.evidence import Evidence, Recorder, Table, observe
 from securevfl.study.plan import DataSource
 from securevfl.study.run import Interrupted
+from securevfl.testing.runs import make
 
 SMALL = {"width": 24, "hidden": 16, "batch": 100}
 DIGITS = DataSource("digits", {"parties": 5})
@@ -231,6 +233,18 @@ def test_a_cell_over_seeds_has_the_interval_of_paired_differences():
     assert (cell["verdict"], cell["seeds"]) == ("above chance", 3)
     empty = {"success": None, "note": "nothing is sent"}
     assert module._cell([empty])["verdict"] == "no view"
+    nothing_to_find = {"success": 0.0, "chance": None, "note": "all rows known"}
+    assert module._cell([nothing_to_find])["verdict"] == "no view"
+
+
+def test_rows_that_one_party_holds_alone_are_no_training_rows_of_a_table():
+    data = limit_overlap(load_dataset("digits", parties=3).subset(90, 20), 30)
+    made = make("local", data, rounds=6, batch=20)
+    seen = observe(made, conditions=NONE, client=0)
+    assert made.describe()["labelled_rows"] == 50
+    assert len(seen.joint.rows) > 10
+    assert set(seen.joint.rows.tolist()) <= set(range(30))
+    assert set(seen.embeddings.rows.tolist()) <= set(range(30))
 
 
 def test_finished_runs_are_not_run_again(tmp_path, monkeypatch):
