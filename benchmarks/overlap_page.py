@@ -136,6 +136,10 @@ def compared(runs: dict[str, dict[int, Cell]]) -> tuple[list[str], list[str]]:
     if best:
         found = {size: difference(mine[size], runs[best[size][1]][size]) for size in sorted(best)}
         said.append(f"{NAMES[leader]} > the best FedHSSL here: {verdict(found)}")
+    for name in ("vflhlp-a", "vflhlp-p"):  # the ablation: both parts together are said to be best
+        if name in runs and leader == "vflhlp":
+            found = {size: difference(mine[size], runs[name][size]) for size in sorted(mine)}
+            said.append(f"VFLHLP > {NAMES[name]}: {verdict(found)}")
     return table(rows), said
 
 
