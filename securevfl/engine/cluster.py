@@ -571,7 +571,7 @@ def connect(address: str | None, *, seconds: float = 3.0) -> Any:
     }
     if address is None:
         os.environ.setdefault("RAY_AUTH_MODE", "disabled")
-        ray.init(num_cpus=os.cpu_count(), **options)
+        ray.init(address="local", num_cpus=os.cpu_count(), **options)  # never one that is about
         return ray
     _preflight(address, seconds)
     options.pop("include_dashboard")

@@ -271,8 +271,8 @@ def _check_engine(plan: Plan, ray: Mapping[str, Any]) -> None:
         given = [name for name, value in ray.items() if value]
         if given:
             raise ConfigurationError(
-                f"run: {' and '.join(given)} are for a cluster; use engine = 'ray', or leave them "
-                "out"
+                f"run: {', '.join(given)}: only a cluster has a use for it; take engine = 'ray', "
+                "or leave it out"
             )
         return
     for name, value in (("until", plan.until), ("faults", plan.faults)):

@@ -122,7 +122,7 @@ def test_more_losses_than_are_tolerated_end_in_an_error_that_names_them(
             "fedvs", digits, rounds=200, engine="ray", out=tmp_path / "run", progress=killing,
             **OPTIONS,
         )  # fmt: skip
-    assert time.monotonic() - killing.killed[-1] < 20
+    assert time.monotonic() - killing.killed[-1] < 30  # 7 s on a quiet machine
     assert (tmp_path / "run" / "parties" / "0").is_dir()  # what was done is kept
 
 
@@ -178,7 +178,7 @@ def test_ctrl_c_keeps_the_run(digits, tmp_path):
     [
         ({"engine": "ray", "until": 5.0}, "until needs virtual time"),
         ({"engine": "ray", "faults": {"client": {"fault": 0.1, "rejoin": 0.5}}}, "faults needs"),
-        ({"address": "127.0.0.1:1"}, "address and place are those of a cluster"),
+        ({"address": "127.0.0.1:1"}, "address: only a cluster"),
         ({"engine": "rai"}, "unknown engine"),
         ({"engine": "ray", "place": {3: "node-b"}}, "no node has the resource 'node-b'"),
         ({"engine": "ray", "place": {9: "node-b"}}, "there is no party 9"),
