@@ -209,8 +209,8 @@ METHODS = (
     "fedvs:masked=false",
     "he_split",
     "secagg_split",
-    "multivfl:segments=1",
-    "cvfl:segments=1",
+    "multivfl",
+    "cvfl",
     "dvfl",
     "fedonce",
     "vfb2",
@@ -224,8 +224,6 @@ def attacks(name: str, seeds: int) -> None:
     data = given.get("data", {})
     rounds = given["options"]["rounds"] * load_dataset(name, **data).parties
     changed = {"vafl": f"vafl:rounds={rounds}"}
-    if given["options"]["segments"] > 1:
-        changed["cvfl"] = "cvfl:segments=1"  # it knows no segments
     there = [m for m in METHODS if m.partition(":")[0] in find_protocols()]
     matrix = attack_matrix(
         [changed.get(m, m) for m in there],

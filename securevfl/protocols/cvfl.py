@@ -429,11 +429,6 @@ class Cvfl(EmbeddingProtocol):
                 f"cvfl: active = {config.active} parties hold labels, and there are {M}; use 1 to "
                 f"{M}"
             )
-        if config.segments != 1:
-            raise ConfigurationError(
-                f"cvfl: segments = {config.segments}: batches are drawn by each active party from "
-                "its own rows, so the segments of FedVS have no meaning here; leave them out"
-            )
         if config.q != "auto" and config.q < 1:
             raise ConfigurationError(f"cvfl: q = {config.q:g} must be at least 1, or 'auto'")
         if config.timeout is not None and config.mode == "sync":

@@ -13,7 +13,6 @@ import numpy as np
 
 from securevfl.engine.party import SERVER, Party
 from securevfl.engine.streams import keyed_stream
-from securevfl.errors import ConfigurationError
 from securevfl.models.aggregation import Aggregation, gather
 from securevfl.models.client_networks import ClientNetwork
 from securevfl.models.pretext import Objective, make_objective
@@ -116,14 +115,6 @@ class SplitServer(Party):
 
 class DownstreamProtocol(EmbeddingProtocol):
     """A method that pre-trains, then trains split on the aligned rows."""
-
-    def __init__(self, config: Any, data: Any, *, seed: int) -> None:
-        super().__init__(config, data, seed=seed)
-        if config.segments != 1:
-            raise ConfigurationError(
-                f"{self.name}: segments = {config.segments}: they belong to FedVS, whose batches "
-                "this method does not have; leave them out"
-            )
 
     def alone(self, index: int) -> np.ndarray | None:
         """Rows that client `index` holds alone; None where no party has any."""

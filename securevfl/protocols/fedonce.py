@@ -25,13 +25,13 @@ from securevfl.models.autoencoder import AutoEncoder, make_autoencoder
 from securevfl.models.noise_targets import NoiseTargets
 from securevfl.models.split import Batches, Centre, rows_of
 from securevfl.privacy.claims import Claim
-from securevfl.protocols.protocol import Card, EmbeddingConfig, EmbeddingProtocol, Exposure
+from securevfl.protocols.protocol import Card, EmbeddingProtocol, Exposure, SegmentedConfig
 
 if TYPE_CHECKING:
     from securevfl.data.dataset import VerticalDataset
 
 
-class FedOnceConfig(EmbeddingConfig):
+class FedOnceConfig(SegmentedConfig):
     """Options of FedOnce; a round is a step of the server's model."""
 
     width: int = Field(16, ge=1, description="width h of a representation")

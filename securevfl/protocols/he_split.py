@@ -32,7 +32,7 @@ from securevfl.field import FixedPoint, PrimeField
 from securevfl.models.client_networks import ClientNetwork
 from securevfl.models.split import Batches, Centre, rows_of
 from securevfl.privacy.claims import Claim
-from securevfl.protocols.protocol import Card, EmbeddingConfig, EmbeddingProtocol
+from securevfl.protocols.protocol import Card, EmbeddingProtocol, SegmentedConfig
 
 if TYPE_CHECKING:
     from securevfl.data.dataset import VerticalDataset
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 LARGEST = 1 << 34  # bound on the sum's integers, in both schemes
 
 
-class HEConfig(EmbeddingConfig):
+class HEConfig(SegmentedConfig):
     """Options of homomorphic aggregation."""
 
     aggregation: Literal["mean"] = Field("mean", description="only sums can be aggregated so")

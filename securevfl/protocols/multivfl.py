@@ -368,9 +368,9 @@ class MultiVfl(EmbeddingProtocol):
             "server": "aggregates the label owners' networks; holds no data",
         },
         sees={
-            "data owner": "the identifiers of each label owner's samples (with intersection = 'psi' only "
-            "those in common), which of them are in a batch, and dL/dA of its own activations, "
-            "which depends on their labels",
+            "data owner": "the identifiers of each label owner's samples (with intersection = "
+            "'psi' only those in common), which of them are in a batch, and dL/dA of its own "
+            "activations, which depends on their labels",
             "label owner": "every data owner's activations of each of its samples in every local "
             "epoch, exactly unless epsilon is set; the aggregated network",
             "server": "every label owner's network after every round, which its labels have "
@@ -395,12 +395,6 @@ class MultiVfl(EmbeddingProtocol):
 
     def __init__(self, config: MultiVflConfig, data: VerticalDataset, *, seed: int) -> None:
         super().__init__(config, data, seed=seed)
-        if config.segments != 1:
-            raise ConfigurationError(
-                f"multivfl: segments = {config.segments}: batches are drawn by each label owner "
-                "from its own samples, so the segments of FedVS have no meaning here; leave them "
-                "out"
-            )
         refuse_running_statistics(self.name, config.centre, self.joint_centre().network)
         self.label_sets = partition_labels(
             config.label_partition,

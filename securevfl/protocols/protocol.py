@@ -223,7 +223,6 @@ class EmbeddingConfig(TrainingConfig):
     aggregation: Literal["mean", "concat", "max"] = Field(
         "mean", description="how the centre's input is made of the embeddings"
     )
-    segments: int = Field(1, ge=1, description="K of the FedVS whose batches are to be drawn")
     weight_bound: float | None = Field(None, gt=0, description="bound on |W|, as FedVS enforces it")
     embedding: int = Field(
         8, ge=1, description="numbers looked up for a column of code numbers, by client = mlp"
@@ -238,6 +237,12 @@ class EmbeddingConfig(TrainingConfig):
     def hidden_layers(self) -> tuple[int, ...]:
         """`layers` as numbers."""
         return tuple(int(word) for word in self.layers.split(",") if word)
+
+
+class SegmentedConfig(EmbeddingConfig):
+    """Options of those whose server draws the batches of each round, the same as FedVS's."""
+
+    segments: int = Field(1, ge=1, description="K of the FedVS whose batches are to be drawn")
 
 
 class Protocol(ABC):
@@ -476,7 +481,7 @@ class EmbeddingProtocol(SplitProtocol):
 
     def __init__(self, config: Any, data: VerticalDataset, *, seed: int) -> None:
         super().__init__(config, data, seed=seed)
-        self.layout = self.batches(config.segments)
+        self.layout = self.batches(getattr(config, "segments", 1))
         self.aggregation = make_aggregation(config.aggregation, data.parties)
         if config.client.endswith("cnn") and data.party_image_shapes is None:
             raise ConfigurationError(

@@ -39,7 +39,7 @@ from securevfl.field.sampling import SYSTEM, Keystream, fill_uniform
 from securevfl.models.client_networks import ClientNetwork
 from securevfl.models.split import Batches, Centre, rows_of
 from securevfl.privacy.claims import Claim
-from securevfl.protocols.protocol import Card, EmbeddingConfig, EmbeddingProtocol
+from securevfl.protocols.protocol import Card, EmbeddingProtocol, SegmentedConfig
 
 if TYPE_CHECKING:
     from securevfl.data.dataset import VerticalDataset
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 SEED = 32  # bytes of b_u, of s_u^SK and of an agreed s_{u,v}
 
 
-class SecAggConfig(EmbeddingConfig):
+class SecAggConfig(SegmentedConfig):
     """Options of secure aggregation."""
 
     aggregation: Literal["mean"] = Field("mean", description="only sums can be aggregated so")

@@ -29,13 +29,13 @@ from securevfl.models.filling import Filling, make_filling
 from securevfl.models.polynomial_network import PolynomialNetwork, expand
 from securevfl.models.split import Batches, Centre, rows_of
 from securevfl.privacy.claims import Claim
-from securevfl.protocols.protocol import Card, EmbeddingConfig, EmbeddingProtocol
+from securevfl.protocols.protocol import Card, EmbeddingProtocol, SegmentedConfig
 
 if TYPE_CHECKING:
     from securevfl.data.dataset import VerticalDataset
 
 
-class SplitConfig(EmbeddingConfig):
+class SplitConfig(SegmentedConfig):
     """Options of split learning."""
 
     stragglers: Literal["wait", "ignore", "skip", "zeros", "buffer", "mean"] = Field(

@@ -22,12 +22,12 @@ from securevfl.models.client_networks import ClientNetwork
 from securevfl.models.split import Batches, Centre, rows_of
 from securevfl.models.stale import LastEmbeddings
 from securevfl.privacy.claims import Claim
-from securevfl.protocols.protocol import Card, EmbeddingConfig, EmbeddingProtocol
+from securevfl.protocols.protocol import Card, EmbeddingProtocol, SegmentedConfig
 
 _UNANSWERED = 1000  # rounds in a row after which a client waits for as long as it takes
 
 
-class VaflConfig(EmbeddingConfig):
+class VaflConfig(SegmentedConfig):
     """Options of VAFL; a round is one arrival at the server."""
 
     timeout: float | None = Field(

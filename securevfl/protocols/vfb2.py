@@ -23,13 +23,13 @@ from securevfl.models.aggregation import Aggregation, gather
 from securevfl.models.client_networks import ClientNetwork
 from securevfl.models.split import Batches, Centre, rows_of
 from securevfl.privacy.claims import Claim
-from securevfl.protocols.protocol import Card, EmbeddingConfig, EmbeddingProtocol
+from securevfl.protocols.protocol import Card, EmbeddingProtocol, SegmentedConfig
 
 if TYPE_CHECKING:
     from securevfl.data.dataset import VerticalDataset
 
 
-class Vfb2Config(EmbeddingConfig):
+class Vfb2Config(SegmentedConfig):
     """Options of VFB2; a round is a launch of the dominator."""
 
     aggregation: Literal["sum"] = Field(  # type: ignore[assignment]

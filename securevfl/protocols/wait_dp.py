@@ -45,7 +45,7 @@ from securevfl.privacy.mechanisms import (
     release_gradient,
     release_rows,
 )
-from securevfl.protocols.protocol import Card, EmbeddingConfig, EmbeddingProtocol
+from securevfl.protocols.protocol import Card, EmbeddingProtocol, SegmentedConfig
 
 if TYPE_CHECKING:
     from securevfl.data.dataset import VerticalDataset
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 _SEPARABLE = ("mlp", "linear")
 
 
-class WaitDPConfig(EmbeddingConfig):
+class WaitDPConfig(SegmentedConfig):
     """Options of Wait-DP."""
 
     noise_on: Literal["embeddings", "gradients", "both", "none"] = Field(

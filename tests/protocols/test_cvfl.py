@@ -286,7 +286,7 @@ def test_the_papers_argument_is_no_claim():
     ("options", "wanted"),
     [
         ({"active": 5}, "active = 5 parties hold labels, and there are 4"),
-        ({"segments": 2}, "segments of FedVS have no meaning"),
+        ({"segments": 2}, "unknown option of cvfl 'segments'"),
         ({"q": 0.5}, "must be at least 1"),
         ({"slow": "fast"}, "neither 'measured' nor 'none'"),
         ({"slow": "1,7"}, "party 7 is none of the active parties 0 to 3"),

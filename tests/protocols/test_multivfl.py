@@ -151,7 +151,7 @@ def test_secure_noise_is_claimed_and_seeded_noise_is_not():
 @pytest.mark.parametrize(
     ("options", "error", "wanted"),
     [
-        ({"segments": 2}, ConfigurationError, "segments of FedVS have no meaning"),
+        ({"segments": 2}, ConfigurationError, "unknown option of multivfl 'segments'"),
         ({"centre": "vgg13"}, ConfigurationError, "running statistics"),
         ({"epsilon": 1e6}, ConfigurationError, "next to none; lower epsilon"),
         ({"label_owners": 91}, DataError, "label owner 90 of 91 has no labels"),

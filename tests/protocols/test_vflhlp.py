@@ -215,7 +215,7 @@ def test_no_party_but_the_server_keeps_the_labels_of_rows_held_alone():
     ("options", "said"),
     [
         ({"centre": "conv", "width": 16}, "centre = 'conv'"),
-        ({"segments": 2}, "segments = 2"),
+        ({"segments": 2}, "unknown option of vflhlp 'segments'"),
     ],
 )
 def test_what_cannot_be_pulled_or_cut_is_refused(options, said):
