@@ -566,10 +566,15 @@ class Dvfl(Protocol):
     def _public(self, name: str) -> functools.partial[np.random.Generator]:
         return functools.partial(_batch_stream, self.seed, name)
 
+    def embed(self, client: Any, rows: np.ndarray) -> np.ndarray:
+        """A guest's code of rows."""
+        code: np.ndarray = client.network.encode(rows)
+        return code
+
     def scores(self, parties: Mapping[int, Party], features: Sequence[np.ndarray]) -> np.ndarray:
         """The owner's scores by all guests' codes and the encodings of the hosts that it knows."""
         models: Any = parties
-        codes = [models[n].network.encode(rows) for n, rows in enumerate(features)]
+        codes = [self.embed(models[n], rows) for n, rows in enumerate(features)]
         joint = np.concatenate(codes, axis=1)
         owner = models[SERVER]
         found = {k: models[k].network.encode(joint) for k in owner.answered or self.hosts}

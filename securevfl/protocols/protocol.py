@@ -298,6 +298,34 @@ class Protocol(ABC):
         It is the experimenter's view: no party of the protocol could compute it alone.
         """
 
+    def predictors(
+        self, parties: Mapping[int, Party], features: Sequence[np.ndarray]
+    ) -> dict[int, Party]:
+        """New parties that predict rows without showing them, by the models that `parties` hold.
+
+        Parameters
+        ----------
+        parties : mapping of int to Party
+            As the run left them; they are not changed.
+        features : sequence of ndarray, (m, d_n), float32
+            Encoded and scaled rows of each client, at least one.
+
+        Returns
+        -------
+        dict of int to Party
+            When they have run, the server's ``predicted`` is a pair: the joint embedding, (m, h)
+            float64, and the raw scores, (m, outputs) float32.
+
+        Raises
+        ------
+        ConfigurationError
+            Where the protocol has no such way, or the rows cannot be predicted by it.
+        """
+        raise ConfigurationError(
+            f"{self.name}: a coded prediction computes on secret shares, and {self.name} has none; "
+            "predict without coded, or train by fedvs"
+        )
+
     @property
     @abstractmethod
     def batch_rows(self) -> int:
@@ -330,6 +358,14 @@ class Protocol(ABC):
     def named_rows(self, named: Any) -> np.ndarray | None:
         """Training rows that a message or an announcement names; -1 for padding, None for none."""
         return None
+
+    def embed(self, client: Any, rows: np.ndarray) -> Any:
+        """A client's embedding of rows, (rows, h), as the experimenter computes it; None if none.
+
+        It is what the client's own trained network makes of them, without noise or masks.
+        """
+        network = getattr(client, "network", None)
+        return None if network is None else network.forward(rows)
 
     @classmethod
     def outline(cls, config: Any, shape: Shape) -> Outline | None:
@@ -428,7 +464,9 @@ class SplitProtocol(Protocol):
             seed=int((stream or self.stream("centre")).integers(2**31)),
         )
 
-    def batches(self, segments: int, part: Part = "train", rows: int | None = None) -> Batches:
+    def batches(
+        self, segments: int, part: Part = "train", rows: int | None = None, *, short: bool = False
+    ) -> Batches:
         """Layout of the training or test rows in K segments, and the batches of each round.
 
         Parameters
@@ -437,11 +475,13 @@ class SplitProtocol(Protocol):
         part : {"train", "test"}
         rows : int, optional
             How many there are, where they are not those of the data set.
+        short : bool
+            Allow fewer rows than segments.
         """
         if rows is None:
             rows = len(self.data.train_labels if part == "train" else self.data.test_labels)
         stream = functools.partial(_public_stream, self.seed, part)
-        return Batches(rows, segments, self.config.batch, stream)
+        return Batches(rows, segments, self.config.batch, stream, short=short)
 
     @property
     def exposures(self) -> tuple[Exposure, ...]:
@@ -552,11 +592,6 @@ class EmbeddingProtocol(SplitProtocol):
         joint = self.aggregation.combine(*gather(embeddings, self.data.parties))
         scores: np.ndarray = server.centre.scores(joint)
         return scores
-
-    def embed(self, client: Any, rows: np.ndarray) -> np.ndarray:
-        """A client's embedding of rows, as the experimenter's evaluation uses it."""
-        embedding: np.ndarray = client.network.forward(rows)
-        return embedding
 
     @property
     def batch_rows(self) -> int:

@@ -60,17 +60,16 @@ def gradient_directions(case: Case) -> Result:
 
 def model_completion(case: Case) -> Result:
     """By a head on the client's own trained network."""
-    network = case.evidence.network()
-    before = case.evidence.network(case.evidence.protocol.parties())
-    if network is None or before is None:
-        return NoView("its clients have no bottom network of their own")
+    own = case.data.train[case.client]
+    trained, untrained = _embedded(case, own), _embedded(case, own, trained=False)
+    if trained is None:
+        return NoView("the client has no bottom network of its own")
     if case.data.task == "regression":
         return NoView("labels of a regression are not inferred")
-    own, labels, stream = case.data.train[case.client], case.data.train_labels, case.stream
+    labels, stream = case.data.train_labels, case.stream
     known = label_inference.known_rows(labels, case.settings.labels, stream)
-    without = {"untrained network": before.forward(own), "raw columns": np.asarray(own)}
+    without = {"untrained network": untrained, "raw columns": np.asarray(own)}
     classes = case.data.num_classes
-    trained = network.forward(own)
     return label_inference.model_completion(trained, without, labels, known, classes, stream)
 
 
@@ -167,12 +166,11 @@ def stealing(case: Case) -> Result:
     return _noted(model_stealing.steal(columns[known], seen_, fresh, truth, case.stream), note)
 
 
-def _embedded(case: Case, rows: np.ndarray) -> np.ndarray:
-    """What the client's trained network makes of rows, clipped where the protocol does."""
-    party, protocol = case.evidence.parties[case.client], case.evidence.protocol
-    embed = getattr(protocol, "embed", None)
-    made: np.ndarray = party.network.forward(rows) if embed is None else embed(party, rows)
-    return made
+def _embedded(case: Case, rows: np.ndarray, *, trained: bool = True) -> Any:
+    """What the client's network makes of rows, clipped where the protocol does; None if none."""
+    protocol = case.evidence.protocol
+    parties = case.evidence.parties if trained else protocol.parties()
+    return protocol.embed(parties[case.client], rows)
 
 
 # -- sums ------------------------------------------------------------------------------------------
