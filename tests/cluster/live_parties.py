@@ -53,7 +53,7 @@ class Carrier:
 
     async def ended(self, until=30.0):
         end = asyncio.get_running_loop().time() + until
-        while not self.homes[SERVER].standing.done:
+        while SERVER in self.dead or not self.homes[SERVER].standing.done:
             assert asyncio.get_running_loop().time() < end, self.words()
             await asyncio.sleep(0.002)
         failures = [home.standing.failed for home in self.homes.values()]
