@@ -38,12 +38,21 @@ class Batches:
         Samples wanted per batch; |B| = max(1, size // K) coded rows, at most ceil(M/K).
     stream : callable
         ``stream(name, *keys)`` gives a numpy Generator.
+    short : bool
+        Allow fewer rows than segments, as of a single row that is to be predicted: the segments
+        that get none are padding.
     """
 
     def __init__(
-        self, rows: int, segments: int, size: int, stream: Callable[..., np.random.Generator]
+        self,
+        rows: int,
+        segments: int,
+        size: int,
+        stream: Callable[..., np.random.Generator],
+        *,
+        short: bool = False,
     ) -> None:
-        if not 1 <= segments <= rows:
+        if rows < 1 or not 1 <= segments <= (segments if short else rows):
             raise ConfigurationError(
                 f"batches: {rows} rows cannot be cut into {segments} segments; use 1 to {rows}"
             )
