@@ -13,6 +13,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from securevfl import __version__
 from securevfl.cli import keys as keys_commands
+from securevfl.cli import report as report_command
 from securevfl.cli import show, verify
 from securevfl.cli.options import (
     common_parameters,
@@ -31,6 +32,7 @@ ORDER = (
     "study",
     "plan",
     "verify",
+    "report",
     "resume",
     "datasets",
     "protocols",
@@ -414,3 +416,4 @@ app.add_typer(run_app, name="run")
 app.add_typer(bench_app, name="bench")
 app.add_typer(keys_commands.app, name="keys")
 verify.register(app, Protocols)
+report_command.register(app)

@@ -1,0 +1,111 @@
+"""Reports: one self-contained HTML page about a run, or about several of them side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from securevfl.errors import ConfigurationError
+
+PAGE = "report.html"
+_MARK = '<meta name="generator" content="securevfl report">'
+
+
+@dataclass(frozen=True)
+class Written:
+    """A report that was written.
+
+    Attributes
+    ----------
+    path : Path
+    bytes : int
+        Size of the page.
+    runs : tuple of str
+        Names of the runs in it.
+    missing : tuple of str
+        What the folders did not hold, in words.
+    """
+
+    path: Path
+    bytes: int
+    runs: tuple[str, ...]
+    missing: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Content in JSON types."""
+        return {
+            "report": str(self.path),
+            "bytes": self.bytes,
+            "runs": list(self.runs),
+            "missing": list(self.missing),
+        }
+
+
+def write_report(
+    folders: Sequence[Path | str],
+    *,
+    out: Path | str | None = None,
+    verifications: Sequence[Path | str] = (),
+) -> Written:
+    """Write a page about runs.
+
+    Parameters
+    ----------
+    folders : sequence of Path
+        Folders of runs and of studies, at least one.
+    out : Path, optional
+        File, or an existing folder, that gets the page. If not given, the folder itself where
+        there is one, else the current folder. A report that is there is written anew; any other
+        file is left alone.
+    verifications : sequence of Path
+        Output of ``securevfl verify PROTOCOL --json``, for the verdicts. A ``verify.json`` in a
+        run's folder is found by itself.
+
+    Returns
+    -------
+    Written
+
+    Raises
+    ------
+    ConfigurationError
+        When a folder holds no run that has ended, or the page may not be written there.
+    DataError
+        When a file of a run is damaged.
+    """
+    from securevfl.study.report.loading import read_records
+    from securevfl.study.report.page import render
+
+    if not folders:
+        raise ConfigurationError("report: name the folder of a run, or several to compare them")
+    paths = list(dict.fromkeys(Path(folder) for folder in folders))
+    target = _target(paths, None if out is None else Path(out))
+    records = read_records(paths, [Path(path) for path in verifications])
+    text = render(records)
+    target.write_text(text, encoding="utf-8")
+    missing = []
+    for record in records:
+        if record.whole and record.verification is None:
+            missing.append(f"no verdicts for {record.label}")
+        if record.whole and record.messages is None:
+            missing.append(f"no messages of {record.label}")
+    return Written(
+        target, len(text.encode()), tuple(record.label for record in records), tuple(missing)
+    )
+
+
+def _target(folders: Sequence[Path], out: Path | None) -> Path:
+    """Where the page goes."""
+    path = out if out is not None else folders[0] if len(folders) == 1 else Path()
+    if path.is_dir() or (out is None and not path.exists()):
+        path = path / PAGE
+    elif path.suffix.lower() not in (".html", ".htm") and out is not None:
+        raise ConfigurationError(
+            f"report: --out {path} is neither a folder that exists nor a file with the ending .html"
+        )
+    if path.exists() and _MARK not in path.read_text(encoding="utf-8", errors="replace")[:2000]:
+        raise ConfigurationError(
+            f"report: {path} is there and is no report; name another file with --out"
+        )
+    return path

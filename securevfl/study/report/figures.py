@@ -1,0 +1,115 @@
+"""Curves and links of a run, in JSON types, as the page draws them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from securevfl.study.report.loading import Messages, Record
+from securevfl.study.report.timeline import party_name
+
+AXES = ("step", "time", "bytes")
+MEASURES = {
+    "accuracy": "Test accuracy",
+    "auc": "Test AUC",
+    "f1": "Test F1",
+    "rmse": "Test error (RMSE)",
+    "test_loss": "Test loss",
+    "loss": "Training loss",
+    "epsilon_total": "Epsilon spent",
+}
+HELD_OUT = ("accuracy", "auc", "f1", "rmse", "test_loss")
+_MOST = 1500  # rows of a curve without a held-out measure; beyond, every k-th is drawn
+
+
+def curves(record: Record) -> dict[str, Any]:
+    """Columns of a run's history: rounds, virtual seconds, bytes, and every measure it has.
+
+    Rows with a held-out measure and the last one are always there. Of a long history every k-th
+    of the others is (``every``).
+    """
+    every = math.ceil(len(record.rows) / _MOST)
+    last = len(record.rows) - 1
+    kept = [
+        row
+        for place, row in enumerate(record.rows)
+        if place % every == 0 or place == last or any(name in row for name in HELD_OUT)
+    ]
+    names = [name for name in MEASURES if any(_number(row.get(name)) is not None for row in kept)]
+    columns = {name: [_number(row.get(name)) for row in kept] for name in (*AXES, *names)}
+    return {"every": every, **columns}
+
+
+def evaluated(record: Record) -> list[dict[str, Any]]:
+    """Rows of the table behind the curves: those with a held-out measure, and the last one."""
+    names = (*AXES, *MEASURES)
+    return [
+        {name: _number(row.get(name)) for name in names}
+        for row in record.rows
+        if row is record.rows[-1] or any(name in row for name in HELD_OUT)
+    ]
+
+
+def measures_of(records: Sequence[Record]) -> list[str]:
+    """Measures that at least one of the runs has, in the order of the page."""
+    rows = [row for record in records for row in record.rows]
+    return [name for name in MEASURES if any(_number(row.get(name)) is not None for row in rows)]
+
+
+def links(messages: Messages | None) -> dict[str, Any] | None:
+    """Messages, bytes and late messages for each kind, sender and receiver.
+
+    Returns
+    -------
+    dict
+        ``parties`` (their names), ``kinds`` (with their sums, the largest first), and ``cells``:
+        rows of kind, sender and receiver (as places in those lists), messages, bytes, late.
+    """
+    if messages is None:
+        return None
+    parties = sorted({party for _, *ends in messages.links for party in ends})
+    place = {party: number for number, party in enumerate(parties)}
+    kinds: dict[str, list[int]] = {}
+    for (kind, _, _), sums in messages.links.items():
+        kinds[kind] = [a + b for a, b in zip(kinds.get(kind, (0, 0, 0)), sums, strict=True)]
+    order = sorted(kinds, key=lambda kind: -kinds[kind][1])
+    total = sum(sums[1] for sums in kinds.values())
+    return {
+        "parties": [party_name(party) for party in parties],
+        "kinds": [_kind(kind, kinds[kind], total) for kind in order],
+        "cells": [
+            [order.index(kind), place[sender], place[receiver], *sums]
+            for (kind, sender, receiver), sums in sorted(messages.links.items())
+        ],
+        "bytes": total,
+    }
+
+
+def _kind(name: str, sums: Sequence[int], total: int) -> dict[str, Any]:
+    share = sums[1] / total if total else 0.0
+    return {
+        "kind": name,
+        "messages": sums[0],
+        "bytes": sums[1],
+        "late": sums[2],
+        "share": share,
+    }
+
+
+def _number(value: Any) -> float | int | None:
+    """A finite number, or None: JSON has no others, and a curve has a gap there."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    return value if math.isfinite(value) else None
+
+
+def flat(content: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Leaves of nested tables, under names with dots."""
+    found: dict[str, Any] = {}
+    for key, value in content.items():
+        if isinstance(value, Mapping):
+            found |= flat(value, f"{prefix}{key}.")
+        else:
+            found[f"{prefix}{key}"] = value
+    return found

@@ -1,0 +1,362 @@
+"""What lies in the folders of runs and studies, read for a report; nothing in them is trusted."""
+
+from __future__ import annotations
+
+import csv
+import json
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from securevfl.engine.network import SERVER
+from securevfl.errors import ConfigurationError, DataError
+from securevfl.study.plan import CONFIG, FORMAT
+from securevfl.study.result import SUMMARY
+
+HISTORY, MESSAGES, VERIFICATION = "history.jsonl", "messages.csv", "verify.json"
+RESULTS = "results.json"
+_CLAIM = ("who", "about", "notion", "source")
+_ENTRY: dict[str, Any] = {"event": str, "party": int, "round": int, "time": (int, float)}
+_COLUMNS = ("round", "kind", "sender", "receiver", "messages", "bytes", "late")
+
+
+@dataclass
+class Messages:
+    """Sums over the messages of a run.
+
+    Attributes
+    ----------
+    links : mapping
+        (kind, sender, receiver) to [messages, bytes, late ones].
+    late : mapping
+        (sender, round) to messages that came too late.
+    """
+
+    links: dict[tuple[str, int, int], list[int]] = field(default_factory=dict)
+    late: dict[tuple[int, int], int] = field(default_factory=dict)
+
+    def add(self, kind: str, numbers: Mapping[str, int]) -> None:
+        """Take in one row of ``messages.csv``."""
+        link = (kind, numbers["sender"], numbers["receiver"])
+        sums = self.links.setdefault(link, [0, 0, 0])
+        for place, name in enumerate(("messages", "bytes", "late")):
+            sums[place] += numbers[name]
+        if numbers["late"]:
+            key = (numbers["sender"], numbers["round"])
+            self.late[key] = self.late.get(key, 0) + numbers["late"]
+
+
+@dataclass(frozen=True)
+class Record:
+    """One run, as far as it was written down.
+
+    Attributes
+    ----------
+    label, group : str
+        Name in the report; runs of one group share their colour and are toggled together.
+    place : str
+        Name of the folder, without the way to it.
+    protocol : str
+    config : mapping
+        Content of ``config.toml``, or a study's settings in its form.
+    rows : list of dict
+        Server steps in the order of their times.
+    events : list of dict
+        All other events, likewise.
+    messages : Messages or None
+        None where a study keeps no messages.
+    summary : mapping
+    verification : mapping or None
+        Content of ``verify.json``.
+    whole : bool
+        Whether `rows` and `events` are all that happened; a study keeps evaluated rows only.
+    """
+
+    label: str
+    group: str
+    place: str
+    protocol: str
+    config: Mapping[str, Any]
+    rows: list[dict[str, Any]]
+    events: list[dict[str, Any]]
+    messages: Messages | None
+    summary: Mapping[str, Any]
+    verification: Mapping[str, Any] | None = None
+    whole: bool = True
+
+    @property
+    def seed(self) -> int:
+        """Of the run."""
+        return int(self.config.get("seed", 0))
+
+
+def read_records(folders: Sequence[Path], verifications: Sequence[Path] = ()) -> list[Record]:
+    """Read run folders and study folders.
+
+    Parameters
+    ----------
+    folders : sequence of Path
+    verifications : sequence of Path
+        Files that `securevfl verify` wrote, or its output; each belongs to the runs of its
+        protocol that have none of their own.
+
+    Raises
+    ------
+    ConfigurationError
+        When a folder holds no run, or one that has not ended.
+    DataError
+        When a file in it is damaged.
+    """
+    records: list[Record] = []
+    for folder in folders:
+        records += _read_study(folder) if _is_study(folder) else [_read_run(folder)]
+    given = [_verification(path) for path in verifications]
+    for report, path in zip(given, verifications, strict=True):
+        if report["protocol"] not in {record.protocol for record in records}:
+            raise ConfigurationError(
+                f"report: {path} verifies {report['protocol']!r}, and none of the runs is one of "
+                "it; leave it out, or name such a run"
+            )
+    return _labelled([_with_verification(record, given) for record in records])
+
+
+# -- one run -------------------------------------------------------------------------------------
+
+
+def _read_run(folder: Path) -> Record:
+    config = _config(folder)
+    history = folder / HISTORY
+    if not history.is_file():
+        raise ConfigurationError(
+            f"report: the run in {folder} has not ended: it holds no {HISTORY}. Go on with "
+            f"`securevfl resume {folder}`, or report another run"
+        )
+    rows, events = _history(history)
+    if not rows:
+        raise ConfigurationError(
+            f"report: {history} holds no server step, so there is nothing to draw; a run needs at "
+            "least one round"
+        )
+    summary = folder / SUMMARY
+    own = folder / VERIFICATION
+    return Record(
+        label=str(config["protocol"]),
+        group="",
+        place=folder.resolve().name,
+        protocol=str(config["protocol"]),
+        config=config,
+        rows=rows,
+        events=events,
+        messages=_messages(folder / MESSAGES),
+        summary=_summary(summary) if summary.is_file() else {},
+        verification=_verification(own) if own.is_file() else None,
+    )
+
+
+def _config(folder: Path) -> dict[str, Any]:
+    if not folder.is_dir():
+        what = "is a file" if folder.exists() else "does not exist"
+        raise ConfigurationError(
+            f"report: {folder} {what}; name the folder of a run, as `securevfl run` says at its end"
+        )
+    path = folder / CONFIG
+    if not path.is_file():
+        raise ConfigurationError(f"report: {folder} is no run: it holds no {CONFIG}{_hint(folder)}")
+    try:
+        content = tomllib.loads(path.read_text())
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise DataError(f"report: {path} is not valid TOML: {error}") from None
+    if content.get("format") != FORMAT or not isinstance(content.get("protocol"), str):
+        raise DataError(
+            f"report: {path} has format {content.get('format')}, this version reads {FORMAT}; "
+            "report it with the version that wrote it"
+        )
+    return content
+
+
+def _hint(folder: Path) -> str:
+    inside = sorted(path.parent.name for path in folder.glob(f"*/{CONFIG}"))
+    if not inside:
+        return ". Name the folder that `securevfl run` or `securevfl study` wrote"
+    return f", but folders of runs, such as {folder / inside[-1]}; name one of them or several"
+
+
+def _summary(path: Path) -> dict[str, Any]:
+    content = _object(path)
+    claims = content.setdefault("claims", [])
+    whole = isinstance(claims, list) and all(
+        isinstance(claim, dict) and set(_CLAIM) <= set(claim) for claim in claims
+    )
+    if not whole:
+        raise DataError(f"report: {path} holds claims without {', '.join(_CLAIM)}")
+    return content
+
+
+def _history(path: Path) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    rows: list[dict[str, Any]] = []
+    events: list[dict[str, Any]] = []
+    for number, line in enumerate(_text(path).splitlines(), 1):
+        if not line.strip():
+            continue
+        entry = _json(line, f"{path}, line {number}")
+        _check_entry(entry, f"{path}, line {number}")
+        is_row = entry["event"] == "round" and entry["party"] == SERVER
+        (rows if is_row else events).append(entry)
+    for entries in (rows, events):
+        entries.sort(key=lambda entry: entry["time"])
+    return rows, events
+
+
+def _check_entry(entry: Any, where: str) -> None:
+    for name, kind in _ENTRY.items():
+        if not isinstance(entry, dict) or not isinstance(entry.get(name), kind):
+            raise DataError(
+                f"report: {where} is no event of a run: it needs a {name!r}; the file was changed "
+                "or is of another version"
+            )
+
+
+def _messages(path: Path) -> Messages | None:
+    if not path.is_file():
+        return None
+    sums = Messages()
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            reader = csv.DictReader(file)
+            if not set(_COLUMNS) <= set(reader.fieldnames or ()):
+                raise DataError(
+                    f"report: {path} needs the columns {', '.join(_COLUMNS)}, it has "
+                    f"{', '.join(reader.fieldnames or ()) or 'none'}"
+                )
+            for row in reader:
+                sums.add(row["kind"], {k: int(row[k]) for k in _COLUMNS if k != "kind"})
+    except (ValueError, TypeError) as error:
+        if isinstance(error, DataError):
+            raise
+        raise DataError(f"report: {path} is no table of messages: {error}") from None
+    return sums
+
+
+# -- verifications -------------------------------------------------------------------------------
+
+
+def _verification(path: Path) -> dict[str, Any]:
+    if not path.is_file():
+        raise ConfigurationError(
+            f"report: {path} is no file; `securevfl verify PROTOCOL --json > verify.json` writes "
+            "one"
+        )
+    content = _object(path)
+    claims = content.get("claims")
+    if "protocol" not in content or not isinstance(claims, list):
+        raise DataError(f"report: {path} is no output of `securevfl verify PROTOCOL --json`")
+    if not all(isinstance(claim, dict) and "verdict" in claim for claim in claims):
+        raise DataError(f"report: {path} holds claims without a verdict")
+    return content
+
+
+def _with_verification(record: Record, given: Sequence[Mapping[str, Any]]) -> Record:
+    if record.verification is not None:
+        return record
+    own = [report for report in given if report["protocol"] == record.protocol]
+    return replace(record, verification=own[-1]) if own else record
+
+
+# -- studies -------------------------------------------------------------------------------------
+
+
+def _is_study(folder: Path) -> bool:
+    return (folder / RESULTS).is_file() and (folder / "jobs").is_dir()
+
+
+def _read_study(folder: Path) -> list[Record]:
+    results = _object(folder / RESULTS)
+    settings = results.get("settings", {})
+    records = []
+    for path in sorted((folder / "jobs").glob("*.json")):
+        job = _object(path)
+        own = settings.get(job.get("label"))
+        if own is None or "error" in job or not job.get("curve"):
+            continue
+        records.append(_job(folder, job, own, results))
+    if not records:
+        raise ConfigurationError(
+            f"report: the study in {folder} holds no run that ended; carry it out with "
+            "`securevfl study`"
+        )
+    order = list(settings)
+    return sorted(records, key=lambda record: (order.index(record.group), record.seed))
+
+
+def _job(
+    folder: Path, job: Mapping[str, Any], own: Mapping[str, Any], results: Mapping[str, Any]
+) -> Record:
+    summary = dict(job["summary"])
+    data = {"name": own["dataset"], "options": own.get("data", {})}
+    conditions = own.get("conditions")
+    known = {"name": conditions} if isinstance(conditions, str) else dict(conditions or {})
+    config = {k: v for k, v in own.items() if k not in ("dataset", "data", "conditions")}
+    config |= {"seed": job["seed"], "data": data, "conditions": known}
+    config["derived"] = summary.get("derived", {})
+    config["sealed"] = own.get("sealed") is not False
+    config["study"] = {"commit": results.get("commit"), "machine": results.get("machine", {})}
+    return Record(
+        label=f"{job['label']}, seed {job['seed']}",
+        group=str(job["label"]),
+        place=folder.resolve().name,
+        protocol=str(own["protocol"]),
+        config=config,
+        rows=[{"event": "round", "party": SERVER, "round": r["step"], **r} for r in job["curve"]],
+        events=[],
+        messages=None,
+        summary=summary,
+        whole=False,
+    )
+
+
+# -- names and files -----------------------------------------------------------------------------
+
+
+def _labelled(records: Sequence[Record]) -> list[Record]:
+    """The runs under different names: the shortest kind of name that tells them all apart."""
+    for names in _names(records):
+        if len(set(names)) == len(names):
+            break
+    else:
+        names = [f"{record.protocol} ({number})" for number, record in enumerate(records, 1)]
+    return [
+        replace(record, label=name, group=record.group or name)
+        for record, name in zip(records, names, strict=True)
+    ]
+
+
+def _names(records: Sequence[Record]) -> Iterator[list[str]]:
+    def of(record: Record, more: str) -> str:
+        return record.label if record.group else f"{record.protocol}{more}"
+
+    yield [of(record, "") for record in records]
+    yield [of(record, f", seed {record.seed}") for record in records]
+    yield [of(record, f" in {record.place}") for record in records]
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise DataError(f"report: {path} is no text: {error}") from None
+
+
+def _json(text: str, where: str) -> Any:
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        raise DataError(f"report: {where} is not valid JSON: {error}") from None
+
+
+def _object(path: Path) -> dict[str, Any]:
+    content = _json(_text(path), str(path))
+    if not isinstance(content, dict):
+        raise DataError(f"report: {path} must hold one JSON object")
+    return content

@@ -1,0 +1,239 @@
+"""One HTML page of all that was read: no network, no tracking, and nothing in it is trusted."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import math
+import platform
+from collections.abc import Mapping, Sequence
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from securevfl.study.report import claims, figures
+from securevfl.study.report.loading import Record
+from securevfl.study.report.repeat import how_to_repeat
+from securevfl.study.report.timeline import event_counts, timeline
+
+TEMPLATES = Path(__file__).parent / "templates"
+SCRIPTS = ("base.js", "plot.js", "curves.js", "timeline.js", "links.js", "start.js")
+COLOURS = 8
+PACKAGES = ("numpy", "numba", "torch", "scikit-learn")
+_SUMMARY = {
+    "test_accuracy": "test accuracy",
+    "test_auc": "test AUC",
+    "test_f1": "test F1",
+    "test_rmse": "test error (RMSE)",
+    "rounds": "rounds",
+    "virtual_seconds": "virtual time",
+    "bytes": "sent",
+    "messages": "messages",
+    "late": "late messages",
+    "lost": "lost messages",
+    "crashes": "crashes",
+    "given_up": "attempts given up",
+    "skipped": "rounds skipped",
+    "filled": "embeddings filled in",
+    "clipped": "weight clippings",
+}
+_ALWAYS = ("rounds", "virtual_seconds", "bytes", "messages", "late", "crashes")
+_COMPARED = ("seed", "data", "conditions", "faults", "until", "sealed", "engine", "options")
+
+
+def render(records: Sequence[Record]) -> str:
+    """The page.
+
+    Parameters
+    ----------
+    records : sequence of Record
+        With labels that differ.
+    """
+    import jinja2
+
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update(FILTERS)
+    groups = list(dict.fromkeys(record.group for record in records))
+    runs = [_run(record, groups.index(record.group)) for record in records]
+    firsts = [[record.group for record in records].index(group) for group in groups]
+    script = "\n".join((TEMPLATES / name).read_text() for name in SCRIPTS)
+    script = f'"use strict";\n(() => {{\n{script}}})();\n'
+    return environment.get_template("page.html").render(
+        title=_title(records),
+        groups=groups,
+        runs=runs,
+        firsts=[runs[place] for place in firsts],
+        summary=_summary(records),
+        differences=differences(records),
+        same_data=len({_fingerprint(record) for record in records}) == 1,
+        claims_table=claims.claims_side_by_side([records[place] for place in firsts]),
+        measures={name: figures.MEASURES[name] for name in figures.measures_of(records)},
+        script=script,
+        script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+        data=_embedded({"groups": groups, "runs": [run["drawn"] for run in runs]}),
+        versions=versions(),
+        colours=COLOURS,
+    )
+
+
+def versions() -> dict[str, str]:
+    """Of securevfl and what it computes with, here and now."""
+    from securevfl import __version__
+
+    found = {"securevfl": __version__, "python": platform.python_version()}
+    return found | {package: metadata.version(package) for package in PACKAGES}
+
+
+def _run(record: Record, group: int) -> dict[str, Any]:
+    lanes, sums = timeline(record), figures.links(record.messages)
+    return {
+        "label": record.label,
+        "name": record.group,
+        "group": group,
+        "place": record.place,
+        "protocol": record.protocol,
+        "dataset": record.summary.get("dataset", record.config.get("data", {}).get("name")),
+        "summary": record.summary,
+        "config": record.config,
+        "whole": record.whole,
+        "evaluated": figures.evaluated(record),
+        "timeline": lanes,
+        "events": event_counts(record),
+        "links": sums,
+        "claims": claims.claims(record),
+        "verification": record.verification,
+        "other_parameters": claims.other_parameters(record),
+        "spent": claims.spent(record),
+        "card": claims.card(record.protocol),
+        "repeat": how_to_repeat(record.config),
+        "versions": {"securevfl": record.config.get("version")}
+        | dict(record.config.get("versions", {})),
+        "drawn": {
+            "label": record.label,
+            "group": group,
+            "curves": figures.curves(record),
+            "timeline": lanes,
+            "links": sums,
+        },
+    }
+
+
+def _title(records: Sequence[Record]) -> str:
+    protocols = list(dict.fromkeys(record.protocol for record in records))
+    names = ", ".join(protocols[:-1]) + " and " + protocols[-1] if protocols[1:] else protocols[0]
+    data = {str(r.summary.get("dataset", r.config.get("data", {}).get("name"))) for r in records}
+    return f"{names} on {data.pop()}" if len(data) == 1 else f"{names}, {len(data)} data sets"
+
+
+def _summary(records: Sequence[Record]) -> list[dict[str, Any]]:
+    """Rows of the first table: a figure with its value in each run."""
+    rows = []
+    for name, label in _SUMMARY.items():
+        values = [_figure(record, name) for record in records]
+        shown = name in _ALWAYS or any(values)
+        if shown and any(value is not None for value in values):
+            rows.append({"name": name, "label": label, "values": values})
+    return rows
+
+
+def _figure(record: Record, name: str) -> Any:
+    """A figure of the summary; from the history where a folder has no summary."""
+    if name in record.summary:
+        return record.summary[name]
+    last = record.rows[-1]
+    of_history = {"rounds": len(record.rows), "virtual_seconds": last["time"]}
+    return of_history.get(name, last.get(name.removeprefix("test_")))
+
+
+def differences(records: Sequence[Record]) -> list[dict[str, Any]]:
+    """Settings that at least two of the runs have with different values."""
+    each = [
+        figures.flat({k: record.config[k] for k in _COMPARED if k in record.config})
+        for record in records
+    ]
+    found = []
+    for name in dict.fromkeys(name for own in each for name in own):
+        values = [own.get(name) for own in each]
+        there = [value for own, value in zip(each, values, strict=True) if name in own]
+        if any(value != there[0] for value in there) or (
+            name.startswith("faults.") and len(there) < len(each)
+        ):
+            found.append({"name": name.removeprefix("options."), "values": values})
+    return found
+
+
+def _fingerprint(record: Record) -> str:
+    data = record.config.get("data", {})
+    options = {k: v for k, v in data.get("options", {}).items() if k != "data_dir"}
+    return str(data.get("fingerprint") or [data.get("name"), sorted(options.items())])
+
+
+# -- text ----------------------------------------------------------------------------------------
+
+
+def _embedded(content: Any) -> str:
+    """JSON that can stand in a script element: no character of it can end the element."""
+    text = json.dumps(content, allow_nan=False, separators=(",", ":"))
+    for character in "<>&\u2028\u2029":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return text
+
+
+def value_text(value: Any, name: str = "") -> str:
+    """A figure as a reader wants it.
+
+    Examples
+    --------
+    >>> value_text(0.9042316, "test_accuracy"), value_text(142522992, "bytes")
+    ('90.42 %', '142.5 MB')
+    """
+    plain = name.removeprefix("test_")
+    if value is None:
+        return "–"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, (list, tuple)):
+        return ", ".join(value_text(item) for item in value)
+    if isinstance(value, Mapping):
+        return ", ".join(f"{k} = {value_text(v)}" for k, v in value.items())
+    if not isinstance(value, (int, float)):
+        return str(value)
+    if not math.isfinite(value):
+        return str(value)
+    if plain in ("accuracy", "f1"):
+        return f"{100 * value:.2f} %"
+    if plain == "bytes":
+        return size_text(value)
+    if plain in ("time", "virtual_seconds"):
+        return f"{value:,.2f} s"
+    if isinstance(value, int):
+        return f"{value:,}" if abs(value) < 2**31 - 1 else _power(value)
+    return f"{value:.4g}" if abs(value) < 1e-3 or abs(value) >= 1e4 else f"{value:.4f}"
+
+
+def _power(value: int) -> str:
+    length = value.bit_length()
+    return f"2^{length}-1" if value == 2**length - 1 else str(value)
+
+
+def size_text(nbytes: float) -> str:
+    """Bytes in decimal units, with four digits."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if nbytes < 1000:
+            return f"{nbytes:.4g} {unit}"
+        nbytes /= 1000
+    return f"{nbytes:.4g} TB"
+
+
+FILTERS = {
+    "value": value_text,
+    "size": size_text,
+    "flat": lambda content: list(figures.flat(content).items()),
+}

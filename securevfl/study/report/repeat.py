@@ -1,0 +1,177 @@
+"""The command that repeats a run, with the files that it needs, and what it cannot say."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from securevfl.engine.conditions import NONE, paper
+from securevfl.protocols.protocol import find_protocols
+
+_TABLES = {"id_column": "--id", "label_file": "--label-file", "align": "--align"}
+_FLAGS = {"parties": "--parties", "label": "--label"}
+
+
+@dataclass
+class Repeat:
+    """How to do a run again.
+
+    Attributes
+    ----------
+    words : list of str
+        The command, word by word.
+    files : dict
+        TOML files that the command names, and their content.
+    notes : list of str
+        What a reader must know besides.
+    """
+
+    words: list[str]
+    files: dict[str, str] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def quoted(self) -> list[str]:
+        """The words as they are typed."""
+        return [shlex.quote(word) for word in self.words]
+
+    @property
+    def command(self) -> str:
+        """The command as it is typed."""
+        return " ".join(self.quoted)
+
+
+def how_to_repeat(config: Mapping[str, Any]) -> Repeat:
+    """The command line of a run.
+
+    Parameters
+    ----------
+    config : mapping
+        Content of a run's ``config.toml``.
+    """
+    made = Repeat(["securevfl", "run", str(config["protocol"])])
+    seed = config.get("seed", 0)
+    _data(made, config.get("data", {}), seed)
+    _options(made, str(config["protocol"]), config.get("options", {}))
+    made.words += ["--seed", str(seed)]
+    _conditions(made, config)
+    if config.get("faults"):
+        said = {k: v for k, v in config["faults"].items() if k != "name"}
+        name = _file(made, str(config["faults"].get("name", "faults")), "faults", said)
+        made.words += ["--faults", name]
+    if config.get("until") is not None:
+        made.words += ["--until", str(config["until"])]
+    if config.get("sealed") is False:
+        made.words.append("--unsealed")
+    if config.get("engine", "simulation") != "simulation":
+        made.words += ["--engine", str(config["engine"])]
+        made.notes.append("A run on a cluster takes real time: accuracy repeats, times do not.")
+    _evaluation(made, config)
+    return made
+
+
+def _data(made: Repeat, data: Mapping[str, Any], seed: Any) -> None:
+    options = {k: v for k, v in data.get("options", {}).items() if v is not None}
+    name = data.get("name")
+    if name is None:
+        made.notes.append(
+            "The run was given a data set object in Python, which a command cannot name; its "
+            f"fingerprint is {data.get('fingerprint', 'unknown')}."
+        )
+    elif name == "tables":
+        for file in options.pop("party_files", ()):
+            made.words += ["--party", str(file)]
+        for key, flag in _TABLES.items():
+            if key in options:
+                made.words += [flag, str(options.pop(key))]
+    else:
+        made.words += ["--data", str(name)]
+    if options.pop("seed", seed) != seed:
+        made.notes.append("The data were split by another seed than the run's; use Python for it.")
+    if options.pop("data_dir", None) is not None:
+        made.notes.append("The data files were found by --data-dir; name your folder there.")
+    for key, flag in _FLAGS.items():
+        if key in options:
+            made.words += [flag, str(options.pop(key))]
+    for key, value in options.items():
+        made.words += ["--set", f"data.{key}={_toml(value)}"]
+
+
+def _options(made: Repeat, protocol: str, options: Mapping[str, Any]) -> None:
+    """Options that are not what they are by default; all of them where that is not known."""
+    known = find_protocols().get(protocol)
+    fields = {} if known is None else known.Config.model_fields
+    if known is None:
+        made.notes.append(
+            f"The protocol {protocol!r} is not installed here; all options are shown."
+        )
+    for name, value in options.items():
+        if name in fields and fields[name].default == value:
+            continue
+        flag = "--" + name.replace("_", "-")
+        if name not in fields:
+            made.words += ["--set", f"{name}={_plain(value)}"]
+        elif isinstance(value, bool):
+            made.words.append(flag if value else f"--no-{flag[2:]}")
+        else:
+            made.words += [flag, _plain(value)]
+
+
+def _plain(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _conditions(made: Repeat, config: Mapping[str, Any]) -> None:
+    said = dict(config.get("conditions", {}))
+    name = str(said.pop("name", "conditions"))
+    if not said or _is_named(name, said, config.get("derived", {})):
+        made.words += ["--conditions", name]
+        return
+    made.words += ["--conditions", _file(made, name, "conditions", said)]
+
+
+def _is_named(name: str, said: Mapping[str, Any], derived: Mapping[str, Any]) -> bool:
+    """Whether the conditions are what their name stands for."""
+    if name == "none":
+        expected = NONE
+    elif name == "paper" and "batch_rows" in derived and said.get("upload_mean"):
+        expected = paper(len(said["upload_mean"]), batch_rows=derived["batch_rows"])
+    else:
+        return False
+    return {"name": name, **said} == expected.describe()
+
+
+def _file(made: Repeat, name: str, kind: str, content: Mapping[str, Any]) -> str:
+    import tomli_w
+
+    word = re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-.") or kind
+    file = f"{word}.toml" if f"{word}.toml" not in made.files else f"{word}-{kind}.toml"
+    made.files[file] = tomli_w.dumps(dict(content))
+    return file
+
+
+def _evaluation(made: Repeat, config: Mapping[str, Any]) -> None:
+    """Say where the run was evaluated otherwise than a command evaluates; training is the same."""
+    rounds, until = config.get("options", {}).get("rounds"), config.get("until")
+    every, seconds = config.get("eval_every"), config.get("eval_seconds")
+    if until is not None and seconds is not None:
+        usual = seconds == until / 50
+    else:
+        usual = seconds is None and (
+            every is None or rounds is None or every == max(1, rounds // 50)
+        )
+    if not usual:
+        said = f"{seconds:g} virtual seconds" if seconds is not None else f"{every} rounds"
+        made.notes.append(
+            f"The run was evaluated every {said}, which only Python can ask for; training is the "
+            "same."
+        )
+
+
+def _toml(value: Any) -> str:
+    import tomli_w
+
+    return tomli_w.dumps({"v": value}).partition("=")[2].strip().replace("\n", " ")

@@ -1,0 +1,555 @@
+"""Reports without a browser: what stands in the page, that nothing of it can run, and errors."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import hashlib
+import json
+import math
+import re
+import shlex
+import tomllib
+from collections import Counter, defaultdict
+from dataclasses import asdict
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+import securevfl as svfl
+from securevfl.cli.app import app
+from securevfl.errors import ConfigurationError, DataError
+from securevfl.study.compare import comparison
+from securevfl.study.plan import DataSource
+from securevfl.study.report import write_report
+from securevfl.study.report.figures import curves
+from securevfl.study.report.loading import read_records
+from securevfl.study.report.page import value_text
+from securevfl.study.report.repeat import how_to_repeat
+from securevfl.study.report.timeline import CELLS, down_times, timeline
+from securevfl.study.run import Run
+from securevfl.study.study import run_study
+
+DIGITS = DataSource("digits", {"parties": 4, "seed": 0})
+SMALL = {"width": 4, "hidden": 4, "batch": 16}
+CONDITIONS = {"upload_mean": [0.1, 0.1, 2.0, 3.0], "bandwidth": 0}
+FAULTS = {
+    "tick": 1.0,
+    "first": 2,
+    "client": {"fault": 0.02, "rejoin": 0.5},
+    "outage": [{"party": 3, "rounds": [3, 6]}, {"party": 2, "rounds": [9]}],
+}
+HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'{{ 7 * 7 }}\u2028"
+CLAIM = {"who": "server", "about": "features", "notion": "perfect", "source": "a theorem"}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("runs")
+
+
+@pytest.fixture(scope="module")
+def faulty(folder: Path) -> Run:
+    waits = {"share_timeout": 4.0, "result_timeout": 4.0, "spares": 1}
+    return svfl.run(
+        "fedvs", DIGITS, rounds=12, conditions=CONDITIONS, faults=FAULTS, out=folder / "faulty",
+        **SMALL, **waits,
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def plain(folder: Path) -> Run:
+    return svfl.run("split", DIGITS, rounds=8, conditions=CONDITIONS, out=folder / "plain", **SMALL)
+
+
+def page(*folders: Path | None, out: Path, **more: Any) -> str:
+    return write_report([f for f in folders if f], out=out, **more).path.read_text()
+
+
+def embedded(text: str) -> dict[str, Any]:
+    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', text, re.S)
+    assert found is not None
+    return json.loads(found[1])
+
+
+def write_run(folder: Path, rows: list[dict[str, Any]], **changes: Any) -> Path:
+    """A run folder as `Run.save` writes one, with whatever names a test wants."""
+    folder.mkdir(parents=True)
+    protocol = json.dumps(changes.get("protocol", "fedvs"))
+    data = json.dumps(changes.get("dataset", "digits"))
+    folder.joinpath("config.toml").write_text(
+        f"format = 1\nversion = '0.1.0'\nprotocol = {protocol}\nseed = 0\n[options]\nrounds = 2\n"
+        f"[conditions]\nname = {json.dumps(changes.get('conditions', 'none'))}\n[data]\n"
+        f"name = {data}\n{changes.get('config', '')}"
+    )
+    lines = [{"event": "round", "party": -1, "round": n + 1, **row} for n, row in enumerate(rows)]
+    entries = [*lines, *changes.get("events", ())]
+    folder.joinpath("history.jsonl").write_text("\n".join(json.dumps(e) for e in entries) + "\n")
+    messages = ["round,kind,sender,receiver,messages,bytes,late", *changes.get("messages", ())]
+    folder.joinpath("messages.csv").write_text("\n".join(messages) + "\n")
+    summary = {"dataset": changes.get("dataset", "digits"), "claims": changes.get("claims", [])}
+    folder.joinpath("summary.json").write_text(json.dumps(summary))
+    return folder
+
+
+TWO_ROWS = [
+    {"step": 1, "time": 1.0, "loss": 2.0, "bytes": 10, "accuracy": 0.25},
+    {"step": 2, "time": 2.5, "loss": 1.0, "bytes": 30, "accuracy": 0.5},
+]
+
+
+# -- the page stands alone -----------------------------------------------------------------------
+
+
+class Elements(HTMLParser):
+    """All elements of a page with their attributes."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.found: list[tuple[str, dict[str, str | None]]] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.append((tag, dict(attrs)))
+
+
+def test_nothing_is_loaded_from_anywhere(faulty, plain, tmp_path):
+    text = page(faulty.folder, plain.folder, out=tmp_path / "r.html")
+    for tag, attributes in Elements(text).found:
+        assert tag not in ("iframe", "object", "embed", "img", "base", "form")
+        for name in ("src", "srcset", "action", "data", "poster", "background"):
+            assert name not in attributes, (tag, attributes)
+        target = attributes.get("href", "#")
+        assert str(target).startswith(("#", "data:,"))
+    assert set(re.findall(r"\b\w+://[^\s\"']*", text)) == {"http://www.w3.org/2000/svg"}
+    reaching = r"fetch\(|XMLHttpRequest|Socket|EventSource|sendBeacon|import\(|url\((?!#)|@import"
+    assert not re.findall(reaching, text)
+
+
+def test_the_browser_is_told_to_run_this_script_only_and_to_load_nothing(plain, tmp_path):
+    text = page(plain.folder, out=tmp_path / "r.html")
+    script = re.findall(r"<script>(.*?)</script>", text, re.S)
+    assert len(script) == 1
+    digest = base64.b64encode(hashlib.sha256(script[0].encode()).digest()).decode()
+    policy = re.search(r'Content-Security-Policy" content="([^"]*)"', text)
+    assert policy is not None
+    rules = dict(rule.strip().split(" ", 1) for rule in policy[1].split(";"))
+    assert rules["default-src"] == "'none'"
+    assert rules["script-src"] == f"'sha256-{digest}'"
+    assert "connect-src" not in rules
+    assert "innerHTML" not in script[0]
+
+
+def test_names_from_files_are_text_wherever_they_stand(tmp_path):
+    """Protocol, data set, conditions, kinds, events, claims, options: all of them hostile."""
+    key = json.dumps(HOSTILE)
+    folder = write_run(
+        tmp_path / "run",
+        TWO_ROWS,
+        protocol=HOSTILE,
+        dataset=HOSTILE,
+        conditions=HOSTILE,
+        config=f"[data.options]\nparties = 2\n{key} = {key}\n[faults]\nname = {key}\ntick = 1.0\n"
+        f"[derived]\n{key} = 1\nepsilon_round = 2.0\n",
+        events=[
+            {"event": HOSTILE, "party": 0, "round": 1, "time": 1.5},
+            {"event": "skipped", "party": -1, "round": 1, "time": 1.5, "why": HOSTILE},
+        ],
+        messages=['1,"' + HOSTILE.replace('"', '""').replace("\u2028", "") + '",0,-1,1,10,0'],
+        claims=[dict.fromkeys(CLAIM, HOSTILE)],
+    )
+    verdict = {"protocol": HOSTILE, "parameters": {HOSTILE: 2}, "claims": []}
+    verdict["claims"] = [
+        {**dict.fromkeys(CLAIM, HOSTILE), "verdict": HOSTILE, "evidence": HOSTILE,
+         "failure_probability": None},
+    ]  # fmt: skip
+    verdict["shown"] = [dict.fromkeys(("who", "what", "evidence"), HOSTILE)]
+    (folder / "verify.json").write_text(json.dumps(verdict))
+    other = write_run(tmp_path / "other", TWO_ROWS)
+    for runs in ((folder,), (folder, other)):
+        text = page(*runs, out=tmp_path / "hostile.html")
+        elements = Elements(text).found
+        assert [tag for tag, _ in elements].count("script") == 2
+        assert not [tag for tag, _ in elements if tag == "img"]
+        names = {name for _, attributes in elements for name in attributes}
+        assert not [name for name in names if name.startswith("on")]
+        assert "{{ 7 * 7 }}" in text
+        assert HOSTILE not in text
+    assert embedded(text)["runs"][0]["label"].startswith(HOSTILE)
+
+
+# -- what it says is what the history says -------------------------------------------------------
+
+
+def test_curves_are_the_history_row_by_row(faulty, tmp_path):
+    drawn = embedded(page(faulty.folder, out=tmp_path / "r.html"))["runs"][0]["curves"]
+    assert drawn["every"] == 1
+    for name in ("step", "time", "bytes", "loss", "accuracy", "test_loss"):
+        assert drawn[name] == [row.get(name) for row in faulty.history], name
+
+
+def test_the_table_of_evaluations_is_the_history(plain, tmp_path):
+    text = page(plain.folder, out=tmp_path / "r.html")
+    table = re.search(r'<table data-evaluated="0">.*?</table>', text, re.S)
+    assert table is not None
+    for row in plain.history:
+        cells = [f"{row['step']:,}", f"{row['time']:,.2f} s", f"{100 * row['accuracy']:.2f} %"]
+        for cell in cells:
+            assert f'<td class="number">{cell}</td>' in table[0]
+    assert table[0].count("<tr>") == len(plain.history) + 1
+
+
+def test_links_are_the_sums_of_the_transcript(faulty, tmp_path):
+    links = embedded(page(faulty.folder, out=tmp_path / "r.html"))["runs"][0]["links"]
+    columns = faulty.transcript.columns()
+    expected: dict[Any, list[int]] = defaultdict(lambda: [0, 0, 0])
+    for kind, sender, receiver, nbytes, late in zip(
+        *(columns[name] for name in ("kind", "sender", "receiver", "bytes", "late")), strict=True
+    ):
+        sums = expected[str(kind), int(sender), int(receiver)]
+        expected[str(kind), int(sender), int(receiver)] = [
+            sums[0] + 1, sums[1] + int(nbytes), sums[2] + int(late),
+        ]  # fmt: skip
+    kinds = [kind["kind"] for kind in links["kinds"]]
+    numbers = {name: -1 if name == "server" else int(name[6:]) for name in links["parties"]}
+    found = {
+        (kinds[kind], numbers[links["parties"][a]], numbers[links["parties"][b]]): sums
+        for kind, a, b, *sums in links["cells"]
+    }
+    assert found == expected
+    assert links["bytes"] == faulty.transcript.bytes
+
+
+def test_delays_of_the_timeline_are_those_of_the_messages(plain):
+    """Without a limit of bandwidth a message is under way exactly as long as it is delayed."""
+    lanes = timeline(read_records([plain.folder])[0])["lanes"]
+    columns = plain.transcript.columns()
+    uploads = columns["kind"] == "embedding"
+    for party in range(4):
+        own = uploads & (columns["sender"] == party)
+        measured = (columns["arrived"] - columns["sent"])[own] / 1e9
+        bars = next(lane for lane in lanes if lane["party"] == party)["bars"]
+        assert bars == pytest.approx(list(measured), abs=2e-9)
+    lengths = next(lane for lane in lanes if lane["party"] == -1)["bars"]
+    assert math.fsum(lengths) == pytest.approx(plain.history[-1]["time"])
+
+
+def test_breakdowns_and_late_messages_are_those_of_the_events(faulty):
+    found = timeline(read_records([faulty.folder])[0])
+    events = Counter((event["event"], event["party"]) for event in faulty.events)
+    assert events["down", 3] >= 1
+    for lane, row in zip(found["lanes"], found["table"], strict=True):
+        party = lane["party"]
+        starts = [e["time"] for e in faulty.events if (e["event"], e["party"]) == ("down", party)]
+        ends = [e["time"] for e in faulty.events if (e["event"], e["party"]) == ("up", party)]
+        assert [a for a, _ in lane["down"]] == starts
+        assert [b for _, b in lane["down"] if b is not None] == ends
+        assert row["crashes"] == events["down", party]
+        assert sum(lane["late"]) == row["late"] == events["late", party]
+        assert sum(lane["lost"]) == row["lost"] == events["lost", party]
+    assert found["ends"] == [row["time"] for row in faulty.history]
+    assert found["lanes"][3]["down"][-1][1] is None, "party 2 stays away"
+
+
+def test_late_messages_of_a_round_are_in_its_column(tmp_path):
+    """An attempt that was given up belongs to the column of the step that came of it."""
+    rows = [{**row, "loss": 1.0} for row in TWO_ROWS]
+    messages = ["0,data,0,-1,1,5,1", "1,up,0,-1,3,5,2", "2,up,0,-1,1,5,1", "9,up,0,-1,1,5,1"]
+    folder = write_run(tmp_path / "run", rows, messages=messages)
+    history = (folder / "history.jsonl").read_text().replace('"round": 2', '"round": 3')
+    (folder / "history.jsonl").write_text(history)
+    found = timeline(read_records([folder])[0])
+    assert next(lane for lane in found["lanes"] if lane["party"] == 0)["late"] == [3, 2]
+
+
+def test_long_histories_share_columns_and_keep_every_evaluation(tmp_path):
+    rows = [{"step": n + 1, "time": float(n + 1), "loss": 1 / (n + 1)} for n in range(4001)]
+    for place in (7, 1999, 4000):
+        rows[place]["accuracy"] = place / 4001
+    record = read_records([write_run(tmp_path / "run", rows)])[0]
+    drawn = curves(record)
+    assert drawn["every"] == 3
+    assert [v for v in drawn["accuracy"] if v is not None] == [p / 4001 for p in (7, 1999, 4000)]
+    assert len(drawn["loss"]) < 1400
+    found = timeline(record)
+    assert len(found["ends"]) <= CELLS
+    assert (found["first"][0], found["last"][0], found["last"][-1]) == (1, 17, 4001)
+    assert found["lanes"][0]["bars"] == pytest.approx([1.0] * len(found["ends"]))
+
+
+def test_values_that_are_no_numbers_leave_gaps(tmp_path):
+    rows = [{**TWO_ROWS[0], "loss": math.nan}, {**TWO_ROWS[1], "loss": 1.0}]
+    text = page(write_run(tmp_path / "run", rows), out=tmp_path / "r.html")
+    assert embedded(text)["runs"][0]["curves"]["loss"] == [None, 1.0]
+
+
+def test_stretches_of_a_party_that_is_down():
+    def event(name, time):
+        return {"event": name, "time": time}
+
+    assert down_times([]) == []
+    assert down_times([event("down", 1.0), event("up", 2.0), event("down", 3.0)]) == [
+        [1.0, 2.0], [3.0, None],
+    ]  # fmt: skip
+
+
+def test_asynchronous_runs_show_who_was_used_when(tmp_path):
+    run = svfl.run("vafl", DIGITS, rounds=30, conditions=CONDITIONS, out=tmp_path / "run", **SMALL)
+    found = timeline(read_records([run.folder])[0])
+    used = Counter(row["client"] for row in run.history)
+    assert found["asynchronous"]
+    for lane, row in zip(found["lanes"][1:], found["table"][1:], strict=True):
+        assert sum(lane["bars"]) == row["used"] == used[lane["party"]]
+
+
+# -- claims --------------------------------------------------------------------------------------
+
+
+def verified(folder: Path, **changes: Any) -> Path:
+    claims = [{**CLAIM, "verdict": "PROVED", "evidence": "a; b", "failure_probability": None}]
+    report = {"protocol": "fedvs", "parameters": {"N": 4, "K": 1}, "claims": claims, **changes}
+    folder.joinpath("verify.json").write_text(json.dumps(report))
+    return folder / "verify.json"
+
+
+def verdicts(text: str) -> list[str]:
+    return re.findall(r'class="badge v-[a-z-]+">([^<]*)<', text)
+
+
+def test_claims_without_a_verification_say_so(tmp_path):
+    claims = [CLAIM, {**CLAIM, "about": "labels", "notion": "none"}]
+    folder = write_run(tmp_path / "run", TWO_ROWS, claims=claims)
+    written = write_report([folder])
+    assert written.missing == ("no verdicts for fedvs",)
+    assert verdicts(written.path.read_text()) == ["not verified", "not protected"]
+
+
+def test_verdicts_come_from_the_folder_or_from_a_file(tmp_path):
+    claims = [CLAIM, {**CLAIM, "about": "model"}]
+    folder = write_run(
+        tmp_path / "run", TWO_ROWS, claims=claims, config="[derived]\nN = 4\nK = 2\n"
+    )
+    file = verified(tmp_path)
+    text = page(folder, out=tmp_path / "r.html", verifications=[file])
+    assert verdicts(text) == ["PROVED", "not verified"]
+    assert "K = 1 (run: 2)" in text
+    assert "N = 4 (run" not in text
+    verified(folder)
+    assert verdicts(page(folder, out=tmp_path / "r.html")) == ["PROVED", "not verified"]
+
+
+def test_a_verdict_is_no_verdict_on_a_stronger_claim(tmp_path):
+    folder = write_run(tmp_path / "run", TWO_ROWS, claims=[{**CLAIM, "notion": "computational"}])
+    verified(folder)
+    assert verdicts(page(folder, out=tmp_path / "r.html")) == ["not verified"]
+
+
+def test_epsilon_is_what_the_last_round_says(tmp_path):
+    run = svfl.run(
+        "wait_dp", DIGITS, rounds=3, noise="seeded", conditions="none", out=tmp_path / "run",
+        **SMALL,
+    )  # fmt: skip
+    text = page(run.folder, out=tmp_path / "r.html")
+    spent = run.history[-1]["epsilon_total"]
+    assert f"Epsilon: {value_text(spent)} spent at the end of the run" in text
+    drawn = embedded(text)["runs"][0]["curves"]
+    assert drawn["epsilon_total"] == [row["epsilon_total"] for row in run.history]
+
+
+# -- repeating -----------------------------------------------------------------------------------
+
+
+def rows_of(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (folder / "history.jsonl").read_text().splitlines()]
+
+
+@pytest.mark.parametrize("which", ["faulty", "plain"])
+def test_the_command_of_the_page_repeats_the_run(which, request, tmp_path, monkeypatch):
+    run = request.getfixturevalue(which)
+    made = how_to_repeat(tomllib.loads((run.folder / "config.toml").read_text()))
+    monkeypatch.chdir(tmp_path)
+    for name, text in made.files.items():
+        Path(name).write_text(text)
+    words = shlex.split(made.command)
+    assert words[0] == "securevfl"
+    done = CliRunner().invoke(app, [*words[1:], "--out", "again"])
+    assert done.exit_code == 0, done.output
+    assert rows_of(Path("again")) == rows_of(run.folder)
+    assert made.notes == []
+
+
+def test_the_command_names_options_that_are_not_the_default():
+    config = {
+        "protocol": "fedvs", "seed": 3, "until": 4.5, "sealed": False, "eval_every": 7,
+        "options": {"rounds": 60, "masked": False, "lr": 0.05, "batch": 128, "prime": 2**31 - 1},
+        "data": {"name": "my file.csv", "options": {"seed": 4, "label": "y", "scaling": "none"}},
+        "conditions": {"name": "none"},
+    }  # fmt: skip
+    made = how_to_repeat(config)
+    assert made.command == (
+        "securevfl run fedvs --data 'my file.csv' --label y --set 'data.scaling=\"none\"' "
+        "--rounds 60 --no-masked --lr 0.05 --prime 2147483647 --seed 3 --conditions none "
+        "--until 4.5 --unsealed"
+    )
+    assert "another seed" in made.notes[0]
+    assert "every 7 rounds" in made.notes[1]
+
+
+def test_what_a_command_cannot_say_is_said():
+    made = how_to_repeat({"protocol": "mine", "seed": 0, "options": {"a": True}, "data": {}})
+    words = "securevfl run mine --set a=true --seed 0 --conditions conditions"
+    assert made.command == words
+    assert "data set object" in made.notes[0]
+    assert "not installed" in made.notes[1]
+
+
+# -- several runs --------------------------------------------------------------------------------
+
+
+def test_runs_get_the_shortest_names_that_differ(faulty, plain, tmp_path):
+    def labels(*folders):
+        return [record.label for record in read_records(folders)]
+
+    one, two = (write_run(tmp_path / name, TWO_ROWS) for name in ("one", "two"))
+    assert labels(faulty.folder, plain.folder) == ["fedvs", "split"]
+    assert labels(one, two) == ["fedvs in one", "fedvs in two"]
+    config = (two / "config.toml").read_text().replace("seed = 0", "seed = 1")
+    (two / "config.toml").write_text(config)
+    assert labels(one, two) == ["fedvs, seed 0", "fedvs, seed 1"]
+
+
+def test_different_data_are_said(plain, tmp_path):
+    other = write_run(tmp_path / "run", TWO_ROWS, dataset="other")
+    warning = "not trained on the same data"
+    assert warning in page(plain.folder, other, out=tmp_path / "r.html")
+    same = write_run(tmp_path / "same", TWO_ROWS, dataset="other")
+    assert warning not in page(other, same, out=tmp_path / "r.html")
+
+
+def test_a_study_is_drawn_from_its_jobs(tmp_path):
+    made = comparison(
+        ["split", "vafl"], DIGITS, options=SMALL | {"rounds": 6}, seeds=range(2),
+        conditions="none", faults=None, until=None, sealed=True,
+    )  # fmt: skip
+    run_study(made, tmp_path / "study")
+    text = page(tmp_path / "study", out=tmp_path / "r.html")
+    drawn = embedded(text)
+    assert drawn["groups"] == ["split", "vafl"]
+    assert [run["label"] for run in drawn["runs"]][:2] == ["split, seed 0", "split, seed 1"]
+    with (tmp_path / "study" / "curves.csv").open(newline="") as file:
+        table = [row for row in csv.DictReader(file) if (row["run"], row["seed"]) == ("vafl", "1")]
+    assert drawn["runs"][3]["curves"]["accuracy"] == [float(row["accuracy"]) for row in table]
+    assert drawn["runs"][0]["timeline"] is None
+    assert "securevfl run vafl" in re.sub("<[^>]*>", "", text)
+
+
+# -- mistakes ------------------------------------------------------------------------------------
+
+
+def without(name: str):
+    return lambda folder: (folder / name).unlink()
+
+
+def text_in(name: str, text: str):
+    return lambda folder: (folder / name).write_text(text)
+
+
+MISTAKES = {
+    "no config": (without("config.toml"), ConfigurationError, "no run: it holds no config.toml"),
+    "not ended": (without("history.jsonl"), ConfigurationError, "securevfl resume"),
+    "no rows": (text_in("history.jsonl", "\n"), ConfigurationError, "at least one round"),
+    "bad TOML": (text_in("config.toml", "a = "), DataError, "not valid TOML"),
+    "old format": (text_in("config.toml", "format = 0"), DataError, "has format 0"),
+    "bad line": (text_in("history.jsonl", "{}\n"), DataError, "line 1 is no event"),
+    "no JSON": (text_in("history.jsonl", "{\n"), DataError, "line 1 is not valid JSON"),
+    "no text": (
+        lambda folder: (folder / "history.jsonl").write_bytes(b"\xff"), DataError, "is no text",
+    ),
+    "columns": (text_in("messages.csv", "a,b\n1,2\n"), DataError, "needs the columns round"),
+    "cells": (
+        text_in("messages.csv", "round,kind,sender,receiver,messages,bytes,late\n1,a,x,2,3,4,5\n"),
+        DataError, "no table of messages",
+    ),
+    "claims": (text_in("summary.json", '{"claims": [3]}'), DataError, "claims"),
+    "verify": (text_in("verify.json", "{}"), DataError, "no output of `securevfl verify"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_a_folder_that_cannot_be_reported_is_explained(name, tmp_path):
+    spoil, error, part = MISTAKES[name]
+    folder = write_run(tmp_path / "run", TWO_ROWS)
+    spoil(folder)
+    with pytest.raises(error, match=re.escape(part)):
+        write_report([folder])
+    assert not (folder / "report.html").exists()
+
+
+def test_a_folder_of_runs_names_one_of_them(tmp_path):
+    write_run(tmp_path / "runs" / "fedvs-1", TWO_ROWS)
+    with pytest.raises(ConfigurationError, match=r"such as .*fedvs-1; name one"):
+        write_report([tmp_path / "runs"])
+    with pytest.raises(ConfigurationError, match="does not exist"):
+        write_report([tmp_path / "nowhere"])
+
+
+def test_other_files_are_left_alone(tmp_path):
+    folder = write_run(tmp_path / "run", TWO_ROWS)
+    (tmp_path / "mine.html").write_text("<p>mine</p>")
+    with pytest.raises(ConfigurationError, match="is there and is no report"):
+        write_report([folder], out=tmp_path / "mine.html")
+    assert (tmp_path / "mine.html").read_text() == "<p>mine</p>"
+    with pytest.raises(ConfigurationError, match=r"ending \.html"):
+        write_report([folder], out=tmp_path / "page.txt")
+    write_report([folder], out=tmp_path / "new.html")
+    write_report([folder], out=tmp_path / "new.html")
+
+
+def test_a_verification_of_another_protocol_is_refused(tmp_path):
+    folder = write_run(tmp_path / "run", TWO_ROWS)
+    file = verified(tmp_path, protocol="split")
+    with pytest.raises(ConfigurationError, match="none of the runs is one of it"):
+        write_report([folder], verifications=[file])
+
+
+# -- the command ---------------------------------------------------------------------------------
+
+
+def call(*arguments: Any) -> Any:
+    return CliRunner().invoke(app, ["report", *map(str, arguments)], prog_name="securevfl")
+
+
+def test_the_page_goes_into_the_folder_of_a_run(tmp_path):
+    folder = write_run(tmp_path / "run", TWO_ROWS)
+    done = call(folder, "--json")
+    assert done.exit_code == 0, done.output
+    told = json.loads(done.stdout)
+    assert told["report"] == str(folder / "report.html")
+    assert told["bytes"] == (folder / "report.html").stat().st_size
+    assert told["runs"] == ["fedvs"]
+
+
+def test_a_comparison_goes_here_or_where_it_is_told(tmp_path, monkeypatch):
+    one, two = (write_run(tmp_path / name, TWO_ROWS) for name in ("one", "two"))
+    monkeypatch.chdir(tmp_path)
+    assert call(one, two).exit_code == 0
+    assert (tmp_path / "report.html").exists()
+    assert call(one, two, "--out", "both.html").exit_code == 0
+    assert (tmp_path / "both.html").exists()
+
+
+def test_a_mistake_is_one_line_and_exit_code_2(tmp_path):
+    done = call(tmp_path / "nowhere")
+    assert done.exit_code == 2
+    assert done.stderr.count("\n") == 1
+    assert "does not exist" in done.stderr
+
+
+def test_claims_of_a_run_are_those_of_its_summary(plain, tmp_path):
+    text = page(plain.folder, out=tmp_path / "r.html")
+    for claim in plain.claims:
+        for part in (claim.who, claim.source):
+            assert part.replace("'", "&#39;") in text, asdict(claim)
