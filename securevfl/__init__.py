@@ -15,14 +15,18 @@ package is fast and has no effects. Authors of protocols use `securevfl.engine.p
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from securevfl.data import VerticalDataset, dataset_catalogue, load_dataset
     from securevfl.engine.conditions import Conditions
     from securevfl.errors import ConfigurationError, RunError, SecureVFLError
+    from securevfl.study.estimator import FedVSClassifier
+    from securevfl.study.export import load_model, load_models
     from securevfl.study.planner import Forecast, plan
     from securevfl.study.run import Interrupted, Progress, Run, resume, run
+    from securevfl.study.saved import load_run
     from securevfl.study.verify import verify
 
 __version__ = "0.1.0"
@@ -30,6 +34,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Conditions",
     "ConfigurationError",
+    "FedVSClassifier",
     "Forecast",
     "Interrupted",
     "Progress",
@@ -40,6 +45,9 @@ __all__ = [
     "__version__",
     "dataset_catalogue",
     "load_dataset",
+    "load_model",
+    "load_models",
+    "load_run",
     "plan",
     "resume",
     "run",
@@ -49,6 +57,7 @@ __all__ = [
 _HOMES = {
     "Conditions": "engine.conditions",
     "ConfigurationError": "errors",
+    "FedVSClassifier": "study.estimator",
     "Forecast": "study.planner",
     "Interrupted": "study.run",
     "Progress": "study.run",
@@ -58,11 +67,17 @@ _HOMES = {
     "VerticalDataset": "data",
     "dataset_catalogue": "data",
     "load_dataset": "data",
+    "load_model": "study.export",
+    "load_models": "study.export",
+    "load_run": "study.saved",
     "plan": "study.planner",
     "resume": "study.run",
     "run": "study.run",
     "verify": "study.verify",
 }
+
+# A library says nothing unless whoever uses it asks for it.
+logging.getLogger(__name__).addHandler(logging.NullHandler())
 
 
 def __getattr__(name: str) -> Any:

@@ -117,6 +117,8 @@ def test_heavy_packages_are_imported_in_functions(module):
     kernels.body = list(top)
     found = {name.partition(".")[0] for name in imports(module, kernels)}
     allowed = {"numba"} if module.startswith("field._") else set()
+    if module == "study.estimator":  # derives from a class of scikit-learn; itself loaded lazily
+        allowed = {"sklearn"}
     assert found & LAZY <= allowed
 
 

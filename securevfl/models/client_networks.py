@@ -14,6 +14,7 @@ import numpy as np
 
 from securevfl.errors import ConfigurationError
 from securevfl.models.optimizers import make_optimizer, take_step
+from securevfl.models.own import check_rows_apart, own_network
 from securevfl.models.polynomial_network import PolynomialNetwork
 from securevfl.models.tabular import tabular_front
 from securevfl.models.weights import initialised
@@ -206,6 +207,7 @@ def make_client_network(
     cardinalities: Sequence[int] = (),
     embedding: int = 8,
     layers: Sequence[int] = (),
+    own: str = "",
 ) -> ClientNetwork:
     """New network of a client.
 
@@ -229,6 +231,8 @@ def make_client_network(
         Numbers that "mlp" looks up for each coded column.
     layers : sequence of int
         Widths of the hidden layers of "mlp", in the place of `depth`.
+    own : str
+        Name of a network of the user's (`securevfl.models.own`), in the place of `kind`.
 
     Raises
     ------
@@ -236,6 +240,11 @@ def make_client_network(
         For convolutions on columns that are no image, and for all but "mlp" on code numbers and
         with `layers`.
     """
+    if own:
+        made = own_network(own, "own_client", features, width, stream)
+        check_rows_apart(made, f"own_client = {own!r}", features)
+        weights = sum(p.numel() for p in made.parameters())  # what Linear layers multiply
+        return TorchNetwork(made, weights, optimizer=optimizer, bound=bound)
     if layers and kind != "mlp":
         raise ConfigurationError(
             f"client = {kind!r} has no hidden layers of chosen widths; use client = 'mlp', or "

@@ -11,6 +11,8 @@ import numpy as np
 from securevfl.errors import ConfigurationError, RunError
 from securevfl.models.networks import make_centre
 from securevfl.models.optimizers import make_optimizer, take_step
+from securevfl.models.own import own_loss as loss_of
+from securevfl.models.own import own_network
 
 if TYPE_CHECKING:
     import torch
@@ -114,6 +116,9 @@ class Centre:
         Arguments of `make_optimizer`.
     seed : int
         Seed of the initial weights.
+    own, own_loss : str
+        Name of a network and of a loss of the user's (`securevfl.models.own`), in the place of
+        `network` and of the task's loss.
     """
 
     def __init__(
@@ -126,9 +131,16 @@ class Centre:
         hidden: int,
         optimizer: dict[str, Any],
         seed: int,
+        own: str = "",
+        own_loss: str = "",
     ) -> None:
         self.task: Task = task
-        self.network = make_centre(network, width, hidden, outputs, seed=seed)
+        self.network = (
+            own_network(own, "own_centre", width, outputs, seed)
+            if own
+            else make_centre(network, width, hidden, outputs, seed=seed)
+        )
+        self._own_loss = loss_of(own_loss) if own_loss else None
         self.optimizer = make_optimizer(list(self.network.parameters()), **optimizer)
         self._lr: float = optimizer["lr"]
 
@@ -214,9 +226,14 @@ class Centre:
         return np.concatenate(parts)
 
     def loss(self, scores: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-        """Mean loss of raw scores: cross entropy, of two classes or many, or mean square error."""
+        """Mean loss of raw scores: cross entropy, of two classes or many, or mean square error.
+
+        With an own loss, that one.
+        """
         from torch.nn import functional
 
+        if self._own_loss is not None:
+            return self._own_loss(scores, labels)
         if self.task == "multiclass":
             return functional.cross_entropy(scores, labels)
         flat = scores.reshape(-1)

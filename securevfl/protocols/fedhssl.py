@@ -200,11 +200,11 @@ class FedHssl(DownstreamProtocol):
     def __init__(self, config: FedHsslConfig, data: Any, *, seed: int) -> None:
         super().__init__(config, data, seed=seed)
         upper = len(config.hidden_layers()) or config.degree - 1
-        if config.client != "mlp" or upper < 1:
+        if config.client_kind != "mlp" or upper < 1:
             raise ConfigurationError(
-                f"fedhssl: client = {config.client!r} with {config.degree} layers has no upper "
-                "layers that parties could share; use client = 'mlp' with degree 2 or more, or "
-                "with layers"
+                f"fedhssl: client = {config.client_kind!r} with {config.degree} layers has no "
+                "upper layers that parties could share; use client = 'mlp' with degree 2 or "
+                "more, or with layers"
             )
         if data.parties < 2:
             raise ConfigurationError("fedhssl: 1 party has nobody to meet; use 2 or more")

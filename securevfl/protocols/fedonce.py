@@ -323,10 +323,10 @@ class FedOnce(EmbeddingProtocol):
                     "absent = 'zeros'"
                 )
             )
-        if config.objective == "autoencoder" and config.client != "mlp":
+        if config.objective == "autoencoder" and config.client_kind != "mlp":
             raise ConfigurationError(
-                f"fedonce: an auto-encoder has two Linear layers, so client = {config.client!r} "
-                "has no meaning for it; leave it out"
+                "fedonce: an auto-encoder has two Linear layers, so client = "
+                f"{config.client_kind!r} has no meaning for it; leave it out"
             )
         if fills:
             self.card = replace(type(self).card, absence="fills")

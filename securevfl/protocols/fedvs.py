@@ -268,7 +268,8 @@ class Client(Party):
         if kind == "mask":
             return int(self.rows * h * public.mask_powers.size)
         if kind == "embedding":
-            widths = sum(share.shape[1] for share in self.data_shares["train"].values())
+            held = next(iter(self.data_shares.values()))
+            widths = sum(share.shape[1] for share in held.values())
             return int(self.rows * h * widths)
         part = kind.removesuffix("-data")
         return coding_operations(public.batches[part].length * own, N) if kind != part else 0
@@ -530,20 +531,65 @@ class Server(Party):
             attempt = await self.attempt(Batch("test", rows))
             embedding = await self.decode(attempt)
             if embedding is not None:
-                self.test_scores[done // step] = self.centre.scores(embedding)
+                self.score(done // step, embedding)
                 done += step
         self.report_inference(step)
 
+    def score(self, number: int, embedding: np.ndarray) -> None:
+        """Keep the scores of a part of the test rows."""
+        self.test_scores[number] = self.centre.scores(embedding)
+
     def report_inference(self, step: int) -> None:
         """Record what the coded scores are worth."""
+        labels, scores = self.labels["test"], self.in_order(self.test_scores, step)
+        self.record("inference", rows=len(labels), **measure(self.centre.task, scores, labels))
+
+    def in_order(self, parts: Mapping[int, np.ndarray], step: int) -> np.ndarray:
+        """Values of all test rows, in the order of the rows, from those of `step` rows a part."""
         batches = self.public.batches["test"]
-        labels = self.labels["test"]
-        scores = np.empty((len(labels), next(iter(self.test_scores.values())).shape[1]), np.float32)
-        for number, part in self.test_scores.items():
+        first = next(iter(parts.values()))
+        values = np.empty((batches.rows, *first.shape[1:]), first.dtype)
+        for number, part in parts.items():
             rows = np.arange(number * step, min((number + 1) * step, batches.length))
             samples = batches.samples(rows)
-            scores[samples[samples >= 0]] = part[samples >= 0]
-        self.record("inference", rows=len(labels), **measure(self.centre.task, scores, labels))
+            values[samples[samples >= 0]] = part[samples >= 0]
+        return values
+
+
+class PredictingClient(Client):
+    """Client n of a prediction: shares its columns of new rows, and evaluates them."""
+
+    def quantised_model(self) -> np.ndarray:
+        """W-bar, rounded to the nearest: a prediction is a function of the rows and the models."""
+        quantised: np.ndarray = self.public.model_point.quantize(self.network.values)
+        return quantised
+
+
+class PredictingServer(Server):
+    """Server of a prediction: it decodes the sums of new rows, as of test rows, and scores them."""
+
+    kept: ClassVar[tuple[str, ...]] = ("centre", "given_up", "test_scores", "embeddings")
+
+    def __init__(self, peers: Sequence[int], public: Parameters, centre: Centre) -> None:
+        super().__init__(peers, public, centre, {})
+        self.embeddings: dict[int, np.ndarray] = {}
+        self.predicted: tuple[np.ndarray, np.ndarray] | None = None
+
+    async def run(self) -> None:
+        """Infer the rows from their shares."""
+        await self.infer()
+        self.conclude()
+
+    def score(self, number: int, embedding: np.ndarray) -> None:
+        """Keep the joint embedding besides."""
+        super().score(number, embedding)
+        self.embeddings[number] = embedding
+
+    def report_inference(self, step: int) -> None:
+        """Put everything in the order of the rows; there are no labels to hold it against."""
+        embedding = self.in_order(self.embeddings, step)
+        self.predicted = (embedding, self.in_order(self.test_scores, step))
+        self.record("predicted", rows=self.public.batches["test"].rows)
 
 
 def magnitude(field: PrimeField, elements: np.ndarray) -> np.ndarray:
@@ -703,16 +749,22 @@ class FedVS(SplitProtocol):
         return self.data.train if part == "train" else self.data.test
 
     def check_overflow(self) -> None:
-        """Refuse a configuration in which the sum could leave [-(p-1)/2, (p-1)/2] and wrap.
+        """Refuse a configuration in which the sum could leave [-(p-1)/2, (p-1)/2] and wrap."""
+        self.refuse_overflow(self.public, {p: self.features(p) for p in self.shared_parts})
+
+    def refuse_overflow(
+        self, public: Parameters, parts: Mapping[str, Sequence[np.ndarray]]
+    ) -> None:
+        """Refuse rows whose sum could wrap.
 
         sum_n max_i sum_j |X-bar_n[i,j]| ceil(2^lw w) <= (p-1)/2, w the enforced weight bound.
         """
         config = self.config
         weight = math.ceil(2**config.model_bits * config.weight_bound)
         limit = (config.prime - 1) // 2
-        for part in self.shared_parts:
+        for part, features in parts.items():
             try:
-                rows = sum(quantised_data(self.public, x, part)[1] for x in self.features(part))
+                rows = sum(quantised_data(public, x, part)[1] for x in features)
             except RangeError as error:
                 raise WouldOverflowError(f"fedvs: {error}") from None
             if rows * weight > limit:
@@ -738,6 +790,28 @@ class FedVS(SplitProtocol):
         network = self.network(index, bound=self.config.weight_bound)
         own = self.pretraining(index)
         return Client(index, self.peers(), self.public, features, network, own)
+
+    def predictors(
+        self, parties: Mapping[int, Party], features: Sequence[np.ndarray]
+    ) -> dict[int, Party]:
+        """Parties of a coded prediction: as in training, with masks where training has them.
+
+        Every row is padded into K segments like training rows are, be it a single one. Networks
+        and centre are those of `parties`, which are only read.
+        """
+        trained: Any = parties
+        layout = self.batches(self.public.code.segments, "test", len(features[0]), short=True)
+        public = replace(
+            self.public,
+            config=self.config.model_copy(update={"pretrain": "none"}),
+            batches={"test": layout},
+        )
+        self.refuse_overflow(public, {"test": features})
+        made: dict[int, Party] = {
+            n: PredictingClient(n, self.peers(), public, {"test": rows}, trained[n].network)
+            for n, rows in enumerate(features)
+        }
+        return {SERVER: PredictingServer(self.peers(), public, trained[SERVER].centre)} | made
 
     def pretraining(self, index: int) -> Pretraining | None:
         """What client `index` trains alone before, if anything."""

@@ -484,6 +484,7 @@ class MultiVfl(EmbeddingProtocol):
             self.config.client_optimizer(),
             self.config.weight_bound,
             self.config.hidden_layers(),
+            self.config.own_client,
         )
 
     def label_owner(self, index: int) -> LabelOwner:
@@ -516,6 +517,8 @@ class MultiVfl(EmbeddingProtocol):
             hidden=self.config.hidden,
             optimizer=self.config.centre_optimizer(),
             seed=int(self.stream("centre").integers(2**31)),
+            own=self.config.own_centre,
+            own_loss=self.config.own_loss,
         )
 
     def embed(self, client: Any, rows: np.ndarray) -> np.ndarray:
@@ -612,6 +615,7 @@ def _new_network(
     optimizer: dict[str, Any],
     bound: float | None,
     layers: tuple[int, ...],
+    own: str,
 ) -> ClientNetwork:
     return make_client_network(
         kind,
@@ -623,6 +627,7 @@ def _new_network(
         optimizer=optimizer,
         bound=bound,
         layers=layers,
+        own=own,
     )
 
 

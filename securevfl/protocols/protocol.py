@@ -26,6 +26,7 @@ from securevfl.models.aggregation import gather, make_aggregation
 from securevfl.models.centralised import Centralised
 from securevfl.models.client_networks import ClientNetwork, make_client_network, refuse_codes
 from securevfl.models.networks import training_bytes
+from securevfl.models.own import OwnCode
 from securevfl.models.polynomial_network import PolynomialNetwork
 from securevfl.models.split import Batches, Centre
 from securevfl.privacy.claims import Claim
@@ -196,6 +197,16 @@ class TrainingConfig(BaseModel):
     centre: str = Field(
         "mlp", description="central network: mlp, batch_norm_mlp, linear, conv or vgg13"
     )
+    own_centre: OwnCode = Field(
+        "",
+        description="module:name of your own central network in the place of centre: called with "
+        "the widths of what it takes in and gives, it makes a torch module",
+    )
+    own_loss: OwnCode = Field(
+        "",
+        description="module:name of your own loss: of raw scores and labels, one number, the mean "
+        "over the rows",
+    )
 
     def centre_optimizer(self) -> dict[str, Any]:
         """Arguments of `make_optimizer` for the server."""
@@ -233,6 +244,16 @@ class EmbeddingConfig(TrainingConfig):
         description="widths of the hidden layers of client = mlp, such as 64,64; without them it "
         "has degree layers of the embedding's width",
     )
+    own_client: OwnCode = Field(
+        "",
+        description="module:name of your own clients' network in the place of client: called with "
+        "the widths of its rows and of the embedding, it makes a torch module",
+    )
+
+    @property
+    def client_kind(self) -> str:
+        """`client`, or "own" where the user brings a network."""
+        return "own" if self.own_client else self.client
 
     def hidden_layers(self) -> tuple[int, ...]:
         """`layers` as numbers."""
@@ -462,6 +483,8 @@ class SplitProtocol(Protocol):
             hidden=self.config.hidden,
             optimizer=optimizer or self.config.centre_optimizer(),
             seed=int((stream or self.stream("centre")).integers(2**31)),
+            own=self.config.own_centre,
+            own_loss=self.config.own_loss,
         )
 
     def batches(
@@ -523,7 +546,7 @@ class EmbeddingProtocol(SplitProtocol):
         super().__init__(config, data, seed=seed)
         self.layout = self.batches(getattr(config, "segments", 1))
         self.aggregation = make_aggregation(config.aggregation, data.parties)
-        if config.client.endswith("cnn") and data.party_image_shapes is None:
+        if config.client_kind.endswith("cnn") and data.party_image_shapes is None:
             raise ConfigurationError(
                 f"{self.name}: client = {config.client!r} needs parties that own whole strips of "
                 f"pixel rows or columns of an image, and those of {data.name!r} do not; use 'mlp' "
@@ -556,6 +579,7 @@ class EmbeddingProtocol(SplitProtocol):
             cardinalities=self.data.cardinalities[index],
             embedding=self.config.embedding,
             layers=self.config.hidden_layers(),
+            own=self.config.own_client,
         )
 
     @property

@@ -253,10 +253,10 @@ class Split(EmbeddingProtocol):
                 f"split: quorum = {config.quorum} needs stragglers = 'ignore' (it is "
                 f"{config.stragglers!r}) and at most {data.parties} clients"
             )
-        if config.quantized and config.client != "pn":
+        if config.quantized and config.client_kind != "pn":
             raise ConfigurationError(
                 f"split: quantized needs polynomial clients, as FedVS has them, and client = "
-                f"{config.client!r}; use 'pn'"
+                f"{config.client_kind!r}; use 'pn'"
             )
         if config.stragglers != "wait":
             skips = config.stragglers in ("ignore", "skip")

@@ -360,6 +360,11 @@ class WaitDP(EmbeddingProtocol):
             )
         if not self.privacy.gradients:
             return
+        if config.own_centre or config.own_loss:
+            raise ConfigurationError(
+                "wait_dp: noise on gradients needs a sample's gradient to depend on no other "
+                "sample, which cannot be seen of own code; leave out own_centre and own_loss"
+            )
         if config.centre not in _SEPARABLE:
             raise ConfigurationError(
                 f"wait_dp: noise on gradients needs a centre in which a sample's gradient depends "

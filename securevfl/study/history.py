@@ -2,15 +2,40 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from securevfl.engine.network import SERVER, Event
 from securevfl.engine.party import Party
 from securevfl.engine.transcript import Transcript
 from securevfl.models.split import mean_loss, measure
 from securevfl.protocols.protocol import Protocol
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_LOG = logging.getLogger(__name__)
+_TROUBLE = frozenset({"down", "lost", "given_up", "corrected", "skipped"})
+
+
+class History(list[dict[str, Any]]):
+    """Rows of a history, or other events, each a mapping: a plain list that pandas can have.
+
+    Examples
+    --------
+    >>> History([{"step": 1, "loss": 0.5}, {"step": 2, "loss": 0.4, "accuracy": 0.9}]).to_pandas()
+       step  loss  accuracy
+    0     1   0.5       NaN
+    1     2   0.4       0.9
+    """
+
+    def to_pandas(self) -> pd.DataFrame:
+        """One row an entry, one column a key; NaN where an entry has none."""
+        import pandas as pd
+
+        return pd.DataFrame(list(self))
 
 
 @dataclass(frozen=True)
@@ -57,6 +82,8 @@ class Historian:
         Virtual seconds between evaluations, in place of `eval_every`.
     progress : callable or None
         Told a `Progress` after each step.
+    track : callable, optional
+        Told each row of the history once nothing is added to it any more.
     """
 
     def __init__(
@@ -67,15 +94,17 @@ class Historian:
         eval_every: int,
         eval_seconds: float | None = None,
         progress: Callable[[Progress], None] | None,
+        track: Callable[[Mapping[str, Any]], None] | None = None,
     ) -> None:
+        self.track = track
         self.protocol = protocol
         self.parties = parties
         self.eval_every = eval_every
         self.eval_seconds = eval_seconds
         self.progress = progress
         self.transcript: Transcript | None = None
-        self.rows: list[dict[str, Any]] = []
-        self.events: list[dict[str, Any]] = []
+        self.rows = History()
+        self.events = History()
         self._pending = False
         self._finished: set[int] = set()
         self._accuracy: float | None = None
@@ -96,6 +125,7 @@ class Historian:
             self._add(entry)
         else:
             self.events.append(entry)
+            _LOG.log(logging.INFO if event.name in _TROUBLE else logging.DEBUG, "%s", entry)
 
     def round_over(self, party: int, round: int, time: int, left: bool) -> None:
         """Evaluate once all clients are through with the round of the newest row."""
@@ -113,8 +143,15 @@ class Historian:
         if self.rows and "accuracy" not in self.rows[-1] and "rmse" not in self.rows[-1]:
             self._pending = True
         self._evaluate()
+        self._settled()
+
+    def _settled(self) -> None:
+        """Tell who tracks the run of the newest row, to which nothing is added any more."""
+        if self.track is not None and self.rows:
+            self.track(self.rows[-1])
 
     def _add(self, row: dict[str, Any]) -> None:
+        self._settled()
         self._pending = self._due(row)
         self.rows.append(row)
         self._finished = set()
@@ -150,12 +187,13 @@ class Historian:
         loss = mean_loss(data.task, scores, data.test_labels)
         self.rows[-1].update(measures | {"test_loss": loss})
         self._accuracy = measures.get("accuracy")
+        _LOG.info("step %s: %s", self.rows[-1]["step"], measures)
 
     def state(self) -> dict[str, Any]:
         """Content for a checkpoint."""
         return {
-            "rows": self.rows,
-            "events": self.events,
+            "rows": list(self.rows),
+            "events": list(self.events),
             "pending": self._pending,
             "finished": sorted(self._finished),
             "accuracy": self._accuracy,
@@ -163,8 +201,8 @@ class Historian:
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Inverse of `state`."""
-        self.rows = list(state["rows"])
-        self.events = list(state["events"])
+        self.rows = History(state["rows"])
+        self.events = History(state["events"])
         self._pending = state["pending"]
         self._finished = set(state["finished"])
         self._accuracy = state["accuracy"]

@@ -4,24 +4,34 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from securevfl.engine.network import SERVER
 from securevfl.engine.party import Party
 from securevfl.engine.transcript import Transcript
-from securevfl.models.filling import Filling
-from securevfl.models.stale import LastEmbeddings
+from securevfl.errors import ConfigurationError
 from securevfl.privacy.claims import Claim, link_claims
 from securevfl.protocols.protocol import Protocol
+from securevfl.study.history import History
 from securevfl.study.plan import CONFIG, Plan
+from securevfl.study.saved import (
+    HISTORY,
+    NO_MODELS,
+    PARTIES,
+    write_parties,
+    write_transcript,
+)
+from securevfl.study.saved import SUMMARY as SUMMARY
 
-SUMMARY = "summary.json"
-_NO_MODELS = (LastEmbeddings, Filling)  # kept by parties, and too large to save as a model
+if TYPE_CHECKING:
+    from securevfl.engine.conditions import Conditions
+    from securevfl.study.inference import Inference
+    from securevfl.study.trace import Trace
 
 
 @dataclass
@@ -34,11 +44,12 @@ class Run:
         With its configuration (``protocol.config``) and data (``protocol.data``).
     parties : mapping of int to Party
         Holding the trained models.
-    history : list of dict
-        One row a server step: ``step``, ``round``, ``time`` (virtual seconds), ``loss``, ``used``,
-        ``bytes`` (sent by all parties so far), and in evaluated rows ``accuracy`` (a fraction) with
-        ``auc`` and ``f1``, or ``rmse``, and ``test_loss``.
-    events : list of dict
+    history : History
+        A list of dict, one a server step: ``step``, ``round``, ``time`` (virtual seconds),
+        ``loss``, ``used``, ``bytes`` (sent by all parties so far), and in evaluated rows
+        ``accuracy`` (a fraction) with ``auc`` and ``f1``, or ``rmse``, and ``test_loss``;
+        ``history.to_pandas()`` is a data frame.
+    events : History
         Everything else that was recorded, with party, round and time.
     transcript : Transcript
         Every message.
@@ -49,8 +60,8 @@ class Run:
     protocol: Protocol
     parties: Mapping[int, Party]
     plan: Plan
-    history: list[dict[str, Any]]
-    events: list[dict[str, Any]]
+    history: History
+    events: History
     transcript: Transcript
     wall_seconds: float
     folder: Path | None = None
@@ -120,25 +131,67 @@ class Run:
             "run_folder": None if self.folder is None else str(self.folder),
         }
 
-    def scores(self, rows: Any) -> np.ndarray:
-        """Raw scores of new rows, (rows, outputs), computed in the clear by the experimenter.
+    def scores(self, rows: Any, *, coded: bool = False) -> np.ndarray:
+        """Raw scores of new rows, (rows, outputs) float32.
 
         Parameters
         ----------
         rows : data frame, array, or one of them per party
             Raw rows in the form of the training data; what was fitted on the training rows (scale,
             encoding, filling) is applied to them.
+        coded : bool
+            Evaluate the rows on secret shares, by the protocol and from the fastest R clients, as
+            `infer` does. Else they are computed in the clear by the experimenter.
         """
+        if coded:
+            return self.infer(rows).scores
         return self.protocol.scores(self.parties, self.protocol.data.transform.apply(rows))
 
-    def predict(self, rows: Any) -> np.ndarray:
-        """Names of the predicted classes of new rows, or real values of a regression."""
-        scores = self.scores(rows)
+    def predict(self, rows: Any, *, coded: bool = False) -> np.ndarray:
+        """Names of the predicted classes of new rows, or real values of a regression.
+
+        The parameters are those of `scores`.
+        """
         data = self.protocol.data
-        if data.task == "regression":
-            return scores.reshape(-1)
-        best = scores.argmax(axis=1) if data.task == "multiclass" else scores.reshape(-1) > 0
-        return np.array(data.classes)[best.astype(np.int64)]
+        return decided(data.task, data.classes, self.scores(rows, coded=coded))
+
+    def predict_proba(self, rows: Any, *, coded: bool = False) -> np.ndarray:
+        """Probabilities of the classes, (rows, C), in the order of ``protocol.data.classes``.
+
+        The parameters are those of `scores`.
+        """
+        return probabilities(self.protocol.data.task, self.scores(rows, coded=coded))
+
+    def infer(
+        self, rows: Any, conditions: str | Path | Mapping[str, Any] | Conditions | None = None
+    ) -> Inference:
+        """Predict rows by the protocol itself, on secret shares, and say what it took.
+
+        Parameters
+        ----------
+        rows : data frame, array, or one of them per party
+            At least one.
+        conditions : optional
+            Delays and bandwidth, as for `securevfl.run`; those of the run if not given.
+        """
+        from securevfl.study.inference import infer
+
+        return infer(self, rows, conditions)
+
+    def export(self, folder: Path | str) -> list[Path]:
+        """Write each party's own model into a file of its own.
+
+        See `securevfl.study.export.export_models`.
+        """
+        from securevfl.study.export import export_models
+
+        return export_models(self, Path(folder))
+
+    def trace(self, **chosen: Any) -> Trace:
+        """The messages of the run, one by one; `securevfl.study.trace.trace` says how to choose."""
+        from securevfl.study.trace import trace
+
+        return trace(self, **chosen)
 
     def save(self, folder: Path | str) -> None:
         """Write configuration, history, messages, models, curves and summary into a folder."""
@@ -150,8 +203,10 @@ class Run:
         (folder / CONFIG).write_text(self.plan.to_toml(self.protocol.describe()))
         entries = sorted(self.history + self.events, key=lambda entry: entry["time"])
         lines = [json.dumps(entry) for entry in entries]
-        (folder / "history.jsonl").write_text("\n".join(lines) + "\n")
+        (folder / HISTORY).write_text("\n".join(lines) + "\n")
         self.transcript.write_csv(folder / "messages.csv")
+        write_transcript(folder, self.transcript)
+        write_parties(folder / PARTIES, self.parties)
         arrays: Any = self.models()
         np.savez(folder / "model.npz", **arrays)
         draw_curves({self.protocol.name: self.history}, folder / "curves.png")
@@ -164,16 +219,42 @@ class Run:
             owner = "server" if index == SERVER else f"client-{index}"
             for name in party.kept:
                 value = getattr(party, name)
-                if hasattr(value, "state_dict") and not isinstance(value, _NO_MODELS):
-                    state = {k: v for k, v in value.state_dict().items() if k != "optimizer"}
-                    arrays |= _flatten(f"{owner}/{name}", state)
+                if hasattr(value, "state_dict") and not isinstance(value, NO_MODELS):
+                    arrays |= _flatten(f"{owner}/{name}", value.state_dict())
         return arrays
+
+
+def decided(task: str, classes: Sequence[str], scores: np.ndarray) -> np.ndarray:
+    """Names of the classes that raw scores stand for, or the values of a regression."""
+    if task == "regression":
+        return scores.reshape(-1)
+    best = scores.argmax(axis=1) if task == "multiclass" else scores.reshape(-1) > 0
+    return np.array(classes)[best.astype(np.int64)]
+
+
+def probabilities(task: str, scores: np.ndarray) -> np.ndarray:
+    """Softmax of raw scores, or the logistic function of two classes' one, (rows, C) float64.
+
+    Raises
+    ------
+    ConfigurationError
+        For a regression, which has no classes.
+    """
+    exact = scores.astype(np.float64)
+    if task == "regression":
+        raise ConfigurationError("predict_proba: a regression has no classes; use predict")
+    if task == "binary":
+        exact = np.concatenate([np.zeros_like(exact), exact], axis=1)
+    raised = np.exp(exact - exact.max(axis=1, keepdims=True))
+    shares: np.ndarray = raised / raised.sum(axis=1, keepdims=True)
+    return shares
 
 
 def _flatten(prefix: str, value: Any) -> dict[str, np.ndarray]:
     if isinstance(value, Mapping):
         flat: dict[str, np.ndarray] = {}
         for key, item in value.items():
-            flat |= _flatten(f"{prefix}/{key}", item)
+            if key != "optimizer":  # of a copy within; its lists would have to be pickled
+                flat |= _flatten(f"{prefix}/{key}", item)
         return flat
     return {prefix: np.asarray(value.detach() if hasattr(value, "detach") else value)}

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import gc
+import logging
 import math
 import secrets
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,10 +18,14 @@ from securevfl.engine.party import Party
 from securevfl.engine.sealing import Sealing
 from securevfl.engine.simulation import Simulation
 from securevfl.errors import ConfigurationError, WouldNotFitError
+from securevfl.models.own import allow
 from securevfl.protocols.protocol import Protocol, get_protocol, make_config
 from securevfl.study.history import Historian, Progress
 from securevfl.study.plan import CONFIG, DataSource, Plan
-from securevfl.study.result import SUMMARY, Run
+from securevfl.study.result import Run
+from securevfl.study.saved import SUMMARY
+from securevfl.study.threads import one_thread
+from securevfl.study.tracking import Track, Tracker, make_tracker
 
 if TYPE_CHECKING:
     from securevfl.data.dataset import VerticalDataset
@@ -29,6 +33,8 @@ if TYPE_CHECKING:
 __all__ = ["DataSource", "Interrupted", "Progress", "Run", "check_memory", "resume", "run"]
 
 ENGINES = ("simulation", "ray")
+OWN = ("own_client", "own_centre", "own_loss")  # options that name code of the user's
+_LOG = logging.getLogger(__name__)
 
 
 _NEVER = 2**62  # rounds between evaluations where only the end is evaluated
@@ -64,6 +70,7 @@ def run(
     checkpoint_seconds: float | None = 20.0,
     progress: Callable[[Progress], None] | None = None,
     interrupted: Callable[[], bool] | None = None,
+    track: Track = None,
     **options: Any,
 ) -> Run:
     """Train a model by a protocol.
@@ -116,8 +123,12 @@ def run(
         Told a `Progress` after each server step.
     interrupted : callable, optional
         Asked often; when it says True a checkpoint is written and `Interrupted` is raised.
+    track : str or callable, optional
+        Where each row of the history goes as it comes: "tensorboard", "tensorboard:FOLDER",
+        "mlflow" or "mlflow:URI" (the extra ``track``), or a callable that is told the row.
     **options
-        The protocol's own options, such as ``segments=2``.
+        The protocol's own options, such as ``segments=2``. ``own_client``, ``own_centre`` and
+        ``own_loss`` may be classes or functions as well as ``"module:name"``.
 
     Returns
     -------
@@ -140,6 +151,7 @@ def run(
     source, dataset = (data, data.load()) if isinstance(data, DataSource) else (None, data)
     if rounds is not None:
         options["rounds"] = rounds
+    allow(*(name for name in map(options.get, OWN) if isinstance(name, str)))
     made, config = _make(protocol, options, dataset, seed)
     if conditions is None:
         conditions = "paper" if engine == "simulation" else "none"
@@ -172,26 +184,28 @@ def run(
     )
     ray = {"address": address, "place": place, "manifest": manifest, "keys": keys}
     _check_engine(plan, ray)
-    schedule = _schedule(made, plan)
+    schedule = schedule_of(made, plan)
     check_memory(made)
     folder = None if out is None else Path(out)
     if folder is not None:
         _claim(folder, plan, made)
+    tracker = make_tracker(track, plan, folder)
+    _LOG.info("run of %s on %r with seed %s, %s", protocol, dataset.name, seed, made.describe())
     if engine == "ray":
-        return _on_cluster(made, plan, folder, progress, interrupted, ray)
+        return _on_cluster(made, plan, folder, progress, interrupted, ray, tracker)
     parties = made.parties()
-    historian = _historian(made, parties, plan, progress)
+    historian = _historian(made, parties, plan, progress, tracker)
     simulation = Simulation(
         parties,
         seed=seed,
         conditions=conditions,
         observer=historian,
-        sealing=_sealing(plan, parties),
+        sealing=sealing_of(plan, parties),
         faults=schedule,
-        revive=_reviver(made),
+        revive=reviver(made),
     )
     keeper = _Keeper(simulation, historian, folder, checkpoint_seconds, interrupted)
-    return _finish(made, plan, simulation, historian, keeper)
+    return _finish(made, plan, simulation, historian, keeper, tracker)
 
 
 def resume(
@@ -205,6 +219,8 @@ def resume(
     checkpoint_seconds: float | None = 20.0,
     progress: Callable[[Progress], None] | None = None,
     interrupted: Callable[[], bool] | None = None,
+    track: Track = None,
+    code: Collection[str] = (),
 ) -> Run:
     """Go on with a run that was interrupted or killed; the result equals the unbroken run's.
 
@@ -217,6 +233,11 @@ def resume(
     address, place, manifest, keys : optional
         As for `run`, for a run on a cluster: it goes on from the newest round of which every party
         has a checkpoint.
+    track : optional
+        As for `run`; steps that were told before are told anew from the checkpoint on.
+    code : collection of str
+        Own networks and losses of the run, ``module:name``, that may be imported: a folder must
+        not name code to be run.
 
     Raises
     ------
@@ -231,6 +252,7 @@ def resume(
         raise ConfigurationError(f"resume: the run in {folder} is complete; nothing is left to do")
     ray = {"address": address, "place": place, "manifest": manifest, "keys": keys}
     _check_engine(plan, ray)
+    allow(*code)
     get_protocol(plan.protocol)  # its module declares the messages that a checkpoint holds
     state = read_checkpoint(folder) if plan.engine == "simulation" else {}
     if data is None:
@@ -245,24 +267,27 @@ def resume(
         )
     made, _ = _make(plan.protocol, plan.options, data, plan.seed)
     check_memory(made)
+    rows = state["historian"]["rows"] if state else []
+    tracker = make_tracker(track, plan, folder, done=len(rows))
+    _LOG.info("resume of the run in %s after %s steps", folder, len(rows))
     if plan.engine == "ray":
-        return _on_cluster(made, plan, folder, progress, interrupted, ray, resumed=True)
+        return _on_cluster(made, plan, folder, progress, interrupted, ray, tracker, resumed=True)
     parties = made.parties()
-    historian = _historian(made, parties, plan, progress)
+    historian = _historian(made, parties, plan, progress, tracker)
     historian.restore(state["historian"])
     simulation = Simulation.from_state(
         parties,
         state["simulation"],
         conditions=plan.conditions,
         observer=historian,
-        sealing=_sealing(plan, parties),
-        faults=_schedule(made, plan),
-        revive=_reviver(made),
+        sealing=sealing_of(plan, parties),
+        faults=schedule_of(made, plan),
+        revive=reviver(made),
     )
     keeper = _Keeper(
         simulation, historian, folder, checkpoint_seconds, interrupted, state["wall_seconds"]
     )
-    return _finish(made, plan, simulation, historian, keeper)
+    return _finish(made, plan, simulation, historian, keeper, tracker)
 
 
 def _check_engine(plan: Plan, ray: Mapping[str, Any]) -> None:
@@ -289,6 +314,7 @@ def _on_cluster(
     progress: Callable[[Progress], None] | None,
     interrupted: Callable[[], bool] | None,
     ray: Mapping[str, Any],
+    tracker: Tracker,
     *,
     resumed: bool = False,
 ) -> Run:
@@ -296,7 +322,9 @@ def _on_cluster(
     from securevfl.study.on_ray import Driver
 
     started = time.monotonic()
-    historian = Historian(protocol, protocol.parties(), eval_every=_NEVER, progress=progress)
+    historian = Historian(
+        protocol, protocol.parties(), eval_every=_NEVER, progress=progress, track=tracker.step
+    )
     signed = None if ray["manifest"] is None else Manifest.read(Path(ray["manifest"]))
     keys = None if ray["keys"] is None else str(Path(ray["keys"]).absolute())
     driver = Driver(
@@ -309,7 +337,7 @@ def _on_cluster(
         manifest=signed,
         keys=keys,
     )
-    with _one_thread():
+    with tracker, one_thread():
         if not driver.run(interrupted, resumed=resumed):
             raise Interrupted(folder)
     result = Run(
@@ -327,17 +355,20 @@ def _on_cluster(
     return result
 
 
-def _sealing(plan: Plan, parties: Mapping[int, Party]) -> Sealing | None:
+def sealing_of(plan: Plan, parties: Mapping[int, Party]) -> Sealing | None:
+    """The sealed links of a run, if it has them."""
     return Sealing(plan.protocol, plan.run_id, parties) if plan.sealed else None
 
 
-def _schedule(protocol: Protocol, plan: Plan) -> Schedule | None:
+def schedule_of(protocol: Protocol, plan: Plan) -> Schedule | None:
+    """What breaks in a run, if anything."""
     if plan.faults is None:
         return None
     return plan.faults.bind(protocol.roles(), plan.seed, last=protocol.last_fault)
 
 
-def _reviver(protocol: Protocol) -> Callable[[int], Party]:
+def reviver(protocol: Protocol) -> Callable[[int], Party]:
+    """Makes parties anew that come back after a crash."""
     return protocol.party
 
 
@@ -354,6 +385,7 @@ def _historian(
     parties: Mapping[int, Any],
     plan: Plan,
     progress: Callable[[Progress], None] | None,
+    tracker: Tracker,
 ) -> Historian:
     return Historian(
         protocol,
@@ -361,6 +393,7 @@ def _historian(
         eval_every=plan.eval_every,
         eval_seconds=plan.eval_seconds,
         progress=progress,
+        track=tracker.step,
     )
 
 
@@ -459,6 +492,7 @@ class _Keeper:
             self._asked = False
             self._last = time.monotonic()
             self.stopped = stop
+            _LOG.info("checkpoint at %.3f s in %s", state["clock"] / 1e9, self.folder)
 
         self.simulation.request_state(write)
 
@@ -469,8 +503,9 @@ def _finish(
     simulation: Simulation,
     historian: Historian,
     keeper: _Keeper,
+    tracker: Tracker,
 ) -> Run:
-    with _one_thread():
+    with tracker, one_thread():
         simulation.run(keeper.pause, until=plan.until)
         if keeper.stopped and not simulation.finished:
             raise Interrupted(keeper.folder)
@@ -487,22 +522,5 @@ def _finish(
     if keeper.folder is not None:
         result.save(keeper.folder)
         remove_checkpoints(keeper.folder)
+    _LOG.info("run of %s ended at %.3f s", protocol.name, result.virtual_seconds)
     return result
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """Compute on one thread: float sums then do not depend on the number of cores.
-
-    Threads of small products cost more than they bring, most of all where others use the machine.
-    """
-    import torch
-    from threadpoolctl import threadpool_limits
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        with threadpool_limits(1, user_api="blas"):
-            yield
-    finally:
-        torch.set_num_threads(before)

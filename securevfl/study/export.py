@@ -1,0 +1,420 @@
+"""Each party's model in a file of its own, and predictions from these files alone.
+
+A file is a NumPy archive of arrays, read without pickle; its array ``about`` is JSON text. A
+client's holds its network and how its own raw columns become the network's rows. The server's holds
+the centre, the names of the classes and how embeddings are joined. Nothing of another party is in
+it: no data, no names of columns, no widths.
+"""
+
+from __future__ import annotations
+
+import functools
+import io
+import json
+import os
+import zipfile
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from securevfl.data.preprocess import PartyPreprocessor
+from securevfl.engine.network import SERVER
+from securevfl.errors import ConfigurationError, DataError
+from securevfl.models.aggregation import gather, make_aggregation
+from securevfl.models.client_networks import TorchNetwork, make_client_network
+from securevfl.models.own import allow
+from securevfl.models.polynomial_network import PolynomialNetwork, expand
+from securevfl.models.split import Centre
+from securevfl.protocols.protocol import EmbeddingProtocol, Protocol, SplitProtocol
+from securevfl.study.result import decided, probabilities
+
+if TYPE_CHECKING:
+    from securevfl.study.result import Run
+
+FORMAT = 1
+ABOUT = "about"
+_UNUSED = {"name": "sgd", "lr": 1.0}  # an exported network is not trained
+
+
+@dataclass(frozen=True, eq=False)
+class ExportedModel:
+    """One party's model.
+
+    Attributes
+    ----------
+    about : mapping
+        In JSON types: ``role`` ("client" or "server"), ``protocol``, and what the role needs.
+    arrays : mapping of str to ndarray
+        Weights by name.
+    """
+
+    about: Mapping[str, Any]
+    arrays: Mapping[str, np.ndarray] = field(repr=False)
+
+    def save(self, path: Path) -> None:
+        """Write the file, whole or not at all, for the owner's eyes only (mode 0600)."""
+        text = np.frombuffer(json.dumps(self.about).encode(), np.uint8)
+        content: Any = {ABOUT: text, **self.arrays}
+        buffer = io.BytesIO()
+        np.savez(buffer, allow_pickle=False, **content)
+        part = path.with_name(path.name + ".part")
+        part.unlink(missing_ok=True)
+        descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(buffer.getvalue())
+        os.replace(part, path)
+
+    def _network(self) -> Mapping[str, Any]:
+        network = self.about["network"]
+        if network is None:
+            raise ConfigurationError(
+                f"model: the models of {self.about['protocol']} are exported as arrays only; use "
+                "`arrays`, or predict with the run itself"
+            )
+        found: Mapping[str, Any] = network
+        return found
+
+    def _weights(self, prefix: str) -> dict[str, np.ndarray]:
+        return {k[len(prefix) :]: v for k, v in self.arrays.items() if k.startswith(prefix)}
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"about": self.about, "arrays": self.arrays}
+
+
+class ClientModel(ExportedModel):
+    """A client's network and the preprocessing of its columns."""
+
+    @functools.cached_property
+    def preprocessing(self) -> PartyPreprocessor:
+        """What was fitted on its training rows."""
+        return PartyPreprocessor.from_json(self.about["preprocessing"])
+
+    @functools.cached_property
+    def _module(self) -> Any:
+        spec = dict(self._network())
+        made: Any = make_client_network(
+            spec.pop("kind"),
+            spec.pop("features"),
+            spec.pop("width"),
+            spec.pop("depth"),
+            image_shape=None if spec["image_shape"] is None else tuple(spec.pop("image_shape")),
+            stream=np.random.default_rng(0),  # the weights are replaced
+            optimizer=_UNUSED,
+            **{k: v for k, v in spec.items() if k != "image_shape"},
+        )
+        return _loaded(made.module, self._weights("network/module/"))
+
+    def embed(self, rows: Any) -> np.ndarray:
+        """Embedding of raw rows of this party, (m, h) float64.
+
+        It is computed in double precision, so that an embedding does not depend on the rows beside.
+
+        Parameters
+        ----------
+        rows : DataFrame, or array of shape (m, number of source columns)
+        """
+        features = self.preprocessing.apply(rows).astype(np.float64)
+        spec = self._network()
+        if spec["kind"] == "pn" and not spec["own"]:
+            weight = self.arrays["network/weight"].astype(np.float64)
+            embedding: np.ndarray = expand(features, spec["depth"]) @ weight
+            return embedding
+        return _evaluated(self._module, features)
+
+
+class ServerModel(ExportedModel):
+    """The centre, and what it makes of embeddings."""
+
+    @functools.cached_property
+    def _centre(self) -> Any:
+        spec = self._network()
+        centre = Centre(
+            self.about["task"],
+            spec["outputs"],
+            spec["width"],
+            network=spec["name"],
+            hidden=spec["hidden"],
+            optimizer=_UNUSED,
+            seed=0,
+            own=spec["own"],
+        )
+        return _loaded(centre.network, self._weights("centre/network/"))
+
+    def scores(self, embeddings: Mapping[int, np.ndarray]) -> np.ndarray:
+        """Raw scores, (m, outputs) float64, of the clients' embeddings by party number."""
+        N, used = self.about["parties"], self.about["evaluated"]
+        missing = [n for n in used if n not in embeddings]
+        if missing:
+            raise ConfigurationError(
+                f"model: embeddings of {len(embeddings)} parties are there, and those of "
+                f"{missing} are missing; the centre joins those of {used}"
+            )
+        rule = make_aggregation(self.about["aggregation"], N)
+        joint = rule.combine(*gather({n: embeddings[n] for n in used}, N))
+        return _evaluated(self._centre, joint)
+
+    def predict(self, embeddings: Mapping[int, np.ndarray]) -> np.ndarray:
+        """Names of the predicted classes, or real values of a regression."""
+        return decided(self.about["task"], self.about["classes"], self.scores(embeddings))
+
+
+@dataclass(frozen=True)
+class JointModel:
+    """All parties' models together, as only an experimenter has them.
+
+    Attributes
+    ----------
+    server : ServerModel
+    clients : tuple of ClientModel
+        In the order of their numbers.
+    """
+
+    server: ServerModel
+    clients: tuple[ClientModel, ...]
+
+    def scores(self, rows: Any) -> np.ndarray:
+        """Raw scores of raw rows, (m, outputs) float64.
+
+        Parameters
+        ----------
+        rows : DataFrame, or sequence of one table per party
+            A frame is read by column name.
+        """
+        import pandas as pd
+
+        if isinstance(rows, pd.DataFrame):
+            rows = [rows] * len(self.clients)
+        if len(rows) != len(self.clients):
+            raise DataError(
+                f"model: {len(rows)} tables for {len(self.clients)} parties; give a data frame, or "
+                "one table for each party in order"
+            )
+        parts = enumerate(zip(self.clients, rows, strict=True))
+        return self.server.scores({n: client.embed(own) for n, (client, own) in parts})
+
+    def predict(self, rows: Any) -> np.ndarray:
+        """Names of the predicted classes, or real values of a regression."""
+        about = self.server.about
+        return decided(about["task"], about["classes"], self.scores(rows))
+
+    def predict_proba(self, rows: Any) -> np.ndarray:
+        """Probabilities of the classes, (m, C) float64."""
+        return probabilities(self.server.about["task"], self.scores(rows))
+
+    def save(self, folder: Path) -> list[Path]:
+        """Write ``server.npz`` and ``party-0.npz``, ``party-1.npz``, ..."""
+        folder.mkdir(parents=True, exist_ok=True)
+        models = {"server": self.server} | {f"party-{n}": m for n, m in enumerate(self.clients)}
+        paths = [folder / f"{name}.npz" for name in models]
+        for path, model in zip(paths, models.values(), strict=True):
+            model.save(path)
+        return paths
+
+
+def export_models(run: Run, folder: Path) -> list[Path]:
+    """Write each party's own model into a file of its own: ``server.npz``, ``party-0.npz``, ...
+
+    Protocols whose models are not one network a client and a centre are exported as arrays only.
+
+    Returns
+    -------
+    list of Path
+        The server's file first.
+    """
+    paths = joint_model(run).save(folder)
+    arrays = run.models()
+    for n in sorted({*run.parties} - {SERVER, *run.protocol.peers()}):  # hosts of DVFL, say
+        model = ClientModel(_about_helper(run.protocol, n), _own(arrays, f"client-{n}/"))
+        paths.append(folder / f"party-{n}.npz")
+        model.save(paths[-1])
+    return paths
+
+
+def joint_model(run: Run) -> JointModel:
+    """The models of a run, apart from the run."""
+    protocol, arrays = run.protocol, run.models()
+    plain = _is_plain(protocol, run.parties)
+    clients = tuple(
+        ClientModel(_about_client(protocol, n, plain), _own(arrays, f"client-{n}/"))
+        for n in protocol.peers()
+    )
+    server: Any = run.parties[SERVER]
+    about = _about_server(protocol, run.parties, server, plain)
+    return JointModel(ServerModel(about, _own(arrays, "server/")), clients)
+
+
+def _own(arrays: Mapping[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
+    return {k.removeprefix(prefix): v for k, v in arrays.items() if k.startswith(prefix)}
+
+
+def _is_plain(protocol: Protocol, parties: Mapping[int, Any]) -> bool:
+    """Whether scores are those of a centre on joined embeddings of one network a client."""
+    kind = type(protocol)
+    usual = (SplitProtocol.scores, EmbeddingProtocol.scores)
+    return (
+        kind.scores in usual
+        and kind.embed is Protocol.embed
+        and isinstance(getattr(parties[SERVER], "centre", None), Centre)
+        and all(
+            isinstance(getattr(parties[n], "network", None), (PolynomialNetwork, TorchNetwork))
+            for n in protocol.peers()
+        )
+    )
+
+
+def _about_client(protocol: Protocol, n: int, plain: bool) -> dict[str, Any]:
+    data, config = protocol.data, protocol.config
+    shapes = data.party_image_shapes
+    network = None
+    if plain:
+        coded = data.cardinalities[n]
+        network = {
+            "kind": getattr(config, "client", "pn"),
+            "features": data.widths[n],
+            "width": config.width,
+            "depth": config.degree,
+            "image_shape": None if shapes is None else list(shapes[n]),
+            "cardinalities": list(coded) if any(coded) else [],
+            "embedding": getattr(config, "embedding", 8),
+            "layers": list(config.hidden_layers()) if hasattr(config, "hidden_layers") else [],
+            "own": getattr(config, "own_client", ""),
+        }
+    return {
+        "format": FORMAT,
+        "role": "client",
+        "protocol": protocol.name,
+        "party": n,
+        "name": data.party_names[n],
+        "network": network,
+        "preprocessing": data.transform.parties[n].to_json(),
+    }
+
+
+def _about_helper(protocol: Protocol, n: int) -> dict[str, Any]:
+    """Of a party without columns of its own."""
+    common = {"format": FORMAT, "role": "client", "protocol": protocol.name, "party": n}
+    return common | {"name": f"party {n}", "network": None, "preprocessing": None}
+
+
+def _about_server(
+    protocol: Protocol, parties: Mapping[int, Any], server: Any, plain: bool
+) -> dict[str, Any]:
+    data, config = protocol.data, protocol.config
+    network, evaluated, rule = None, list(protocol.peers()), getattr(config, "aggregation", "mean")
+    if plain:
+        joined = make_aggregation(rule, data.parties).width(config.width)
+        network = {
+            "name": config.centre,
+            "width": joined,
+            "hidden": config.hidden,
+            "outputs": data.num_classes if data.task == "multiclass" else 1,
+            "own": config.own_centre,
+        }
+        if isinstance(protocol, EmbeddingProtocol):
+            evaluated = [int(n) for n in protocol.evaluated(parties)]
+    return {
+        "format": FORMAT,
+        "role": "server",
+        "protocol": protocol.name,
+        "parties": data.parties,
+        "task": data.task,
+        "classes": list(data.classes),
+        "aggregation": rule,
+        "evaluated": evaluated,
+        "network": network,
+    }
+
+
+def load_model(path: Path | str, *, code: Collection[str] = ()) -> ClientModel | ServerModel:
+    """Read one party's exported model.
+
+    Parameters
+    ----------
+    path : Path
+        Such as ``party-0.npz``.
+    code : collection of str
+        Own networks, ``module:name``, that may be imported: a file must not name code to be run.
+
+    Returns
+    -------
+    ClientModel or ServerModel
+
+    Raises
+    ------
+    DataError
+        When the file is no exported model, is damaged, or of another version.
+    """
+    path = Path(path)
+    try:
+        with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as archive:
+            arrays = {name: archive[name] for name in archive.files}
+        about = json.loads(arrays.pop(ABOUT).tobytes())
+    except OSError as error:
+        raise DataError(f"model: {path} cannot be read: {error.strerror or error}") from None
+    except (
+        *(ValueError, KeyError, AttributeError, TypeError, EOFError),
+        zipfile.BadZipFile,
+    ) as error:
+        raise DataError(f"model: {path} is no exported model, or damaged: {error}") from None
+    if about.get("format") != FORMAT:
+        raise DataError(
+            f"model: {path} has format {about.get('format')}, this version reads {FORMAT}"
+        )
+    allow(*code)
+    if about["role"] == "server":
+        return ServerModel(about, arrays)
+    return ClientModel(about, arrays)
+
+
+def load_models(folder: Path | str, *, code: Collection[str] = ()) -> JointModel:
+    """Read the exported models of all parties.
+
+    Parameters
+    ----------
+    folder : Path
+        With ``server.npz`` and a ``party-<n>.npz`` for each client.
+    code : collection of str
+        As for `load_model`.
+
+    Raises
+    ------
+    DataError
+        When a file is missing or cannot be used.
+    """
+    folder = Path(folder)
+    server = load_model(folder / "server.npz", code=code)
+    if not isinstance(server, ServerModel):
+        raise DataError(f"model: {folder / 'server.npz'} is a client's model, not the server's")
+    clients = []
+    for n in range(server.about["parties"]):
+        client = load_model(folder / f"party-{n}.npz", code=code)
+        if not isinstance(client, ClientModel) or client.about["party"] != n:
+            raise DataError(f"model: {folder / f'party-{n}.npz'} is not the model of party {n}")
+        clients.append(client)
+    return JointModel(server, tuple(clients))
+
+
+def _loaded(module: Any, weights: Mapping[str, np.ndarray]) -> Any:
+    """A torch module with these weights, in double precision and evaluation mode."""
+    import torch
+
+    try:
+        module.load_state_dict({k: torch.from_numpy(np.array(v)) for k, v in weights.items()})
+    except RuntimeError as error:
+        raise DataError(f"model: the weights are not those of the network: {error}") from None
+    return module.double().eval()
+
+
+def _evaluated(module: Any, rows: np.ndarray, at_once: int = 512) -> np.ndarray:
+    import torch
+
+    inputs = torch.from_numpy(np.ascontiguousarray(rows, np.float64))
+    with torch.no_grad():
+        parts: Sequence[np.ndarray] = [
+            module(inputs[start : start + at_once]).numpy()
+            for start in range(0, max(len(inputs), 1), at_once)
+        ]
+    return np.concatenate(parts)

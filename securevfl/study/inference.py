@@ -1,0 +1,107 @@
+"""A coded prediction: new rows are shared, evaluated and decoded as training batches are."""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from securevfl.engine.conditions import Conditions, load_conditions
+from securevfl.engine.network import SERVER, Event
+from securevfl.engine.sealing import Sealing
+from securevfl.engine.simulation import Simulation
+from securevfl.engine.transcript import Transcript
+from securevfl.errors import DataError
+from securevfl.study.history import History
+from securevfl.study.threads import one_thread
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from securevfl.study.result import Run
+
+
+@dataclass(frozen=True, eq=False)
+class Inference:
+    """What a coded prediction gave, and what it took.
+
+    Attributes
+    ----------
+    embedding : ndarray, (m, h), float64
+        The joint embedding that the server decoded: the mean of the clients' quantised ones, exact
+        before it was turned into floats.
+    scores : ndarray, (m, outputs), float32
+        Raw scores of the centre.
+    virtual_seconds : float
+        When the server had all that it needed.
+    events : History
+        What was recorded, such as attempts that were given up.
+    transcript : Transcript
+        Every message.
+    """
+
+    embedding: np.ndarray
+    scores: np.ndarray
+    virtual_seconds: float
+    events: History
+    transcript: Transcript
+
+
+class _Recorder:
+    """Keeps the events of a prediction."""
+
+    def __init__(self) -> None:
+        self.events = History()
+
+    def record(self, event: Event) -> None:
+        """Keep an event."""
+        entry = {"event": event.name, "party": event.party, "round": event.round}
+        self.events.append({**entry, "time": event.time / 1e9, **event.fields})
+
+    def round_over(self, party: int, round: int, time: int, left: bool) -> None:
+        """Nothing is kept of it."""
+
+
+def infer(
+    run: Run, rows: Any, conditions: str | Path | Mapping[str, Any] | Conditions | None = None
+) -> Inference:
+    """Predict rows by the protocol itself, on secret shares.
+
+    Parameters
+    ----------
+    run : Run
+    rows : data frame, array, or one of them per party
+        Raw rows in the form of the training data, at least one.
+    conditions : str, Path, mapping or Conditions, optional
+        Delays and bandwidth; those of the run if not given.
+
+    Raises
+    ------
+    ConfigurationError
+        When the protocol computes on no shares, or the rows' values could wrap.
+    RunError
+        When too few clients answer.
+    """
+    features = run.protocol.data.transform.apply(rows)
+    if not len(features[0]):
+        raise DataError("predict: a coded prediction needs at least one row, there are 0")
+    parties = run.protocol.predictors(run.parties, features)
+    chosen = run.plan.conditions
+    if conditions is not None:
+        count, batch = run.protocol.data.parties, run.protocol.batch_rows
+        chosen = load_conditions(conditions, parties=count, batch_rows=batch)
+    recorder = _Recorder()
+    name = secrets.token_hex(8)
+    sealing = Sealing(run.plan.protocol, name, parties) if run.plan.sealed else None
+    simulation = Simulation(
+        parties, seed=run.plan.seed, conditions=chosen, observer=recorder, sealing=sealing
+    )
+    with one_thread():
+        simulation.run()
+    server: Any = parties[SERVER]
+    embedding, scores = server.predicted
+    (done,) = [e["time"] for e in recorder.events if e["event"] == "predicted"]
+    return Inference(embedding, scores, done, recorder.events, simulation.transcript)

@@ -1,0 +1,295 @@
+"""The messages of a run, to step through: when, from whom, to whom, what kind, and what became.
+
+A transcript keeps sizes and times. The shapes of payloads are found by running the run again: it is
+a function of its plan, and what it sends has the same shapes, though masks are drawn anew.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from typing import TYPE_CHECKING, Any, Literal, overload
+
+import numpy as np
+
+from securevfl.engine.network import SERVER, name_of
+from securevfl.engine.simulation import Simulation
+from securevfl.engine.transcript import NOT_ARRIVED, Transcript
+from securevfl.errors import ConfigurationError, RunError, UnknownNameError
+from securevfl.study.threads import one_thread
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from securevfl.study.result import Run
+
+Fate = Literal["arrived", "late", "lost", "under way"]
+FATES = ("arrived", "late", "lost", "under way")
+_LONGEST = 4  # items of a tuple or mapping that are described
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One message.
+
+    Attributes
+    ----------
+    number : int
+        Its place among all messages of the run, from 0.
+    sent, arrived : float
+        Virtual seconds; `arrived` is None for one that did not arrive.
+    sender, receiver : int
+        Party numbers; -1 is the server.
+    kind : str
+    round, bytes : int
+    fate : {"arrived", "late", "lost", "under way"}
+        "late": nobody waited for it any more. "under way": the run ended before.
+    payload : str or None
+        Types and shapes, where they were asked for.
+    """
+
+    number: int
+    sent: float
+    arrived: float | None
+    sender: int
+    receiver: int
+    kind: str
+    round: int
+    bytes: int
+    fate: Fate
+    payload: str | None = None
+
+    def __str__(self) -> str:
+        there = "" if self.arrived is None else f" -> {self.arrived:.6f} s"
+        shape = "" if self.payload is None else f"  {self.payload}"
+        return (
+            f"{self.number:>7}  {self.sent:.6f} s{there}  {name_of(self.sender)} to "
+            f"{name_of(self.receiver)}: {self.kind!r} of round {self.round}, {self.bytes:,} bytes, "
+            f"{self.fate}{shape}"
+        )
+
+
+class Trace(Sequence[Entry]):
+    """Chosen messages of a run, in the order in which they were sent.
+
+    Parameters
+    ----------
+    columns : mapping of str to ndarray
+        As `Transcript.columns` gives them, with ``fate``.
+    rows : ndarray of int
+        Which of them.
+    payloads : sequence of str, optional
+        Descriptions of all payloads up to the last of them.
+    """
+
+    def __init__(
+        self,
+        columns: Mapping[str, np.ndarray],
+        rows: np.ndarray,
+        payloads: Sequence[str] | None = None,
+    ) -> None:
+        self._columns = columns
+        self._rows = rows
+        self._payloads = payloads
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    @overload
+    def __getitem__(self, place: int) -> Entry: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> Trace: ...
+
+    def __getitem__(self, place: int | slice) -> Entry | Trace:
+        if isinstance(place, slice):
+            return Trace(self._columns, self._rows[place], self._payloads)
+        row = int(self._rows[place])
+        column = {name: values[row].item() for name, values in self._columns.items()}
+        arrived = column["arrived"]
+        return Entry(
+            number=row,
+            sent=column["sent"] / 1e9,
+            arrived=None if arrived == NOT_ARRIVED else arrived / 1e9,
+            sender=column["sender"],
+            receiver=column["receiver"],
+            kind=column["kind"],
+            round=column["round"],
+            bytes=column["bytes"],
+            fate=FATES[column["fate"]],  # type: ignore[arg-type]
+            payload=None if self._payloads is None else self._payloads[row],
+        )
+
+    def __iter__(self) -> Iterator[Entry]:
+        return (self[place] for place in range(len(self)))
+
+    def to_pandas(self) -> pd.DataFrame:
+        """One row a message; times in virtual seconds, NaN where it did not arrive."""
+        import pandas as pd
+
+        chosen = {name: values[self._rows] for name, values in self._columns.items()}
+        there = chosen["arrived"] != NOT_ARRIVED
+        frame = pd.DataFrame(
+            {
+                "number": self._rows,
+                "sent": chosen["sent"] / 1e9,
+                "arrived": np.where(there, chosen["arrived"] / 1e9, np.nan),
+                **{k: chosen[k] for k in ("sender", "receiver", "kind", "round", "bytes")},
+                "fate": np.array(FATES)[chosen["fate"]],
+            }
+        )
+        if self._payloads is not None:
+            frame["payload"] = [self._payloads[row] for row in self._rows]
+        return frame
+
+
+def trace(
+    run: Run,
+    *,
+    kind: str | None = None,
+    round: int | None = None,
+    sender: int | None = None,
+    receiver: int | None = None,
+    fate: str | None = None,
+    first: int | None = None,
+    payloads: bool = False,
+) -> Trace:
+    """Choose messages of a run.
+
+    Parameters
+    ----------
+    run : Run
+    kind, round, sender, receiver, fate : optional
+        Only those; the server is party -1.
+    first : int, optional
+        No more than so many.
+    payloads : bool
+        Find the types and shapes of their payloads, by running the run again up to the last.
+
+    Raises
+    ------
+    UnknownNameError
+        For a kind that was never sent, and for an unknown fate.
+    ConfigurationError
+        When payloads are asked for of a run in real time, or of one whose computing was measured.
+    """
+    columns = run.transcript.columns()
+    columns["fate"] = _fates(columns, run.events)
+    _check(columns, run, kind, fate, (sender, receiver))
+    keep = np.ones(len(columns["round"]), bool)
+    wanted = {"kind": kind, "round": round, "sender": sender, "receiver": receiver}
+    for name, value in wanted.items():
+        if value is not None:
+            keep &= columns[name] == value
+    if fate is not None:
+        keep &= columns["fate"] == FATES.index(fate)
+    rows = np.flatnonzero(keep)[:first]
+    if not (payloads and len(rows)):
+        return Trace(columns, rows)
+    return Trace(columns, rows, _again(run, columns, int(rows[-1])))
+
+
+def _check(
+    columns: Mapping[str, np.ndarray],
+    run: Run,
+    kind: str | None,
+    fate: str | None,
+    parties: Collection[int | None],
+) -> None:
+    kinds = set(columns["kind"].tolist())
+    if kind is not None and kind not in kinds:
+        raise UnknownNameError("kind of message", kind, kinds)
+    if fate is not None and fate not in FATES:
+        raise UnknownNameError("fate of a message", fate, FATES)
+    known = set(run.parties)
+    for party in parties:
+        if party is not None and party not in known:
+            raise ConfigurationError(
+                f"trace: there is no party {party}; the parties are {SERVER} (the server) to "
+                f"{max(known)}"
+            )
+
+
+def _fates(columns: Mapping[str, np.ndarray], events: Sequence[Mapping[str, Any]]) -> np.ndarray:
+    """Index into FATES of every message; those that were lost are named by events."""
+    found = np.where(columns["late"] != 0, 1, np.where(columns["arrived"] < 0, 3, 0))
+    lost = Counter(
+        (e["party"], e["to"], e["kind"], e["of_round"]) for e in events if e["event"] == "lost"
+    )
+    if lost:
+        for row in np.flatnonzero(found == 3).tolist():
+            key = tuple(columns[n][row].item() for n in ("sender", "receiver", "kind", "round"))
+            if lost[key] > 0:
+                lost[key] -= 1
+                found[row] = 2
+    return found
+
+
+class _Shapes(list[Any]):
+    """A list that keeps what payloads look like in the place of the payloads."""
+
+    def append(self, payload: Any) -> None:
+        super().append(describe(payload))
+
+
+def describe(payload: Any) -> str:
+    """Types and shapes of a payload.
+
+    Examples
+    --------
+    >>> describe({"rows": np.zeros((5, 2), np.uint32), "part": "train"})
+    "{'rows': uint32 (5, 2), 'part': str}"
+    """
+    if isinstance(payload, np.ndarray):
+        return f"{payload.dtype} {payload.shape}"
+    if payload is None:
+        return "nothing"
+    if is_dataclass(payload):
+        inner = ", ".join(f"{f.name}={describe(getattr(payload, f.name))}" for f in fields(payload))
+        return f"{type(payload).__name__}({inner})"
+    if isinstance(payload, Mapping):
+        inside = [f"{key!r}: {describe(value)}" for key, value in payload.items()]
+        return "{" + _some(inside) + "}"
+    if isinstance(payload, (list, tuple)):
+        return "(" + _some([describe(item) for item in payload]) + ")"
+    return type(payload).__name__
+
+
+def _some(parts: Sequence[str]) -> str:
+    more = f", ... ({len(parts)} in all)" if len(parts) > _LONGEST else ""
+    return ", ".join(parts[:_LONGEST]) + more
+
+
+def _again(run: Run, columns: Mapping[str, np.ndarray], last: int) -> list[str]:
+    """Descriptions of the payloads of all messages up to `last`."""
+    from securevfl.study.run import reviver, schedule_of, sealing_of
+
+    plan, protocol = run.plan, run.protocol
+    if plan.engine != "simulation" or plan.conditions.compute == "measured":
+        raise ConfigurationError(
+            "trace: payloads are found by running again, and a run in real time, or with measured "
+            "computing, does not send the same again; leave out payloads"
+        )
+    parties = protocol.parties()
+    transcript = Transcript()
+    transcript.payloads = _Shapes()
+    simulation = Simulation(
+        parties,
+        seed=plan.seed,
+        conditions=plan.conditions,
+        transcript=transcript,
+        sealing=sealing_of(plan, parties),
+        faults=schedule_of(protocol, plan),
+        revive=reviver(protocol),
+    )
+    with one_thread():
+        simulation.run(lambda: len(transcript) > last, until=plan.until)
+    again = transcript.columns()
+    for name in ("sender", "receiver", "kind", "round", "bytes", "sent"):
+        if not np.array_equal(again[name][: last + 1], columns[name][: last + 1]):
+            raise RunError(
+                f"trace: running again sent other messages ({name} differs); this version differs "
+                "from the one that made the run"
+            )
+    return transcript.payloads

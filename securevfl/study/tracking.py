@@ -1,0 +1,162 @@
+"""Histories in TensorBoard or MLflow while they grow: the option ``track`` of a run."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable, Mapping
+from numbers import Real
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from securevfl.errors import ConfigurationError, UnknownNameError
+
+if TYPE_CHECKING:
+    from securevfl.study.plan import Plan
+
+Track = str | Callable[[Mapping[str, Any]], None] | None
+KINDS = ("tensorboard", "mlflow")
+_GROUPS = {"loss": "train/loss", "accuracy": "test/accuracy", "auc": "test/auc", "f1": "test/f1"}
+_GROUPS |= {"rmse": "test/rmse", "test_loss": "test/loss", "time": "run/virtual_seconds"}
+_UNTOLD = frozenset({"step", "round", "party"})
+
+
+def scalars(row: Mapping[str, Any]) -> dict[str, float]:
+    """Numbers of a row by the names that they are shown under, such as ``test/accuracy``.
+
+    Examples
+    --------
+    >>> scalars({"step": 3, "loss": 0.5, "time": 2.0, "event": "round", "used": 5})
+    {'train/loss': 0.5, 'run/virtual_seconds': 2.0, 'run/used': 5.0}
+    """
+    return {
+        _GROUPS.get(name, f"run/{name}"): float(value)
+        for name, value in row.items()
+        if name not in _UNTOLD and isinstance(value, Real)
+    }
+
+
+class Tracker:
+    """Told the rows of a history; a context that is left when the run ends. This one drops them."""
+
+    def __enter__(self) -> Tracker:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def step(self, row: Mapping[str, Any]) -> None:
+        """Take in a row to which nothing is added any more."""
+
+
+class CallTracker(Tracker):
+    """Passes rows on to a callable."""
+
+    def __init__(self, call: Callable[[Mapping[str, Any]], None]) -> None:
+        self._call = call
+
+    def step(self, row: Mapping[str, Any]) -> None:
+        """Pass a row on."""
+        self._call(row)
+
+
+class TensorBoard(Tracker):
+    """Writes event files.
+
+    Parameters
+    ----------
+    folder : Path
+    options : mapping
+        Shown as a text beside the curves.
+    done : int
+        Steps that an earlier life of the run has told; what it told of later ones is hidden.
+    """
+
+    def __init__(self, folder: Path, options: Mapping[str, Any], done: int) -> None:
+        from torch.utils.tensorboard import SummaryWriter
+
+        self._writer: Any = SummaryWriter(str(folder), purge_step=done or None)
+        rows = "".join(f"| {name} | {value} |\n" for name, value in options.items())
+        self._writer.add_text("run/options", f"| option | value |\n|---|---|\n{rows}")
+
+    def __exit__(self, *_: object) -> None:
+        self._writer.close()
+
+    def step(self, row: Mapping[str, Any]) -> None:
+        """Write the numbers of a row."""
+        for name, value in scalars(row).items():
+            self._writer.add_scalar(name, value, row["step"])
+
+
+class MLflow(Tracker):
+    """Writes one MLflow run.
+
+    Parameters
+    ----------
+    uri : str
+        Of the tracking server or store; that of the environment if empty.
+    name : str
+        Of the run.
+    options : mapping
+        Its parameters.
+    """
+
+    def __init__(self, uri: str, name: str, options: Mapping[str, Any]) -> None:
+        from mlflow.tracking import MlflowClient
+
+        self._client: Any = MlflowClient(tracking_uri=uri or None)
+        experiment = self._client.get_experiment_by_name("securevfl")
+        number = experiment.experiment_id if experiment else self._client.create_experiment(
+            "securevfl"
+        )  # fmt: skip
+        self._run = self._client.create_run(number, run_name=name).info.run_id
+        for key, value in options.items():
+            self._client.log_param(self._run, key, value)
+
+    def __exit__(self, *raised: object) -> None:
+        self._client.set_terminated(self._run, "KILLED" if raised[0] else "FINISHED")
+
+    def step(self, row: Mapping[str, Any]) -> None:
+        """Write the numbers of a row."""
+        for name, value in scalars(row).items():
+            self._client.log_metric(self._run, name, value, step=row["step"])
+
+
+def make_tracker(track: Track, plan: Plan, folder: Path | None, *, done: int = 0) -> Tracker:
+    """Tracker of a run.
+
+    Parameters
+    ----------
+    track : str, callable or None
+        As for `securevfl.run`.
+    plan : Plan
+    folder : Path or None
+        Of the run; event files go into it unless another folder is named.
+    done : int
+        Steps that are done, of a run that is resumed.
+
+    Raises
+    ------
+    UnknownNameError
+        For anything but TensorBoard and MLflow.
+    ConfigurationError
+        When the package is not installed, or the store cannot be used.
+    """
+    if track is None:
+        return Tracker()
+    if callable(track):
+        return CallTracker(track)
+    kind, _, where = track.partition(":")
+    if kind not in KINDS:
+        raise UnknownNameError("tracker", kind, KINDS)
+    if importlib.util.find_spec(kind) is None:
+        raise ConfigurationError(
+            f"track = {track!r} needs the package {kind}; pip install 'securevfl[track]'"
+        )
+    options = {"protocol": plan.protocol, "seed": plan.seed, **plan.options}
+    if kind == "tensorboard":
+        chosen = Path(where) if where else (folder or Path("runs")) / "tensorboard"
+        return TensorBoard(chosen, options, done)
+    try:
+        return MLflow(where, f"{plan.protocol}-{plan.run_id}", options)
+    except Exception as error:
+        raise ConfigurationError(f"track = {track!r}: MLflow says: {error}") from error
