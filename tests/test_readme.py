@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 import securevfl
 from securevfl.cli import lab, start, verify
 from securevfl.cli.app import app
+from securevfl.study.report import Written
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = (
@@ -75,6 +76,8 @@ def test_every_command_line_is_understood(command, monkeypatch):
         monkeypatch.setattr(lab, name, note)
     for name in ("create", "show", "write_manifest", "sign"):
         monkeypatch.setattr(f"securevfl.study.identities.{name}", lambda *_: {"done": "so"})
+    page = Written(Path("report.html"), 1, (), ())
+    monkeypatch.setattr("securevfl.study.report.write_report", lambda *_, **__: page)
     monkeypatch.setattr("securevfl.study.bench.bench_round", lambda *_, **__: {})
     monkeypatch.setattr("securevfl.cli.show.print_rounds", note)
     result = CliRunner().invoke(app, shlex.split(command)[1:])
