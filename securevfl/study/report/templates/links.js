@@ -49,9 +49,7 @@ class Links {
       ...parties.map((to, r) => {
         if (s === r) return el("td", { class: "self" }, "");
         const made = cell(table[s][r], `${from} to ${to}: ${exact(table[s][r])}`, "link");
-        const part = table[s][r] / most;
-        made.style.setProperty("--part", `${Math.round(100 * part)}%`);
-        if (part > 0.55) made.classList.add("strong");
+        made.style.setProperty("--part", (table[s][r] / most).toFixed(3));
         return made;
       }),
       cell(sum(table[s]), `${from} sent ${exact(sum(table[s]))}`, "sum")));

@@ -90,17 +90,17 @@ class Timeline {
       }
       return lane[name].map((n, cell) => (n > 0 ? box(cells[cell], y, height) : "")).join("");
     };
-    lane.down.forEach(([from, to]) => {
-      const x = plot.x(from);
-      const width = Math.max(plot.x(to ?? this.end) - x, 2);
-      body.append(svg("rect", { class: "down", x, y: top, width, height: LANE - 3 }));
-    });
-    for (const [name, d] of [
-      [lane.party < 0 ? "bar server" : "bar", bars], ["late", strip("late", top + BAR + 1.5, 4)],
-      ["left", strip("left", top + BAR + 6, 3.5)], ["lost", strip("lost", top + BAR + 6, 3.5)],
-    ]) {
-      if (d !== "") body.append(svg("path", { class: name, d }));
-    }
+    const path = (name, d) => (d === "" ? [] : [svg("path", { class: name, d })]);
+    body.append(
+      ...path(lane.party < 0 ? "bar server" : "bar", bars),
+      ...lane.down.map(([from, to]) => {
+        const x = plot.x(from);
+        const width = Math.max(plot.x(to ?? this.end) - x, 2);
+        return svg("rect", { class: "down", x, y: top, width, height: LANE - 3 });
+      }),
+      ...path("late", strip("late", top + BAR + 1.5, 4)),
+      ...path("left", strip("left", top + BAR + 6, 3.5)),
+      ...path("lost", strip("lost", top + BAR + 6, 3.5)));
   }
 
   mark(body, plot, { time, party }) {
