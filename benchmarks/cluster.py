@@ -1,0 +1,278 @@
+"""FedVS as Ray actors: the simulation's numbers, kills of parties and drivers, rates and shares.
+
+    python benchmarks/cluster.py same       8 parties in 9 processes against the simulation
+    python benchmarks/cluster.py kills      100 rounds, a party killed -9 every 10 rounds
+    python benchmarks/cluster.py lost       N - R + 1 parties killed for good: seconds to the error
+    python benchmarks/cluster.py drivers    20 drivers killed -9 at random rounds, and resumed
+    python benchmarks/cluster.py rates      rounds a second and bytes against the simulation
+    python benchmarks/cluster.py fashion    28 parties, 100 rounds of fashion-mnist
+
+Each writes its part of benchmarks/results/cluster/cluster.json. All nodes are of this machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+import securevfl as svfl
+from securevfl.engine.cluster import Cluster
+from securevfl.errors import RunError
+from securevfl.study.machine import describe_machine
+from securevfl.study.on_ray import Driver
+from securevfl.study.plan import DataSource
+from securevfl.study.results import commit
+from securevfl.testing.runs import one_thread
+
+RESULTS = Path(__file__).parent / "results" / "cluster" / "cluster.json"
+DIGITS = DataSource("digits", {"parties": 8})
+TIMED = {"share_timeout": 1.0, "result_timeout": 1.0, "spares": 1}
+FIRST = 5  # rounds that are over before anything is timed
+
+
+def losses(run: Any) -> list[float]:
+    return [row["loss"] for row in run.history]
+
+
+def told(run: Any) -> dict[str, Any]:
+    said = run.summary()
+    names = ("rounds", "test_accuracy", "messages", "bytes", "late", "wall_seconds")
+    return {name: said[name] for name in names if name in said}
+
+
+class Watched:
+    """Knows the cluster of the run under way, as progress does not."""
+
+    def __init__(self) -> None:
+        self.cluster: Any = None
+        before = Cluster.run
+
+        def run(cluster: Any, *arguments: Any, **options: Any) -> Any:
+            self.cluster = cluster
+            return before(cluster, *arguments, **options)
+
+        Cluster.run = run  # type: ignore[method-assign]
+
+    def kill(self, party: int) -> None:
+        os.kill(self.cluster.processes[party], signal.SIGKILL)
+
+
+def pair(rounds: int, source: DataSource, **options: Any) -> tuple[Any, Any]:
+    with one_thread():
+        wanted = svfl.run("fedvs", source, rounds=rounds, conditions="none", **options)
+    found = svfl.run("fedvs", source, rounds=rounds, engine="ray", **options)
+    return wanted, found
+
+
+def same() -> dict[str, Any]:
+    wanted, found = pair(100, DIGITS)
+    return {
+        "parties": 8,
+        "processes": 9,
+        "losses_equal": losses(found) == losses(wanted),
+        "cluster": told(found),
+        "simulation": told(wanted),
+    }
+
+
+def kills(rounds: int = 100, every: int = 10) -> dict[str, Any]:
+    watched, rows = Watched(), []
+    for seed in range(3):
+        chance = random.Random(seed)
+        killed: dict[int, int] = {}
+
+        def progress(now: Any, chance: random.Random = chance, killed: Any = killed) -> None:
+            if now.round % every == 0 and now.round < rounds and now.round not in killed:
+                killed[now.round] = chance.randrange(8)
+                watched.kill(killed[now.round])
+
+        with tempfile.TemporaryDirectory() as folder:
+            run = svfl.run(
+                "fedvs", DIGITS, rounds=rounds, seed=seed, engine="ray", out=Path(folder) / "run",
+                progress=progress, **TIMED,
+            )  # fmt: skip
+        with one_thread():
+            whole = svfl.run("fedvs", DIGITS, rounds=rounds, seed=seed, conditions="none", **TIMED)
+        down = [e["party"] for e in run.events if e["event"] == "down"]
+        rows.append(
+            {
+                "seed": seed,
+                "killed": list(killed.values()),
+                "named_in_events": down,
+                "back": [e["party"] for e in run.events if e["event"] == "up"],
+                "cluster": told(run),
+                "without_kills": told(whole),
+            }
+        )
+        print(rows[-1], flush=True)
+    return {"rounds": rounds, "every": every, "options": TIMED, "runs": rows}
+
+
+def lost() -> dict[str, Any]:
+    watched = Watched()
+    found: dict[str, Any] = {}
+
+    def progress(now: Any) -> None:
+        if now.round == 10 and "at" not in found:
+            found["at"] = time.monotonic()
+            R = 3  # K = T = 1, D = 2: (K + T - 1) D + 1
+            for party in range(8 - R + 1):
+                watched.kill(party)
+
+    Driver.restarts = 0
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            svfl.run(
+                "fedvs", DIGITS, rounds=1000, engine="ray", out=Path(folder) / "run", segments=1,
+                degree=2, progress=progress, **TIMED,
+            )  # fmt: skip
+        except RunError as error:
+            seconds = time.monotonic() - found["at"]
+            kept = (Path(folder) / "run" / "parties" / "7").is_dir()
+            return {"seconds": round(seconds, 1), "said": str(error), "checkpoints_kept": kept}
+    raise AssertionError("the run ended")
+
+
+DRIVER = """
+import sys, securevfl as svfl
+from securevfl.study.plan import DataSource
+if __name__ == "__main__":
+    svfl.run("fedvs", DataSource("digits", {"parties": 8}), rounds=60, engine="ray",
+             out=sys.argv[1], progress=lambda now: print(now.round, flush=True))
+"""
+
+
+def drivers(count: int = 20) -> dict[str, Any]:
+    chance, rows = random.Random(0), []
+    with one_thread():
+        wanted = svfl.run("fedvs", DIGITS, rounds=60, conditions="none")
+    for number in range(count):
+        with tempfile.TemporaryDirectory() as place:
+            script = Path(place) / "driver.py"
+            script.write_text(DRIVER)
+            folder, at = Path(place) / "run", chance.randrange(1, 58)
+            command = [sys.executable, str(script), str(folder)]
+            with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
+                assert child.stdout is not None
+                for line in child.stdout:
+                    if int(line) >= at:
+                        break
+                child.kill()
+            resumed = svfl.resume(folder)
+            accuracy = resumed.summary()["test_accuracy"] == wanted.summary()["test_accuracy"]
+            equal = losses(resumed) == losses(wanted) and accuracy
+            rows.append({"number": number, "killed_at": at, "equals_the_unbroken_run": equal})
+            print(rows[-1], flush=True)
+    return {"runs": rows, "equal": sum(r["equals_the_unbroken_run"] for r in rows)}
+
+
+def _processor(ours: bool) -> float:
+    """Seconds of processor of this process, or of all that Ray has started and this one."""
+    me = psutil.Process()
+    if not ours:
+        return sum(me.cpu_times()[:2])
+    total = 0.0
+    for process in psutil.process_iter(["cmdline", "name", "cpu_times"]):
+        line = " ".join(process.info["cmdline"] or [])
+        if process.pid == me.pid or "ray" in line.lower():
+            total += sum((process.info["cpu_times"] or (0, 0))[:2])
+    return total
+
+
+class Timed:
+    """Progress that notes clock and processor after the first rounds and at the last."""
+
+    def __init__(self, rounds: int, ours: bool) -> None:
+        self.rounds, self.ours = rounds, ours
+        self.first: tuple[float, float] | None = None
+        self.last: tuple[float, float] | None = None
+
+    def __call__(self, now: Any) -> None:
+        if now.round >= FIRST and self.first is None:
+            self.first, self.at = (time.perf_counter(), _processor(self.ours)), now.round
+        if now.round >= self.rounds and self.last is None:
+            self.last = (time.perf_counter(), _processor(self.ours))
+
+    def figures(self) -> dict[str, float]:
+        assert self.first is not None
+        assert self.last is not None
+        wall, cpu = (b - a for a, b in zip(self.first, self.last, strict=True))
+        rounds = self.rounds - self.at
+        return {"rounds_per_second": round(rounds / wall, 2), "cpu_ms": round(1e3 * cpu / rounds)}
+
+
+def rates(rounds: int = 60) -> dict[str, Any]:
+    """The share of Ray is the processor's time beyond what one process needs for the same run."""
+    rows = []
+    cases: list[tuple[str, DataSource, str, dict[str, Any]]] = [
+        ("digits, 4 parties", DataSource("digits", {"parties": 4}), "fedvs", {}),
+        ("digits, 8 parties", DIGITS, "fedvs", {}),
+        ("digits, 8 parties", DIGITS, "split", {}),
+        ("digits, 8 parties, open links", DIGITS, "fedvs", {"sealed": False}),
+    ]
+    for what, source, protocol, options in cases:
+        row: dict[str, Any] = {"what": what, "protocol": protocol}
+        for engine in ("simulation", "ray"):
+            timed = Timed(rounds, engine == "ray")
+            given = options | ({"conditions": "none"} if engine == "simulation" else {})
+            with one_thread():
+                run = svfl.run(
+                    protocol, source, rounds=rounds, engine=engine, progress=timed, **given
+                )
+            row[engine] = timed.figures() | told(run)
+        ratio = row["simulation"]["cpu_ms"] / row["ray"]["cpu_ms"]
+        rows.append(row | {"share_of_ray": round(1 - ratio, 2)})
+        print(rows[-1], flush=True)
+    return {"rounds": rounds, "runs": rows}
+
+
+def fashion() -> dict[str, Any]:
+    source = DataSource("fashion-mnist", {"parties": 28})
+    options = {"degree": 1, "segments": 4, "batch": 256, "width": 64}
+    timed = Timed(100, True)
+    start = time.perf_counter()
+    run = svfl.run("fedvs", source, rounds=100, engine="ray", progress=timed, **options)
+    return {
+        "parties": 28,
+        "options": options,
+        "seconds_in_all": round(time.perf_counter() - start, 1),
+        **timed.figures(),
+        **told(run),
+    }
+
+
+WORK: dict[str, Callable[[], dict[str, Any]]] = {
+    "same": same,
+    "kills": kills,
+    "lost": lost,
+    "drivers": drivers,
+    "rates": rates,
+    "fashion": fashion,
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("what", choices=list(WORK))
+    what = parser.parse_args().what
+    found = WORK[what]() | {"machine": describe_machine(), "commit": commit()}
+    print(found)
+    content = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    RESULTS.parent.mkdir(parents=True, exist_ok=True)
+    RESULTS.write_text(json.dumps(content | {what: found}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

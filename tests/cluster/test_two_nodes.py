@@ -1,0 +1,175 @@
+"""Two Ray nodes in network namespaces of their own, with TLS and a token: as two machines are.
+
+Needs root and iproute2, as a container has; skipped where namespaces cannot be made.
+"""
+
+import datetime
+import ipaddress
+import os
+import shutil
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+pytest.importorskip("ray")
+
+SPACES = {"svfl-a": "10.77.0.1", "svfl-b": "10.77.0.2"}
+HEAD = "10.77.0.1:6399"
+TOKEN = "an-hour-s-token-of-a-test-0123456789"
+PEM = serialization.Encoding.PEM
+
+
+def ip(*words):
+    subprocess.run(["ip", *words], check=True, capture_output=True)
+
+
+@pytest.fixture(scope="module")
+def spaces():
+    """Two namespaces, joined by a cable."""
+    if os.geteuid() or shutil.which("ip") is None:
+        pytest.skip("namespaces need root and iproute2")
+    try:
+        for name in SPACES:
+            ip("netns", "add", name)
+        ip("link", "add", "svfl0", "netns", "svfl-a", "type", "veth", "peer", "name", "svfl1",
+           "netns", "svfl-b")  # fmt: skip
+        for (name, address), device in zip(SPACES.items(), ("svfl0", "svfl1"), strict=True):
+            ip("-n", name, "addr", "add", f"{address}/24", "dev", device)
+            ip("-n", name, "link", "set", device, "up")
+            ip("-n", name, "link", "set", "lo", "up")
+    except subprocess.CalledProcessError as error:
+        pytest.skip(f"namespaces cannot be made here: {error.stderr.decode().strip()}")
+    else:
+        yield
+    finally:
+        for name in SPACES:
+            subprocess.run(["ip", "netns", "del", name], check=False, capture_output=True)
+
+
+def certificate(name, key, issuer, signer, addresses=()):
+    now = datetime.datetime.now(datetime.UTC)
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(issuer)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(days=1))
+        .not_valid_after(now + datetime.timedelta(days=1))
+        .add_extension(x509.BasicConstraints(ca=not addresses, path_length=None), critical=True)
+    )
+    if addresses:
+        names = [x509.IPAddress(ipaddress.ip_address(a)) for a in addresses]
+        made = made.add_extension(x509.SubjectAlternativeName(names), critical=False)
+    return made.sign(signer, hashes.SHA256()).public_bytes(PEM)
+
+
+@pytest.fixture(scope="module")
+def settings(tmp_path_factory):
+    """The environment of all nodes: certificates of one authority, and a token."""
+    folder = tmp_path_factory.mktemp("tls")
+    names = [x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, n)]) for n in ("ca", "node")]
+    ca, node = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
+    (folder / "ca.crt").write_bytes(certificate(names[0], ca, names[0], ca))
+    addresses = ("127.0.0.1", *SPACES.values())
+    (folder / "node.crt").write_bytes(certificate(names[1], node, names[0], ca, addresses))
+    plain = serialization.NoEncryption()
+    key = node.private_bytes(PEM, serialization.PrivateFormat.PKCS8, plain)
+    (folder / "node.key").write_bytes(key)
+    return os.environ | {
+        "RAY_USE_TLS": "1",
+        "RAY_TLS_CA_CERT": str(folder / "ca.crt"),
+        "RAY_TLS_SERVER_CERT": str(folder / "node.crt"),
+        "RAY_TLS_SERVER_KEY": str(folder / "node.key"),
+        "RAY_AUTH_MODE": "token",
+        "RAY_AUTH_TOKEN": TOKEN,
+        "RAY_USAGE_STATS_ENABLED": "0",
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+    }
+
+
+def within(space, settings, *command, seconds=150):
+    return subprocess.run(
+        ["ip", "netns", "exec", space, *command],
+        env=settings, capture_output=True, text=True, timeout=seconds, check=False,
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def nodes(spaces, settings, tmp_path_factory):
+    place = tmp_path_factory.mktemp("r")
+    started = [
+        within("svfl-a", settings, "ray", "start", "--head", "--node-ip-address", SPACES["svfl-a"],
+               "--port", "6399", "--num-cpus", "2", "--include-dashboard", "false",
+               "--resources", '{"node-a": 1}', "--temp-dir", str(place)),
+        within("svfl-b", settings, "ray", "start", "--address", HEAD, "--node-ip-address",
+               SPACES["svfl-b"], "--num-cpus", "2", "--resources", '{"node-b": 1}'),
+    ]  # fmt: skip
+    try:
+        for node in started:
+            assert node.returncode == 0, node.stdout + node.stderr
+        yield
+    finally:  # and no other cluster that may be about
+        for space in SPACES:
+            found = subprocess.run(
+                ["ip", "netns", "pids", space], check=False, capture_output=True, text=True
+            )
+            for process in found.stdout.split():
+                subprocess.run(["kill", "-9", process], check=False, capture_output=True)
+
+
+RUN = """
+import securevfl as svfl
+from securevfl.engine.network import SERVER
+from securevfl.study.plan import DataSource
+
+if __name__ == "__main__":
+    digits = DataSource("digits", {"parties": 4})
+    place = {SERVER: "node-a", 0: "node-a", 1: "node-a", 2: "node-b", 3: "node-b"}
+    options = {"rounds": 6, "width": 8, "hidden": 16}
+    ray = {"engine": "ray", "address": "10.77.0.1:6399", "place": place}
+    found = svfl.run("fedvs", digits, **ray, **options)
+    wanted = svfl.run("fedvs", digits, conditions="none", **options)
+    same = [row["loss"] for row in found.history] == [row["loss"] for row in wanted.history]
+    print(same, found.summary()["test_accuracy"] == wanted.summary()["test_accuracy"])
+"""
+CONNECT = """
+import time
+from securevfl.engine.cluster import connect
+from securevfl.errors import ConfigurationError
+
+began = time.monotonic()
+try:
+    connect("10.77.0.1:6399")
+except ConfigurationError as error:
+    print(time.monotonic() - began < 4, error)
+"""
+
+
+def test_two_nodes_decode_what_the_simulation_decodes(nodes, settings, tmp_path):
+    script = tmp_path / "run.py"
+    script.write_text(textwrap.dedent(RUN))
+    done = within("svfl-a", settings, sys.executable, str(script))
+    assert done.stdout.split() == ["True", "True"], done.stderr[-2000:]
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"RAY_USE_TLS": "0"}, "True engine: what listens at '10.77.0.1:6399' is no Ray cluster, "),
+        ({"RAY_TLS_CA_CERT": ""}, "True engine: no Ray cluster answers"),
+        ({"RAY_AUTH_TOKEN": TOKEN[::-1]}, "did not let this process in"),
+    ],
+)
+def test_who_lacks_certificate_or_token_is_told_so(changed, said, nodes, settings, tmp_path):
+    script = tmp_path / "connect.py"
+    script.write_text(textwrap.dedent(CONNECT))
+    done = within("svfl-b", settings | changed, sys.executable, str(script))
+    assert said in done.stdout, done.stderr[-2000:]
