@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from securevfl.data.partition import (
     Positions,
     Strips,
     deal_columns,
+    named_owners,
     owned_columns,
     split_random,
     split_stratified,
@@ -39,7 +40,7 @@ def from_numpy(
     name: str = "arrays",
     task: str | None = None,
     parties: int | None = None,
-    owners: Sequence[Sequence[str]] | None = None,
+    owners: Sequence[Sequence[str]] | Mapping[str, Sequence[str]] | None = None,
     columns: Sequence[str] | None = None,
     party_names: Sequence[str] | None = None,
     test_fraction: float = 0.25,
@@ -67,8 +68,9 @@ def from_numpy(
         Found from the labels unless given.
     parties : int, optional
         How many parties the columns are dealt to; 8, or one per array where several are given.
-    owners : sequence of sequences of str, optional
-        Names of each party's columns, instead of `parties`.
+    owners : sequence of sequences of str, or mapping of str to them, optional
+        Names of each party's columns, instead of `parties`; the keys of a mapping are the parties'
+        names.
     columns : sequence of str, optional
         Names of all source columns; "x0", "x1", ... unless given.
     party_names : sequence of str, optional
@@ -97,6 +99,7 @@ def from_numpy(
     """
     if (test_features is None) != (test_labels is None):
         raise DataError("test_features and test_labels go together; give both or neither.")
+    owners, party_names = named_owners(owners, party_names)
     matrix, views, found_shape = _as_matrix(features, "features")
     raw = read_labels(labels)
     if len(raw) != len(matrix):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -289,8 +289,9 @@ class VerticalDataset:
         test_features, test_labels : optional
             Given together they are the test rows; else `test_fraction` of the rows is held out.
         **options
-            name, task, parties, owners, columns, party_names, test_fraction, seed, scaling,
-            strips, image_shape, about.
+            name, task, parties, owners (names of each party's columns, a mapping of party names
+            to them), columns, party_names, test_fraction, seed, scaling, strips, image_shape,
+            about.
 
         Returns
         -------
@@ -304,19 +305,22 @@ class VerticalDataset:
 
     @staticmethod
     def from_pandas(
-        frame: pd.DataFrame | Sequence[pd.DataFrame], label: str, **options: Any
+        frame: pd.DataFrame | Sequence[pd.DataFrame] | Mapping[str, pd.DataFrame],
+        label: str,
+        **options: Any,
     ) -> VerticalDataset:
         """Build from data frames; see `securevfl.data.table.from_pandas` for all options.
 
         Parameters
         ----------
-        frame : DataFrame, or sequence of one DataFrame per party
+        frame : DataFrame, or sequence of one DataFrame per party, or mapping of names to them
             Several frames are joined by ``id_column``.
         label : str
             Name of the label column.
         **options
-            test_frame, id_column, label_frame, name, task, parties, owners, party_names, drop,
-            test_fraction, group, seed, scaling, missing_values, max_categories, coding.
+            test_frame, id_column, label_frame, name, task, parties, owners (names of each party's
+            columns, a mapping of party names to them), party_names, drop, test_fraction, group,
+            seed, scaling, missing_values, max_categories, coding.
 
         Returns
         -------
@@ -346,6 +350,25 @@ class VerticalDataset:
         from securevfl.data.arrays import from_torch
 
         return from_torch(train, test, **options)
+
+    @staticmethod
+    def from_sklearn(bunch: Any, **options: Any) -> VerticalDataset:
+        """Build from a `sklearn.utils.Bunch`; see `securevfl.data.bunch.from_sklearn`.
+
+        Parameters
+        ----------
+        bunch : Bunch
+            What `sklearn.datasets.load_...` and `fetch_...` return.
+        **options
+            As for `from_pandas` where its data are a data frame, else as for `from_numpy`.
+
+        Returns
+        -------
+        VerticalDataset
+        """
+        from securevfl.data.bunch import from_sklearn
+
+        return from_sklearn(bunch, **options)
 
     @staticmethod
     def from_files(

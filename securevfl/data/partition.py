@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -48,6 +48,26 @@ def deal_columns(count: int, parties: int) -> Positions:
             f"use at most {count} parties."
         )
     return tuple(tuple(part.tolist()) for part in np.array_split(np.arange(count), parties))
+
+
+def named_owners(
+    owners: Sequence[Any] | Mapping[str, Any] | None, party_names: Sequence[str] | None
+) -> tuple[Sequence[Any] | None, Sequence[str] | None]:
+    """Take a mapping of party names to what they own apart; leave a sequence as it is.
+
+    Raises
+    ------
+    DataError
+        When the parties are named twice.
+    """
+    if not isinstance(owners, Mapping):
+        return owners, party_names
+    if party_names is not None:
+        raise DataError(
+            f"the parties are named {tuple(owners)} and, by party_names=, {tuple(party_names)}; "
+            f"leave one of them out."
+        )
+    return tuple(owners.values()), tuple(map(str, owners))
 
 
 def owned_columns(columns: Sequence[str], owners: Sequence[Sequence[str]]) -> Positions:

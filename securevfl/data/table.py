@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -25,7 +25,7 @@ from securevfl.data.cells import MISSING_TEXTS
 from securevfl.data.dataset import VerticalDataset
 from securevfl.data.join import Joined, Match, PartyTable, join_parties
 from securevfl.data.labels import RawLabels, read_labels
-from securevfl.data.partition import Positions, deal_columns, owned_columns
+from securevfl.data.partition import Positions, deal_columns, named_owners, owned_columns
 from securevfl.errors import DataError
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 def from_pandas(
-    frame: pd.DataFrame | Sequence[pd.DataFrame],
+    frame: pd.DataFrame | Sequence[pd.DataFrame] | Mapping[str, pd.DataFrame],
     label: str,
     *,
     test_frame: pd.DataFrame | None = None,
@@ -42,7 +42,7 @@ def from_pandas(
     name: str = "table",
     task: str | None = None,
     parties: int | None = None,
-    owners: Sequence[Sequence[str]] | None = None,
+    owners: Sequence[Sequence[str]] | Mapping[str, Sequence[str]] | None = None,
     party_names: Sequence[str] | None = None,
     drop: Sequence[str] = (),
     group: str | None = None,
@@ -63,8 +63,8 @@ def from_pandas(
 
     Parameters
     ----------
-    frame : DataFrame, or sequence of one DataFrame per party
-        Several frames are joined by `id_column`.
+    frame : DataFrame, or sequence of one DataFrame per party, or mapping of party names to them
+        Several frames are joined by `id_column`, or taken row by row without one.
     label : str
         Name of the label column.
     test_frame : DataFrame, optional
@@ -79,8 +79,9 @@ def from_pandas(
         Found from the labels unless given.
     parties : int, optional
         How many parties a single frame's columns are dealt to; 8 unless given.
-    owners : sequence of sequences of str, optional
-        Names of each party's columns, instead of `parties`.
+    owners : sequence of sequences of str, or mapping of str to them, optional
+        Names of each party's columns, instead of `parties`; the keys of a mapping are the parties'
+        names.
     party_names : sequence of str, optional
         One per party.
     drop : sequence of str
@@ -116,6 +117,10 @@ def from_pandas(
     """
     import pandas as pd
 
+    owners, party_names = named_owners(owners, party_names)
+    if isinstance(frame, Mapping):
+        tables, party_names = named_owners(frame, party_names)
+        frame = list(tables or ())
     request = Request(
         name=name,
         about=about or About("data frame of the user", "the user's own data", "", "", ""),

@@ -26,7 +26,19 @@ def as_elements(values: ArrayLike, p: int, dtype: np.dtype[Any], name: str) -> A
     return array.astype(dtype, copy=False)
 
 
+def refuse_other_field(values: Any, p: int, name: str) -> None:
+    """Refuse arrays of galois, or the like, that say they are elements of another field."""
+    order = getattr(type(values), "order", p)
+    if order != p:
+        raise FieldError(
+            f"{name}: these are elements of the field of {order}, and elements of the field of {p} "
+            f"are needed; a number means another element there. Convert the integers themselves "
+            f"(PrimeField.reduce) if that is what you want."
+        )
+
+
 def _numeric(values: ArrayLike, p: int, name: str) -> Array:
+    refuse_other_field(values, p, name)
     array = values if isinstance(values, np.ndarray | np.generic) else _from_python(values)
     array = np.asarray(array)
     if array.dtype.kind == "u" or array.dtype == object:

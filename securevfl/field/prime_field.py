@@ -10,7 +10,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from securevfl.errors import FieldError
 from securevfl.field import primes
-from securevfl.field._elements import as_elements, out_array, refuse_overlap
+from securevfl.field._elements import (
+    as_elements,
+    out_array,
+    refuse_other_field,
+    refuse_overlap,
+)
 
 if TYPE_CHECKING:
     from securevfl.field.sampling import Source
@@ -117,6 +122,40 @@ class PrimeField:
         from securevfl.field import sampling
 
         return sampling.uniform(self, shape, source)
+
+    # The same elements as arrays of galois.
+
+    def to_galois(self, values: ArrayLike) -> Any:
+        """Return elements as an array of `galois.GF(p)`, which has its own operators.
+
+        Examples
+        --------
+        >>> F = PrimeField(97)
+        >>> F.to_galois([5, 96]) * 2
+        GF([10, 95], order=97)
+        """
+        import galois
+
+        array = self.elements(values, "PrimeField.to_galois")
+        GF = galois.GF(self.modulus)
+        return GF(array.astype(GF.dtypes[0]))
+
+    def from_galois(self, array: Any) -> Array:
+        """Return an array of `galois.GF(p)` as plain elements of `dtype`.
+
+        Raises
+        ------
+        FieldError
+            If it is no array of galois, or one of another field: 3 in GF(97) and 3 in GF(101) are
+            different elements.
+        """
+        if not hasattr(type(array), "order"):
+            raise FieldError(
+                f"PrimeField.from_galois: got {type(array).__name__}, which is no array of galois; "
+                f"PrimeField.elements takes plain arrays."
+            )
+        refuse_other_field(array, self.modulus, "PrimeField.from_galois")
+        return np.array(array, dtype=object).astype(self.dtype)
 
     # Element-wise operations.
 
