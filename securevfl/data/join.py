@@ -157,7 +157,7 @@ def _common_rows(
     everyone: Sequence[PartyTable], first: int, id_column: str, match: Match, keep: bool
 ) -> tuple[list[NDArray[np.intp]], list[str]]:
     """Return for each table the rows of the common ids, in the order of table `first`."""
-    ids = [_ids(table, id_column) for table in everyone]
+    ids = [own_ids(table, id_column) for table in everyone]
     kinds = [_kind(held) for held in ids]
     if len(set(kinds)) > 1:
         other = next(n for n, kind in enumerate(kinds) if kind != kinds[0])
@@ -187,7 +187,7 @@ def _common_rows(
     return [order[ordered] for order in orders], [*said, *notes]
 
 
-def _ids(table: PartyTable, id_column: str) -> dict[str, int]:
+def own_ids(table: PartyTable, id_column: str) -> dict[str, int]:
     """Map each id, as text, to its row; refuse missing and repeated ones."""
     if id_column not in table.frame.columns:
         raise DataError(

@@ -278,6 +278,7 @@ class FedOnce(EmbeddingProtocol):
     """FedOnce on one data set."""
 
     name = "fedonce"
+    apart = True
     Config = FedOnceConfig
     fault_options: ClassVar[dict[str, Any]] = {"absent": "zeros", "timeout": 1.0}
     card = Card(

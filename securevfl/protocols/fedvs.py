@@ -626,6 +626,7 @@ class FedVS(SplitProtocol):
     """FedVS on one data set."""
 
     name = "fedvs"
+    apart = True
     Config = FedVSConfig
     fault_options: ClassVar[dict[str, Any]] = {
         "share_timeout": 60.0,

@@ -443,6 +443,7 @@ class HESplit(EmbeddingProtocol):
     """Split learning with homomorphic encryption on one data set."""
 
     name = "he_split"
+    apart = True
     Config = HEConfig
     card = Card(
         title="Split learning with homomorphic encryption",

@@ -279,6 +279,10 @@ class Protocol(ABC):
     fault_options : mapping
         Options with which it does what its card says of absence when a party is lost for good,
         such as a timeout; the defaults may wait.
+    apart : bool
+        Whether each client needs its own columns only, the server the labels only, and `scores`
+        the clients' embeddings only, so that nobody has to hold the whole data set
+        (`securevfl.data.apart`).
 
     Parameters
     ----------
@@ -298,6 +302,7 @@ class Protocol(ABC):
     Config: ClassVar[type[BaseModel]]
     check_options: ClassVar[Mapping[str, Any]] = {}
     fault_options: ClassVar[Mapping[str, Any]] = {}
+    apart: ClassVar[bool] = False
 
     def __init__(self, config: Any, data: VerticalDataset, *, seed: int) -> None:
         self.config = config

@@ -534,6 +534,7 @@ class SecAggSplit(EmbeddingProtocol):
     """Split learning with secure aggregation on one data set."""
 
     name = "secagg_split"
+    apart = True
     Config = SecAggConfig
     fault_options: ClassVar[dict[str, Any]] = {"share_timeout": 60.0, "result_timeout": 60.0}
     card = Card(

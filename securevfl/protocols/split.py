@@ -205,6 +205,7 @@ class Split(EmbeddingProtocol):
     """Split learning on one data set."""
 
     name = "split"
+    apart = True
     Config = SplitConfig
     card = Card(
         title="Split learning",

@@ -148,6 +148,7 @@ class Vafl(EmbeddingProtocol):
     """VAFL on one data set."""
 
     name = "vafl"
+    apart = True
     Config = VaflConfig
     card = Card(
         title="VAFL",

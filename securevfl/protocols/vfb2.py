@@ -181,6 +181,7 @@ class Vfb2(EmbeddingProtocol):
     """VFB2 on one data set."""
 
     name = "vfb2"
+    apart = True
     Config = Vfb2Config
     fault_options: ClassVar[dict[str, Any]] = {"timeout": 1.0}
     card = Card(

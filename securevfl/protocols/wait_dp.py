@@ -297,6 +297,7 @@ class WaitDP(EmbeddingProtocol):
     """Wait-DP on one data set."""
 
     name = "wait_dp"
+    apart = True
     Config = WaitDPConfig
     # Checks compare two runs of a seed, and expect that something is learnt in a few rounds.
     check_options: ClassVar[dict[str, Any]] = {"noise": "seeded", "epsilon": 1000.0}

@@ -1,0 +1,302 @@
+"""Data that stay apart: each party reads its own table where it lives, and nobody has the whole.
+
+What `securevfl.data.userfiles.from_files` does in one process, parties do here by messages: they
+find their common rows by private set intersection, the holder of the labels splits them into
+training and test rows, and each party fits its own columns on its own training rows. A party's
+`VerticalDataset` then has its own columns, and zeros of the right shape in the place of the
+others'; the server's has the labels and no columns. Row for row they are those of `from_files`.
+
+What is shared: the number of common rows, which of them are test rows, the names of the classes,
+and how many columns each party has; with an id column, what `securevfl.data.psi` says besides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from securevfl.data.about import About
+from securevfl.data.assemble import Request, Rows, build, checked_frame, label_column
+from securevfl.data.cells import MISSING_TEXTS
+from securevfl.data.csvfile import read_csv
+from securevfl.data.dataset import VerticalDataset
+from securevfl.data.fit import fit_matrix
+from securevfl.data.join import PartyTable, own_ids
+from securevfl.data.labels import RawLabels, encode_labels, read_labels
+from securevfl.data.partition import split_random, split_stratified
+from securevfl.data.preprocess import Preprocessor
+from securevfl.data.psi import intersect
+from securevfl.engine.party import SERVER, Party
+from securevfl.errors import DataError
+
+ROWS = "rows.npz"
+_OPTIONS = {"party_files", "label", "label_file", "id_column", "separator", "name", "task", "drop",
+            "test_fraction", "seed", "scaling", "missing_values", "max_categories", "coding",
+            "party_names", "align"}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What everybody knows of the data.
+
+    Attributes
+    ----------
+    widths : tuple of int
+        Encoded columns of each party.
+    rows, test_rows : int
+    classes : tuple of str
+    task : str
+    """
+
+    widths: tuple[int, ...]
+    rows: int
+    test_rows: int
+    classes: tuple[str, ...]
+    task: str
+
+    def plain(self) -> dict[str, Any]:
+        """Plain values, for messages and files."""
+        return asdict(self) | {"widths": list(self.widths), "classes": list(self.classes)}
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> Facts:
+        """Inverse of `plain`."""
+        lists = {"widths": tuple(values["widths"]), "classes": tuple(values["classes"])}
+        return cls(**dict(values) | lists)
+
+
+@dataclass(frozen=True)
+class Tables:
+    """Who reads which file, and how; every path is one of its reader's own machine.
+
+    Attributes
+    ----------
+    party_files : tuple of str
+        One for each party.
+    label_file : str
+        The server's.
+    label : str
+        Name of the label column.
+    id_column : str or None
+        None for tables whose rows are in the same order already.
+    separator : str or None
+    request : Request
+        Everything else, as for `from_files`.
+    """
+
+    party_files: tuple[str, ...]
+    label_file: str
+    label: str
+    id_column: str | None
+    separator: str | None
+    request: Request
+
+    @classmethod
+    def of(cls, options: Mapping[str, Any]) -> Tables:
+        """From the options of `load_dataset`.
+
+        Raises
+        ------
+        DataError
+            For options that only one process with all tables can honour, and without a file of the
+            server's own for the labels.
+        """
+        given = {key: value for key, value in options.items() if value is not None}
+        strange = sorted(set(given) - _OPTIONS)
+        if strange:
+            raise DataError(
+                f"tables that stay apart cannot have {strange[0]} = {given[strange[0]]!r}: it "
+                "needs all columns in one process; use the simulation, or leave it out"
+            )
+        for name, what in (("label", "the name of the label column"),
+                           ("label_file", "the server's own table of the labels")):  # fmt: skip
+            if name not in given:
+                raise DataError(f"tables that stay apart need {name}=, {what}")
+        files = tuple(map(str, given["party_files"]))
+        called = tuple(given.get("party_names") or (f"party {n}" for n in range(len(files))))
+        request = Request(
+            name=given.get("name", "+".join(Path(file).name.split(".")[0] for file in files)),
+            about=About("tables of their owners", "their owners' own data", "", "", ""),
+            task=given.get("task"),
+            party_names=called,
+            drop=tuple(given.get("drop", ())),
+            group=None,
+            test_fraction=given.get("test_fraction", 0.25),
+            seed=given.get("seed", 0),
+            scaling=given.get("scaling", "minmax"),
+            missing=tuple(given.get("missing_values", MISSING_TEXTS)),
+            max_categories=given.get("max_categories", 1000),
+            coding=given.get("coding", "onehot"),
+        )
+        return cls(files, str(given["label_file"]), given["label"], given.get("id_column"),
+                   given.get("separator"), request)  # fmt: skip
+
+    def read(self, index: int) -> PartyTable:
+        """The table of a party, or the server's; called where it lives."""
+        path = Path(self.label_file if index == SERVER else self.party_files[index])
+        return PartyTable(path.name, checked_frame(read_csv(path, self.separator), path.name))
+
+    def labels(self, table: PartyTable) -> RawLabels:
+        """The label column of the server's table."""
+        return read_labels(
+            label_column(table.frame, self.label, table.name), missing=self.request.missing
+        )
+
+    def part(self, index: int, train: np.ndarray, test: np.ndarray) -> VerticalDataset:
+        """A party's own columns as a data set of one party, its labels being of no meaning."""
+        table = self.read(index)
+        left_out = {self.id_column, *self.request.drop}
+        columns = [name for name in table.frame.columns if name not in left_out]
+        if not columns:
+            raise DataError(
+                f"{table.name} has no columns besides ids: an empty party; each party needs at "
+                "least one column, so leave this party out."
+            )
+        held_in, held_out = (
+            Rows((table.frame.iloc[rows][columns],), RawLabels(np.arange(len(rows)) % 2.0, "none"))
+            for rows in (train, test)
+        )
+        places = (tuple(range(len(columns))),)
+        asked = replace(self.request, task="regression", party_names=None, drop=())
+        return build(held_in, held_out, places, asked, split="", partition="")
+
+    def seen_by(self, index: int | None, facts: Facts, place: Path | None) -> VerticalDataset:
+        """The data set as a party has it; the experimenter's, with neither, for None.
+
+        Parameters
+        ----------
+        index : int or None
+        facts : Facts
+        place : Path or None
+            Folder in which the party left its rows.
+        """
+        sizes = (facts.rows, facts.test_rows)
+        features = [[np.zeros((m, d), np.float32) for d in facts.widths] for m in sizes]
+        fitted = [_unknown(width) for width in facts.widths]
+        kind = np.float32 if facts.task == "regression" else np.int64
+        labels = [np.zeros(m, kind) for m in sizes]
+        notes: tuple[str, ...] = ()
+        if index is not None:
+            assert place is not None
+            with np.load(place / ROWS, allow_pickle=False) as kept:
+                train, test = kept["train"], kept["test"]
+            if index == SERVER:
+                raw = self.labels(self.read(index))
+                labels = list(encode_labels(raw.take(train), raw.take(test), self.request.task)[:2])
+            else:
+                own = self.part(index, train, test)
+                features[0][index], features[1][index] = own.train[0], own.test[0]
+                fitted[index], notes = own.transform.parties[0], own.about.notes
+        ends = np.cumsum([len(f.columns) for f in fitted]).tolist()
+        positions = tuple(
+            tuple(range(end - len(f.columns), end)) for f, end in zip(fitted, ends, strict=True)
+        )
+        about = replace(
+            self.request.about,
+            split=f"{self.request.test_fraction:.0%} held out by the holder of the labels",
+            partition="each party's own table, which stays where it is",
+            notes=notes,
+        )
+        return VerticalDataset(
+            name=self.request.name,
+            task=facts.task,  # type: ignore[arg-type]
+            train=tuple(features[0]),
+            test=tuple(features[1]),
+            train_labels=labels[0],
+            test_labels=labels[1],
+            classes=facts.classes,
+            columns=tuple(f.encoded for f in fitted),
+            party_names=self.request.party_names or (),
+            about=about,
+            transform=Preprocessor(tuple(fitted), positions, self.request.scaling),  # type: ignore[arg-type]
+        )
+
+
+def _unknown(width: int) -> Any:
+    """A preprocessing of columns that nobody else knows."""
+    names = [f"column {i}" for i in range(width)]
+    return fit_matrix(np.zeros((2, width)), names, "none")
+
+
+class Holder(Party):
+    """Has a table, takes part in finding the common rows, and leaves its own on its own disk.
+
+    Parameters
+    ----------
+    index : int
+        SERVER holds the labels.
+    peers : sequence of int
+        Numbers of the parties.
+    tables : Tables
+    place : Path
+        Folder of its own.
+    """
+
+    kept: ClassVar[tuple[str, ...]] = ("facts",)
+
+    def __init__(self, index: int, peers: Sequence[int], tables: Tables, place: Path) -> None:
+        super().__init__(index, peers)
+        self.tables = tables
+        self.place = place
+        self.facts: dict[str, Any] = {}
+
+    async def setup(self) -> None:
+        """Find the common rows, split them, and fit the own columns."""
+        table = self.tables.read(self.index)
+        rows = await self.common(table)
+        if self.index == SERVER:
+            await self.deal(table, rows)
+            return
+        self.send(SERVER, "common rows", len(rows))
+        order, train, test = (await self.collect("split", senders=[SERVER]))[SERVER]
+        rows = rows[order]
+        own = self.tables.part(self.index, rows[train], rows[test])
+        self.keep(rows[train], rows[test])
+        self.send(SERVER, "width", own.widths[0])
+
+    async def run(self) -> None:
+        """Nothing is left to do."""
+
+    async def common(self, table: PartyTable) -> np.ndarray:
+        """Rows of the table whose id everybody has; all of them where there is no id column."""
+        if self.tables.id_column is None:
+            return np.arange(len(table.frame))
+        ids = list(own_ids(table, self.tables.id_column))
+        return await intersect(self, ids, [*self.peers, SERVER], collector=SERVER, workers=1)
+
+    async def deal(self, table: PartyTable, rows: np.ndarray) -> None:
+        """The server: put the rows into the order of its table, hold some out, and tell."""
+        counts = await self.collect("common rows", senders=self.peers)
+        sizes = [*counts.values(), len(rows)]
+        if len(set(sizes)) > 1:
+            raise DataError(
+                f"the tables have {sizes} rows, the labels last; name the column that joins them "
+                "with id_column="
+            )
+        order = np.argsort(rows)
+        raw = self.tables.labels(table).take(rows[order])
+        train, test = self.split(raw)
+        self.broadcast("split", (order, train, test), to=self.peers)
+        labels, held, classes, task = encode_labels(
+            raw.take(train), raw.take(test), self.tables.request.task
+        )
+        self.keep(rows[order][train], rows[order][test])
+        widths = await self.collect("width", senders=self.peers)
+        found = tuple(int(widths[n]) for n in self.peers)
+        self.facts = Facts(found, len(labels), len(held), classes, task).plain()
+
+    def split(self, raw: RawLabels) -> tuple[np.ndarray, np.ndarray]:
+        """Training and test rows, as `from_files` draws them."""
+        request = self.tables.request
+        if (request.task or raw.task()) == "regression":
+            return split_random(len(raw), request.test_fraction, request.seed)
+        return split_stratified(raw.values, request.test_fraction, request.seed)
+
+    def keep(self, train: np.ndarray, test: np.ndarray) -> None:
+        """Leave the numbers of the own rows on the own disk."""
+        self.place.mkdir(parents=True, exist_ok=True, mode=0o700)
+        np.savez(self.place / ROWS, train=train, test=test)

@@ -1,0 +1,154 @@
+"""Tables that stay apart: rows, splits, columns and runs are those of one process that has all."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.datasets import load_digits
+
+from securevfl.data.apart import Facts, Holder, Tables
+from securevfl.data.userfiles import from_files
+from securevfl.engine.conditions import NONE
+from securevfl.engine.party import SERVER
+from securevfl.engine.simulation import Simulation
+from securevfl.errors import DataError
+from securevfl.protocols.protocol import find_protocols
+from securevfl.testing.runs import make, one_thread
+
+PARTIES = 4
+APART = sorted(name for name, cls in find_protocols().items() if cls.apart)
+
+
+@pytest.fixture(scope="module")
+def options(tmp_path_factory):
+    """Four tables of digits with ids in orders of their own, a text column, and labels apart."""
+    folder = tmp_path_factory.mktemp("tables")
+    digits = load_digits()
+    draw = np.random.default_rng(0)
+    everybody = np.array([f"p-{i:04d}" for i in range(240)])
+    for n, columns in enumerate(np.array_split(np.arange(64), PARTIES)):
+        rows = draw.permutation(240)[:220]
+        table = pd.DataFrame(digits.data[rows][:, columns], columns=[f"x{c}" for c in columns])
+        if n == 2:
+            table["kind"] = np.where(digits.data[rows, 20] > 8, "dark", "light")
+            table.loc[::7, "x40"] = np.nan
+        table.insert(0, "id", everybody[rows])
+        table.to_csv(folder / f"{n}.csv", index=False)
+    rows = draw.permutation(240)
+    labels = pd.DataFrame({"id": everybody[rows], "digit": digits.target[rows] % 3})
+    labels.to_csv(folder / "labels.csv", index=False)
+    return {
+        "party_files": [str(folder / f"{n}.csv") for n in range(PARTIES)],
+        "label_file": str(folder / "labels.csv"),
+        "label": "digit",
+        "id_column": "id",
+        "seed": 3,
+    }
+
+
+def prepared(tables, folder):
+    """The facts, once every holder has its rows in a folder of its own."""
+    peers = range(len(tables.party_files))
+    holders = {n: Holder(n, peers, tables, folder / str(n)) for n in (SERVER, *peers)}
+    Simulation(holders).run()
+    return Facts.of(holders[SERVER].facts)
+
+
+@pytest.fixture(scope="module")
+def apart(options, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("apart")
+    tables = Tables.of(options)
+    facts = prepared(tables, folder)
+    return {
+        n: tables.seen_by(n, facts, None if n is None else folder / str(n))
+        for n in (None, SERVER, *range(PARTIES))
+    }
+
+
+@pytest.fixture(scope="module")
+def whole(options):
+    return from_files(**options)
+
+
+def test_everybody_has_its_own_part_of_the_whole(apart, whole):
+    for n in range(PARTIES):
+        for side in ("train", "test"):
+            np.testing.assert_array_equal(getattr(apart[n], side)[n], getattr(whole, side)[n])
+        assert apart[n].columns[n] == whole.columns[n]
+        assert apart[n].widths == whole.widths
+    for side in ("train_labels", "test_labels"):
+        np.testing.assert_array_equal(getattr(apart[SERVER], side), getattr(whole, side))
+    assert apart[SERVER].classes == whole.classes
+
+
+def test_nobody_has_anything_of_the_others(apart):
+    for n, data in apart.items():
+        others = [k for k in range(PARTIES) if k != n]
+        assert not any(data.train[k].any() or data.test[k].any() for k in others)
+        assert not any("x" in name for k in others for name in data.columns[k])
+        if n != SERVER:
+            assert not data.train_labels.any()
+            assert not data.test_labels.any()
+
+
+@pytest.mark.parametrize("protocol", APART)
+def test_runs_are_those_of_one_process_that_has_all(protocol, apart, whole):
+    """What the class attribute `apart` claims, held against real runs."""
+    options = {"rounds": 4, "batch": 16, "width": 4, "hidden": 6}
+    cls = find_protocols()[protocol]
+    options = {k: v for k, v in options.items() if k in cls.Config.model_fields}
+    checked = dict(cls.check_options)
+    with one_thread():
+        together = make(protocol, whole, **options, **checked)
+        wanted = run_of(together.parties())
+        parties = {
+            n: make(protocol, apart[n], **options, **checked).party(n) for n in together.parties()
+        }
+        found = run_of(parties)
+    assert found == wanted
+    scores = together.scores(parties, whole.test)
+    assert np.isfinite(scores).all()
+
+
+def run_of(parties):
+    losses = []
+
+    class Observer:
+        def record(self, event):
+            if event.name == "round":
+                losses.append(event.fields["loss"])
+
+        def round_over(self, *_):
+            pass
+
+    Simulation(parties, seed=0, conditions=NONE, observer=Observer()).run()
+    assert len(losses) >= 4
+    return losses
+
+
+def test_tables_in_one_order_need_no_ids(options, tmp_path):
+    frames = [pd.read_csv(file).drop(columns="id") for file in options["party_files"]]
+    labels = pd.read_csv(options["label_file"]).drop(columns="id").head(220)
+    files = [tmp_path / f"{n}.csv" for n in range(PARTIES)]
+    for frame, file in zip(frames, files, strict=True):
+        frame.to_csv(file, index=False)
+    labels.to_csv(tmp_path / "y.csv", index=False)
+    given = {"party_files": files, "label_file": tmp_path / "y.csv", "label": "digit", "seed": 3}
+    facts = prepared(Tables.of(given), tmp_path)
+    assert facts.rows + facts.test_rows == 220
+    labels.head(200).to_csv(tmp_path / "y.csv", index=False)
+    with pytest.raises(DataError, match=r"220, 220, 220, 220, 200\] rows, the labels last"):
+        prepared(Tables.of(given), tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"label_file": None}, "need label_file=, the server's own table"),
+        ({"label": None}, "need label="),
+        ({"group": "kind"}, "cannot have group = 'kind'"),
+        ({"unmatched": "kept"}, "cannot have unmatched = 'kept'"),
+    ],
+)
+def test_what_needs_all_columns_in_one_process_is_refused(changed, said, options):
+    with pytest.raises(DataError, match=said):
+        Tables.of(options | changed)
