@@ -1,15 +1,17 @@
 """Networks and losses of the user's own: found by name, checked before they are trained.
 
 An option such as ``own_centre`` holds ``module:name``. Python callers may pass the class or
-function itself; it is then known by that name in this process. A name that was read from a file (a
-study, a run folder) imports nothing unless the user has named it too: files must not run code.
+function itself; it is then known by that name. A name that was read from a file (a study, a run
+folder) imports nothing unless the user has said it too: files must not run code. What was said is
+kept in the environment variable SECUREVFL_CODE, so that worker processes know it as well.
 """
 
 from __future__ import annotations
 
 import importlib
+import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -23,9 +25,10 @@ if TYPE_CHECKING:
     import torch
     from torch import nn
 
+OPTIONS = ("own_client", "own_centre", "own_loss")  # of protocols: those that name code
+SAID = "SECUREVFL_CODE"  # names that the user said, with commas between them
 _FORM = "module:name"
 _GIVEN: dict[str, Any] = {}  # by name: classes and functions that Python callers passed
-_ALLOWED: set[str] = set()  # names that the user said, on the command line or in a call
 _CLOSE = 1e-4  # of an embedding computed alone to the same one beside other rows
 
 
@@ -39,6 +42,8 @@ def named(value: Any) -> Any:
         number += 1
         name = f"{base}~{number}"
     _GIVEN[name] = value
+    if name == base:
+        allow(name)  # a worker process will import it, if it can be imported at all
     return name
 
 
@@ -47,7 +52,40 @@ OwnCode = Annotated[str, BeforeValidator(named)]
 
 def allow(*names: str) -> None:
     """Let code be imported by these names, which the user has said."""
-    _ALLOWED.update(name for name in names if name)
+    every = dict.fromkeys([*_said(), *filter(None, names)])
+    if every:
+        os.environ[SAID] = ",".join(every)
+
+
+def allow_options(options: Mapping[str, Any]) -> None:
+    """Let the code be imported that options name, which the user has given."""
+    allow(*(name for name in map(options.get, OPTIONS) if isinstance(name, str)))
+
+
+def refuse_unsaid(options: Mapping[str, Any]) -> None:
+    """Refuse options from a file that name code which the user has not said.
+
+    Raises
+    ------
+    ConfigurationError
+        Naming the option.
+    """
+    for what in OPTIONS:
+        name = options.get(what)
+        if isinstance(name, str) and name and name not in _GIVEN:
+            _refuse_unsaid(name, what)
+
+
+def _said() -> list[str]:
+    return [name for name in os.environ.get(SAID, "").split(",") if name]
+
+
+def _refuse_unsaid(name: str, what: str) -> None:
+    if name not in _said():
+        raise ConfigurationError(
+            f"{what} = {name!r} was read from a file, and files must not name code to be run; if "
+            f"you trust it, name it yourself (code= in Python, --code on the command line)"
+        )
 
 
 def found(name: str, what: str) -> Any:
@@ -63,11 +101,7 @@ def found(name: str, what: str) -> Any:
     module, colon, attribute = name.partition(":")
     if not (module and colon and attribute):
         raise ConfigurationError(f"{what} = {name!r} is not of the form {_FORM}")
-    if name not in _ALLOWED:
-        raise ConfigurationError(
-            f"{what} = {name!r} was read from a file, and files must not name code to be run; if "
-            f"you trust it, name it yourself (code= in Python, --code on the command line)"
-        )
+    _refuse_unsaid(name, what)
     try:
         value: Any = _imported(module)
         for part in attribute.split("."):

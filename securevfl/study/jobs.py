@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from securevfl.errors import RunError, SecureVFLError
+from securevfl.models.own import refuse_unsaid
 from securevfl.protocols.protocol import get_protocol
 from securevfl.study.plan import DataSource
 
@@ -128,6 +129,7 @@ def run_job(
 
     source = DataSource(job.dataset, job.data)
     options = dict(job.options)
+    refuse_unsaid(options)  # a study is a file
     fields = get_protocol(job.protocol).Config.model_fields
     if job.until is not None and "rounds" in fields:
         options.setdefault("rounds", UNBOUNDED)

@@ -18,7 +18,7 @@ from securevfl.engine.party import Party
 from securevfl.engine.sealing import Sealing
 from securevfl.engine.simulation import Simulation
 from securevfl.errors import ConfigurationError, WouldNotFitError
-from securevfl.models.own import allow
+from securevfl.models.own import allow, allow_options
 from securevfl.protocols.protocol import Protocol, get_protocol, make_config
 from securevfl.study.history import Historian, Progress
 from securevfl.study.plan import CONFIG, DataSource, Plan
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 __all__ = ["DataSource", "Interrupted", "Progress", "Run", "check_memory", "resume", "run"]
 
 ENGINES = ("simulation", "ray")
-OWN = ("own_client", "own_centre", "own_loss")  # options that name code of the user's
 _LOG = logging.getLogger(__name__)
 
 
@@ -151,7 +150,7 @@ def run(
     source, dataset = (data, data.load()) if isinstance(data, DataSource) else (None, data)
     if rounds is not None:
         options["rounds"] = rounds
-    allow(*(name for name in map(options.get, OWN) if isinstance(name, str)))
+    allow_options(options)
     made, config = _make(protocol, options, dataset, seed)
     if conditions is None:
         conditions = "paper" if engine == "simulation" else "none"

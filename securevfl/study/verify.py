@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from securevfl.errors import ConfigurationError
+from securevfl.models.own import allow_options
 from securevfl.privacy import provenance
 from securevfl.privacy.algebraic import Check, certificate
 from securevfl.privacy.claims import Claim
@@ -106,6 +107,7 @@ def verify(
     ConfigurationError
         For options that cannot run, or `plain` for a protocol that has no masks.
     """
+    allow_options(options)
     cls = get_protocol(protocol) if isinstance(protocol, str) else protocol
     if plain:
         if "masked" not in cls.Config.model_fields:

@@ -30,7 +30,7 @@ def data():
 @pytest.fixture(autouse=True)
 def _nothing_allowed(monkeypatch):
     monkeypatch.setattr(own, "_GIVEN", {})
-    monkeypatch.setattr(own, "_ALLOWED", set())
+    monkeypatch.setenv(own.SAID, "")
 
 
 def test_a_network_a_centre_and_a_loss_are_used(data):
@@ -182,15 +182,31 @@ def test_named_again_a_run_is_read_back_and_its_models_too(tmp_path, monkeypatch
     assert mark.exists()
     run.export(tmp_path / "models")
     new = np.random.default_rng(0).integers(0, 17, (3, 64))
-    own._ALLOWED.clear()
+    monkeypatch.setenv(own.SAID, "")
     again = svfl.load_run(tmp_path / "run", data=data, code=[name])
     assert (again.scores(new) == run.scores(new)).all()
-    own._ALLOWED.clear()
+    monkeypatch.setenv(own.SAID, "")
     parts = [new[:, list(p)] for p in data.transform.positions]
     with pytest.raises(ConfigurationError, match="files must not name code"):
         svfl.load_models(tmp_path / "models").scores(parts)
     models = svfl.load_models(tmp_path / "models", code=[name])
     np.testing.assert_allclose(models.scores(parts), run.scores(new), atol=1e-4)
+
+
+def test_a_study_imports_nothing_that_the_user_did_not_name(tmp_path, monkeypatch):
+    from securevfl.study.study import read_study, run_study
+
+    mark = planted(tmp_path, monkeypatch)
+    (tmp_path / "study.toml").write_text(
+        'title = "x"\ndataset = "digits"\nseeds = 1\n[options]\nrounds = 2\nwidth = 3\n'
+        '[runs.a]\nprotocol = "split"\nown_centre = "planted_net:centre"\n'
+    )
+    study = read_study(tmp_path / "study.toml")
+    with pytest.raises(ConfigurationError, match="files must not name code"):
+        run_study(study, tmp_path / "out")
+    assert not mark.exists()
+    own.allow("planted_net:centre")
+    assert run_study(study, tmp_path / "out")["runs"]["a"]["test_accuracy"]["values"]
 
 
 def test_a_config_alone_allows_nothing():
