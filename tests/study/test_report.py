@@ -443,6 +443,11 @@ def test_a_study_is_drawn_from_its_jobs(tmp_path):
         table = [row for row in csv.DictReader(file) if (row["run"], row["seed"]) == ("vafl", "1")]
     assert drawn["runs"][3]["curves"]["accuracy"] == [float(row["accuracy"]) for row in table]
     assert drawn["runs"][0]["timeline"] is None
+    results = json.loads((tmp_path / "study" / "results.json").read_text())
+    for label, group in (("split", 0), ("vafl", 1)):
+        found = results["runs"][label]["test_accuracy"]
+        said = f"{100 * found['mean']:.2f} % ± {100 * found['half_width_95']:.2f} %"
+        assert f'data-figure="test_accuracy" data-group="{group}">{said}<' in text
     assert "securevfl run vafl" in re.sub("<[^>]*>", "", text)
 
 
@@ -494,6 +499,9 @@ def test_a_folder_of_runs_names_one_of_them(tmp_path):
         write_report([tmp_path / "runs"])
     with pytest.raises(ConfigurationError, match="does not exist"):
         write_report([tmp_path / "nowhere"])
+    (tmp_path / "study" / "jobs").mkdir(parents=True)
+    with pytest.raises(ConfigurationError, match="go on with the study"):
+        write_report([tmp_path / "study"])
 
 
 def test_other_files_are_left_alone(tmp_path):

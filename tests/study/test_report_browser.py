@@ -230,6 +230,29 @@ def test_cells_of_the_matrix_are_the_sums_of_the_transcript(browser, single, run
     assert shown() == expected("late", "embedding")
 
 
+def test_seeds_of_a_study_are_one_curve_with_a_band(browser, tmp_path):
+    from selenium.webdriver.common.keys import Keys
+
+    (tmp_path / "jobs").mkdir()
+    settings = {"protocol": "split", "dataset": "digits", "options": {}}
+    curves = ([0.25, 0.5], [0.5, 0.75])
+    for seed, values in enumerate(curves):
+        rows = [
+            {"step": n, "time": 2.0 * n, "bytes": 10 * n, "loss": 1.0, "accuracy": value}
+            for n, value in enumerate(values, 1)
+        ]
+        job = {"label": "split", "seed": seed, "curve": rows, "summary": {"claims": []}}
+        (tmp_path / "jobs" / f"split-{seed}.json").write_text(json.dumps(job))
+    (tmp_path / "results.json").write_text(json.dumps({"settings": {"split": settings}}))
+    browser.open(write_report([tmp_path]).path)
+    assert browser.count("[data-measure=accuracy] path.line") == 1
+    assert browser.count("[data-measure=accuracy] path.band") == 1
+    assert browser.press(plot("accuracy"), Keys.HOME) == (
+        "2 s; 37.50 % (25.00 % to 50.00 % in 2 runs)"
+    )
+    assert browser.press(plot("accuracy"), Keys.END).startswith("4 s; 62.50 % (50.00 % to 75.00 %")
+
+
 def test_names_from_files_run_nothing(browser, tmp_path):
     folder = tmp_path / "run"
     folder.mkdir()

@@ -177,6 +177,8 @@ def _config(folder: Path) -> dict[str, Any]:
 
 
 def _hint(folder: Path) -> str:
+    if (folder / "jobs").is_dir():
+        return f" and no {RESULTS} of a study; go on with the study, and report it when it is done"
     inside = sorted(path.parent.name for path in folder.glob(f"*/{CONFIG}"))
     if not inside:
         return ". Name the folder that `securevfl run` or `securevfl study` wrote"

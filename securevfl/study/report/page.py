@@ -16,6 +16,7 @@ from securevfl.study.report import claims, figures
 from securevfl.study.report.loading import Record
 from securevfl.study.report.repeat import how_to_repeat
 from securevfl.study.report.timeline import event_counts, timeline
+from securevfl.study.statistics import mean_interval
 
 TEMPLATES = Path(__file__).parent / "templates"
 SCRIPTS = ("base.js", "plot.js", "curves.js", "timeline.js", "links.js", "start.js")
@@ -63,6 +64,8 @@ def render(records: Sequence[Record]) -> str:
     groups = list(dict.fromkeys(record.group for record in records))
     runs = [_run(record, groups.index(record.group)) for record in records]
     firsts = [[record.group for record in records].index(group) for group in groups]
+    for run in runs:
+        run["seeds"] = [r.seed for r in records if r.group == run["name"]][1:]
     script = "\n".join((TEMPLATES / name).read_text() for name in SCRIPTS)
     script = f'"use strict";\n(() => {{\n{script}}})();\n'
     return environment.get_template("page.html").render(
@@ -70,8 +73,8 @@ def render(records: Sequence[Record]) -> str:
         groups=groups,
         runs=runs,
         firsts=[runs[place] for place in firsts],
-        summary=_summary(records),
-        differences=differences(records),
+        summary=_summary(records, groups),
+        differences=differences([records[place] for place in firsts]),
         same_data=len({_fingerprint(record) for record in records}) == 1,
         claims_table=claims.claims_side_by_side([records[place] for place in firsts]),
         measures={name: figures.MEASURES[name] for name in figures.measures_of(records)},
@@ -132,15 +135,27 @@ def _title(records: Sequence[Record]) -> str:
     return f"{names} on {data.pop()}" if len(data) == 1 else f"{names}, {len(data)} data sets"
 
 
-def _summary(records: Sequence[Record]) -> list[dict[str, Any]]:
-    """Rows of the first table: a figure with its value in each run."""
+def _summary(records: Sequence[Record], groups: Sequence[str]) -> list[dict[str, Any]]:
+    """Rows of the first table: a figure with its value of each group, in words."""
     rows = []
     for name, label in _SUMMARY.items():
-        values = [_figure(record, name) for record in records]
-        shown = name in _ALWAYS or any(values)
-        if shown and any(value is not None for value in values):
-            rows.append({"name": name, "label": label, "values": values})
+        each = [[_figure(r, name) for r in records if r.group == group] for group in groups]
+        values = [value for own in each for value in own if value is not None]
+        if values and (name in _ALWAYS or any(values)):
+            texts = [_mean_text(own, name) for own in each]
+            rows.append({"name": name, "label": label, "values": texts})
     return rows
+
+
+def _mean_text(values: Sequence[Any], name: str) -> str:
+    """A single value; or the mean of several, with half the width of its 95 % interval."""
+    there = [value for value in values if value is not None]
+    if len(there) < 2:
+        return value_text(there[0] if there else None, name)
+    mean, half = mean_interval(there)
+    if isinstance(there[0], int) and name != "bytes":
+        return f"{mean:,.1f} ± {half:,.1f}"
+    return f"{value_text(mean, name)} ± {value_text(half, name)}"
 
 
 def _figure(record: Record, name: str) -> Any:

@@ -63,7 +63,8 @@ def timeline(record: Record) -> dict[str, Any] | None:
         of their uploads in seconds, or how often they were used where each goes its own pace),
         ``late``, ``left``, ``lost`` (counts), ``times`` (seconds of late and lost messages, as far
         as the history tells) and ``down`` (stretches of seconds, null where it did not come back);
-        ``marks``: what else happened; ``table``: sums for each party.
+        ``highest``: the highest bar of the server and of the others; ``marks``: what else happened;
+        ``there``: which of late, left, lost and down there are; ``table``: sums for each party.
     """
     if not record.whole:
         return None
@@ -78,6 +79,10 @@ def timeline(record: Record) -> dict[str, Any] | None:
         "first": cells.first,
         "last": cells.last,
         "lanes": lanes,
+        "highest": {
+            "server": max((_highest(lane) for lane in lanes if lane["party"] == SERVER), default=0),
+            "others": max((_highest(lane) for lane in lanes if lane["party"] != SERVER), default=0),
+        },
         "marks": _marks(record),
         "table": [_sums(record, party, delays) for party in parties],
         "there": [
@@ -175,6 +180,10 @@ def _lane(
         "times": {name: _times(own, name, cells.ends[-1]) for name in ("late", "lost")},
         "down": down_times(own),
     }
+
+
+def _highest(lane: Mapping[str, Any]) -> float:
+    return float(max(lane["bars"] or (), default=0.0))
 
 
 def _times(own: Sequence[Mapping[str, Any]], name: str, end: float) -> list[float]:

@@ -1,13 +1,56 @@
 // -- measures against rounds, virtual time or bytes -------------------------------------------
 
 const FAR = 20; // ends, or losses, that lie further apart than this need a logarithmic scale
-const MOST_LINES = 8; // of a tooltip, before it tells means
+const STEPS = 120; // of a mean over several runs
 const DASHES = [null, "7 3", "2 3", "9 3 2 3"];
+
+// One curve a group: of a single run its points, of several the mean and the range of all.
+class Series {
+  constructor(group, runs, axis, measure) {
+    this.group = group;
+    this.runs = runs;
+    const { held } = MEASURES[measure];
+    const each = runs.map(({ curves }) => (curves[axis] ?? [])
+      .map((x, row) => ({ x, y: curves[measure]?.[row] ?? null, row }))
+      .filter(({ x, y }) => x !== null && (y !== null || !held)));
+    const there = each.map((points) => points.filter(({ y }) => y !== null))
+      .filter((points) => points.length > 0);
+    this.points = runs.length === 1 ? each[0] : Series.mean(there);
+    this.known = this.points.filter(({ y }) => y !== null);
+    this.many = there.length;
+    this.xs = this.known.map(({ x }) => x);
+  }
+
+  // Where all of them have values, by linear interpolation.
+  static mean(each) {
+    if (each.length === 0) return [];
+    const from = Math.max(...each.map((points) => points[0].x));
+    const to = Math.min(...each.map((points) => points.at(-1).x));
+    if (to < from) return [];
+    const steps = to > from ? STEPS : 0;
+    return Array.from({ length: steps + 1 }, (_, k) => {
+      const x = steps === 0 ? from : from + ((to - from) * k) / steps;
+      const values = each.map((points) => Series.between(points, x));
+      const y = values.reduce((a, b) => a + b) / values.length;
+      return { x, y, low: Math.min(...values), high: Math.max(...values) };
+    });
+  }
+
+  static between(points, x) {
+    const after = points.findIndex((point) => point.x >= x);
+    if (after <= 0) return points[Math.max(after, 0)].y;
+    const [a, b] = [points[after - 1], points[after]];
+    return b.x === a.x ? b.y : a.y + ((b.y - a.y) * (x - a.x)) / (b.x - a.x);
+  }
+
+  at(x) {
+    return this.known.length === 0 ? null : this.known[nearest(this.xs, x)];
+  }
+}
 
 class Curves {
   constructor(section) {
     this.section = section;
-    this.axis = "time";
     this.log = false;
     this.zoom = new Zoom();
     const axes = section.querySelectorAll("input[name=axis]");
@@ -32,30 +75,30 @@ class Curves {
     section.querySelectorAll("[data-measure]").forEach((host) => this.plot(host));
   }
 
-  points(run, measure) {
-    const { curves } = run;
-    if (curves[measure] === undefined || curves[this.axis] === undefined) return [];
-    return curves[this.axis]
-      .map((x, row) => ({ x, y: curves[measure][row], row }))
-      .filter(({ x, y }) => x !== null && (y !== null || !MEASURES[measure].held));
+  series(measure) {
+    return page.groups.map((_, group) => group).filter((group) => shown.has(group))
+      .map((group) => new Series(
+        group, page.runs.filter((run) => run.group === group), this.axis, measure));
   }
 
   plot(host) {
     const { measure } = host.dataset;
-    const label = `${host.dataset.label} curve. Arrow keys read values, + and - zoom, 0 shows all.`;
-    const spec = {
-      label, left: 58, zoom: this.zoom,
+    let series = [];
+    new Plot(host, {
+      label: `${host.dataset.label} curve. Arrow keys read values, + and - zoom, 0 shows all.`,
+      left: 58, zoom: this.zoom,
       height: () => 250,
       axis: () => AXES[this.axis],
       log: () => this.log,
       domain: () => this.domain(),
-      stops: () => [...new Set(visible().flatMap((run) => this.points(run, measure))
-        .filter(({ y }) => y !== null).map(({ x }) => x))].sort((a, b) => a - b),
-      paint: (plot) => this.paint(plot, measure),
-      read: (value) => this.read(value, measure),
-      dots: (value, plot) => this.dots(value, measure, plot),
-    };
-    new Plot(host, spec).draw();
+      paint: (plot) => {
+        series = this.series(measure);
+        this.paint(plot, series, measure);
+      },
+      stops: () => [...new Set(series.flatMap(({ xs }) => xs))].sort((a, b) => a - b),
+      read: (value) => this.read(value, series, measure),
+      dots: (value, plot) => this.dots(value, series, plot),
+    }).draw();
   }
 
   domain() {
@@ -67,28 +110,28 @@ class Curves {
     return [from === high ? from * 0.9 : from, high];
   }
 
-  paint(plot, measure) {
-    const { range } = plot.x;
-    const { tick, format, log, zero } = MEASURES[measure];
-    const all = visible().map((run) => ({ run, points: this.points(run, measure) }));
-    const inside = all.flatMap(({ points }) => points)
-      .filter(({ x, y }) => y !== null && x >= range[0] && x <= range[1]).map(({ y }) => y);
-    let low = inside.reduce((a, b) => Math.min(a, b), Infinity);
-    let high = inside.reduce((a, b) => Math.max(a, b), -Infinity);
-    if (inside.length === 0) [low, high] = [0, 1];
+  paint(plot, series, measure) {
+    const { tick, log, zero } = MEASURES[measure];
+    const [from, to] = plot.x.range;
+    const inside = series.flatMap(({ known }) => known).filter(({ x }) => x >= from && x <= to);
+    const [low, high] = inside.length === 0 ? [0, 1] : [
+      inside.reduce((a, { y, low: l }) => Math.min(a, l ?? y), Infinity),
+      inside.reduce((a, { y, high: h }) => Math.max(a, h ?? y), -Infinity),
+    ];
     const far = Boolean(log) && low > 0 && high > FAR * low;
     const pad = (high - low || Math.abs(high) || 1) * 0.06;
     const span = far ? [low / 1.1, high * 1.1] : [zero ? 0 : low - pad, high + pad];
-    if (measure === "accuracy" || measure === "auc" || measure === "f1") {
+    if (high <= 1 && ["accuracy", "auc", "f1"].includes(measure)) {
       span[1] = Math.min(span[1], 1 + pad / 3);
     }
     plot.y = scale(span, [plot.bottom, plot.top], far);
-    this.leftAxis(plot, ticks(span[0], span[1], 5, far), tick ?? ((v) => String(Number(v.toPrecision(3)))));
+    this.leftAxis(plot, ticks(span[0], span[1], 5, far),
+      tick ?? ((v) => String(Number(v.toPrecision(3)))));
     if (inside.length === 0) {
       plot.root.append(svg("text", {
         x: (plot.left + plot.right) / 2, y: (plot.top + plot.bottom) / 2,
         "text-anchor": "middle", class: "nothing",
-      }, visible().length === 0 ? "all runs are hidden" : "no values here"));
+      }, series.length === 0 ? "all runs are hidden" : "no values here"));
     }
     const clip = `clip-${figures.indexOf(plot)}`;
     plot.root.append(svg("clipPath", { id: clip }, svg("rect", {
@@ -96,7 +139,7 @@ class Curves {
       height: plot.bottom - plot.top + 12,
     })));
     const lines = svg("g", { "clip-path": `url(#${clip})` });
-    all.forEach(({ run, points }) => this.line(lines, plot, run, points, measure));
+    series.forEach((one) => this.line(lines, plot, one, measure));
     plot.root.append(lines);
   }
 
@@ -110,68 +153,56 @@ class Curves {
     plot.root.append(axis);
   }
 
-  line(host, plot, run, points, measure) {
+  line(host, plot, one, measure) {
+    const at = (x, y) => `${plot.x(x).toFixed(1)} ${plot.y(y).toFixed(1)}`;
     let path = "";
     let pen = "M";
-    for (const { x, y } of points) {
-      if (y === null) pen = "M";
-      else {
-        path += `${pen}${plot.x(x).toFixed(1)} ${plot.y(y).toFixed(1)}`;
-        pen = "L";
-      }
+    for (const { x, y } of one.points) {
+      if (y !== null) path += pen + at(x, y);
+      pen = y === null ? "M" : "L";
     }
     if (path === "") return;
-    const stroke = colour(run.group);
+    const stroke = colour(one.group);
+    if (one.many > 1) {
+      const there = one.points.map(({ x, high }) => at(x, high));
+      const back = one.points.map(({ x, low }) => at(x, low)).reverse();
+      host.append(svg("path", {
+        class: "band", d: `M${[...there, ...back].join("L")}Z`, style: `fill:${stroke}`,
+      }));
+    }
     host.append(svg("path", {
-      class: "line", d: path, style: `stroke:${stroke}`, "data-run": run.label,
-      "stroke-dasharray": DASHES[Math.floor(run.group / 8) % DASHES.length],
+      class: "line", d: path, style: `stroke:${stroke}`, "data-run": page.groups[one.group],
+      "stroke-dasharray": DASHES[Math.floor(one.group / 8) % DASHES.length],
     }));
     const [from, to] = plot.x.range;
-    const few = points.filter(({ x, y }) => y !== null && x >= from && x <= to);
-    if (few.length > 70 || !MEASURES[measure].held) return;
-    few.forEach(({ x, y }) => host.append(symbol(run.group, plot.x(x), plot.y(y), 3)));
+    const few = one.known.filter(({ x }) => x >= from && x <= to);
+    if (one.many > 1 || few.length > 70 || !MEASURES[measure].held) return;
+    few.forEach(({ x, y }) => host.append(symbol(one.group, plot.x(x), plot.y(y), 3)));
   }
 
-  at(run, value, measure) {
-    const points = this.points(run, measure).filter(({ y }) => y !== null);
-    if (points.length === 0) return null;
-    return points[nearest(points.map(({ x }) => x), value)];
-  }
-
-  // Of many runs, the seeds of a study say, only the mean of each group is told.
-  means(value, measure) {
+  read(value, series, measure) {
     const { format } = MEASURES[measure];
-    return page.groups.flatMap((name, group) => {
-      const values = visible().filter((run) => run.group === group)
-        .map((run) => this.at(run, value, measure)?.y).filter((y) => y !== undefined);
-      if (values.length === 0) return [];
-      const mean = values.reduce((a, b) => a + b) / values.length;
-      return [{ text: `${name}: ${format(mean)} (mean of ${values.length} runs)`, group }];
-    });
-  }
-
-  read(value, measure) {
-    const { format } = MEASURES[measure];
-    if (page.runs.length > MOST_LINES) {
-      return [{ text: AXES[this.axis].format(value) }, ...this.means(value, measure)];
-    }
-    return visible().flatMap((run) => {
-      const point = this.at(run, value, measure);
+    const means = series.some(({ many }) => many > 1);
+    const lines = series.flatMap((one) => {
+      const point = one.at(value);
       if (point === null) return [];
-      const where = Object.entries(AXES).map(([name, { text }]) => {
-        const v = run.curves[name]?.[point.row];
-        return v === null || v === undefined ? null : text(v);
-      }).filter((text) => text !== null).join(", ");
-      const name = page.runs.length > 1 ? `${run.label}: ` : "";
-      return [{ text: `${name}${format(point.y)} (${where})`, group: run.group }];
+      const name = page.groups.length > 1 ? `${page.groups[one.group]}: ` : "";
+      const where = one.many > 1 ? `${format(point.low)} to ${format(point.high)} in ${one.many} runs`
+        : Object.entries(AXES).map(([axis, { text }]) => {
+          const v = one.runs[0].curves[axis]?.[point.row];
+          return v === null || v === undefined ? null : text(v);
+        }).filter((text) => text !== null).join(", ");
+      return [{ text: `${name}${format(point.y)} (${where})`, group: one.group }];
     });
+    return means ? [{ text: AXES[this.axis].format(value) }, ...lines] : lines;
   }
 
-  dots(value, measure, plot) {
-    return visible().flatMap((run) => {
-      const point = this.at(run, value, measure);
-      const inside = point !== null && point.x >= plot.x.range[0] && point.x <= plot.x.range[1];
-      return inside ? [symbol(run.group, plot.x(point.x), plot.y(point.y), 5)] : [];
+  dots(value, series, plot) {
+    const [from, to] = plot.x.range;
+    return series.flatMap((one) => {
+      const point = one.at(value);
+      const inside = point !== null && point.x >= from && point.x <= to;
+      return inside ? [symbol(one.group, plot.x(point.x), plot.y(point.y), 5)] : [];
     });
   }
 }

@@ -2,14 +2,8 @@
 
 const COUNTS = ["messages", "bytes", "late"];
 
-function short(value, what) {
-  if (value === 0) return "0";
-  if (what !== "bytes") return value < 10000 ? String(value) : `${Number((value / 1000).toPrecision(3))}k`;
-  for (const [unit, factor] of [["T", 1e12], ["G", 1e9], ["M", 1e6], ["k", 1e3]]) {
-    if (value >= factor) return `${Number((value / factor).toPrecision(3))}${unit}`;
-  }
-  return String(value);
-}
+const UNITS = [["GB", 1e9], ["MB", 1e6], ["kB", 1e3], ["B", 1]];
+const DENSE = 16; // parties from which cells are small
 
 class Links {
   constructor(host, run) {
@@ -38,27 +32,38 @@ class Links {
     const what = [...this.what].find((input) => input.checked).dataset.what;
     const table = this.sums(what);
     const most = Math.max(1, ...table.flat());
-    const exact = (n) => (what === "bytes" ? `${grouped.format(n)} bytes` : `${grouped.format(n)} ${what === "late" ? "late messages" : "messages"}`);
+    const dense = parties.length > DENSE;
+    const [unit, factor] = what === "bytes" ? UNITS.find(([, f]) => most >= f) : ["", 1];
+    const short = (n, digits) => {
+      const value = Number((n / factor).toPrecision(digits));
+      return n > 0 && value < 0.01 ? "<.01" : String(value);
+    };
+    const noun = what === "late" ? "late messages" : what;
+    const exact = (n) => `${grouped.format(n)} ${noun}`;
     const sum = (list) => list.reduce((a, b) => a + b, 0);
-    const cell = (n, title, name) => el("td", { class: name, title, "data-value": n }, n === null ? "" : short(n, what));
+    const cell = (n, title, name, digits) =>
+      el("td", { class: name, title, "data-value": n }, short(n, digits));
+    const total = (n, title) => cell(n, title, "sum", 3);
     const word = (name) => name.replace("party ", "");
-    const head = el("tr", {}, el("th", { scope: "col" }, "from \\ to"),
+    const head = el("tr", {}, el("th", { scope: "col", title: "from (row) to (column)" }, unit),
       ...parties.map((name) => el("th", { scope: "col", title: name }, word(name))),
       el("th", { scope: "col" }, "sum"));
-    const rows = parties.map((from, s) => el("tr", {}, el("th", { scope: "row", title: from }, word(from)),
+    const rows = parties.map((from, s) => el("tr", {},
+      el("th", { scope: "row", title: from }, word(from)),
       ...parties.map((to, r) => {
         if (s === r) return el("td", { class: "self" }, "");
-        const made = cell(table[s][r], `${from} to ${to}: ${exact(table[s][r])}`, "link");
-        made.style.setProperty("--part", (table[s][r] / most).toFixed(3));
+        const n = table[s][r];
+        const made = cell(n, `${from} to ${to}: ${exact(n)}`, "link", dense ? 2 : 3);
+        made.style.setProperty("--part", (n / most).toFixed(3));
         return made;
       }),
-      cell(sum(table[s]), `${from} sent ${exact(sum(table[s]))}`, "sum")));
+      total(sum(table[s]), `${from} sent ${exact(sum(table[s]))}`)));
     const foot = el("tr", {}, el("th", { scope: "row" }, "sum"),
       ...parties.map((to, r) => {
         const got = sum(table.map((row) => row[r]));
-        return cell(got, `${to} was sent ${exact(got)}`, "sum");
-      }), cell(sum(table.flat()), exact(sum(table.flat())), "sum"));
-    this.host.replaceChildren(el("table", { class: "matrix" },
+        return total(got, `${to} was sent ${exact(got)}`);
+      }), total(sum(table.flat()), exact(sum(table.flat()))));
+    this.host.replaceChildren(el("table", { class: dense ? "matrix dense" : "matrix" },
       el("thead", {}, head), el("tbody", {}, ...rows, foot)));
   }
 }

@@ -213,6 +213,9 @@ class Plot {
     const room = this.width - this.tip.offsetWidth - 4;
     const wanted = x > this.width / 2 ? x - this.tip.offsetWidth - 12 : x + 12;
     this.tip.style.left = `${Math.max(Math.min(wanted, room), 4)}px`;
+    // Below what is read, so that nothing of it is covered.
+    const lane = this.top + (this.lane + 1) * (this.spec.laneHeight ?? 0);
+    this.tip.style.top = `${this.spec.lanes ? lane + 2 : this.bottom + 8}px`;
     this.frame.setAttribute("aria-valuenow", nearest(this.stops, value));
     this.frame.setAttribute("aria-valuetext", lines.map(({ text }) => text).join("; "));
   }

@@ -11,11 +11,6 @@ class Timeline {
     const end = this.line.ends.at(-1);
     const beyond = this.line.lanes.flatMap(({ down }) => down.flat()).filter((t) => t !== null);
     this.end = Math.max(end, ...beyond, ...this.line.marks.map(({ time }) => time));
-    const most = (lanes) => Math.max(0, ...lanes.flatMap(({ bars }) => bars ?? []));
-    this.most = {
-      server: most(this.line.lanes.filter(({ party }) => party < 0)),
-      others: most(this.line.lanes.filter(({ party }) => party >= 0)),
-    };
     host.parentElement.querySelector(".tools").append(this.zoom.buttons());
     this.plot = new Plot(host, {
       label: `Timeline of ${run.label}. Left and right arrows move in time, up and down between `
@@ -33,6 +28,7 @@ class Timeline {
         width: plot.right - plot.left, height: LANE - 3,
       })],
       lanes: () => this.line.lanes.length,
+      laneHeight: LANE,
       laneAt: (plot, y) => {
         const lane = Math.floor((y - plot.top) / LANE);
         return Math.min(Math.max(lane, 0), this.line.lanes.length - 1);
@@ -70,7 +66,7 @@ class Timeline {
   }
 
   lane(body, plot, lane, top) {
-    const most = lane.party < 0 ? this.most.server : this.most.others;
+    const most = lane.party < 0 ? this.line.highest.server : this.line.highest.others;
     const cells = this.line.ends.map((end, cell) => {
       const x = plot.x(this.start(cell));
       const full = plot.x(end) - x;
