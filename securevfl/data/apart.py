@@ -18,17 +18,18 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from securevfl.data.about import About
 from securevfl.data.assemble import Request, Rows, build, checked_frame, label_column
 from securevfl.data.cells import MISSING_TEXTS
+from securevfl.data.columns import Column
 from securevfl.data.csvfile import read_csv
 from securevfl.data.dataset import VerticalDataset
-from securevfl.data.fit import fit_matrix
 from securevfl.data.join import PartyTable, own_ids
 from securevfl.data.labels import RawLabels, encode_labels, read_labels
 from securevfl.data.partition import split_random, split_stratified
-from securevfl.data.preprocess import Preprocessor
+from securevfl.data.preprocess import PartyPreprocessor, Preprocessor
 from securevfl.data.psi import intersect
 from securevfl.engine.party import SERVER, Party
 from securevfl.errors import DataError
@@ -176,7 +177,7 @@ class Tables:
         """
         sizes = (facts.rows, facts.test_rows)
         features = [[np.zeros((m, d), np.float32) for d in facts.widths] for m in sizes]
-        fitted = [_unknown(width) for width in facts.widths]
+        fitted: list[PartyPreprocessor] = [Elsewhere.of(width) for width in facts.widths]
         kind = np.float32 if facts.task == "regression" else np.int64
         labels = [np.zeros(m, kind) for m in sizes]
         notes: tuple[str, ...] = ()
@@ -216,10 +217,26 @@ class Tables:
         )
 
 
-def _unknown(width: int) -> Any:
-    """A preprocessing of columns that nobody else knows."""
-    names = [f"column {i}" for i in range(width)]
-    return fit_matrix(np.zeros((2, width)), names, "none")
+class Elsewhere(PartyPreprocessor):
+    """Of a party whose columns are somewhere else: only their number is known here."""
+
+    @classmethod
+    def of(cls, width: int) -> Elsewhere:
+        """So many columns."""
+        columns = tuple(Column(f"column {i}") for i in range(width))
+        return cls(columns, (0.0,) * width, (1.0,) * width, False)
+
+    def apply(self, rows: Any) -> NDArray[np.float32]:
+        """Refused.
+
+        Raises
+        ------
+        DataError
+        """
+        raise DataError(
+            "the columns of this party are encoded where its table is, and nobody else knows how; "
+            "let the party encode its rows itself"
+        )
 
 
 class Holder(Party):

@@ -122,7 +122,7 @@ class Job:
         """Who writes a party's checkpoints."""
         if self.folder is None:
             return None
-        return Keeper(Path(self.folder) / "parties" / _folder_name(index), every=self.every)
+        return Keeper(own_folder(self.folder, index), every=self.every)
 
 
 @dataclass(frozen=True)
@@ -222,6 +222,11 @@ class Seat:
         assert self.home is not None
         saved = self.home.snapshot()
         return saved | {"once": dict.fromkeys(saved["once"])}
+
+    async def ask(self, question: Callable[[Party], Any]) -> Any:
+        """What a function makes of the party as it stands."""
+        assert self.home is not None
+        return question(self.home.party)
 
     async def transcript(self) -> dict[str, Any]:
         """The messages that this life of the party has sent."""
@@ -342,6 +347,22 @@ class Cluster:
                 return None
             self._check_progress()
             time.sleep(_TICK)
+
+    def ask(self, index: int, question: Callable[[Party], Any]) -> Any:
+        """What a function makes of a party, where the party is; before `close`.
+
+        Raises
+        ------
+        RunError
+            When the party is gone, or the function fails.
+        """
+        from ray.exceptions import RayError
+
+        try:
+            return self._ray.get(self._places[index].seat.ask.remote(question))
+        except RayError as error:
+            said = str(error).strip().splitlines()[-1]
+            raise RunError(f"cluster: {name_of(index)} does not answer: {said}") from None
 
     @property
     def processes(self) -> dict[int, int]:
@@ -653,5 +674,6 @@ def _key_name(index: int) -> str:
     return "server" if index == SERVER else f"party-{index}"
 
 
-def _folder_name(index: int) -> str:
-    return "server" if index == SERVER else str(index)
+def own_folder(folder: str, index: int) -> Path:
+    """Where a party keeps what is its own, in a run's folder on its machine."""
+    return Path(folder) / "parties" / ("server" if index == SERVER else str(index))

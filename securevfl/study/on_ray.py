@@ -17,10 +17,12 @@ from securevfl.engine.party import Party
 from securevfl.engine.transcript import Transcript
 from securevfl.errors import CheckpointError
 from securevfl.protocols.protocol import Protocol, get_protocol, make_config
+from securevfl.study.apart import FACTS, ApartMaker, measured
 from securevfl.study.history import Historian
 from securevfl.study.plan import DataSource, Plan
 
 if TYPE_CHECKING:
+    from securevfl.data.apart import Facts, Tables
     from securevfl.data.dataset import VerticalDataset
 
 HISTORY = "driver.svfl"
@@ -66,6 +68,8 @@ class Driver:
         As for `Cluster`.
     manifest, keys : optional
         As for `Job`; the session's name then stands for the run's.
+    apart : (Tables, Facts), optional
+        Where the parties read their own tables; needs a folder.
 
     Attributes
     ----------
@@ -86,6 +90,7 @@ class Driver:
         place: Mapping[int, str] | None = None,
         manifest: Manifest | None = None,
         keys: str | None = None,
+        apart: tuple[Tables, Facts] | None = None,
     ) -> None:
         self.protocol = protocol
         self.plan = plan
@@ -93,8 +98,13 @@ class Driver:
         self.folder = folder
         self.transcript = Transcript()
         historian.transcript = self.transcript
+        common = (plan.protocol, plan.options, plan.seed)
+        make: Maker | ApartMaker = Maker(*common, plan.source or protocol.data)
+        if apart is not None:
+            assert folder is not None
+            make = ApartMaker(*common, *apart, str(folder.resolve()))
         self.job = Job(
-            make=Maker(plan.protocol, plan.options, plan.seed, plan.source or protocol.data),
+            make=make,
             protocol=plan.protocol,
             run_id=plan.run_id if manifest is None else manifest.session,
             parties=tuple(sorted(protocol.parties())),
@@ -107,6 +117,8 @@ class Driver:
             points=protocol.points,
         )
         self.cluster = Cluster(self.job, address=address, place=place, restarts=self.restarts)
+        if isinstance(make, ApartMaker):
+            historian.measured = measured(self.cluster, make)
         self._written = 0.0
 
     def run(self, pause: Callable[[], bool] | None = None, *, resumed: bool = False) -> bool:
@@ -164,5 +176,6 @@ class Driver:
     def clear(self) -> None:
         """Remove checkpoints and the driver's own history; a finished run keeps no shares."""
         assert self.folder is not None
-        (self.folder / HISTORY).unlink(missing_ok=True)
+        for name in (HISTORY, FACTS):
+            (self.folder / name).unlink(missing_ok=True)
         shutil.rmtree(self.folder / "parties", ignore_errors=True)

@@ -20,6 +20,14 @@ from securevfl.engine.simulation import Simulation
 from securevfl.errors import ConfigurationError, WouldNotFitError
 from securevfl.models.own import allow, allow_options
 from securevfl.protocols.protocol import Protocol, get_protocol, make_config
+from securevfl.study.apart import (
+    FACTS,
+    experimenters,
+    facts_of,
+    prepare,
+    stays_apart,
+    tables_of,
+)
 from securevfl.study.history import Historian, Progress
 from securevfl.study.plan import CONFIG, DataSource, Plan
 from securevfl.study.result import Run
@@ -28,6 +36,7 @@ from securevfl.study.threads import one_thread
 from securevfl.study.tracking import Track, Tracker, make_tracker
 
 if TYPE_CHECKING:
+    from securevfl.data.apart import Facts, Tables
     from securevfl.data.dataset import VerticalDataset
 
 __all__ = ["DataSource", "Interrupted", "Progress", "Run", "check_memory", "resume", "run"]
@@ -147,10 +156,18 @@ def run(
         raise ConfigurationError(f"run: seed must be an integer of at least 0, it is {seed!r}")
     if isinstance(data, str):
         data = DataSource(data, {"seed": seed})
-    source, dataset = (data, data.load()) if isinstance(data, DataSource) else (None, data)
     if rounds is not None:
         options["rounds"] = rounds
     allow_options(options)
+    folder = None if out is None else Path(out)
+    source = data if isinstance(data, DataSource) else None
+    apart = None
+    if source is not None and stays_apart(source, engine):
+        make_config(get_protocol(protocol), options)  # what is wrong with it is told first
+        apart = _prepared(protocol, source, folder, sealed=sealed, address=address, place=place)
+        dataset = experimenters(*apart)
+    else:
+        dataset = data.load() if isinstance(data, DataSource) else data
     made, config = _make(protocol, options, dataset, seed)
     if conditions is None:
         conditions = "paper" if engine == "simulation" else "none"
@@ -185,13 +202,12 @@ def run(
     _check_engine(plan, ray)
     schedule = schedule_of(made, plan)
     check_memory(made)
-    folder = None if out is None else Path(out)
     if folder is not None:
         _claim(folder, plan, made)
     tracker = make_tracker(track, plan, folder)
     _LOG.info("run of %s on %r with seed %s, %s", protocol, dataset.name, seed, made.describe())
     if engine == "ray":
-        return _on_cluster(made, plan, folder, progress, interrupted, ray, tracker)
+        return _on_cluster(made, plan, folder, progress, interrupted, ray, tracker, apart=apart)
     parties = made.parties()
     historian = _historian(made, parties, plan, progress, tracker)
     simulation = Simulation(
@@ -254,12 +270,17 @@ def resume(
     allow(*code)
     get_protocol(plan.protocol)  # its module declares the messages that a checkpoint holds
     state = read_checkpoint(folder) if plan.engine == "simulation" else {}
+    apart = None
     if data is None:
         if plan.source is None:
             raise ConfigurationError(
                 f"resume: the run in {folder} was started with a data set object; pass it as data="
             )
-        data = plan.source.load()
+        if stays_apart(plan.source, plan.engine):
+            apart = tables_of(plan.source, plan.protocol), facts_of(folder)
+            data = experimenters(*apart)
+        else:
+            data = plan.source.load()
     if data.fingerprint() != plan.fingerprint:
         raise ConfigurationError(
             f"resume: the data set {data.name!r} differs from that of the run in {folder}"
@@ -270,7 +291,9 @@ def resume(
     tracker = make_tracker(track, plan, folder, done=len(rows))
     _LOG.info("resume of the run in %s after %s steps", folder, len(rows))
     if plan.engine == "ray":
-        return _on_cluster(made, plan, folder, progress, interrupted, ray, tracker, resumed=True)
+        return _on_cluster(
+            made, plan, folder, progress, interrupted, ray, tracker, resumed=True, apart=apart
+        )
     parties = made.parties()
     historian = _historian(made, parties, plan, progress, tracker)
     historian.restore(state["historian"])
@@ -316,6 +339,7 @@ def _on_cluster(
     tracker: Tracker,
     *,
     resumed: bool = False,
+    apart: tuple[Tables, Facts] | None = None,
 ) -> Run:
     from securevfl.engine.identity import Manifest
     from securevfl.study.on_ray import Driver
@@ -335,6 +359,7 @@ def _on_cluster(
         place=ray["place"],
         manifest=signed,
         keys=keys,
+        apart=apart,
     )
     with tracker, one_thread():
         if not driver.run(interrupted, resumed=resumed):
@@ -417,12 +442,37 @@ def check_memory(protocol: Protocol) -> None:
         )
 
 
-def _claim(folder: Path, plan: Plan, protocol: Protocol) -> None:
-    """Make the folder this run's own; one that holds a run already is refused, not overwritten."""
-    if folder.exists() and any(folder.iterdir()):
+def _prepared(
+    protocol: str,
+    source: DataSource,
+    folder: Path | None,
+    *,
+    sealed: bool,
+    address: str | None,
+    place: Mapping[int, str] | None,
+) -> tuple[Tables, Facts]:
+    """Let parties on a cluster get their own tables ready."""
+    tables = tables_of(source, protocol)
+    if folder is None:
+        raise ConfigurationError(
+            "run: parties with tables of their own need a folder, where each keeps which of its "
+            "rows are meant; give out="
+        )
+    _refuse_used(folder)
+    return tables, prepare(tables, folder, sealed=sealed, address=address, place=place or {})
+
+
+def _refuse_used(folder: Path) -> None:
+    """Refuse a folder that holds anything but what the parties have got ready."""
+    if folder.exists() and any(p.name not in ("parties", FACTS) for p in folder.iterdir()):
         raise ConfigurationError(
             f"run: the folder {folder} is not empty; choose another, or resume the run in it"
         )
+
+
+def _claim(folder: Path, plan: Plan, protocol: Protocol) -> None:
+    """Make the folder this run's own; one that holds a run already is refused, not overwritten."""
+    _refuse_used(folder)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / CONFIG).write_text(plan.to_toml(protocol.describe()))
 

@@ -1,0 +1,235 @@
+"""Runs on a cluster whose parties read their own tables; the driver never has any.
+
+First every party reads its table and takes part in finding the common rows
+(`securevfl.data.apart`); what all may know goes into ``facts.json`` of the run's folder, and each
+party's rows stay on its own disk. Then the parties train, each from its own table. At the end each
+embeds its own test rows, and the server's process, which has the labels, measures: that is the
+experimenter's, who sees models and embeddings of test rows, but no columns.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import secrets
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from securevfl.data.apart import Facts, Holder, Tables
+from securevfl.data.dataset import VerticalDataset
+from securevfl.engine.cluster import Cluster, Job, own_folder
+from securevfl.engine.network import SERVER
+from securevfl.engine.party import Party
+from securevfl.errors import ConfigurationError, DataError, RunError
+from securevfl.models.split import mean_loss, measure
+from securevfl.protocols.protocol import Protocol, get_protocol, make_config
+from securevfl.study.plan import DataSource
+
+FACTS = "facts.json"
+FORMAT = 1
+_NAME = "own tables"  # of the messages before the training
+
+
+@dataclass(frozen=True)
+class HolderMaker:
+    """Makes who prepares a table, where the table is.
+
+    Attributes
+    ----------
+    tables : Tables
+    folder : str
+        Of the run, on each party's own machine.
+    """
+
+    tables: Tables
+    folder: str
+
+    def __call__(self, index: int) -> Party:
+        """The party."""
+        place = own_folder(self.folder, index)
+        return Holder(index, range(len(self.tables.party_files)), self.tables, place)
+
+
+@dataclass(frozen=True)
+class ApartMaker:
+    """Makes a party of a protocol from its own table, where that is.
+
+    Attributes
+    ----------
+    protocol : str
+    options : mapping
+    seed : int
+    tables : Tables
+    facts : Facts
+    folder : str
+    """
+
+    protocol: str
+    options: Mapping[str, Any]
+    seed: int
+    tables: Tables
+    facts: Facts
+    folder: str
+
+    def __call__(self, index: int) -> Party:
+        """The party."""
+        return self.made(index).party(index)
+
+    def made(self, index: int) -> Protocol:
+        """The protocol as a party has it."""
+        cls = get_protocol(self.protocol)
+        data = self.tables.seen_by(index, self.facts, own_folder(self.folder, index))
+        return cls(make_config(cls, self.options), data, seed=self.seed)
+
+
+@dataclass(frozen=True)
+class OwnEmbedding:
+    """Asks a party for the embedding of its own test rows, (m, h)."""
+
+    maker: ApartMaker
+
+    def __call__(self, party: Party) -> Any:
+        """The embedding."""
+        made = self.maker.made(party.index)
+        return made.embed(party, made.data.test[party.index])
+
+
+@dataclass(frozen=True)
+class Measures:
+    """Asks the server what the embeddings of all test rows are worth."""
+
+    maker: ApartMaker
+    embeddings: Mapping[int, Any]
+
+    def __call__(self, party: Party) -> dict[str, float]:
+        """Held-out measures and the loss."""
+        made = self.maker.made(party.index)
+        parties: dict[int, Any] = {n: _Told(e) for n, e in self.embeddings.items()}
+        data = made.data
+        scores = made.scores(parties | {SERVER: party}, data.test)
+        loss = mean_loss(data.task, scores, data.test_labels)
+        return measure(data.task, scores, data.test_labels) | {"test_loss": loss}
+
+
+class _Told:
+    """Stands for a client whose embedding of the rows in question is known."""
+
+    def __init__(self, embedding: np.ndarray) -> None:
+        self.embedding = embedding
+        self.network = self.learner = self
+
+    def forward(self, rows: np.ndarray) -> np.ndarray:
+        """The embedding."""
+        return self.embedding
+
+    encode = forward
+
+
+def stays_apart(source: DataSource | None, engine: str) -> bool:
+    """Whether a run is one whose parties read their own tables."""
+    return engine == "ray" and source is not None and "party_files" in source.options
+
+
+def tables_of(source: DataSource, protocol: str) -> Tables:
+    """Who reads what.
+
+    Raises
+    ------
+    ConfigurationError
+        For a protocol whose parties need more than their own columns.
+    DataError
+        For options that need all columns in one process.
+    """
+    if not get_protocol(protocol).apart:
+        raise ConfigurationError(
+            f"run: {protocol} on a cluster with tables of the parties' own: a client of it needs "
+            "labels, or its models cannot be measured by embeddings; use the simulation, or one "
+            "data set for all"
+        )
+    options = dict(source.options)
+    options.setdefault("name", source.name)
+    return Tables.of(options)
+
+
+def prepare(
+    tables: Tables, folder: Path, *, sealed: bool, address: str | None, place: Mapping[int, str]
+) -> Facts:
+    """Let all parties read, align, split and fit; writes ``facts.json``.
+
+    Raises
+    ------
+    DataError
+        For whatever a party finds wrong with its table; the party is named.
+    """
+    folder = folder.resolve()
+    parties = (SERVER, *range(len(tables.party_files)))
+    job = Job(
+        make=HolderMaker(tables, str(folder)),
+        protocol=_NAME,
+        run_id=secrets.token_hex(8),
+        parties=parties,
+        seed=tables.request.seed,
+        sealed=sealed,
+    )
+    cluster = Cluster(job, address=address, place=place)
+    try:
+        ended = cluster.run(lambda event: None)
+        assert ended is not None
+        values = cluster.ask(SERVER, _facts)
+    except RunError as error:
+        found = re.search(r"cluster: (.*?): \S*DataError: (.*)", str(error))
+        if found is None:
+            raise
+        raise DataError(f"{found[1]}: {found[2]}") from None
+    finally:
+        cluster.close()
+    folder.mkdir(parents=True, exist_ok=True)
+    part = folder / f"{FACTS}.part"
+    part.write_text(json.dumps({"format": FORMAT, **values}))
+    part.replace(folder / FACTS)
+    return Facts.of(values)
+
+
+def _facts(party: Any) -> dict[str, Any]:
+    facts: dict[str, Any] = party.facts
+    return facts
+
+
+def facts_of(folder: Path) -> Facts:
+    """What `prepare` found, from the run's folder.
+
+    Raises
+    ------
+    ConfigurationError
+        When it is not there, or of another format.
+    """
+    try:
+        values = json.loads((folder / FACTS).read_text())
+        if values.pop("format") != FORMAT:
+            raise ValueError("another format")
+        return Facts.of(values)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ConfigurationError(
+            f"resume: {folder / FACTS} cannot be used ({error}); start the run anew"
+        ) from None
+
+
+def experimenters(tables: Tables, facts: Facts) -> VerticalDataset:
+    """The data set as the driver has it: its shape, and nothing in it."""
+    return tables.seen_by(None, facts, None)
+
+
+def measured(cluster: Cluster, maker: ApartMaker) -> Callable[[], dict[str, float]]:
+    """How the models of a run are evaluated where the data are."""
+
+    def ask() -> dict[str, float]:
+        peers = range(len(maker.tables.party_files))
+        embeddings = {n: cluster.ask(n, OwnEmbedding(maker)) for n in peers}
+        found: dict[str, float] = cluster.ask(SERVER, Measures(maker, embeddings))
+        return found
+
+    return ask
