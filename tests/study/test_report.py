@@ -16,12 +16,14 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 import securevfl as svfl
 from securevfl.cli.app import app
-from securevfl.errors import ConfigurationError, DataError
+from securevfl.engine.transcript import Transcript
+from securevfl.errors import CheckpointError, ConfigurationError, DataError
 from securevfl.study.compare import comparison
 from securevfl.study.plan import DataSource
 from securevfl.study.report import write_report
@@ -31,6 +33,7 @@ from securevfl.study.report.page import value_text
 from securevfl.study.report.repeat import how_to_repeat
 from securevfl.study.report.timeline import CELLS, down_times, timeline
 from securevfl.study.run import Run
+from securevfl.study.saved import write_transcript
 from securevfl.study.study import run_study
 
 DIGITS = DataSource("digits", {"parties": 4, "seed": 0})
@@ -88,8 +91,13 @@ def write_run(folder: Path, rows: list[dict[str, Any]], **changes: Any) -> Path:
     lines = [{"event": "round", "party": -1, "round": n + 1, **row} for n, row in enumerate(rows)]
     entries = [*lines, *changes.get("events", ())]
     folder.joinpath("history.jsonl").write_text("\n".join(json.dumps(e) for e in entries) + "\n")
-    messages = ["round,kind,sender,receiver,messages,bytes,late", *changes.get("messages", ())]
-    folder.joinpath("messages.csv").write_text("\n".join(messages) + "\n")
+    transcript = Transcript()
+    for round_, kind, sender, receiver, sent, arrived, late in changes.get("messages", ()):
+        row = transcript.add(sender, receiver, kind, round_, 10, round(sent * 1e9), None)
+        transcript.arrive(row, round(arrived * 1e9))
+        if late:
+            transcript.mark_late(row)
+    write_transcript(folder, transcript)
     summary = {"dataset": changes.get("dataset", "digits"), "claims": changes.get("claims", [])}
     folder.joinpath("summary.json").write_text(json.dumps(summary))
     return folder
@@ -158,7 +166,7 @@ def test_names_from_files_are_text_wherever_they_stand(tmp_path):
             {"event": HOSTILE, "party": 0, "round": 1, "time": 1.5},
             {"event": "skipped", "party": -1, "round": 1, "time": 1.5, "why": HOSTILE},
         ],
-        messages=['1,"' + HOSTILE.replace('"', '""').replace("\u2028", "") + '",0,-1,1,10,0'],
+        messages=[(1, HOSTILE, 0, -1, 0.0, 0.5, False)],
         claims=[dict.fromkeys(CLAIM, HOSTILE)],
     )
     verdict = {"protocol": HOSTILE, "parameters": {HOSTILE: 2}, "claims": []}
@@ -223,18 +231,22 @@ def test_links_are_the_sums_of_the_transcript(faulty, tmp_path):
     assert links["bytes"] == faulty.transcript.bytes
 
 
-def test_delays_of_the_timeline_are_those_of_the_messages(plain):
+def test_bars_are_the_delays_that_the_conditions_say(plain):
     """Without a limit of bandwidth a message is under way exactly as long as it is delayed."""
-    lanes = timeline(read_records([plain.folder])[0])["lanes"]
-    columns = plain.transcript.columns()
-    uploads = columns["kind"] == "embedding"
-    for party in range(4):
-        own = uploads & (columns["sender"] == party)
-        measured = (columns["arrived"] - columns["sent"])[own] / 1e9
-        bars = next(lane for lane in lanes if lane["party"] == party)["bars"]
-        assert bars == pytest.approx(list(measured), abs=2e-9)
-    lengths = next(lane for lane in lanes if lane["party"] == -1)["bars"]
-    assert math.fsum(lengths) == pytest.approx(plain.history[-1]["time"])
+    found = timeline(read_records([plain.folder])[0])
+    server, *clients = found["lanes"]
+    rounds = range(1, 9)
+    assert found["first"] == found["last"] == list(rounds)
+    delay = plain.plan.conditions.delay
+    drawn = {n: [delay(0, n, r, "upload") / 1e9 for r in rounds] for n in range(4)}
+    for lane, row in zip(clients, found["table"][1:], strict=True):
+        own = drawn[lane["party"]]
+        assert lane["bars"] == pytest.approx(own, abs=2e-9)
+        assert row["mean"] == pytest.approx(math.fsum(own) / 8)
+        assert row["largest"] == pytest.approx(max(own))
+        slowest = [max(drawn, key=lambda n, r=r: drawn[n][r]) for r in range(8)]
+        assert row["slowest"] == slowest.count(lane["party"])
+    assert server["bars"] == pytest.approx([max(at) for at in zip(*drawn.values(), strict=True)])
 
 
 def test_breakdowns_and_late_messages_are_those_of_the_events(faulty):
@@ -250,19 +262,36 @@ def test_breakdowns_and_late_messages_are_those_of_the_events(faulty):
         assert row["crashes"] == events["down", party]
         assert sum(lane["late"]) == row["late"] == events["late", party]
         assert sum(lane["lost"]) == row["lost"] == events["lost", party]
-    assert found["ends"] == [row["time"] for row in faulty.history]
+    assert found["ends"][-1] == pytest.approx(faulty.history[-1]["time"])
     assert found["lanes"][3]["down"][-1][1] is None, "party 2 stays away"
 
 
-def test_late_messages_of_a_round_are_in_its_column(tmp_path):
-    """An attempt that was given up belongs to the column of the step that came of it."""
-    rows = [{**row, "loss": 1.0} for row in TWO_ROWS]
-    messages = ["0,data,0,-1,1,5,1", "1,up,0,-1,3,5,2", "2,up,0,-1,1,5,1", "9,up,0,-1,1,5,1"]
-    folder = write_run(tmp_path / "run", rows, messages=messages)
-    history = (folder / "history.jsonl").read_text().replace('"round": 2', '"round": 3')
-    (folder / "history.jsonl").write_text(history)
+def test_messages_make_the_columns(tmp_path):
+    """A column goes from the first message of a round to that of the next, given-up ones too."""
+    messages = [
+        (0, "data", 0, 1, 0.0, 0.5, False),
+        (1, "up", 0, -1, 0.5, 0.9, False),
+        (1, "up", 1, -1, 0.6, 1.5, True),
+        (2, "up", 0, -1, 1.25, 2.0, True),
+        (3, "up", 0, -1, 1.75, 2.25, False),
+    ]
+    folder = write_run(tmp_path / "run", TWO_ROWS, messages=messages)
     found = timeline(read_records([folder])[0])
-    assert next(lane for lane in found["lanes"] if lane["party"] == 0)["late"] == [3, 2]
+    assert (found["ends"], found["last"]) == ([0.5, 1.25, 1.75, 2.5], [0, 1, 2, 3])
+    server, zero, one = found["lanes"]
+    assert server["bars"] == [0.5, 0.75, 0.5, 0.75]
+    assert zero["bars"] == pytest.approx([0.0, 0.4, 0.75, 0.5])
+    assert one["bars"] == pytest.approx([0.0, 0.9, 0.0, 0.0])
+    assert (zero["late"], one["late"]) == ([0, 0, 0, 1], [0, 0, 1, 0])
+    assert [row["slowest"] for row in found["table"]] == [None, 2, 1]
+
+
+def test_rounds_that_do_not_follow_one_another_are_no_columns(tmp_path):
+    messages = [(2, "up", 0, -1, 0.0, 0.5, False), (1, "up", 1, -1, 1.0, 2.0, True)]
+    found = timeline(read_records([write_run(tmp_path / "run", TWO_ROWS, messages=messages)])[0])
+    assert found["last"] == []
+    assert len(set(map(len, (found["ends"], *(lane["late"] for lane in found["lanes"]))))) == 1
+    assert found["lanes"][2]["late"].index(1) / len(found["ends"]) == pytest.approx(0.8, abs=0.02)
 
 
 def test_long_histories_share_columns_and_keep_every_evaluation(tmp_path):
@@ -275,6 +304,7 @@ def test_long_histories_share_columns_and_keep_every_evaluation(tmp_path):
     assert [v for v in drawn["accuracy"] if v is not None] == [p / 4001 for p in (7, 1999, 4000)]
     assert len(drawn["loss"]) < 1400
     found = timeline(record)
+    assert found["step"] == 17
     assert len(found["ends"]) <= CELLS
     assert (found["first"][0], found["last"][0], found["last"][-1]) == (1, 17, 4001)
     assert found["lanes"][0]["bars"] == pytest.approx([1.0] * len(found["ends"]))
@@ -296,11 +326,21 @@ def test_stretches_of_a_party_that_is_down():
     ]  # fmt: skip
 
 
+def test_a_run_without_any_delay_has_no_time_to_draw(tmp_path):
+    rows = [{**row, "time": 0.0} for row in TWO_ROWS]
+    messages = [(1, "up", 0, -1, 0.0, 0.0, False), (2, "up", 0, -1, 0.0, 0.0, False)]
+    folder = write_run(tmp_path / "run", rows, messages=messages)
+    assert timeline(read_records([folder])[0])["last"] == [1, 2]
+    text = page(folder, out=tmp_path / "r.html")
+    assert "Nothing took virtual time" in text
+    assert 'value="step" checked' in text
+
+
 def test_asynchronous_runs_show_who_was_used_when(tmp_path):
     run = svfl.run("vafl", DIGITS, rounds=30, conditions=CONDITIONS, out=tmp_path / "run", **SMALL)
     found = timeline(read_records([run.folder])[0])
     used = Counter(row["client"] for row in run.history)
-    assert found["asynchronous"]
+    assert found["used"]
     for lane, row in zip(found["lanes"][1:], found["table"][1:], strict=True):
         assert sum(lane["bars"]) == row["used"] == used[lane["party"]]
 
@@ -323,7 +363,7 @@ def test_claims_without_a_verification_say_so(tmp_path):
     claims = [CLAIM, {**CLAIM, "about": "labels", "notion": "none"}]
     folder = write_run(tmp_path / "run", TWO_ROWS, claims=claims)
     written = write_report([folder])
-    assert written.missing == ("no verdicts for fedvs",)
+    assert written.missing == ("no verdicts for fedvs", "no messages of fedvs")
     assert verdicts(written.path.read_text()) == ["not verified", "not protected"]
 
 
@@ -416,6 +456,8 @@ def test_runs_get_the_shortest_names_that_differ(faulty, plain, tmp_path):
     one, two = (write_run(tmp_path / name, TWO_ROWS) for name in ("one", "two"))
     assert labels(faulty.folder, plain.folder) == ["fedvs", "split"]
     assert labels(one, two) == ["fedvs in one", "fedvs in two"]
+    assert labels(one, plain.folder, two) == ["fedvs in one", "split", "fedvs in two"]
+    assert labels(one, Path(one, "..", "one")) == ["fedvs (1)", "fedvs (2)"]
     config = (two / "config.toml").read_text().replace("seed = 0", "seed = 1")
     (two / "config.toml").write_text(config)
     assert labels(one, two) == ["fedvs, seed 0", "fedvs, seed 1"]
@@ -473,10 +515,10 @@ MISTAKES = {
     "no text": (
         lambda folder: (folder / "history.jsonl").write_bytes(b"\xff"), DataError, "is no text",
     ),
-    "columns": (text_in("messages.csv", "a,b\n1,2\n"), DataError, "needs the columns round"),
-    "cells": (
-        text_in("messages.csv", "round,kind,sender,receiver,messages,bytes,late\n1,a,x,2,3,4,5\n"),
-        DataError, "no table of messages",
+    "messages": (text_in("messages.npz", "none"), CheckpointError, "messages.npz is damaged"),
+    "columns": (
+        lambda folder: np.savez(folder / "messages.npz", kinds=np.array(["a"])), CheckpointError,
+        "other columns",
     ),
     "claims": (text_in("summary.json", '{"claims": [3]}'), DataError, "claims"),
     "verify": (text_in("verify.json", "{}"), DataError, "no output of `securevfl verify"),

@@ -11,11 +11,13 @@ from typing import Any
 import pytest
 
 import securevfl as svfl
+from securevfl.engine.transcript import Transcript
 from securevfl.study.plan import DataSource
 from securevfl.study.report import write_report
 from securevfl.study.report.loading import read_records
 from securevfl.study.report.timeline import timeline
 from securevfl.study.run import Run
+from securevfl.study.saved import write_transcript
 
 selenium = pytest.importorskip("selenium", reason="selenium drives the browser and is not there")
 BROWSER, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
@@ -263,10 +265,9 @@ def test_names_from_files_run_nothing(browser, tmp_path):
     row = {"event": "round", "party": -1, "round": 1, "time": 1.0, "step": 1, "loss": 1.0}
     event = {"event": "skipped", "party": 0, "round": 1, "time": 0.5, "why": HOSTILE}
     folder.joinpath("history.jsonl").write_text(f"{json.dumps(row)}\n{json.dumps(event)}\n")
-    quoted = HOSTILE.replace('"', '""')
-    folder.joinpath("messages.csv").write_text(
-        f'round,kind,sender,receiver,messages,bytes,late\n1,"{quoted}",0,-1,1,10,0\n'
-    )
+    transcript = Transcript()
+    transcript.add(0, -1, HOSTILE, 1, 10, 0, None)
+    write_transcript(folder, transcript)
     browser.open(write_report([folder]).path)
     assert browser.driver.title == f"{HOSTILE} on {HOSTILE} – securevfl report"
     assert browser.count("img") == 0

@@ -68,10 +68,10 @@ def links(messages: Messages | None) -> dict[str, Any] | None:
     """
     if messages is None:
         return None
-    parties = sorted({party for _, *ends in messages.links for party in ends})
+    parties, sums_of = messages.parties(), messages.links()
     place = {party: number for number, party in enumerate(parties)}
     kinds: dict[str, list[int]] = {}
-    for (kind, _, _), sums in messages.links.items():
+    for (kind, _, _), sums in sums_of.items():
         kinds[kind] = [a + b for a, b in zip(kinds.get(kind, (0, 0, 0)), sums, strict=True)]
     order = sorted(kinds, key=lambda kind: -kinds[kind][1])
     total = sum(sums[1] for sums in kinds.values())
@@ -80,7 +80,7 @@ def links(messages: Messages | None) -> dict[str, Any] | None:
         "kinds": [_kind(kind, kinds[kind], total) for kind in order],
         "cells": [
             [order.index(kind), place[sender], place[receiver], *sums]
-            for (kind, sender, receiver), sums in sorted(messages.links.items())
+            for (kind, sender, receiver), sums in sorted(sums_of.items())
         ],
         "bytes": total,
     }

@@ -2,50 +2,67 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from securevfl.engine.network import SERVER
 from securevfl.errors import ConfigurationError, DataError
 from securevfl.study.plan import CONFIG, FORMAT
-from securevfl.study.result import SUMMARY
+from securevfl.study.saved import HISTORY, MESSAGES, SUMMARY, read_transcript
 
-HISTORY, MESSAGES, VERIFICATION = "history.jsonl", "messages.csv", "verify.json"
-RESULTS = "results.json"
+VERIFICATION, RESULTS = "verify.json", "results.json"
 _CLAIM = ("who", "about", "notion", "source")
 _ENTRY: dict[str, Any] = {"event": str, "party": int, "round": int, "time": (int, float)}
-_COLUMNS = ("round", "kind", "sender", "receiver", "messages", "bytes", "late")
 
 
-@dataclass
+@dataclass(frozen=True)
 class Messages:
-    """Sums over the messages of a run.
+    """Every message of a run.
 
     Attributes
     ----------
-    links : mapping
-        (kind, sender, receiver) to [messages, bytes, late ones].
-    late : mapping
-        (sender, round) to messages that came too late.
+    columns : mapping of str to ndarray
+        As `securevfl.engine.transcript.Transcript.columns` gives them; at least one row.
     """
 
-    links: dict[tuple[str, int, int], list[int]] = field(default_factory=dict)
-    late: dict[tuple[int, int], int] = field(default_factory=dict)
+    columns: Mapping[str, np.ndarray]
 
-    def add(self, kind: str, numbers: Mapping[str, int]) -> None:
-        """Take in one row of ``messages.csv``."""
-        link = (kind, numbers["sender"], numbers["receiver"])
-        sums = self.links.setdefault(link, [0, 0, 0])
-        for place, name in enumerate(("messages", "bytes", "late")):
-            sums[place] += numbers[name]
-        if numbers["late"]:
-            key = (numbers["sender"], numbers["round"])
-            self.late[key] = self.late.get(key, 0) + numbers["late"]
+    def parties(self) -> list[int]:
+        """Senders and receivers, in order."""
+        ends = np.concatenate([self.columns["sender"], self.columns["receiver"]])
+        return [int(party) for party in np.unique(ends)]
+
+    def starts(self) -> tuple[list[int], list[float]]:
+        """Rounds, and the virtual second in which the first message of each was sent."""
+        rounds, where = np.unique(self.columns["round"], return_inverse=True)
+        first = np.full(len(rounds), np.iinfo(np.int64).max)
+        np.minimum.at(first, where.reshape(-1), self.columns["sent"])
+        return [int(number) for number in rounds], [float(time) / 1e9 for time in first]
+
+    def late_times(self, sender: int) -> list[float]:
+        """Virtual seconds in which late messages of a party arrived."""
+        own = (self.columns["late"] != 0) & (self.columns["sender"] == sender)
+        return [float(time) / 1e9 for time in self.columns["arrived"][own]]
+
+    def links(self) -> dict[tuple[str, int, int], list[int]]:
+        """Messages, bytes and late messages for each kind, sender and receiver."""
+        kinds, kind = np.unique(self.columns["kind"], return_inverse=True)
+        keys = np.stack([kind.reshape(-1), self.columns["sender"], self.columns["receiver"]])
+        groups, where = np.unique(keys, axis=1, return_inverse=True)
+        sums = np.zeros((groups.shape[1], 3), np.int64)
+        sums[:, 0] = np.bincount(where.reshape(-1))
+        for place, name in ((1, "bytes"), (2, "late")):
+            np.add.at(sums[:, place], where.reshape(-1), self.columns[name])
+        return {
+            (str(kinds[kind]), sender, receiver): own
+            for (kind, sender, receiver), own in zip(groups.T.tolist(), sums.tolist(), strict=True)
+        }
 
 
 @dataclass(frozen=True)
@@ -66,7 +83,7 @@ class Record:
     events : list of dict
         All other events, likewise.
     messages : Messages or None
-        None where a study keeps no messages.
+        None where a study or an older version kept none.
     summary : mapping
     verification : mapping or None
         Content of ``verify.json``.
@@ -149,7 +166,7 @@ def _read_run(folder: Path) -> Record:
         config=config,
         rows=rows,
         events=events,
-        messages=_messages(folder / MESSAGES),
+        messages=_messages(folder),
         summary=_summary(summary) if summary.is_file() else {},
         verification=_verification(own) if own.is_file() else None,
     )
@@ -220,25 +237,17 @@ def _check_entry(entry: Any, where: str) -> None:
             )
 
 
-def _messages(path: Path) -> Messages | None:
-    if not path.is_file():
+def _messages(folder: Path) -> Messages | None:
+    """None where an older version wrote the folder, and where nobody sent anything."""
+    if not (folder / MESSAGES).is_file():
         return None
-    sums = Messages()
     try:
-        with path.open(newline="", encoding="utf-8") as file:
-            reader = csv.DictReader(file)
-            if not set(_COLUMNS) <= set(reader.fieldnames or ()):
-                raise DataError(
-                    f"report: {path} needs the columns {', '.join(_COLUMNS)}, it has "
-                    f"{', '.join(reader.fieldnames or ()) or 'none'}"
-                )
-            for row in reader:
-                sums.add(row["kind"], {k: int(row[k]) for k in _COLUMNS if k != "kind"})
-    except (ValueError, TypeError) as error:
-        if isinstance(error, DataError):
-            raise
-        raise DataError(f"report: {path} is no table of messages: {error}") from None
-    return sums
+        columns = read_transcript(folder).columns()
+    except (KeyError, IndexError, ValueError, TypeError) as error:
+        raise DataError(f"report: {folder / MESSAGES} holds no messages: {error}") from None
+    if len({len(column) for column in columns.values()}) != 1:
+        raise DataError(f"report: {folder / MESSAGES} has columns of different lengths")
+    return Messages(columns) if len(columns["round"]) else None
 
 
 # -- verifications -------------------------------------------------------------------------------
@@ -322,25 +331,35 @@ def _job(
 
 
 def _labelled(records: Sequence[Record]) -> list[Record]:
-    """The runs under different names: the shortest kind of name that tells them all apart."""
-    for names in _names(records):
-        if len(set(names)) == len(names):
-            break
-    else:
-        names = [f"{record.protocol} ({number})" for number, record in enumerate(records, 1)]
+    """The runs under different names; those that would share one get what tells them apart."""
+    # The runs of one label of one study are a group; any other run is one of its own.
+    keys = [(r.group, r.place) if r.group else (number,) for number, r in enumerate(records)]
+    first = dict(reversed(list(zip(keys, records, strict=True))))
+    base = {key: record.group or record.protocol for key, record in first.items()}
+    names: dict[Any, str] = {}
+    for name in dict.fromkeys(base.values()):
+        alike = [key for key in dict.fromkeys(keys) if base[key] == name]
+        names |= dict(zip(alike, _distinct(name, [first[key] for key in alike]), strict=True))
     return [
-        replace(record, label=name, group=record.group or name)
-        for record, name in zip(records, names, strict=True)
+        replace(
+            record,
+            group=names[key],
+            label=f"{names[key]}, seed {record.seed}" if record.group else names[key],
+        )
+        for key, record in zip(keys, records, strict=True)
     ]
 
 
-def _names(records: Sequence[Record]) -> Iterator[list[str]]:
-    def of(record: Record, more: str) -> str:
-        return record.label if record.group else f"{record.protocol}{more}"
-
-    yield [of(record, "") for record in records]
-    yield [of(record, f", seed {record.seed}") for record in records]
-    yield [of(record, f" in {record.place}") for record in records]
+def _distinct(name: str, records: Sequence[Record]) -> list[str]:
+    if len(records) == 1:
+        return [name]
+    for found in (
+        [f"{name}, seed {record.seed}" for record in records if not record.group],
+        [f"{name} in {record.place}" for record in records],
+    ):
+        if len(set(found)) == len(records):
+            return found
+    return [f"{name} ({number})" for number in range(1, len(records) + 1)]
 
 
 def _text(path: Path) -> str:

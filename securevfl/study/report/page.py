@@ -21,6 +21,7 @@ from securevfl.study.statistics import mean_interval
 TEMPLATES = Path(__file__).parent / "templates"
 SCRIPTS = ("base.js", "plot.js", "curves.js", "timeline.js", "links.js", "start.js")
 COLOURS = 8
+_TITLED = 5  # protocols that a title names
 PACKAGES = ("numpy", "numba", "torch", "scikit-learn")
 _SUMMARY = {
     "test_accuracy": "test accuracy",
@@ -83,6 +84,7 @@ def render(records: Sequence[Record]) -> str:
         data=_embedded({"groups": groups, "runs": [run["drawn"] for run in runs]}),
         versions=versions(),
         colours=COLOURS,
+        axis="time" if any(record.rows[-1]["time"] > 0 for record in records) else "step",
     )
 
 
@@ -130,9 +132,15 @@ def _run(record: Record, group: int) -> dict[str, Any]:
 
 def _title(records: Sequence[Record]) -> str:
     protocols = list(dict.fromkeys(record.protocol for record in records))
+    if len(protocols) > _TITLED:
+        return f"{len(protocols)} protocols{_of_data(records)}"
     names = ", ".join(protocols[:-1]) + " and " + protocols[-1] if protocols[1:] else protocols[0]
-    data = {str(r.summary.get("dataset", r.config.get("data", {}).get("name"))) for r in records}
-    return f"{names} on {data.pop()}" if len(data) == 1 else f"{names}, {len(data)} data sets"
+    return names + _of_data(records)
+
+
+def _of_data(records: Sequence[Record]) -> str:
+    names = {str(r.summary.get("dataset", r.config.get("data", {}).get("name"))) for r in records}
+    return f" on {names.pop()}" if len(names) == 1 else f", {len(names)} data sets"
 
 
 def _summary(records: Sequence[Record], groups: Sequence[str]) -> list[dict[str, Any]]:

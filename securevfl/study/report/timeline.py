@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 import operator
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
-from securevfl.engine.conditions import Conditions, conditions_from
+import numpy as np
+
 from securevfl.engine.network import SERVER
-from securevfl.errors import ConfigurationError
-from securevfl.study.report.loading import Record
+from securevfl.study.report.loading import Messages, Record
 
 CELLS = 240  # columns of a timeline; more rounds than that share columns
-DRAWS = 60_000  # delays that are drawn anew for a report at most
 MARKS = ("given_up", "skipped", "corrected", "rejected", "filled", "budget")
 _MOST_MARKS = 400
 _TICKS = 1000  # different times of a party's events that a figure can show
@@ -29,7 +28,7 @@ def party_name(party: int) -> str:
 
 @dataclass(frozen=True)
 class Cells:
-    """Columns of a timeline: stretches of virtual time, each with the rounds that ended in it.
+    """Columns of a timeline: stretches of virtual time.
 
     Attributes
     ----------
@@ -37,61 +36,79 @@ class Cells:
         Virtual seconds; a column begins where the one before ends, the first at 0.
     first, last : list of int
         Rounds, where columns are rounds; empty where parties have rounds of their own.
+    step : int
+        Rounds that share a column.
     """
 
     ends: list[float]
     first: list[int]
     last: list[int]
+    step: int = 1
+
+    @classmethod
+    def of(cls, rounds: Sequence[int], ends: Sequence[float]) -> Cells:
+        """Columns of rounds that follow one another."""
+        step = math.ceil(len(rounds) / CELLS)
+        last = [min(place + step, len(rounds)) - 1 for place in range(0, len(rounds), step)]
+        return cls([ends[n] for n in last], list(rounds[::step]), [rounds[n] for n in last], step)
+
+    @classmethod
+    def equal(cls, end: float) -> Cells:
+        """Columns of equal length."""
+        number = CELLS // 2
+        return cls([(end or 1.0) * (place + 1) / number for place in range(number)], [], [])
 
     def at_time(self, time: float) -> int:
         """Column of a virtual second."""
         return min(bisect_left(self.ends, time), len(self.ends) - 1)
 
-    def of_round(self, round: int) -> int:
-        """Column of a round; attempts that were given up are in that of the step that followed."""
-        return min(bisect_left(self.last, round), len(self.last) - 1)
+    def of_event(self, event: Mapping[str, Any]) -> int:
+        """Column of an event of a round, by its round where columns are rounds."""
+        if not self.last:
+            return self.at_time(event["time"])
+        return min(bisect_left(self.last, event["round"]), len(self.last) - 1)
 
 
 def timeline(record: Record) -> dict[str, Any] | None:
     """Content of a run's timeline, in JSON types; None where a study kept no events.
 
+    Columns are rounds, from the first message of one to that of the next, with attempts that were
+    given up as rounds of their own. Where rounds do not follow one another (asynchronous methods,
+    in which each party counts its own), they are stretches of equal length.
+
     Returns
     -------
     dict
-        ``ends``, ``first``, ``last`` as in `Cells`; ``asynchronous``; ``lanes``: for each party
-        ``bars`` (of the server the mean length of a round in seconds; of the others the mean delay
-        of their uploads in seconds, or how often they were used where each goes its own pace),
-        ``late``, ``left``, ``lost`` (counts), ``times`` (seconds of late and lost messages, as far
-        as the history tells) and ``down`` (stretches of seconds, null where it did not come back);
-        ``highest``: the highest bar of the server and of the others; ``marks``: what else happened;
-        ``there``: which of late, left, lost and down there are; ``table``: sums for each party.
+        ``ends``, ``first``, ``last``, ``step`` as in `Cells`; ``lanes``: for each party ``bars``
+        (of the server the length of a round in seconds; of the others the longest time that a
+        message of that round was under way, or how often the server used them where columns are no
+        rounds; means where rounds share a column), ``late``, ``left``, ``lost`` (counts), ``times``
+        (seconds of late and lost messages) and ``down`` (stretches of seconds, null where it did
+        not come back); ``highest``: the highest bar of the server and of the others; ``marks``:
+        what else happened; ``there``: which of late, left, lost and down there are; ``table``: sums
+        of each party.
     """
     if not record.whole:
         return None
-    asynchronous = any("client" in row for row in record.rows)
-    cells = _bins(record) if asynchronous else _rounds(record.rows)
-    delays = {} if asynchronous else _delays(record)
-    parties = _parties(record)
-    lanes = [_lane(record, cells, party, delays.get(party)) for party in parties]
+    cells, lengths = _columns(record)
+    ways = _under_way(record.messages) if cells.last and record.messages is not None else {}
+    lanes = [_lane(record, cells, party, ways, lengths) for party in _parties(record)]
+    kinds = ("late", "left", "lost", "down")
     return {
-        "asynchronous": asynchronous,
         "ends": cells.ends,
         "first": cells.first,
         "last": cells.last,
+        "step": cells.step,
         "lanes": lanes,
         "highest": {
             "server": max((_highest(lane) for lane in lanes if lane["party"] == SERVER), default=0),
             "others": max((_highest(lane) for lane in lanes if lane["party"] != SERVER), default=0),
         },
         "marks": _marks(record),
-        "table": [_sums(record, party, delays) for party in parties],
-        "there": [
-            name
-            for name in ("late", "left", "lost", "down")
-            if any(any(lane[name]) for lane in lanes)
-        ],
-        "delays": bool(delays),
-        "rounds_of_a_column": math.ceil(len(record.rows) / CELLS),
+        "there": [name for name in kinds if any(any(lane[name]) for lane in lanes)],
+        "table": [_sums(record, lane, ways) for lane in lanes],
+        "ways": bool(ways),
+        "used": any("client" in row for row in record.rows),
     }
 
 
@@ -111,116 +128,108 @@ def event_counts(record: Record) -> list[dict[str, Any]]:
     ]
 
 
-def _rounds(rows: Sequence[Mapping[str, Any]]) -> Cells:
-    step = math.ceil(len(rows) / CELLS)
-    groups = [rows[start : start + step] for start in range(0, len(rows), step)]
-    return Cells(
-        ends=[group[-1]["time"] for group in groups],
-        first=[group[0]["round"] for group in groups],
-        last=[group[-1]["round"] for group in groups],
-    )
+def _columns(record: Record) -> tuple[Cells, dict[int, float]]:
+    """The columns, and the length of each round in seconds where they are rounds."""
+    end = max(entry["time"] for entry in [*record.rows, *record.events])
+    if any("client" in row for row in record.rows):
+        return Cells.equal(end), {}
+    if record.messages is None:
+        rounds = [row["round"] for row in record.rows]
+        starts = [0.0, *(row["time"] for row in record.rows[:-1])]
+    else:
+        rounds, starts = record.messages.starts()
+    over = max(e["time"] for e in [*record.rows, *record.events] if e["party"] == SERVER)
+    done = record.rows[-1]["round"]
+    while starts[-1] >= over and rounds[len(starts) - 1] > done:  # announces that all is over
+        del starts[-1]
+    if any(later < before for before, later in pairwise(starts)):
+        return Cells.equal(end), {}
+    rounds, ends = rounds[: len(starts)], [*starts[1:], max(over, starts[-1])]
+    times = [0.0, *ends]
+    lengths = [later - before for before, later in pairwise(times)]
+    return Cells.of(rounds, ends), dict(zip(rounds, lengths, strict=True))
 
 
-def _bins(record: Record) -> Cells:
-    number = CELLS // 2
-    end = max(entry["time"] for entry in [*record.rows, *record.events]) or 1.0
-    return Cells([end * (place + 1) / number for place in range(number)], [], [])
+def _under_way(messages: Messages) -> dict[int, dict[int, float]]:
+    """For each client and round the longest time in seconds that a message of it was under way."""
+    columns = messages.columns
+    there = (columns["arrived"] >= 0) & (columns["sender"] != SERVER) & (columns["round"] > 0)
+    sender, round_ = columns["sender"][there], columns["round"][there]
+    seconds = (columns["arrived"][there] - columns["sent"][there]) / 1e9
+    keys, where = np.unique(np.stack([sender, round_]), axis=1, return_inverse=True)
+    longest = np.zeros(keys.shape[1])
+    np.maximum.at(longest, where.reshape(-1), seconds)
+    found: dict[int, dict[int, float]] = {}
+    for party, number, value in zip(*keys.tolist(), longest.tolist(), strict=True):
+        found.setdefault(party, {})[number] = value
+    return found
 
 
 def _parties(record: Record) -> list[int]:
     found = {SERVER, *(event["party"] for event in record.events)}
-    found |= set(range(len(record.config.get("conditions", {}).get("upload_mean", ()))))
     if record.messages is not None:
-        found |= {party for _, *ends in record.messages.links for party in ends}
+        found |= set(record.messages.parties())
     return sorted(found)
 
 
-def _delays(record: Record) -> dict[int, list[float]]:
-    """Upload delay of each client in each row's round, in seconds; empty where there are none.
-
-    Delays are a function of (seed, party, round), so the run's are drawn anew from its conditions.
-    """
-    made = _conditions(record)
-    if made is None or len(record.rows) * len(made.uploads) > DRAWS:
-        return {}
-    return {
-        party: [made.delay(record.seed, party, row["round"], "upload") / 1e9 for row in record.rows]
-        for party in range(len(made.uploads))
-    }
-
-
-def _conditions(record: Record) -> Conditions | None:
-    said = dict(record.config.get("conditions", {}))
-    name, parties = str(said.pop("name", "")), len(said.get("upload_mean", ()))
-    try:
-        made = conditions_from(said, parties=parties, batch_rows=1, name=name)
-    except (ConfigurationError, TypeError, ValueError):
-        return None
-    return made if any(delay.expectation for delay in made.uploads) else None
-
-
 def _lane(
-    record: Record, cells: Cells, party: int, delays: Sequence[float] | None
+    record: Record,
+    cells: Cells,
+    party: int,
+    ways: Mapping[int, Mapping[int, float]],
+    lengths: Mapping[int, float],
 ) -> dict[str, Any]:
     own = [event for event in record.events if event["party"] == party]
-    counts = {name: [0] * len(cells.ends) for name in ("late", "left", "lost")}
-    for event in own:
-        name = event["event"]
-        if name in ("left", "lost"):
-            by_round = name == "left" and cells.last
-            place = cells.of_round(event["round"]) if by_round else cells.at_time(event["time"])
-            counts[name][place] += 1
-    for place, number in _late(record, cells, party, own):
-        counts["late"][place] += number
+    late = [] if record.messages is None else record.messages.late_times(party)
+    lost = [event["time"] for event in own if event["event"] == "lost"]
+    if party == SERVER or not cells.last:
+        bars = _means(cells, lengths) if cells.last else _used(record, cells, party)
+    else:
+        bars = _means(cells, ways.get(party, {})) if ways else None
     return {
         "party": party,
         "name": party_name(party),
-        "bars": _bars(record, cells, party, delays),
-        **counts,
-        "times": {name: _times(own, name, cells.ends[-1]) for name in ("late", "lost")},
+        "bars": bars,
+        "late": _counts(cells, [cells.at_time(time) for time in late]),
+        "left": _counts(cells, [cells.of_event(e) for e in own if e["event"] == "left"]),
+        "lost": _counts(cells, [cells.at_time(time) for time in lost]),
+        "times": {"late": _ticks(late, cells.ends[-1]), "lost": _ticks(lost, cells.ends[-1])},
         "down": down_times(own),
     }
+
+
+def _counts(cells: Cells, places: Sequence[int]) -> list[int]:
+    found = np.bincount(np.array(places, np.int64), minlength=len(cells.ends))
+    return [int(number) for number in found]
+
+
+def _ticks(times: Sequence[float], end: float) -> list[float]:
+    """The times, at most `_TICKS` different ones up to the end."""
+    step = end / _TICKS or 1.0
+    return sorted({round(time / step) * step for time in times})
 
 
 def _highest(lane: Mapping[str, Any]) -> float:
     return float(max(lane["bars"] or (), default=0.0))
 
 
-def _times(own: Sequence[Mapping[str, Any]], name: str, end: float) -> list[float]:
-    """When a kind of event happened, at most `_TICKS` different times."""
-    step = end / _TICKS or 1.0
-    return sorted({round(e["time"] / step) * step for e in own if e["event"] == name})
+def _means(cells: Cells, values: Mapping[int, float]) -> list[float]:
+    """Mean over the rounds of each column of those that have a value, 0 without any."""
+    sums, counts = np.zeros(len(cells.ends)), np.zeros(len(cells.ends))
+    for number, value in values.items():
+        place = bisect_left(cells.last, number)
+        if place < len(sums):
+            sums[place] += value
+            counts[place] += 1
+    return [float(mean) for mean in sums / np.maximum(counts, 1)]
 
 
-def _late(
-    record: Record, cells: Cells, party: int, own: Sequence[Mapping[str, Any]]
-) -> list[tuple[int, int]]:
-    """Columns and numbers of a party's late messages: by round, or by time where that is told."""
-    if cells.last and record.messages is not None:
-        late = record.messages.late.items()
-        return [(cells.of_round(r), number) for (sender, r), number in late if sender == party]
-    return [(cells.at_time(event["time"]), 1) for event in own if event["event"] == "late"]
-
-
-def _bars(
-    record: Record, cells: Cells, party: int, delays: Sequence[float] | None
-) -> list[float] | None:
-    if not cells.last:
-        if party == SERVER:
-            return None
-        used = [0.0] * len(cells.ends)
-        for row in record.rows:
-            if row.get("client") == party:
-                used[cells.at_time(row["time"])] += 1
-        return used
-    if party == SERVER:
-        times = [0.0, *(row["time"] for row in record.rows)]
-        delays = [after - before for before, after in itertools.pairwise(times)]
-    if delays is None:
+def _used(record: Record, cells: Cells, party: int) -> list[float] | None:
+    """How often the server used a party in each column."""
+    times = [row["time"] for row in record.rows if row.get("client") == party]
+    if party == SERVER or not any("client" in row for row in record.rows):
         return None
-    step = math.ceil(len(record.rows) / CELLS)
-    groups = [delays[start : start + step] for start in range(0, len(delays), step)]
-    return [math.fsum(group) / len(group) for group in groups]
+    return [float(n) for n in _counts(cells, [cells.at_time(time) for time in times])]
 
 
 def down_times(own: Sequence[Mapping[str, Any]]) -> list[list[float | None]]:
@@ -248,26 +257,22 @@ def _marks(record: Record) -> list[dict[str, Any]]:
     ][:_MOST_MARKS]
 
 
-def _sums(record: Record, party: int, delays: Mapping[int, Sequence[float]]) -> dict[str, Any]:
-    own = [event for event in record.events if event["party"] == party]
+def _sums(
+    record: Record, lane: Mapping[str, Any], ways: Mapping[int, Mapping[int, float]]
+) -> dict[str, Any]:
+    party = lane["party"]
     end = max(entry["time"] for entry in [*record.rows, *record.events])
-    down = down_times(own)
-    drawn = delays.get(party)
-    late = sum(event["event"] == "late" for event in own)
-    if record.messages is not None:
-        late = sum(n for (sender, _), n in record.messages.late.items() if sender == party)
-    slowest = [max(at) for at in zip(*delays.values(), strict=True)]
+    own = ways.get(party, {})
+    largest = {r: max(each.get(r, 0.0) for each in ways.values()) for r in own}
     return {
-        "party": party_name(party),
-        "mean_delay": math.fsum(drawn) / len(drawn) if drawn else None,
-        "largest_delay": max(drawn) if drawn else None,
-        "slowest": sum(map(operator.eq, drawn, slowest)) if drawn else None,
-        "used": sum(row.get("client") == party for row in record.rows)
-        if any("client" in row for row in record.rows)
-        else None,
-        "late": late,
-        "left": sum(event["event"] == "left" for event in own),
-        "lost": sum(event["event"] == "lost" for event in own),
-        "crashes": len(down),
-        "seconds_down": math.fsum((end if b is None else b) - (a or 0.0) for a, b in down),
+        "party": lane["name"],
+        "mean": math.fsum(own.values()) / len(own) if own else None,
+        "largest": max(own.values(), default=None),
+        "slowest": sum(map(operator.eq, own.values(), largest.values())) if own else None,
+        "used": sum(row.get("client") == party for row in record.rows),
+        "late": sum(lane["late"]),
+        "left": sum(lane["left"]),
+        "lost": sum(lane["lost"]),
+        "crashes": len(lane["down"]),
+        "seconds_down": math.fsum((end if b is None else b) - a for a, b in lane["down"]),
     }

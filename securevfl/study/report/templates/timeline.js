@@ -106,19 +106,19 @@ class Timeline {
   }
 
   read(value, row) {
-    const { ends, first, last, asynchronous } = this.line;
+    const { ends, first, last } = this.line;
     const cell = nearest(ends.map((_, c) => this.middle(c)), value);
     const lane = this.line.lanes[row];
     const [from, to] = [this.start(cell), ends[cell]];
-    const round = asynchronous ? "" : first[cell] === last[cell]
+    const round = last.length === 0 ? "" : first[cell] === last[cell]
       ? `round ${grouped.format(last[cell])}, ` : `rounds ${first[cell]} to ${last[cell]}, `;
     const lines = [`${lane.name}: ${round}${seconds(from)} to ${seconds(to)}`];
     if (lane.bars) {
       const bar = lane.bars[cell];
       const several = first[cell] === last[cell] ? "" : " on average";
-      if (asynchronous) lines.push(`used ${bar} times`);
+      if (last.length === 0) lines.push(`used ${bar} times`);
       else if (lane.party < 0) lines.push(`the round took ${seconds(bar)}${several}`);
-      else lines.push(`its upload is delayed by ${seconds(bar)}${several}`);
+      else if (bar > 0) lines.push(`its messages were under way for up to ${seconds(bar)}${several}`);
     }
     const count = (n, one, many) => (n > 0 ? [`${n} ${n === 1 ? one : many}`] : []);
     lines.push(...count(lane.late[cell], "message came late", "messages came late"));
