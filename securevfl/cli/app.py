@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Callable
+import shlex
+import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,18 +16,23 @@ from typer.core import TyperCommand, TyperGroup
 from securevfl import __version__
 from securevfl.cli import keys as keys_commands
 from securevfl.cli import report as report_command
-from securevfl.cli import show, verify
+from securevfl.cli import show, use, verify
+from securevfl.cli.examples import dataset_names, epilog, protocol_names
+from securevfl.cli.logs import LEVELS, start_logging, to_the_front
 from securevfl.cli.options import (
+    choices,
     common_parameters,
     keyword,
     make_command,
     option_names,
     run_command,
 )
+from securevfl.cli.use import Code
 from securevfl.errors import ConfigurationError, SecureVFLError, UnknownNameError
 
-USER_MISTAKE, FAILURE = 2, 1
-ENGINE = ("engine", "address", "place", "manifest", "keys")  # options of single runs
+USER_MISTAKE, FAILURE, INTERRUPTED = 2, 1, 130
+# Options of single runs.
+ENGINE = ("engine", "address", "place", "manifest", "keys", "track")
 ORDER = (
     "run",
     "compare",
@@ -34,6 +41,9 @@ ORDER = (
     "verify",
     "report",
     "resume",
+    "predict",
+    "export",
+    "trace",
     "datasets",
     "protocols",
     "keys",
@@ -44,6 +54,8 @@ ORDER = (
 class Root(TyperGroup):
     """The command line as a whole: it says errors in one line, and knows their exit codes."""
 
+    _words: Sequence[str] = ()
+
     def list_commands(self, ctx: Any) -> list[str]:
         """Names in the order of their use."""
         names = [*super().list_commands(ctx), *MADE]
@@ -53,8 +65,22 @@ class Root(TyperGroup):
         """A command by name; those with options of protocols are made when they are used."""
         return MADE[cmd_name] if cmd_name in MADE else super().get_command(ctx, cmd_name)
 
+    def invoke(self, ctx: Any) -> Any:
+        """Carry out a command; one that keeps nothing and is interrupted says how to start anew."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            again = shlex.join(["securevfl", *self._words])
+            show.say(f"interrupted; nothing was kept; start again with: {again}")
+            raise typer.Exit(INTERRUPTED) from None
+
     def main(self, *args: Any, **extra: Any) -> Any:
         """Run a command line and exit with its code."""
+        given = extra.pop("args", args[0] if args else None)
+        words = to_the_front(sys.argv[1:] if given is None else list(given))
+        extra = {**extra, "args": words}
+        self._words = words
+        args = args[1:]
         if os.environ.get("SECUREVFL_TRACEBACK") == "1":
             return super().main(*args, **extra)
         try:
@@ -66,7 +92,7 @@ class Root(TyperGroup):
             code = FAILURE
             show.say(f"securevfl: {type(error).__name__}: {error}")
         except typer.Abort:
-            code = 130
+            code = INTERRUPTED
         except Exception as error:
             if not hasattr(error, "format_message"):
                 raise  # a fault of ours: the traceback is wanted
@@ -90,7 +116,7 @@ class Made(TyperCommand):
     """A command whose options are those of protocols; they are read when it is used."""
 
     def __init__(self, name: str, text: str, make: Callable[[], Callable[..., None]]) -> None:
-        super().__init__(name, help=text, callback=lambda: None)
+        super().__init__(name, help=text, epilog=epilog(name), callback=lambda: None)
         self._make = make
 
     def make_context(
@@ -98,7 +124,7 @@ class Made(TyperCommand):
     ) -> Any:
         """Context of the command with all its options."""
         made = typer.Typer(add_completion=False, rich_markup_mode="rich")
-        made.command(name=self.name, help=self.help)(self._make())
+        made.command(name=self.name, help=self.help, epilog=self.epilog)(self._make())
         return typer.main.get_command(made).make_context(info_name, args, parent, **extra)
 
 
@@ -106,7 +132,8 @@ def _compare() -> Callable[..., None]:
     from securevfl.cli.lab import compare
     from securevfl.study.compare import all_options
 
-    protocols = Annotated[list[str], typer.Argument(metavar="PROTOCOL...", show_default=False)]
+    named = typer.Argument(metavar="PROTOCOL...", show_default=False, autocompletion=protocol_names)
+    protocols = Annotated[list[str], named]
     seeds = typer.Option(metavar="n", help="Runs of each, with seeds S, S+1, ...")
     workers = typer.Option(metavar="n", min=1, help="Processes.")
     attacks = typer.Option("--attacks", help="Attack each of them in every way instead; long.")
@@ -170,6 +197,8 @@ class Protocols(TyperGroup):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Say which protocols there are when none is named first."""
+        if ctx.resilient_parsing:  # a shell completes
+            return super().parse_args(ctx, args)
         if not args or (args[0].startswith("-") and "--help" not in args):
             first = f"{args[0]} ..." if args else "[OPTIONS]"
             raise ConfigurationError(
@@ -191,6 +220,8 @@ class Protocols(TyperGroup):
 
         name, variant = parse_variant(cmd_name)
         known = protocols()
+        if name not in known and ctx.resilient_parsing:
+            return None
         if name not in known:
             raise UnknownNameError("protocol", name, known)
         protocol = known[name]
@@ -201,7 +232,8 @@ class Protocols(TyperGroup):
             start(name, variant, values)
 
         single = typer.Typer(add_completion=False, rich_markup_mode="rich")
-        single.command(name=name, help=f"{protocol.card.title}: {protocol.card.paper}.")(
+        text = f"{protocol.card.title}: {protocol.card.paper}."
+        single.command(name=name, help=text, epilog=epilog("run PROTOCOL", name))(
             run_command(protocol.Config, f"Options of {name}", begin)
         )
         return typer.main.get_command(single)
@@ -209,15 +241,19 @@ class Protocols(TyperGroup):
 
 app = typer.Typer(
     cls=Root,
-    add_completion=False,
+    add_completion=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
     invoke_without_command=True,
     help="Secure vertical federated learning.",
-    epilog="Errors are one line; SECUREVFL_TRACEBACK=1 shows where they come from.",
+    epilog=epilog("")
+    + "\n\nErrors are one line; SECUREVFL_TRACEBACK=1 shows where they come from.",
 )
 run_app = typer.Typer(
-    cls=Protocols, rich_markup_mode="rich", subcommand_metavar="PROTOCOL [OPTIONS]"
+    cls=Protocols,
+    rich_markup_mode="rich",
+    subcommand_metavar="PROTOCOL [OPTIONS]",
+    epilog=epilog("run"),
 )
 bench_app = typer.Typer(rich_markup_mode="rich", help="Time parts of the library on this machine.")
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
@@ -242,8 +278,28 @@ def root(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
+    verbose: Annotated[
+        int,
+        typer.Option(
+            "--verbose",
+            "-v",
+            count=True,
+            metavar="",
+            show_default=False,
+            help="Write a log on standard error; -vv says more. Also after the command.",
+        ),
+    ] = 0,
+    log_level: Annotated[
+        str | None,
+        typer.Option(
+            metavar="|".join(LEVELS),
+            help="The same, from this level on.",
+            autocompletion=lambda incomplete: choices("|".join(LEVELS), incomplete),
+        ),
+    ] = None,
 ) -> None:
     """Secure vertical federated learning."""
+    start_logging(verbose, log_level)
     if ctx.invoked_subcommand is None:
         typer.echo(ctx.get_help())
 
@@ -256,7 +312,7 @@ def run() -> None:
     """
 
 
-@app.command()
+@app.command(epilog=epilog("resume"))
 def resume(
     folder: Annotated[Path, typer.Argument(help="Folder of a run that did not end.")],
     address: Annotated[
@@ -272,15 +328,33 @@ def resume(
     keys: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Of the parties' key files.")
     ] = None,
+    track: Annotated[
+        str | None,
+        typer.Option(
+            metavar="tensorboard|mlflow[:WHERE]",
+            help="Log every step from here on.",
+            autocompletion=lambda incomplete: choices("tensorboard|mlflow", incomplete),
+        ),
+    ] = None,
+    code: Code = None,
     json: AsJson = False,
 ) -> None:
     """Go on with a run that was stopped; the result is that of the unbroken run."""
     from securevfl.cli.start import go_on
 
-    go_on(folder, address=address, place=place or (), manifest=manifest, keys=keys, as_json=json)
+    go_on(
+        folder,
+        address=address,
+        place=place or (),
+        manifest=manifest,
+        keys=keys,
+        track=track,
+        code=code or (),
+        as_json=json,
+    )
 
 
-@app.command()
+@app.command(epilog=epilog("study"))
 def study(
     file: Annotated[Path, typer.Argument(metavar="FILE.toml", help="A study; docs/stragglers.md.")],
     quick: Annotated[bool, typer.Option("--quick", help="Apply its [quick] table.")] = False,
@@ -298,9 +372,12 @@ def study(
     study(file, quick=quick, workers=workers, out=out, data_dir=data_dir, as_json=json)
 
 
-@app.command()
+@app.command(epilog=epilog("datasets"))
 def datasets(
-    name: Annotated[str | None, typer.Argument(help="Show all that is known of this one.")] = None,
+    name: Annotated[
+        str | None,
+        typer.Argument(help="Show all that is known of this one.", autocompletion=dataset_names),
+    ] = None,
     data_dir: DataDir = None,
     json: AsJson = False,
 ) -> None:
@@ -320,9 +397,12 @@ def datasets(
         show.print_datasets(chosen)
 
 
-@app.command()
+@app.command(epilog=epilog("protocols"))
 def protocols(
-    name: Annotated[str | None, typer.Argument(help="Show the whole card of this one.")] = None,
+    name: Annotated[
+        str | None,
+        typer.Argument(help="Show the whole card of this one.", autocompletion=protocol_names),
+    ] = None,
     json: AsJson = False,
 ) -> None:
     """List the protocols, or show what one of them is and what each role sees."""
@@ -344,7 +424,7 @@ def protocols(
         )
 
 
-@bench_app.command("round")
+@bench_app.command("round", epilog=epilog("bench round"))
 def bench_round(
     parties: Annotated[int, typer.Option(metavar="N", help="Clients.")] = 28,
     segments: Annotated[int, typer.Option(metavar="K", help="Data segments.")] = 4,
@@ -361,14 +441,15 @@ def bench_round(
     from securevfl.study.bench import RoundSize, bench_round
 
     size = RoundSize(parties, segments, privacy, batch, width, rows, features)
-    result = bench_round(size, blocks=blocks, rounds=rounds)
+    with show.busy("bench round"):
+        result = bench_round(size, blocks=blocks, rounds=rounds)
     if json:
         show.print_json(result)
     else:
         show.print_rounds(result)
 
 
-@bench_app.command("threshold")
+@bench_app.command("threshold", epilog=epilog("bench threshold"))
 def bench_threshold(
     parties: Annotated[
         str, typer.Option(metavar="N,...", help="Numbers of parties.")
@@ -400,12 +481,13 @@ def bench_threshold(
     )
 
 
-@bench_app.command("field")
+@bench_app.command("field", epilog=epilog("bench field"))
 def bench_field(json: AsJson = False) -> None:
     """Time the field arithmetic; see docs/performance.md."""
     from securevfl.study.bench import bench_field
 
-    result = bench_field()
+    with show.busy("bench field"):
+        result = bench_field()
     if json:
         show.print_json(result)
     else:
@@ -417,3 +499,4 @@ app.add_typer(bench_app, name="bench")
 app.add_typer(keys_commands.app, name="keys")
 verify.register(app, Protocols)
 report_command.register(app)
+use.register(app)

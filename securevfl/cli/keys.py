@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from securevfl.cli import show
+from securevfl.cli.examples import epilog
 
 app = typer.Typer(
     rich_markup_mode="rich",
@@ -18,7 +19,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 AManifest = Annotated[Path, typer.Argument(metavar="MANIFEST.toml", help="Of the session.")]
 
 
-@app.command("new")
+@app.command("new", epilog=epilog("keys new"))
 def new(
     file: Annotated[Path, typer.Argument(metavar="FILE.key", help="Where the secret key goes.")],
     json: AsJson = False,
@@ -29,7 +30,7 @@ def new(
     _say(identities.create(file), as_json=json)
 
 
-@app.command("show")
+@app.command("show", epilog=epilog("keys show"))
 def fingerprints(
     files: Annotated[list[Path], typer.Argument(metavar="FILE.key.pub...", help="Public keys.")],
     json: AsJson = False,
@@ -40,7 +41,7 @@ def fingerprints(
     _say(identities.show(files), as_json=json)
 
 
-@app.command("manifest")
+@app.command("manifest", epilog=epilog("keys manifest"))
 def manifest(
     out: Annotated[Path, typer.Argument(metavar="MANIFEST.toml", help="Where it is written.")],
     party: Annotated[
@@ -60,7 +61,7 @@ def manifest(
     _say(told, as_json=json)
 
 
-@app.command("sign")
+@app.command("sign", epilog=epilog("keys sign"))
 def sign(
     manifest: AManifest,
     key: Annotated[Path, typer.Option(metavar="FILE.key", help="The secret key.")],
@@ -73,7 +74,7 @@ def sign(
     _say(identities.sign(manifest, key, party), as_json=json)
 
 
-@app.command("check")
+@app.command("check", epilog=epilog("keys check"))
 def check(manifest: AManifest, json: AsJson = False) -> None:
     """Show who takes part, and whether all have signed."""
     from securevfl.study import identities

@@ -189,8 +189,12 @@ def _whole_path(conditions: str | None) -> str:
 
 def _merged(options: Mapping[str, Any], pairs: Mapping[str, str]) -> dict[str, Any]:
     """Options of the flags and of ``--set``; whether a protocol has them is asked later."""
+    from securevfl.study.use import allow_options
+
     every = {*options, *pairs}
-    return protocol_options("these protocols", every, (options, pairs))
+    merged = protocol_options("these protocols", every, (options, pairs))
+    allow_options(merged)  # whoever types a command names its code
+    return merged
 
 
 def _carry_out(
@@ -232,16 +236,17 @@ def plan(values: Mapping[str, Any]) -> None:
     shape_given = sizes["rows"] is not None or sizes["features"] is not None
     if shape_given and (common["data"] is not None or common["party"]):
         raise ConfigurationError("plan: --rows and --features stand for data; leave out --data")
-    found = plan(
-        None if shape_given else data_source(common, data_pairs),
-        parties=common["parties"] if shape_given else None,
-        accuracy_bits=accuracy_bits,
-        conditions=common["conditions"] or "paper",
-        sealed=common["sealed"],
-        seed=common["seed"],
-        **sizes,
-        **chosen,
-    )
+    with show.busy("plan"):
+        found = plan(
+            None if shape_given else data_source(common, data_pairs),
+            parties=common["parties"] if shape_given else None,
+            accuracy_bits=accuracy_bits,
+            conditions=common["conditions"] or "paper",
+            sealed=common["sealed"],
+            seed=common["seed"],
+            **sizes,
+            **chosen,
+        )
     if common["json"]:
         show.print_json(asdict(found))
     else:

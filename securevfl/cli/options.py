@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_
 
 import typer
 
+from securevfl.cli.examples import data_names
 from securevfl.errors import ConfigurationError, UnknownNameError
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ def common(
             metavar="NAME|FILE.csv",
             help="A data set that `securevfl datasets` lists, or a CSV file.  \\[default: digits]",
             rich_help_panel=DATA,
+            autocompletion=data_names,
         ),
     ] = None,
     label: Annotated[
@@ -69,6 +71,7 @@ def common(
         str | None,
         typer.Option(
             metavar="plain|psi",
+            autocompletion=lambda incomplete: choices("plain|psi", incomplete),
             help="Compare ids in plain form, or by private set intersection.  \\[default: plain]",
             rich_help_panel=DATA,
         ),
@@ -97,6 +100,7 @@ def common(
         str | None,
         typer.Option(
             metavar="none|paper|FILE.toml",
+            autocompletion=lambda incomplete: choices("none|paper", incomplete),
             help="Delays and bandwidth; in `paper` half of the parties straggle.  "
             "\\[default: paper; none on a cluster]",
             rich_help_panel=RUN,
@@ -130,6 +134,7 @@ def common(
         str,
         typer.Option(
             metavar="simulation|ray",
+            autocompletion=lambda incomplete: choices("simulation|ray", incomplete),
             help="Parties in this process in virtual time, or as actors of a Ray cluster.",
             rich_help_panel=RUN,
         ),
@@ -166,6 +171,15 @@ def common(
             rich_help_panel=RUN,
         ),
     ] = None,
+    track: Annotated[
+        str | None,
+        typer.Option(
+            metavar="tensorboard|mlflow[:WHERE]",
+            help="Log every step to TensorBoard or MLflow, in a folder or at a URI (extra track).",
+            autocompletion=lambda incomplete: choices("tensorboard|mlflow", incomplete),
+            rich_help_panel=RUN,
+        ),
+    ] = None,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -189,6 +203,11 @@ def common(
     ] = None,
 ) -> None:
     """Hold the options that every protocol has; only its signature is used."""
+
+
+def choices(words: str, incomplete: str) -> list[str]:
+    """Words, with ``|`` between them, that begin like what has been typed."""
+    return [word for word in words.split("|") if word.startswith(incomplete)]
 
 
 COMMON = tuple(inspect.signature(common).parameters)
@@ -274,8 +293,14 @@ def _parameter(name: str, field: FieldInfo, title: str) -> inspect.Parameter:
             rich_help_panel=title,
         )
         return keyword(name, Annotated[bool | None, declared])
+    words = metavar(kind)
     declared = typer.Option(
-        flag, metavar=metavar(kind), help=text, show_default=False, rich_help_panel=title
+        flag,
+        metavar=words,
+        help=text,
+        show_default=False,
+        rich_help_panel=title,
+        autocompletion=(lambda incomplete: choices(words, incomplete)) if "|" in words else None,
     )
     return keyword(name, Annotated[str | None, declared])
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
 from rich.console import Console
@@ -35,6 +38,7 @@ _LABELS = {
     "planned": "plan and measurement",
     "derived": "parameters",
 }
+PATIENCE = 1.0  # seconds after which what is being done is said where there is no terminal
 _WIDE = 125  # columns from which the progress bar is written out in full
 _ELSEWHERE = ("claims",)
 _ONLY_IF_SET = (
@@ -344,6 +348,32 @@ def print_field(result: Mapping[str, Any]) -> None:
         ],
     )
     print_machine(result["machine"])
+
+
+@contextmanager
+def busy(what: str) -> Iterator[Callable[[str], None]]:
+    """Show on standard error that something is being done, once it takes more than a second.
+
+    Gives a function that is told what is being done just now.
+    """
+    console = Console(file=sys.stderr, highlight=False)
+    if console.is_terminal:
+        with console.status(what) as status:
+            yield lambda part: status.update(f"{what}: {part}")
+        return
+    started = time.monotonic()
+    timer = threading.Timer(PATIENCE, say, [f"{what} ..."])
+    timer.daemon = True
+    timer.start()
+
+    def tell(part: str) -> None:
+        if time.monotonic() - started > PATIENCE:
+            say(f"{what}: {part}")
+
+    try:
+        yield tell
+    finally:
+        timer.cancel()
 
 
 class Notes(Protocol):

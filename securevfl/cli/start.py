@@ -73,6 +73,7 @@ def start(protocol: str, variant: Mapping[str, str], values: Mapping[str, Any]) 
             keys=common["keys"],
             until=common["until"],
             sealed=common["sealed"],
+            track=common["track"],
             out=folder,
             progress=watcher,
             interrupted=stop,

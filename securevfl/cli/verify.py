@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-import sys
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from securevfl.cli import show
+from securevfl.cli.examples import epilog
 from securevfl.cli.options import common_parameters, keyword, make_command, protocol_options
 from securevfl.cli.start import data_source, sort_out
 from securevfl.errors import ConfigurationError, UnknownNameError
@@ -47,6 +46,8 @@ def register(app: typer.Typer, group: type[Any]) -> None:
 
         def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
             """Say which protocols there are when none is named first."""
+            if ctx.resilient_parsing:  # a shell completes
+                return super().parse_args(ctx, args)  # type: ignore[no-any-return]
             if not args or (args[0].startswith("-") and "--help" not in args):
                 raise ConfigurationError(
                     "verify: a protocol comes first: securevfl verify PROTOCOL [OPTIONS], "
@@ -56,13 +57,14 @@ def register(app: typer.Typer, group: type[Any]) -> None:
 
         def get_command(self, ctx: Any, cmd_name: str) -> Any:
             """Command of a protocol or of one of its variants."""
-            return _command(cmd_name)
+            return _command(cmd_name, completing=ctx.resilient_parsing)
 
     verify_app = typer.Typer(
         cls=Verified,
         rich_markup_mode="rich",
         subcommand_metavar="PROTOCOL [OPTIONS]",
         help=_HELP,
+        epilog=epilog("verify"),
     )
 
     # Without a callback of its own typer would take a lone command for the group itself.
@@ -74,25 +76,31 @@ def register(app: typer.Typer, group: type[Any]) -> None:
     app.add_typer(verify_app, name="verify")
 
 
-def _command(text: str) -> Any:
+def _command(text: str, *, completing: bool) -> Any:
     from securevfl.study.catalogue import protocols
     from securevfl.study.variant import parse_variant
 
     name, variant = parse_variant(text)
     known = protocols()
+    if name not in known and completing:
+        return None
     if name not in known:
         raise UnknownNameError("protocol", name, known)
     plain = typer.Option(
         "--plain", help="The paper's evaluation, against what the paper claims of it."
     )
-    shared = {**common_parameters(), "plain": keyword("plain", Annotated[bool, plain], False)}
+    shared = {
+        **common_parameters("track"),
+        "plain": keyword("plain", Annotated[bool, plain], False),
+    }
     fields = {k: (f, f"Options of {name}") for k, f in known[name].Config.model_fields.items()}
 
     def begin(values: dict[str, Any]) -> None:
         start(name, variant, values)
 
     single = typer.Typer(add_completion=False, rich_markup_mode="rich")
-    single.command(name=name, help=f"Verify the claims of {known[name].card.title}.")(
+    text = f"Verify the claims of {known[name].card.title}."
+    single.command(name=name, help=text, epilog=epilog("verify PROTOCOL", name))(
         make_command(shared, fields, begin)
     )
     return typer.main.get_command(single)
@@ -110,7 +118,7 @@ def start(protocol: str, variant: Mapping[str, str], values: Mapping[str, Any]) 
     source = data_source(common, data_pairs)
     import securevfl
 
-    with _progress(protocol) as progress:
+    with show.busy(f"verify {protocol}") as progress:
         report = securevfl.verify(
             protocol, source, plain=plain, seed=common["seed"], progress=progress, **chosen
         )
@@ -120,19 +128,6 @@ def start(protocol: str, variant: Mapping[str, str], values: Mapping[str, Any]) 
         show.print_json(report.to_dict())
     else:
         print_report(report)
-
-
-@contextmanager
-def _progress(protocol: str) -> Iterator[Callable[[str], None]]:
-    """Show on a terminal what is being done."""
-    from rich.console import Console
-
-    console = Console(file=sys.stderr, highlight=False)
-    if not console.is_terminal:
-        yield lambda _what: None
-        return
-    with console.status(f"verify {protocol}") as status:
-        yield lambda what: status.update(f"verify {protocol}: {what}")
 
 
 def _write(report: Report, folder: Path) -> None:

@@ -63,6 +63,14 @@ class Progress:
     late: int
 
 
+def measures(protocol: Protocol, parties: Mapping[int, Party]) -> dict[str, float]:
+    """Measures and ``test_loss`` of the parties' models on the held-out rows."""
+    data = protocol.data
+    scores = protocol.scores(parties, data.test)
+    loss = mean_loss(data.task, scores, data.test_labels)
+    return measure(data.task, scores, data.test_labels) | {"test_loss": loss}
+
+
 class Historian:
     """The observer of a run: writes rows, and evaluates the parties' models on held-out rows.
 
@@ -88,7 +96,8 @@ class Historian:
     Attributes
     ----------
     measured : callable
-        Evaluates the models; another one stands here where the data are elsewhere.
+        Evaluates the models; another one stands here where they are elsewhere. It may return
+        nothing, where they cannot be had.
     """
 
     def __init__(
@@ -128,6 +137,7 @@ class Historian:
             self._evaluate()
             if self.transcript is not None:
                 entry["bytes"] = self.transcript.bytes
+            _LOG.debug("%s", entry)
             self._add(entry)
         else:
             self.events.append(entry)
@@ -187,17 +197,13 @@ class Historian:
         if not self._pending:
             return
         self._pending = False
-        measures = self.measured()
-        self.rows[-1].update(measures)
-        self._accuracy = measures.get("accuracy")
-        _LOG.info("step %s: %s", self.rows[-1]["step"], measures)
+        found = self.measured()
+        self.rows[-1].update(found)
+        self._accuracy = found.get("accuracy", self._accuracy)
+        _LOG.info("step %s: %s", self.rows[-1]["step"], found)
 
     def _measured(self) -> dict[str, float]:
-        """Measures and loss of the models on the held-out rows, which the experimenter has."""
-        data = self.protocol.data
-        scores = self.protocol.scores(self.parties, data.test)
-        loss = mean_loss(data.task, scores, data.test_labels)
-        return measure(data.task, scores, data.test_labels) | {"test_loss": loss}
+        return measures(self.protocol, self.parties)
 
     def state(self) -> dict[str, Any]:
         """Content for a checkpoint."""

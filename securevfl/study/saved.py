@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from securevfl.study.result import Run
 
 SUMMARY, HISTORY = "summary.json", "history.jsonl"
-PARTIES, MESSAGES = "parties.svfl", "messages.npz"
+PARTIES, MESSAGES = "parties.state", "messages.npz"
 NO_MODELS = (LastEmbeddings, Filling)  # kept by parties, and too large to save as a model
 
 

@@ -89,12 +89,12 @@ class Trace(Sequence[Entry]):
         rows: np.ndarray,
         payloads: Sequence[str] | None = None,
     ) -> None:
-        self._columns = columns
-        self._rows = rows
-        self._payloads = payloads
+        self.columns = columns
+        self.rows = rows
+        self.payloads = payloads
 
     def __len__(self) -> int:
-        return len(self._rows)
+        return len(self.rows)
 
     @overload
     def __getitem__(self, place: int) -> Entry: ...
@@ -104,9 +104,9 @@ class Trace(Sequence[Entry]):
 
     def __getitem__(self, place: int | slice) -> Entry | Trace:
         if isinstance(place, slice):
-            return Trace(self._columns, self._rows[place], self._payloads)
-        row = int(self._rows[place])
-        column = {name: values[row].item() for name, values in self._columns.items()}
+            return Trace(self.columns, self.rows[place], self.payloads)
+        row = int(self.rows[place])
+        column = {name: values[row].item() for name, values in self.columns.items()}
         arrived = column["arrived"]
         return Entry(
             number=row,
@@ -118,7 +118,7 @@ class Trace(Sequence[Entry]):
             round=column["round"],
             bytes=column["bytes"],
             fate=FATES[column["fate"]],  # type: ignore[arg-type]
-            payload=None if self._payloads is None else self._payloads[row],
+            payload=None if self.payloads is None else self.payloads[row],
         )
 
     def __iter__(self) -> Iterator[Entry]:
@@ -128,19 +128,19 @@ class Trace(Sequence[Entry]):
         """One row a message; times in virtual seconds, NaN where it did not arrive."""
         import pandas as pd
 
-        chosen = {name: values[self._rows] for name, values in self._columns.items()}
+        chosen = {name: values[self.rows] for name, values in self.columns.items()}
         there = chosen["arrived"] != NOT_ARRIVED
         frame = pd.DataFrame(
             {
-                "number": self._rows,
+                "number": self.rows,
                 "sent": chosen["sent"] / 1e9,
                 "arrived": np.where(there, chosen["arrived"] / 1e9, np.nan),
                 **{k: chosen[k] for k in ("sender", "receiver", "kind", "round", "bytes")},
                 "fate": np.array(FATES)[chosen["fate"]],
             }
         )
-        if self._payloads is not None:
-            frame["payload"] = [self._payloads[row] for row in self._rows]
+        if self.payloads is not None:
+            frame["payload"] = [self.payloads[row] for row in self.rows]
         return frame
 
 
@@ -174,9 +174,34 @@ def trace(
     ConfigurationError
         When payloads are asked for of a run in real time, or of one whose computing was measured.
     """
-    columns = run.transcript.columns()
-    columns["fate"] = _fates(columns, run.events)
-    _check(columns, run, kind, fate, (sender, receiver))
+    found = pick(
+        run.transcript,
+        run.events,
+        kind=kind,
+        round=round,
+        sender=sender,
+        receiver=receiver,
+        fate=fate,
+    )[:first]
+    if not (payloads and len(found)):
+        return found
+    return Trace(found.columns, found.rows, _again(run, found.columns, int(found.rows[-1])))
+
+
+def pick(
+    transcript: Transcript,
+    events: Sequence[Mapping[str, Any]],
+    *,
+    kind: str | None = None,
+    round: int | None = None,
+    sender: int | None = None,
+    receiver: int | None = None,
+    fate: str | None = None,
+) -> Trace:
+    """Messages of a transcript, as `trace` chooses them; `events` say which were lost."""
+    columns = transcript.columns()
+    columns["fate"] = _fates(columns, events)
+    _check(columns, kind, fate, (sender, receiver))
     keep = np.ones(len(columns["round"]), bool)
     wanted = {"kind": kind, "round": round, "sender": sender, "receiver": receiver}
     for name, value in wanted.items():
@@ -184,15 +209,11 @@ def trace(
             keep &= columns[name] == value
     if fate is not None:
         keep &= columns["fate"] == FATES.index(fate)
-    rows = np.flatnonzero(keep)[:first]
-    if not (payloads and len(rows)):
-        return Trace(columns, rows)
-    return Trace(columns, rows, _again(run, columns, int(rows[-1])))
+    return Trace(columns, np.flatnonzero(keep))
 
 
 def _check(
     columns: Mapping[str, np.ndarray],
-    run: Run,
     kind: str | None,
     fate: str | None,
     parties: Collection[int | None],
@@ -202,12 +223,12 @@ def _check(
         raise UnknownNameError("kind of message", kind, kinds)
     if fate is not None and fate not in FATES:
         raise UnknownNameError("fate of a message", fate, FATES)
-    known = set(run.parties)
+    known = {*columns["sender"].tolist(), *columns["receiver"].tolist()}
     for party in parties:
         if party is not None and party not in known:
             raise ConfigurationError(
                 f"trace: there is no party {party}; the parties are {SERVER} (the server) to "
-                f"{max(known)}"
+                f"{max(known, default=SERVER)}"
             )
 
 

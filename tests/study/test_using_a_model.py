@@ -197,9 +197,9 @@ def test_what_cannot_be_read_back_is_refused(trained, tmp_path):
     for file in trained.folder.iterdir():
         if file.is_file():
             (copy / file.name).write_bytes(file.read_bytes())
-    damaged = bytearray((copy / "parties.svfl").read_bytes())
+    damaged = bytearray((copy / "parties.state").read_bytes())
     damaged[-9] ^= 1
-    (copy / "parties.svfl").write_bytes(damaged)
+    (copy / "parties.state").write_bytes(damaged)
     with pytest.raises(CheckpointError, match="damaged"):
         svfl.load_run(copy, data=data)
     (copy / "summary.json").unlink()

@@ -1,0 +1,68 @@
+"""``-v`` and ``--log-level``: the library's log on standard error, wherever they stand."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Sequence
+
+from securevfl.errors import UnknownNameError
+
+LEVELS = ("debug", "info", "warning", "error")
+_SHORT = ("-v", "-vv", "--verbose")
+
+
+class _Lines(logging.Handler):
+    """Writes to standard error as it is now: a progress bar may have put itself in between."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        sys.stderr.write(self.format(record) + "\n")
+
+
+def start_logging(verbose: int, level: str | None) -> None:
+    """Write the log on standard error, from INFO on with -v and from DEBUG on with -vv.
+
+    Raises
+    ------
+    UnknownNameError
+        For a level that does not exist.
+    """
+    if level is not None and level.lower() not in LEVELS:
+        raise UnknownNameError("log level", level, LEVELS)
+    logger = logging.getLogger("securevfl")
+    for handler in [h for h in logger.handlers if isinstance(h, _Lines)]:
+        logger.removeHandler(handler)  # of an earlier command of the same process
+    if not verbose and level is None:
+        logger.setLevel(logging.NOTSET)
+        return
+    chosen = level or ("debug" if verbose > 1 else "info")
+    handler = _Lines()
+    handler.setFormatter(
+        logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s", "%H:%M:%S")
+    )
+    logger.addHandler(handler)
+    logger.setLevel(chosen.upper())
+
+
+def to_the_front(words: Sequence[str]) -> list[str]:
+    """The words of a command line with the options of the log first, wherever they stood.
+
+    Examples
+    --------
+    >>> to_the_front(["run", "fedvs", "-v", "--log-level", "debug", "--seed", "1"])
+    ['-v', '--log-level', 'debug', 'run', 'fedvs', '--seed', '1']
+    """
+    front: list[str] = []
+    rest: list[str] = []
+    left = list(words)
+    while left:
+        word = left.pop(0)
+        if word == "--":
+            return [*front, *rest, word, *left]
+        if word in _SHORT or word.startswith("--log-level="):
+            front.append(word)
+        elif word == "--log-level" and left:
+            front += [word, left.pop(0)]
+        else:
+            rest.append(word)
+    return front + rest

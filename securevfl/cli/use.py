@@ -1,0 +1,205 @@
+"""``predict``, ``export`` and ``trace``: what can be done with a finished run."""
+
+from __future__ import annotations
+
+import csv
+import re
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from securevfl.cli import show
+from securevfl.cli.examples import epilog
+from securevfl.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from securevfl.study.trace import Entry, Trace
+
+ARun = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a finished run.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+Code = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="MODULE:NAME", help="Own network or loss of the run that may be imported."
+    ),
+]
+_FATES = ["arrived", "late", "lost", "under way"]
+_SHOWN = 40  # messages without --first
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to the application."""
+    for name, function in (("predict", predict), ("export", export), ("trace", trace)):
+        app.command(name, epilog=epilog(name))(function)
+
+
+def predict(
+    run: ARun,
+    files: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="FILE.csv...",
+            help="Rows with the columns of the training data; or a file "
+            "for each party, in their order.",
+        ),
+    ],
+    coded: Annotated[
+        bool, typer.Option("--coded", help="Evaluate on secret shares, by the protocol itself.")
+    ] = False,
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE.csv", help="Write the predictions there.")
+    ] = None,
+    code: Code = None,
+    json: AsJson = False,
+) -> None:
+    """Predict new rows by the models of a run, in the clear or on secret shares."""  # fmt: skip
+    from securevfl.study.use import predict_files
+
+    with show.busy(f"predict with {run.name}"):
+        found = predict_files(run, files, coded=coded, code=code or ())
+    rows = list(_rows(found))
+    if out is not None:
+        with out.open("w", newline="") as file:
+            csv.writer(file, lineterminator="\n").writerows(rows)
+    if json:
+        show.print_json(found | {"written_to": None if out is None else str(out)})
+    elif out is not None:
+        show.out().print(f"written to {out}", soft_wrap=True)
+    else:
+        csv.writer(sys.stdout, lineterminator="\n").writerows(rows)
+
+
+def _rows(found: dict[str, Any]) -> Iterable[list[Any]]:
+    """Head and lines of a table of predictions."""
+    classes, shares = found["classes"], found["probabilities"]
+    yield ["prediction", *(f"p({name})" for name in classes)]
+    for place, prediction in enumerate(found["predictions"]):
+        own = [] if shares is None else [f"{value:.6g}" for value in shares[place]]
+        yield [prediction, *own]
+
+
+def export(
+    run: ARun,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="FOLDER", help="Where they go.  \\[default: models in the run]"),
+    ] = None,
+    code: Code = None,
+    json: AsJson = False,
+) -> None:
+    """Write each party's own model into a file that holds nothing of another's."""
+    from securevfl.study.saved import load_run
+
+    with show.busy(f"export {run.name}"):
+        paths = load_run(run, code=code or ()).export(out or run / "models")
+    if json:
+        show.print_json({"files": [str(path) for path in paths]})
+    else:
+        for path in paths:
+            show.out().print(f"written to {path}", soft_wrap=True)
+
+
+def trace(
+    run: ARun,
+    kind: Annotated[
+        str | None, typer.Option(metavar="KIND", help="Such as embedding; only these.")
+    ] = None,
+    round: Annotated[int | None, typer.Option(metavar="r", help="Only this round.")] = None,
+    sender: Annotated[
+        str | None, typer.Option("--from", metavar="party-N|server", help="Only from this party.")
+    ] = None,
+    receiver: Annotated[
+        str | None, typer.Option("--to", metavar="party-N|server", help="Only to this party.")
+    ] = None,
+    fate: Annotated[
+        str | None,
+        typer.Option(
+            metavar="arrived|late|lost|under way",
+            help="Only these.",
+            autocompletion=lambda incomplete: [f for f in _FATES if f.startswith(incomplete)],
+        ),
+    ] = None,
+    first: Annotated[
+        int | None,
+        typer.Option(metavar="n", min=1, help=f"At most so many.  \\[default: {_SHOWN}]"),
+    ] = None,
+    payloads: Annotated[
+        bool, typer.Option("--payloads", help="Show types and shapes too; runs the run again.")
+    ] = False,
+    step: Annotated[
+        bool, typer.Option("--step", help="One message for each press of Enter; q ends.")
+    ] = False,
+    code: Code = None,
+    json: AsJson = False,
+) -> None:
+    """Step through the messages of a run: when, from whom, to whom, how large, what became."""
+    from securevfl.study.use import trace_folder
+
+    chosen = {"kind": kind, "round": round, "fate": fate}
+    chosen |= {"sender": _party(sender), "receiver": _party(receiver)}
+    limit = first or (None if step else _SHOWN)
+    with show.busy(f"trace of {run.name}"):
+        found, all_of_them = trace_folder(
+            run, first=limit, payloads=payloads, code=code or (), **chosen
+        )
+    if json:
+        from dataclasses import asdict
+
+        show.print_json({"messages": [asdict(entry) for entry in found], "chosen": all_of_them})
+    elif step:
+        _step(found)
+    else:
+        _print(found, all_of_them)
+
+
+def _party(text: str | None) -> int | None:
+    """Number of ``party-3``, ``3`` or ``server``."""
+    if text is None:
+        return None
+    match = re.fullmatch(r"server|(?:party-)?(\d+)", text)
+    if match is None:
+        raise ConfigurationError(f"trace: {text!r} is no party; write party-3 or server")
+    return -1 if match[1] is None else int(match[1])
+
+
+def _name(party: int) -> str:
+    return "server" if party == -1 else f"party-{party}"
+
+
+def _print(found: Trace, all_of_them: int) -> None:
+    shapes = any(entry.payload is not None for entry in found)
+    columns = ("sent", "arrived", "from", "to", "kind", "round", "bytes", "fate")
+    show.print_table(
+        (*columns, *(["payload"] if shapes else [])),
+        [(*_cells(entry), *([entry.payload or ""] if shapes else [])) for entry in found],
+    )
+    if all_of_them > len(found):
+        show.out().print(f"{len(found)} of {all_of_them:,} messages; --first shows more")
+
+
+def _cells(entry: Entry) -> tuple[str, ...]:
+    from rich.markup import escape
+
+    there = "-" if entry.arrived is None else f"{entry.arrived:.6f}"
+    style = {"late": "[yellow]late[/]", "lost": "[red]lost[/]"}
+    return (
+        f"{entry.sent:.6f}",
+        there,
+        _name(entry.sender),
+        _name(entry.receiver),
+        escape(entry.kind),
+        str(entry.round),
+        f"{entry.bytes:,}",
+        style.get(entry.fate, entry.fate),
+    )
+
+
+def _step(found: Trace) -> None:
+    for entry in found:
+        show.out().print(str(entry), markup=False, soft_wrap=True)
+        if sys.stdin.readline().strip().lower() == "q":
+            return

@@ -1,0 +1,431 @@
+"""The command line: taught, completed, watched, interrupted; and what can be done with a run."""
+
+from __future__ import annotations
+
+import csv
+import json
+import logging
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import typer
+from typer.testing import CliRunner
+
+import securevfl as svfl
+from securevfl.cli import examples, lab, show, start, verify
+from securevfl.cli.app import app
+from securevfl.cli.logs import to_the_front
+from securevfl.protocols.protocol import find_protocols
+
+SMALL = ("--rounds", "4", "--width", "4", "--hidden", "4", "--batch", "16", "--parties", "4")
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("SECUREVFL_TRACEBACK", "SECUREVFL_DATA", "NO_COLOR", "FORCE_COLOR"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("COLUMNS", "300")
+
+
+def call(*arguments: str, given: str | None = None) -> Any:
+    return CliRunner().invoke(app, list(arguments), prog_name="securevfl", input=given)
+
+
+def leaves() -> list[tuple[str, ...]]:
+    """Every command, with one protocol for those that have a command for each."""
+    found: list[tuple[str, ...]] = []
+    root = typer.main.get_command(app)
+
+    def walk(command: Any, path: tuple[str, ...]) -> None:
+        if path in (("run",), ("verify",)):
+            found.append((*path, "fedvs"))
+        elif hasattr(command, "list_commands"):
+            context = command.context_class(command)
+            for name in command.list_commands(context):
+                walk(command.get_command(context, name), (*path, name))
+        else:
+            found.append(path)
+
+    walk(root, ())
+    return found
+
+
+LEAVES = leaves()
+IDS = [" ".join(path) for path in LEAVES]
+
+
+# -- teaching ----------------------------------------------------------------------------------
+
+
+def test_there_are_commands():
+    assert {("run", "fedvs"), ("trace",), ("keys", "sign"), ("bench", "field")} <= set(LEAVES)
+
+
+@pytest.mark.parametrize("path", [*LEAVES, ("run",), ("verify",), ()], ids=" ".join)
+def test_every_help_page_teaches_by_example(path):
+    text = call(*path, "--help").stdout
+    assert text.count(f"securevfl {' '.join(path)}".strip()) >= 2  # in the usage, and an example
+
+
+def every_example() -> list[str]:
+    return [line for name in examples.EXAMPLES for line in examples.commands(name, "fedvs")]
+
+
+@pytest.mark.parametrize("line", every_example())
+def test_every_example_is_understood(line, monkeypatch):
+    called: list[Any] = []
+
+    def note(*arguments: Any, **options: Any) -> Any:
+        called.append(arguments)
+        return {}
+
+    for module, names in (
+        (start, ("start", "go_on")),
+        (verify, ("start",)),
+        (lab, ("compare", "study", "plan", "threshold")),
+        (show, ("print_rounds", "print_field", "print_json")),
+    ):
+        for name in names:
+            monkeypatch.setattr(module, name, note)
+    for name in ("create", "show", "write_manifest", "sign"):
+        monkeypatch.setattr(f"securevfl.study.identities.{name}", note)
+    signed = type("M", (), {"check": note})
+    monkeypatch.setattr("securevfl.study.identities.look", lambda _: ({}, signed))
+    for name in ("bench.bench_round", "bench.bench_field", "use.trace_folder"):
+        monkeypatch.setattr(f"securevfl.study.{name}", lambda *a, **_: called.append(a) or ((), 0))
+    nothing = {"classes": (), "probabilities": None, "predictions": ()}
+    monkeypatch.setattr("securevfl.study.use.predict_files", lambda *_, **__: nothing)
+    run = type("R", (), {"export": lambda self, out: called.append(out) or []})
+    monkeypatch.setattr("securevfl.study.saved.load_run", lambda *_, **__: run())
+    result = call(*shlex.split(line)[1:])
+    assert result.exit_code == 0, result.output
+    assert called or result.stdout
+
+
+@pytest.mark.parametrize("path", LEAVES, ids=IDS)
+def test_every_command_speaks_json_and_suggests_options(path):
+    result = call(*path, "--jsno")
+    assert result.exit_code == 2
+    assert "did you mean --json" in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "suggestion"),
+    [
+        (("verify", "fedsv"), "did you mean fedvs"),
+        (("plan", "--data", "digts"), "did you mean digits"),
+        (("verify", "fedvs", "--data", "digts"), "did you mean digits"),
+        (("compare", "fedvs", "split", "--data", "digts"), "did you mean digits"),
+        (("bench", "rond"), "Did you mean 'round'"),
+        (("keys", "sgn"), "Did you mean 'sign'"),
+        (("run", "fedvs", "--track", "tensorbord"), "did you mean tensorboard"),
+        (("--log-level", "inof", "protocols"), "did you mean info"),
+    ],
+)
+def test_misspelt_names_get_suggestions(words, suggestion):
+    result = call(*words)
+    assert result.exit_code == 2
+    assert suggestion in result.stderr.splitlines()[-1]
+
+
+# -- completion --------------------------------------------------------------------------------
+
+
+def completed(words: str) -> list[str]:
+    """What bash is told for a line whose last word is not done."""
+    environment = {
+        "_SECUREVFL_COMPLETE": "complete_bash",
+        "COMP_WORDS": f"securevfl {words}",
+        "COMP_CWORD": str(len(words.split(" "))),
+    }
+    result = CliRunner().invoke(app, [], prog_name="securevfl", env=environment)
+    assert not result.stderr
+    return result.stdout.split()
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("ver", ["verify"]),
+        ("run fedv", ["fedvs"]),
+        ("run ", list(find_protocols())),
+        ("verify spl", ["split"]),
+        ("compare fedvs spl", ["split"]),
+        ("protocols vaf", ["vafl"]),
+        ("datasets parki", ["parkinson"]),
+        ("run fedvs --data digi", ["digits"]),
+        ("compare fedvs --data digi", ["digits"]),
+        ("run fedvs --optimizer s", ["sgd"]),
+        ("run fedvs --tolerate", ["--tolerate-corrupt"]),
+        ("run split --strag", ["--stragglers"]),
+        ("plan --accuracy", ["--accuracy-bits"]),
+        ("run fedvs --conditions p", ["paper"]),
+        ("trace runs --fate l", ["late", "lost"]),
+        ("--log-level d", ["debug"]),
+        ("run nonsense --par", []),
+    ],
+)
+def test_a_shell_completes(words, expected):
+    assert completed(words) == expected
+
+
+def test_own_files_complete_beside_data_sets():
+    for name in ("dig.csv", "dig.txt", "other.csv"):
+        Path(name).write_text("")
+    Path("digs").mkdir()
+    assert completed("run fedvs --data dig") == ["digits", "dig.csv", "digs/"]
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_the_script_for_a_shell_can_be_shown(shell, monkeypatch):
+    monkeypatch.setenv("_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION", "1")
+    command = [sys.executable, "-m", "securevfl", "--show-completion", shell]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert "_SECUREVFL_COMPLETE" in done.stdout
+
+
+# -- watching ----------------------------------------------------------------------------------
+
+
+def test_what_takes_longer_than_a_second_is_said_and_what_does_not_is_not(monkeypatch, capsys):
+    with show.busy("quick") as tell:
+        tell("a part")
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr(show, "PATIENCE", -1.0)
+    with show.busy("slow") as tell:
+        tell("a part")
+    assert "slow: a part\n" in capsys.readouterr().err
+
+
+def test_a_long_silence_is_broken_by_a_line(monkeypatch, capsys):
+    import threading
+
+    said = threading.Event()
+    monkeypatch.setattr(show, "PATIENCE", 0.01)
+    monkeypatch.setattr(show, "say", lambda line: said.set())
+    with show.busy("slow"):
+        assert said.wait(30)
+
+
+@pytest.mark.parametrize(
+    ("words", "target"),
+    [
+        (("verify", "fedvs", "--parties", "4"), "securevfl.verify"),
+        (("plan", "--data", "digits"), "securevfl.study.planner.plan"),
+        (("bench", "round"), "securevfl.study.bench.bench_round"),
+        (("bench", "field"), "securevfl.study.bench.bench_field"),
+        (("bench", "threshold"), "securevfl.study.threshold.map_threshold"),
+        (("predict", "a run", "new.csv"), "securevfl.study.use.predict_files"),
+        (("trace", "a run"), "securevfl.study.use.trace_folder"),
+        (("export", "a run"), "securevfl.study.saved.load_run"),
+    ],
+)
+def test_ctrl_c_ends_cleanly_and_says_how_to_start_again(words, target, monkeypatch):
+    def press(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(target, press)
+    result = call(*words)
+    assert result.exit_code == 130
+    last = result.stderr.splitlines()[-1]
+    command = shlex.join(["securevfl", *words])
+    assert last == f"interrupted; nothing was kept; start again with: {command}"
+
+
+def terminal(*words: str, **environment: str) -> str:
+    """What a command writes on a terminal of its own."""
+    import pty
+
+    parent, child = pty.openpty()
+    command = [sys.executable, "-m", "securevfl", *words]
+    own = {**os.environ, "TERM": "xterm-256color", **environment}
+    with subprocess.Popen(command, stdout=child, stderr=child, stdin=child, env=own) as process:
+        os.close(child)
+        text = b""
+        while True:
+            try:
+                part = os.read(parent, 4096)
+            except OSError:  # the other end was closed
+                break
+            if not part:
+                break
+            text += part
+        assert process.wait(120) == 0
+    os.close(parent)
+    return text.decode()
+
+
+def test_colour_is_for_terminals_only():
+    assert "\x1b[32m" in terminal("datasets")
+    plain = terminal("datasets", NO_COLOR="1")
+    assert "\x1b[32m" not in plain
+    assert "digits" in plain
+    assert "\x1b" not in call("datasets").stdout
+
+
+# -- the log -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("words", [("-v",), ("--log-level", "info"), ("--log-level=INFO",)])
+@pytest.mark.parametrize("front", [True, False])
+def test_the_log_goes_to_standard_error(words, front):
+    command = ("run", "split", *SMALL)
+    result = call(*words, *command) if front else call(*command, *words)
+    assert result.exit_code == 0
+    assert "INFO securevfl.study.run: run of split on 'digits'" in result.stderr
+    assert "DEBUG" not in result.stderr
+    assert "INFO" not in result.stdout
+
+
+def test_more_is_said_when_asked_for_and_nothing_without():
+    told = call("run", "split", *SMALL, "-vv").stderr
+    assert "DEBUG securevfl.study.history: {'event': 'round', 'party': -1, 'round': 3" in told
+    assert "INFO" not in call("run", "split", *SMALL).stderr
+    kinds = {type(handler).__name__ for handler in logging.getLogger("securevfl").handlers}
+    assert kinds == {"NullHandler"}
+
+
+def test_words_after_a_double_hyphen_are_left_alone():
+    assert to_the_front(["a", "--", "-v"]) == ["a", "--", "-v"]
+
+
+# -- finished runs -----------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory):
+    """A folder with a table, some of its rows without labels, and a run."""
+    home = tmp_path_factory.mktemp("kept")
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({f"c{k}": rng.random(60) for k in range(5)})
+    frame["y"] = np.where(frame["c0"] + frame["c3"] > 1, "yes", "no")
+    frame.to_csv(home / "own.csv", index=False)
+    frame.drop(columns="y").iloc[:7].to_csv(home / "new.csv", index=False)
+    words = ("--data", str(home / "own.csv"), "--label", "y", *SMALL, "--out", str(home / "mine"))
+    assert call("run", "fedvs", *words).exit_code == 0
+    return home
+
+
+@pytest.fixture
+def folder(kept, monkeypatch):
+    monkeypatch.chdir(kept)
+    return Path("mine")
+
+
+@pytest.fixture
+def table(kept):
+    return pd.read_csv(kept / "own.csv")
+
+
+def test_predictions_are_those_of_the_run(table, folder, tmp_path):
+    run = svfl.load_run(folder)
+    expected = run.predict(table.iloc[:7]).tolist()
+    lines = list(csv.DictReader(call("predict", "mine", "new.csv").stdout.splitlines()))
+    assert [line["prediction"] for line in lines] == expected
+    shares = run.predict_proba(table.iloc[:7])
+    assert [float(line["p(yes)"]) for line in lines] == pytest.approx(shares[:, 1], rel=1e-4)
+    coded = json.loads(call("predict", "mine", "new.csv", "--coded", "--json").stdout)
+    assert coded["predictions"] == expected
+    assert coded["messages"] > 0
+    assert coded["coded"] is True
+    found = tmp_path / "found.csv"
+    call("predict", "mine", "new.csv", "--out", str(found))
+    assert pd.read_csv(found)["prediction"].tolist() == expected
+
+
+def test_a_file_for_each_party(table, folder, tmp_path):
+    owners = svfl.load_run(folder).protocol.data.transform.parties
+    files = []
+    for n, part in enumerate(owners):
+        files.append(str(tmp_path / f"p{n}.csv"))
+        table[[column.name for column in part.columns]].iloc[:7].to_csv(files[-1], index=False)
+    whole = call("predict", "mine", "new.csv").stdout
+    assert call("predict", "mine", *files).stdout == whole
+
+
+def test_exported_files_predict_too(table, folder):
+    told = json.loads(call("export", "mine", "--out", "models", "--json").stdout)
+    assert [Path(file).name for file in told["files"]][:2] == ["server.npz", "party-0.npz"]
+    models = svfl.load_models("models")
+    assert (models.predict(table.iloc[:7]) == svfl.load_run(folder).predict(table.iloc[:7])).all()
+    assert "written to" in call("export", "mine").stdout
+    assert Path("mine/models/server.npz").exists()
+
+
+def test_messages_are_traced(folder):
+    words = ("trace", "mine", "--kind", "embedding", "--from", "party-2", "--to", "server")
+    told = json.loads(call(*words, "--json", "--first", "2").stdout)
+    run = svfl.load_run(folder)
+    chosen = run.trace(kind="embedding", sender=2, receiver=-1)
+    assert told["chosen"] == len(chosen) == 4
+    assert [m["number"] for m in told["messages"]] == [e.number for e in chosen[:2]]
+    text = call(*words, "--payloads").stdout
+    assert text.count("uint64 (8, 4)") == 4 or text.count("uint64 (16, 4)") == 4
+    assert "4 of" not in text
+    assert f"40 of {len(run.transcript):,} messages" in call("trace", "mine").stdout
+
+
+def test_messages_are_stepped_through(folder):
+    stepped = call("trace", "mine", "--step", given="\n\nq\n").stdout.splitlines()
+    assert len(stepped) == 3
+    assert stepped == [str(entry) for entry in svfl.load_run(folder).trace(first=3)]
+
+
+def test_a_trace_needs_no_data(folder):
+    Path("own.csv").rename("away.csv")
+    try:
+        assert call("trace", "mine", "--json").exit_code == 0
+        gone = call("trace", "mine", "--payloads")
+    finally:
+        Path("away.csv").rename("own.csv")
+    assert gone.exit_code == 2
+    assert "own.csv" in gone.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "part"),
+    [
+        (("predict", "nowhere", "new.csv"), "nowhere is no folder"),
+        (("predict", "mine", "none.csv"), "none.csv"),
+        (("predict", "mine", "own.csv", "own.csv"), "2 files for 4 parties"),
+        (("export", "nowhere"), "nowhere is no folder"),
+        (("trace", "nowhere"), "has no messages.npz"),
+        (("trace", "mine", "--from", "party-x"), "write party-3 or server"),
+        (("trace", "mine", "--from", "9"), "there is no party 9"),
+        (("trace", "mine", "--kind", "embed"), "did you mean embedding"),
+        (("trace", "mine", "--fate", "latte"), "did you mean late"),
+    ],
+)
+def test_mistakes_are_one_line(folder, words, part):
+    result = call(*words)
+    assert result.exit_code == 2, result.output
+    assert part in result.stderr.splitlines()[-1]
+    assert len([line for line in result.stderr.splitlines() if "..." not in line]) == 1
+
+
+def test_a_network_of_one_s_own_is_found_in_the_working_folder(folder, monkeypatch):
+    Path("my_net_of_cli.py").write_text(
+        "from torch import nn\n\n\n"
+        "def head(inputs, outputs):\n    return nn.Linear(inputs, outputs)\n"
+    )
+    monkeypatch.setenv("SECUREVFL_CODE", "")
+    own = ("--own-centre", "my_net_of_cli:head", "--out", "own")
+    done = call("run", "split", "--data", "own.csv", "--label", "y", *SMALL, *own)
+    assert done.exit_code == 0, done.stderr
+    monkeypatch.setenv("SECUREVFL_CODE", "")  # as in another process
+    refused = call("predict", "own", "new.csv")
+    assert refused.exit_code == 2
+    assert "files must not name code" in refused.stderr
+    again = call("predict", "own", "new.csv", "--code", "my_net_of_cli:head")
+    assert again.exit_code == 0, again.stderr
+    assert len(again.stdout.splitlines()) == 8
