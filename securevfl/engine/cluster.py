@@ -348,6 +348,10 @@ class Cluster:
             self._check_progress()
             time.sleep(_TICK)
 
+    def states(self) -> dict[int, dict[str, Any]]:
+        """Snapshots of those parties that are there, as they stand."""
+        return self._from_all("models")
+
     def ask(self, index: int, question: Callable[[Party], Any]) -> Any:
         """What a function makes of a party, where the party is; before `close`.
 
@@ -550,14 +554,20 @@ class Cluster:
             time.sleep(_TICK)
 
     def _collect(self) -> Ended:
-        ended = Ended()
-        for index, place in self._places.items():
-            if place.lost or place.begin is not None:
-                continue
-            with contextlib.suppress(Exception):  # one that dies now has ended anyway
-                ended.states[index] = self._ray.get(place.seat.models.remote())
-                ended.transcripts[index] = self._ray.get(place.seat.transcript.remote())
-        return ended
+        return Ended(self.states(), self._from_all("transcript"))
+
+    def _from_all(self, what: str) -> dict[int, Any]:
+        """What those seats tell that are there."""
+        asked = {
+            index: getattr(place.seat, what).remote()
+            for index, place in self._places.items()
+            if not place.lost and place.begin is None
+        }
+        found = {}
+        for index, reference in asked.items():
+            with contextlib.suppress(Exception):  # one that dies now is missing from the answer
+                found[index] = self._ray.get(reference)
+        return found
 
 
 _ONE_THREAD = {

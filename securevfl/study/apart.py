@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import re
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,13 +25,14 @@ from securevfl.engine.cluster import Cluster, Job, own_folder
 from securevfl.engine.network import SERVER
 from securevfl.engine.party import Party
 from securevfl.errors import ConfigurationError, DataError, RunError
-from securevfl.models.split import mean_loss, measure
 from securevfl.protocols.protocol import Protocol, get_protocol, make_config
+from securevfl.study.history import measures
 from securevfl.study.plan import DataSource
 
 FACTS = "facts.json"
 FORMAT = 1
 _NAME = "own tables"  # of the messages before the training
+_MADE: dict[tuple[str, str, int], Protocol] = {}  # of this process, which is a party's own
 
 
 @dataclass(frozen=True)
@@ -80,10 +81,13 @@ class ApartMaker:
         return self.made(index).party(index)
 
     def made(self, index: int) -> Protocol:
-        """The protocol as a party has it."""
-        cls = get_protocol(self.protocol)
-        data = self.tables.seen_by(index, self.facts, own_folder(self.folder, index))
-        return cls(make_config(cls, self.options), data, seed=self.seed)
+        """The protocol as a party has it; its table is read once in a process."""
+        key = self.folder, self.protocol, index
+        if key not in _MADE:
+            cls = get_protocol(self.protocol)
+            data = self.tables.seen_by(index, self.facts, own_folder(self.folder, index))
+            _MADE[key] = cls(make_config(cls, self.options), data, seed=self.seed)
+        return _MADE[key]
 
 
 @dataclass(frozen=True)
@@ -107,12 +111,8 @@ class Measures:
 
     def __call__(self, party: Party) -> dict[str, float]:
         """Held-out measures and the loss."""
-        made = self.maker.made(party.index)
         parties: dict[int, Any] = {n: _Told(e) for n, e in self.embeddings.items()}
-        data = made.data
-        scores = made.scores(parties | {SERVER: party}, data.test)
-        loss = mean_loss(data.task, scores, data.test_labels)
-        return measure(data.task, scores, data.test_labels) | {"test_loss": loss}
+        return measures(self.maker.made(party.index), parties | {SERVER: party})
 
 
 class _Told:
@@ -223,13 +223,12 @@ def experimenters(tables: Tables, facts: Facts) -> VerticalDataset:
     return tables.seen_by(None, facts, None)
 
 
-def measured(cluster: Cluster, maker: ApartMaker) -> Callable[[], dict[str, float]]:
-    """How the models of a run are evaluated where the data are."""
-
-    def ask() -> dict[str, float]:
-        peers = range(len(maker.tables.party_files))
+def measured(cluster: Cluster, maker: ApartMaker) -> dict[str, float]:
+    """The models as they stand, evaluated where the data are; nothing while a party is down."""
+    peers = range(len(maker.tables.party_files))
+    try:
         embeddings = {n: cluster.ask(n, OwnEmbedding(maker)) for n in peers}
         found: dict[str, float] = cluster.ask(SERVER, Measures(maker, embeddings))
-        return found
-
-    return ask
+    except RunError:
+        return {}
+    return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import shutil
 import time
 from collections.abc import Callable, Mapping
@@ -18,7 +19,7 @@ from securevfl.engine.transcript import Transcript
 from securevfl.errors import CheckpointError
 from securevfl.protocols.protocol import Protocol, get_protocol, make_config
 from securevfl.study.apart import FACTS, ApartMaker, measured
-from securevfl.study.history import Historian
+from securevfl.study.history import Historian, measures
 from securevfl.study.plan import DataSource, Plan
 
 if TYPE_CHECKING:
@@ -61,7 +62,8 @@ class Driver:
     protocol : Protocol
     plan : Plan
     historian : Historian
-        It evaluates at the end, on copies of the parties' models.
+        It evaluates copies of the parties' models, as they stand when it is due: some may be a
+        round further than others, but at the end.
     folder : Path, optional
         Of the run; without it parties that die do not come back.
     address, place : optional
@@ -117,8 +119,10 @@ class Driver:
             points=protocol.points,
         )
         self.cluster = Cluster(self.job, address=address, place=place, restarts=self.restarts)
+        self._mirrors: dict[int, Party] = {}
+        historian.measured = self._measured
         if isinstance(make, ApartMaker):
-            historian.measured = measured(self.cluster, make)
+            historian.measured = functools.partial(measured, self.cluster, make)
         self._written = 0.0
 
     def run(self, pause: Callable[[], bool] | None = None, *, resumed: bool = False) -> bool:
@@ -163,15 +167,26 @@ class Driver:
 
     def _finish(self, ended: Ended) -> None:
         """Copy the parties' models, put their transcripts together, and evaluate."""
-        made = self.protocol.parties()
-        for index, state in ended.states.items():
-            made[index] = mirrored(made[index], state)
-        self.historian.parties = made
+        self.historian.parties = self._mirror(ended.states)
         self.transcript = Transcript.joined(ended.transcripts.values())
         self.historian.transcript = self.transcript
         late = [e for e in self.historian.events if e["event"] == "late"]
         self.transcript.late = len(late)
         self.historian.finish()
+
+    def _mirror(self, states: Mapping[int, dict[str, Any]]) -> dict[int, Party]:
+        """The parties as they are where they live, without what never changes."""
+        self._mirrors = self._mirrors or self.protocol.parties()
+        for index, state in states.items():
+            mirrored(self._mirrors[index], state)
+        return self._mirrors
+
+    def _measured(self) -> dict[str, float]:
+        """Measures of the models as they stand; none while a party is down."""
+        states = self.cluster.states()
+        if len(states) < len(self.job.parties):
+            return {}
+        return measures(self.protocol, self._mirror(states))
 
     def clear(self) -> None:
         """Remove checkpoints and the driver's own history; a finished run keeps no shares."""

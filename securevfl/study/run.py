@@ -45,9 +45,6 @@ ENGINES = ("simulation", "ray")
 _LOG = logging.getLogger(__name__)
 
 
-_NEVER = 2**62  # rounds between evaluations where only the end is evaluated
-
-
 class Interrupted(KeyboardInterrupt):
     """A run that was stopped on request; `folder` can be resumed, if there is one."""
 
@@ -345,9 +342,7 @@ def _on_cluster(
     from securevfl.study.on_ray import Driver
 
     started = time.monotonic()
-    historian = Historian(
-        protocol, protocol.parties(), eval_every=_NEVER, progress=progress, track=tracker.step
-    )
+    historian = _historian(protocol, protocol.parties(), plan, progress, tracker)
     signed = None if ray["manifest"] is None else Manifest.read(Path(ray["manifest"]))
     keys = None if ray["keys"] is None else str(Path(ray["keys"]).absolute())
     driver = Driver(
