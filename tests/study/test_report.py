@@ -372,19 +372,34 @@ def test_verdicts_come_from_the_folder_or_from_a_file(tmp_path):
     folder = write_run(
         tmp_path / "run", TWO_ROWS, claims=claims, config="[derived]\nN = 4\nK = 2\n"
     )
-    file = verified(tmp_path)
-    text = page(folder, out=tmp_path / "r.html", verifications=[file])
-    assert verdicts(text) == ["PROVED", "not verified"]
-    assert "K = 1 (run: 2)" in text
-    assert "N = 4 (run" not in text
-    verified(folder)
+    file = verified(tmp_path, parameters={"N": 4, "K": 2, "batch_rows": 7, "epsilon_round": 9})
+    given = page(folder, out=tmp_path / "r.html", verifications=[file])
+    assert verdicts(given) == ["PROVED", "not verified"]
+    verified(folder, parameters={})
     assert verdicts(page(folder, out=tmp_path / "r.html")) == ["PROVED", "not verified"]
 
 
-def test_a_verdict_is_no_verdict_on_a_stronger_claim(tmp_path):
-    folder = write_run(tmp_path / "run", TWO_ROWS, claims=[{**CLAIM, "notion": "computational"}])
-    verified(folder)
-    assert verdicts(page(folder, out=tmp_path / "r.html")) == ["not verified"]
+def test_a_verdict_on_other_parameters_is_none_on_the_run(tmp_path):
+    folder = write_run(
+        tmp_path / "run", TWO_ROWS, claims=[CLAIM], config="[derived]\nN = 4\nK = 2\n"
+    )
+    text = page(folder, out=tmp_path / "r.html", verifications=[verified(tmp_path)])
+    assert verdicts(text) == ["not verified", "PROVED"]
+    assert text.index("not verified</span>") < text.index("Verdicts on other parameters (1)")
+    assert "K = 1 (run: 2)" in text
+    assert "N = 4 (run" not in text
+
+
+@pytest.mark.parametrize("notion", ["computational", "none"])
+def test_a_verdict_is_none_on_a_claim_of_another_strength(notion, tmp_path):
+    """As after `verify --plain`, which holds the paper's claims against the plain protocol."""
+    folder = write_run(tmp_path / "run", TWO_ROWS, claims=[{**CLAIM, "notion": notion}])
+    file = verified(folder)
+    file.write_text(file.read_text().replace("PROVED", "VIOLATED"))
+    text = page(folder, out=tmp_path / "r.html")
+    first = "not protected" if notion == "none" else "not verified"
+    assert verdicts(text) == [first, "VIOLATED"]
+    assert "claims, which this run does not make (1)" in text
 
 
 def test_epsilon_is_what_the_last_round_says(tmp_path):

@@ -11,45 +11,60 @@ from securevfl.study.report.loading import Record
 
 NOT_VERIFIED = "not verified"
 NO_CLAIM = "not protected"
-_NOT_COMPARED = ("batch_rows", "seed")  # a verification has small batches of its own
+# A verification has small batches and few rounds of its own; the accounting of epsilon counts them.
+_NOT_COMPARED = ("batch_rows", "seed", "epsilon")
 
 
 def claims(record: Record) -> list[dict[str, Any]]:
-    """The claims of a run, each with its verdict.
+    """The claims of a run, each with its verdict and evidence.
 
-    A claim of the notion "none" says that nothing is claimed; its verdict is `NO_CLAIM`. A claim
-    that no verification is about is `NOT_VERIFIED`.
+    A claim of the notion "none" says that nothing is claimed: `NO_CLAIM`, whatever was tested. A
+    verdict is one on the same claim with the same parameters; any other claim is `NOT_VERIFIED`.
     """
-    report = record.verification or {}
-    verdicts = {(c.get("who"), c.get("about")): c for c in report.get("claims", ())}
-    found = []
+    verdicts = {} if other_parameters(record) else {_key(found): found for found in _all(record)}
+    made = []
     for claim in record.summary.get("claims", ()):
-        own = verdicts.get((claim["who"], claim["about"]), {})
-        same = own.get("notion", claim["notion"]) == claim["notion"]
-        verdict = own.get("verdict", NOT_VERIFIED) if same else NOT_VERIFIED
-        if claim["notion"] == "none" and verdict != "VIOLATED":
-            verdict = NO_CLAIM
-        found.append(
-            {
-                **claim,
-                "verdict": verdict,
-                "evidence": str(own.get("evidence", "")).split("; ") if own and same else [],
-                "failure_probability": own.get("failure_probability"),
-            }
-        )
-    return found
+        own = verdicts.get(_key(claim), {})
+        verdict = own.get("verdict", NOT_VERIFIED) if claim["notion"] != "none" else NO_CLAIM
+        made.append(_finding({**own, **claim, "verdict": verdict}))
+    return made
+
+
+def other_verdicts(record: Record) -> list[dict[str, Any]]:
+    """Verdicts of the verification that are on no claim of this run."""
+    own = set() if other_parameters(record) else {_key(c) for c in record.summary.get("claims", ())}
+    return [
+        _finding(found)
+        for found in _all(record)
+        if _key(found) not in own and found["verdict"] != "NOT TESTED"
+    ]
+
+
+def _all(record: Record) -> list[dict[str, Any]]:
+    return list((record.verification or {}).get("claims", ()))
+
+
+def _key(claim: Mapping[str, Any]) -> tuple[Any, ...]:
+    return tuple(claim.get(name) for name in ("who", "about", "notion"))
+
+
+def _finding(claim: Mapping[str, Any]) -> dict[str, Any]:
+    evidence = str(claim.get("evidence") or "")
+    return {
+        **{name: claim.get(name) for name in ("who", "about", "notion", "source", "verdict")},
+        "evidence": evidence.split("; ") if evidence else [],
+        "failure_probability": claim.get("failure_probability"),
+    }
 
 
 def other_parameters(record: Record) -> dict[str, list[Any]]:
     """Parameters whose values in the verification and in the run differ, as [verified, run]."""
-    if record.verification is None:
-        return {}
-    verified = record.verification.get("parameters", {})
+    verified = (record.verification or {}).get("parameters", {})
     own = record.config.get("derived", {})
     return {
         name: [verified[name], own[name]]
         for name in verified
-        if name in own and name not in _NOT_COMPARED and verified[name] != own[name]
+        if name in own and not name.startswith(_NOT_COMPARED) and verified[name] != own[name]
     }
 
 

@@ -113,6 +113,7 @@ def _run(record: Record, group: int) -> dict[str, Any]:
         "events": event_counts(record),
         "links": sums,
         "claims": claims.claims(record),
+        "others": claims.other_verdicts(record),
         "verification": record.verification,
         "other_parameters": claims.other_parameters(record),
         "spent": claims.spent(record),
