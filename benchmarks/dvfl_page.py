@@ -196,10 +196,10 @@ def epochs() -> list[str]:
     return [
         *table(rows),
         "",
-        "Processor seconds per epoch of 60 000 rows, of one party, the paper's (on another machine) "
-        "in brackets; a step is forward, loss, backward and update; a guest of SplitNN waits for the "
-        "server's step. The last line is a guest's whole training, 20 epochs with DVFL and 60 with "
-        "SplitNN, in seconds.",
+        "Processor seconds per epoch of 60 000 rows, of one party; the paper's (another machine) in "
+        "brackets; a step is forward, loss, backward and update; a guest of SplitNN waits for "
+        "the server's step. The last line is a guest's whole training, 20 epochs with DVFL and 60 "
+        "with SplitNN.",
         "",
         f"- A DVFL guest has to be alive for a shorter time than one of SplitNN, {one:.0f} s "
         f"against {two:.0f} s (paper: 56 against 80): confirmed; with SimCLR it is so here "
