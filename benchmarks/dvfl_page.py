@@ -196,8 +196,8 @@ def epochs() -> list[str]:
     return [
         *table(rows),
         "",
-        "Processor seconds per epoch of 60 000 rows, of one party; the paper's (another machine) in "
-        "brackets; a step is forward, loss, backward and update; a guest of SplitNN waits for "
+        "Processor seconds per epoch of 60 000 rows, of one party; the paper's (another machine) "
+        "in brackets; a step is forward, loss, backward and update; a guest of SplitNN waits for "
         "the server's step. The last line is a guest's whole training, 20 epochs with DVFL and 60 "
         "with SplitNN.",
         "",
