@@ -14,6 +14,7 @@ from securevfl.data import VerticalDataset
 from securevfl.engine.conditions import Conditions, Delay
 from securevfl.errors import CheckpointError, ConfigurationError, DataError, NotEnoughResultsError
 from securevfl.models.polynomial_network import expand
+from securevfl.protocols.protocol import find_protocols
 
 WIDTHS = (1, 3, 2, 2, 1)
 SMALL = {"rounds": 6, "batch": 16, "width": 5, "hidden": 6, "seed": 2, "lr": 0.05}
@@ -157,24 +158,38 @@ def test_a_run_read_back_predicts_the_same(trained):
     assert all((ours[name] == theirs[name]).all() for name in theirs)
 
 
-@pytest.mark.parametrize(
-    ("protocol", "options"),
-    [
-        ("split", {"stragglers": "ignore", "client": "mlp", "aggregation": "concat"}),
-        ("vafl", {}),
-        ("dvfl", {"rounds": 3}),
-        ("multivfl", {"rounds": 3}),
-    ],
-)
-def test_other_protocols_are_read_back_too(protocol, options, tmp_path):
-    known = {**SMALL, **options}
-    if protocol == "dvfl":
-        known = {"seed": 1, "rounds": 3}
-    run = svfl.run(protocol, data_of(2), out=tmp_path / "run", **known)
-    new = raw(9, seed=5)
-    again = svfl.load_run(tmp_path / "run", data=run.protocol.data)
+ARRAYS_ONLY = {"dvfl", "fedhssl", "fedonce", "local", "multivfl", "wait_dp"}
+
+
+@pytest.mark.parametrize("name", find_protocols())
+def test_every_protocol_is_read_back_and_exported(name, tmp_path):
+    cls = find_protocols()[name]
+    known = {k: v for k, v in SMALL.items() if k in (*cls.Config.model_fields, "seed")}
+    data = svfl.load_dataset("digits", parties=5).subset(60, 20)
+    run = svfl.run(name, data, out=tmp_path / "run", **{**known, **cls.check_options, "rounds": 2})
+    assert not [k for k, array in run.models().items() if array.dtype == object]  # needs pickle
+    new = np.random.default_rng(0).integers(0, 17, (4, 64))
+    again = svfl.load_run(tmp_path / "run", data=data)
     assert (again.scores(new) == run.scores(new)).all()
-    assert not [n for n, a in run.models().items() if a.dtype == object]  # would need pickle
+    paths = run.export(tmp_path / "models")
+    assert len(paths) == len(run.parties)
+    models = svfl.load_models(tmp_path / "models")
+    parts = [new[:, list(own)] for own in data.transform.positions]
+    if name not in ARRAYS_ONLY:
+        np.testing.assert_allclose(models.scores(parts), run.scores(new), atol=1e-5)
+        return
+    assert models.clients[0].arrays
+    with pytest.raises(ConfigurationError, match="arrays only"):
+        models.clients[0].embed(parts[0])
+
+
+def test_a_quorum_is_read_back(tmp_path):
+    """Whose embeddings count follows from who was in time in training."""
+    options = {"stragglers": "ignore", "aggregation": "concat", "client": "mlp"}
+    run = svfl.run("split", data_of(), out=tmp_path / "run", **{**SMALL, **options})
+    again = svfl.load_run(tmp_path / "run", data=run.protocol.data)
+    assert (again.scores(raw(4)) == run.scores(raw(4))).all()
+    assert (again.parties[-1].answered == run.parties[-1].answered).all()
 
 
 def test_a_data_set_known_by_name_is_loaded_again(tmp_path):
@@ -289,16 +304,6 @@ def test_a_data_frame_is_read_by_the_names_of_its_columns(tmp_path):
     run.export(tmp_path)
     shuffled = frame[["kind", *(f"c{k}" for k in (3, 1, 5, 0, 2, 4))]]
     assert (svfl.load_models(tmp_path).predict(shuffled) == run.predict(frame)).all()
-
-
-def test_protocols_of_another_form_are_exported_as_arrays(tmp_path):
-    run = svfl.run("dvfl", data_of(2), rounds=3)
-    paths = run.export(tmp_path)
-    assert len(paths) == len(run.parties)
-    model = svfl.load_model(tmp_path / "party-0.npz")
-    assert model.arrays
-    with pytest.raises(ConfigurationError, match="arrays only"):
-        model.embed(raw(2)[0])
 
 
 def test_files_that_are_no_models_are_refused(trained, tmp_path):
