@@ -27,7 +27,7 @@ from securevfl.errors import CheckpointError, ConfigurationError, DataError
 from securevfl.study.compare import comparison
 from securevfl.study.plan import DataSource
 from securevfl.study.report import write_report
-from securevfl.study.report.figures import curves
+from securevfl.study.report.figures import curves, links
 from securevfl.study.report.loading import read_records
 from securevfl.study.report.page import value_text
 from securevfl.study.report.repeat import how_to_repeat
@@ -211,7 +211,7 @@ def test_the_table_of_evaluations_is_the_history(plain, tmp_path):
 
 
 def test_links_are_the_sums_of_the_transcript(faulty, tmp_path):
-    links = embedded(page(faulty.folder, out=tmp_path / "r.html"))["runs"][0]["links"]
+    drawn = embedded(page(faulty.folder, out=tmp_path / "r.html"))["runs"][0]["links"]
     columns = faulty.transcript.columns()
     expected: dict[Any, list[int]] = defaultdict(lambda: [0, 0, 0])
     for kind, sender, receiver, nbytes, late in zip(
@@ -221,14 +221,14 @@ def test_links_are_the_sums_of_the_transcript(faulty, tmp_path):
         expected[str(kind), int(sender), int(receiver)] = [
             sums[0] + 1, sums[1] + int(nbytes), sums[2] + int(late),
         ]  # fmt: skip
-    kinds = [kind["kind"] for kind in links["kinds"]]
-    numbers = {name: -1 if name == "server" else int(name[6:]) for name in links["parties"]}
+    kinds = [kind["kind"] for kind in drawn["kinds"]]
+    numbers = {name: -1 if name == "server" else int(name[6:]) for name in drawn["parties"]}
     found = {
-        (kinds[kind], numbers[links["parties"][a]], numbers[links["parties"][b]]): sums
-        for kind, a, b, *sums in links["cells"]
+        (kinds[kind], numbers[drawn["parties"][a]], numbers[drawn["parties"][b]]): sums
+        for kind, a, b, *sums in drawn["cells"]
     }
     assert found == expected
-    assert links["bytes"] == faulty.transcript.bytes
+    assert drawn["bytes"] == faulty.transcript.bytes
 
 
 def test_bars_are_the_delays_that_the_conditions_say(plain):
@@ -334,6 +334,27 @@ def test_a_run_without_any_delay_has_no_time_to_draw(tmp_path):
     text = page(folder, out=tmp_path / "r.html")
     assert "Nothing took virtual time" in text
     assert 'value="step" checked' in text
+
+
+def test_late_messages_on_a_cluster_are_those_that_receivers_tell(tmp_path):
+    """Senders know no arrivals there; setup may overlap with round 1; time is real."""
+    transcript = Transcript()
+    for round_, kind, sender, receiver, sent in (
+        (0, "data", 0, 1, 2), (1, "round", -1, 0, 1), (1, "up", 0, -1, 2), (2, "round", -1, 0, 5),
+    ):  # fmt: skip
+        transcript.add(sender, receiver, kind, round_, 10, sent * 10**8, None)
+    told = {"event": "late", "party": -1, "round": 2, "time": 0.75, "kind": "up", "sender": 0}
+    folder = write_run(tmp_path / "run", TWO_ROWS, events=[told])
+    (folder / "config.toml").write_text("engine = 'ray'\n" + (folder / "config.toml").read_text())
+    write_transcript(folder, transcript)
+    record = read_records([folder])[0]
+    found = timeline(record)
+    assert (found["ends"], found["last"]) == ([0.5, 2.5], [1, 2])
+    assert [lane["late"] for lane in found["lanes"]] == [[0, 0], [0, 1], [0, 0]]
+    assert [lane["bars"] for lane in found["lanes"]] == [[0.5, 2.0], None, None]
+    late = {kind["kind"]: kind["late"] for kind in links(record)["kinds"]}
+    assert late == {"data": 0, "round": 0, "up": 1}
+    assert '"clock":"real time"' in page(folder, out=tmp_path / "r.html")
 
 
 def test_asynchronous_runs_show_who_was_used_when(tmp_path):

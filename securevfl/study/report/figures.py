@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from securevfl.study.report.loading import Messages, Record
+from securevfl.study.report.loading import Record
 from securevfl.study.report.timeline import party_name
 
 AXES = ("step", "time", "bytes")
@@ -57,7 +57,7 @@ def measures_of(records: Sequence[Record]) -> list[str]:
     return [name for name in MEASURES if any(_number(row.get(name)) is not None for row in rows)]
 
 
-def links(messages: Messages | None) -> dict[str, Any] | None:
+def links(record: Record) -> dict[str, Any] | None:
     """Messages, bytes and late messages for each kind, sender and receiver.
 
     Returns
@@ -66,9 +66,14 @@ def links(messages: Messages | None) -> dict[str, Any] | None:
         ``parties`` (their names), ``kinds`` (with their sums, the largest first), and ``cells``:
         rows of kind, sender and receiver (as places in those lists), messages, bytes, late.
     """
-    if messages is None:
+    if record.messages is None:
         return None
-    parties, sums_of = messages.parties(), messages.links()
+    parties, sums_of = record.messages.parties(), record.messages.links()
+    if not any(late for *_, late in sums_of.values()):  # on a cluster the receiver's history tells
+        for event in record.events:
+            link = (event.get("kind"), event.get("sender"), event["party"])
+            if event["event"] == "late" and link in sums_of:
+                sums_of[link][2] += 1
     place = {party: number for number, party in enumerate(parties)}
     kinds: dict[str, list[int]] = {}
     for (kind, _, _), sums in sums_of.items():

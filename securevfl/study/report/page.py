@@ -81,7 +81,10 @@ def render(records: Sequence[Record]) -> str:
         measures={name: figures.MEASURES[name] for name in figures.measures_of(records)},
         script=script,
         script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
-        data=_embedded({"groups": groups, "runs": [run["drawn"] for run in runs]}),
+        clock=_clock(records),
+        data=_embedded(
+            {"groups": groups, "clock": _clock(records), "runs": [run["drawn"] for run in runs]}
+        ),
         versions=versions(),
         colours=COLOURS,
         axis="time" if any(record.rows[-1]["time"] > 0 for record in records) else "step",
@@ -97,7 +100,7 @@ def versions() -> dict[str, str]:
 
 
 def _run(record: Record, group: int) -> dict[str, Any]:
-    lanes, sums = timeline(record), figures.links(record.messages)
+    lanes, sums = timeline(record), figures.links(record)
     return {
         "label": record.label,
         "name": record.group,
@@ -131,6 +134,12 @@ def _run(record: Record, group: int) -> dict[str, Any]:
     }
 
 
+def _clock(records: Sequence[Record]) -> str:
+    """What the time of the runs is: a cluster's is that of the machines."""
+    engines = {record.config.get("engine") or "simulation" for record in records}
+    return "time" if len(engines) > 1 else "real time" if engines == {"ray"} else "virtual time"
+
+
 def _title(records: Sequence[Record]) -> str:
     protocols = list(dict.fromkeys(record.protocol for record in records))
     if len(protocols) > _TITLED:
@@ -152,6 +161,7 @@ def _summary(records: Sequence[Record], groups: Sequence[str]) -> list[dict[str,
         values = [value for own in each for value in own if value is not None]
         if values and (name in _ALWAYS or any(values)):
             texts = [_mean_text(own, name) for own in each]
+            label = _clock(records) if name == "virtual_seconds" else label
             rows.append({"name": name, "label": label, "values": texts})
     return rows
 

@@ -138,6 +138,9 @@ def _columns(record: Record) -> tuple[Cells, dict[int, float]]:
         starts = [0.0, *(row["time"] for row in record.rows[:-1])]
     else:
         rounds, starts = record.messages.starts()
+        # On a cluster setup overlaps with round 1.
+        if rounds[0] == 0 and len(starts) > 1 and starts[0] > starts[1]:
+            rounds, starts = rounds[1:], starts[1:]
     over = max(e["time"] for e in [*record.rows, *record.events] if e["party"] == SERVER)
     done = record.rows[-1]["round"]
     while starts[-1] >= over and rounds[len(starts) - 1] > done:  # announces that all is over
@@ -180,7 +183,7 @@ def _lane(
     lengths: Mapping[int, float],
 ) -> dict[str, Any]:
     own = [event for event in record.events if event["party"] == party]
-    late = [] if record.messages is None else record.messages.late_times(party)
+    late = late_times(record, party)
     lost = [event["time"] for event in own if event["event"] == "lost"]
     if party == SERVER or not cells.last:
         bars = _means(cells, lengths) if cells.last else _used(record, cells, party)
@@ -196,6 +199,17 @@ def _lane(
         "times": {"late": _ticks(late, cells.ends[-1]), "lost": _ticks(lost, cells.ends[-1])},
         "down": down_times(own),
     }
+
+
+def late_times(record: Record, party: int) -> list[float]:
+    """Virtual seconds in which late messages of a party arrived.
+
+    On a cluster senders do not know; there the receiver's history tells.
+    """
+    if record.messages is not None and record.messages.columns["late"].any():
+        return record.messages.late_times(party)
+    late = [event for event in record.events if event["event"] == "late"]
+    return [e["time"] for e in late if e.get("sender", e["party"]) == party]
 
 
 def _counts(cells: Cells, places: Sequence[int]) -> list[int]:

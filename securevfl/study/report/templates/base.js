@@ -40,7 +40,7 @@ function plain(value) {
 
 const AXES = {
   step: { label: "round", format: (v) => grouped.format(Math.round(v)), text: (v) => `round ${grouped.format(v)}` },
-  time: { label: "virtual time", format: (v) => `${Number(v.toPrecision(4))} s`, text: seconds },
+  time: { label: page.clock, format: (v) => `${Number(v.toPrecision(4))} s`, text: seconds },
   bytes: { label: "sent by all parties", format: size, text: size },
 };
 const MEASURES = {
