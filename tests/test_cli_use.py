@@ -23,6 +23,7 @@ from securevfl.cli import examples, lab, show, start, verify
 from securevfl.cli.app import app
 from securevfl.cli.logs import to_the_front
 from securevfl.protocols.protocol import find_protocols
+from securevfl.study.report import Written
 
 SMALL = ("--rounds", "4", "--width", "4", "--hidden", "4", "--batch", "16", "--parties", "4")
 
@@ -105,6 +106,8 @@ def test_every_example_is_understood(line, monkeypatch):
     monkeypatch.setattr("securevfl.study.use.predict_files", lambda *_, **__: nothing)
     run = type("R", (), {"export": lambda self, out: called.append(out) or []})
     monkeypatch.setattr("securevfl.study.saved.load_run", lambda *_, **__: run())
+    page = Written(Path("report.html"), 1, (), ())
+    monkeypatch.setattr("securevfl.study.report.write_report", lambda *_, **__: page)
     result = call(*shlex.split(line)[1:])
     assert result.exit_code == 0, result.output
     assert called or result.stdout

@@ -74,6 +74,11 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
         ("trace runs/mine --round 1 --payloads", "with types and shapes; runs it again"),
         ("trace runs/mine --step", "one message at a time"),
     ),
+    "report": (
+        ("report runs/mine", "runs/mine/report.html, which needs no network"),
+        ("report runs/fedvs runs/split --out both.html", "side by side"),
+        ("report runs/mine --verify verify.json", "with what `verify --json` said"),
+    ),
     "keys new": (("keys new bank.key", "bank.key, and bank.key.pub for the others"),),
     "keys show": (("keys show bank.key.pub shop.key.pub", "compare them over the telephone"),),
     "keys manifest": (

@@ -8,21 +8,18 @@ from typing import Annotated
 import typer
 
 from securevfl.cli import show
+from securevfl.cli.examples import epilog
 
 _HELP = (
     "Write one HTML page about runs: curves, a timeline of the parties, links, claims, and the "
     "command to repeat them.\n\nSeveral runs are compared. The page needs no network and works on "
     "a phone."
 )
-_EPILOG = (
-    "securevfl report runs/fedvs-digits-20260101-120000\n\n"
-    "securevfl report runs/fedvs runs/split runs/vafl --out comparison.html"
-)
 
 
 def register(app: typer.Typer) -> None:
     """Add the command to the application."""
-    app.command("report", help=_HELP, epilog=_EPILOG)(report)
+    app.command("report", help=_HELP, epilog=epilog("report"))(report)
 
 
 def report(
@@ -50,7 +47,8 @@ def report(
     """Carry out ``securevfl report``."""
     from securevfl.study.report import write_report
 
-    written = write_report(runs, out=out, verifications=verify or ())
+    with show.busy("report"):
+        written = write_report(runs, out=out, verifications=verify or ())
     if json:
         show.print_json(written.to_dict())
         return
