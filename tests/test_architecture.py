@@ -89,7 +89,8 @@ def permitted(module: str, target: str) -> bool:
     own = home.partition(".")[0]
     if own not in ("protocols", "__init__") and target.partition(".")[0] == own:
         return True
-    shared = ("protocols", "protocols.protocol", "protocols.downstream")
+    rooms = ("protocols.protocol", "protocols.downstream", "protocols.fedvs_parameters")
+    shared = ("protocols", *rooms)
     if own == "protocols" and target in shared:
         return True
     allowed = ALLOWED[home]

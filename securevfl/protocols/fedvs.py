@@ -11,15 +11,13 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-from pydantic import Field
 
 from securevfl.engine.party import SERVER, Party
 from securevfl.engine.streams import keyed_stream
-from securevfl.engine.wire import message
 from securevfl.errors import (
     ConfigurationError,
     CorruptResultsError,
@@ -32,160 +30,34 @@ from securevfl.errors import (
 from securevfl.field import FixedPoint, LagrangeCode, PrimeField
 from securevfl.models.polynomial_network import PolynomialNetwork, expand, expanded_width
 from securevfl.models.pretext import make_objective
-from securevfl.models.pretraining import Pretraining, PretrainingOptions, pretraining_optimizer
-from securevfl.models.split import Batches, Centre, measure, rows_of
+from securevfl.models.pretraining import Pretraining, pretraining_optimizer
+from securevfl.models.split import Centre, measure, rows_of
 from securevfl.models.weights import load_weights, weights_of
 from securevfl.privacy.claims import Claim
+from securevfl.protocols.fedvs_parameters import (
+    Attempt,
+    Batch,
+    FedVSConfig,
+    Parameters,
+    attempts,
+    coded_rows,
+    coding_operations,
+    default_segments,
+    inference_step,
+)
 from securevfl.protocols.protocol import (
     Card,
     Outline,
     Part,
-    Phase,
     Post,
     Shape,
     SplitProtocol,
     Stage,
-    TrainingConfig,
     hollow,
 )
 
 if TYPE_CHECKING:
     from securevfl.data.dataset import VerticalDataset
-
-
-@message
-@dataclass(frozen=True)
-class Batch:
-    """What a round is about, said when it is opened.
-
-    Attributes
-    ----------
-    part : {"train", "test"}
-        Whether `rows` numbers rows of the training or of the test shares.
-    rows : ndarray, (|B|,), uint32
-        B, row numbers within a segment, in [0, ceil(M/K)).
-    """
-
-    part: str
-    rows: np.ndarray
-
-
-@message
-@dataclass(frozen=True)
-class Attempt:
-    """The evaluation of a round, named once by the server; the round's number is the attempt's.
-
-    Attributes
-    ----------
-    sharers : tuple of int
-        S: clients whose model is in the sum (footnote 2).
-    dealers : tuple of int
-        D: clients whose masks are in the uploads; none in plain evaluation.
-    """
-
-    sharers: tuple[int, ...]
-    dealers: tuple[int, ...] = ()
-
-
-class FedVSConfig(PretrainingOptions, TrainingConfig):
-    """Options of FedVS."""
-
-    segments: int | None = Field(
-        None, ge=1, description="K; the largest with R + 2A <= N - floor(N/2), else 1"
-    )
-    privacy: int = Field(1, ge=1, description="T, colluding clients tolerated")
-    prime: int = Field(2**61 - 1, description="field modulus p")
-    data_bits: int = Field(20, ge=1, le=52, description="lx, fractional bits of the data")
-    model_bits: int = Field(24, ge=1, le=52, description="lw, fractional bits of the weights")
-    masked: bool = Field(True, description="mask the uploads; false is the paper's evaluation")
-    spares: int = Field(0, ge=0, description="dealers of masks beyond the T+1 that are used")
-    weight_bound: float = Field(16.0, gt=0, description="enforced bound on |W|")
-    tolerate_corrupt: int = Field(
-        0, ge=0, description="A, wrong uploads corrected and named; waits for R + 2A results"
-    )
-    secure: bool = Field(False, description="evaluate the test set by coded inference")
-    share_timeout: float | None = Field(
-        None, gt=0, description="seconds after which the round goes on with those that shared"
-    )
-    result_timeout: float | None = Field(
-        None, gt=0, description="seconds after which an attempt with too few results is given up"
-    )
-    max_attempts: int = Field(3, ge=1, description="attempts given up in a row before the run ends")
-    pretrain: Literal["none", "p", "full"] = Field(
-        "none",
-        description="who starts from a network that it pre-trained alone, as in VFLHLP: nobody, "
-        "clients 1 to N-1 (by SCARF), or client 0 besides, on the labels, which the server gives "
-        "it",
-    )
-
-
-@dataclass(frozen=True)
-class Parameters:
-    """What all parties agree on; public.
-
-    Attributes
-    ----------
-    code : LagrangeCode
-        Points, K and T.
-    data_point, model_point : FixedPoint
-        Quantisers with lx and lw bits.
-    batches : mapping
-        "train" and "test": the layout of rows in segments.
-    """
-
-    config: FedVSConfig
-    code: LagrangeCode
-    data_point: FixedPoint
-    model_point: FixedPoint
-    batches: Mapping[str, Batches]
-
-    @property
-    def field(self) -> PrimeField:
-        """F_p."""
-        return self.code.field
-
-    @functools.cached_property
-    def threshold(self) -> int:
-        """R = 2 (K + T - 1) + 1 (Theorem 5.1)."""
-        return self.code.recovery_threshold(degree=2)
-
-    @property
-    def wanted(self) -> int:
-        """Results that the server waits for: R, and 2 more for each wrong one tolerated."""
-        return results_wanted(self.config, self.code.segments)
-
-    @property
-    def requirement(self) -> str:
-        """`wanted` in the letters of the paper, for error messages."""
-        needed = f"R = 2(K+T-1)+1 = {self.threshold}"
-        return f"{needed}, R + 2A = {self.wanted}" if self.wanted > self.threshold else needed
-
-    @functools.cached_property
-    def mask_powers(self) -> np.ndarray:
-        """alpha_n^i, (N, K + 2T - 1): values at the clients' points from coefficients of a rho.
-
-        rho has degree K + 2T - 2. One coefficient fewer leaks to the server with T clients, one
-        more raises R.
-        """
-        count = self.code.segments + 2 * self.code.privacy - 1
-        alphas = self.field.elements(list(self.code.alphas))
-        powers = [self.field.power(alphas, i) for i in range(count)]
-        return np.stack(powers, axis=1)
-
-    def candidates(self, round: int) -> tuple[int, ...]:
-        """Clients that deal masks in a round, T + 1 and the spares, in turn over the rounds."""
-        return appointed(self.config, self.code.parties, round)
-
-    def maskable(self, sharers: Sequence[int], dealers: Sequence[int]) -> bool:
-        """Whether an attempt may run: |D| >= T + 1 and |S| >= T + 2; any S without masks.
-
-        With fewer dealers a coalition could know every mask; with fewer sharers it could isolate
-        one client in the sum.
-        """
-        T = self.code.privacy
-        if not self.config.masked:
-            return len(sharers) > 0
-        return len(dealers) > T and len(sharers) > T + 1
 
 
 class Client(Party):
@@ -929,80 +801,3 @@ PAPER = tuple(
     for about in ("features", "model")
 )
 UNPROTECTED = (Claim("client", "labels", "none", "dL/dH depends on them"),)
-
-
-def appointed(config: FedVSConfig, parties: int, round: int) -> tuple[int, ...]:
-    """Clients that deal masks in a round, T + 1 and the spares, in turn over the rounds."""
-    if not config.masked:
-        return ()
-    count = config.privacy + 1 + config.spares
-    return tuple((round * count + i) % parties for i in range(count))
-
-
-def coding_operations(elements: int, points: int) -> int:
-    """n log^2 n multiply-adds an element, to evaluate or interpolate at n points (section 5.3)."""
-    return round(elements * points * math.log2(points) ** 2)
-
-
-def inference_step(coded: int, segments: int) -> int:
-    """Rows of each segment of the test set that one attempt evaluates."""
-    return max(coded, 4096 // segments)
-
-
-def coded_rows(config: FedVSConfig, segments: int, length: int) -> int:
-    """|B| of segments of `length` rows, as `securevfl.models.split.Batches` has it."""
-    return min(max(1, config.batch // segments), length)
-
-
-def attempts(
-    config: FedVSConfig,
-    widths: Sequence[int],
-    segments: int,
-    part: Part,
-    rows: int,
-    rounds: int,
-    *after: Stage,
-) -> Phase:
-    """Rounds on `rows` coded rows in which all share; `after` is what follows the uploads.
-
-    A client sends "shared" behind its shares on one uplink, so all shares are there before the
-    server has heard of all clients.
-    """
-    N, h, dtype = len(widths), config.width, PrimeField(config.prime).dtype
-    upload = hollow((rows, h), dtype)
-    models = Post(
-        "model",
-        "peers",
-        tuple(hollow((w, h), dtype) for w in widths),
-        operations=tuple(coding_operations(w * h, N) for w in widths),
-    )
-    masks = Post(
-        "mask",
-        "peers",
-        (upload,),
-        functools.partial(appointed, config, N),
-        operations=(rows * h * N * (segments + 2 * config.privacy - 1),),
-    )
-    shared = Post("shared", "server", (None,))
-    attempt = Attempt(tuple(range(N)), tuple(range(config.privacy + 1)) * config.masked)
-    stages = (
-        Stage((models, *[masks] * config.masked, shared), activity="share", count=N),
-        Stage((Post("attempt", "clients", (attempt,)),)),
-        Stage(
-            (Post("embedding", "server", (upload,), operations=(rows * h * sum(widths),)),),
-            activity="upload",
-            count=results_wanted(config, segments),
-        ),
-    )
-    return Phase(Batch(part, hollow((rows,), np.uint32)), (*stages, *after), rounds)
-
-
-def results_wanted(config: FedVSConfig, segments: int) -> int:
-    """R + 2A = 2 (K + T - 1) + 1 + 2A."""
-    return 2 * (segments + config.privacy - 1) + 1 + 2 * config.tolerate_corrupt
-
-
-def default_segments(parties: int, privacy: int, corrupt: int = 0) -> int:
-    """Largest K with R + 2A = 2(K+T-1) + 1 + 2A <= N - floor(N/2), else 1."""
-    survivors = parties - parties // 2
-    return max(1, (survivors - 1) // 2 - privacy - corrupt + 1)

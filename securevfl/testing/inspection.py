@@ -26,6 +26,7 @@ _ALLOWED = {
     "securevfl.engine.streams",
     "securevfl.protocols.protocol",
     "securevfl.protocols.downstream",
+    "securevfl.protocols.fedvs_parameters",
 }
 _OURS = ("securevfl.engine.", "securevfl.protocols.", "securevfl.study", "securevfl.cli")
 _LEAVES = (
