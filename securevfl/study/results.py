@@ -160,11 +160,13 @@ def _differences(jobs: Sequence[Mapping[str, Any]], study: Study) -> dict[str, A
         if label == study.baseline or not seeds:
             continue
         for name in (f"test_{m}" for m in MEASURES):
-            if name in theirs[seeds[0]]:
+            own = by_run[label]  # a run that ended before its first step has no measure
+            both = [s for s in seeds if name in own[s] and name in theirs[s]]
+            if both:
                 mean, half = paired_difference(
-                    [by_run[label][s][name] for s in seeds], [theirs[s][name] for s in seeds]
+                    [own[s][name] for s in both], [theirs[s][name] for s in both]
                 )
-                entry = {"mean": mean, "half_width_95": _number(half), "pairs": len(seeds)}
+                entry = {"mean": mean, "half_width_95": _number(half), "pairs": len(both)}
                 result.setdefault(label, {})[name] = entry
     return result
 

@@ -366,6 +366,19 @@ def test_results_are_means_intervals_and_paired_differences(tmp_path):
     assert (tmp_path / "curves.png").stat().st_size > 5000
 
 
+def test_a_run_that_ended_before_its_first_step_is_in_no_difference(tmp_path):
+    study = read_study(write(tmp_path))
+    (tmp_path / "jobs").mkdir()
+    for one in study.jobs:
+        found = result(one.label, one.seed, [(1.0, 0.5)])
+        if (one.label, one.seed) == ("coded", 0):
+            del found["summary"]["test_accuracy"]
+        store(tmp_path, one, found)
+    content = write_results(study, tmp_path)
+    assert content["differences"]["coded"]["test_accuracy"]["pairs"] == 1
+    assert "test_accuracy" not in content["runs"]["coded"]
+
+
 def test_one_seed_has_a_mean_and_no_interval(tmp_path):
     study = read_study(write(tmp_path, TOML.replace("seeds = 2", "seeds = 1")))
     (tmp_path / "jobs").mkdir()
