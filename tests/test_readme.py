@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import re
-import shlex
 import subprocess
 import tomllib
 from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
 import securevfl
-from securevfl.cli import lab, start, verify
-from securevfl.cli.app import app
-from securevfl.study.report import Written
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = (
@@ -57,38 +52,6 @@ def test_the_ci_script_reads_command_2(tmp_path):
     )
     assert done.stdout == marked(2) + "\n"
     subprocess.run(["bash", "-n", ROOT / ".ci/run"], check=True, timeout=30)
-
-
-def commands() -> list[str]:
-    lines = [line for name in DOCUMENTS for fence in fences(name) for line in fence.splitlines()]
-    found = [line.partition("#")[0].strip() for line in lines if line.startswith("securevfl ")]
-    return [*found, marked(1).split(" && ")[-1]]
-
-
-@pytest.mark.parametrize("command", commands())
-def test_every_command_line_is_understood(command, monkeypatch):
-    called: list[Any] = []
-    note = lambda *arguments, **options: called.append(arguments)  # noqa: E731
-    monkeypatch.setattr(start, "start", note)
-    monkeypatch.setattr(start, "go_on", note)
-    monkeypatch.setattr(verify, "start", note)
-    for name in ("compare", "study", "plan", "threshold"):
-        monkeypatch.setattr(lab, name, note)
-    for name in ("create", "show", "write_manifest", "sign"):
-        monkeypatch.setattr(f"securevfl.study.identities.{name}", lambda *_: {"done": "so"})
-    page = Written(Path("report.html"), 1, (), ())
-    monkeypatch.setattr("securevfl.study.report.write_report", lambda *_, **__: page)
-    monkeypatch.setattr("securevfl.study.bench.bench_round", lambda *_, **__: {})
-    monkeypatch.setattr("securevfl.cli.show.print_rounds", note)
-    result = CliRunner().invoke(app, shlex.split(command)[1:])
-    assert result.exit_code == 0, result.output
-    assert called or result.stdout
-
-
-@pytest.mark.parametrize("example", fences("README.md", "python"))
-def test_every_python_example_runs(example, tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    exec(compile(example, "README.md", "exec"), {"__name__": "readme"})
 
 
 def test_the_example_protocol_trains(tmp_path, monkeypatch):
