@@ -234,6 +234,12 @@ def page() -> str:
     claims = [f"- {claim}" for claim in main_claims(results)]
     mains = list(dict.fromkeys(study for study, _ in ROWS.values()))
     section("Main table, MNIST in four strips", mains, [*main_table(results), "", *claims])
+    whole = verdict(results.compare(("all-rows", "dvfl"), ("all-rows", "split")))
+    section(
+        "All rows, no faults",
+        ["all-rows"],
+        [*pairs(results, {"60 000 rows": "all-rows"}), "", f"- DVFL above SplitNN: {whole}."],
+    )
     section("More hosts", ["hosts"], hosts(results))
     above = [
         f"- {name}, DVFL above SplitNN: {verdict(results.compare((s, 'dvfl'), (s, 'split')))}."
