@@ -15,10 +15,8 @@ def describe_machine() -> dict[str, Any]:
         "processor": _processor(),
         "cores": os.cpu_count(),
         "system": f"{platform.system()} {platform.machine()}",
-        "python": platform.python_version(),
+        **versions(),
     }
-    for package in ("numpy", "numba", "torch"):
-        result[package] = metadata.version(package)
     with contextlib.suppress(ModuleNotFoundError):
         from threadpoolctl import threadpool_info
 
@@ -29,6 +27,14 @@ def describe_machine() -> dict[str, Any]:
         }
         result["blas"] = "; ".join(sorted(pools)) or "none found"
     return result
+
+
+def versions() -> dict[str, str]:
+    """Of Python and of what computes."""
+    packages = ("numpy", "numba", "torch")
+    return {"python": platform.python_version()} | {
+        name: metadata.version(name) for name in packages
+    }
 
 
 def _processor() -> str:

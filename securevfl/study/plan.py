@@ -92,10 +92,11 @@ class Plan:
     engine: str = "simulation"
 
     def to_toml(self, derived: Mapping[str, Any]) -> str:
-        """Text of ``config.toml``; `derived` is shown in it and not read back."""
+        """Text of ``config.toml``; `derived` and versions are shown in it and not read back."""
         import tomli_w
 
         from securevfl import __version__
+        from securevfl.study.machine import versions
 
         content: dict[str, Any] = {
             "format": FORMAT,
@@ -110,6 +111,7 @@ class Plan:
             "conditions": self.conditions.describe(),
             "data": {"fingerprint": self.fingerprint},
             "derived": dict(derived),
+            "versions": versions(),
         }
         if self.until is not None:
             content["until"] = self.until

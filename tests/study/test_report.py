@@ -458,6 +458,14 @@ def test_the_command_of_the_page_repeats_the_run(which, request, tmp_path, monke
     assert made.notes == []
 
 
+def test_the_page_says_with_what_a_run_was_made(plain, tmp_path):
+    text = page(plain.folder, out=tmp_path / "r.html")
+    config = tomllib.loads((plain.folder / "config.toml").read_text())
+    assert config["versions"]["numpy"] == np.__version__
+    said = ", ".join(f"{name} {number}" for name, number in config["versions"].items())
+    assert f"Run with securevfl {svfl.__version__}, {said}." in text
+
+
 def test_the_command_names_options_that_are_not_the_default():
     config = {
         "protocol": "fedvs", "seed": 3, "until": 4.5, "sealed": False, "eval_every": 7,

@@ -6,12 +6,11 @@ import base64
 import hashlib
 import json
 import math
-import platform
 from collections.abc import Mapping, Sequence
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from securevfl.study.machine import versions
 from securevfl.study.report import claims, figures
 from securevfl.study.report.loading import Record
 from securevfl.study.report.repeat import how_to_repeat
@@ -22,7 +21,6 @@ TEMPLATES = Path(__file__).parent / "templates"
 SCRIPTS = ("base.js", "plot.js", "curves.js", "timeline.js", "links.js", "start.js")
 COLOURS = 8
 _TITLED = 5  # protocols that a title names
-PACKAGES = ("numpy", "numba", "torch", "scikit-learn")
 _SUMMARY = {
     "test_accuracy": "test accuracy",
     "test_auc": "test AUC",
@@ -41,7 +39,18 @@ _SUMMARY = {
     "clipped": "weight clippings",
 }
 _ALWAYS = ("rounds", "virtual_seconds", "bytes", "messages", "late", "crashes")
-_COMPARED = ("seed", "data", "conditions", "faults", "until", "sealed", "engine", "options")
+_COMPARED = (
+    "version",
+    "versions",
+    "seed",
+    "data",
+    "conditions",
+    "faults",
+    "until",
+    "sealed",
+    "engine",
+    "options",
+)
 
 
 def render(records: Sequence[Record]) -> str:
@@ -53,6 +62,8 @@ def render(records: Sequence[Record]) -> str:
         With labels that differ.
     """
     import jinja2
+
+    from securevfl import __version__
 
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(TEMPLATES),
@@ -85,18 +96,10 @@ def render(records: Sequence[Record]) -> str:
         data=_embedded(
             {"groups": groups, "clock": _clock(records), "runs": [run["drawn"] for run in runs]}
         ),
-        versions=versions(),
+        versions={"securevfl": __version__, **versions()},
         colours=COLOURS,
         axis="time" if any(record.rows[-1]["time"] > 0 for record in records) else "step",
     )
-
-
-def versions() -> dict[str, str]:
-    """Of securevfl and what it computes with, here and now."""
-    from securevfl import __version__
-
-    found = {"securevfl": __version__, "python": platform.python_version()}
-    return found | {package: metadata.version(package) for package in PACKAGES}
 
 
 def _run(record: Record, group: int) -> dict[str, Any]:
