@@ -20,7 +20,8 @@ from cryptography.x509.oid import NameOID
 
 pytest.importorskip("ray")
 
-SPACES = {"svfl-a": "10.77.0.1", "svfl-b": "10.77.0.2"}
+ONE, TWO = (f"svfl-{os.getpid()}-{which}" for which in "ab")  # each test process has its own
+SPACES = {ONE: "10.77.0.1", TWO: "10.77.0.2"}
 HEAD = "10.77.0.1:6399"
 TOKEN = "an-hour-s-token-of-a-test-0123456789"
 PEM = serialization.Encoding.PEM
@@ -38,8 +39,8 @@ def spaces():
     try:
         for name in SPACES:
             ip("netns", "add", name)
-        ip("link", "add", "svfl0", "netns", "svfl-a", "type", "veth", "peer", "name", "svfl1",
-           "netns", "svfl-b")  # fmt: skip
+        ip("link", "add", "svfl0", "netns", ONE, "type", "veth", "peer", "name", "svfl1",
+           "netns", TWO)  # fmt: skip
         for (name, address), device in zip(SPACES.items(), ("svfl0", "svfl1"), strict=True):
             ip("-n", name, "addr", "add", f"{address}/24", "dev", device)
             ip("-n", name, "link", "set", device, "up")
@@ -106,11 +107,11 @@ def within(space, settings, *command, seconds=150):
 def nodes(spaces, settings, tmp_path_factory):
     place = tmp_path_factory.mktemp("r")
     started = [
-        within("svfl-a", settings, "ray", "start", "--head", "--node-ip-address", SPACES["svfl-a"],
+        within(ONE, settings, "ray", "start", "--head", "--node-ip-address", SPACES[ONE],
                "--port", "6399", "--num-cpus", "2", "--include-dashboard", "false",
                "--resources", '{"node-a": 1}', "--temp-dir", str(place)),
-        within("svfl-b", settings, "ray", "start", "--address", HEAD, "--node-ip-address",
-               SPACES["svfl-b"], "--num-cpus", "2", "--resources", '{"node-b": 1}'),
+        within(TWO, settings, "ray", "start", "--address", HEAD, "--node-ip-address",
+               SPACES[TWO], "--num-cpus", "2", "--resources", '{"node-b": 1}'),
     ]  # fmt: skip
     try:
         for node in started:
@@ -156,7 +157,7 @@ except ConfigurationError as error:
 def test_two_nodes_decode_what_the_simulation_decodes(nodes, settings, tmp_path):
     script = tmp_path / "run.py"
     script.write_text(textwrap.dedent(RUN))
-    done = within("svfl-a", settings, sys.executable, str(script))
+    done = within(ONE, settings, sys.executable, str(script))
     assert done.stdout.split() == ["True", "True"], done.stderr[-2000:]
 
 
@@ -171,5 +172,5 @@ def test_two_nodes_decode_what_the_simulation_decodes(nodes, settings, tmp_path)
 def test_who_lacks_certificate_or_token_is_told_so(changed, said, nodes, settings, tmp_path):
     script = tmp_path / "connect.py"
     script.write_text(textwrap.dedent(CONNECT))
-    done = within("svfl-b", settings | changed, sys.executable, str(script))
+    done = within(TWO, settings | changed, sys.executable, str(script))
     assert said in done.stdout, done.stderr[-2000:]
