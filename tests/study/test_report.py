@@ -317,6 +317,13 @@ def test_values_that_are_no_numbers_leave_gaps(tmp_path):
     assert embedded(text)["runs"][0]["curves"]["loss"] == [None, 1.0]
 
 
+def test_settings_have_all_their_digits(plain, tmp_path):
+    text = page(plain.folder, out=tmp_path / "r.html")
+    for name, value in (("options.lr", "0.01"), ("sealed", "true"), ("options.width", "4")):
+        assert f"<code>{name}</code></th><td>{value}</td>" in text
+    assert "<td>[0.1, 0.1, 2.0, 3.0]</td>" in text
+
+
 def test_stretches_of_a_party_that_is_down():
     def event(name, time):
         return {"event": name, "time": time}

@@ -255,6 +255,15 @@ def value_text(value: Any, name: str = "") -> str:
     return f"{value:.4g}" if abs(value) < 1e-3 or abs(value) >= 1e4 else f"{value:.4f}"
 
 
+def exact_text(value: Any) -> str:
+    """A setting as it is written in TOML, with all its digits."""
+    if value is None:
+        return "–"
+    if isinstance(value, (list, tuple)):
+        return f"[{', '.join(map(exact_text, value))}]"
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
 def _power(value: int) -> str:
     length = value.bit_length()
     return f"2^{length}-1" if value == 2**length - 1 else str(value)
@@ -272,5 +281,6 @@ def size_text(nbytes: float) -> str:
 FILTERS = {
     "value": value_text,
     "size": size_text,
+    "exact": exact_text,
     "flat": lambda content: list(figures.flat(content).items()),
 }
