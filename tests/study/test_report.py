@@ -562,6 +562,14 @@ MISTAKES = {
     "no rows": (text_in("history.jsonl", "\n"), ConfigurationError, "at least one round"),
     "bad TOML": (text_in("config.toml", "a = "), DataError, "not valid TOML"),
     "old format": (text_in("config.toml", "format = 0"), DataError, "has format 0"),
+    "no table": (
+        text_in("config.toml", "format = 1\nprotocol = 'fedvs'\nconditions = 3"), DataError,
+        "a table each of",
+    ),
+    "bad verdicts": (
+        text_in("verify.json", '{"protocol": "fedvs", "claims": [{"verdict": "PROVED"}]}'),
+        DataError, "no output of `securevfl verify",
+    ),
     "bad line": (text_in("history.jsonl", "{}\n"), DataError, "line 1 is no event"),
     "no JSON": (text_in("history.jsonl", "{\n"), DataError, "line 1 is not valid JSON"),
     "no text": (
@@ -595,6 +603,12 @@ def test_a_folder_of_runs_names_one_of_them(tmp_path):
         write_report([tmp_path / "nowhere"])
     (tmp_path / "study" / "jobs").mkdir(parents=True)
     with pytest.raises(ConfigurationError, match="go on with the study"):
+        write_report([tmp_path / "study"])
+    (tmp_path / "study" / "results.json").write_text('{"settings": {"a": {}}}')
+    with pytest.raises(ConfigurationError, match="holds no run that ended"):
+        write_report([tmp_path / "study"])
+    (tmp_path / "study" / "jobs" / "a-0.json").write_text('{"label": "a", "curve": [1]}')
+    with pytest.raises(DataError, match="is no result of a study"):
         write_report([tmp_path / "study"])
 
 

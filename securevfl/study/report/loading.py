@@ -17,6 +17,7 @@ from securevfl.study.plan import CONFIG, FORMAT
 from securevfl.study.saved import HISTORY, MESSAGES, SUMMARY, read_transcript
 
 VERIFICATION, RESULTS = "verify.json", "results.json"
+_TABLES = ("options", "conditions", "data", "derived", "faults", "versions")
 _CLAIM = ("who", "about", "notion", "source")
 _ENTRY: dict[str, Any] = {"event": str, "party": int, "round": int, "time": (int, float)}
 
@@ -190,6 +191,12 @@ def _config(folder: Path) -> dict[str, Any]:
             f"report: {path} has format {content.get('format')}, this version reads {FORMAT}; "
             "report it with the version that wrote it"
         )
+    wrong = [name for name in _TABLES if not isinstance(content.get(name, {}), dict)]
+    if wrong or not isinstance(content.get("seed", 0), int):
+        raise DataError(
+            f"report: {path} was changed: seed must be an integer, and a table each of "
+            f"{', '.join(_TABLES)}"
+        )
     return content
 
 
@@ -205,10 +212,7 @@ def _hint(folder: Path) -> str:
 def _summary(path: Path) -> dict[str, Any]:
     content = _object(path)
     claims = content.setdefault("claims", [])
-    whole = isinstance(claims, list) and all(
-        isinstance(claim, dict) and set(_CLAIM) <= set(claim) for claim in claims
-    )
-    if not whole:
+    if not _are(claims, _CLAIM):
         raise DataError(f"report: {path} holds claims without {', '.join(_CLAIM)}")
     return content
 
@@ -260,12 +264,22 @@ def _verification(path: Path) -> dict[str, Any]:
             "one"
         )
     content = _object(path)
-    claims = content.get("claims")
-    if "protocol" not in content or not isinstance(claims, list):
+    whole = (
+        "protocol" in content
+        and _are(content.get("claims"), (*_CLAIM, "verdict"))
+        and _are(content.get("shown", []), ("who", "what", "evidence"))
+        and isinstance(content.get("parameters", {}), dict)
+    )
+    if not whole:
         raise DataError(f"report: {path} is no output of `securevfl verify PROTOCOL --json`")
-    if not all(isinstance(claim, dict) and "verdict" in claim for claim in claims):
-        raise DataError(f"report: {path} holds claims without a verdict")
     return content
+
+
+def _are(items: Any, names: Sequence[str]) -> bool:
+    """Whether it is a list of objects with these names."""
+    return isinstance(items, list) and all(
+        isinstance(item, dict) and set(names) <= set(item) for item in items
+    )
 
 
 def _with_verification(record: Record, given: Sequence[Mapping[str, Any]]) -> Record:
@@ -291,7 +305,10 @@ def _read_study(folder: Path) -> list[Record]:
         own = settings.get(job.get("label"))
         if own is None or "error" in job or not job.get("curve"):
             continue
-        records.append(_job(folder, job, own, results))
+        try:
+            records.append(_job(folder, job, own, results))
+        except (KeyError, TypeError, AttributeError) as error:
+            raise DataError(f"report: {path} is no result of a study: {error!r}") from None
     if not records:
         raise ConfigurationError(
             f"report: the study in {folder} holds no run that ended; carry it out with "
