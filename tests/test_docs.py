@@ -76,7 +76,7 @@ class Block:
 
     def lines(self) -> Iterator[tuple[str, bool]]:
         """Lines of a shell without their comments, and whether each is run."""
-        for line in self.text.splitlines():
+        for line in re.sub(r"\\\n\s*", "", self.text).splitlines():
             words = re.sub(r"(^|\s+)#.*", "", line).strip()
             if words:
                 yield words, not words.startswith(tuple(self.skipped))

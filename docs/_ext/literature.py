@@ -12,8 +12,13 @@ ABSENCE = {
 }
 
 
+def cards() -> str:
+    """Markdown: a table of all protocols that are found, and a section for each."""
+    return "\n\n".join([overview(), *(section(cls) for cls in found().values())])
+
+
 def overview() -> str:
-    """Markdown table of all protocols that are found."""
+    """One line for each protocol."""
     rows = [
         f"| [`{name}`](#{anchor(name)}) | {cls.card.title} | {cls.card.paper} "
         f"| {ABSENCE[cls.card.absence]} |"
@@ -21,11 +26,6 @@ def overview() -> str:
     ]
     head = ["| name | method | source | without a party it |", "|---|---|---|---|"]
     return "\n".join(head + rows)
-
-
-def sections() -> str:
-    """Markdown section of each protocol."""
-    return "\n\n".join(section(cls) for cls in found().values())
 
 
 def found() -> dict[str, Any]:

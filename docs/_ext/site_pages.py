@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from docutils import nodes
+from literature import cards
 from sphinx.application import Sphinx
 from sphinx.domains.python import PyXRefRole
-from sphinx.util.docutils import SphinxDirective
 
 DOCS = Path(__file__).parents[1]
 ROOT = DOCS.parent
@@ -26,6 +26,7 @@ MIRRORED = {
 _LINK = re.compile(r"(?<!!)\[((?:[^\[\]]|\[[^\]]*\])*)\]\((?!https?:|#)([^)\s#]+)(#[^)\s]*)?\)")
 
 _OTHERS = "% other pages"
+_CARDS = "<!-- the cards -->"
 _BARS = re.compile(r"\|(\w+)\|(?!_)")
 
 
@@ -48,6 +49,8 @@ def read_source(_app: Sphinx, docname: str, source: list[str]) -> None:
 
     if docname == "index":
         text = text.replace(_OTHERS, "\n".join(other_pages(text)))
+    if _CARDS in text:
+        text = text.replace(_CARDS, cards())
     source[0] = _LINK.sub(rewritten, text)
 
 
@@ -97,17 +100,6 @@ class Name(PyXRefRole):  # type: ignore[misc]
         return super().run()
 
 
-class Literature(SphinxDirective):
-    """Cards of all protocols, read from the protocols themselves."""
-
-    def run(self) -> list[nodes.Node]:
-        """Render them as Markdown."""
-        from literature import overview, sections
-
-        table = self.parse_text_to_nodes(overview())
-        return table + self.parse_text_to_nodes(sections(), allow_section_headings=True)
-
-
 def setup(app: Sphinx) -> dict[str, Any]:
     """Register with Sphinx."""
     app.connect("source-read", read_source)
@@ -115,5 +107,4 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.add_role("name", Name())
     app.connect("autodoc-process-docstring", mend_docstring)
     app.connect("autodoc-skip-member", skip_member)
-    app.add_directive("literature", Literature)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}
