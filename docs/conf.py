@@ -33,6 +33,7 @@ napoleon_use_param = False
 default_role = "name"
 
 html_theme = "furo"
+pygments_dark_style = "github-dark"
 html_title = f"{project} {version}"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]

@@ -44,7 +44,8 @@ def read_source(_app: Sphinx, docname: str, source: list[str]) -> None:
         if place == ROOT / "README.md":
             place = DOCS / "index.md"
         if place.is_dir() or (place.suffix == ".md" and not place.is_relative_to(DOCS)):
-            return f"{words} (`{found.relative_to(ROOT)}`)"
+            path = f"`{found.relative_to(ROOT)}`"
+            return path if words.strip("`") == path.strip("`") else f"{words} ({path})"
         return f"[{words}]({os.path.relpath(place, page.parent)}{anchor})"
 
     if docname == "index":

@@ -221,7 +221,9 @@ def share() -> None:
     for beta, value, name in zip(BETAS, values, names, strict=True):
         colour = "mask" if name == "Z" else "three"
         d.diamond(place(beta), level(value), fill=colour)
-        d.text(place(beta), level(value) - 14, f"{name} = {value}", fill=colour, size=13)
+        anchor, shift = ("end", 10) if name == "Z" else ("start", -8)
+        words = f"{name} = {value}"
+        d.text(place(beta) + shift, level(value) - 14, words, fill=colour, anchor=anchor, size=13)
     for n, alpha in enumerate(ALPHAS, 1):
         value = share_at(alpha, values)
         d.dot(place(alpha), level(value))
