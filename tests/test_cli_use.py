@@ -74,6 +74,7 @@ def test_there_are_commands():
 def test_every_help_page_teaches_by_example(path):
     text = call(*path, "--help").stdout
     assert text.count(f"securevfl {' '.join(path)}".strip()) >= 2  # in the usage, and an example
+    assert "<bool>" not in text  # a flag takes no value
 
 
 def every_example() -> list[str]:
@@ -432,3 +433,8 @@ def test_a_network_of_one_s_own_is_found_in_the_working_folder(folder, monkeypat
     again = call("predict", "own", "new.csv", "--code", "my_net_of_cli:head")
     assert again.exit_code == 0, again.stderr
     assert len(again.stdout.splitlines()) == 8
+    monkeypatch.setenv("SECUREVFL_CODE", "")
+    words = ("split", "split:own_centre=my_net_of_cli:head", *SMALL, "--seeds", "1", "--json")
+    compared = call("compare", *words, "--out", "compared")
+    assert compared.exit_code == 0, compared.stderr
+    assert len(json.loads(compared.stdout.splitlines()[-1])["runs"]) == 2

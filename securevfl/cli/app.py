@@ -25,6 +25,7 @@ from securevfl.cli.options import (
     keyword,
     make_command,
     option_names,
+    plain_flags,
     run_command,
 )
 from securevfl.cli.use import Code
@@ -63,7 +64,10 @@ class Root(TyperGroup):
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """A command by name; those with options of protocols are made when they are used."""
-        return MADE[cmd_name] if cmd_name in MADE else super().get_command(ctx, cmd_name)
+        if cmd_name in MADE:
+            return MADE[cmd_name]
+        found = super().get_command(ctx, cmd_name)
+        return None if found is None else plain_flags(found)
 
     def invoke(self, ctx: Any) -> Any:
         """Carry out a command; one that keeps nothing and is interrupted says how to start anew."""
@@ -76,6 +80,7 @@ class Root(TyperGroup):
 
     def main(self, *args: Any, **extra: Any) -> Any:
         """Run a command line and exit with its code."""
+        plain_flags(self)
         given = extra.pop("args", args[0] if args else None)
         words = to_the_front(sys.argv[1:] if given is None else list(given))
         extra = {**extra, "args": words}
@@ -125,7 +130,8 @@ class Made(TyperCommand):
         """Context of the command with all its options."""
         made = typer.Typer(add_completion=False, rich_markup_mode="rich")
         made.command(name=self.name, help=self.help, epilog=self.epilog)(self._make())
-        return typer.main.get_command(made).make_context(info_name, args, parent, **extra)
+        command = plain_flags(typer.main.get_command(made))
+        return command.make_context(info_name, args, parent, **extra)
 
 
 def _compare() -> Callable[..., None]:
@@ -236,7 +242,7 @@ class Protocols(TyperGroup):
         single.command(name=name, help=text, epilog=epilog("run PROTOCOL", name))(
             run_command(protocol.Config, f"Options of {name}", begin)
         )
-        return typer.main.get_command(single)
+        return plain_flags(typer.main.get_command(single))
 
 
 app = typer.Typer(

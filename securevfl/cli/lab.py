@@ -102,6 +102,8 @@ def study(
 def compare(values: Mapping[str, Any]) -> None:
     """Carry out ``securevfl compare``."""
     from securevfl.study.compare import comparison
+    from securevfl.study.use import allow_options
+    from securevfl.study.variant import parse_variant
 
     common, options, pairs, data_pairs = sort_out(values)
     named = ("variants", "seeds", "workers", "attacks")
@@ -112,6 +114,8 @@ def compare(values: Mapping[str, Any]) -> None:
         )
     if count < 1:
         raise ConfigurationError(f"compare: {count} seeds are too few; use 1 or more")
+    for text in variants:
+        allow_options(parse_variant(text)[1])  # whoever types a command names its code
     source = data_source(common, data_pairs)
     if attacks:
         _attack(variants, source, common, _merged(options, pairs), count, workers)
@@ -193,7 +197,7 @@ def _merged(options: Mapping[str, Any], pairs: Mapping[str, str]) -> dict[str, A
 
     every = {*options, *pairs}
     merged = protocol_options("these protocols", every, (options, pairs))
-    allow_options(merged)  # whoever types a command names its code
+    allow_options(merged)
     return merged
 
 

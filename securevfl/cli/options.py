@@ -401,6 +401,17 @@ def split_data_pairs(pairs: Mapping[str, str]) -> tuple[dict[str, str], dict[str
     return {k: v for k, v in pairs.items() if k[:5] != "data."}, data
 
 
+def plain_flags(command: Any) -> Any:
+    """The command, whose help shows flags without a type: ``--json`` takes no value."""
+    help_option = command.get_help_option(command.context_class(command, resilient_parsing=True))
+    for parameter in (*command.params, help_option):
+        if getattr(parameter, "is_flag", False) and parameter.metavar is None:
+            parameter.metavar = ""
+    for inner in getattr(command, "commands", {}).values():
+        plain_flags(inner)
+    return command
+
+
 def option_names(command: Any) -> Sequence[str]:
     """All option flags of a click command, for suggestions."""
     return [

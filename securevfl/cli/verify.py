@@ -11,7 +11,13 @@ import typer
 
 from securevfl.cli import show
 from securevfl.cli.examples import epilog
-from securevfl.cli.options import common_parameters, keyword, make_command, protocol_options
+from securevfl.cli.options import (
+    common_parameters,
+    keyword,
+    make_command,
+    plain_flags,
+    protocol_options,
+)
 from securevfl.cli.start import data_source, sort_out
 from securevfl.errors import ConfigurationError, UnknownNameError
 
@@ -103,7 +109,7 @@ def _command(text: str, *, completing: bool) -> Any:
     single.command(name=name, help=text, epilog=epilog("verify PROTOCOL", name))(
         make_command(shared, fields, begin)
     )
-    return typer.main.get_command(single)
+    return plain_flags(typer.main.get_command(single))
 
 
 def start(protocol: str, variant: Mapping[str, str], values: Mapping[str, Any]) -> None:
