@@ -15,28 +15,29 @@ from securevfl.protocols.protocol import find_protocols
 ROOT = Path(__file__).parents[1]
 
 
-@pytest.fixture(scope="module")
-def site(tmp_path_factory):
-    """The built site; every warning is an error."""
-    pytest.importorskip("sphinx")
-    pytest.importorskip("myst_parser")
-    pytest.importorskip("furo")
-    folder = tmp_path_factory.mktemp("site")
+def test_the_site_builds_without_a_warning_and_has_what_it_promises(tmp_path):
+    for package in ("sphinx", "myst_parser", "furo"):
+        pytest.importorskip(package)
+    site = tmp_path / "html"
     command = [sys.executable, "-m", "sphinx", "-W", "-q", "-E", "-b", "html", "-d"]
-    command += [str(folder / "doctrees"), str(ROOT / "docs"), str(folder / "html")]
+    command += [str(tmp_path / "doctrees"), str(ROOT / "docs"), str(site)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
-    return folder / "html"
+    every_page_is_in_the_list_of_pages(site)
+    the_literature_has_every_protocol_and_what_it_claims(site)
+    the_reference_has_every_public_name(site)
+    figures_are_part_of_the_page_and_follow_its_theme(site)
+    the_site_asks_nobody_for_anything(site)
 
 
-def test_every_page_is_in_the_list_of_pages(site):
+def every_page_is_in_the_list_of_pages(site: Path) -> None:
     first = site.joinpath("index.html").read_text()
     pages = {path.relative_to(ROOT / "docs").with_suffix("") for path in ROOT.glob("docs/**/*.md")}
     for page in pages - {Path("index")}:
         assert f'href="{page}.html"' in first, page
 
 
-def test_the_literature_has_every_protocol_and_what_it_claims(site):
+def the_literature_has_every_protocol_and_what_it_claims(site: Path) -> None:
     page = site.joinpath("literature.html").read_text()
     for name, protocol in find_protocols().items():
         assert f'id="protocol-{name.replace("_", "-")}"' in page
@@ -46,13 +47,13 @@ def test_the_literature_has_every_protocol_and_what_it_claims(site):
     assert "Theorem 5.2" in page
 
 
-def test_the_reference_has_every_public_name(site):
+def the_reference_has_every_public_name(site: Path) -> None:
     page = site.joinpath("api", "top.html").read_text()
     for name in set(securevfl.__all__) - {"__version__"}:
         assert f'id="securevfl.{name}"' in page, name
 
 
-def test_figures_are_part_of_the_page_and_follow_its_theme(site):
+def figures_are_part_of_the_page_and_follow_its_theme(site: Path) -> None:
     page = site.joinpath("concepts.html").read_text()
     # Each has words for those who do not see it.
     assert len(re.findall(r'<svg class="svfl"[^>]*>\s*<title>\w', page)) == 6
@@ -83,7 +84,7 @@ def test_the_shares_of_the_figure_are_those_of_the_library():
     ]
 
 
-def test_the_site_asks_nobody_for_anything(site):
+def the_site_asks_nobody_for_anything(site: Path) -> None:
     for page in site.glob("**/*.html"):
         fetched = re.findall(
             r'<(?:script|link|img|iframe)[^>]*(?:src|href)="(https?:[^"]+)"', page.read_text()
