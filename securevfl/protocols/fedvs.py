@@ -244,7 +244,7 @@ class Client(Party):
 class Server(Party):
     """Names the batch and the sharers, decodes the sum from the first R results, trains W_0."""
 
-    kept: ClassVar[tuple[str, ...]] = ("centre", "steps", "given_up", "test_scores")
+    kept: ClassVar[tuple[str, ...]] = ("centre", "steps", "given_up", "test_scores", "summed")
 
     def __init__(
         self,
@@ -263,6 +263,7 @@ class Server(Party):
         self.given_up = 0
         self.batch = Batch("train", np.empty(0, np.uint32))  # of the attempt under way
         self.test_scores: dict[int, np.ndarray] = {}
+        self.summed: tuple[int, ...] = ()  # S of an earlier attempt on the test rows under way
 
     def operations(self, kind: str) -> int:
         """Multiply-adds of section 5.3: |B| h R log^2 R to decode."""
@@ -299,21 +300,32 @@ class Server(Party):
         """Announce B, then S: those that shared their model in time (footnote 2), and D.
 
         S and D that would not keep the masked guarantee are not announced; `decode` gives such an
-        attempt up.
+        attempt up. Test rows that were uploaded once are summed over the same S in every further
+        attempt, or not at all: two sums of the same rows and models tell their difference.
         """
         self.batch = batch
         self.announce(self.round + 1, batch)
         timeout = self.public.config.share_timeout
         sharers = tuple(await self.collect("shared", timeout=timeout))
+        if self.summed:
+            sharers = self.summed if set(self.summed) <= set(sharers) else ()
         dealt = [j for j in self.public.candidates(self.round) if j in sharers]
         attempt = Attempt(sharers, dealers=tuple(sorted(dealt[: self.public.code.privacy + 1])))
         if self.public.maskable(attempt.sharers, attempt.dealers):
             self.broadcast("attempt", attempt)
+            self.summed = attempt.sharers if batch.part == "test" else ()
         return attempt
 
     async def decode(self, attempt: Attempt) -> np.ndarray | None:
         """H from the first R results (lines 27-30, equation 7); None if the attempt is given up."""
         public = self.public
+        if self.summed and not attempt.sharers:
+            self.give_up(
+                f"the rows were summed over clients {list(self.summed)} before, and not all of "
+                f"these shared again within share_timeout = {public.config.share_timeout} s",
+                (),
+            )
+            return None
         if not public.maskable(attempt.sharers, attempt.dealers):
             self.give_up(
                 f"{len(attempt.sharers)} clients shared, {len(attempt.dealers)} of them dealt masks"
@@ -405,6 +417,7 @@ class Server(Party):
             if embedding is not None:
                 self.score(done // step, embedding)
                 done += step
+                self.summed = ()
         self.report_inference(step)
 
     def score(self, number: int, embedding: np.ndarray) -> None:
@@ -440,7 +453,7 @@ class PredictingClient(Client):
 class PredictingServer(Server):
     """Server of a prediction: it decodes the sums of new rows, as of test rows, and scores them."""
 
-    kept: ClassVar[tuple[str, ...]] = ("centre", "given_up", "test_scores", "embeddings")
+    kept: ClassVar[tuple[str, ...]] = ("centre", "given_up", "test_scores", "embeddings", "summed")
 
     def __init__(self, peers: Sequence[int], public: Parameters, centre: Centre) -> None:
         super().__init__(peers, public, centre, {})

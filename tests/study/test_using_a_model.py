@@ -12,6 +12,7 @@ import pytest
 import securevfl as svfl
 from securevfl.data import VerticalDataset
 from securevfl.engine.conditions import Conditions, Delay
+from securevfl.engine.simulation import Simulation
 from securevfl.errors import CheckpointError, ConfigurationError, DataError, NotEnoughResultsError
 from securevfl.models.polynomial_network import expand
 from securevfl.protocols.protocol import find_protocols
@@ -43,18 +44,19 @@ def trained(tmp_path_factory):
     return svfl.run("fedvs", data, segments=1, privacy=1, out=folder, **SMALL)
 
 
-def integers(run, rows):
+def integers(run, rows, sharers=(0, 1, 2, 3, 4)):
     """Mean of the quantised embeddings, on Python integers until the last division."""
-    config, data = run.protocol.config, run.protocol.data
+    config, features = run.protocol.config, run.protocol.data.transform.apply(rows)
     total = 0
-    for n, own in enumerate(data.transform.apply(rows)):
+    for n in sharers:
+        own = features[n]
         powers = expand(own, config.degree).astype(np.float64)
         x = np.floor(powers * 2**config.data_bits + 0.5).astype(np.int64).astype(object)
         values = run.parties[n].network.values.astype(np.float64)
         w = np.floor(values * 2**config.model_bits + 0.5).astype(np.int64).astype(object)
         total = total + x @ w
     scale = 2 ** (config.data_bits + config.model_bits)
-    return np.array([[int(v) / scale for v in row] for row in total]) / data.parties
+    return np.array([[int(v) / scale for v in row] for row in total]) / len(sharers)
 
 
 # -- coded predictions -------------------------------------------------------------------------
@@ -107,6 +109,36 @@ def test_too_few_answers_are_an_error_and_no_prediction():
     slow = tuple(Delay(shift=seconds) for seconds in (0.01, 900.0, 900.0, 900.0, 0.01))
     with pytest.raises(NotEnoughResultsError, match="attempts in a row"):
         run.infer(raw(3), Conditions(uploads=slow))
+
+
+@pytest.mark.parametrize("late", [1, 2])
+def test_rows_are_never_summed_over_two_sets_of_sharers(late):
+    """Client 1 shares late in one of two attempts; the first is lost after the uploads."""
+    options = {"share_timeout": 1.0, "spares": 1, "max_attempts": 4}
+    run = svfl.run("fedvs", data_of(), conditions="none", **options, **SMALL)
+    new = raw(5, seed=3)
+    parties = run.protocol.predictors(run.parties, run.protocol.data.transform.apply(new))
+    server, client = parties[-1], parties[1]
+    send, decode, attempts = client.send, server.decode, []
+
+    def slowly(to, kind, payload, **more):
+        slow = kind == "shared" and client.round == late
+        send(to, kind, payload, **more, after=50.0 if slow else 0.0)
+
+    async def losing(attempt):
+        attempts.append(attempt.sharers)
+        if len(attempts) == 1:
+            server.give_up("lost", attempt.sharers)
+            return None
+        return await decode(attempt)
+
+    client.send, server.decode = slowly, losing
+    Simulation(parties, seed=0).run()
+    everybody, others = (0, 1, 2, 3, 4), (0, 2, 3, 4)
+    assert attempts == ([others, others] if late == 1 else [everybody, (), everybody])
+    summed = attempts[0]
+    embedding, _ = server.predicted
+    assert (embedding == integers(run, new, summed)).all()
 
 
 def test_rows_that_could_wrap_are_refused():
