@@ -101,7 +101,7 @@ class ClientModel(ExportedModel):
             spec.pop("width"),
             spec.pop("depth"),
             image_shape=None if spec["image_shape"] is None else tuple(spec.pop("image_shape")),
-            stream=np.random.default_rng(0),  # the weights are replaced
+            stream=np.random.Generator(np.random.Philox(0)),  # the weights are replaced
             optimizer=_UNUSED,
             **{k: v for k, v in spec.items() if k != "image_shape"},
         )

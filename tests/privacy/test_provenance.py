@@ -158,6 +158,8 @@ ALLOWED = {
     "study/run.py": {"import secrets"},  # the name of a run, bound into its seals
     "study/alignment.py": {"import secrets"},  # likewise
     "study/identities.py": {"import secrets"},  # likewise
+    "study/apart.py": {"import secrets"},  # likewise
+    "study/inference.py": {"import secrets"},  # likewise
     "testing/leaky.py": {"os.urandom"},  # planted short seeds
     "testing/inspection.py": {"import random", "np.random.get_state"},  # looks at their state
 }
