@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import re
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ import numpy as np
 from securevfl.data.apart import Facts, Holder, Tables
 from securevfl.data.dataset import VerticalDataset
 from securevfl.engine.cluster import Cluster, Job, own_folder
+from securevfl.engine.identity import Manifest
 from securevfl.engine.network import SERVER
 from securevfl.engine.party import Party
 from securevfl.errors import ConfigurationError, DataError, RunError
@@ -31,7 +32,6 @@ from securevfl.study.plan import DataSource
 
 FACTS = "facts.json"
 FORMAT = 1
-_NAME = "own tables"  # of the messages before the training
 _MADE: dict[tuple[str, str, int], Protocol] = {}  # of this process, which is a party's own
 
 
@@ -156,9 +156,28 @@ def tables_of(source: DataSource, protocol: str) -> Tables:
 
 
 def prepare(
-    tables: Tables, folder: Path, *, sealed: bool, address: str | None, place: Mapping[int, str]
-) -> Facts:
-    """Let all parties read, align, split and fit; writes ``facts.json``.
+    tables: Tables,
+    protocol: str,
+    folder: Path,
+    *,
+    sealed: bool,
+    address: str | None,
+    place: Mapping[int, str],
+    manifest: Manifest | None = None,
+    keys: str | None = None,
+    interrupted: Callable[[], bool] | None = None,
+) -> Facts | None:
+    """Let all parties read, align, split and fit; writes ``facts.json``. None if interrupted.
+
+    Parameters
+    ----------
+    tables : Tables
+    protocol : str
+        Of the training that follows.
+    folder : Path
+        Of the run.
+    sealed, address, place, manifest, keys, interrupted
+        As for `securevfl.run`; with a manifest these links, too, believe only its identities.
 
     Raises
     ------
@@ -166,19 +185,23 @@ def prepare(
         For whatever a party finds wrong with its table; the party is named.
     """
     folder = folder.resolve()
-    parties = (SERVER, *range(len(tables.party_files)))
+    session = secrets.token_hex(8) if manifest is None else manifest.session
+    seats = {} if manifest is None else manifest.seats
     job = Job(
         make=HolderMaker(tables, str(folder)),
-        protocol=_NAME,
-        run_id=secrets.token_hex(8),
-        parties=parties,
+        protocol=protocol,
+        run_id=f"{session}, own tables",  # no frame of it is one of the training
+        parties=(SERVER, *range(len(tables.party_files))),
         seed=tables.request.seed,
         sealed=sealed,
+        manifest=manifest,
+        keys=keys,
+        points={n: s.point for n, s in seats.items() if s.point is not None},  # compared later
     )
     cluster = Cluster(job, address=address, place=place)
     try:
-        ended = cluster.run(lambda event: None)
-        assert ended is not None
+        if cluster.run(lambda event: None, pause=interrupted) is None:
+            return None
         values = cluster.ask(SERVER, _facts)
     except RunError as error:
         found = re.search(r"cluster: (.*?): \S*DataError: (.*)", str(error))

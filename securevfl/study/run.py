@@ -31,13 +31,14 @@ from securevfl.study.apart import (
 from securevfl.study.history import Historian, Progress
 from securevfl.study.plan import CONFIG, DataSource, Plan
 from securevfl.study.result import Run
-from securevfl.study.saved import SUMMARY
+from securevfl.study.saved import SUMMARY, the_data
 from securevfl.study.threads import one_thread
 from securevfl.study.tracking import Track, Tracker, make_tracker
 
 if TYPE_CHECKING:
     from securevfl.data.apart import Facts, Tables
     from securevfl.data.dataset import VerticalDataset
+    from securevfl.engine.identity import Manifest
 
 __all__ = ["DataSource", "Interrupted", "Progress", "Run", "check_memory", "resume", "run"]
 
@@ -156,12 +157,15 @@ def run(
     if rounds is not None:
         options["rounds"] = rounds
     allow_options(options)
+    ray = {"address": address, "place": place, "manifest": manifest, "keys": keys}
+    faults = load_faults(faults)
+    _check_engine(engine, ray, until=until, faults=faults)
     folder = None if out is None else Path(out)
     source = data if isinstance(data, DataSource) else None
     apart = None
     if source is not None and stays_apart(source, engine):
         make_config(get_protocol(protocol), options)  # what is wrong with it is told first
-        apart = _prepared(protocol, source, folder, sealed=sealed, address=address, place=place)
+        apart = _prepared(protocol, source, folder, ray, sealed=sealed, interrupted=interrupted)
         dataset = experimenters(*apart)
     else:
         dataset = data.load() if isinstance(data, DataSource) else data
@@ -192,11 +196,9 @@ def run(
         sealed=sealed,
         run_id=secrets.token_hex(8),
         eval_seconds=eval_seconds,
-        faults=load_faults(faults),
+        faults=faults,
         engine=engine,
     )
-    ray = {"address": address, "place": place, "manifest": manifest, "keys": keys}
-    _check_engine(plan, ray)
     schedule = schedule_of(made, plan)
     check_memory(made)
     if folder is not None:
@@ -263,25 +265,15 @@ def resume(
     if (folder / SUMMARY).exists():
         raise ConfigurationError(f"resume: the run in {folder} is complete; nothing is left to do")
     ray = {"address": address, "place": place, "manifest": manifest, "keys": keys}
-    _check_engine(plan, ray)
+    _check_engine(plan.engine, ray)
     allow(*code)
     get_protocol(plan.protocol)  # its module declares the messages that a checkpoint holds
     state = read_checkpoint(folder) if plan.engine == "simulation" else {}
     apart = None
-    if data is None:
-        if plan.source is None:
-            raise ConfigurationError(
-                f"resume: the run in {folder} was started with a data set object; pass it as data="
-            )
-        if stays_apart(plan.source, plan.engine):
-            apart = tables_of(plan.source, plan.protocol), facts_of(folder)
-            data = experimenters(*apart)
-        else:
-            data = plan.source.load()
-    if data.fingerprint() != plan.fingerprint:
-        raise ConfigurationError(
-            f"resume: the data set {data.name!r} differs from that of the run in {folder}"
-        )
+    if data is None and plan.source is not None and stays_apart(plan.source, plan.engine):
+        apart = tables_of(plan.source, plan.protocol), facts_of(folder)
+        data = experimenters(*apart)
+    data = the_data(plan, folder, data, "resume")
     made, _ = _make(plan.protocol, plan.options, data, plan.seed)
     check_memory(made)
     rows = state["historian"]["rows"] if state else []
@@ -309,9 +301,11 @@ def resume(
     return _finish(made, plan, simulation, historian, keeper, tracker)
 
 
-def _check_engine(plan: Plan, ray: Mapping[str, Any]) -> None:
+def _check_engine(
+    engine: str, ray: Mapping[str, Any], *, until: float | None = None, faults: Faults | None = None
+) -> None:
     """Refuse what only the other engine can do."""
-    if plan.engine == "simulation":
+    if engine == "simulation":
         given = [name for name, value in ray.items() if value]
         if given:
             raise ConfigurationError(
@@ -319,11 +313,19 @@ def _check_engine(plan: Plan, ray: Mapping[str, Any]) -> None:
                 "or leave it out"
             )
         return
-    for name, value in (("until", plan.until), ("faults", plan.faults)):
+    for name, value in (("until", until), ("faults", faults)):
         if value is not None:
             raise ConfigurationError(
                 f"run: {name} needs virtual time; use engine = 'simulation', or leave it out"
             )
+
+
+def _identities(ray: Mapping[str, Any]) -> tuple[Manifest | None, str | None]:
+    """Who takes part on a cluster, and the folder of their key files."""
+    from securevfl.engine.identity import Manifest
+
+    signed = None if ray["manifest"] is None else Manifest.read(Path(ray["manifest"]))
+    return signed, None if ray["keys"] is None else str(Path(ray["keys"]).absolute())
 
 
 def _on_cluster(
@@ -338,13 +340,11 @@ def _on_cluster(
     resumed: bool = False,
     apart: tuple[Tables, Facts] | None = None,
 ) -> Run:
-    from securevfl.engine.identity import Manifest
     from securevfl.study.on_ray import Driver
 
     started = time.monotonic()
     historian = _historian(protocol, protocol.parties(), plan, progress, tracker)
-    signed = None if ray["manifest"] is None else Manifest.read(Path(ray["manifest"]))
-    keys = None if ray["keys"] is None else str(Path(ray["keys"]).absolute())
+    signed, keys = _identities(ray)
     driver = Driver(
         protocol,
         plan,
@@ -441,10 +441,10 @@ def _prepared(
     protocol: str,
     source: DataSource,
     folder: Path | None,
+    ray: Mapping[str, Any],
     *,
     sealed: bool,
-    address: str | None,
-    place: Mapping[int, str] | None,
+    interrupted: Callable[[], bool] | None,
 ) -> tuple[Tables, Facts]:
     """Let parties on a cluster get their own tables ready."""
     tables = tables_of(source, protocol)
@@ -454,7 +454,21 @@ def _prepared(
             "rows are meant; give out="
         )
     _refuse_used(folder)
-    return tables, prepare(tables, folder, sealed=sealed, address=address, place=place or {})
+    manifest, keys = _identities(ray)
+    facts = prepare(
+        tables,
+        protocol,
+        folder,
+        sealed=sealed,
+        address=ray["address"],
+        place=ray["place"] or {},
+        manifest=manifest,
+        keys=keys,
+        interrupted=interrupted,
+    )
+    if facts is None:
+        raise Interrupted(None)
+    return tables, facts
 
 
 def _refuse_used(folder: Path) -> None:

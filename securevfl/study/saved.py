@@ -20,6 +20,7 @@ from securevfl.models.filling import Filling
 from securevfl.models.own import allow
 from securevfl.models.stale import LastEmbeddings
 from securevfl.protocols.protocol import get_protocol, make_config
+from securevfl.study.apart import stays_apart
 from securevfl.study.history import History
 from securevfl.study.plan import CONFIG, Plan
 
@@ -124,7 +125,9 @@ def load_run(
     )
 
 
-def the_data(plan: Plan, folder: Path, data: VerticalDataset | None) -> VerticalDataset:
+def the_data(
+    plan: Plan, folder: Path, data: VerticalDataset | None, what: str = "load"
+) -> VerticalDataset:
     """The data set of a run: loaded as it was, or the one that is given, if it is the same.
 
     Raises
@@ -135,12 +138,17 @@ def the_data(plan: Plan, folder: Path, data: VerticalDataset | None) -> Vertical
     if data is None:
         if plan.source is None:
             raise ConfigurationError(
-                f"load: the run in {folder} was started with a data set object; pass it as data="
+                f"{what}: the run in {folder} was started with a data set object; pass it as data="
+            )
+        if stays_apart(plan.source, plan.engine):
+            raise ConfigurationError(
+                f"{what}: the parties of the run in {folder} read tables of their own, and nobody "
+                "has them all; the weights are in model.npz"
             )
         data = plan.source.load()
     if data.fingerprint() != plan.fingerprint:
         raise ConfigurationError(
-            f"load: the data set {data.name!r} differs from that of the run in {folder}"
+            f"{what}: the data set {data.name!r} differs from that of the run in {folder}"
         )
     return data
 

@@ -12,23 +12,17 @@ import time
 import pytest
 
 import securevfl as svfl
-from securevfl.engine.cluster import Cluster, connect
+from securevfl.engine.cluster import Cluster
 from securevfl.engine.identity import Identity, Manifest, Seat
 from securevfl.engine.network import SERVER
 from securevfl.errors import ConfigurationError, RunError, SealError
 from securevfl.study.on_ray import Driver
 from securevfl.study.plan import DataSource
 
-ray = pytest.importorskip("ray")
+pytest.importorskip("ray")
+pytestmark = pytest.mark.usefixtures("cluster")
 
 OPTIONS = {"width": 8, "hidden": 16, "segments": 1, "batch": 32}
-
-
-@pytest.fixture(scope="module", autouse=True)
-def cluster():
-    connect(None)
-    yield
-    ray.shutdown()
 
 
 @pytest.fixture(scope="module")

@@ -11,20 +11,15 @@ from typer.testing import CliRunner
 
 import securevfl as svfl
 from securevfl.cli.app import app
-from securevfl.engine.cluster import connect
+from securevfl.engine.identity import Identity, Manifest, Seat
+from securevfl.engine.network import SERVER
 from securevfl.errors import ConfigurationError, DataError
 from securevfl.study.plan import DataSource
 
-ray = pytest.importorskip("ray")
+pytest.importorskip("ray")
+pytestmark = pytest.mark.usefixtures("cluster")
 
 OPTIONS = {"rounds": 6, "width": 6, "hidden": 8, "batch": 32}
-
-
-@pytest.fixture(scope="module", autouse=True)
-def cluster():
-    connect(None)
-    yield
-    ray.shutdown()
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +50,22 @@ def source(folder):
     )
 
 
-def test_the_driver_needs_no_table(tables, tmp_path, monkeypatch):
+@pytest.fixture(scope="module")
+def identities(tmp_path_factory):
+    """Key files of all parties, and the manifest that all have signed."""
+    folder = tmp_path_factory.mktemp("keys")
+    names = {SERVER: "server"} | {n: f"party-{n}" for n in range(4)}
+    made = {n: Identity.create(folder / f"{name}.key") for n, name in names.items()}
+    points = {n: n + 3 for n in range(4)}  # beta = 1, 2 and alpha = 3 to 6 for K = T = 1
+    seats = {n: Seat(each.public, points.get(n)) for n, each in made.items()}
+    manifest = Manifest("session", "fedvs", seats)
+    for n, each in made.items():
+        manifest = manifest.signed(n, each)
+    manifest.write(folder / "session.toml")
+    return folder
+
+
+def test_the_driver_needs_no_table(tables, identities, tmp_path, monkeypatch):
     """The driver's own loader is taken away; FedVS has the simulation's numbers all the same."""
     wanted = svfl.run("fedvs", source(tables), conditions="none", **OPTIONS)
 
@@ -64,13 +74,23 @@ def test_the_driver_needs_no_table(tables, tmp_path, monkeypatch):
 
     monkeypatch.setattr(DataSource, "load", never)
     monkeypatch.setattr("securevfl.data.apart.read_csv", never)
-    found = svfl.run("fedvs", source(tables), engine="ray", out=tmp_path / "run", **OPTIONS)
+    found = svfl.run(
+        "fedvs",
+        source(tables),
+        engine="ray",
+        out=tmp_path / "run",
+        manifest=identities / "session.toml",
+        keys=identities,
+        **OPTIONS,
+    )
     assert [r["loss"] for r in found.history] == [r["loss"] for r in wanted.history]
     assert found.summary()["test_accuracy"] == wanted.summary()["test_accuracy"]
     assert found.history[-1]["test_loss"] == pytest.approx(wanted.history[-1]["test_loss"])
     assert not any(part.any() for part in found.protocol.data.train)
     with pytest.raises(DataError, match="encoded where its table is"):
         found.predict(np.zeros((1, 64)))
+    with pytest.raises(ConfigurationError, match="read tables of their own"):
+        svfl.load_run(tmp_path / "run")
     left = {path.name for path in (tmp_path / "run").iterdir()}
     assert "summary.json" in left
     assert not {"parties", "facts.json", "driver.svfl"} & left
@@ -99,8 +119,27 @@ def test_what_is_wrong_with_a_table_is_told_with_its_party(tables, tmp_path):
         svfl.run("fedvs", source(folder), engine="ray", out=tmp_path / "run", **OPTIONS)
 
 
+def test_the_tables_are_aligned_among_the_identities_of_the_manifest_only(
+    tables, identities, tmp_path
+):
+    """Party 2 has another key: nobody gets as far as its rows."""
+    keys = tmp_path / "keys"
+    shutil.copytree(identities, keys)
+    (keys / "party-2.key").unlink()
+    Identity.create(keys / "party-2.key")
+    with pytest.raises(ConfigurationError, match="party 2"):
+        svfl.run(
+            "fedvs", source(tables), engine="ray", out=tmp_path / "run", keys=keys,
+            manifest=keys / "session.toml", **OPTIONS,
+        )  # fmt: skip
+    assert not list((tmp_path / "run").rglob("rows.npz"))
+
+
 def test_what_cannot_stay_apart_is_refused_before_anything_starts(tables, tmp_path):
     with pytest.raises(ConfigurationError, match="cvfl on a cluster with tables of the parties'"):
         svfl.run("cvfl", source(tables), engine="ray", out=tmp_path / "run", rounds=2)
     with pytest.raises(ConfigurationError, match="give out="):
         svfl.run("fedvs", source(tables), engine="ray", **OPTIONS)
+    with pytest.raises(ConfigurationError, match="until needs virtual time"):
+        svfl.run("fedvs", source(tables), engine="ray", out=tmp_path / "run", until=9.0)
+    assert not (tmp_path / "run").exists()
