@@ -6,6 +6,7 @@
     python benchmarks/cluster.py drivers    20 drivers killed -9 at random rounds, and resumed
     python benchmarks/cluster.py rates      rounds a second and bytes against the simulation
     python benchmarks/cluster.py fashion    28 parties, 100 rounds of fashion-mnist
+    python benchmarks/cluster.py chaos      60 runs under kills and forged frames, in one process
 
 Each writes its part of benchmarks/results/cluster/cluster.json. All nodes are of this machine.
 """
@@ -254,6 +255,24 @@ def fashion() -> dict[str, Any]:
     }
 
 
+def chaos(count: int = 60) -> dict[str, Any]:
+    """Runs of tests/cluster/test_chaos.py; one that does not end as it must fails there."""
+    with tempfile.TemporaryDirectory() as place:
+        log = Path(place) / "log"
+        settings = {"SECUREVFL_CHAOS": str(count), "SECUREVFL_CHAOS_LOG": str(log)}
+        command = [sys.executable, "-m", "pytest", "-q", "-n", "0", "tests/cluster/test_chaos.py"]
+        subprocess.run(command, env=os.environ | settings, check=True)
+        rows = [json.loads(line) for line in log.read_text().splitlines()]
+    killed = [name for row in rows for name in row["killed"]]
+    return {
+        "runs": len(rows),
+        "frames_forged": sum(row["tried"] for row in rows),
+        "accepted": sum(row["accepted"] for row in rows),
+        "kills": len(killed),
+        "kills_of_the_server": killed.count("the server"),
+    }
+
+
 WORK: dict[str, Callable[[], dict[str, Any]]] = {
     "same": same,
     "kills": kills,
@@ -261,6 +280,7 @@ WORK: dict[str, Callable[[], dict[str, Any]]] = {
     "drivers": drivers,
     "rates": rates,
     "fashion": fashion,
+    "chaos": chaos,
 }
 
 

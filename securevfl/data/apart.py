@@ -273,7 +273,8 @@ class Holder(Party):
         rows = rows[order]
         own = self.tables.part(self.index, rows[train], rows[test])
         self.keep(rows[train], rows[test])
-        self.send(SERVER, "width", own.widths[0])
+        dropped = [name for name in self.tables.request.drop if name in table.frame.columns]
+        self.send(SERVER, "width", (own.widths[0], dropped))
 
     async def run(self) -> None:
         """Nothing is left to do."""
@@ -302,8 +303,11 @@ class Holder(Party):
             raw.take(train), raw.take(test), self.tables.request.task
         )
         self.keep(rows[order][train], rows[order][test])
-        widths = await self.collect("width", senders=self.peers)
-        found = tuple(int(widths[n]) for n in self.peers)
+        told = await self.collect("width", senders=self.peers)
+        unknown = set(self.tables.request.drop).difference(*(names for _, names in told.values()))
+        if unknown:
+            raise DataError(f"drop= names {min(unknown)!r}, which no party's table has.")
+        found = tuple(int(told[n][0]) for n in self.peers)
         self.facts = Facts(found, len(labels), len(held), classes, task).plain()
 
     def split(self, raw: RawLabels) -> tuple[np.ndarray, np.ndarray]:

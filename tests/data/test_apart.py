@@ -140,6 +140,13 @@ def test_tables_in_one_order_need_no_ids(options, tmp_path):
         prepared(Tables.of(given), tmp_path)
 
 
+def test_columns_to_drop_are_dropped_where_they_are_and_must_be_somewhere(options, whole, tmp_path):
+    facts = prepared(Tables.of(options | {"drop": ["x0", "kind"]}), tmp_path)
+    assert facts.widths == (whole.widths[0] - 1, *whole.widths[1:2], whole.widths[2] - 2, 16)
+    with pytest.raises(DataError, match="drop= names 'x99', which no party's table has"):
+        prepared(Tables.of(options | {"drop": ["x0", "x99"]}), tmp_path)
+
+
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
