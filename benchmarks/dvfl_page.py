@@ -229,7 +229,7 @@ def page() -> str:
     def section(title: str, studies: list[str], body: list[str]) -> None:
         there = [results.content[name] for name in studies if name in results.content]
         if there:
-            parts.append("\n".join([f"## {title}", "", *body, *ours(there[0]), ""]))
+            parts.append("\n".join([f"## {title}", "", *body, *ours(*there), ""]))
 
     claims = [f"- {claim}" for claim in main_claims(results)]
     mains = list(dict.fromkeys(study for study, _ in ROWS.values()))

@@ -5,11 +5,12 @@ Run it from the repository's root after a study: ``python benchmarks/overlap_pag
 
 from __future__ import annotations
 
-import json
 import re
 import tomllib
 from pathlib import Path
 from typing import Any
+
+from pages import load, ours, table
 
 from securevfl.study.statistics import paired_difference
 
@@ -40,7 +41,7 @@ HEAD = """# VFLHLP and its baselines, ours beside the paper's
 Every study is a file in `benchmarks/papers/vflhlp/`, with all values that the paper leaves open
 listed as ours; results with machine, versions, commit and seeds are in
 `benchmarks/results/vflhlp/`. To repeat one: `securevfl study benchmarks/papers/vflhlp/NAME.toml`
-(`--quick` takes two seeds and fewer sizes; `*-full.toml` are the paper's sizes, for who has the
+(`--quick` takes fewer seeds or sizes; `*-full.toml` are the paper's sizes, for who has the
 whole files). What the methods are: [few-overlap.md](few-overlap.md).
 
 Values are held-out AUC (accuracy where there are more than two classes), mean and 95 % t interval
@@ -49,11 +50,6 @@ times as many rows, so orderings and gaps are what can be compared. Differences 
 bold ones have an interval that leaves out 0. The twins are synthetic and show that the study runs
 anywhere, not what clicks are like.
 """
-
-
-def load(name: str) -> dict[str, Any] | None:
-    path = RESULTS / name / "results.json"
-    return json.loads(path.read_text()) if path.exists() else None
 
 
 def measured(content: dict[str, Any]) -> tuple[str, dict[str, dict[int, Cell]]]:
@@ -88,11 +84,6 @@ def difference(mine: Cell, theirs: Cell) -> tuple[float, float]:
 def signed(mean: float, half: float) -> str:
     word = "**" if abs(mean) > half else ""
     return f"{word}{mean:+.3f}{word} ± {half:.3f}"
-
-
-def table(rows: list[list[str]]) -> list[str]:
-    head, *body = rows
-    return ["| " + " | ".join(line) + " |" for line in (head, ["---"] * len(head), *body)]
 
 
 def values(content: dict[str, Any], runs: dict[str, dict[int, Cell]]) -> list[str]:
@@ -167,12 +158,6 @@ def listed(sizes: list[int]) -> str:
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
 
 
-def ours(content: dict[str, Any]) -> str:
-    seeds = len(next(iter(content["runs"].values()))["seeds"])
-    said = "; ".join(f"{key}: {value}" for key, value in content["ours"].items())
-    return f"Ours: {said}. {seeds} seeds, commit `{content['commit']}`."
-
-
 def section(name: str, content: dict[str, Any]) -> tuple[str, list[str]]:
     measure, runs = measured(content)
     shown = {"auc": "AUC"}.get(measure, measure)
@@ -187,14 +172,14 @@ def section(name: str, content: dict[str, Any]) -> tuple[str, list[str]]:
     ]
     lines += [*values(content, runs), ""]
     differences, said = compared(runs)
-    lines += [*differences, "", " ".join(said), "", ours(content), ""]
+    lines += [*differences, "", " ".join(said), *ours(content), ""]
     return "\n".join(lines), [f"- {content['title']}: {' '.join(said)}"]
 
 
 def page() -> str:
     parts, summary = [], []
     for name in ORDER:
-        content = load(name)
+        content = load(RESULTS / name)
         if content is None:
             summary.append(f"- `{name}`: not run here.")
             continue

@@ -8,9 +8,9 @@ from typing import Any
 
 
 def load(folder: Path) -> dict[str, Any] | None:
-    """The results of a study, or None where it has not been run."""
+    """The results of a study and its name, or None where it has not been run."""
     path = folder / "results.json"
-    return json.loads(path.read_text()) if path.exists() else None
+    return {"name": folder.name, **json.loads(path.read_text())} if path.exists() else None
 
 
 def percent(entry: dict[str, Any]) -> str:
@@ -25,8 +25,23 @@ def table(rows: list[list[str]]) -> list[str]:
     return ["| " + " | ".join(line) + " |" for line in (head, ["---"] * len(head), *body)]
 
 
-def ours(content: dict[str, Any]) -> list[str]:
-    """Values that the paper leaves open, seeds and commit."""
-    seeds = len(next(iter(content["runs"].values()))["seeds"])
-    values = "; ".join(f"{key}: {value}" for key, value in content["ours"].items())
-    return ["", f"Ours: {values}. {seeds} seeds, commit `{content['commit']}`."]
+def ours(*contents: dict[str, Any]) -> list[str]:
+    """Values that the paper leaves open, seeds and commits, of one study or of some together.
+
+    What is not the same for all of them stands behind the study's name.
+    """
+    said: dict[str, list[str]] = {}
+    for content in contents:
+        for key, value in content["ours"].items():
+            said.setdefault(f"{key}: {value}", []).append(content["name"])
+    parts = []
+    for value, names in said.items():
+        whose = "" if len(names) == len(contents) else f" ({', '.join(names)})"
+        parts.append(value + whose)
+    seeds = sorted({len(run["seeds"]) for each in contents for run in each["runs"].values()})
+    commits = sorted({content["commit"] for content in contents})
+    return [
+        "",
+        f"Ours: {'; '.join(parts)}. {' or '.join(map(str, seeds))} seeds, "
+        f"commit{'s' * (len(commits) > 1)} {', '.join(f'`{each}`' for each in commits)}.",
+    ]
