@@ -1,9 +1,9 @@
 """Parties as Ray actors: the same party files, over processes and machines.
 
-Every party has a seat, an actor of its own, in which `securevfl.engine.live` runs it; seats send
-each other frames (`securevfl.engine.links`), sealed end to end, and the driver only supervises: it
-introduces the parties to each other, looks at how they are doing, restarts those that died from
-their own checkpoints, and ends the run when the server has ended or nothing can go on.
+Every party has a seat (`securevfl.engine.seats`), an actor of its own; seats send each other frames
+(`securevfl.engine.links`), sealed end to end, and the driver only supervises: it introduces the
+parties to each other, looks at how they are doing, restarts those that died from their own
+checkpoints, and ends the run when the server has ended or nothing can go on.
 
 A Ray cluster is no trust boundary: whoever is in it can run code on all of its machines. Sealing
 protects payloads from the network and from mistakes, not from the cluster's operator.
@@ -12,229 +12,22 @@ protects payloads from the network and from mistakes, not from the cluster's ope
 from __future__ import annotations
 
 import contextlib
-import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
-from securevfl.engine.conditions import NONE, Conditions
-from securevfl.engine.identity import Identity, Manifest
-from securevfl.engine.keeping import Keeper
-from securevfl.engine.links import Hello, Links
-from securevfl.engine.live import LiveHome, Standing
+from securevfl.engine.connection import connect
+from securevfl.engine.links import Hello
+from securevfl.engine.live import Standing
 from securevfl.engine.network import SERVER, Event, name_of
 from securevfl.engine.party import Party
 from securevfl.engine.replay import restore, snapshot
-from securevfl.engine.sealing import Sealer
+from securevfl.engine.seats import Job, Report, Seat
 from securevfl.errors import ConfigurationError, RunError, StalledError
 
 _TICK = 0.05  # seconds between looks at the parties
 _GRACE = 5.0  # seconds without progress, after a party was lost for good, that end a run
-
-
-@dataclass(frozen=True)
-class Job:
-    """What a seat has to know; plain values only, but for `make`.
-
-    Attributes
-    ----------
-    make : callable
-        Party of a number, newly made, with its own data. It is called where the party lives.
-    protocol, run_id : str
-        Bound into every sealed message.
-    parties : tuple of int
-    seed : int
-    conditions : Conditions
-        Delays to inject.
-    sealed : bool
-    folder : str or None
-        Where checkpoints lie, on the machine of each party; None for none.
-    every : int
-        Rounds between checkpoints.
-    manifest : Manifest or None
-        Who takes part; without one, keys are introduced by the driver, who is then trusted.
-    keys : str or None
-        Folder of key files, ``server.key`` and ``party-0.key``, on each party's own machine.
-    points : mapping
-        Where each party's shares are evaluated, for comparison with the manifest.
-    """
-
-    make: Callable[[int], Party]
-    protocol: str
-    run_id: str
-    parties: tuple[int, ...]
-    seed: int
-    conditions: Conditions = NONE
-    sealed: bool = True
-    folder: str | None = None
-    every: int = 1
-    manifest: Manifest | None = None
-    keys: str | None = None
-    points: Mapping[int, int] = field(default_factory=dict)
-
-    def identity(self, index: int) -> Identity | None:
-        """A party's long-lived key, read where it lives.
-
-        Raises
-        ------
-        ConfigurationError
-            When the manifest knows another key of it.
-        """
-        if self.manifest is None:
-            return None
-        assert self.keys is not None
-        found = Identity.read(Path(self.keys) / f"{_key_name(index)}.key")
-        self.manifest.signed(index, found)
-        return found
-
-    def check(self) -> None:
-        """Refuse a manifest that is not signed by all, or is of another session than this one.
-
-        Raises
-        ------
-        SealError, ConfigurationError
-        """
-        manifest = self.manifest
-        if manifest is None:
-            return
-        if self.keys is None or not self.sealed:
-            raise ConfigurationError(
-                "cluster: a manifest needs keys, the folder of the parties' key files, and sealed "
-                "links"
-            )
-        manifest.check()
-        if manifest.protocol != self.protocol or sorted(manifest.seats) != sorted(self.parties):
-            raise ConfigurationError(
-                f"cluster: the manifest is of {manifest.protocol} with {len(manifest.seats) - 1} "
-                f"parties, and this run is of {self.protocol} with {len(self.parties) - 1}"
-            )
-        for index, seat in manifest.seats.items():
-            point = self.points.get(index)
-            if seat.point is not None and seat.point != point:
-                raise ConfigurationError(
-                    f"cluster: {name_of(index)} has the point {seat.point} in the manifest, and "
-                    f"{point} in this run"
-                )
-
-    def keeper(self, index: int) -> Keeper | None:
-        """Who writes a party's checkpoints."""
-        if self.folder is None:
-            return None
-        return Keeper(own_folder(self.folder, index), every=self.every)
-
-
-@dataclass(frozen=True)
-class Report:
-    """What a seat tells when it is looked at; None where its process has been restarted."""
-
-    standing: Standing
-    events: list[Event]
-    rounds_over: list[tuple[int, bool, int]]
-    messages: int
-    bytes: int
-    process: int
-
-
-class Seat:
-    """One party's actor. All its methods run on one event loop."""
-
-    def __init__(self, index: int, job: Job) -> None:
-        self.index = index
-        self.job = job
-        self.home: LiveHome | None = None
-        self._seats: dict[int, Any] = {}
-        self._told = self._over = 0
-
-    async def begin(self, epoch: int, *, restored: bool, at: int | None, floor: int) -> Hello:
-        """Make the party, from its own checkpoint where asked to; what the others need to know."""
-        import torch
-
-        torch.set_num_threads(1)
-        job = self.job
-        party = job.make(self.index)
-        keeper = job.keeper(self.index)
-        saved = None
-        if keeper is not None:
-            epoch = max(epoch, keeper.begin_life())
-            if restored:
-                saved = keeper.read(at)
-            keeper.forget(-1 if saved is None else saved["round"])
-        if restored:
-            if saved is None:
-                raise RunError(f"{name_of(self.index)} has no checkpoint to come back from")
-            restore(party, saved)
-        party.epoch = epoch
-        if self.index == SERVER:
-            party.round = max(party.round, floor)
-        sealer = Sealer(job.protocol, job.run_id, self.index) if job.sealed else None
-        identity, verify = job.identity(self.index), None
-        if job.manifest is not None:
-            job.manifest.check()
-            verify = job.manifest.verify
-        links = Links(job.run_id, self.index, epoch, job.parties, sealer, verify)
-        self.home = LiveHome(
-            party,
-            links,
-            self._post,
-            seed=job.seed,
-            conditions=job.conditions,
-            keep=keeper,
-            settled=saved is not None,
-        )
-        if identity is None or job.manifest is None:
-            return links.hello
-        return identity.introduce(job.manifest.digest, self.index, links.hello)
-
-    async def connect(self, seats: Mapping[int, Any], hellos: Mapping[int, Hello]) -> None:
-        """Learn where the others are, and of their lives."""
-        self._seats = dict(seats)
-        await self.meet(hellos)
-
-    async def meet(self, hellos: Mapping[int, Hello]) -> None:
-        """Learn of new lives."""
-        if self.home is not None:
-            self.home.meet(dict(hellos))
-
-    async def go(self, origin: int) -> None:
-        """Let the party live; its clock counts from `origin`."""
-        assert self.home is not None
-        self.home.start(origin)
-
-    async def take(self, data: bytes) -> None:
-        """A frame has come."""
-        if self.home is not None:
-            self.home.take(data)
-
-    async def look(self) -> Report | None:
-        """How the party is doing, and what has happened since the last look."""
-        home = self.home
-        if home is None:
-            return None
-        events, over = home.events[self._told :], home.rounds_over[self._over :]
-        self._told, self._over = len(home.events), len(home.rounds_over)
-        sent = home.transcript
-        return Report(home.standing, events, over, sent.messages, sent.bytes, os.getpid())
-
-    async def models(self) -> dict[str, Any]:
-        """Snapshot of the party as it stands, without what never changes."""
-        assert self.home is not None
-        saved = self.home.snapshot()
-        return saved | {"once": dict.fromkeys(saved["once"])}
-
-    async def ask(self, question: Callable[[Party], Any]) -> Any:
-        """What a function makes of the party as it stands."""
-        assert self.home is not None
-        return question(self.home.party)
-
-    async def transcript(self) -> dict[str, Any]:
-        """The messages that this life of the party has sent."""
-        assert self.home is not None
-        return self.home.transcript.state()
-
-    def _post(self, receiver: int, data: bytes) -> None:
-        self._seats[receiver].take.remote(data)
 
 
 @dataclass
@@ -577,113 +370,8 @@ _ONE_THREAD = {
 }
 
 
-def connect(address: str | None, *, seconds: float = 3.0) -> Any:
-    """The Ray module, connected; a cluster of this machine is started where no address is given.
-
-    Raises
-    ------
-    ConfigurationError
-        When Ray is not installed, or nobody listens at the address.
-    """
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    try:
-        import ray
-    except ImportError:
-        raise ConfigurationError(
-            "engine: 'ray' needs the extra of that name; pip install 'securevfl[ray]'"
-        ) from None
-    if ray.is_initialized():
-        return ray
-    options: dict[str, Any] = {
-        "log_to_driver": False,
-        "include_dashboard": False,
-        "logging_level": "ERROR",
-        "configure_logging": False,
-    }
-    if address is None:
-        os.environ.setdefault("RAY_AUTH_MODE", "disabled")
-        ray.init(address="local", num_cpus=os.cpu_count(), **options)  # never one that is about
-        return ray
-    _preflight(address, seconds)
-    options.pop("include_dashboard")
-    try:
-        ray.init(address=address, **options)
-    except (ConnectionError, RuntimeError) as error:
-        raise ConfigurationError(
-            f"engine: the Ray cluster at {address!r} did not let this process in "
-            f"({str(error).splitlines()[0]}); RAY_AUTH_MODE and RAY_AUTH_TOKEN must be those of "
-            "the cluster"
-        ) from None
-    return ray
-
-
-# A client's first words to a gRPC server: the preface of HTTP/2, and no settings of its own.
-_PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
-_SETTINGS = 4  # type of the frame that a server answers with
-
-
-def _preflight(address: str, seconds: float) -> None:
-    """Say at once that nobody is there, or speaks otherwise; Ray itself tries for a minute."""
-    import socket
-
-    host, _, port = address.rpartition(":")
-    try:
-        with (
-            socket.create_connection((host, int(port)), timeout=seconds) as plain,
-            _wrapped(plain) as link,
-        ):
-            link.sendall(_PREFACE)
-            answer = link.recv(9)
-    except (OSError, ValueError) as error:
-        raise ConfigurationError(
-            f"engine: no Ray cluster answers at {address!r} within {seconds:g} s ({error}); start "
-            "one with `ray start --head`, give HOST:PORT, and the cluster's own RAY_USE_TLS and "
-            "certificates"
-        ) from None
-    if len(answer) < 4 or answer[3] != _SETTINGS:
-        raise ConfigurationError(
-            f"engine: what listens at {address!r} is no Ray cluster, or one that speaks TLS; set "
-            "RAY_USE_TLS=1 and RAY_TLS_SERVER_CERT, RAY_TLS_SERVER_KEY and RAY_TLS_CA_CERT as its "
-            "nodes do"
-        )
-
-
-def _wrapped(plain: Any) -> Any:
-    """The connection, within TLS where Ray is told to use it."""
-    import ssl
-
-    if os.environ.get("RAY_USE_TLS", "0").lower() not in ("1", "true"):
-        return plain
-    context = ssl.create_default_context(cafile=os.environ.get("RAY_TLS_CA_CERT"))
-    context.check_hostname = False  # as gRPC within a cluster; the authority is what counts
-    certificate = os.environ.get("RAY_TLS_SERVER_CERT")
-    if certificate:
-        context.load_cert_chain(certificate, os.environ.get("RAY_TLS_SERVER_KEY"))
-    context.set_alpn_protocols(["h2"])
-    return context.wrap_socket(plain)
-
-
-def common_round(job: Job, parties: Sequence[int], newest: int) -> int | None:
-    """Newest round up to `newest` of which every party has a checkpoint, if there is one."""
-    rounds: set[int] | None = None
-    for index in parties:
-        keeper = job.keeper(index)
-        found = set(keeper.rounds()) if keeper is not None else set()
-        rounds = found if rounds is None else rounds & found
-    return max((r for r in rounds or () if r <= newest), default=None)
-
-
 def mirrored(party: Party, state: Mapping[str, Any]) -> Party:
     """A party object of the driver, with the state that an actor has told."""
     own = snapshot(party, waits=0, time=0)
     restore(party, {**state, "once": own["once"]})
     return party
-
-
-def _key_name(index: int) -> str:
-    return "server" if index == SERVER else f"party-{index}"
-
-
-def own_folder(folder: str, index: int) -> Path:
-    """Where a party keeps what is its own, in a run's folder on its machine."""
-    return Path(folder) / "parties" / ("server" if index == SERVER else str(index))

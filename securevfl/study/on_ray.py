@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from securevfl.engine.checkpoint import read_file, write_file
-from securevfl.engine.cluster import Cluster, Ended, Job, common_round, mirrored
+from securevfl.engine.cluster import Cluster, Ended, mirrored
 from securevfl.engine.identity import Manifest
 from securevfl.engine.network import Event
 from securevfl.engine.party import Party
+from securevfl.engine.seats import Job, common_round
 from securevfl.engine.transcript import Transcript
 from securevfl.errors import CheckpointError
 from securevfl.protocols.protocol import Protocol, get_protocol, make_config

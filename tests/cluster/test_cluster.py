@@ -186,7 +186,7 @@ def test_what_only_the_other_engine_can_is_refused(options, said, digits):
 
 
 def test_an_address_where_nobody_listens_is_told_at_once():
-    from securevfl.engine.cluster import _preflight
+    from securevfl.engine.connection import _preflight
 
     began = time.monotonic()
     with pytest.raises(ConfigurationError, match=r"no Ray cluster answers at '127\.0\.0\.1:1'"):

@@ -1,0 +1,94 @@
+"""The way into a Ray cluster: connected, or told within seconds what stands in the way."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from securevfl.errors import ConfigurationError
+
+
+def connect(address: str | None, *, seconds: float = 3.0) -> Any:
+    """The Ray module, connected; a cluster of this machine is started where no address is given.
+
+    Raises
+    ------
+    ConfigurationError
+        When Ray is not installed, or nobody listens at the address.
+    """
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    try:
+        import ray
+    except ImportError:
+        raise ConfigurationError(
+            "engine: 'ray' needs the extra of that name; pip install 'securevfl[ray]'"
+        ) from None
+    if ray.is_initialized():
+        return ray
+    options: dict[str, Any] = {
+        "log_to_driver": False,
+        "include_dashboard": False,
+        "logging_level": "ERROR",
+        "configure_logging": False,
+    }
+    if address is None:
+        os.environ.setdefault("RAY_AUTH_MODE", "disabled")
+        ray.init(address="local", num_cpus=os.cpu_count(), **options)  # never one that is about
+        return ray
+    _preflight(address, seconds)
+    options.pop("include_dashboard")
+    try:
+        ray.init(address=address, **options)
+    except (ConnectionError, RuntimeError) as error:
+        raise ConfigurationError(
+            f"engine: the Ray cluster at {address!r} did not let this process in "
+            f"({str(error).splitlines()[0]}); RAY_AUTH_MODE and RAY_AUTH_TOKEN must be those of "
+            "the cluster"
+        ) from None
+    return ray
+
+
+# A client's first words to a gRPC server: the preface of HTTP/2, and no settings of its own.
+_PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
+_SETTINGS = 4  # type of the frame that a server answers with
+
+
+def _preflight(address: str, seconds: float) -> None:
+    """Say at once that nobody is there, or speaks otherwise; Ray itself tries for a minute."""
+    import socket
+
+    host, _, port = address.rpartition(":")
+    try:
+        with (
+            socket.create_connection((host, int(port)), timeout=seconds) as plain,
+            _wrapped(plain) as link,
+        ):
+            link.sendall(_PREFACE)
+            answer = link.recv(9)
+    except (OSError, ValueError) as error:
+        raise ConfigurationError(
+            f"engine: no Ray cluster answers at {address!r} within {seconds:g} s ({error}); start "
+            "one with `ray start --head`, give HOST:PORT, and the cluster's own RAY_USE_TLS and "
+            "certificates"
+        ) from None
+    if len(answer) < 4 or answer[3] != _SETTINGS:
+        raise ConfigurationError(
+            f"engine: what listens at {address!r} is no Ray cluster, or one that speaks TLS; set "
+            "RAY_USE_TLS=1 and RAY_TLS_SERVER_CERT, RAY_TLS_SERVER_KEY and RAY_TLS_CA_CERT as its "
+            "nodes do"
+        )
+
+
+def _wrapped(plain: Any) -> Any:
+    """The connection, within TLS where Ray is told to use it."""
+    import ssl
+
+    if os.environ.get("RAY_USE_TLS", "0").lower() not in ("1", "true"):
+        return plain
+    context = ssl.create_default_context(cafile=os.environ.get("RAY_TLS_CA_CERT"))
+    context.check_hostname = False  # as gRPC within a cluster; the authority is what counts
+    certificate = os.environ.get("RAY_TLS_SERVER_CERT")
+    if certificate:
+        context.load_cert_chain(certificate, os.environ.get("RAY_TLS_SERVER_KEY"))
+    context.set_alpn_protocols(["h2"])
+    return context.wrap_socket(plain)
