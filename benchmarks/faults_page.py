@@ -11,6 +11,8 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
+from pages import load, ours, table
+
 RESULTS = Path("benchmarks/results/faults")
 PAGE = Path("docs/results-faults.md")
 NOTES = Path(__file__).parent / "papers" / "faults" / "notes.json"
@@ -29,11 +31,6 @@ somebody who is down ends in an error, and the table says in how many seeds.
 To repeat it: `securevfl study benchmarks/papers/faults/digits.toml`; the page is written by
 `benchmarks/faults_page.py`.
 """
-
-
-def table(rows: list[list[str]]) -> list[str]:
-    head, *body = rows
-    return ["| " + " | ".join(line) + " |" for line in (head, ["---"] * len(head), *body)]
 
 
 def cell(run: dict[str, Any]) -> str:
@@ -104,33 +101,23 @@ def errors(content: dict[str, Any]) -> list[str]:
     return lines
 
 
-QUICK = """This is the study's quick form: one seed and short training (80 steps, 640 arrivals of
-vafl, 320 updates of cvfl, 4 global rounds of multivfl, 3 epochs of dvfl's guests). Orders within a
-few points mean nothing here.
-"""
-
-
 def page() -> str:
-    quick = not (RESULTS / "digits").exists()
-    folder = RESULTS / ("digits-quick" if quick else "digits")
-    content = json.loads((folder / "results.json").read_text())
-    notes = json.loads(NOTES.read_text())["quick" if quick else "full"]
-    seeds = max(len(r["seeds"]) + len(r.get("errors", {})) for r in content["runs"].values())
-    ours = "; ".join(f"{key}: {value}" for key, value in content["ours"].items())
+    """The page."""
+    content = load(RESULTS / "digits")
+    assert content is not None
+    notes = json.loads(NOTES.read_text())
     parts = [
         HEAD,
-        *([QUICK] if quick else []),
         f"## {content['title']}\n",
         *accuracies(content),
         "",
-        *notes.get("table", []),
-        "",
-        f"Ours: {ours}. {seeds} seeds, commit `{content['commit']}`.",
+        *notes["table"],
+        *ours(content),
         "",
         "## What the heaviest guest faults cost\n",
-        *costs(content, folder),
+        *costs(content, RESULTS / "digits"),
         "",
-        *notes.get("costs", []),
+        *notes["costs"],
         "",
         "## What the errors say\n",
         *errors(content),

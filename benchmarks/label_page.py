@@ -129,6 +129,7 @@ def draw_exponents(name: str) -> None:
     """Test loss against updates, a panel for each partition and slowness."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
+    from matplotlib.ticker import LogFormatter
 
     folder = RESULTS / "cvfl" / f"figures-3-6-{name}"
     found = curves(folder)
@@ -153,6 +154,8 @@ def draw_exponents(name: str) -> None:
                 )
             panel.grid(alpha=0.25)
             panel.set_yscale("log")
+            panel.yaxis.set_major_formatter("{x:g}")
+            panel.yaxis.set_minor_formatter(LogFormatter(minor_thresholds=(2, 0.5)))
     for panel in panels[1]:
         panel.set_xlabel("updates")
     for panel in panels[:, 0]:
