@@ -38,7 +38,8 @@ def ours(*contents: dict[str, Any]) -> list[str]:
     for value, names in said.items():
         whose = "" if len(names) == len(contents) else f" ({', '.join(names)})"
         parts.append(value + whose)
-    seeds = sorted({len(run["seeds"]) for each in contents for run in each["runs"].values()})
+    runs = [run for each in contents for run in each["runs"].values()]
+    seeds = sorted({len(run["seeds"]) + len(run.get("errors", {})) for run in runs})
     commits = sorted({content["commit"] for content in contents})
     return [
         "",
