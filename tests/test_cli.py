@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -121,7 +122,8 @@ MISTAKES = {
 @pytest.mark.parametrize(("arguments", "part"), MISTAKES.values(), ids=MISTAKES)
 def test_a_mistake_is_one_line_and_exit_code_2(arguments, part):
     result = call(*arguments)
-    lines = [line for line in result.stderr.splitlines() if "preparing" not in line]
+    busy = ("preparing", " ...")  # told after a second
+    lines = [line for line in result.stderr.splitlines() if not any(b in line for b in busy)]
     assert result.exit_code == 2
     assert len(lines) == 1, result.stderr
     assert lines[0].startswith("securevfl: ")
@@ -640,6 +642,22 @@ def test_plan_prints_the_choices_and_a_command_that_runs():
     assert summary["bytes"] == planned["best"]["bytes"] == summary["planned"]["bytes"]
     assert summary["derived"]["p"] == planned["bits"]["prime"] == 2**31 - 1
     assert summary["derived"]["K"] == planned["best"]["segments"]
+
+
+def test_the_command_of_a_plan_names_own_tables():
+    for name in ("a", "b", "c"):
+        write(f"{name} 1.csv", f"k,{name}\n" + "".join(f"{i},{i % 7}\n" for i in range(60)))
+    write("y.csv", "k,y\n" + "".join(f"{i},{i % 2}\n" for i in range(60)))
+    parties = [word for name in "abc" for word in ("--party", f"{name} 1.csv")]
+    given = [*parties, "--id", "k", "--label", "y", "--label-file", "y.csv", "--unsealed"]
+    shape = ["--set", "data.test_fraction=0.3", "--batch", "16", "--rounds", "3"]
+    result = call("plan", *given, *shape)
+    assert result.exit_code == 0, result.output
+    assert "…" not in result.stdout
+    command = result.stdout.splitlines()[-1].partition("run: securevfl ")[2]
+    summary = json.loads(call(*shlex.split(command), "--json").stdout.splitlines()[-1])
+    planned = json.loads(call("plan", *given, *shape, "--json").stdout)
+    assert summary["bytes"] == planned["best"]["bytes"]
 
 
 def test_plan_of_a_shape():

@@ -254,10 +254,17 @@ def plan(values: Mapping[str, Any]) -> None:
     if common["json"]:
         show.print_json(asdict(found))
     else:
-        flags = ("data", "label", "parties", "data_dir", "conditions")
-        given = {flag: common[flag] for flag in flags if common[flag] is not None}
-        words = [f"--{k.replace('_', '-')} {shlex.quote(str(v))}" for k, v in given.items()]
-        tables.print_plan(found, " ".join(words))
+        tables.print_plan(found, _as_typed(common))
+
+
+def _as_typed(common: Mapping[str, Any]) -> str:
+    """The options of the data and of the conditions, for the command that a plan ends with."""
+    flags = ("data", "label", "parties", "data_dir", "id", "label_file", "align", "conditions")
+    given = [(flag, common[flag]) for flag in flags if common[flag] is not None]
+    given += [("party", file) for file in common["party"] or ()]
+    given += [("set", pair) for pair in common["set"] or () if pair.startswith("data.")]
+    words = [f"--{flag.replace('_', '-')} {shlex.quote(str(value))}" for flag, value in given]
+    return " ".join([*words, *(["--unsealed"] if common["sealed"] is False else [])])
 
 
 def threshold(

@@ -133,32 +133,39 @@ def print_plan(found: Forecast, given: str) -> None:
 
     `given` are the options of the data and of the conditions.
     """
-    rows = [
-        (
-            f"{choice.segments}{' <-' if choice is found.best else ''}",
-            str(choice.threshold),
-            str(choice.tolerated),
-            str(choice.batch_rows),
-            clock(choice.setup_seconds),
-            f"{choice.round_seconds:.4g} s ± {2 * choice.round_error:.1g}",
-            clock(choice.total_seconds),
-            size(choice.bytes),
-            size(choice.server_bytes),
-            size(choice.client_bytes),
-            size(choice.client_memory),
-            size(choice.simulation_memory),
-        )
-        for choice in found.choices
-    ]
+    marks = [f"{choice.segments}{' <-' * (choice is found.best)}" for choice in found.choices]
     print_table(
-        (
-            "K", "R", "may lose", "|B|", "setup", "round", f"{found.rounds} rounds", "sent",
-            "by server", "by a client", "client memory", "in one process",
-        ),
-        rows,
+        ("K", "R", "may lose", "|B|", "setup", "round", f"{found.rounds} rounds"),
+        [
+            (
+                mark,
+                str(choice.threshold),
+                str(choice.tolerated),
+                str(choice.batch_rows),
+                clock(choice.setup_seconds),
+                f"{choice.round_seconds:.4g} s ± {2 * choice.round_error:.1g}",
+                clock(choice.total_seconds),
+            )
+            for mark, choice in zip(marks, found.choices, strict=True)
+        ],
         title=f"{found.protocol}: N={found.parties} T={found.privacy}, {found.shape.rows:,} rows, "
         f"{sum(found.shape.widths):,} columns, conditions {found.conditions}",
-    )  # fmt: skip
+    )
+    print_table(
+        ("K", "sent", "by server", "by a client", "client memory", "in one process"),
+        [
+            (
+                mark,
+                size(choice.bytes),
+                size(choice.server_bytes),
+                size(choice.client_bytes),
+                size(choice.client_memory),
+                size(choice.simulation_memory),
+            )
+            for mark, choice in zip(marks, found.choices, strict=True)
+        ],
+        title="Bytes of a run, and memory",
+    )
     bits = found.bits
     console = out()
     console.print(
