@@ -124,6 +124,10 @@ def compared(runs: dict[str, dict[int, Cell]]) -> tuple[list[str], list[str]]:
         rows.append([NAMES.get(name, name), *cells])
     found = {size: difference(mine[size], runs[rival][size]) for size in sorted(mine)}
     said.append(f"{NAMES[leader]} > {NAMES[rival]}: {verdict(found)}")
+    if "local" in runs:
+        alone = next(iter(runs["local"].values()))
+        found = {size: difference(mine[size], alone) for size in sorted(mine)}
+        said.append(f"{NAMES[leader]} > {NAMES['local']}: {verdict(found)}")
     if best:
         found = {size: difference(mine[size], runs[best[size][1]][size]) for size in sorted(best)}
         said.append(f"{NAMES[leader]} > the best FedHSSL here: {verdict(found)}")
