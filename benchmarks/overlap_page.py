@@ -176,8 +176,8 @@ def section(name: str, content: dict[str, Any]) -> tuple[str, list[str]]:
     ]
     lines += [*values(content, runs), ""]
     differences, said = compared(runs)
-    lines += [*differences, "", " ".join(said), *ours(content), ""]
-    return "\n".join(lines), [f"- {content['title']}: {' '.join(said)}"]
+    lines += [*differences, "", *(f"- {each}" for each in said), *ours(content), ""]
+    return "\n".join(lines), [f"- {content['title']}", *(f"  - {each}" for each in said)]
 
 
 def page() -> str:
