@@ -35,7 +35,7 @@ from securevfl.study.machine import describe_machine
 from securevfl.study.on_ray import Driver
 from securevfl.study.plan import DataSource
 from securevfl.study.results import commit
-from securevfl.testing.runs import one_thread
+from securevfl.study.threads import one_thread
 
 RESULTS = Path(__file__).parent / "results" / "cluster" / "cluster.json"
 DIGITS = DataSource("digits", {"parties": 8})

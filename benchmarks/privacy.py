@@ -29,11 +29,12 @@ from securevfl.privacy.exact import Toy, exhaust, small_code, toys
 from securevfl.privacy.views import Coalition
 from securevfl.protocols.protocol import find_protocols, get_protocol, make_config
 from securevfl.study.attacks import Settings, attack_matrix, write_matrix
-from securevfl.study.bench import FIELDS, WARM_UP, Rounds, RoundSize, one_thread, uniform
+from securevfl.study.bench import FIELDS, WARM_UP, Rounds, RoundSize, uniform
 from securevfl.study.distinguish import TESTS, Size, play_ranks
 from securevfl.study.machine import describe_machine
 from securevfl.study.plan import DataSource
 from securevfl.study.recovery import recover_by_server
+from securevfl.study.threads import one_thread
 from securevfl.study.trials import Arena
 
 P31 = 2**31 - 1

@@ -20,6 +20,7 @@ from securevfl.cli import show, use, verify
 from securevfl.cli.examples import dataset_names, epilog, protocol_names
 from securevfl.cli.logs import LEVELS, start_logging, to_the_front
 from securevfl.cli.options import (
+    ENGINE,
     choices,
     common_parameters,
     keyword,
@@ -32,8 +33,6 @@ from securevfl.cli.use import Code
 from securevfl.errors import ConfigurationError, SecureVFLError, UnknownNameError
 
 USER_MISTAKE, FAILURE, INTERRUPTED = 2, 1, 130
-# Options of single runs.
-ENGINE = ("engine", "address", "place", "manifest", "keys", "track")
 ORDER = (
     "run",
     "compare",
@@ -171,7 +170,7 @@ def _plan() -> Callable[..., None]:
 
     bits = typer.Option(metavar="n", help="Fractional bits wanted of data and weights, at least.")
     shared = {
-        **common_parameters(*ENGINE, "out", "until"),
+        **common_parameters(*ENGINE, "out", "until", "faults"),
         "rows": keyword("rows", number("Training rows, in place of a data set.")),
         "features": keyword("features", number("Columns of all parties together.")),
         "test_rows": keyword("test_rows", number("Test rows, for --secure."), 0),

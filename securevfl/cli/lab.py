@@ -261,6 +261,7 @@ def _as_typed(common: Mapping[str, Any]) -> str:
     """The options of the data and of the conditions, for the command that a plan ends with."""
     flags = ("data", "label", "parties", "data_dir", "id", "label_file", "align", "conditions")
     given = [(flag, common[flag]) for flag in flags if common[flag] is not None]
+    given += [("seed", common["seed"])] if common["seed"] else []
     given += [("party", file) for file in common["party"] or ()]
     given += [("set", pair) for pair in common["set"] or () if pair.startswith("data.")]
     words = [f"--{flag.replace('_', '-')} {shlex.quote(str(value))}" for flag, value in given]

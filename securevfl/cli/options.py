@@ -210,6 +210,8 @@ def choices(words: str, incomplete: str) -> list[str]:
     return [word for word in words.split("|") if word.startswith(incomplete)]
 
 
+# Options of single runs.
+ENGINE = ("engine", "address", "place", "manifest", "keys", "track")
 COMMON = tuple(inspect.signature(common).parameters)
 
 

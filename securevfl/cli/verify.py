@@ -12,6 +12,7 @@ import typer
 from securevfl.cli import show
 from securevfl.cli.examples import epilog
 from securevfl.cli.options import (
+    ENGINE,
     common_parameters,
     keyword,
     make_command,
@@ -96,7 +97,7 @@ def _command(text: str, *, completing: bool) -> Any:
         "--plain", help="The paper's evaluation, against what the paper claims of it."
     )
     shared = {
-        **common_parameters("track"),
+        **common_parameters(*ENGINE, "faults", "until", "conditions", "sealed"),
         "plain": keyword("plain", Annotated[bool, plain], False),
     }
     fields = {k: (f, f"Options of {name}") for k, f in known[name].Config.model_fields.items()}

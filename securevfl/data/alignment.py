@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Sequence
 
 import numpy as np
@@ -58,7 +59,8 @@ async def align(
         rows = await intersect(
             party, ids, members, collector=members[-1], workers=1, name=f"psi {members[-1]}"
         )
-        return rows[np.argsort([ids[n] for n in rows.tolist()], kind="stable")]
+        texts = [unicodedata.normalize("NFC", ids[n]) for n in rows.tolist()]  # as psi hashes them
+        return rows[np.argsort(texts, kind="stable")]
     common = await _common(party, ids, row, members, name)
     if not common:
         raise DataError(

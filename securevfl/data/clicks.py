@@ -211,12 +211,18 @@ def _build(
     )
 
 
+def _stream(name: str, seed: int, purpose: bytes) -> np.random.Generator:
+    if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
+        raise DataError(f"{name}={seed!r}; a whole number of 0 or more is needed.")
+    return np.random.Generator(np.random.Philox(np.random.SeedSequence([int(seed), *purpose])))
+
+
 def _file(facts: Facts, data_dir: str | Path | None, verify: bool) -> tuple[Path, list[str]]:
     files = facts.locate(data_dir)
     if files is None:
         raise facts.absent()
     path = next(iter(files.values()))
-    return path, [f"from {path.name}", *(facts.verify(files) if verify else [])]
+    return path, [f"from {path.name}", *facts.notes(files, verify)]
 
 
 def _pieces(path: Path, separator: str, names: Sequence[str] | None) -> Iterator[pd.DataFrame]:
@@ -255,7 +261,7 @@ def _sample(
     if rows is not None and rows < 10:
         raise DataError(f"rows={rows} are too few for a training and a test set; use 10 or more.")
     wanted = SAMPLE if rows is None else rows
-    stream = np.random.Generator(np.random.Philox(np.random.SeedSequence([seed, *b"clicks"])))
+    stream = _stream("sample_seed", seed, b"clicks")
     kept, keys, seen = pd.DataFrame(), np.empty(0), 0
     for piece in _pieces(path, separator, names):
         seen += len(piece)
@@ -307,7 +313,7 @@ class Twin:
         """Rows of a seed."""
         import pandas as pd
 
-        stream = np.random.Generator(np.random.Philox(np.random.SeedSequence([seed, *b"twin"])))
+        stream = _stream("sample_seed", seed, b"twin")
         z = stream.normal(size=(count, self.hidden))
         columns: dict[str, Any] = {LABEL: self._clicks(z, stream)}
         for name, size in self.sizes.items():

@@ -85,6 +85,10 @@ class Facts:
                     return files
         return None
 
+    def notes(self, files: dict[str, Path], verify: bool) -> list[str]:
+        """What is to be said of the files: as `verify` does, or that nothing was compared."""
+        return self.verify(files) if verify else ["checksums were not compared (verify=False)"]
+
     def verify(self, files: dict[str, Path]) -> list[str]:
         """Compare the files with their known checksums.
 

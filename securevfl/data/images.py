@@ -183,7 +183,7 @@ def load_images(
     facts = kind.facts
     files = facts.locate(data_dir)
     if files is not None:
-        notes = facts.verify(files) if verify else ["checksums were not compared (verify=False)"]
+        notes = facts.notes(files, verify)
         images = kind.read(files, test)
         images = replace(images, notes=(*notes, *images.notes))
     elif download:

@@ -51,7 +51,8 @@ def partition_labels(
     seed : int
         0 or more; decides who gets which rows.
     samples : int, optional
-        Labels of each owner, in equal parts of its classes; as many as there are if not given.
+        Labels of each owner, drawn from its own: in equal parts of its classes where classes are
+        listed, at random otherwise. As many as there are if not given.
 
     Returns
     -------
@@ -177,7 +178,10 @@ def _dealt_by_dirichlet(
         cuts = np.round(np.cumsum(share)[:-1] * len(rows)).astype(np.int64)
         for part, own in zip(parts, np.split(rows, cuts), strict=True):
             part.append(own)
-    return [np.concatenate(part) for part in parts]
+    place = np.empty(len(order), np.int64)
+    place[order] = np.arange(len(order))
+    dealt = [np.concatenate(part) for part in parts]
+    return [rows[np.argsort(place[rows])] for rows in dealt]  # no class before another
 
 
 def _dealt_by_class(

@@ -241,7 +241,7 @@ def load_adult(
     """
     files = ADULT.locate(data_dir)
     if files is not None:
-        notes = _verified(ADULT, files, verify)
+        notes = ADULT.notes(files, verify)
         train, test = (_adult_file(path) for path in files.values())
         split = "official training and test files"
     elif download:
@@ -291,7 +291,7 @@ def load_breast_cancer(
     """
     files = BREAST.locate(data_dir)
     if files is not None:
-        notes = [*_verified(BREAST, files, verify), "values standardised by the source"]
+        notes = [*BREAST.notes(files, verify), "values standardised by the source"]
         frames = [read_csv(path) for path in files.values()]
     else:
         notes = ["from scikit-learn"]
@@ -322,7 +322,7 @@ def _single_table(
     """Return the table of a one-file set, the name of its label column, and notes."""
     files = facts.locate(data_dir)
     if files is not None:
-        notes = _verified(facts, files, verify)
+        notes = facts.notes(files, verify)
         return read_csv(next(iter(files.values())), header=header), label, notes
     if not download:
         raise facts.absent()
@@ -383,10 +383,6 @@ def _bundled_breast() -> list[pd.DataFrame]:
     ids = np.arange(len(frame))
     guest = frame[worst].assign(id=ids, y=frame["target"])
     return [guest, frame[rest].assign(id=ids)]
-
-
-def _verified(facts: Facts, files: dict[str, Path], verify: bool) -> list[str]:
-    return facts.verify(files) if verify else ["checksums were not compared (verify=False)"]
 
 
 def _about(facts: Facts, notes: Sequence[str]) -> About:

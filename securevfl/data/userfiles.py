@@ -29,7 +29,7 @@ def from_csv(
     Parameters
     ----------
     path : path
-        The file; .gz, .bz2, .xz and .zip are unpacked.
+        The file; .gz, .bz2 and .xz are unpacked.
     label : str
         Name of the label column.
     test_file : path, optional

@@ -104,7 +104,7 @@ def load_handwritten(
     """
     files = HANDWRITTEN.locate(data_dir)
     if files is not None:
-        notes = _verified(HANDWRITTEN, files, verify)
+        notes = tuple(HANDWRITTEN.notes(files, verify))
         views = _handwritten_files(files, notes)
     elif download:
         views = _handwritten_openml()
@@ -141,7 +141,7 @@ def load_caltech(
     files = CALTECH.locate(data_dir)
     if files is None:
         raise CALTECH.absent()
-    notes = _verified(CALTECH, files, verify)
+    notes = tuple(CALTECH.notes(files, verify))
     views = _matlab_views(next(iter(files.values())), notes)
     return _load(CALTECH, views, _CALTECH_CLASSES, parties, seed, test_fraction, scaling)
 
@@ -185,10 +185,6 @@ def _load(
         about=About(facts.origin, facts.licence, "", "", "", views.notes),
         split=describe_split(test_fraction, seed, stratified=True),
     )
-
-
-def _verified(facts: Facts, files: dict[str, Path], verify: bool) -> tuple[str, ...]:
-    return tuple(facts.verify(files)) if verify else ("checksums were not compared (verify=False)",)
 
 
 def _handwritten_files(files: dict[str, Path], notes: tuple[str, ...]) -> _Views:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import tomllib
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -64,7 +64,6 @@ class Conditions:
     share_factor: float = 0.0
     bandwidth: float | None = None
     compute: Compute = "none"
-    note: str = field(default="", compare=False)
     uplinks: tuple[float | None, ...] = ()
     seconds_per_multiply_add: float = 0.0
 
@@ -112,7 +111,7 @@ class Conditions:
         return round_ns(operations * self.seconds_per_multiply_add)
 
     def describe(self) -> dict[str, Any]:
-        """Values for a run's configuration file; `conditions_from` gives the conditions back."""
+        """Values for a configuration file; `conditions_from` takes them back, the name apart."""
         said: dict[str, Any] = {
             "name": self.name,
             "upload_mean": [getattr(delay, "mean", 0.0) for delay in self.uploads],

@@ -325,9 +325,9 @@ def faults_from(values: Mapping[str, Any], *, name: str = "custom") -> Faults:
             name = value
         elif key == "tick":
             tick = _number(key, value)
-        elif key == "first" and isinstance(value, int):
+        elif key == "first" and isinstance(value, int) and not isinstance(value, bool):
             first = value
-        elif key == "outage":
+        elif key == "outage" and isinstance(value, list | tuple):
             outages += [_outage(each) for each in value]
         elif isinstance(value, Mapping) and set(value) == {"fault", "rejoin"}:
             chains[key] = Chain(**{k: _number(f"{key}.{k}", v) for k, v in value.items()})

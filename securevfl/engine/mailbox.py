@@ -6,7 +6,8 @@ Both engines use this class, so a protocol meets the same rules in simulation an
   what comes later for it is late.
 - A party that enters a round has no use for messages of earlier ones; they are late.
 - Of several announced rounds the newest counts.
-- A second message of the same kind, round and sender is late: the first one counts.
+- A second message of the same kind, round and sender, while the first is held or waited for, is
+  late: the first one counts.
 """
 
 from __future__ import annotations

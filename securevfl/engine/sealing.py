@@ -2,9 +2,13 @@
 
 Each ordered pair of parties has its own key: X25519 of their key pairs, through HKDF-SHA256 with
 the run and both numbers as context. A payload is sealed with ChaCha20-Poly1305; the nonce is a
-counter that never repeats under a key, and the associated data bind protocol, run, kind, round,
-epoch, sender and receiver. What a relay or listener still sees is the envelope: who sent what kind
-to whom in which round, sizes and times.
+counter that never repeats under a key in a life of a party, and the associated data bind protocol,
+run, kind, round, epoch, sender and receiver. What a relay or listener still sees is the envelope:
+who sent what kind to whom in which round, sizes and times.
+
+A life on a cluster begins with new keys. A simulation that is resumed goes on with the keys and
+counters of its checkpoint, so the rounds that it repeats are sealed under nonces that the broken
+run may have used; nothing of a simulation leaves its process.
 """
 
 from __future__ import annotations

@@ -406,7 +406,15 @@ class Simulation:
     def _handle(self, home: Home, message: Message) -> None:
         if home.snapshot is not None:
             home.log.append((self.clock, None, [tuple(message)]))
+        if not self._measured:
+            home.party.handlers[message.kind](message)
+            return
+        outer, started = self._step_started, perf_counter_ns()
+        self._step_started = started
         home.party.handlers[message.kind](message)
+        elapsed = perf_counter_ns() - started
+        self._step_started = outer + elapsed  # a step in which a handler ran is not charged for it
+        home.busy_until = max(home.busy_until, self.clock) + elapsed
 
     def handled(self, party: Party, kind: str) -> None:
         """Pass what arrived before a handler was registered to that handler."""

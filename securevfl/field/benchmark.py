@@ -78,7 +78,7 @@ def describe() -> dict[str, Any]:
         except metadata.PackageNotFoundError:
             versions[name] = "not installed"
     return {
-        "processor": _processor(),
+        "processor": processor(),
         "cores": os.cpu_count(),
         "system": f"{platform.system()} {platform.machine()}",
         "python": platform.python_version(),
@@ -88,7 +88,8 @@ def describe() -> dict[str, Any]:
     }
 
 
-def _processor() -> str:
+def processor() -> str:
+    """Name of this machine's processor."""
     try:
         with open("/proc/cpuinfo") as file:
             for line in file:

@@ -348,15 +348,19 @@ class Moco(_Slow):
 
     def state_dict(self) -> dict[str, Any]:
         """With the memories."""
-        kept = [[memory.keys.clone(), memory.next] for memory in self.memories]
+        kept = {
+            str(side): {"keys": memory.keys.clone(), "next": memory.next}
+            for side, memory in enumerate(self.memories)
+        }
         return super().state_dict() | {"memories": kept}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Inverse of `state_dict`."""
         super().load_state_dict(state)
-        for memory, (keys, place) in zip(self.memories, state["memories"], strict=True):
-            memory.keys.copy_(keys)
-            memory.next = place
+        for side, memory in enumerate(self.memories):
+            kept = state["memories"][str(side)]
+            memory.keys.copy_(kept["keys"])
+            memory.next = int(kept["next"])
 
 
 _OBJECTIVES: dict[str, type[Objective]] = {

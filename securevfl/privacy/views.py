@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -88,13 +88,6 @@ class Sent:
     receiver: int
     nbytes: int
     payload: Any
-
-
-class Drawing(Protocol):
-    """A party that draws all its secret randomness through one method."""
-
-    index: int
-    uniform: Callable[[tuple[int, ...]], np.ndarray]
 
 
 @dataclass

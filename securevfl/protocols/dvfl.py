@@ -345,8 +345,8 @@ class Owner(Party):
             await self.keep_time()
             self.announce(self.calendar.round_at(self.now), to=everybody)
             await self.gather()
+            self.conclude(to=everybody)  # before training, whose length depends on labels
         await self.train()
-        self.conclude(to=everybody)
 
     async def keep_time(self) -> None:
         """Begin a round after the other; nobody needs to hear of it."""

@@ -181,7 +181,7 @@ class Guest(Party):
 class Server(Party):
     """Collects the representations once and trains its model on them."""
 
-    kept: ClassVar[tuple[str, ...]] = ("centre", "steps", "ready", "came")
+    kept: ClassVar[tuple[str, ...]] = ("centre", "steps", "ready", "came", "concluded")
     kept_frozen: ClassVar[tuple[str, ...]] = ("received",)
 
     def __init__(
@@ -204,7 +204,7 @@ class Server(Party):
         self.wanted = rounds
         self.width = width
         self.timeout = timeout
-        self.ready = False
+        self.ready = self.concluded = False
         self.steps = 0
         self.received: tuple[np.ndarray, ...] = ()
         self.came = np.zeros((len(self.peers), pieces(layout)), bool)
@@ -217,7 +217,9 @@ class Server(Party):
         while len(self.received) < pieces(self.layout):
             self.safe_point()
             await self.ask()
-        self.conclude()
+        if not self.concluded:
+            self.conclude()
+        self.concluded = True
         if not self.came.any():
             raise RunError(
                 f"fedonce: nothing was trained: not one of {self.came.size} representations came "

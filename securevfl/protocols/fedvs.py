@@ -167,9 +167,12 @@ class Client(Party):
     def checked(self, attempt: Attempt) -> Attempt:
         """The attempt, if its sharers and dealers keep the guarantee; never upload otherwise."""
         dealers = set(attempt.dealers) & set(self.public.candidates(self.round))
-        if not self.public.maskable(attempt.sharers, sorted(dealers)):
+        sharers = set(attempt.sharers) & set(self.peers)
+        repeated = len(sharers) < len(attempt.sharers)  # or no client: the sum would single one out
+        if repeated or not self.public.maskable(sorted(sharers), sorted(dealers)):
             raise RunError(
-                f"fedvs: the server announced {len(attempt.sharers)} sharers and {len(dealers)} "
+                f"fedvs: the server announced the sharers {list(attempt.sharers)}, {len(sharers)} "
+                f"different clients, and {len(dealers)} "
                 f"dealers that were appointed; masks with T = {self.public.code.privacy} need at "
                 "least T+2 and T+1. Nothing was uploaded"
             )

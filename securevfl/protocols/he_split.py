@@ -529,9 +529,7 @@ class HESplit(EmbeddingProtocol):
         """All clients, or those that were summed most often, the lowest first among equals."""
         if self.config.inference == "all":
             return self.peers()
-        server: Any = parties[SERVER]
-        often = np.argsort(-server.answered, kind="stable")
-        return sorted(often[: self.public.quorum].tolist())
+        return self.most_used(parties, self.public.quorum)
 
     def describe(self) -> dict[str, Any]:
         """N, the quorum, the key holder and |B|."""

@@ -485,6 +485,8 @@ class MultiVfl(EmbeddingProtocol):
             self.config.weight_bound,
             self.config.hidden_layers(),
             self.config.own_client,
+            self.data.cardinalities[index],
+            self.config.embedding,
         )
 
     def label_owner(self, index: int) -> LabelOwner:
@@ -616,6 +618,8 @@ def _new_network(
     bound: float | None,
     layers: tuple[int, ...],
     own: str,
+    cardinalities: tuple[int, ...],
+    embedding: int,
 ) -> ClientNetwork:
     return make_client_network(
         kind,
@@ -628,6 +632,8 @@ def _new_network(
         bound=bound,
         layers=layers,
         own=own,
+        cardinalities=cardinalities,
+        embedding=embedding,
     )
 
 

@@ -558,6 +558,12 @@ class EmbeddingProtocol(SplitProtocol):
                 f"or 'pn'"
             )
 
+    def most_used(self, parties: Mapping[int, Party], count: int) -> list[int]:
+        """So many clients, those whose embeddings the server used most often (`answered`)."""
+        server: Any = parties[SERVER]
+        often = np.argsort(-server.answered, kind="stable")  # the lowest first among equals
+        return sorted(often[:count].tolist())
+
     def client_network(
         self, index: int, *, optimizer: dict[str, Any] | None = None, drawn: str = "init"
     ) -> ClientNetwork:

@@ -169,10 +169,18 @@ class Parameters:
         return [int.from_bytes(secret[i : i + size], "little") for i in range(0, SEED, size)]
 
     def join(self, limbs: np.ndarray) -> bytes:
-        """Inverse of `split`."""
+        """Inverse of `split`.
+
+        Raises
+        ------
+        RunError
+            When a field element is larger than `split` makes them: some share was wrong.
+        """
         sizes = [min(self.limb, SEED - i) for i in range(0, SEED, self.limb)]
-        limbs_of = zip(limbs.tolist(), sizes, strict=True)
-        return b"".join(int(limb).to_bytes(size, "little") for limb, size in limbs_of)
+        limbs_of = [(int(n), size) for n, size in zip(limbs.tolist(), sizes, strict=True)]
+        if any(n >> 8 * size for n, size in limbs_of):
+            raise RunError("secagg_split: shares of a seed decode to no seed; one of them is wrong")
+        return b"".join(n.to_bytes(size, "little") for n, size in limbs_of)
 
     def rebuild(self, shares: Mapping[int, np.ndarray]) -> bytes:
         """Secret of which these clients held these shares, at least t."""
@@ -623,9 +631,7 @@ class SecAggSplit(EmbeddingProtocol):
         """All clients, or those that survived most often, the lowest first among equals."""
         if self.config.inference == "all":
             return self.peers()
-        server: Any = parties[SERVER]
-        often = np.argsort(-server.answered, kind="stable")
-        return sorted(often[: self.public.quorum].tolist())
+        return self.most_used(parties, self.public.quorum)
 
     def describe(self) -> dict[str, Any]:
         """N, T, t, the quorum, p and |B|."""

@@ -21,7 +21,7 @@ import numpy as np
 from pydantic import Field
 
 from securevfl.engine.party import SERVER, Party
-from securevfl.errors import ConfigurationError, RunError
+from securevfl.errors import ConfigurationError, RangeError, RunError
 from securevfl.field import FixedPoint, PrimeField
 from securevfl.models.aggregation import Aggregation
 from securevfl.models.client_networks import ClientNetwork
@@ -74,10 +74,23 @@ class Rounding:
     def forward(self, rows: np.ndarray, stream: np.random.Generator) -> np.ndarray:
         """Embedding of the rounded powers by the stochastically rounded weights, float64.
 
-        The integers are multiplied in int64, so the product is exact wherever FedVS's is.
+        The integers are multiplied in int64, and refused where they could leave it.
+
+        Raises
+        ------
+        RangeError
+            Where the largest row sum times the largest weight reaches 2^63.
         """
         data = self.data_point.round(expand(rows, self.network.degree))
         model = self.model_point.round(self.network.values, rng=stream)
+        largest = np.abs(data).sum(axis=1, dtype=np.float64).max(initial=0.0)
+        largest *= np.abs(model).max(initial=0)
+        if largest >= 2.0**63:
+            raise RangeError(
+                f"split: rounded embeddings can reach {largest:.3g}, and int64 ends at 2^63 = "
+                f"9.22e+18. Lower data_bits ({self.data_point.bits}) or model_bits "
+                f"({self.model_point.bits})"
+            )
         scale = 2.0 ** -(self.data_point.bits + self.model_point.bits)
         embedding: np.ndarray = (data @ model) * scale
         return embedding
@@ -317,9 +330,7 @@ class Split(EmbeddingProtocol):
         """All clients, or those that were used most often, the lowest first among equals."""
         if self.config.stragglers != "ignore" or self.config.inference == "all":
             return self.peers()
-        server: Any = parties[SERVER]
-        often = np.argsort(-server.answered, kind="stable")
-        return sorted(often[: self.quorum].tolist())
+        return self.most_used(parties, self.quorum)
 
     def describe(self) -> dict[str, Any]:
         """N, the quorum and |B|."""

@@ -20,11 +20,11 @@ from securevfl.privacy.attacks.outcome import NoView, Outcome
 from securevfl.study.attack_list import ATTACKS
 from securevfl.study.case import Case, Settings
 from securevfl.study.compare import comparison
-from securevfl.study.jobs import MEASURES, Job
+from securevfl.study.jobs import MEASURES, Job, read_keyed, write_keyed
 from securevfl.study.plan import DataSource
 from securevfl.study.results import commit
 from securevfl.study.statistics import mean_interval
-from securevfl.study.trials import one_thread
+from securevfl.study.threads import one_thread
 
 __all__ = ["ATTACKS", "Matrix", "Settings", "attack_matrix", "write_matrix"]
 
@@ -194,12 +194,9 @@ def attack_matrix(
 
 
 def _attack(work: _Work, interrupted: Callable[[], bool] | None) -> dict[str, Any]:
-    from threadpoolctl import threadpool_limits
-
     case = Case(work.job, work.settings, interrupted)
     rows = []
-    # Float sums must not depend on the number of cores, and threads of small products cost time.
-    with threadpool_limits(1, user_api="blas"), one_thread():
+    with one_thread():
         figures = dict(case.evidence.figures)  # a run that fails is not tried for every attack
         for name in work.attacks:
             attack = ATTACKS[name]
@@ -236,20 +233,12 @@ def _number(value: float) -> float | None:
 
 
 def _store(folder: Path | None, work: _Work, result: Mapping[str, Any]) -> None:
-    if folder is None:
-        return
-    path = work.job.path(folder)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_suffix(".part")
-    part.write_text(json.dumps({"key": work.key(), **result}))
-    part.replace(path)
+    if folder is not None:
+        write_keyed(work.job.path(folder), work.key(), result)
 
 
 def _stored(folder: Path | None, work: _Work) -> dict[str, Any] | None:
-    if folder is None or not work.job.path(folder).exists():
-        return None
-    content: dict[str, Any] = json.loads(work.job.path(folder).read_text())
-    return content if content.pop("key") == work.key() else None
+    return None if folder is None else read_keyed(work.job.path(folder), work.key())
 
 
 # -- over seeds ----------------------------------------------------------------------------------

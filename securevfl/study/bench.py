@@ -7,10 +7,9 @@ for a while slows them alike, and the ratio is the median of the ratios of neigh
 
 from __future__ import annotations
 
-import contextlib
 import statistics
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +22,7 @@ from securevfl.errors import ConfigurationError
 from securevfl.protocols.protocol import get_protocol, make_config
 from securevfl.study.machine import describe_machine
 from securevfl.study.run import check_memory
+from securevfl.study.threads import one_thread
 
 if TYPE_CHECKING:
     from securevfl.data.dataset import VerticalDataset
@@ -238,44 +238,8 @@ def _compile(fields: Sequence[dict[str, int]]) -> None:
         Rounds("fedvs", data, small).advance(2)
 
 
-@contextlib.contextmanager
-def one_thread() -> Iterator[None]:
-    """One thread for torch, and for BLAS where threadpoolctl is installed."""
-    import torch
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        with _one_blas_thread():
-            yield
-    finally:
-        torch.set_num_threads(before)
-
-
-def _one_blas_thread() -> contextlib.AbstractContextManager[Any]:
-    try:
-        from threadpoolctl import threadpool_limits
-    except ModuleNotFoundError:
-        return contextlib.nullcontext()
-    limits: contextlib.AbstractContextManager[Any] = threadpool_limits(limits=1)
-    return limits
-
-
 def bench_field() -> dict[str, Any]:
-    """Figures of the field arithmetic.
+    """Figures of the field arithmetic."""
+    from securevfl.field.benchmark import benchmark
 
-    Raises
-    ------
-    ConfigurationError
-        When this version has no such benchmark.
-    """
-    from importlib import import_module
-
-    try:
-        benchmark = import_module("securevfl.field.benchmark")
-    except ModuleNotFoundError:
-        raise ConfigurationError(
-            "bench field: this version of securevfl.field has no benchmark; use bench round"
-        ) from None
-    result: dict[str, Any] = benchmark.benchmark()
-    return result
+    return benchmark()

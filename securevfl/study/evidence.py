@@ -26,7 +26,7 @@ from securevfl.privacy.attacks.outcome import NoView
 from securevfl.privacy.views import Coalition, View, cut
 from securevfl.protocols.protocol import Exposure, Protocol
 from securevfl.study.history import Historian
-from securevfl.study.trials import one_thread
+from securevfl.study.threads import one_thread
 
 _EPOCH = 64  # messages of a link that are kept where a protocol has no layout of its rows
 

@@ -96,19 +96,28 @@ class Job:
 
 def store(folder: Path, job: Job, result: Mapping[str, Any]) -> None:
     """Write the result of a job; a process that is killed leaves no half of it."""
-    path = job.path(folder)
-    part = path.with_suffix(".part")
-    part.write_text(json.dumps({"key": job.key(), **result}))
-    part.replace(path)
+    write_keyed(job.path(folder), job.key(), result)
 
 
 def stored(folder: Path, job: Job) -> dict[str, Any] | None:
     """Result of a job with these very settings, if it is there."""
-    path = job.path(folder)
+    return read_keyed(job.path(folder), job.key())
+
+
+def write_keyed(path: Path, key: str, result: Mapping[str, Any]) -> None:
+    """Write a result with the digest of what it depends on, whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_suffix(".part")
+    part.write_text(json.dumps({"key": key, **result}))
+    part.replace(path)
+
+
+def read_keyed(path: Path, key: str) -> dict[str, Any] | None:
+    """Inverse of `write_keyed`; None where there is none with this key."""
     if not path.exists():
         return None
     content: dict[str, Any] = json.loads(path.read_text())
-    return content if content.pop("key") == job.key() else None
+    return content if content.pop("key") == key else None
 
 
 def run_job(

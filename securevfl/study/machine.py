@@ -8,11 +8,13 @@ import platform
 from importlib import metadata
 from typing import Any
 
+from securevfl.field.benchmark import processor
+
 
 def describe_machine() -> dict[str, Any]:
     """Processor, cores, system, versions and BLAS architecture (where threadpoolctl is there)."""
     result: dict[str, Any] = {
-        "processor": _processor(),
+        "processor": processor(),
         "cores": os.cpu_count(),
         "system": f"{platform.system()} {platform.machine()}",
         **versions(),
@@ -35,11 +37,3 @@ def versions() -> dict[str, str]:
     return {"python": platform.python_version()} | {
         name: metadata.version(name) for name in packages
     }
-
-
-def _processor() -> str:
-    with contextlib.suppress(OSError), open("/proc/cpuinfo") as file:
-        for line in file:
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return platform.processor() or "unknown"

@@ -147,6 +147,15 @@ class Plan:
             raise CheckpointError(
                 f"resume: {path} has format {content.get('format')}, this version reads {FORMAT}"
             )
+        try:
+            return cls._from_content(content)
+        except (KeyError, TypeError, AttributeError) as error:
+            raise CheckpointError(
+                f"resume: {path} is damaged: {type(error).__name__}: {error}"
+            ) from None
+
+    @classmethod
+    def _from_content(cls, content: Mapping[str, Any]) -> Plan:
         data, conditions = content["data"], dict(content["conditions"])
         name, parties = conditions.pop("name"), len(conditions["upload_mean"])
         faults = content.get("faults")

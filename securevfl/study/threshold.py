@@ -180,8 +180,9 @@ def time_rounds(
         together compute in one process on one thread.
     """
     from securevfl.engine.conditions import paper
-    from securevfl.study.bench import Rounds, RoundSize, one_thread, uniform
+    from securevfl.study.bench import Rounds, RoundSize, uniform
     from securevfl.study.planner import RowSums, choose_bits
+    from securevfl.study.threads import one_thread
 
     if rounds < 2:
         raise ConfigurationError(f"bench threshold: {rounds} rounds; at least 2 are needed")

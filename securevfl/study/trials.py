@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,6 +26,7 @@ from securevfl.privacy import coupling, views
 from securevfl.privacy.coupling import Secrets
 from securevfl.privacy.views import Coalition, Tape, View
 from securevfl.protocols.protocol import Protocol, make_config
+from securevfl.study.threads import one_thread
 
 Models = Mapping[int, Mapping[int, np.ndarray]]
 
@@ -198,19 +198,6 @@ class _Streams:
 
 def _nothing(*_arguments: Any) -> None:
     """Do not train, and do not check a range."""
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Compute on one torch thread: float sums then do not depend on the number of cores."""
-    import torch
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def arena(

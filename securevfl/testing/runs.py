@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +15,7 @@ from securevfl.engine.replay import snapshot
 from securevfl.engine.simulation import Simulation
 from securevfl.engine.transcript import Transcript
 from securevfl.protocols.protocol import Protocol, get_protocol, make_config
+from securevfl.study.threads import one_thread
 
 if TYPE_CHECKING:
     from securevfl.data.dataset import VerticalDataset
@@ -166,19 +166,6 @@ def simulate(
     with one_thread():
         simulation.run()
     return Outcome(made, parties, tuple(history.events), simulation)
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Compute on one torch thread: float sums then do not depend on the number of cores."""
-    import torch
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def class_of(protocol: ProtocolLike) -> type[Protocol]:

@@ -18,7 +18,8 @@ from securevfl.engine.keeping import Keeper
 from securevfl.engine.links import Frame
 from securevfl.engine.network import SERVER, name_of
 from securevfl.engine.replay import restore
-from securevfl.testing.runs import make, one_thread, simulate
+from securevfl.study.threads import one_thread
+from securevfl.testing.runs import make, simulate
 
 RUNS = int(os.environ.get("SECUREVFL_CHAOS", "4"))
 ROUNDS = 12

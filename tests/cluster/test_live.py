@@ -14,7 +14,8 @@ from securevfl.engine.network import SERVER
 from securevfl.engine.replay import restore
 from securevfl.engine.sealing import Sealer
 from securevfl.errors import SealError, WireError
-from securevfl.testing.runs import make, one_thread, simulate
+from securevfl.study.threads import one_thread
+from securevfl.testing.runs import make, simulate
 
 NOTHING = wire.encode(None)
 

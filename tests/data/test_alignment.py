@@ -57,3 +57,12 @@ def test_repeated_ids_are_refused(monkeypatch):
     monkeypatch.setitem(SETS, 0, ("a", "b", "a"))
     with pytest.raises(DataError, match="3 identifiers of which 2 differ"):
         found([(0, 1)])
+
+
+def test_ids_in_two_unicode_forms_are_one_id_at_one_place(monkeypatch):
+    composed, apart = "\u00e9", "e\u0301"
+    monkeypatch.setitem(SETS, 0, (composed, "f", "a"))
+    monkeypatch.setitem(SETS, 1, ("f", apart, "a"))
+    result = found([(0, 1)], private=True)
+    one, two = (result[n][0, 1] for n in (0, 1))
+    assert [text.replace(apart, composed) for text in two] == one == ["a", "f", composed]

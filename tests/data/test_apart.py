@@ -12,7 +12,8 @@ from securevfl.engine.party import SERVER
 from securevfl.engine.simulation import Simulation
 from securevfl.errors import DataError
 from securevfl.protocols.protocol import find_protocols
-from securevfl.testing.runs import make, one_thread
+from securevfl.study.threads import one_thread
+from securevfl.testing.runs import make
 
 PARTIES = 4
 APART = sorted(name for name, cls in find_protocols().items() if cls.apart)

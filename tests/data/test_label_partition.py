@@ -133,3 +133,10 @@ def test_classes_that_nobody_holds_are_named():
     sets = (np.array([0, 1]), np.array([3]))
     assert unheld_classes(labels, sets, np.array([0, 1, 1, 2])) == (1,)
     assert unheld_classes(labels, sets, np.array([0, 2])) == ()
+
+
+@pytest.mark.parametrize("rule", ["equal", "dirichlet:100"])
+def test_samples_of_an_owner_are_of_all_its_classes(rule):
+    labels = np.repeat(np.arange(4), 300)
+    for rows in partition_labels(rule, labels, 2, seed=0, samples=60):
+        assert np.bincount(labels[rows], minlength=4).min() >= 3

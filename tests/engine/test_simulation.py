@@ -518,3 +518,27 @@ def test_an_instant_that_never_ends_is_a_stall(monkeypatch):
     with pytest.raises(StalledError, match=r"5000 events of one instant.*waits for the clock"):
         run(parties(forever))
     run(parties(chatter(20_000)))
+
+
+def test_a_handler_computes_in_the_measured_mode_too():
+    async def ask(party):
+        party.send(1, "question", None)
+        party.send(1, "question", None)
+        for _ in range(2):
+            await party.receive("answer")
+            party.heard.append(party.engine.time(party))
+
+    async def answer(party):
+        def handle(message):
+            spin()
+            party.send(0, "answer", None)
+
+        party.on("question", handle)
+        await party.sleep(1.0)
+
+    made = parties(ask, answer)
+    run(made, conditions=Conditions(compute="measured"))
+    first, second = made[0].heard
+    assert first >= 3_000_000
+    assert second >= first
+    assert second < 900_000_000  # and is not charged from the beginning of somebody else's step

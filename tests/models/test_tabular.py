@@ -46,3 +46,13 @@ def test_networks_that_take_numbers_for_sizes_are_refused(protocol):
     options = {"segments": 1} if protocol == "fedvs" else {}
     with pytest.raises(ConfigurationError, match="code numbers of categories"):
         securevfl.run(protocol, data.with_parties(6), rounds=2, **options)
+
+
+def test_data_owners_of_multivfl_embed_their_codes():
+    data = securevfl.load_dataset("avazu-twin", rows=500)
+    small = {"rounds": 1, "conditions": "none", "label_owners": 2}
+    with pytest.raises(ConfigurationError, match="code numbers of categories"):
+        securevfl.run("multivfl", data, client="pn", **small)
+    run = securevfl.run("multivfl", data, client="mlp", embedding=5, **small)
+    tables = [array for name, array in run.models().items() if "table" in name or "embed" in name]
+    assert tables

@@ -18,14 +18,8 @@ from securevfl.engine.network import SERVER
 from securevfl.engine.simulation import Simulation
 from securevfl.errors import RunError
 from securevfl.protocols.protocol import find_protocols
-from securevfl.testing.runs import (
-    TINY,
-    History,
-    make,
-    one_thread,
-    paper_conditions,
-    tiny_data,
-)
+from securevfl.study.threads import one_thread
+from securevfl.testing.runs import TINY, History, make, paper_conditions, tiny_data
 
 SETTINGS = 9  # for each variant but the costly ones
 INSTANTS = 20_000  # of virtual time; a run of these sizes has a few hundred

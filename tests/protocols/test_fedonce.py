@@ -9,17 +9,42 @@ from joint import data, loss_of, slow
 from scipy.optimize import linear_sum_assignment
 
 from securevfl.data.overlap import limit_overlap
+from securevfl.engine import wire
 from securevfl.engine.conditions import NONE, Conditions
 from securevfl.engine.faults import Faults, Outage
 from securevfl.engine.network import SERVER
+from securevfl.engine.simulation import Simulation
 from securevfl.errors import ConfigurationError, RunError
 from securevfl.models.split import measure
-from securevfl.testing.runs import make, one_thread, simulate
+from securevfl.study.threads import one_thread
+from securevfl.testing.runs import History, make, simulate
 
 N = 4
 SMALL = {"rounds": 9, "batch": 20, "width": 5, "hidden": 7, "guest_hidden": 6, "degree": 2}
 SMALL |= {"optimizer": "sgd", "momentum": 0.0, "lr": 0.1, "local_rounds": 14, "reassign": 2}
 ZEROS = {"absent": "zeros", "timeout": 0.7}
+
+
+def test_a_run_that_is_cut_in_training_ends_as_the_unbroken_one():
+    whole = simulate("fedonce", data(), **SMALL)
+    made, states = make("fedonce", data(), **SMALL), []
+
+    class Cutter(History):
+        def record(self, event):
+            super().record(event)
+            if event.fields.get("step") == 3:
+                simulation.request_state(lambda state: states.append(wire.encode(state)))
+
+    simulation = Simulation(made.parties(), observer=Cutter())
+    with one_thread():
+        simulation.run(lambda: bool(states))
+        again = History()
+        cut = Simulation.from_state(made.parties(), wire.decode(states[0]), observer=again)
+        cut.run()
+    steps = [(e.fields["step"], e.round) for e in again.events if e.name == "round"]
+    wanted = [(e.fields["step"], e.round) for e in whole.events if e.name == "round"]
+    assert steps
+    assert steps == wanted[-len(steps) :]
 
 
 def rows_of_run(outcome):

@@ -21,6 +21,7 @@ from securevfl.errors import (
     WouldOverflowError,
 )
 from securevfl.models.polynomial_network import expand
+from securevfl.protocols.fedvs_parameters import Attempt
 from securevfl.testing.runs import class_of, make, paper_conditions, simulate
 
 P31, P61 = 2**31 - 1, 2**61 - 1
@@ -253,6 +254,26 @@ def test_clients_refuse_an_attempt_whose_masks_would_not_protect_them():
     with pytest.raises(RunError, match="Nothing was uploaded"):
         simulation.run()
     assert "embedding" not in simulation.transcript.columns()["kind"]
+
+
+@pytest.mark.parametrize(
+    ("sharers", "dealers"),
+    [
+        ((0, 1, 2), (2,)),
+        ((0, 1), (2, 3)),
+        ((0,) * 9, (2, 3)),  # nine times one client's embedding is no sum
+        ((0, 1, 2, 0), (2, 3)),
+        ((0, 1, 2, 99), (2, 3)),
+        ((0, 1, 2), (2, 2)),
+    ],
+)
+def test_clients_count_each_sharer_and_dealer_once(sharers, dealers):
+    data, options = case("uneven")
+    client = make("fedvs", data, **options).parties()[0]
+    client.round = 1  # dealers are 2 and 3
+    assert client.checked(Attempt((0, 1, 2), (2, 3)))
+    with pytest.raises(RunError, match="Nothing was uploaded"):
+        client.checked(Attempt(sharers, dealers))
 
 
 # -- giving up ---------------------------------------------------------------------------------

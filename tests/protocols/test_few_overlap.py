@@ -5,13 +5,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+import securevfl as svfl
 from securevfl.data import VerticalDataset, load_dataset
 from securevfl.data.overlap import limit_overlap
 from securevfl.engine.party import SERVER
 from securevfl.errors import ConfigurationError
 from securevfl.models.cross_party import upper_names
 from securevfl.models.weights import weights_of
-from securevfl.testing.runs import make, simulate
+from securevfl.testing.runs import make, simulate, tiny_data
 
 SMALL = {"rounds": 4, "batch": 20, "width": 4, "pretrain_epochs": 2, "pretrain_batch": 25}
 
@@ -179,3 +180,17 @@ def test_networks_without_upper_layers_are_refused(options, said):
 def test_one_party_has_nobody_to_meet():
     with pytest.raises(ConfigurationError, match="nobody to meet"):
         make("fedhssl", first_party(few()))
+
+
+@pytest.mark.parametrize("method", ["simsiam", "byol", "moco"])
+@pytest.mark.parametrize("protocol", ["fedhssl", "ssl_local"])
+def test_what_a_run_learnt_can_be_saved_and_read(protocol, method, tmp_path):
+    data = limit_overlap(tiny_data(), 30, seed=0)
+    small = {"rounds": 2, "pretrain_epochs": 1, "memory": 8, "width": 4, "batch": 10}
+    svfl.run(protocol, data, method=method, conditions="none", out=tmp_path / "run", **small)
+    with np.load(tmp_path / "run" / "model.npz") as saved:  # no pickles
+        arrays = {name: saved[name] for name in saved.files}
+    assert all(array.dtype.kind in "fiub" for array in arrays.values())
+    again = svfl.load_run(tmp_path / "run", data=data).models()
+    assert again.keys() == arrays.keys()
+    assert all(np.array_equal(again[name], arrays[name]) for name in arrays)

@@ -7,10 +7,11 @@ from joint import Client, aggregate, data, loss_of, slow, strips
 
 from securevfl.engine.conditions import NONE
 from securevfl.engine.network import SERVER
-from securevfl.errors import ConfigurationError
+from securevfl.errors import ConfigurationError, RangeError
 from securevfl.models.polynomial_network import PolynomialNetwork
 from securevfl.models.split import measure
-from securevfl.testing.runs import make, one_thread, simulate
+from securevfl.study.threads import one_thread
+from securevfl.testing.runs import make, simulate
 
 SMALL = {"rounds": 6, "batch": 20, "width": 5, "hidden": 7, "optimizer": "sgd", "momentum": 0.0}
 RULES = ("mean", "concat", "max")
@@ -159,3 +160,11 @@ def test_clients_state_the_operations_of_a_batch():
     client = made.parties()[0]
     assert client.operations("embedding") == 20 * (16 * 5 + 5 * 5)
     assert client.operations("gradient") == 0
+
+
+def test_rounded_products_that_could_leave_int64_are_refused():
+    rounded = {"quantized": True, "client": "pn"}
+    exact = simulate("split", conditions=NONE, data_bits=20, model_bits=24, **rounded)
+    assert np.isfinite(exact.losses).all()
+    with pytest.raises(RangeError, match="Lower data_bits \\(40\\) or model_bits \\(40\\)"):
+        simulate("split", conditions=NONE, data_bits=40, model_bits=40, **rounded)

@@ -10,7 +10,8 @@ from securevfl.engine.faults import Faults, Outage
 from securevfl.engine.network import SERVER
 from securevfl.errors import RunError
 from securevfl.models.split import measure
-from securevfl.testing.runs import make, one_thread, simulate
+from securevfl.study.threads import one_thread
+from securevfl.testing.runs import make, simulate
 
 N, ROUNDS = 4, 9
 SMALL = {"rounds": ROUNDS, "batch": 20, "width": 5, "hidden": 7, "optimizer": "sgd"}

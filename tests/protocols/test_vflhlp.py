@@ -13,7 +13,8 @@ from securevfl.errors import ConfigurationError
 from securevfl.models.contrast import info_nce
 from securevfl.models.self_supervised import corrupt
 from securevfl.models.weights import weights_of
-from securevfl.testing.runs import make, one_thread, simulate
+from securevfl.study.threads import one_thread
+from securevfl.testing.runs import make, simulate
 
 SMALL = {
     "rounds": 6,

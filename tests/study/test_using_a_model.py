@@ -249,6 +249,11 @@ def test_what_cannot_be_read_back_is_refused(trained, tmp_path):
     (copy / "parties.state").write_bytes(damaged)
     with pytest.raises(CheckpointError, match="damaged"):
         svfl.load_run(copy, data=data)
+    config = (copy / "config.toml").read_text()
+    (copy / "config.toml").write_text(config.replace("run_id", "walk_id"))
+    with pytest.raises(CheckpointError, match="damaged: KeyError: 'run_id'"):
+        svfl.load_run(copy, data=data)
+    (copy / "config.toml").write_text(config)
     (copy / "summary.json").unlink()
     with pytest.raises(ConfigurationError, match="did not end"):
         svfl.load_run(copy, data=data)
