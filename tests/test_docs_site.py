@@ -45,6 +45,10 @@ def the_literature_has_every_protocol_and_what_it_claims(site: Path) -> None:
         assert protocol.card.title.split(":")[0] in page
     assert "not protected" in page
     assert "Theorem 5.2" in page
+    # Claims are those of the default options, and not of the suite's, whose noise is seeded.
+    _, _, noised = page.partition('id="protocol-wait-dp"')
+    assert "differential" in noised
+    assert "the noise is seeded" not in page
 
 
 def the_reference_has_every_public_name(site: Path) -> None:

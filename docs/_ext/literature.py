@@ -61,10 +61,11 @@ def section(cls: Any) -> str:
 def claims(cls: Any) -> str:
     """What is claimed under the default options, in one table."""
     from securevfl.errors import ConfigurationError
-    from securevfl.testing.runs import make
+    from securevfl.protocols.protocol import make_config
+    from securevfl.testing.runs import learning_data
 
     try:
-        made = make(cls)
+        made = cls(make_config(cls, {}), learning_data(), seed=0)
     except ConfigurationError as error:  # a package that is not installed here
         return f"Its claims are not shown: {error}"
     rows = [
