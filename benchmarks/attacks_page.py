@@ -9,6 +9,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from pages import table
+
 RESULTS = Path("benchmarks/results/privacy")
 PAGE = Path("docs/results-attacks.md")
 ORDER = ("digits", "handwritten", "credit-card")
@@ -19,7 +21,8 @@ Success, chance in brackets, means over seeds; **bold** where the 95 % interval 
 chance lies above 0; "-" where the role sees nothing that the attack could use (the reasons are in
 the JSON). What the attacks are, what they know and how success is counted is in
 [attacks.md](attacks.md). Conditions "paper"; times are virtual; bytes are those of open links. To
-repeat one: `python benchmarks/privacy.py attacks --data NAME`.
+repeat one: `python benchmarks/privacy.py attacks --data NAME`. `benchmarks/attacks_page.py` writes
+this page.
 """
 
 
@@ -43,12 +46,10 @@ def figure(entry: dict[str, Any] | None, name: str) -> str:
     return f"{scale * mean:.{1 if scale > 1 else 3}f}{spread}{unit}"
 
 
-def table(content: dict[str, Any]) -> list[str]:
+def matrix(content: dict[str, Any]) -> list[str]:
+    """One column a method: what it reached and cost, then every attack on it."""
     labels, cells = content["labels"], content["cells"]
-    lines = [
-        f"| | {' | '.join(f'`{label}`' for label in labels)} |",
-        "|---|" + "---|" * len(labels),
-    ]
+    rows = [["", *(f"`{label}`" for label in labels)]]
     names = {
         "test_accuracy": "test accuracy",
         "test_auc": "test AUC",
@@ -58,12 +59,11 @@ def table(content: dict[str, Any]) -> list[str]:
     for name, word in names.items():
         entries = [content["figures"][label].get(name) for label in labels]
         if any(entry is not None for entry in entries):
-            lines.append(f"| {word} | {' | '.join(figure(e, name) for e in entries)} |")
+            rows.append([word, *(figure(entry, name) for entry in entries)])
     for attack in dict.fromkeys(c["attack"] for c in cells):
         own = {c["protocol"]: c for c in cells if c["attack"] == attack}
-        row = " | ".join(cell(own[label]) for label in labels)
-        lines.append(f"| {attack} | {row} |")
-    return lines
+        rows.append([attack, *(cell(own[label]) for label in labels)])
+    return table(rows)
 
 
 def section(name: str) -> list[str]:
@@ -77,7 +77,7 @@ def section(name: str) -> list[str]:
         "",
         f"{len(settings['seeds'])} seeds; {used}; {options}. Commit `{content['commit']}`.",
         "",
-        *table(content),
+        *matrix(content),
         "",
         f"![{name}](../{RESULTS}/attacks-{name}.png)",
         "",

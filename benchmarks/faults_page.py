@@ -17,19 +17,22 @@ RESULTS = Path("benchmarks/results/faults")
 PAGE = Path("docs/results-faults.md")
 NOTES = Path(__file__).parent / "papers" / "faults" / "notes.json"
 
-HEAD = """# Every protocol under the same faults
+HEAD = """# Eight methods under the same faults
 
 The table that no paper has: FedVS, the rules of split learning for absent clients, its asynchronous
 and its decoupled rivals and the label-partitioned methods, on one data set, under the same faults.
-Clients or links are two-state chains (`docs/faults.md`): up, they go down with probability 0.3 in a
-round; down, they come back with probability 1, 0.5 or 0.1, so that they are up in 77 %, 62 % or
-25 % of the rounds. A draw depends on the seed, the entity and the round alone, so all protocols of
-a column and seed meet the same ones, as far as their rounds correspond. Values are held-out
-accuracy in per cent, mean and 95 % t interval over the seeds that ended; a run that waits for
-somebody who is down ends in an error, and the table says in how many seeds.
+Clients or links are two-state chains ([faults.md](faults.md)): up, they go down with probability
+0.3 in a round; down, they come back with probability 1, 0.5 or 0.1, so that they are up in 77 %,
+62 % or 25 % of the rounds. A draw depends on the seed, the entity and the round alone, so all
+protocols of a column and seed meet the same ones, as far as their rounds correspond. Values are
+held-out accuracy in per cent, mean and 95 % t interval over the seeds that ended; a run that waits
+for somebody who is down ends in an error, and the table says in how many seeds.
 
-To repeat it: `securevfl study benchmarks/papers/faults/digits.toml`; the page is written by
-`benchmarks/faults_page.py`.
+`wait`, `skip`, `zeros`, `buffer`, `mean` and `ignore` are `split` with that `--stragglers`; a guest
+is a client; the number in a column's name is the probability of coming back.
+
+To repeat it: `securevfl study benchmarks/papers/faults/digits.toml`. `benchmarks/faults_page.py`
+writes this page.
 """
 
 
@@ -108,7 +111,7 @@ def page() -> str:
     notes = json.loads(NOTES.read_text())
     parts = [
         HEAD,
-        f"## {content['title']}\n",
+        f"## {content['title'].rpartition(': ')[2].capitalize()}\n",
         *accuracies(content),
         "",
         *notes["table"],

@@ -11,7 +11,7 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
-from pages import load, ours, percent, table
+from pages import load, ours, percent, signed, table
 
 from securevfl.study.statistics import paired_difference
 
@@ -30,7 +30,7 @@ listed as ours; results with machine, versions, commit and seeds are in
 (`--quick` ends in minutes). Times are virtual seconds under the paper's delays and 300 Mbit/s, and
 include what FedVS needs to share its data before the first round. Values are held-out accuracy in
 per cent, mean and 95 % t interval over seeds. The paper shows curves without intervals, so an
-ordering is what can be compared.
+ordering is what can be compared. `benchmarks/figures_page.py` writes this page.
 """
 
 
@@ -65,9 +65,8 @@ def paired(name: str, first: str) -> list[str]:
             if not seeds:
                 cells.append("-")
                 continue
-            mean, half = paired_difference([mine[s] for s in seeds], [theirs[s] for s in seeds])
-            word = "**" if abs(mean) > half else ""
-            cells.append(f"{word}{mean:+.1f}{word} ± {half:.1f}")
+            found = paired_difference([mine[s] for s in seeds], [theirs[s] for s in seeds])
+            cells.append(signed(*found, digits=1))
         rows.append([other, *cells])
     return [*table(rows), "", "Bold: the 95 % interval of the difference leaves out 0."]
 

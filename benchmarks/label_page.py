@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from pages import load, ours, percent, table
+from pages import load, ours, percent, signed, table
 
 from securevfl.study.statistics import mean_interval, paired_difference
 
@@ -31,14 +31,8 @@ that the papers leave open listed as ours; results with machine, versions, commi
 `benchmarks/results/`. To repeat one: `securevfl study benchmarks/papers/cvfl/NAME.toml` (`--quick`
 ends in minutes). Values are held-out accuracy in per cent, mean and 95 % t interval over seeds;
 differences are paired by seed, and bold where the interval leaves out 0. What the methods are is in
-[label-partitioned.md](label-partitioned.md).
+[label-partitioned.md](label-partitioned.md). `benchmarks/label_page.py` writes this page.
 """
-
-
-def signed(mean: float, half: float, digits: int = 2) -> str:
-    """A difference, bold where its interval leaves out 0."""
-    bold = "**" if abs(mean) > half else ""
-    return f"{bold}{mean:+.{digits}f}{bold} ± {half:.{digits}f}"
 
 
 def difference(content: dict[str, Any], one: str, two: str, measure: str, scale: float) -> str:

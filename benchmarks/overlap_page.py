@@ -10,7 +10,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-from pages import load, ours, table
+from pages import load, ours, signed, table
 
 from securevfl.study.statistics import paired_difference
 
@@ -48,7 +48,7 @@ Values are held-out AUC (accuracy where there are more than two classes), mean a
 over seeds; the columns are numbers of aligned training rows. The paper's values come from up to ten
 times as many rows, so orderings and gaps are what can be compared. Differences are paired by seed;
 bold ones have an interval that leaves out 0. The twins are synthetic and show that the study runs
-anywhere, not what clicks are like.
+anywhere, not what clicks are like. `benchmarks/overlap_page.py` writes this page.
 """
 
 
@@ -81,11 +81,6 @@ def difference(mine: Cell, theirs: Cell) -> tuple[float, float]:
     return paired_difference([ours[s] for s in seeds], [others[s] for s in seeds])
 
 
-def signed(mean: float, half: float) -> str:
-    word = "**" if abs(mean) > half else ""
-    return f"{word}{mean:+.3f}{word} ± {half:.3f}"
-
-
 def values(content: dict[str, Any], runs: dict[str, dict[int, Cell]]) -> list[str]:
     """One row a run; below it the paper's, where it has one."""
     sizes = sorted({size for own in runs.values() for size in own})
@@ -107,7 +102,11 @@ def values(content: dict[str, Any], runs: dict[str, dict[int, Cell]]) -> list[st
 
 
 def compared(runs: dict[str, dict[int, Cell]]) -> tuple[list[str], list[str]]:
-    """Differences of VFLHLP to every other run at each size, and what they say of two claims."""
+    """Differences of a leader to every other run at each size, and what they say of claims.
+
+    The leader is VFLHLP, or FedVS from pre-trained networks; the claims are that it is above its
+    plain form, the active party alone, the best FedHSSL and VFLHLP's variants, as far as they ran.
+    """
     leader, rival = ("fedvs-full", "fedvs") if "fedvs-full" in runs else ("vflhlp", "vfl")
     mine = runs[leader]
     rows, said = [[f"{NAMES[leader]} minus", *map(str, sorted(mine))]], []
@@ -118,7 +117,9 @@ def compared(runs: dict[str, dict[int, Cell]]) -> tuple[list[str], list[str]]:
         cells = []
         for size in sorted(mine):
             theirs = own.get(size) or (next(iter(own.values())) if name == "local" else None)
-            cells.append("-" if theirs is None else signed(*difference(mine[size], theirs)))
+            cells.append(
+                "-" if theirs is None else signed(*difference(mine[size], theirs), digits=3)
+            )
             if theirs is not None and name.startswith("fedhssl"):
                 best[size] = max(best.get(size, (0.0, "")), (theirs["mean"], name))
         rows.append([NAMES.get(name, name), *cells])
@@ -152,7 +153,7 @@ def verdict(found: dict[int, tuple[float, float]]) -> str:
         parts.append(f"refuted at {listed(against)}")
     if open_:
         more = [size for size in open_ if found[size][0] > 0]
-        which = f", of which the mean is above at {listed(more)}" if more else ""
+        which = f"; the mean is above it at {listed(more)}" if more else ""
         parts.append(f"not decided at {listed(open_)} (the interval holds 0{which})")
     return "; ".join(parts) + "."
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,14 @@ def load(folder: Path) -> dict[str, Any] | None:
 def percent(entry: dict[str, Any]) -> str:
     """Mean and half-width of its interval in per cent."""
     half = entry.get("half_width_95")
-    return f"{100 * entry['mean']:.2f}" + ("" if half is None else f" ± {100 * half:.2f}")
+    spread = "" if half is None or math.isnan(half) else f" ± {100 * half:.2f}"
+    return f"{100 * entry['mean']:.2f}{spread}"
+
+
+def signed(mean: float, half: float, digits: int = 2) -> str:
+    """A difference, bold where its interval leaves out 0."""
+    bold = "**" if abs(mean) > half else ""
+    return f"{bold}{mean:+.{digits}f}{bold} ± {half:.{digits}f}"
 
 
 def table(rows: list[list[str]]) -> list[str]:
@@ -41,8 +49,8 @@ def ours(*contents: dict[str, Any]) -> list[str]:
     runs = [run for each in contents for run in each["runs"].values()]
     seeds = sorted({len(run["seeds"]) + len(run.get("errors", {})) for run in runs})
     commits = sorted({content["commit"] for content in contents})
+    count = f"{' or '.join(map(str, seeds))} seed{'s' * (seeds != [1])}"
     return [
         "",
-        f"Ours: {'; '.join(parts)}. {' or '.join(map(str, seeds))} seeds, "
-        f"commit{'s' * (len(commits) > 1)} {', '.join(f'`{each}`' for each in commits)}.",
+        f"Ours: {'; '.join(parts)}. {count}, commit{'s' * (len(commits) > 1)} {', '.join(f'`{each}`' for each in commits)}.",
     ]

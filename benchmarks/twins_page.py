@@ -5,10 +5,10 @@ Run it from the repository's root after a study: ``python benchmarks/twins_page.
 
 from __future__ import annotations
 
-import json
-import math
 from pathlib import Path
 from typing import Any
+
+from pages import load, percent, table
 
 RESULTS = Path("benchmarks/results/fedvs")
 PAGE = Path("docs/results-fedvs-twins.md")
@@ -32,21 +32,18 @@ are paired by seed. The paper states no intervals; its figures are those that th
 off its plots. Settings that the paper leaves open are ours and are listed in each study file under
 `benchmarks/papers/fedvs/`; the raw results with machine, versions, commit and times are under
 `benchmarks/results/fedvs/`. To repeat one: `securevfl study benchmarks/papers/fedvs/NAME.toml`.
+`benchmarks/twins_page.py` writes this page.
 
 """
+COLUMNS = ["study", "seeds", "FedVS %", "float twin %", "FedVS - twin, points", "paper %",
+           "AUC of FedVS %", "virtual s, FedVS / twin", "real s a run", "commit"]  # fmt: skip
 
 
-def percent(entry: dict[str, Any], digits: int = 2) -> str:
-    mean, half = 100 * entry["mean"], 100 * entry["half_width_95"]
-    spread = "" if math.isnan(half) else f" ± {half:.{digits}f}"
-    return f"{mean:.{digits}f}{spread}"
-
-
-def row(name: str, content: dict[str, Any]) -> str:
+def row(name: str, content: dict[str, Any]) -> list[str]:
     fedvs, twin = content["runs"]["fedvs"], content["runs"]["twin"]
     difference = content["differences"]["fedvs"]["test_accuracy"]
     paper = content["paper"].get("accuracy")
-    cells = [
+    return [
         f"[{name}](../benchmarks/papers/fedvs/{name}.toml)",
         str(len(fedvs["seeds"])),
         percent(fedvs["test_accuracy"]),
@@ -58,16 +55,12 @@ def row(name: str, content: dict[str, Any]) -> str:
         f"{fedvs['wall_seconds']['mean']:.0f} / {twin['wall_seconds']['mean']:.0f}",
         f"`{content['commit']}`",
     ]
-    return "| " + " | ".join(cells) + " |"
 
 
 def page(results: dict[str, dict[str, Any]]) -> str:
     lines = [
         HEAD,
-        "| study | seeds | FedVS % | float twin % | FedVS - twin, points | paper % | AUC of FedVS %"
-        " | virtual s, FedVS / twin | real s a run | commit |",
-        "|---|---|---|---|---|---|---|---|---|---|",
-        *(row(name, content) for name, content in results.items()),
+        *table([COLUMNS, *(row(name, content) for name, content in results.items())]),
         "",
     ]
     machine = next(iter(results.values()))["machine"]
@@ -91,12 +84,8 @@ def notes(content: dict[str, Any]) -> list[str]:
 
 
 def main() -> None:
-    results = {
-        name: json.loads((RESULTS / name / "results.json").read_text())
-        for name in ORDER
-        if (RESULTS / name / "results.json").exists()
-    }
-    PAGE.write_text(page(results))
+    found = {name: load(RESULTS / name) for name in ORDER}
+    PAGE.write_text(page({name: content for name, content in found.items() if content is not None}))
 
 
 if __name__ == "__main__":
