@@ -180,7 +180,7 @@ MATRICES: dict[str, dict[str, Any]] = {
     "digits": {
         "data": {"parties": 8},
         "options": {"rounds": 300, "batch": 128, "segments": 2, "degree": 2},
-        "seeds": 5,
+        "seeds": 3,
     },
     "handwritten": {
         "options": {"rounds": 400, "batch": 64, "segments": 1, "degree": 2, "lr": 0.003},
@@ -196,7 +196,7 @@ MATRICES: dict[str, dict[str, Any]] = {
             "client_lr": 0.01,
         },
         "rows": 6000,
-        "seeds": 5,
+        "seeds": 3,
     },
 }
 METHODS = (
