@@ -50,7 +50,5 @@ def ours(*contents: dict[str, Any]) -> list[str]:
     seeds = sorted({len(run["seeds"]) + len(run.get("errors", {})) for run in runs})
     commits = sorted({content["commit"] for content in contents})
     count = f"{' or '.join(map(str, seeds))} seed{'s' * (seeds != [1])}"
-    return [
-        "",
-        f"Ours: {'; '.join(parts)}. {count}, commit{'s' * (len(commits) > 1)} {', '.join(f'`{each}`' for each in commits)}.",
-    ]
+    made = f"commit{'s' * (len(commits) > 1)} {', '.join(f'`{each}`' for each in commits)}"
+    return ["", f"Ours: {'; '.join(parts)}. {count}, {made}."]
