@@ -103,7 +103,7 @@ def test_every_example_is_understood(line, monkeypatch):
     monkeypatch.setattr("securevfl.study.identities.look", lambda _: ({}, signed))
     for name in ("bench.bench_round", "bench.bench_field", "use.trace_folder"):
         monkeypatch.setattr(f"securevfl.study.{name}", lambda *a, **_: called.append(a) or ((), 0))
-    nothing = {"classes": (), "probabilities": None, "predictions": ()}
+    nothing = {"classes": (), "probabilities": None, "predictions": (), "ids": None, "left_out": {}}
     monkeypatch.setattr("securevfl.study.use.predict_files", lambda *_, **__: nothing)
     run = type("R", (), {"export": lambda self, out: called.append(out) or []})
     monkeypatch.setattr("securevfl.study.saved.load_run", lambda *_, **__: run())
@@ -355,6 +355,52 @@ def test_a_file_for_each_party(table, folder, tmp_path):
         table[[column.name for column in part.columns]].iloc[:7].to_csv(files[-1], index=False)
     whole = call("predict", "mine", "new.csv").stdout
     assert call("predict", "mine", *files).stdout == whole
+
+
+def test_files_of_parties_are_joined_by_their_ids(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    draw = np.random.default_rng(0)
+    ids = [f"u{k}" for k in range(120)]
+    values = draw.normal(size=(120, 3))
+    labels = np.where(values.sum(axis=1) > 0, "yes", "no")
+    pd.DataFrame({"who": ids, "y": labels}).to_csv("y.csv", index=False)
+    files = []
+    for n in range(3):
+        files.append(f"{n}.csv")
+        pd.DataFrame({"who": ids, f"x{n}": values[:, n]}).to_csv(files[-1], index=False)
+    parties = [word for file in files for word in ("--party", file)]
+    given = ("--id", "who", "--label", "y", "--label-file", "y.csv", "--rounds", "4")
+    call("run", "fedvs", *parties, *given, "--out", "mine", "--json")
+    aligned = call("predict", "mine", *files).stdout
+    assert aligned.splitlines()[0] == "who,prediction,p(no),p(yes)"
+    new = [f"new-{n}.csv" for n in range(3)]
+    for n, file in enumerate(new):  # each in an order of its own, and not the same people
+        rows = draw.permutation(120)[: 100 + n]
+        part = pd.DataFrame({"who": np.array(ids)[rows], f"x{n}": values[rows, n]})
+        part.to_csv(file, index=False)
+    result = call("predict", "mine", *new)
+    assert set(result.stdout.splitlines()) < set(aligned.splitlines())
+    assert len(result.stdout.splitlines()) > 60
+    assert "new-2.csv: " in result.stderr
+    pd.DataFrame({"x1": values[:, 1]}).to_csv(new[1], index=False)
+    result = call("predict", "mine", *new)
+    assert result.exit_code == 2
+    assert "new-1.csv has no id column 'who'" in result.stderr
+
+
+def test_the_claims_of_a_run_are_verified_in_its_folder(folder):
+    result = call("verify", "mine", "--json")
+    report = json.loads(result.stdout)
+    assert report["protocol"] == "fedvs"
+    assert report["parameters"]["N"] == svfl.load_run(folder).protocol.data.parties
+    assert json.loads((folder / "verify.json").read_text()) == report
+    outsiders = [claim for claim in report["claims"] if claim["who"] == "outsider"]
+    assert {claim["verdict"] for claim in outsiders} == {"NO VIOLATION FOUND"}
+    assert "no verdicts" not in call("report", "mine").stderr
+    refused = call("verify", "mine", "--data", "digits")
+    assert refused.exit_code == 2
+    assert "has its own data" in refused.stderr
+    assert "What is claimed" in call("protocols", "fedvs").stdout
 
 
 def test_exported_files_predict_too(table, folder):

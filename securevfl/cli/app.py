@@ -411,13 +411,15 @@ def protocols(
     json: AsJson = False,
 ) -> None:
     """List the protocols, or show what one of them is and what each role sees."""
-    from securevfl.study.catalogue import describe_protocol
+    from securevfl.study.catalogue import default_claims, describe_protocol
     from securevfl.study.catalogue import protocols as find
 
     known = find()
     if name is not None and name not in known:
         raise UnknownNameError("protocol", name, known)
     cards = [describe_protocol(known[key]) for key in ([name] if name else known)]
+    if name:
+        cards[0]["claims"] = default_claims(known[name])
     if json:
         show.print_json(cards[0] if name else {"protocols": cards})
     elif name:

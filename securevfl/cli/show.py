@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 _LABELS = {
     "dataset": "data set",
+    "rows": "training rows",
+    "notes": "of the data",
     "test_accuracy": "test accuracy",
     "test_auc": "test AUC",
     "test_f1": "test F1",
@@ -52,6 +54,12 @@ _ONLY_IF_SET = (
     "run_folder",
     "train_loss",
     "derived",
+    "notes",
+    "faults",
+    "until",
+    "late",
+    "lost",
+    "crashes",
 )
 
 
@@ -147,16 +155,12 @@ def print_summary(summary: Mapping[str, Any]) -> None:
 
 
 def print_claims(claims: Iterable[Mapping[str, str]]) -> None:
-    """Print each claim; those of the notion "none" are stated as no protection."""
-    rows = [
-        (
-            claim["who"],
-            claim["about"],
-            "[yellow]not protected[/]" if claim["notion"] == "none" else claim["notion"],
-            claim["source"],
-        )
-        for claim in claims
-    ]
+    """Print the claims; those of the notion "none" are stated as no protection."""
+    about: dict[tuple[str, str, str], list[str]] = {}
+    for claim in claims:
+        said = "[yellow]not protected[/]" if claim["notion"] == "none" else claim["notion"]
+        about.setdefault((claim["who"], said, claim["source"]), []).append(claim["about"])
+    rows = [(who, ", ".join(what), said, why) for (who, said, why), what in about.items()]
     print_table(("against", "about", "secrecy", "why"), rows)
 
 
@@ -173,6 +177,8 @@ def _shown(key: str, value: Any) -> str:
         return size(value)
     if key == "planned":
         return planned(value)
+    if key == "notes":
+        return escape("\n".join(value))
     if isinstance(value, Mapping):
         return "  ".join(f"{name}={power_form(item)}" for name, item in value.items())
     if isinstance(value, bool):
@@ -251,6 +257,9 @@ def print_card(card: Mapping[str, Any]) -> None:
         for who, what in rows.items():
             grid.add_row(*(Text(part) for part in (who, what) if part))
         console.print(grid)
+    if card.get("claims"):
+        console.print("\n[bold]What is claimed[/], with the default options")
+        print_claims(card["claims"])
     console.print(f"\nOptions: securevfl run {card['name']} --help")
 
 

@@ -44,7 +44,7 @@ def predict(
         typer.Argument(
             metavar="FILE.csv...",
             help="Rows with the columns of the training data; or a file "
-            "for each party, in their order.",
+            "for each party, in their order, joined by the run's id column.",
         ),
     ],
     coded: Annotated[
@@ -61,6 +61,8 @@ def predict(
 
     with show.busy(f"predict with {run.name}"):
         found = predict_files(run, files, coded=coded, code=code or ())
+    for name, count in found["left_out"].items():
+        show.say(f"securevfl: {name}: {count} rows left out, whose id is not in every file")
     rows = list(_rows(found))
     if out is not None:
         with out.open("w", newline="") as file:
@@ -75,11 +77,13 @@ def predict(
 
 def _rows(found: dict[str, Any]) -> Iterable[list[Any]]:
     """Head and lines of a table of predictions."""
-    classes, shares = found["classes"], found["probabilities"]
-    yield ["prediction", *(f"p({name})" for name in classes)]
+    classes, shares, ids = found["classes"], found["probabilities"], found["ids"]
+    named = [] if ids is None else [found["id_column"]]
+    yield [*named, "prediction", *(f"p({name})" for name in classes)]
     for place, prediction in enumerate(found["predictions"]):
+        who = [] if ids is None else [ids[place]]
         own = [] if shares is None else [f"{value:.6g}" for value in shares[place]]
-        yield [prediction, *own]
+        yield [*who, prediction, *own]
 
 
 def export(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -23,7 +24,8 @@ from securevfl.cli.start import data_source, sort_out
 from securevfl.errors import ConfigurationError, UnknownNameError
 
 if TYPE_CHECKING:
-    from securevfl.study.verify import Report
+    from securevfl.study.plan import DataSource, Plan
+    from securevfl.study.verify import Finding, Report
 
 _STYLES = {
     "PROVED": "green",
@@ -32,9 +34,11 @@ _STYLES = {
     "NOT TESTED": "yellow",
 }
 _HELP = (
-    "Verify a protocol's privacy claims on real runs; `verify PROTOCOL --help` lists its options."
+    "Verify a protocol's privacy claims, or those of a run, on real runs; `verify PROTOCOL --help` "
+    "lists its options."
     "\n\nRuns are small, undelayed and made for the purpose: of the options of `run` those matter "
-    "that fix N, K, T, p and the claims. With --out the report is written there as verify.json."
+    "that fix N, K, T, p and the claims. `verify RUN` takes them from the folder of a run and "
+    "writes verify.json there, where `report` finds it; else --out says where."
 )
 
 
@@ -69,7 +73,7 @@ def register(app: typer.Typer, group: type[Any]) -> None:
     verify_app = typer.Typer(
         cls=Verified,
         rich_markup_mode="rich",
-        subcommand_metavar="PROTOCOL [OPTIONS]",
+        subcommand_metavar="PROTOCOL|RUN [OPTIONS]",
         help=_HELP,
         epilog=epilog("verify"),
     )
@@ -85,10 +89,16 @@ def register(app: typer.Typer, group: type[Any]) -> None:
 
 def _command(text: str, *, completing: bool) -> Any:
     from securevfl.study.catalogue import protocols
+    from securevfl.study.plan import CONFIG, Plan
     from securevfl.study.variant import parse_variant
 
-    name, variant = parse_variant(text)
     known = protocols()
+    plan = None
+    if (Path(text) / CONFIG).is_file():
+        plan = Plan.from_toml(Path(text) / CONFIG)
+        name, variant = plan.protocol, plan.options
+    else:
+        name, variant = parse_variant(text)
     if name not in known and completing:
         return None
     if name not in known:
@@ -103,18 +113,23 @@ def _command(text: str, *, completing: bool) -> Any:
     fields = {k: (f, f"Options of {name}") for k, f in known[name].Config.model_fields.items()}
 
     def begin(values: dict[str, Any]) -> None:
-        start(name, variant, values)
+        start(name, variant, values, None if plan is None else (Path(text), plan))
 
     single = typer.Typer(add_completion=False, rich_markup_mode="rich")
-    text = f"Verify the claims of {known[name].card.title}."
-    single.command(name=name, help=text, epilog=epilog("verify PROTOCOL", name))(
+    about = f"Verify the claims of {known[name].card.title}."
+    single.command(name=name, help=about, epilog=epilog("verify PROTOCOL", name))(
         make_command(shared, fields, begin)
     )
     return plain_flags(typer.main.get_command(single))
 
 
-def start(protocol: str, variant: Mapping[str, str], values: Mapping[str, Any]) -> None:
-    """Carry out ``securevfl verify``."""
+def start(
+    protocol: str,
+    variant: Mapping[str, Any],
+    values: Mapping[str, Any],
+    run: tuple[Path, Plan] | None = None,
+) -> None:
+    """Carry out ``securevfl verify``; of a run with its data, options and seed, into its folder."""
     from securevfl.study.catalogue import protocols
 
     given = dict(values)
@@ -123,18 +138,33 @@ def start(protocol: str, variant: Mapping[str, str], values: Mapping[str, Any]) 
     known = protocols()[protocol].Config.model_fields
     chosen = protocol_options(protocol, known, (variant, options, pairs))
     source = data_source(common, data_pairs)
+    seed, out = common["seed"], common["out"]
+    if run is not None:
+        folder, plan = run
+        source, seed = _data_of(folder, plan, common), seed or plan.seed
+        out = out or (None if plain or pairs or options else folder)
     import securevfl
 
     with show.busy(f"verify {protocol}") as progress:
         report = securevfl.verify(
-            protocol, source, plain=plain, seed=common["seed"], progress=progress, **chosen
+            protocol, source, plain=plain, seed=seed, progress=progress, **chosen
         )
-    if common["out"] is not None:
-        _write(report, common["out"])
+    if out is not None:
+        _write(report, out)
     if common["json"]:
         show.print_json(report.to_dict())
     else:
         print_report(report)
+
+
+def _data_of(folder: Path, plan: Plan, common: Mapping[str, Any]) -> DataSource:
+    if common["data"] is not None or common["party"]:
+        raise ConfigurationError("verify: a run has its own data; leave out --data and --party")
+    if plan.source is None:
+        raise ConfigurationError(
+            f"verify: the run in {folder} was given a data set object; name the protocol and --data"
+        )
+    return plan.source
 
 
 def _write(report: Report, folder: Path) -> None:
@@ -150,6 +180,10 @@ def print_report(report: Report) -> None:
     parameters = ", ".join(f"{k} = {v}" for k, v in report.parameters.items())
     out = show.out()
     out.print(f"[bold]{report.protocol}[/] with {escape(parameters)}")
+    out.print(
+        "Tested on small runs made for the purpose: of the data only the number of parties and of "
+        "rows in a batch count."
+    )
     show.print_table(
         ("against", "about", "secrecy", "verdict", "failure"),
         [
@@ -163,18 +197,30 @@ def print_report(report: Report) -> None:
             for finding in report.claims
         ],
     )
-    said: set[str] = set()
-    for finding in report.claims:
-        if finding.verdict != "NOT TESTED" and finding.evidence not in said:
-            said.add(finding.evidence)
-            out.print(f"[bold]{finding.who}, {finding.about}[/] ({escape(finding.source)}):")
-            for part in finding.evidence.split("; "):
-                out.print(f"  - {escape(part)}")
+    counts = Counter(finding.verdict for finding in report.claims)
+    out.print("Claims: " + ", ".join(f"{count} {verdict}" for verdict, count in counts.items()))
+    for findings, parts in _evidence(report.claims).items():
+        out.print("; ".join(f"[bold]{f.who}, {f.about}[/]" for f in findings) + ":")
+        for part in parts:
+            out.print(f"  - {escape(part)}")
     show.print_table(
         ("who", "learns, outside any claim", "how it is known"),
         [(shown.who, shown.what, shown.evidence) for shown in report.shown],
     )
     out.print("Not covered: " + escape("; ".join(report.not_covered)) + ".")
+
+
+def _evidence(claims: Iterable[Finding]) -> dict[tuple[Finding, ...], list[str]]:
+    """Each piece of evidence once, under all claims that it bears on."""
+    bears: dict[str, list[Finding]] = {}
+    for finding in claims:
+        if finding.verdict != "NOT TESTED":
+            for part in dict.fromkeys(finding.evidence.split("; ")):
+                bears.setdefault(part, []).append(finding)
+    shared: dict[tuple[Finding, ...], list[str]] = {}
+    for part, findings in bears.items():
+        shared.setdefault(tuple(findings), []).append(part)
+    return shared
 
 
 def _probability(value: float | None) -> str:

@@ -23,10 +23,10 @@ from numpy.typing import NDArray
 from securevfl.data.about import About
 from securevfl.data.assemble import Request, Rows, build, checked_frame, label_column
 from securevfl.data.cells import MISSING_TEXTS
-from securevfl.data.columns import Column
+from securevfl.data.columns import Column, listed_names
 from securevfl.data.csvfile import read_csv
 from securevfl.data.dataset import VerticalDataset
-from securevfl.data.join import PartyTable, own_ids
+from securevfl.data.join import PartyTable, own_ids, refuse_label
 from securevfl.data.labels import RawLabels, encode_labels, read_labels
 from securevfl.data.partition import split_random, split_stratified
 from securevfl.data.preprocess import PartyPreprocessor, Preprocessor
@@ -124,7 +124,7 @@ class Tables:
             about=About("tables of their owners", "their owners' own data", "", "", ""),
             task=given.get("task"),
             party_names=called,
-            drop=tuple(given.get("drop", ())),
+            drop=listed_names(given.get("drop", ())),
             group=None,
             test_fraction=given.get("test_fraction", 0.25),
             seed=given.get("seed", 0),
@@ -264,6 +264,8 @@ class Holder(Party):
     async def setup(self) -> None:
         """Find the common rows, split them, and fit the own columns."""
         table = self.tables.read(self.index)
+        if self.index != SERVER:
+            refuse_label(table, self.tables.label)
         rows = await self.common(table)
         if self.index == SERVER:
             await self.deal(table, rows)

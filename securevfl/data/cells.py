@@ -20,6 +20,7 @@ MISSING_TEXTS: tuple[str, ...] = (
 
 # A computed NaN is not an absent value: it is refused unless the user lists it as missing.
 _NAN_TEXTS = frozenset({"nan", "NaN", "NAN", "-nan", "-NaN"})
+_NUMBER = r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?"
 _BOOLEANS = {"true": 1.0, "false": 0.0}
 
 
@@ -110,6 +111,31 @@ def read_texts(
             texts.append(text)
     texts.append(None)
     return np.where(codes < 0, len(texts) - 1, codes), texts
+
+
+def odd_cell(column: pd.Series[Any], missing: tuple[str, ...] = MISSING_TEXTS) -> str:
+    """What to say of a column of texts of which at least half are numbers; else nothing.
+
+    Parameters
+    ----------
+    column : pandas.Series
+    missing : tuple of str
+        Texts that stand for an absent value.
+
+    Returns
+    -------
+    str
+        Such as ``" All but 2 of 1875 are numbers; 'n/a?' in line 5 is none."``
+    """
+    said = column.dropna().map(text_of)
+    said = said[~said.isin(missing)]
+    odd = said[~said.str.fullmatch(_NUMBER)]
+    if not len(odd) or 2 * len(odd) > len(said):
+        return ""
+    return (
+        f" All but {len(odd)} of {len(said)} are numbers; {odd.iloc[0]!r} in "
+        f"{row_name(odd, 0)} is none."
+    )
 
 
 def read_numbers(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from securevfl.data.cells import first_non_number, read_numbers, read_texts
+from securevfl.data.cells import first_non_number, odd_cell, read_numbers, read_texts
 from securevfl.errors import DataError
 
 if TYPE_CHECKING:
@@ -135,8 +135,9 @@ def fit_column(
     if len(categories) > max_categories:
         raise DataError(
             f"column {name!r} has {len(categories)} different texts in {len(series)} training "
-            f"rows, more than max_categories={max_categories}; drop it with drop=[{name!r}] if it "
-            f"names single rows, or raise max_categories."
+            f"rows, more than max_categories={max_categories}.{odd_cell(series, missing)} Correct "
+            f"such cells; drop the column with drop=[{name!r}] if it names single rows; or raise "
+            f"max_categories."
         )
     absent_text = any(t is None and here for t, here in zip(texts, present, strict=True))
     return Column(name, tuple(categories), None, absent_text)
@@ -201,6 +202,11 @@ def one_hot(
     rows = np.flatnonzero(hot >= 0)
     out[rows, hot[rows]] = high[hot[rows]]
     return np.array([text is None for text in texts])[codes]
+
+
+def listed_names(given: Sequence[str] | str) -> tuple[str, ...]:
+    """Names of columns; a single text is one name."""
+    return (given,) if isinstance(given, str) else tuple(given)
 
 
 def refuse_repeated(names: Sequence[str], remedy: str = "rename or drop one") -> None:

@@ -54,6 +54,11 @@ def read_csv(
             f"{path.name} has one column, {names[0][:60]!r}; "
             f"name the separator, for example separator=';'."
         )
+    if "" in names:
+        raise DataError(
+            f"{path.name}: column {names.index('') + 1} of {len(names)} has no name; give it one, "
+            f"or leave the column out (pandas' row numbers are left out by index=False)."
+        )
     try:
         refuse_repeated(names)
     except DataError as error:

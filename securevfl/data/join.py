@@ -133,6 +133,8 @@ def _label_owner(tables: Sequence[PartyTable], holder: PartyTable | None, label:
                 f"{holder.name} has no column {label!r} for the label; its columns are "
                 f"{', '.join(map(str, holder.frame.columns[:12]))}."
             )
+        for table in tables:
+            refuse_label(table, label)
         return len(tables)
     owners = [n for n, table in enumerate(tables) if label in table.frame.columns]
     if len(owners) != 1:
@@ -142,6 +144,21 @@ def _label_owner(tables: Sequence[PartyTable], holder: PartyTable | None, label:
             f"{len(owners)} ({files}); rename a column, or give the labels a file of their own."
         )
     return owners[0]
+
+
+def refuse_label(table: PartyTable, label: str) -> None:
+    """Refuse a party's column with the name of the label, where another table holds the labels.
+
+    Raises
+    ------
+    DataError
+    """
+    if label in table.frame.columns:
+        raise DataError(
+            f"{table.name} has a column {label!r}, too, and the labels have a file of their own: "
+            f"as a feature it would tell the label. Remove the column from {table.name}, or rename "
+            f"it if it is something else."
+        )
 
 
 def match_plainly(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from securevfl.data.cells import MISSING_TEXTS, read_numbers, read_texts, row_name
+from securevfl.data.cells import MISSING_TEXTS, odd_cell, read_numbers, read_texts, row_name
 from securevfl.errors import DataError
 
 if TYPE_CHECKING:
@@ -18,6 +18,9 @@ Task = Literal["binary", "multiclass", "regression"]
 
 #: Whole numbers with more distinct values than this are taken for a regression's target.
 MOST_NUMERIC_CLASSES = 20
+#: More distinct texts than this, and than one in so many rows, are refused as classes.
+MOST_TEXT_CLASSES = 50
+MOST_TEXT_CLASSES_PER_ROW = 1 / 5
 
 
 @dataclass(frozen=True)
@@ -109,6 +112,7 @@ def read_labels(
         codes, texts = read_texts(series, missing)
         values = np.array(texts, dtype=object)[codes]
         absent = np.array([text is None for text in texts])[codes]
+        _refuse_many(series, [text for text in texts if text is not None])
     if absent.any():
         at = row_name(series, int(np.argmax(absent)))
         raise DataError(
@@ -193,6 +197,17 @@ def _targets(train: RawLabels, test: RawLabels) -> tuple[NDArray[np.float32], ND
             f"rescale the target."
         )
     return train.values.astype(np.float32), test.values.astype(np.float32)
+
+
+def _refuse_many(series: pd.Series[Any], texts: list[str]) -> None:
+    """Refuse texts of which nearly every row has its own: they are no classes."""
+    if len(texts) <= MOST_TEXT_CLASSES or MOST_TEXT_CLASSES_PER_ROW * len(series) >= len(texts):
+        return
+    raise DataError(
+        f"label column {series.name!r} has {len(texts)} different texts in {len(series)} rows, "
+        f"such as {texts[0]!r}; these are no classes.{odd_cell(series)} Correct the column, or "
+        f"name another."
+    )
 
 
 def _all_truth_texts(series: pd.Series[Any]) -> bool:

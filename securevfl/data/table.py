@@ -22,6 +22,7 @@ from securevfl.data.assemble import (
     split_rows,
 )
 from securevfl.data.cells import MISSING_TEXTS
+from securevfl.data.columns import listed_names
 from securevfl.data.dataset import VerticalDataset
 from securevfl.data.join import Joined, Match, PartyTable, join_parties
 from securevfl.data.labels import RawLabels, read_labels
@@ -126,7 +127,7 @@ def from_pandas(
         about=about or About("data frame of the user", "the user's own data", "", "", ""),
         task=task,
         party_names=None if party_names is None else tuple(party_names),
-        drop=tuple(drop),
+        drop=listed_names(drop),
         group=group,
         test_fraction=test_fraction,
         seed=seed,

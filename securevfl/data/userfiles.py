@@ -9,6 +9,7 @@ from typing import Any
 from securevfl.data.about import About
 from securevfl.data.assemble import Request, checked_frame, label_column, listed
 from securevfl.data.cells import MISSING_TEXTS
+from securevfl.data.columns import listed_names
 from securevfl.data.csvfile import read_csv
 from securevfl.data.dataset import VerticalDataset
 from securevfl.data.join import Match, PartyTable
@@ -121,6 +122,7 @@ max_categories, coding, about
         columns, and for whatever `from_pandas` refuses.
     """
     paths = [Path(p) for p in party_files]
+    refuse_twice(paths)
     if label is None or id_column is None:
         option = "label=" if label is None else "id_column="
         raise DataError(f"party files need {option}, the name of that column; give it.")
@@ -134,7 +136,7 @@ max_categories, coding, about
         about=about or _own_data(", ".join(path.name for path in paths)),
         task=task,
         party_names=called,
-        drop=tuple(drop),
+        drop=listed_names(drop),
         group=group,
         test_fraction=test_fraction,
         seed=seed,
@@ -144,6 +146,22 @@ max_categories, coding, about
         coding=coding,
     )
     return from_parties(tables, holder, label, id_column, request, match, unmatched=unmatched)
+
+
+def refuse_twice(paths: Sequence[Path]) -> None:
+    """Refuse a file that is given for two parties.
+
+    Raises
+    ------
+    DataError
+    """
+    whole = [path.resolve() for path in paths]
+    for number, path in enumerate(whole):
+        if path in whole[:number]:
+            raise DataError(
+                f"{paths[number]} is given for party {whole.index(path)} and for party {number}; "
+                f"give each party a file of its own."
+            )
 
 
 def _own_data(files: str) -> About:

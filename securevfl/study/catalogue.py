@@ -5,10 +5,18 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from securevfl.data import CatalogueEntry, dataset_catalogue
-from securevfl.protocols.protocol import Protocol, find_protocols
+from securevfl.data import CatalogueEntry, dataset_catalogue, load_dataset
+from securevfl.errors import ConfigurationError
+from securevfl.privacy.claims import link_claims
+from securevfl.protocols.protocol import Protocol, find_protocols, make_config
 
-__all__ = ["CatalogueEntry", "dataset_catalogue", "describe_protocol", "protocols"]
+__all__ = [
+    "CatalogueEntry",
+    "dataset_catalogue",
+    "default_claims",
+    "describe_protocol",
+    "protocols",
+]
 
 
 def protocols() -> dict[str, type[Protocol]]:
@@ -34,6 +42,21 @@ def describe_protocol(protocol: type[Protocol]) -> dict[str, Any]:
         for name, field in protocol.Config.model_fields.items()
     }
     return {"name": protocol.name, **asdict(protocol.card), "options": options}
+
+
+def default_claims(protocol: type[Protocol]) -> list[dict[str, str]]:
+    """Claims with the default options on digits, and those of the links; none where it needs more.
+
+    Returns
+    -------
+    list of dict
+        Fields of `securevfl.privacy.claims.Claim`.
+    """
+    try:
+        made = protocol(make_config(protocol, {}), load_dataset("digits"), seed=0)
+    except ConfigurationError:
+        return []
+    return [asdict(claim) for claim in (*made.claims, *link_claims(True))]
 
 
 def _name(kind: Any) -> str:

@@ -4,19 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from securevfl.data.csvfile import read_csv
+from securevfl.data.join import PartyTable, own_ids
 from securevfl.errors import DataError
 from securevfl.models.own import allow_options as allow_options
 from securevfl.study.saved import load_run, read_history, read_transcript
 from securevfl.study.trace import Trace, pick
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 def predict_files(
     folder: Path, files: Sequence[Path], *, coded: bool = False, code: Collection[str] = ()
 ) -> dict[str, Any]:
     """Predict the rows of CSV files by the models of a run.
+
+    Where the run joined its tables by an id column, so are the parties' files here: the rows whose
+    id is in all of them are predicted, in the order of the first.
 
     Parameters
     ----------
@@ -32,8 +39,16 @@ def predict_files(
     Returns
     -------
     dict
-        ``run_folder``, ``rows``, ``coded``, ``predictions``, ``classes``, ``probabilities`` (None
-        for a regression), and of a coded prediction ``virtual_seconds``, ``messages``, ``bytes``.
+        ``run_folder``, ``rows``, ``coded``, ``id_column`` and ``ids`` (None without), ``left_out``
+        (rows of each file whose id is not in every file), ``predictions``, ``classes``,
+        ``probabilities`` (None for a regression), and of a coded prediction ``virtual_seconds``,
+        ``messages``, ``bytes``.
+
+    Raises
+    ------
+    DataError
+        For another number of files than of parties, files without the run's id column, repeated
+        ids, and none that is in all files.
     """
     from securevfl.study.result import decided, probabilities
 
@@ -45,6 +60,12 @@ def predict_files(
             f"predict: {len(frames)} files for {data.parties} parties; give one with all columns, "
             "or one for each party in their order"
         )
+    id_column = None if run.plan.source is None else run.plan.source.options.get("id_column")
+    left_out: dict[str, int] = {}
+    if len(frames) > 1 and id_column is not None:
+        frames, left_out = _joined(frames, files, id_column)
+    known = id_column is not None and id_column in frames[0].columns
+    ids = frames[0][id_column].tolist() if known else None
     rows = frames[0] if len(frames) == 1 else frames
     cost: dict[str, Any] = {}
     if coded:
@@ -59,11 +80,33 @@ def predict_files(
         "run_folder": str(folder),
         "rows": len(scores),
         "coded": coded,
+        "id_column": id_column if known else None,
+        "ids": ids,
+        "left_out": left_out,
         "predictions": decided(data.task, data.classes, scores).tolist(),
         "classes": list(data.classes),
         "probabilities": shares,
         **cost,
     }
+
+
+def _joined(
+    frames: Sequence[pd.DataFrame], files: Sequence[Path], id_column: str
+) -> tuple[list[pd.DataFrame], dict[str, int]]:
+    """The rows whose id is in all frames, in the order of the first, and how many others it had."""
+    tables = [PartyTable(file.name, frame) for file, frame in zip(files, frames, strict=True)]
+    held = [own_ids(table, id_column) for table in tables]
+    common = [key for key in held[0] if all(key in own for own in held[1:])]
+    if not common:
+        raise DataError(
+            f"predict: no id of column {id_column!r} is in all {len(files)} files; give the rows "
+            "of the same people"
+        )
+    found = [
+        frame.iloc[[own[key] for key in common]] for frame, own in zip(frames, held, strict=True)
+    ]
+    left = {t.name: len(own) - len(common) for t, own in zip(tables, held, strict=True)}
+    return found, {name: count for name, count in left.items() if count}
 
 
 def trace_folder(

@@ -9,25 +9,27 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from securevfl.engine.sealing import Sealer
 from securevfl.errors import ConfigurationError
 from securevfl.models.own import allow_options
 from securevfl.privacy import provenance
 from securevfl.privacy.algebraic import Check, certificate
-from securevfl.privacy.claims import Claim
+from securevfl.privacy.claims import Claim, link_claims
 from securevfl.privacy.exact import Exhaustion, Toy, exhaust, small_code, toys
 from securevfl.privacy.report import (
     NOT_FOUND,
     NOT_TESTED,
     PROVED,
     VIOLATED,
-    Finding,
-    Report,
     Shown,
 )
+from securevfl.privacy.report import Finding as Finding
+from securevfl.privacy.report import Report as Report
 from securevfl.privacy.statistical import LEVEL, Outcome
 from securevfl.privacy.views import Coalition
 from securevfl.protocols.protocol import Protocol, get_protocol, make_config
 from securevfl.study.distinguish import TESTS, Size
+from securevfl.study.links import open_links
 from securevfl.study.plan import DataSource
 from securevfl.study.recovery import Recovery, coalitions, pool_shares, recover_by_server
 from securevfl.study.trials import Arena, Trial, arena, codes_shares, couple, departures
@@ -119,12 +121,26 @@ def verify(
     made: Any = cls(make_config(cls, options), dataset, seed=seed)
     claims = _claims(made, plain)
     parameters = {**made.describe(), "seed": seed}
+    links = _judge_links()
     if not codes_shares(made):
         found = tuple(_unknown(claim, cls.name) for claim in claims)
-        return Report(cls.name, parameters, found, _card(made), NOT_COVERED)
+        return Report(cls.name, parameters, (*found, *links), _card(made), NOT_COVERED)
     evidence = _Evidence(made, seed, level, tuple(tests), progress or _silent)
     found = tuple(evidence.judge(claim) for claim in claims)
-    return Report(cls.name, parameters, found, evidence.shown(), NOT_COVERED)
+    return Report(cls.name, parameters, (*found, *links), evidence.shown(), NOT_COVERED)
+
+
+def _judge_links() -> tuple[Finding, ...]:
+    """What sealed links claim against an outsider; the proof is that of the cipher."""
+    faults = open_links(Sealer)
+    if faults:
+        return tuple(Finding.of(c, VIOLATED, "; ".join(faults), 0.0) for c in link_claims(True))
+    said = (
+        "the payload is not in the wire bytes; a frame with a flipped bit in its counter, its "
+        "payload or its tag is refused"
+    )
+    chance = 3 * 2.0**-128  # that a wrong tag of three is taken for right
+    return tuple(Finding.of(claim, NOT_FOUND, said, chance) for claim in link_claims(True))
 
 
 def _claims(made: Protocol, plain: bool) -> tuple[Claim, ...]:

@@ -9,13 +9,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from securevfl.engine import wire
 from securevfl.engine.sealing import OVERHEAD, Sealer
 from securevfl.errors import SealError, UnknownNameError
 from securevfl.field import LagrangeCode
@@ -312,29 +310,6 @@ class UnencryptedSealer(Sealer):
         except InvalidTag:
             raise SealError("planted: a tag is wrong") from None
         return payload
-
-
-def open_links(sealer: type[Sealer]) -> list[str]:
-    """Faults of links: a payload that is found in the wire bytes, a flipped bit that is accepted.
-
-    The entropy of the bytes shows neither, since shares are as random as ciphertexts.
-    """
-    from securevfl.field import PrimeField
-
-    one, two = (sealer("fedvs", "run", index) for index in (0, 1))
-    keys = {0: one.public, 1: two.public}
-    one.meet(keys)
-    two.meet(keys)
-    payload = wire.encode(PrimeField(2**31 - 1).random(64))
-    sent = one.seal(1, "model", 3, 0, payload)
-    faults = ["the payload is in the wire bytes"] if payload[-32:] in sent else []
-    for place in (0, OVERHEAD, len(sent) - 1):
-        changed = bytearray(sent)
-        changed[place] ^= 1
-        with suppress(SealError):
-            two.open(0, "model", 3, 0, bytes(changed))
-            faults.append(f"a flipped bit in byte {place} is accepted")
-    return faults
 
 
 def first_masks(name: str | None, modulus: int = 2**31 - 1, elements: int = 64) -> str:

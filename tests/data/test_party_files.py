@@ -225,3 +225,57 @@ def test_mistakes_about_rows_without_a_partner_are_told(tmp_path, options, said)
     paths = save(tmp_path, a.merge(y, on="id").iloc[:30], b.iloc[10:])
     with pytest.raises(DataError, match=said):
         load_dataset(**{"party_files": paths, "id_column": "id", "label": "y"} | options)
+
+
+def test_a_partys_copy_of_the_label_is_no_feature(tmp_path):
+    a, b, y = tables()
+    paths = save(tmp_path, a.merge(y), b, y)
+    given = {"id_column": "id", "label": "y", "label_file": tmp_path / "labels.csv"}
+    with pytest.raises(DataError, match=r"bank.csv has a column 'y', too"):
+        load_dataset(party_files=paths, **given)
+
+
+def test_a_file_is_one_partys(tmp_path):
+    a, b, y = tables()
+    paths = save(tmp_path, a, b, y)
+    given = {"id_column": "id", "label": "y", "label_file": tmp_path / "labels.csv"}
+    with pytest.raises(DataError, match="is given for party 0 and for party 2"):
+        load_dataset(party_files=[*paths, paths[0]], **given)
+
+
+def test_a_single_name_can_be_dropped(tmp_path):
+    a, b, y = tables()
+    paths = save(tmp_path, a, b, y)
+    given = {"id_column": "id", "label": "y", "label_file": tmp_path / "labels.csv"}
+    data = load_dataset(party_files=paths, drop="job", **given)
+    assert data.columns[0] == ("age",)
+
+
+def test_a_column_without_a_name_is_refused(tmp_path):
+    a, b, y = tables()
+    paths = save(tmp_path, a, b, y)
+    a.to_csv(paths[0])  # with pandas' row numbers
+    given = {"id_column": "id", "label": "y", "label_file": tmp_path / "labels.csv"}
+    with pytest.raises(DataError, match=r"bank.csv: column 1 of 4 has no name"):
+        load_dataset(party_files=paths, **given)
+
+
+def test_texts_that_name_single_rows_are_no_classes(tmp_path):
+    a, b, y = tables(400)
+    given = {"id_column": "id", "label": "y", "label_file": tmp_path / "labels.csv"}
+    paths = save(tmp_path, a, b, y.assign(y=[f"{k}.5 EUR" for k in range(400)]))
+    with pytest.raises(DataError, match=r"400 different texts in 400 rows, .* no classes"):
+        load_dataset(party_files=paths, **given)
+    odd = [str(k) for k in range(400)]
+    odd[7] = "unknown"
+    paths = save(tmp_path, a, b, y.assign(y=odd))
+    with pytest.raises(DataError, match="All but 1 of 400 are numbers; 'unknown' in line 9"):
+        load_dataset(party_files=paths, **given)
+
+
+def test_a_column_of_numbers_with_an_odd_cell_says_which(tmp_path):
+    a, b, y = tables(400)
+    paths = save(tmp_path, a.assign(age=["n/a?", *map(str, range(399))]), b, y)
+    given = {"id_column": "id", "label": "y", "label_file": tmp_path / "labels.csv"}
+    with pytest.raises(DataError, match="All but 1 of 300 are numbers; 'n/a\\?' in line 2 is none"):
+        load_dataset(party_files=paths, max_categories=50, seed=1, **given)

@@ -9,6 +9,7 @@ from securevfl.privacy.algebraic import certificate
 from securevfl.privacy.provenance import unexplained, watch
 from securevfl.protocols.protocol import get_protocol
 from securevfl.study.distinguish import TESTS, Size
+from securevfl.study.links import open_links
 from securevfl.study.trials import arena, departures
 from securevfl.testing.leaky import (
     LEAKS,
@@ -16,7 +17,6 @@ from securevfl.testing.leaky import (
     UnauthenticatedSealer,
     UnencryptedSealer,
     leaky,
-    open_links,
 )
 
 # Failure probability of this file: at most 1e-7 for each test that must stay silent.

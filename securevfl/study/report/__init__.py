@@ -87,7 +87,9 @@ def write_report(
     missing = []
     for record in records:
         if record.whole and record.verification is None:
-            missing.append(f"no verdicts for {record.label}")
+            missing.append(
+                f"no verdicts for {record.label}; `securevfl verify RUN` makes those of a run"
+            )
         if record.whole and record.messages is None:
             missing.append(f"no messages of {record.label}")
     return Written(

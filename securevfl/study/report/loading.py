@@ -118,7 +118,7 @@ def read_records(folders: Sequence[Path], verifications: Sequence[Path] = ()) ->
     folders : sequence of Path
     verifications : sequence of Path
         Files that `securevfl verify` wrote, or its output; each belongs to the runs of its
-        protocol that have none of their own.
+        protocol, whatever a ``verify.json`` in their folders says.
 
     Raises
     ------
@@ -283,8 +283,6 @@ def _are(items: Any, names: Sequence[str]) -> bool:
 
 
 def _with_verification(record: Record, given: Sequence[Mapping[str, Any]]) -> Record:
-    if record.verification is not None:
-        return record
     own = [report for report in given if report["protocol"] == record.protocol]
     return replace(record, verification=own[-1]) if own else record
 
