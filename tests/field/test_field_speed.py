@@ -1,7 +1,8 @@
-"""pytest-benchmark groups of the kernels: ``pytest tests/field/test_speed.py --benchmark-enable``.
+"""pytest-benchmark groups of the kernels.
 
-Without the option each runs once, so that no group can rot. The ratios that count are taken inside
-one run by ``securevfl bench field``.
+``pytest -n 0 --benchmark-enable tests/field/test_field_speed.py`` measures them. Without the option
+each runs once, so that no group can rot. The ratios that count are taken inside one run by
+``securevfl bench field``.
 """
 
 import numpy as np

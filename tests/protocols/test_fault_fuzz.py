@@ -1,7 +1,7 @@
 """Random faults over all protocols: every run ends in a result, or in an error that says why.
 
 A setting is a function of its seed, so the name of a failing test is all that is needed to have it
-again: ``pytest -k "split_zeros-17"``.
+again: ``pytest -n 0 -k "zeros-3"``.
 """
 
 import math
