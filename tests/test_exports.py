@@ -13,6 +13,7 @@ import pytest
 
 import securevfl
 
+WITH_EXAMPLES = {f"securevfl.field.{x}" for x in ("prime_field", "lagrange_code", "fixed_point")}
 HEAVY = (
     "torch", "numba", "pandas", "sklearn", "galois", "matplotlib", "pydantic", "numpy", "scipy",
     "cryptography", "typer", "rich",
@@ -75,4 +76,6 @@ def test_help_is_quick():
 @pytest.mark.parametrize("name", modules())
 def test_examples_in_docstrings(name):
     module = importlib.import_module(name)
-    assert doctest.testmod(module).failed == 0
+    results = doctest.testmod(module)
+    assert results.failed == 0
+    assert results.attempted > 0 or name not in WITH_EXAMPLES

@@ -43,7 +43,7 @@ def test_coding(vector):
 
 
 @pytest.mark.parametrize("p", VECTORS["refused"]["moduli"])
-def test_refused_moduli(p):
+def test_moduli_that_are_no_odd_primes_below_2_to_the_62_are_refused(p):
     with pytest.raises(FieldError):
         PrimeField(p)
 

@@ -68,8 +68,12 @@ def coding(rng, p, N, K, T):
     }
 
 
+# 3215031751 is a strong pseudoprime to the bases 2, 3, 5 and 7; 2^62 + 135 the first prime beyond
+# 2^62.
+MODULI_REFUSED = [9, 23**2, 2**31, 2**26 - 4, 2, 1, 0, -5, -7]
+MODULI_REFUSED += [2**61 + 1, 3215031751, 2**62 + 135, 2**89 - 1]
 REFUSED = {
-    "moduli": [23**2, 2**31, 2**26 - 4, 2, 1, 0, -5, 2**61 + 1, 2**89 - 1],
+    "moduli": MODULI_REFUSED,
     "codes": [
         {"modulus": 2**31 - 1, "parties": 8, "segments": 4, "privacy": 1, "why": "R > N"},
         {"modulus": 2**31 - 1, "parties": 4, "segments": 1, "privacy": 4, "why": "T >= N"},
