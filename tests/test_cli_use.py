@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 
 import securevfl as svfl
 from securevfl.cli import examples, lab, show, start, verify
-from securevfl.cli.app import app
+from securevfl.cli.app import app, in_flags
 from securevfl.cli.logs import to_the_front
 from securevfl.protocols.protocol import find_protocols
 from securevfl.study.report import Written
@@ -484,3 +484,23 @@ def test_a_network_of_one_s_own_is_found_in_the_working_folder(folder, monkeypat
     compared = call("compare", *words, "--out", "compared")
     assert compared.exit_code == 0, compared.stderr
     assert len(json.loads(compared.stdout.splitlines()[-1])["runs"]) == 2
+
+
+def test_options_of_python_are_told_as_they_are_typed():
+    write = Path("a.csv").write_text
+    write("k,a\n1,2\n2,3\n")
+    Path("b.csv").write_text("k,b\n1,2\n2,3\n")
+    result = call("run", "split", "--party", "a.csv", "--party", "b.csv", "--label", "b")
+    assert "party files need id_column=" in result.stderr
+    assert "(On the command line id_column= is --id.)" in result.stderr
+    assert in_flags("drop it with drop=['x'] or N=3 and --label=y") == (
+        " (On the command line drop= is --set data.drop=....)"
+    )
+    assert in_flags("nothing of the kind") == ""
+
+
+def test_two_parties_are_told_what_they_can_do():
+    result = call("run", "fedvs", "--parties", "2")
+    assert result.exit_code == 2
+    assert "2 parties are too few" in result.stderr
+    assert "`split` takes fewer" in result.stderr

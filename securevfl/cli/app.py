@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import os
+import re
 import shlex
 import sys
 from collections.abc import Callable, Sequence
@@ -91,7 +92,7 @@ class Root(TyperGroup):
             code = super().main(*args, **(extra | {"standalone_mode": False}))
         except SecureVFLError as error:
             code = USER_MISTAKE if isinstance(error, ConfigurationError) else FAILURE
-            show.say(f"securevfl: {error}")
+            show.say(f"securevfl: {error}{in_flags(str(error))}")
         except (OSError, MemoryError) as error:
             code = FAILURE
             show.say(f"securevfl: {type(error).__name__}: {error}")
@@ -103,6 +104,26 @@ class Root(TyperGroup):
             code = USER_MISTAKE
             show.say(f"securevfl: {usage_message(error)}")
         raise SystemExit(code if isinstance(code, int) else 0)
+
+
+# Options of data as a Python caller writes them, and as they are typed.
+_TYPED = {
+    "id_column": "--id", "label": "--label", "label_file": "--label-file", "parties": "--parties",
+    "party_files": "--party", "align": "--align", "data_dir": "--data-dir", "seed": "--seed",
+} | {
+    name: f"--set data.{name}=..."
+    for name in (
+        "drop", "separator", "max_categories", "missing_values", "scaling", "coding", "task",
+        "group", "test_fraction", "unmatched", "columns", "rows", "aligned", "rest", "local",
+    )
+}  # fmt: skip
+
+
+def in_flags(message: str) -> str:
+    """How the options that a message names by ``name=`` are typed; nothing if it names none."""
+    named = dict.fromkeys(re.findall(r"(?<![-\w.])([a-z_]+)=", message))
+    typed = [f"{name}= is {_TYPED[name]}" for name in named if name in _TYPED]
+    return f" (On the command line {', '.join(typed)}.)" if typed else ""
 
 
 def usage_message(error: Any) -> str:

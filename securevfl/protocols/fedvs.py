@@ -555,6 +555,11 @@ class FedVS(SplitProtocol):
         super().__init__(config, data, seed=seed)
         self.check_sizes()
         N, T = data.parties, config.privacy
+        if N < 3:
+            raise ConfigurationError(
+                f"fedvs: {N} parties are too few: even with K = 1 and T = 1 it needs "
+                f"R = 2(K+T-1)+1 = 3. Add parties; `split` takes fewer, and protects nothing"
+            )
         K = config.segments or default_segments(N, T, config.tolerate_corrupt)
         field = PrimeField(config.prime)
         self.public = Parameters(
