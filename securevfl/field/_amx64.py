@@ -9,8 +9,9 @@ from llvmlite import ir
 from numba import types
 from numpy.typing import NDArray
 
-from securevfl.field._ir import I32, I64, copier, every, high_word, joined, load, smaller, store
+from securevfl.field._ir import I32, I64, copier, every, joined, load, smaller, store
 from securevfl.field._jit import inlined, intrinsic, kernel
+from securevfl.field._montgomery import high_part, redc
 from securevfl.field._tiles import BLOCK, accumulate, configure, planes, release
 
 Array = NDArray[Any]
@@ -133,20 +134,6 @@ def _copy128(context: Any, source: Any, target: Any) -> Any:
     return types.void(types.int64, types.int64), generate
 
 
-@intrinsic
-def _high(context: Any, a: Any, b: Any) -> Any:
-    """Return the upper 64 bits of a 64 x 64-bit product."""
-    return types.uint64(types.uint64, types.uint64), high_word
-
-
-@inlined
-def _redc(high: Any, low: Any, p: Any, negative_inverse: Any) -> Any:
-    """Return (high 2^64 + low) / 2^64 mod p for high < p < 2^62."""
-    m = low * negative_inverse
-    t = high + _high(m, p) + (np.uint64(1) if low != np.uint64(0) else np.uint64(0))
-    return t - p if t >= p else t
-
-
 @inlined
 def _reduce64(parts: Array, p: Any, inverse: Any, square: Any) -> None:
     """Reduce A + 2^32 M + 2^64 B for eight columns; parts[0] receives the elements."""
@@ -154,8 +141,8 @@ def _reduce64(parts: Array, p: Any, inverse: Any, square: Any) -> None:
         low = parts[0, c] + (parts[1, c] << np.uint64(32))
         carry = np.uint64(1) if low < parts[0, c] else np.uint64(0)
         high = (parts[2, c] + (parts[1, c] >> np.uint64(32)) + carry) % p
-        t = _redc(high, low, p, inverse)
-        parts[0, c] = _redc(_high(t, square), t * square, p, inverse)
+        t = redc(high, low, p, inverse)
+        parts[0, c] = redc(high_part(t, square), t * square, p, inverse)
 
 
 @inlined
@@ -185,7 +172,7 @@ def _expand(a: Array, m: int, left: Array, edge: Array, powers: Array, constants
             for b in range(3):
                 for j in range(16):
                     x = powers[b, j]
-                    powers[b + 1, j] = _redc(_high(x, radix), x * radix, p, inverse)
+                    powers[b + 1, j] = redc(high_part(x, radix), x * radix, p, inverse)
             _expand64(powers.ctypes.data, target, target + half)
 
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import types
 from numpy.typing import NDArray
 
-from securevfl.field._ir import high_word
-from securevfl.field._jit import inlined, intrinsic, kernel
+from securevfl.field._jit import kernel
+from securevfl.field._montgomery import high_part, redc
 
 Array = NDArray[Any]
 
@@ -96,19 +95,6 @@ def matmul32(a: Array, b: Array, p: Any, radix: Any, out: Array) -> None:
             out[i, j] = ((high[j] % p) * radix % p + low[j] % p) % p
 
 
-@intrinsic
-def _high(context: Any, a: Any, b: Any) -> Any:
-    """Return the upper 64 bits of a 64 x 64-bit product."""
-    return types.uint64(types.uint64, types.uint64), high_word
-
-
-@inlined
-def _redc(high: Any, low: Any, p: Any, negative_inverse: Any) -> Any:
-    m = low * negative_inverse
-    t = high + _high(m, p) + (_ONE if low != _ZERO else _ZERO)
-    return t - p if t >= p else t
-
-
 @kernel
 def matmul64(a: Array, b: Array, p: Any, negative_inverse: Any, square: Any, out: Array) -> None:
     """Write a @ b mod p for uint64 elements of a field below 2^62.
@@ -129,10 +115,10 @@ def matmul64(a: Array, b: Array, p: Any, negative_inverse: Any, square: Any, out
                 for j in range(columns):
                     t = factor * b[k, j]
                     s = low[j] + t
-                    high[j] += _high(factor, b[k, j]) + (_ONE if s < t else _ZERO)
+                    high[j] += high_part(factor, b[k, j]) + (_ONE if s < t else _ZERO)
                     low[j] = s
             for j in range(columns):
                 high[j] %= p
         for j in range(columns):
-            t = _redc(high[j], low[j], p, negative_inverse)
-            out[i, j] = _redc(_high(t, square), t * square, p, negative_inverse)
+            t = redc(high[j], low[j], p, negative_inverse)
+            out[i, j] = redc(high_part(t, square), t * square, p, negative_inverse)

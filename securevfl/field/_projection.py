@@ -9,8 +9,9 @@ from llvmlite import ir
 from numba import types
 from numpy.typing import NDArray
 
-from securevfl.field._ir import I64, high_word
+from securevfl.field._ir import I64
 from securevfl.field._jit import inlined, intrinsic, kernel
+from securevfl.field._montgomery import high_part, redc
 
 Array = NDArray[Any]
 
@@ -21,20 +22,6 @@ _ZERO = np.uint64(0)
 _ONE = np.uint64(1)
 _LOW = np.uint64(0xFFFFFFFF)
 _HALF = np.uint64(32)
-
-
-@intrinsic
-def _high(context: Any, a: Any, b: Any) -> Any:
-    """Return the upper 64 bits of a 64 x 64-bit product."""
-    return types.uint64(types.uint64, types.uint64), high_word
-
-
-@inlined
-def _redc(high: Any, low: Any, p: Any, ninv: Any) -> Any:
-    """Return (high 2^64 + low) / 2^64 mod p for high < p < 2^62."""
-    m = low * ninv
-    t = high + _high(m, p) + (_ONE if low != _ZERO else _ZERO)
-    return t - p if t >= p else t
 
 
 @inlined
@@ -111,15 +98,15 @@ def _dot64(y: Array, v: Array, p: Any, ninv: Any, square: Any, radix: Any) -> An
         top += upper >> _HALF
     for j in range(whole, y.size):
         t = y[j] * v[j]
-        upper = _high(y[j], v[j])
+        upper = high_part(y[j], v[j])
         low += t
         middle += (upper & _LOW) + (_ONE if low < t else _ZERO)
         top += upper >> _HALF
     # radix / 2^64 = 2^32 mod p
-    upper = _redc(_high(top, radix), top * radix, p, ninv) + middle % p
+    upper = redc(high_part(top, radix), top * radix, p, ninv) + middle % p
     upper = upper - p if upper >= p else upper
-    t = _redc(upper, low, p, ninv)
-    return _redc(_high(t, square), t * square, p, ninv)
+    t = redc(upper, low, p, ninv)
+    return redc(high_part(t, square), t * square, p, ninv)
 
 
 @inlined

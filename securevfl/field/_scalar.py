@@ -10,11 +10,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import types
 from numpy.typing import NDArray
 
-from securevfl.field._ir import high_word
-from securevfl.field._jit import inlined, intrinsic, kernel
+from securevfl.field._jit import inlined, kernel
+from securevfl.field._montgomery import high_part, redc
 
 Array = NDArray[Any]
 
@@ -24,25 +23,10 @@ _LOW = np.uint64(0xFFFFFFFF)
 _HALF = np.uint64(32)
 
 
-@intrinsic
-def _high(context: Any, a: Any, b: Any) -> Any:
-    """Return the upper 64 bits of a 64 x 64-bit product; one instruction on common processors."""
-    return types.uint64(types.uint64, types.uint64), high_word
-
-
-@inlined
-def _redc(high: Any, low: Any, p: Any, negative_inverse: Any) -> Any:
-    """Return (high 2^64 + low) / 2^64 mod p in [0, p) for high < p."""
-    # low + m p is 0 mod 2^64, so its carry is 1 unless low is 0; high + p < 2^63 does not wrap.
-    m = low * negative_inverse
-    t = high + _high(m, p) + (_ONE if low != _ZERO else _ZERO)
-    return t - p if t >= p else t
-
-
 @inlined
 def _mont(a: Any, b: Any, p: Any, negative_inverse: Any) -> Any:
     """Return a b / 2^64 mod p."""
-    return _redc(_high(a, b), a * b, p, negative_inverse)
+    return redc(high_part(a, b), a * b, p, negative_inverse)
 
 
 @inlined
@@ -140,23 +124,23 @@ def _invert_all(x: Array, prefix: Array, one: Any, p: Any, negative_inverse: Any
 @kernel
 def reciprocal(a: Array, p: Any, negative_inverse: Any, square: Any, out: Array) -> None:
     """Write 1/a for non-zero uint64 elements."""
-    one = _redc(_ZERO, square, p, negative_inverse)
+    one = redc(_ZERO, square, p, negative_inverse)
     prefix = np.empty(a.size, np.uint64)
     for i in range(a.size):
         out[i] = _mont(a[i], square, p, negative_inverse)
     _invert_all(out, prefix, one, p, negative_inverse)
     for i in range(a.size):
-        out[i] = _redc(_ZERO, out[i], p, negative_inverse)
+        out[i] = redc(_ZERO, out[i], p, negative_inverse)
 
 
 @kernel
 def power(a: Array, exponent: Any, p: Any, negative_inverse: Any, square: Any, out: Array) -> None:
     """Write a^exponent for uint64 elements; 0^0 is 1."""
-    one = _redc(_ZERO, square, p, negative_inverse)
+    one = redc(_ZERO, square, p, negative_inverse)
     for i in range(a.size):
         base = _mont(a[i], square, p, negative_inverse)
         r = _power(base, exponent, one, p, negative_inverse)
-        out[i] = _redc(_ZERO, r, p, negative_inverse)
+        out[i] = redc(_ZERO, r, p, negative_inverse)
 
 
 @kernel
@@ -170,7 +154,7 @@ def to_montgomery(a: Array, p: Any, negative_inverse: Any, square: Any) -> None:
 def from_montgomery(a: Array, p: Any, negative_inverse: Any) -> None:
     """Divide a flat uint64 array by 2^64 in place."""
     for i in range(a.size):
-        a[i] = _redc(_ZERO, a[i], p, negative_inverse)
+        a[i] = redc(_ZERO, a[i], p, negative_inverse)
 
 
 @kernel
@@ -181,7 +165,7 @@ def eliminate(a: Array, rhs: Array, p: Any, negative_inverse: Any, square: Any) 
     pivot serves, since exact arithmetic has no rounding to keep small.
     """
     n = a.shape[0]
-    one = _redc(_ZERO, square, p, negative_inverse)
+    one = redc(_ZERO, square, p, negative_inverse)
     determinant = one
     for c in range(n):
         pivot = c
@@ -233,7 +217,7 @@ def interpolate(
     1/w_i = prod_{j != i} (x_i - x_j). The w_i and all 1/(y - x_i) come from one batch inversion.
     """
     n, m = points.size, targets.size
-    one = _redc(_ZERO, square, p, negative_inverse)
+    one = redc(_ZERO, square, p, negative_inverse)
     work = np.empty(n + n * m, np.uint64)
     levels = np.empty(m, np.uint64)
     hits = np.full(m, -1, np.int64)
@@ -264,19 +248,19 @@ def interpolate(
             else:
                 t = _mont(work[i], work[n + k * n + i], p, negative_inverse)
                 t = _mont(t, levels[k], p, negative_inverse)
-                out[k, i] = _redc(_ZERO, t, p, negative_inverse)
+                out[k, i] = redc(_ZERO, t, p, negative_inverse)
 
 
 @kernel
 def vanishing(roots: Array, targets: Array, p: Any, ninv: Any, square: Any, out: Array) -> None:
     """Write prod_k (targets[j] - roots[k]); uint64."""
-    one = _redc(_ZERO, square, p, ninv)
+    one = redc(_ZERO, square, p, ninv)
     for j in range(targets.size):
         level = one
         for k in range(roots.size):
             factor = _mont(_subtract(targets[j], roots[k], p), square, p, ninv)
             level = _mont(level, factor, p, ninv)
-        out[j] = _redc(_ZERO, level, p, ninv)
+        out[j] = redc(_ZERO, level, p, ninv)
 
 
 @kernel
@@ -286,7 +270,7 @@ def syndromes(x: Array, s: Array, p: Any, ninv: Any, square: Any, out: Array) ->
     All are zero if s are the values at x of a polynomial of degree below x.size - out.size; the
     sums over wrong rows alone remain otherwise. Montgomery form; returns whether any is non-zero.
     """
-    one = _redc(_ZERO, square, p, ninv)
+    one = redc(_ZERO, square, p, ninv)
     n, wrong = x.size, False
     points, weights = np.empty(n, np.uint64), np.empty(n, np.uint64)
     for i in range(n):
@@ -318,7 +302,7 @@ def locate(x: Array, s: Array, p: Any, ninv: Any, square: Any, found: Array) -> 
     in Montgomery form; x are non-zero. Returns the degree of the recurrence; with fewer marked
     rows than that there are more wrong rows than s.size / 2.
     """
-    one = _redc(_ZERO, square, p, ninv)
+    one = redc(_ZERO, square, p, ninv)
     size = s.size + 1
     current, previous = np.zeros(size, np.uint64), np.zeros(size, np.uint64)
     current[0], previous[0] = one, one
