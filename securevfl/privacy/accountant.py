@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import math
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from securevfl.errors import ConfigurationError
@@ -76,6 +77,39 @@ def gaussian_epsilon(multiplier: float, releases: int, delta: float) -> float:
     if releases == 0:
         return 0.0
     return float(dp_accounting.get_epsilon_gaussian(multiplier / math.sqrt(releases), delta))
+
+
+@dataclass(frozen=True)
+class Released:
+    """Rows that are clipped and noised by the analytic Gaussian mechanism, and what it costs.
+
+    Attributes
+    ----------
+    epsilon, delta : float
+        Of one release of a row; delta is also that of all of them.
+    clip : float
+        C, bound on the L2 norm of a row.
+    """
+
+    epsilon: float
+    delta: float
+    clip: float
+
+    @property
+    def multiplier(self) -> float:
+        """Noise over sensitivity, z."""
+        return noise_multiplier(self.epsilon, self.delta)
+
+    @property
+    def sigma(self) -> float:
+        """Standard deviation of the noise of each entry: 2 C z."""
+        return self.multiplier * sensitivity(self.clip, "replace")
+
+    def composed(self, releases: int) -> float:
+        """Epsilon of so many releases of one row."""
+        if releases == 1:
+            return self.epsilon  # what it was calibrated for
+        return gaussian_epsilon(self.multiplier, releases, self.delta)
 
 
 def sampled_epsilon(

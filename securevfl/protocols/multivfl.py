@@ -33,7 +33,7 @@ from securevfl.models.client_networks import ClientNetwork, make_client_network
 from securevfl.models.server_optimizers import ServerOptimizer, average, make_server_optimizer
 from securevfl.models.split import Batches, Centre
 from securevfl.models.weights import load_weights, refuse_running_statistics, weights_of
-from securevfl.privacy.accountant import gaussian_epsilon, noise_multiplier, sensitivity
+from securevfl.privacy.accountant import Released
 from securevfl.privacy.claims import Claim
 from securevfl.privacy.mechanisms import clip_gradient, clip_rows, release_rows
 from securevfl.protocols.protocol import Card, EmbeddingConfig, EmbeddingProtocol, Exposure
@@ -80,38 +80,21 @@ class MultiVflConfig(EmbeddingConfig):
 
 
 @dataclass(frozen=True)
-class Privacy:
+class Privacy(Released):
     """The noise of activations, and what it costs.
 
     Attributes
     ----------
-    epsilon, delta : float
-        Of one release of a row.
-    clip : float
-        C.
+    epsilon, delta, clip : float
+        As for `Released`.
     seeded : bool
     """
 
-    epsilon: float
-    delta: float
-    clip: float
-    seeded: bool
-
-    @property
-    def multiplier(self) -> float:
-        """Noise over sensitivity, z."""
-        return noise_multiplier(self.epsilon, self.delta)
-
-    @property
-    def sigma(self) -> float:
-        """Standard deviation of the noise of each entry: 2 C z."""
-        return self.multiplier * sensitivity(self.clip, "replace")
+    seeded: bool = False
 
     def spent(self, releases: int) -> float:
         """Epsilon of so many releases of one row: one in each local epoch, to one label owner."""
-        if releases == 1:
-            return self.epsilon  # what it was calibrated for
-        return gaussian_epsilon(self.multiplier, releases, self.delta)
+        return self.composed(releases)
 
 
 class Copies:

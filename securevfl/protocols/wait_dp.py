@@ -35,7 +35,7 @@ from securevfl.field.sampling import SYSTEM, SeededSource, Source
 from securevfl.models.aggregation import Aggregation, gather
 from securevfl.models.client_networks import ClientNetwork
 from securevfl.models.split import Batches, Centre, rows_of
-from securevfl.privacy.accountant import gaussian_epsilon, noise_multiplier, sensitivity
+from securevfl.privacy.accountant import Released, gaussian_epsilon, sensitivity
 from securevfl.privacy.claims import Claim
 from securevfl.privacy.mechanisms import (
     clip_gradient,
@@ -81,15 +81,15 @@ class WaitDPConfig(SegmentedConfig):
 
 
 @dataclass(frozen=True)
-class Privacy:
+class Privacy(Released):
     """Parameters of the mechanism, and what it costs.
 
     Attributes
     ----------
-    epsilon, delta : float
-        Of one release of a row.
-    clip, gradient_clip : float
-        C and C_g.
+    epsilon, delta, clip : float
+        As for `Released`, of embeddings.
+    gradient_clip : float
+        C_g.
     per_epoch : int
         Rounds in which the public batches use each row at most once.
     embeddings, gradients : bool
@@ -98,9 +98,6 @@ class Privacy:
         Epsilon of the randomised labels.
     """
 
-    epsilon: float
-    delta: float
-    clip: float
     gradient_clip: float
     per_epoch: int
     embeddings: bool = True
@@ -113,28 +110,13 @@ class Privacy:
         return self.embeddings or self.gradients
 
     @property
-    def multiplier(self) -> float:
-        """Noise over sensitivity, z."""
-        return noise_multiplier(self.epsilon, self.delta)
-
-    @property
-    def sigma(self) -> float:
-        """Standard deviation of the noise of each entry of an embedding: 2 C z."""
-        return self.multiplier * sensitivity(self.clip, "replace")
-
-    @property
     def gradient_sigma(self) -> float:
         """Standard deviation of the noise of each entry of a sample's gradient: 2 C_g z."""
         return self.multiplier * sensitivity(self.gradient_clip, "replace")
 
     def spent(self, rounds: int) -> float:
         """Epsilon of all releases of one row within so many rounds: one in each epoch."""
-        if not self.releases:
-            return 0.0
-        releases = -(-rounds // self.per_epoch)
-        if releases == 1:
-            return self.epsilon  # what it was calibrated for
-        return gaussian_epsilon(self.multiplier, releases, self.delta)
+        return self.composed(-(-rounds // self.per_epoch)) if self.releases else 0.0
 
     def spent_through_weights(self, rounds: int, samples: int) -> float:
         """Epsilon if from its first use on a row may change all that is sent."""
