@@ -31,6 +31,14 @@ class Claim:
     source: str
 
 
+#: Of methods whose clients send embeddings and get gradients as they are.
+OPEN_EMBEDDINGS = (
+    Claim("server", "features", "none", "embeddings are sent in the clear"),
+    Claim("server", "model", "none", "embeddings are sent in the clear"),
+    Claim("client", "labels", "none", "dL/dH depends on them"),
+)
+
+
 def link_claims(sealed: bool) -> tuple[Claim, ...]:
     """What the engine's links claim against an outsider, whatever the protocol."""
     if not sealed:

@@ -18,7 +18,7 @@ from securevfl.models.client_networks import ClientNetwork
 from securevfl.models.pretext import Objective, make_objective
 from securevfl.models.pretraining import Pretraining, own_rows, pretraining_optimizer
 from securevfl.models.split import Batches, Centre, rows_of
-from securevfl.privacy.claims import Claim
+from securevfl.privacy.claims import OPEN_EMBEDDINGS, Claim
 from securevfl.protocols.protocol import EmbeddingProtocol
 
 
@@ -165,8 +165,4 @@ class DownstreamProtocol(EmbeddingProtocol):
     @property
     def claims(self) -> tuple[Claim, ...]:
         """None: embeddings are sent in the clear."""
-        return (
-            Claim("server", "features", "none", "embeddings are sent in the clear"),
-            Claim("server", "model", "none", "embeddings are sent in the clear"),
-            Claim("client", "labels", "none", "dL/dH depends on them"),
-        )
+        return OPEN_EMBEDDINGS

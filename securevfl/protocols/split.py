@@ -28,7 +28,7 @@ from securevfl.models.client_networks import ClientNetwork
 from securevfl.models.filling import Filling, make_filling
 from securevfl.models.polynomial_network import PolynomialNetwork, expand
 from securevfl.models.split import Batches, Centre, rows_of
-from securevfl.privacy.claims import Claim
+from securevfl.privacy.claims import OPEN_EMBEDDINGS, Claim
 from securevfl.protocols.protocol import Card, EmbeddingProtocol, SegmentedConfig
 
 if TYPE_CHECKING:
@@ -346,8 +346,4 @@ class Split(EmbeddingProtocol):
     @property
     def claims(self) -> tuple[Claim, ...]:
         """None: embeddings are sent in the clear."""
-        return (
-            Claim("server", "features", "none", "embeddings are sent in the clear"),
-            Claim("server", "model", "none", "embeddings are sent in the clear"),
-            Claim("client", "labels", "none", "dL/dH depends on them"),
-        )
+        return OPEN_EMBEDDINGS

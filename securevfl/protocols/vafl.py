@@ -21,7 +21,7 @@ from securevfl.models.aggregation import Aggregation
 from securevfl.models.client_networks import ClientNetwork
 from securevfl.models.split import Batches, Centre, rows_of
 from securevfl.models.stale import LastEmbeddings
-from securevfl.privacy.claims import Claim
+from securevfl.privacy.claims import OPEN_EMBEDDINGS, Claim
 from securevfl.protocols.protocol import Card, EmbeddingProtocol, SegmentedConfig
 
 _UNANSWERED = 1000  # rounds in a row after which a client waits for as long as it takes
@@ -212,11 +212,7 @@ class Vafl(EmbeddingProtocol):
     @property
     def claims(self) -> tuple[Claim, ...]:
         """None: embeddings are sent in the clear."""
-        return (
-            Claim("server", "features", "none", "embeddings are sent in the clear"),
-            Claim("server", "model", "none", "embeddings are sent in the clear"),
-            Claim("client", "labels", "none", "dL/dH depends on them"),
-        )
+        return OPEN_EMBEDDINGS
 
 
 def own_stream(seed: int, client: int, name: str, *keys: int) -> np.random.Generator:
