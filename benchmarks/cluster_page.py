@@ -1,0 +1,173 @@
+"""Write docs/results-cluster.md from benchmarks/results/cluster/cluster.json.
+
+Run it from the repository's root after ``python benchmarks/cluster.py``:
+``python benchmarks/cluster_page.py``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from pages import table
+
+RESULTS = Path("benchmarks/results/cluster/cluster.json")
+PAGE = Path("docs/results-cluster.md")
+
+HEAD = """# FedVS as Ray actors, measured
+
+What [cluster.md](cluster.md) says, in figures: every party is a process of its own on one machine,
+links are sealed unless a row says otherwise. `python benchmarks/cluster.py NAME` repeats a part;
+values with machine, versions and commit are in `benchmarks/results/cluster/cluster.json`.
+`benchmarks/cluster_page.py` writes this page.
+"""
+Part = dict[str, Any]
+
+
+def percent(value: float) -> str:
+    """A share of 1, in per cent."""
+    return f"{100 * value:.2f} %"
+
+
+def same(part: Part) -> list[str]:
+    """The simulation's numbers."""
+    equal = "equal" if part["losses_equal"] else "NOT equal"
+    accuracy = [part[engine]["test_accuracy"] for engine in ("cluster", "simulation")]
+    return [
+        f"{part['parties']} parties and the server in {part['processes']} processes, "
+        f"{part['cluster']['rounds']} rounds on digits: all losses are {equal} to the "
+        f"simulation's of the same seed; test accuracy {percent(accuracy[0])} and "
+        f"{percent(accuracy[1])}."
+    ]
+
+
+def kills(part: Part) -> list[str]:
+    """A party killed -9 every few rounds."""
+    rows = [["seed", "killed", "named by events", "accuracy", "without kills", "real time"]]
+    for run in part["runs"]:
+        named = "all" if sorted(run["named_in_events"]) == sorted(run["killed"]) else "NOT all"
+        rows.append(
+            [
+                str(run["seed"]),
+                ", ".join(f"party {n}" for n in run["killed"]),
+                named,
+                percent(run["cluster"]["test_accuracy"]),
+                percent(run["without_kills"]["test_accuracy"]),
+                f"{run['cluster']['wall_seconds']:.0f} s",
+            ]
+        )
+    return [
+        f"{part['rounds']} rounds, every {part['every']} of them a party is killed -9, restarted "
+        "and goes on from its own checkpoint. Rounds that it misses are made without it, so the "
+        "accuracy can differ by what it would have added.",
+        "",
+        *table(rows),
+    ]
+
+
+def lost(part: Part) -> list[str]:
+    """More parties lost than are tolerated."""
+    return [
+        f"Six of eight parties killed for good, where R = 3 are needed: the error comes after "
+        f"{part['seconds']} s, and checkpoints are kept:",
+        "",
+        f"> {part['said']}",
+    ]
+
+
+def drivers(part: Part) -> list[str]:
+    """Drivers killed -9."""
+    at = ", ".join(str(run["killed_at"]) for run in part["runs"])
+    return [
+        f"{len(part['runs'])} drivers killed -9 in rounds {at} of 60, and resumed: "
+        f"{part['equal']} of {len(part['runs'])} end with all losses and the accuracy of the "
+        "unbroken run."
+    ]
+
+
+def rates(part: Part) -> list[str]:
+    """Rates and shares."""
+    rows = [
+        ["", "rounds a second, simulation", "cluster", "processor a round, simulation", "cluster",
+         "share of Ray and processes", "bytes, simulation", "cluster"]
+    ]  # fmt: skip
+    for run in part["runs"]:
+        one, two = run["simulation"], run["ray"]
+        rows.append(
+            [
+                f"{run['protocol']}, {run['what']}",
+                f"{one['rounds_per_second']:.1f}",
+                f"{two['rounds_per_second']:.1f}",
+                f"{one['cpu_ms']} ms",
+                f"{two['cpu_ms']} ms",
+                f"{100 * run['share_of_ray']:.0f} %",
+                f"{one['bytes'] / 1e6:.1f} MB",
+                f"{two['bytes'] / 1e6:.1f} MB",
+            ]
+        )
+    return [
+        f"{part['rounds']} rounds without delays. The share is the processor's time of all "
+        "processes beyond what one process needs for the same run: Ray, its own processes, "
+        "and what every party does anew. Bytes are those of the protocol's messages; they differ "
+        "where a slow result comes too late for its round.",
+        "",
+        *table(rows),
+    ]
+
+
+def fashion(part: Part) -> list[str]:
+    """28 parties."""
+    return [
+        f"{part['parties']} parties, {part['rounds']} rounds of Fashion-MNIST (60 000 rows, K = 4, "
+        f"D = 1) on two cores: {part['seconds_in_all']:.0f} s in all, start and sharing of data "
+        f"included, {part['rounds_per_second']:.2f} rounds a second, test accuracy "
+        f"{percent(part['test_accuracy'])}, {part['bytes'] / 1e9:.2f} GB sent."
+    ]
+
+
+def chaos(part: Part) -> list[str]:
+    """Kills and forged frames."""
+    return [
+        f"{part['runs']} runs of 12 rounds (`tests/cluster/test_chaos.py`) with {part['kills']} "
+        f"kills at random, {part['kills_of_the_server']} of them of the server, half of the kills "
+        f"with the newest checkpoint cut short, and {part['frames_forged']:,} frames flipped, cut, "
+        f"invented, replayed or relabelled: all runs ended with all rounds done, and "
+        f"{part['accepted']} of those frames were accepted."
+    ]
+
+
+SECTIONS: dict[str, tuple[str, Callable[[Part], list[str]]]] = {
+    "same": ("The simulation's numbers", same),
+    "kills": ("A party dies every ten rounds", kills),
+    "lost": ("More die than are tolerated", lost),
+    "drivers": ("The driver dies", drivers),
+    "chaos": ("Chaos", chaos),
+    "rates": ("What it costs", rates),
+    "fashion": ("Twenty-eight parties", fashion),
+}
+
+
+def page() -> str:
+    """The page."""
+    content = json.loads(RESULTS.read_text())
+    parts = [HEAD]
+    for name, (title, section) in SECTIONS.items():
+        if name in content:
+            machine, commit = content[name]["machine"], content[name]["commit"]
+            where = f"{machine['processor']}, {machine['cores']} cores, commit `{commit}`."
+            parts.append("\n".join([f"## {title}\n", *section(content[name]), "", where, ""]))
+    missing = [name for name in SECTIONS if name not in content]
+    if missing:
+        parts.append(f"Not measured yet: {', '.join(missing)}.\n")
+    return "\n".join(parts)
+
+
+def main() -> None:
+    """Write it."""
+    PAGE.write_text(page())
+
+
+if __name__ == "__main__":
+    main()
