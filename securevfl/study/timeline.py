@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -288,15 +288,20 @@ class Timeline:
         self._takes = np.take_along_axis(self._takes, order, 2)[:, :, :kept]
 
 
+# The laws of securevfl.engine.delays.LAWS, of mean 1, many values at once.
+MANY: dict[str, Callable[[np.random.Generator, float, int], np.ndarray]] = {
+    "exponential": lambda stream, _, count: stream.standard_exponential(count),
+    "pareto": lambda stream, shape, count: (
+        (shape - 1) / shape * np.exp(stream.standard_exponential(count) / shape)
+    ),
+    "lognormal": lambda stream, shape, count: np.exp(
+        shape * stream.standard_normal(count) - shape**2 / 2
+    ),
+}
+
+
 def draw(law: Delay | Trace, round: int, count: int, stream: np.random.Generator) -> np.ndarray:
     """Independent delays of one activity in seconds, (count,); a trace has one value a round."""
     if isinstance(law, Trace):
         return np.full(count, law.seconds(0, 0, round, ""))
-    if law.law == "exponential":
-        drawn = stream.standard_exponential(count)
-    elif law.law == "pareto":
-        least = (law.shape - 1) / law.shape
-        drawn = least * np.exp(stream.standard_exponential(count) / law.shape)
-    else:
-        drawn = np.exp(law.shape * stream.standard_normal(count) - law.shape**2 / 2)
-    return law.shift + law.mean * drawn
+    return law.shift + law.mean * MANY[law.law](stream, law.shape, count)

@@ -11,10 +11,10 @@ from scipy import stats
 import securevfl as svfl
 from securevfl.data.arrays import from_numpy
 from securevfl.engine.conditions import NONE, Conditions, Delay, Trace
-from securevfl.engine.delays import LAWS
+from securevfl.engine.delays import DEFAULT_SHAPE, LAWS
 from securevfl.engine.network import SERVER
 from securevfl.protocols.protocol import Shape
-from securevfl.study.timeline import draw, expected_times, sent_bytes
+from securevfl.study.timeline import MANY, draw, expected_times, sent_bytes
 
 TINY = {"width": 3, "hidden": 2, "batch": 8, "degree": 1}
 
@@ -148,3 +148,12 @@ def test_a_timeout_cannot_be_outlined():
     shape = Shape(tuple(found.widths), len(found.train_labels))
     assert run.protocol.outline(run.protocol.config, shape) is None
     assert run.summary()["planned"] is None
+
+
+def test_many_delays_follow_the_laws_of_single_ones():
+    assert MANY.keys() == LAWS.keys()
+    for name, law in LAWS.items():
+        shape = DEFAULT_SHAPE[name]
+        one, many = (np.random.Generator(np.random.Philox(3)) for _ in range(2))
+        single = [law(one, shape) for _ in range(50)]
+        np.testing.assert_allclose(MANY[name](many, shape, 50), single, rtol=1e-12)

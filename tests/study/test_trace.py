@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 
 import securevfl as svfl
+from securevfl.cli import use
 from securevfl.engine.simulation import Simulation
 from securevfl.engine.transcript import Transcript
 from securevfl.errors import ConfigurationError, UnknownNameError
 from securevfl.study.run import schedule_of, sealing_of
-from securevfl.study.trace import describe
+from securevfl.study.trace import FATES, describe
 
 SMALL = {"rounds": 5, "batch": 16, "width": 5, "hidden": 6, "seed": 2}
 FAULTS = {"outage": [{"party": 2, "rounds": [2, 4]}]}
@@ -136,3 +137,7 @@ def test_shapes_of_nested_payloads():
         "(uint32 (2, 3), {'a': nothing, 'b': (int, float)})"
     )
     assert describe(tuple(range(9))) == "(int, int, int, int, ... (9 in all))"
+
+
+def test_the_command_line_completes_the_fates_that_there_are():
+    assert tuple(use._FATES) == FATES
