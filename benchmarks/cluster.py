@@ -2,6 +2,7 @@
 
     python benchmarks/cluster.py same       8 parties in 9 processes against the simulation
     python benchmarks/cluster.py kills      100 rounds, a party killed -9 every 10 rounds
+    python benchmarks/cluster.py patient    the same with timeouts that outlast a restart
     python benchmarks/cluster.py lost       N - R + 1 parties killed for good: seconds to the error
     python benchmarks/cluster.py drivers    20 drivers killed -9 at random rounds, and resumed
     python benchmarks/cluster.py rates      rounds a second and bytes against the simulation
@@ -41,6 +42,7 @@ RESULTS = Path(__file__).parent / "results" / "cluster" / "cluster.json"
 DIGITS = DataSource("digits", {"parties": 8})
 # While clients compile and share their data, first attempts are given up.
 TIMED = {"share_timeout": 1.0, "result_timeout": 1.0, "spares": 1, "max_attempts": 100}
+PATIENT = TIMED | {"share_timeout": 8.0, "result_timeout": 8.0}
 FIRST = 5  # rounds that are over before anything is timed
 
 
@@ -89,7 +91,8 @@ def same() -> dict[str, Any]:
     }
 
 
-def kills(rounds: int = 100, every: int = 10) -> dict[str, Any]:
+def kills(rounds: int = 100, every: int = 10, **options: Any) -> dict[str, Any]:
+    options = options or TIMED
     watched, rows = Watched(), []
     for seed in range(3):
         chance = random.Random(seed)
@@ -103,10 +106,12 @@ def kills(rounds: int = 100, every: int = 10) -> dict[str, Any]:
         with tempfile.TemporaryDirectory() as folder:
             run = svfl.run(
                 "fedvs", DIGITS, rounds=rounds, seed=seed, engine="ray", out=Path(folder) / "run",
-                progress=progress, **TIMED,
+                progress=progress, **options,
             )  # fmt: skip
         with one_thread():
-            whole = svfl.run("fedvs", DIGITS, rounds=rounds, seed=seed, conditions="none", **TIMED)
+            whole = svfl.run(
+                "fedvs", DIGITS, rounds=rounds, seed=seed, conditions="none", **options
+            )
         down = [e["party"] for e in run.events if e["event"] == "down"]
         rows.append(
             {
@@ -119,7 +124,12 @@ def kills(rounds: int = 100, every: int = 10) -> dict[str, Any]:
             }
         )
         print(rows[-1], flush=True)
-    return {"rounds": rounds, "every": every, "options": TIMED, "runs": rows}
+    return {"rounds": rounds, "every": every, "options": options, "runs": rows}
+
+
+def patient() -> dict[str, Any]:
+    """A round waits for a party that is killed until it is back, some five seconds."""
+    return kills(**PATIENT)
 
 
 def lost() -> dict[str, Any]:
@@ -276,6 +286,7 @@ def chaos(count: int = 60) -> dict[str, Any]:
 WORK: dict[str, Callable[[], dict[str, Any]]] = {
     "same": same,
     "kills": kills,
+    "patient": patient,
     "lost": lost,
     "drivers": drivers,
     "rates": rates,

@@ -46,6 +46,7 @@ def same(part: Part) -> list[str]:
 def kills(part: Part) -> list[str]:
     """A party killed -9 every few rounds."""
     rows = [["seed", "killed", "named by events", "accuracy", "without kills", "real time"]]
+    timeout = part["options"]["share_timeout"]
     for run in part["runs"]:
         named = "all" if sorted(run["named_in_events"]) == sorted(run["killed"]) else "NOT all"
         rows.append(
@@ -60,8 +61,8 @@ def kills(part: Part) -> list[str]:
         )
     return [
         f"{part['rounds']} rounds, every {part['every']} of them a party is killed -9, restarted "
-        "and goes on from its own checkpoint. Rounds that it misses are made without it, so the "
-        "accuracy can differ by what it would have added.",
+        "and goes on from its own checkpoint, some five seconds later. A round waits "
+        f"{timeout:g} s for those who have not shared, then it is made without them.",
         "",
         *table(rows),
     ]
@@ -140,7 +141,8 @@ def chaos(part: Part) -> list[str]:
 
 SECTIONS: dict[str, tuple[str, Callable[[Part], list[str]]]] = {
     "same": ("The simulation's numbers", same),
-    "kills": ("A party dies every ten rounds", kills),
+    "patient": ("A party dies every ten rounds, and rounds wait for it", kills),
+    "kills": ("A party dies every ten rounds, and rounds go on without it", kills),
     "lost": ("More die than are tolerated", lost),
     "drivers": ("The driver dies", drivers),
     "chaos": ("Chaos", chaos),
