@@ -208,17 +208,29 @@ class Cluster:
             if index in self._place:
                 options["resources"] = {self._place[index]: 0.001}
             self._places[index] = _Place(actor.options(**options).remote(index, self.job))
-        begun = {
-            n: place.seat.begin.remote(0, restored=restored, at=at, floor=self._floor)
-            for n, place in self._places.items()
-        }
-        hellos: dict[int, Hello] = {n: self._ray.get(told) for n, told in begun.items()}
+        hellos = self._begin_all(restored, at)
         for n, hello in hellos.items():
             self._places[n].hello, self._places[n].epoch = hello, hello.epoch
         seats = {n: place.seat for n, place in self._places.items()}
         self._ray.get([place.seat.connect.remote(seats, hellos) for place in self._places.values()])
         self._origin = self._origin or time.time_ns()
         self._ray.get([place.seat.go.remote(self._origin) for place in self._places.values()])
+
+    def _begin_all(self, restored: bool, at: int | None) -> dict[int, Hello]:
+        """Let the parties be made, so many at once as there are cores twice over.
+
+        To load data takes several times the memory that a party needs afterwards.
+        """
+        most = 2 * max(1, int(self._ray.cluster_resources().get("CPU", 1)))
+        told: dict[Any, int] = {}
+        hellos: dict[int, Hello] = {}
+        for n, place in self._places.items():
+            if len(told) == most:
+                ready, _ = self._ray.wait(list(told), num_returns=1)
+                hellos[told.pop(ready[0])] = self._ray.get(ready[0])
+            told[place.seat.begin.remote(0, restored=restored, at=at, floor=self._floor)] = n
+        hellos |= {n: self._ray.get(reference) for reference, n in told.items()}
+        return hellos
 
     def _look_around(self, told: Callable[[Event], None]) -> None:
         """Ask each seat how it is doing; answers that take long are waited for in later rounds."""
