@@ -161,7 +161,7 @@ DRIVER = """
 import sys, securevfl as svfl
 from securevfl.study.plan import DataSource
 if __name__ == "__main__":
-    svfl.run("fedvs", DataSource("digits", {"parties": 8}), rounds=60, engine="ray",
+    svfl.run("fedvs", DataSource("digits", {"parties": 4}), rounds=40, engine="ray",
              out=sys.argv[1], progress=lambda now: print(now.round, flush=True))
 """
 
@@ -169,12 +169,13 @@ if __name__ == "__main__":
 def drivers(count: int = 20) -> dict[str, Any]:
     chance, rows = random.Random(0), []
     with one_thread():
-        wanted = svfl.run("fedvs", DIGITS, rounds=60, conditions="none")
+        source = DataSource("digits", {"parties": 4})
+        wanted = svfl.run("fedvs", source, rounds=40, conditions="none")
     for number in range(count):
         with tempfile.TemporaryDirectory() as place:
             script = Path(place) / "driver.py"
             script.write_text(DRIVER)
-            folder, at = Path(place) / "run", chance.randrange(1, 58)
+            folder, at = Path(place) / "run", chance.randrange(1, 38)
             command = [sys.executable, str(script), str(folder)]
             with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
                 assert child.stdout is not None

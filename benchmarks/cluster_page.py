@@ -82,7 +82,7 @@ def drivers(part: Part) -> list[str]:
     """Drivers killed -9."""
     at = ", ".join(str(run["killed_at"]) for run in part["runs"])
     return [
-        f"{len(part['runs'])} drivers killed -9 in rounds {at} of 60, and resumed: "
+        f"{len(part['runs'])} drivers of four parties killed -9 in rounds {at} of 40, and resumed: "
         f"{part['equal']} of {len(part['runs'])} end with all losses and the accuracy of the "
         "unbroken run."
     ]
