@@ -3,6 +3,7 @@
     python benchmarks/cluster.py same       8 parties in 9 processes against the simulation
     python benchmarks/cluster.py kills      100 rounds, a party killed -9 every 10 rounds
     python benchmarks/cluster.py patient    the same with timeouts that outlast a restart
+    python benchmarks/cluster.py away       the same losses in simulation, each for one round
     python benchmarks/cluster.py lost       N - R + 1 parties killed for good: seconds to the error
     python benchmarks/cluster.py drivers    20 drivers killed -9 at random rounds, and resumed
     python benchmarks/cluster.py rates      rounds a second and bytes against the simulation
@@ -31,6 +32,7 @@ import psutil
 
 import securevfl as svfl
 from securevfl.engine.cluster import Cluster
+from securevfl.engine.faults import faults_from
 from securevfl.errors import RunError
 from securevfl.study.machine import describe_machine
 from securevfl.study.on_ray import Driver
@@ -130,6 +132,27 @@ def kills(rounds: int = 100, every: int = 10, **options: Any) -> dict[str, Any]:
 def patient() -> dict[str, Any]:
     """A round waits for a party that is killed until it is back, some five seconds."""
     return kills(**PATIENT)
+
+
+def away(rounds: int = 100, every: int = 10) -> dict[str, Any]:
+    """What it costs FedVS that the parties killed in `kills` miss one round each."""
+    rows = []
+    for seed in range(3):
+        chance = random.Random(seed)
+        outages = [
+            {"party": chance.randrange(8), "rounds": [at + 1, at + 2]}
+            for at in range(every, rounds, every)
+        ]
+        accuracy = {}
+        for name, faults in (("whole", None), ("away", faults_from({"outage": outages}))):
+            with one_thread():
+                run = svfl.run(
+                    "fedvs", DIGITS, rounds=rounds, seed=seed, conditions="none", faults=faults,
+                    **TIMED,
+                )  # fmt: skip
+            accuracy[name] = run.summary()["test_accuracy"]
+        rows.append({"seed": seed, **accuracy})
+    return {"rounds": rounds, "every": every, "runs": rows}
 
 
 def lost() -> dict[str, Any]:
@@ -288,6 +311,7 @@ WORK: dict[str, Callable[[], dict[str, Any]]] = {
     "same": same,
     "kills": kills,
     "patient": patient,
+    "away": away,
     "lost": lost,
     "drivers": drivers,
     "rates": rates,

@@ -73,12 +73,31 @@ def kills(part: Part) -> list[str]:
     ]
 
 
+def away(part: Part) -> list[str]:
+    """The same losses in simulation."""
+    values = [100 * (run["away"] - run["whole"]) for run in part["runs"]]
+    return [
+        "What of this is the protocol's: the simulation with the same parties away in the same "
+        "places, for one round each, ends at "
+        f"{', '.join(percent(run['away']) for run in part['runs'])} where the whole runs end at "
+        f"{', '.join(percent(run['whole']) for run in part['runs'])}; in points "
+        f"{interval(values)}. A hundred rounds are the steep part of this curve, and a step that a "
+        "party misses is not made up for."
+    ]
+
+
 def difference(part: Part) -> str:
     """Of accuracies, paired by seed."""
-    values = [
-        100 * (run["cluster"]["test_accuracy"] - run["without_kills"]["test_accuracy"])
-        for run in part["runs"]
-    ]
+    return interval(
+        [
+            100 * (run["cluster"]["test_accuracy"] - run["without_kills"]["test_accuracy"])
+            for run in part["runs"]
+        ]
+    )
+
+
+def interval(values: list[float]) -> str:
+    """Mean and half-width."""
     mean, half = mean_interval(values)
     return f"{mean:+.2f} ± {half:.2f} (95 % t interval over {len(values)} seeds)"
 
@@ -158,6 +177,7 @@ SECTIONS: dict[str, tuple[str, Callable[[Part], list[str]]]] = {
     "same": ("The simulation's numbers", same),
     "patient": ("A party dies every ten rounds, and rounds wait for it", kills),
     "kills": ("A party dies every ten rounds, and rounds go on without it", kills),
+    "away": ("The same losses in simulation", away),
     "lost": ("More die than are tolerated", lost),
     "drivers": ("The driver dies", drivers),
     "chaos": ("Chaos", chaos),
