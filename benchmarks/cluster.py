@@ -277,6 +277,7 @@ def rates(rounds: int = 60) -> dict[str, Any]:
 def fashion() -> dict[str, Any]:
     source = DataSource("fashion-mnist", {"parties": 28})
     options = {"degree": 1, "segments": 4, "batch": 256, "width": 64}
+    options |= {"prime": 2**31 - 1, "data_bits": 8, "model_bits": 8}  # as `securevfl plan` has it
     timed = Timed(100, True)
     start = time.perf_counter()
     run = svfl.run("fedvs", source, rounds=100, engine="ray", progress=timed, **options)
