@@ -2,7 +2,8 @@
 
     python benchmarks/cluster.py same       8 parties in 9 processes against the simulation
     python benchmarks/cluster.py kills      100 rounds, a party killed -9 every 10 rounds
-    python benchmarks/cluster.py patient    the same with timeouts that outlast a restart
+    python benchmarks/cluster.py last       the same with absent=last
+    python benchmarks/cluster.py patient    the same as kills with timeouts that outlast a restart
     python benchmarks/cluster.py away       the same losses in simulation, each for one round
     python benchmarks/cluster.py lost       N - R + 1 parties killed for good: seconds to the error
     python benchmarks/cluster.py drivers    20 drivers killed -9 at random rounds, and resumed
@@ -134,6 +135,11 @@ def patient() -> dict[str, Any]:
     return kills(**PATIENT)
 
 
+def last() -> dict[str, Any]:
+    """A party that is killed stands in the sums with its last model until it is back."""
+    return kills(**TIMED | {"absent": "last"})
+
+
 def away(rounds: int = 100, every: int = 10) -> dict[str, Any]:
     """What it costs FedVS that the parties killed in `kills` miss one round each."""
     rows = []
@@ -143,12 +149,14 @@ def away(rounds: int = 100, every: int = 10) -> dict[str, Any]:
             {"party": chance.randrange(8), "rounds": [at + 1, at + 2]}
             for at in range(every, rounds, every)
         ]
-        accuracy = {}
-        for name, faults in (("whole", None), ("away", faults_from({"outage": outages}))):
+        accuracy, gone = {}, faults_from({"outage": outages})
+        for name, faults, absent in (
+            ("whole", None, "omit"), ("away", gone, "omit"), ("last", gone, "last")
+        ):  # fmt: skip
             with one_thread():
                 run = svfl.run(
                     "fedvs", DIGITS, rounds=rounds, seed=seed, conditions="none", faults=faults,
-                    **TIMED,
+                    absent=absent, **TIMED,
                 )  # fmt: skip
             accuracy[name] = run.summary()["test_accuracy"]
         rows.append({"seed": seed, **accuracy})
@@ -189,6 +197,22 @@ if __name__ == "__main__":
 """
 
 
+def resumed_at(folder: Path) -> tuple[Any, int]:
+    """The run, resumed, and the round from which it went on."""
+    rounds = []
+    before = Driver._take_up
+
+    def take_up(driver: Any) -> int | None:
+        rounds.append(before(driver))
+        return rounds[-1]
+
+    Driver._take_up = take_up  # type: ignore[method-assign]
+    try:
+        return svfl.resume(folder), rounds[0] or 0
+    finally:
+        Driver._take_up = before  # type: ignore[method-assign]
+
+
 def drivers(count: int = 20) -> dict[str, Any]:
     chance, rows = random.Random(0), []
     with one_thread():
@@ -206,10 +230,17 @@ def drivers(count: int = 20) -> dict[str, Any]:
                     if int(line) >= at:
                         break
                 child.kill()
-            resumed = svfl.resume(folder)
+            resumed, since = resumed_at(folder)
             accuracy = resumed.summary()["test_accuracy"] == wanted.summary()["test_accuracy"]
             equal = losses(resumed) == losses(wanted) and accuracy
-            rows.append({"number": number, "killed_at": at, "equals_the_unbroken_run": equal})
+            rows.append(
+                {
+                    "number": number,
+                    "killed_at": at,
+                    "went_on_from": since,
+                    "equals_the_unbroken_run": equal,
+                }
+            )
             print(rows[-1], flush=True)
     return {"runs": rows, "equal": sum(r["equals_the_unbroken_run"] for r in rows)}
 
@@ -311,6 +342,7 @@ def chaos(count: int = 60) -> dict[str, Any]:
 WORK: dict[str, Callable[[], dict[str, Any]]] = {
     "same": same,
     "kills": kills,
+    "last": last,
     "patient": patient,
     "away": away,
     "lost": lost,

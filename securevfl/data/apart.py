@@ -41,7 +41,7 @@ _OPTIONS = {"party_files", "label", "label_file", "id_column", "separator", "nam
 
 
 @dataclass(frozen=True)
-class Facts:
+class PublicFacts:
     """What everybody knows of the data.
 
     Attributes
@@ -64,7 +64,7 @@ class Facts:
         return asdict(self) | {"widths": list(self.widths), "classes": list(self.classes)}
 
     @classmethod
-    def of(cls, values: Mapping[str, Any]) -> Facts:
+    def of(cls, values: Mapping[str, Any]) -> PublicFacts:
         """Inverse of `plain`."""
         lists = {"widths": tuple(values["widths"]), "classes": tuple(values["classes"])}
         return cls(**dict(values) | lists)
@@ -165,13 +165,13 @@ class Tables:
         asked = replace(self.request, task="regression", party_names=None, drop=())
         return build(held_in, held_out, places, asked, split="", partition="")
 
-    def seen_by(self, index: int | None, facts: Facts, place: Path | None) -> VerticalDataset:
+    def seen_by(self, index: int | None, facts: PublicFacts, place: Path | None) -> VerticalDataset:
         """The data set as a party has it; the experimenter's, with neither, for None.
 
         Parameters
         ----------
         index : int or None
-        facts : Facts
+        facts : PublicFacts
         place : Path or None
             Folder in which the party left its rows.
         """
@@ -310,7 +310,7 @@ class Holder(Party):
         if unknown:
             raise DataError(f"drop= names {min(unknown)!r}, which no party's table has.")
         found = tuple(int(told[n][0]) for n in self.peers)
-        self.facts = Facts(found, len(labels), len(held), classes, task).plain()
+        self.facts = PublicFacts(found, len(labels), len(held), classes, task).plain()
 
     def split(self, raw: RawLabels) -> tuple[np.ndarray, np.ndarray]:
         """Training and test rows, as `from_files` draws them."""

@@ -23,7 +23,7 @@ from securevfl.engine.live import Standing
 from securevfl.engine.network import SERVER, Event, name_of
 from securevfl.engine.party import Party
 from securevfl.engine.replay import restore, snapshot
-from securevfl.engine.seats import Job, Report, Seat
+from securevfl.engine.seats import Job, Report, SeatActor
 from securevfl.errors import ConfigurationError, RunError, StalledError
 
 _TICK = 0.05  # seconds between looks at the parties
@@ -129,7 +129,8 @@ class Cluster:
         StalledError
             When nothing moves for `patience` seconds.
         """
-        self._seat_all(restored, at)
+        self._seat_all()
+        self._begin_all(restored, at)
         while True:
             self._look_around(told)
             server = self._places[SERVER].standing
@@ -195,9 +196,25 @@ class Cluster:
                     f"--resources '{{\"{resource}\": 1}}'`"
                 )
 
-    def _seat_all(self, restored: bool, at: int | None) -> None:
-        actor = self._ray.remote(Seat)
-        for index in self.job.parties:
+    def common_round(self, newest: int) -> int | None:
+        """Newest round up to `newest` of which every party has a whole checkpoint, where it lives.
+
+        Processes of the run that are still there, because its driver was killed and they have not
+        heard of it, are waited for.
+
+        Raises
+        ------
+        CheckpointError
+            When such a process does not end.
+        """
+        self._seat_all()
+        claims = [place.seat.claim.remote() for place in self._places.values()]
+        common = set.intersection(*(set(rounds) for rounds in self._ray.get(claims)))
+        return max((round for round in common if round <= newest), default=None)
+
+    def _seat_all(self) -> None:
+        actor = self._ray.remote(SeatActor)
+        for index in self.job.parties if not self._places else ():
             options: dict[str, Any] = {
                 "num_cpus": 0,
                 "max_restarts": self._restarts,
@@ -208,7 +225,9 @@ class Cluster:
             if index in self._place:
                 options["resources"] = {self._place[index]: 0.001}
             self._places[index] = _Place(actor.options(**options).remote(index, self.job))
-        hellos = self._begin_all(restored, at)
+
+    def _begin_all(self, restored: bool, at: int | None) -> None:
+        hellos = self._make_all(restored, at)
         for n, hello in hellos.items():
             self._places[n].hello, self._places[n].epoch = hello, hello.epoch
         seats = {n: place.seat for n, place in self._places.items()}
@@ -216,7 +235,7 @@ class Cluster:
         self._origin = self._origin or time.time_ns()
         self._ray.get([place.seat.go.remote(self._origin) for place in self._places.values()])
 
-    def _begin_all(self, restored: bool, at: int | None) -> dict[int, Hello]:
+    def _make_all(self, restored: bool, at: int | None) -> dict[int, Hello]:
         """Let the parties be made, so many at once as there are cores twice over.
 
         To load data takes several times the memory that a party needs afterwards.

@@ -1,14 +1,19 @@
-"""A party's own checkpoints on disk: what it keeps at safe points, a few rounds back.
+"""A party's own checkpoints on disk: what it keeps at safe points, some rounds back.
 
 One folder a party: ``round-<r>.svfl`` for each round kept, ``once.svfl`` for what never changes,
-and ``life`` with the number of the party's life. Files are written whole or not at all, carry a
-checksum, are never unpickled, and have the mode 0600; what is damaged is passed over.
+``life`` with the number of the party's life, and ``lock``, which the process holds that writes.
+Files are written whole or not at all, carry a checksum, are never unpickled, and have the mode
+0600; what is damaged is passed over.
+
+Kept are the newest eight rounds, the newest eight multiples of eight before them, and so on. All
+parties keep the same rounds, so that a driver whose history is a second old finds one that it
+knows and everybody has.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,10 +21,14 @@ from securevfl.engine.checkpoint import read_file, write_file
 from securevfl.errors import CheckpointError
 
 if TYPE_CHECKING:
+    from filelock import FileLock
+
     from securevfl.engine.party import Party
 
 _ONCE = "once.svfl"
 _LIFE = "life"
+_LOCK = "lock"
+_KEPT = 8  # rounds of each step, and the ratio of steps
 
 
 class Keeper:
@@ -31,16 +40,35 @@ class Keeper:
         The party's own; created if needed.
     every : int
         Rounds between checkpoints.
-    kept : int
-        How many are left in the folder.
     """
 
-    def __init__(self, folder: Path, *, every: int = 1, kept: int = 8) -> None:
+    def __init__(self, folder: Path, *, every: int = 1) -> None:
         self.folder = folder
         self.every = every
-        self.kept = kept
         self._last = -1
+        self._lock: FileLock | None = None
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+
+    def claim(self, patience: float = 30.0) -> None:
+        """Be the only process that writes here, until it ends.
+
+        Raises
+        ------
+        CheckpointError
+            When another process, such as one whose driver was killed, has not ended in `patience`
+            seconds.
+        """
+        from filelock import FileLock, Timeout
+
+        lock = FileLock(self.folder / _LOCK, mode=0o600, thread_local=False)
+        try:
+            lock.acquire(timeout=patience)
+        except Timeout:
+            raise CheckpointError(
+                f"checkpoint: another process of this run still writes to {self.folder}, and has "
+                f"not ended in {patience:g} s. End it, and resume again; nothing was changed"
+            ) from None
+        self._lock = lock
 
     def begin_life(self) -> int:
         """Number of a new life, which no earlier one had."""
@@ -62,7 +90,8 @@ class Keeper:
         saved["once"] = dict.fromkeys(saved["once"])
         write_file(self._path(party.round), saved)
         self._last = party.round
-        for round in self.rounds()[: -self.kept]:
+        rounds = self.rounds()
+        for round in set(rounds) - _worth_keeping(rounds):
             self._path(round).unlink(missing_ok=True)
 
     def rounds(self) -> list[int]:
@@ -70,19 +99,26 @@ class Keeper:
         found = [path.stem.partition("-")[2] for path in self.folder.glob("round-*.svfl")]
         return sorted(int(text) for text in found if text.isdigit())
 
+    def whole(self) -> list[int]:
+        """Rounds whose checkpoints can be read, ascending."""
+        return [round for round in self.rounds() if self._read(round) is not None]
+
     def read(self, at: int | None = None) -> dict[str, Any] | None:
-        """The newest whole checkpoint, of no later round than `at`; None where there is none."""
-        for round in reversed(self.rounds()):
-            if at is not None and round > at:
-                continue
-            try:
-                state: dict[str, Any] = read_file(self._path(round))
-                if state["once"]:
-                    state["once"] = read_file(self.folder / _ONCE)
-            except CheckpointError:
-                continue
-            return state
+        """The checkpoint of a round, or the newest that is whole; None where there is none."""
+        for round in reversed(self.rounds()) if at is None else [at]:
+            state = self._read(round)
+            if state is not None:
+                return state
         return None
+
+    def _read(self, round: int) -> dict[str, Any] | None:
+        try:
+            state: dict[str, Any] = read_file(self._path(round))
+            if state["once"]:
+                state["once"] = read_file(self.folder / _ONCE)
+        except CheckpointError:
+            return None
+        return state
 
     def forget(self, after: int) -> None:
         """Remove checkpoints of later rounds, which a run that goes back will write anew.
@@ -97,3 +133,15 @@ class Keeper:
 
     def _path(self, round: int) -> Path:
         return self.folder / f"round-{round:08d}.svfl"
+
+
+def _worth_keeping(rounds: Sequence[int]) -> set[int]:
+    """The newest eight, the newest eight multiples of 8, of 64, and so on."""
+    worth: set[int] = set()
+    step = 1
+    while True:
+        level = [round for round in rounds if round % step == 0][-_KEPT:]
+        worth |= set(level)
+        if len(level) < _KEPT:
+            return worth
+        step *= _KEPT

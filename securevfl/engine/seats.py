@@ -8,7 +8,7 @@ supervises the seats of a run; nothing here imports Ray, so that a seat can be t
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -128,15 +128,28 @@ class Report:
     process: int
 
 
-class Seat:
+class SeatActor:
     """One party's actor. All its methods run on one event loop."""
 
     def __init__(self, index: int, job: Job) -> None:
         self.index = index
         self.job = job
         self.home: LiveHome | None = None
+        self.keeper: Keeper | None = None
         self._seats: dict[int, Any] = {}
         self._told = self._over = 0
+
+    async def claim(self) -> list[int]:
+        """Make the party's checkpoints this process's own; the rounds that can be gone back to."""
+        keeper = self._claimed()
+        return [] if keeper is None else keeper.whole()
+
+    def _claimed(self) -> Keeper | None:
+        if self.keeper is None:
+            self.keeper = self.job.keeper(self.index)
+            if self.keeper is not None:
+                self.keeper.claim()
+        return self.keeper
 
     async def begin(self, epoch: int, *, restored: bool, at: int | None, floor: int) -> Hello:
         """Make the party, from its own checkpoint where asked to; what the others need to know."""
@@ -145,17 +158,16 @@ class Seat:
         torch.set_num_threads(1)
         job = self.job
         party = job.make(self.index)
-        keeper = job.keeper(self.index)
-        saved = None
+        keeper, saved = self._claimed(), None
+        if restored:
+            saved = None if keeper is None else keeper.read(at)
+            if saved is None:
+                of = "" if at is None else f" of round {at}"
+                raise RunError(f"{name_of(self.index)} has no checkpoint{of} to come back from")
+            restore(party, saved)
         if keeper is not None:
             epoch = max(epoch, keeper.begin_life())
-            if restored:
-                saved = keeper.read(at)
             keeper.forget(-1 if saved is None else saved["round"])
-        if restored:
-            if saved is None:
-                raise RunError(f"{name_of(self.index)} has no checkpoint to come back from")
-            restore(party, saved)
         party.epoch = epoch
         if self.index == SERVER:
             party.round = max(party.round, floor)
@@ -226,16 +238,6 @@ class Seat:
 
     def _post(self, receiver: int, data: bytes) -> None:
         self._seats[receiver].take.remote(data)
-
-
-def common_round(job: Job, parties: Sequence[int], newest: int) -> int | None:
-    """Newest round up to `newest` of which every party has a checkpoint, if there is one."""
-    rounds: set[int] | None = None
-    for index in parties:
-        keeper = job.keeper(index)
-        found = set(keeper.rounds()) if keeper is not None else set()
-        rounds = found if rounds is None else rounds & found
-    return max((r for r in rounds or () if r <= newest), default=None)
 
 
 def own_folder(folder: str, index: int) -> Path:

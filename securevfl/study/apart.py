@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from securevfl.data.apart import Facts, Holder, Tables
+from securevfl.data.apart import Holder, PublicFacts, Tables
 from securevfl.data.dataset import VerticalDataset
 from securevfl.engine.cluster import Cluster
 from securevfl.engine.identity import Manifest
@@ -66,7 +66,7 @@ class ApartMaker:
     options : mapping
     seed : int
     tables : Tables
-    facts : Facts
+    facts : PublicFacts
     folder : str
     """
 
@@ -74,7 +74,7 @@ class ApartMaker:
     options: Mapping[str, Any]
     seed: int
     tables: Tables
-    facts: Facts
+    facts: PublicFacts
     folder: str
 
     def __call__(self, index: int) -> Party:
@@ -167,7 +167,7 @@ def prepare(
     manifest: Manifest | None = None,
     keys: str | None = None,
     interrupted: Callable[[], bool] | None = None,
-) -> Facts | None:
+) -> PublicFacts | None:
     """Let all parties read, align, split and fit; writes ``facts.json``. None if interrupted.
 
     Parameters
@@ -215,7 +215,7 @@ def prepare(
     part = folder / f"{FACTS}.part"
     part.write_text(json.dumps({"format": FORMAT, **values}))
     part.replace(folder / FACTS)
-    return Facts.of(values)
+    return PublicFacts.of(values)
 
 
 def _facts(party: Any) -> dict[str, Any]:
@@ -223,7 +223,7 @@ def _facts(party: Any) -> dict[str, Any]:
     return facts
 
 
-def facts_of(folder: Path) -> Facts:
+def facts_of(folder: Path) -> PublicFacts:
     """What `prepare` found, from the run's folder.
 
     Raises
@@ -235,14 +235,14 @@ def facts_of(folder: Path) -> Facts:
         values = json.loads((folder / FACTS).read_text())
         if values.pop("format") != FORMAT:
             raise ValueError("another format")
-        return Facts.of(values)
+        return PublicFacts.of(values)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ConfigurationError(
             f"resume: {folder / FACTS} cannot be used ({error}); start the run anew"
         ) from None
 
 
-def experimenters(tables: Tables, facts: Facts) -> VerticalDataset:
+def experimenters(tables: Tables, facts: PublicFacts) -> VerticalDataset:
     """The data set as the driver has it: its shape, and nothing in it."""
     return tables.seen_by(None, facts, None)
 

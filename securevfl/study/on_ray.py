@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import logging
 import shutil
 import time
 from collections.abc import Callable, Mapping
@@ -15,7 +16,7 @@ from securevfl.engine.cluster import Cluster, Ended, mirrored
 from securevfl.engine.identity import Manifest
 from securevfl.engine.network import Event
 from securevfl.engine.party import Party
-from securevfl.engine.seats import Job, common_round
+from securevfl.engine.seats import Job
 from securevfl.engine.transcript import Transcript
 from securevfl.errors import CheckpointError
 from securevfl.protocols.protocol import Protocol, get_protocol, make_config
@@ -24,11 +25,13 @@ from securevfl.study.history import Historian, measures
 from securevfl.study.plan import DataSource, Plan
 
 if TYPE_CHECKING:
-    from securevfl.data.apart import Facts, Tables
+    from securevfl.data.apart import PublicFacts, Tables
     from securevfl.data.dataset import VerticalDataset
 
 HISTORY = "driver.svfl"
-_WRITE = 1.0  # seconds between writes of the driver's history
+_LOG = logging.getLogger(__name__)
+_WRITE = 0.1  # seconds at least between writes of the driver's history
+_SHARE = 20  # and as many times what the last write took
 
 
 @dataclass(frozen=True)
@@ -71,7 +74,7 @@ class Driver:
         As for `Cluster`.
     manifest, keys : optional
         As for `Job`; the session's name then stands for the run's.
-    apart : (Tables, Facts), optional
+    apart : (Tables, PublicFacts), optional
         Where the parties read their own tables; needs a folder.
 
     Attributes
@@ -93,7 +96,7 @@ class Driver:
         place: Mapping[int, str] | None = None,
         manifest: Manifest | None = None,
         keys: str | None = None,
-        apart: tuple[Tables, Facts] | None = None,
+        apart: tuple[Tables, PublicFacts] | None = None,
     ) -> None:
         self.protocol = protocol
         self.plan = plan
@@ -124,12 +127,12 @@ class Driver:
         historian.measured = self._measured
         if isinstance(make, ApartMaker):
             historian.measured = functools.partial(measured, self.cluster, make)
-        self._written = 0.0
+        self._due = 0.0
 
     def run(self, pause: Callable[[], bool] | None = None, *, resumed: bool = False) -> bool:
         """Run to the end; False when `pause` said so before."""
-        at = self._take_up() if resumed else None
         try:
+            at = self._take_up() if resumed else None
             ended = self.cluster.run(self._told, at=at, restored=at is not None, pause=pause)
             if ended is None:
                 self._write()
@@ -142,13 +145,15 @@ class Driver:
     def _told(self, event: Event) -> None:
         self.transcript.bytes = self.cluster.bytes
         self.historian.record(event)
-        if time.monotonic() - self._written > _WRITE:
+        if time.monotonic() > self._due:
             self._write()
 
     def _write(self) -> None:
+        began = time.monotonic()
         if self.folder is not None:
             write_file(self.folder / HISTORY, self.historian.state())
-        self._written = time.monotonic()
+        now = time.monotonic()
+        self._due = now + max(_WRITE, _SHARE * (now - began))
 
     def _take_up(self) -> int | None:
         """History up to the newest round of which everybody has a checkpoint; that round."""
@@ -158,7 +163,8 @@ class Driver:
         except CheckpointError:
             return None
         newest = max((row["round"] for row in state["rows"]), default=0)
-        at = common_round(self.job, self.job.parties, newest)
+        at = self.cluster.common_round(newest)
+        _LOG.info("the run goes on from round %s; its history was at %s", at or 0, newest)
         if at is None:
             return None
         for name in ("rows", "events"):

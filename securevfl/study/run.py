@@ -36,7 +36,7 @@ from securevfl.study.threads import one_thread
 from securevfl.study.tracking import Track, Tracker, make_tracker
 
 if TYPE_CHECKING:
-    from securevfl.data.apart import Facts, Tables
+    from securevfl.data.apart import PublicFacts, Tables
     from securevfl.data.dataset import VerticalDataset
     from securevfl.engine.identity import Manifest
 
@@ -338,7 +338,7 @@ def _on_cluster(
     tracker: Tracker,
     *,
     resumed: bool = False,
-    apart: tuple[Tables, Facts] | None = None,
+    apart: tuple[Tables, PublicFacts] | None = None,
 ) -> Run:
     from securevfl.study.on_ray import Driver
 
@@ -445,7 +445,7 @@ def _prepared(
     *,
     sealed: bool,
     interrupted: Callable[[], bool] | None,
-) -> tuple[Tables, Facts]:
+) -> tuple[Tables, PublicFacts]:
     """Let parties on a cluster get their own tables ready."""
     tables = tables_of(source, protocol)
     if folder is None:

@@ -134,7 +134,7 @@ if __name__ == "__main__":
 """
 
 
-def test_a_run_whose_driver_was_killed_is_taken_up_again(digits, tmp_path):
+def test_a_run_whose_driver_was_killed_is_taken_up_again(digits, tmp_path, caplog):
     script = tmp_path / "driver.py"
     script.write_text(textwrap.dedent(DRIVER))
     folder = tmp_path / "run"
@@ -147,7 +147,10 @@ def test_a_run_whose_driver_was_killed_is_taken_up_again(digits, tmp_path):
                 break
         child.kill()
     assert not (folder / "summary.json").exists()
-    resumed = svfl.resume(folder)
+    with caplog.at_level("INFO", logger="securevfl.study.on_ray"):
+        resumed = svfl.resume(folder)
+    (at,) = [record.args[0] for record in caplog.records if "goes on from" in record.msg]
+    assert at >= 8  # of 15 and more: what was done is not done again
     wanted = svfl.run("fedvs", digits, rounds=40, conditions="none", **OPTIONS)
     assert losses(resumed) == losses(wanted)
     assert resumed.summary()["test_accuracy"] == wanted.summary()["test_accuracy"]

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from sklearn.datasets import load_digits
 
-from securevfl.data.apart import Facts, Holder, Tables
+from securevfl.data.apart import Holder, PublicFacts, Tables
 from securevfl.data.userfiles import from_files
 from securevfl.engine.conditions import NONE
 from securevfl.engine.party import SERVER
@@ -51,7 +51,7 @@ def prepared(tables, folder):
     peers = range(len(tables.party_files))
     holders = {n: Holder(n, peers, tables, folder / str(n)) for n in (SERVER, *peers)}
     Simulation(holders).run()
-    return Facts.of(holders[SERVER].facts)
+    return PublicFacts.of(holders[SERVER].facts)
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,69 @@
+"""A party's own checkpoints: which are kept, which can be read, and who may write them."""
+
+import subprocess
+import sys
+
+import pytest
+
+from securevfl.engine.keeping import Keeper, _worth_keeping
+from securevfl.errors import CheckpointError
+
+
+class Stand:
+    """What a keeper asks of a party."""
+
+    def __init__(self, round):
+        self.round = round
+
+
+def write(keeper, rounds):
+    for round in rounds:
+        keeper(Stand(round), lambda round=round: {"once": {"data": 7}, "round": round})
+
+
+def test_the_newest_rounds_are_kept_and_ever_fewer_of_those_before(tmp_path):
+    keeper = Keeper(tmp_path)
+    write(keeper, range(1001))
+    steps = [*range(512, 1001, 64), *range(944, 1001, 8), *range(993, 1001)]
+    assert keeper.rounds() == sorted({0, 512, *steps})
+    assert len(keeper.rounds()) < 28
+
+
+@pytest.mark.parametrize("lag", [0, 3, 9, 40, 63, 200, 480])
+def test_parties_that_stand_some_rounds_apart_have_a_round_in_common(lag):
+    one, other = (_worth_keeping(range(newest + 1)) for newest in (1000, 1003))
+    known = [round for round in one & other if round <= 1000 - lag]
+    assert 1000 - lag - max(known) <= max(8, lag)
+
+
+def test_what_is_damaged_is_not_offered(tmp_path):
+    keeper = Keeper(tmp_path)
+    write(keeper, range(5))
+    path = tmp_path / "round-00000004.svfl"
+    path.write_bytes(path.read_bytes()[:-3])
+    assert keeper.whole() == [0, 1, 2, 3]
+    assert keeper.read()["round"] == 3
+    assert keeper.read(4) is None  # never another round than the one that is asked for
+    assert keeper.read(2)["once"] == {"data": 7}
+
+
+HOLD = """
+import sys, time
+from pathlib import Path
+from securevfl.engine.keeping import Keeper
+keeper = Keeper(Path(sys.argv[1]))
+keeper.claim()
+print("held", flush=True)
+time.sleep(60)
+"""
+
+
+def test_one_process_writes_and_the_next_waits_until_it_has_ended(tmp_path):
+    command = [sys.executable, "-c", HOLD, str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdout.readline() == "held\n"
+        keeper = Keeper(tmp_path)
+        with pytest.raises(CheckpointError, match=r"another process .* nothing was changed"):
+            keeper.claim(patience=0.2)
+        child.kill()
+    keeper.claim(patience=5.0)
