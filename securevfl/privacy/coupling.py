@@ -83,12 +83,19 @@ def move(
 
 
 def psi(
-    code: LagrangeCode, parties: Mapping[int, Secrets], round: int, rows: np.ndarray
+    code: LagrangeCode,
+    parties: Mapping[int, Secrets],
+    rounds: Mapping[int, int],
+    rows: np.ndarray,
 ) -> np.ndarray:
-    """psi at every client's point: sum over S of F^(B)(alpha) G(alpha), (N, |B|, h)."""
+    """psi at every client's point: sum over S of F^(B)(alpha) G(alpha), (N, |B|, h).
+
+    `rounds` names the clients of the sum, and the round of the model with which each is in it.
+    """
     field = code.field
     total: np.ndarray | None = None
-    for one in parties.values():
+    for n, round in rounds.items():
+        one = parties[n]
         F = code.encode(one.data, masks=one.data_masks)[:, rows]
         G = code.encode_constant(one.models[round], masks=one.model_masks[round])
         part = field.matmul(F, G)

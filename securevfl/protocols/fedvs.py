@@ -66,6 +66,7 @@ class Client(Party):
     activities: ClassVar[Mapping[str, str]] = {**Party.activities, "mask": "share"}
     kept: ClassVar[tuple[str, ...]] = ("network",)
     kept_once: ClassVar[tuple[str, ...]] = ("data_shares", "row_sum")
+    kept_frozen: ClassVar[tuple[str, ...]] = ("held",)
 
     def __init__(
         self,
@@ -83,6 +84,7 @@ class Client(Party):
         self.pretraining = pretraining
         self.data_shares: dict[str, dict[int, np.ndarray]] = {}
         self.row_sum = 0
+        self.held: dict[int, tuple[int, np.ndarray]] = {}  # the last share of each, and its round
         self.rows = 0  # |B| of the round under way
 
     async def setup(self) -> None:
@@ -118,15 +120,19 @@ class Client(Party):
                 if self.index in self.public.candidates(self.round):
                     self.share("mask", self.deal_mask(len(batch.rows)))
                 self.send(SERVER, "shared", None)
-                attempt = await self.receive("attempt")
+                attempt = self.checked(batch, await self.receive("attempt"))
                 shares = await self.collect("model", senders=attempt.sharers)  # line 19
-                upload = self.evaluate(batch, attempt, shares)  # line 23
-                if self.public.config.masked:
-                    rhos = await self.collect("mask", senders=self.checked(attempt).dealers)
-                    upload = self.masked(upload, rhos)
-                self.send(SERVER, "embedding", upload)
+                if self.complete(attempt, shares):
+                    upload = self.evaluate(batch, attempt, shares)  # line 23
+                    if self.public.config.masked:
+                        rhos = await self.collect("mask", senders=attempt.dealers)
+                        upload = self.masked(upload, rhos)
+                    self.send(SERVER, "embedding", upload)
                 if batch.part == "train":
                     self.update(batch, attempt, await self.receive("gradient"))
+                    if self.public.config.absent == "last":  # the sum was decoded: keep its shares
+                        fresh = {n: (self.round, shares[n]) for n in attempt.sharers}
+                        self.held = self.held | fresh
 
     def operations(self, kind: str) -> int:
         """Multiply-adds of section 5.3: d_n h D_n N log^2 N to share, |B| h sum_n d_n D_n to embed.
@@ -164,19 +170,36 @@ class Client(Party):
         dealt: np.ndarray = values.reshape(-1, *shape)
         return dealt
 
-    def checked(self, attempt: Attempt) -> Attempt:
-        """The attempt, if its sharers and dealers keep the guarantee; never upload otherwise."""
-        dealers = set(attempt.dealers) & set(self.public.candidates(self.round))
-        sharers = set(attempt.sharers) & set(self.peers)
-        repeated = len(sharers) < len(attempt.sharers)  # or no client: the sum would single one out
-        if repeated or not self.public.maskable(sorted(sharers), sorted(dealers)):
+    def checked(self, batch: Batch, attempt: Attempt) -> Attempt:
+        """The attempt, if its sharers and dealers keep the guarantee; never upload otherwise.
+
+        A client named twice, or one that is no client, would let a sum single somebody out.
+        """
+        public, N = self.public, len(self.peers)
+        dealers = set(attempt.dealers) & set(public.candidates(self.round))
+        terms = set(attempt.terms) & set(self.peers)
+        repeated = len(terms) < len(attempt.terms)
+        held = attempt.held and (public.config.absent == "omit" or batch.part != "train")
+        if repeated or held or not public.maskable(attempt.sharers, sorted(dealers)):
             raise RunError(
-                f"fedvs: the server announced the sharers {list(attempt.sharers)}, {len(sharers)} "
-                f"different clients, and {len(dealers)} "
-                f"dealers that were appointed; masks with T = {self.public.code.privacy} need at "
-                "least T+2 and T+1. Nothing was uploaded"
+                f"fedvs: the server announced the sharers {list(attempt.sharers)}, and models of "
+                f"earlier rounds (client, round) {list(attempt.held)}: {len(terms)} different "
+                f"clients of {N}, and {len(dealers)} dealers that were appointed. Masks with "
+                f"T = {public.code.privacy} need at least T+2 sharers and T+1 dealers, each once, "
+                "and earlier models stand in sums of training rows with absent=last alone. "
+                "Nothing was uploaded"
             )
         return attempt
+
+    def complete(self, attempt: Attempt, shares: dict[int, np.ndarray]) -> bool:
+        """Add to `shares` those of earlier rounds that the attempt names, if all are held."""
+        for n, round in attempt.held:
+            known, share = self.held.get(n, (0, None))
+            if share is None or known != round:
+                self.record("lacks", client=n, share_of=round)
+                break
+            shares[n] = share
+        return len(shares) == len(attempt.terms)
 
     def masked(self, upload: np.ndarray, rhos: Mapping[int, np.ndarray]) -> np.ndarray:
         """Y = H-tilde + P(alpha) sum over D of rho_j(alpha), P(z) = prod_{k<=K} (z - beta_k).
@@ -228,18 +251,22 @@ class Client(Party):
     ) -> np.ndarray:
         """H-tilde = sum over S of X-tilde^(B) W-tilde (equation 5), one product over F_p."""
         held = self.data_shares[batch.part]
-        data = np.concatenate([held[n][batch.rows] for n in attempt.sharers], axis=1)
-        model = np.concatenate([shares[n] for n in attempt.sharers])
+        data = np.concatenate([held[n][batch.rows] for n in attempt.terms], axis=1)
+        model = np.concatenate([shares[n] for n in attempt.terms])
         product: np.ndarray = self.public.field.matmul(data, model)
         return product
 
     def update(self, batch: Batch, attempt: Attempt, gradient: np.ndarray) -> None:
-        """Step with dL/dH_n = (1/|S|) dL/dH on the own real rows (lines 33-35)."""
+        """Step with dL/dH_n = (1/|S|) dL/dH on the own real rows (lines 33-35).
+
+        A client whose earlier model was in the sum stands still: |S| counts it, and what it would
+        step from is not the model that the gradient is of.
+        """
         if self.index not in attempt.sharers:
             return
         samples = self.public.batches["train"].samples(batch.rows)
         own = rows_of(self.features["train"], samples)
-        clipped = self.network.update(own, gradient / np.float32(len(attempt.sharers)))
+        clipped = self.network.update(own, gradient / np.float32(len(attempt.terms)))
         if clipped:
             self.record("clipped", weights=clipped, bound=self.public.config.weight_bound)
 
@@ -247,7 +274,9 @@ class Client(Party):
 class Server(Party):
     """Names the batch and the sharers, decodes the sum from the first R results, trains W_0."""
 
-    kept: ClassVar[tuple[str, ...]] = ("centre", "steps", "given_up", "test_scores", "summed")
+    kept: ClassVar[tuple[str, ...]] = (
+        *("centre", "steps", "given_up", "test_scores", "summed", "latest"),
+    )
 
     def __init__(
         self,
@@ -267,6 +296,7 @@ class Server(Party):
         self.batch = Batch("train", np.empty(0, np.uint32))  # of the attempt under way
         self.test_scores: dict[int, np.ndarray] = {}
         self.summed: tuple[int, ...] = ()  # S of an earlier attempt on the test rows under way
+        self.latest: dict[int, int] = {}  # with absent=last: the round whose model is held of each
 
     def operations(self, kind: str) -> int:
         """Multiply-adds of section 5.3: |B| h R log^2 R to decode."""
@@ -302,6 +332,8 @@ class Server(Party):
     async def attempt(self, batch: Batch) -> Attempt:
         """Announce B, then S: those that shared their model in time (footnote 2), and D.
 
+        With ``absent=last`` (ours) clients outside S stand in sums of training rows with the model
+        of the last decoded sum for which they shared it, whose shares the others have.
         S and D that would not keep the masked guarantee are not announced; `decode` gives such an
         attempt up. Test rows that were uploaded once are summed over the same S in every further
         attempt, or not at all: two sums of the same rows and models tell their difference.
@@ -313,7 +345,9 @@ class Server(Party):
         if self.summed:
             sharers = self.summed if set(self.summed) <= set(sharers) else ()
         dealt = [j for j in self.public.candidates(self.round) if j in sharers]
-        attempt = Attempt(sharers, dealers=tuple(sorted(dealt[: self.public.code.privacy + 1])))
+        dealers = tuple(sorted(dealt[: self.public.code.privacy + 1]))
+        latest = self.latest.items() if batch.part == "train" else ()
+        attempt = Attempt(sharers, dealers, tuple((n, r) for n, r in latest if n not in sharers))
         if self.public.maskable(attempt.sharers, attempt.dealers):
             self.broadcast("attempt", attempt)
             self.summed = attempt.sharers if batch.part == "test" else ()
@@ -345,6 +379,7 @@ class Server(Party):
                 f"result_timeout = {public.config.result_timeout} s",
                 tuple(results),
             )
+            self.latest = {}  # too few may have held what was asked for
             return None
         try:
             sums = self.interpolate(results)
@@ -355,7 +390,7 @@ class Server(Party):
         stacked = sums.reshape(-1, sums.shape[-1])  # segment by segment
         bits = public.config.data_bits + public.config.model_bits
         total = public.model_point.dequantize(stacked, bits=bits)
-        mean: np.ndarray = total / len(attempt.sharers)
+        mean: np.ndarray = total / len(attempt.terms)
         return mean
 
     def interpolate(self, results: Mapping[int, np.ndarray]) -> np.ndarray:
@@ -398,6 +433,8 @@ class Server(Party):
         samples = self.public.batches["train"].samples(batch.rows)
         loss, gradient = self.centre.step(embedding, samples, self.labels["train"])
         self.steps += 1
+        if self.public.config.absent == "last":
+            self.latest |= dict.fromkeys(attempt.sharers, self.round)
         self.broadcast("gradient", gradient)
         self.record(
             "round",
@@ -405,6 +442,7 @@ class Server(Party):
             loss=loss,
             used=self.public.wanted,
             sharers=len(attempt.sharers),
+            **({"held": len(attempt.held)} if attempt.held else {}),
         )
 
     async def infer(self) -> None:
@@ -456,7 +494,9 @@ class PredictingClient(Client):
 class PredictingServer(Server):
     """Server of a prediction: it decodes the sums of new rows, as of test rows, and scores them."""
 
-    kept: ClassVar[tuple[str, ...]] = ("centre", "given_up", "test_scores", "embeddings", "summed")
+    kept: ClassVar[tuple[str, ...]] = (
+        *("centre", "given_up", "test_scores", "embeddings", "summed", "latest"),
+    )
 
     def __init__(self, peers: Sequence[int], public: Parameters, centre: Centre) -> None:
         super().__init__(peers, public, centre, {})
@@ -545,6 +585,7 @@ class FedVS(SplitProtocol):
             "blame an honest client",
             "a client whose part could wrap stops the run: one bit about its data",
             "B is announced with the round, S after sharing; the paper supposes that all share",
+            "absent=last (ours): who did not share is in the sum with its model of an earlier one",
             "pretrain (ours): networks start from VFLHLP's; with full, client 0 is one "
             "organisation with the server, and both start from its own model instead of being "
             "pulled to it",

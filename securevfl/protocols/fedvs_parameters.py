@@ -46,13 +46,22 @@ class Attempt:
     Attributes
     ----------
     sharers : tuple of int
-        S: clients whose model is in the sum (footnote 2).
+        S: clients whose model of this round is in the sum (footnote 2).
     dealers : tuple of int
         D: clients whose masks are in the uploads; none in plain evaluation.
+    held : tuple of (int, int)
+        With ``absent=last`` (ours), clients outside S and the round whose model of theirs is in
+        the sum instead.
     """
 
     sharers: tuple[int, ...]
     dealers: tuple[int, ...] = ()
+    held: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def terms(self) -> tuple[int, ...]:
+        """All clients with a term in the sum."""
+        return (*self.sharers, *(n for n, _ in self.held))
 
 
 class FedVSConfig(PretrainingOptions, TrainingConfig):
@@ -77,6 +86,11 @@ class FedVSConfig(PretrainingOptions, TrainingConfig):
     )
     result_timeout: float | None = Field(
         None, gt=0, description="seconds after which an attempt with too few results is given up"
+    )
+    absent: Literal["omit", "last"] = Field(
+        "omit",
+        description="a client that did not share in time is left out of the sum, as the paper's "
+        "footnote 2 has it, or is in it with its model of the last sum that it shared for",
     )
     max_attempts: int = Field(3, ge=1, description="attempts given up in a row before the run ends")
     pretrain: Literal["none", "p", "full"] = Field(

@@ -50,9 +50,10 @@ def _equations(trial: Trial, clients: tuple[int, ...]) -> tuple[np.ndarray, list
     """What the coalition's view has: data shares, and per round model shares and uploads."""
     code = trial.code
     view = trial.view(Coalition(server=True, clients=clients))
+    secrets = {c: trial.secrets(c) for c in clients}
     rounds, data = [], None
     for round, (rows, attempt) in sorted(trial.attempts.items()):
-        own = coupling.psi(code, {c: trial.secrets(c) for c in clients}, round, np.sort(rows))
+        own = coupling.psi(code, secrets, dict.fromkeys(clients, round), np.sort(rows))
         seen = {
             n: code.field.subtract(upload, own[n]) for n, upload in uploads(trial, round).items()
         }

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from securevfl.data.dataset import VerticalDataset
-from securevfl.engine.conditions import NONE
+from securevfl.engine.conditions import NONE, Conditions
 from securevfl.engine.simulation import Simulation
 from securevfl.engine.streams import keyed_stream
 from securevfl.engine.transcript import Transcript
@@ -118,6 +118,8 @@ class Arena:
         check of their own range, which an arbitrary model cannot pass, is left out.
     instead : mapping, optional
         Client to the client whose initial model and rounding stream it has.
+    conditions : Conditions
+        Who is late, and when.
     """
 
     def __init__(
@@ -125,6 +127,7 @@ class Arena:
         protocol: Protocol,
         models: Models | None = None,
         instead: Mapping[int, int] | None = None,
+        conditions: Conditions = NONE,
     ) -> None:
         if not codes_shares(protocol):
             raise ConfigurationError(
@@ -133,6 +136,7 @@ class Arena:
         self.protocol: Any = protocol
         self.models = models
         self.instead = dict(instead or {})
+        self.conditions = conditions
 
     @functools.cached_property
     def data(self) -> dict[int, np.ndarray]:
@@ -163,7 +167,7 @@ class Arena:
         transcript = Transcript(payloads=True)
         with one_thread():
             Simulation(
-                parties, seed=self.protocol.seed, conditions=NONE, transcript=transcript
+                parties, seed=self.protocol.seed, conditions=self.conditions, transcript=transcript
             ).run()
         return Trial(self.protocol, transcript, used, models, self.data)
 
@@ -207,6 +211,7 @@ def arena(
     *,
     seed: int = 0,
     instead: Mapping[int, int] | None = None,
+    conditions: Conditions = NONE,
     **options: Any,
 ) -> Arena:
     """Arena of a protocol's class on the given columns; every round takes all rows.
@@ -215,14 +220,14 @@ def arena(
     ----------
     protocol : type of Protocol
     features : sequence of ndarray, (M, d_n)
-    models, instead
+    models, instead, conditions
         As for `Arena`.
     **options
         The protocol's; `QUICK` where they are not given.
     """
     known = {k: v for k, v in QUICK.items() if k in protocol.Config.model_fields}
     config = make_config(protocol, known | {"batch": len(features[0])} | options)
-    return Arena(protocol(config, dataset(features), seed=seed), models, instead)
+    return Arena(protocol(config, dataset(features), seed=seed), models, instead, conditions)
 
 
 # -- the formula ---------------------------------------------------------------------------------
@@ -319,12 +324,17 @@ def _powers(trial: Trial) -> np.ndarray:
     return np.stack([field.power(alphas, i) for i in range(_coefficient_count(trial))], axis=1)
 
 
+def _terms(round: int, attempt: Any) -> dict[int, int]:
+    """Clients in the sum of an attempt, and the round of the model with which each is in it."""
+    return dict.fromkeys(attempt.sharers, round) | dict(attempt.held)
+
+
 def _uploads(trial: Trial) -> Iterator[str]:
     """Y = psi + P sum rho at the sender's point; one upload a round."""
     code, field = trial.code, trial.code.field
     for round, (batch, attempt) in trial.attempts.items():
-        parties = {n: trial.secrets(n) for n in attempt.sharers}
-        wanted = coupling.psi(code, parties, round, batch)
+        terms = _terms(round, attempt)
+        wanted = coupling.psi(code, {n: trial.secrets(n) for n in terms}, terms, batch)
         if trial.protocol.config.masked:
             rhos = [trial.tapes[j].at(round)[1] for j in attempt.dealers]
             total = functools.reduce(field.add, rhos)
@@ -406,9 +416,9 @@ def moved_tapes(before: Trial, second: Arena, coalition: Coalition) -> dict[int,
         honest = [j for j in attempt.dealers if j not in coalition.clients]
         if not honest:
             continue
-        S = attempt.sharers
-        psi = coupling.psi(code, {n: before.secrets(n) for n in S}, round, rows)
-        other = coupling.psi(code, {n: moved[n] for n in S}, round, rows)
+        terms = _terms(round, attempt)
+        psi = coupling.psi(code, {n: before.secrets(n) for n in terms}, terms, rows)
+        other = coupling.psi(code, moved, terms, rows)
         q = coupling.correction(code, psi, other)
         tape = tapes[honest[0]]
         place = [i for i, r in enumerate(tape.rounds) if r == round][1]

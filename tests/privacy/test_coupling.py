@@ -1,8 +1,11 @@
 """The bijection of the proof on the real code, and the real code against the proof's formulas."""
 
+from dataclasses import dataclass
+
 import numpy as np
 import pytest
 
+from securevfl.engine.conditions import Conditions
 from securevfl.errors import ConfigurationError
 from securevfl.privacy.coupling import correction
 from securevfl.privacy.linear import independent_rows, solve_left
@@ -43,6 +46,35 @@ def test_exchanged_clients_in_training_give_identical_views(N, K, T, p):
         assert coupled.differences == ()
         assert coupled.moved > 20
         assert coupled.elements > 20
+
+
+@dataclass(frozen=True)
+class LateSharer(Conditions):
+    """One client shares its model late in round 2."""
+
+    late: int = 0
+
+    def delay(self, seed, party, round, activity):
+        return 3 * 10**9 if (activity, party, round) == ("share", self.late, 2) else 0
+
+
+@pytest.mark.parametrize(("N", "K", "T"), SHAPES[1:])
+def test_views_are_identical_where_a_sum_holds_an_earlier_model(N, K, T):
+    features = features_of(N, K, 1)
+    waits = {"absent": "last", "share_timeout": 1.0, "spares": N - T - 1}
+    options = options_of(K, T, P61, **waits)
+    conditions = LateSharer(late=N - 3)
+    first = arena(FEDVS, features, conditions=conditions, **options)
+    one = first.run()
+    assert [attempt.held for _, attempt in one.attempts.values()] == [(), ((N - 3, 1),), ()]
+    assert list(departures(one)) == []
+    a, b = N - 1, N - 2
+    features[a], features[b] = features[b], features[a]
+    second = arena(FEDVS, features, instead={a: b, b: a}, conditions=conditions, **options)
+    for coalition in coalitions(T):
+        coupled = couple(first, second, coalition, one)
+        assert coupled.differences == ()
+        assert coupled.moved > 20
 
 
 def arbitrary(N, K, p, seed, honest, *, like=None):

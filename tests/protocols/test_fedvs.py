@@ -7,8 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+import securevfl as svfl
 from securevfl.data import VerticalDataset
 from securevfl.engine.conditions import NONE, Conditions, Delay
+from securevfl.engine.faults import faults_from
 from securevfl.engine.party import SERVER
 from securevfl.engine.simulation import Simulation
 from securevfl.errors import (
@@ -21,7 +23,7 @@ from securevfl.errors import (
     WouldOverflowError,
 )
 from securevfl.models.polynomial_network import expand
-from securevfl.protocols.fedvs_parameters import Attempt
+from securevfl.protocols.fedvs_parameters import Attempt, Batch
 from securevfl.testing.runs import class_of, make, paper_conditions, simulate
 
 P31, P61 = 2**31 - 1, 2**61 - 1
@@ -54,6 +56,7 @@ class Spy:
         self._attempt = self.server.attempt
         self.server.attempt = self.attempt
         self.attempts, self.decoded, self.wanted, self.used = [], [], [], []
+        self.models = {}  # W-bar by client and round
 
     def __getattr__(self, name):
         return getattr(self.code, name)
@@ -61,34 +64,37 @@ class Spy:
     async def attempt(self, batch):
         attempt = await self._attempt(batch)
         self.attempts.append((batch, attempt))
+        for n in attempt.sharers:
+            self.models[n, self.server.round] = self.homes[n].quantised_model()
         return attempt
 
     def decode(self, results, parties, degree):
         sums = self.code.decode(results, parties, degree=degree)
         self.decoded.append(sums)
-        self.wanted.append(self.integer_sums(*self.attempts[-1]))
+        self.wanted.append(self.integer_sums(*self.attempts[-1], self.server.round))
         self.used.append(parties)
         return sums
 
-    def integer_sums(self, batch, attempt):
-        """sum over S of X-bar^(B) W-bar, on Python integers, modulo p."""
+    def integer_sums(self, batch, attempt, round):
+        """sum over S and the held of X-bar^(B) W-bar, on Python integers, modulo p."""
         p, layout = self.public.field.modulus, self.public.batches[batch.part]
         config, total = self.public.config, 0
-        for n in attempt.sharers:
+        for n, of in (*((n, round) for n in attempt.sharers), *attempt.held):
             client = self.homes[n]
             powers = expand(client.features[batch.part], config.degree)
             rounded = np.floor(powers.astype(np.float64) * 2**config.data_bits + 0.5)
             data = layout.lay_out(rounded.astype(np.int64))[:, batch.rows].astype(object)
-            model = client.quantised_model().astype(object)
+            model = self.models[n, of].astype(object)
             model = np.where(model > p // 2, model - p, model)
             total = total + data @ model
         assert abs(total).max() <= p // 2
         return total % p
 
 
-def run_with_spy(protocol, *, conditions, seed=0, **options):
+def run_with_spy(protocol, *, conditions=NONE, seed=0, outages=()):
     parties = protocol.parties()
     spy, events = Spy(parties), []
+    faults = faults_from({"outage": list(outages)}) if outages else None
 
     class Recorder:
         def record(self, event):
@@ -97,7 +103,14 @@ def run_with_spy(protocol, *, conditions, seed=0, **options):
         def round_over(self, *arguments):
             pass
 
-    simulation = Simulation(parties, seed=seed, conditions=conditions, observer=Recorder())
+    simulation = Simulation(
+        parties,
+        seed=seed,
+        conditions=conditions,
+        observer=Recorder(),
+        faults=faults and faults.bind(protocol.roles(), seed, last=protocol.last_fault),
+        revive=protocol.party,
+    )
     simulation.run()
     return spy, events, simulation
 
@@ -271,9 +284,138 @@ def test_clients_count_each_sharer_and_dealer_once(sharers, dealers):
     data, options = case("uneven")
     client = make("fedvs", data, **options).parties()[0]
     client.round = 1  # dealers are 2 and 3
-    assert client.checked(Attempt((0, 1, 2), (2, 3)))
+    assert client.checked(TRAIN, Attempt((0, 1, 2), (2, 3)))
     with pytest.raises(RunError, match="Nothing was uploaded"):
-        client.checked(Attempt(sharers, dealers))
+        client.checked(TRAIN, Attempt(sharers, dealers))
+
+
+# -- the models of those that did not share ----------------------------------------------------
+
+PATIENT = {"share_timeout": 1.0, "result_timeout": 1.0, "spares": 3, "absent": "last"}
+TRAIN = Batch("train", np.arange(3, dtype=np.uint32))
+
+
+def away(party, *rounds):
+    return {"party": party, "rounds": list(rounds)}
+
+
+def held_in(spy):
+    return [attempt.held for _, attempt in spy.attempts]
+
+
+def test_with_absent_last_the_sum_holds_the_last_models_of_those_that_are_away():
+    data, options = case("uneven", secure=True, **PATIENT)
+    protocol = make("fedvs", data, **options)
+    spy, events, _ = run_with_spy(protocol, outages=[away(1, 2, 4), away(4, 3, 4)])
+    assert held_in(spy)[:5] == [(), ((1, 1),), ((1, 1), (4, 2)), (), ()]
+    for decoded, wanted in zip(spy.decoded, spy.wanted, strict=True):
+        assert decoded.tolist() == wanted.tolist()
+    assert [e.fields.get("held") for e in events if e.name == "round"] == [None, 1, 2, None, None]
+    assert (spy.models[1, 1] != spy.models[1, 4]).any()  # it stepped in round 1, and goes on
+
+
+def test_the_model_of_who_is_away_stands_still_and_the_gradient_counts_it():
+    data, options = case("uneven", **PATIENT | {"optimizer": "sgd", "momentum": 0.0, "rounds": 2})
+    parties = make("fedvs", data, **options).parties()
+    spy, gradients, models = Spy(parties), [], {}
+    broadcast = parties[SERVER].broadcast
+
+    def capture(kind, payload, to=None):
+        if kind == "gradient":
+            gradients.append(payload)
+            models[len(gradients)] = {n: parties[n].network.values.copy() for n in range(6)}
+        broadcast(kind, payload, to)
+
+    parties[SERVER].broadcast = capture
+    Simulation(parties, conditions=LateSharer()).run()
+    assert held_in(spy) == [(), ((1, 1),)]
+    assert (parties[1].network.values == models[2][1]).all()
+    layout = spy.public.batches["train"]
+    samples = layout.samples(layout.draw(2))
+    rows = expand(data.train[0], spy.public.config.degree)[samples] * (samples >= 0)[:, None]
+    step = spy.public.config.lr * rows.T @ gradients[1] / 6
+    np.testing.assert_allclose(parties[0].network.values, models[2][0] - step, rtol=1e-4, atol=1e-6)
+
+
+class LateSharer(Conditions):
+    """Client 1 shares its model late in round 2, and is there to hear what is said."""
+
+    def delay(self, seed, party, round, activity):
+        late = (activity, party, round) == ("share", 1, 2)
+        return 3 * 10**9 if late else 0
+
+
+def test_who_has_not_got_a_share_that_is_asked_for_does_not_upload():
+    data, options = case("uneven", rounds=4, **PATIENT)
+    protocol = make("fedvs", data, **options)
+    spy, events, _ = run_with_spy(protocol, outages=[away(2, 2, 3), away(1, 3, 4)])
+    assert held_in(spy) == [(), ((2, 1),), ((1, 2),), ()]
+    lacks = [(e.party, e.round, e.fields) for e in events if e.name == "lacks"]
+    assert lacks == [(2, 3, {"client": 1, "share_of": 2})]
+    assert 2 not in spy.used[2]
+    for decoded, wanted in zip(spy.decoded, spy.wanted, strict=True):
+        assert decoded.tolist() == wanted.tolist()
+
+
+def test_models_that_too_few_hold_are_left_out_of_the_next_attempt():
+    data, options = case("uneven", rounds=4, max_attempts=2, **PATIENT)
+    protocol = make("fedvs", data, **options)
+    gone = [away(n, 2, 3) for n in (3, 4, 5)] + [away(0, 3, 5)]  # R = 3 of 6
+    spy, events, _ = run_with_spy(protocol, outages=gone)
+    assert held_in(spy) == [(), ((3, 1), (4, 1), (5, 1)), ((0, 2),), (), ()]
+    given_up = [e for e in events if e.name == "given_up"]
+    assert [e.round for e in given_up] == [3]
+    assert "R = 2(K+T-1)+1 = 3 results are needed and 2 came" in given_up[0].fields["why"]
+    for decoded, wanted in zip(spy.decoded, spy.wanted, strict=True):
+        assert decoded.tolist() == wanted.tolist()
+
+
+def test_a_run_with_absent_last_is_resumed_bit_for_bit(tmp_path):
+    data, options = case("uneven", **PATIENT | {"rounds": 12})
+    faults = {"client": {"fault": 0.2, "rejoin": 0.5}}
+    whole = svfl.run("fedvs", data, faults=faults, conditions="none", **options)
+    count = 0
+
+    def interrupted():
+        nonlocal count
+        count += 1
+        return count == 6
+
+    with pytest.raises(KeyboardInterrupt):
+        svfl.run(
+            "fedvs", data, faults=faults, conditions="none", out=tmp_path / "run",
+            interrupted=interrupted, **options,
+        )  # fmt: skip
+    resumed = svfl.resume(tmp_path / "run", data=data)
+    assert resumed.history == whole.history
+    assert sum(row.get("held", 0) for row in whole.history[7:]) > 0
+
+
+@pytest.mark.parametrize(
+    ("part", "held", "options"),
+    [
+        ("train", ((3, 1),), {}),  # not agreed on
+        ("test", ((3, 1),), {"absent": "last"}),  # test rows would meet two models
+        ("train", ((2, 1),), {"absent": "last"}),  # it shares, too
+        ("train", ((3, 1), (3, 2)), {"absent": "last"}),
+        ("train", ((99, 1),), {"absent": "last"}),
+    ],
+)
+def test_clients_refuse_held_models_that_could_single_somebody_out(part, held, options):
+    data, options = case("uneven", **options)
+    client = make("fedvs", data, **options).parties()[0]
+    client.round = 1
+    with pytest.raises(RunError, match="Nothing was uploaded"):
+        client.checked(Batch(part, TRAIN.rows), Attempt((0, 1, 2), (2, 3), held))
+
+
+def test_held_models_do_not_count_towards_the_sharers_that_masks_need():
+    data, options = case("uneven", absent="last")
+    client = make("fedvs", data, **options).parties()[0]
+    client.round = 1
+    assert client.checked(TRAIN, Attempt((0, 2, 3), (2, 3), ((1, 1),)))
+    with pytest.raises(RunError, match="Nothing was uploaded"):
+        client.checked(TRAIN, Attempt((2, 3), (2, 3), ((0, 1), (1, 1))))
 
 
 # -- giving up ---------------------------------------------------------------------------------
