@@ -222,3 +222,14 @@ class Historian:
         self._pending = state["pending"]
         self._finished = set(state["finished"])
         self._accuracy = state["accuracy"]
+
+    def go_back(self, round: int) -> None:
+        """Forget what came after a round, which will be made again."""
+        events = [event for event in self.events if event["round"] <= round]
+        rows = [row for row in self.rows if row["round"] <= round]
+        if len(rows) < len(self.rows):  # then those that are left have been evaluated
+            self._pending = False
+            self._finished = set()
+            told = [row["accuracy"] for row in rows if "accuracy" in row]
+            self._accuracy = told[-1] if told else None
+        self.events, self.rows = History(events), History(rows)

@@ -167,9 +167,8 @@ class Driver:
         _LOG.info("the run goes on from round %s; its history was at %s", at or 0, newest)
         if at is None:
             return None
-        for name in ("rows", "events"):
-            state[name] = [entry for entry in state[name] if entry["round"] <= at]
         self.historian.restore(state)
+        self.historian.go_back(at)
         return at
 
     def _finish(self, ended: Ended) -> None:

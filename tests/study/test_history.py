@@ -1,0 +1,52 @@
+"""The history of a run that goes back to an earlier round."""
+
+import pytest
+
+from securevfl.engine.network import SERVER, Event
+from securevfl.study.history import Historian
+from securevfl.testing.runs import make, tiny_data
+
+
+def historian(accuracy):
+    made = make("split", tiny_data())
+    found = Historian(made, made.parties(), eval_every=2, progress=None)
+    found.measured = lambda: {"accuracy": accuracy}
+    return found
+
+
+def step(history, round):
+    history.record(Event(round * 10**9, SERVER, round, "round", {"step": round, "loss": 0.5}))
+
+
+def accuracies(history):
+    return {row["round"]: row.get("accuracy") for row in history.rows}
+
+
+@pytest.fixture
+def broken():
+    """Rounds 1 to 4, the last of which is still to be evaluated."""
+    history = historian(0.4)
+    history.record(Event(0, 1, 3, "clipped", {"weights": 2, "bound": 16.0}))
+    for round in range(1, 5):
+        step(history, round)
+    return history.state()
+
+
+@pytest.mark.parametrize("round", [0, 1, 2, 3])
+def test_rounds_that_are_made_again_leave_the_rows_before_as_they_were(broken, round):
+    history = historian(0.9)
+    history.restore(broken)
+    history.go_back(round)
+    for again in range(round + 1, 6):
+        step(history, again)
+    before = {2: 0.4} if round >= 2 else {2: 0.9}
+    assert accuracies(history) == {1: None, 3: None, 5: None, 4: 0.9} | before
+    assert len(history.events) == (1 if round == 3 else 0)
+
+
+def test_going_back_to_the_newest_round_keeps_what_is_to_be_evaluated(broken):
+    history = historian(0.9)
+    history.restore(broken)
+    history.go_back(4)
+    step(history, 5)
+    assert accuracies(history) == {1: None, 2: 0.4, 3: None, 4: 0.9, 5: None}
