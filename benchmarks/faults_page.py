@@ -31,8 +31,8 @@ for somebody who is down ends in an error, and the table says in how many seeds.
 `wait`, `skip`, `zeros`, `buffer`, `mean` and `ignore` are `split` with that `--stragglers`; a guest
 is a client; the number in a column's name is the probability of coming back.
 
-To repeat it: `securevfl study benchmarks/papers/faults/digits.toml`. `benchmarks/faults_page.py`
-writes this page.
+To repeat it: `securevfl study benchmarks/papers/faults/digits.toml`, and `digits-absent.toml`.
+`benchmarks/faults_page.py` writes this page.
 """
 
 
@@ -106,8 +106,9 @@ def errors(content: dict[str, Any]) -> list[str]:
 
 def page() -> str:
     """The page."""
-    content = load(RESULTS / "digits")
+    content, absent = load(RESULTS / "digits"), load(RESULTS / "digits-absent")
     assert content is not None
+    assert absent is not None
     notes = json.loads(NOTES.read_text())
     parts = [
         HEAD,
@@ -121,6 +122,14 @@ def page() -> str:
         *costs(content, RESULTS / "digits"),
         "",
         *notes["costs"],
+        "",
+        "## FedVS with the models of those that are away\n",
+        *accuracies(absent),
+        "",
+        *notes["absent"],
+        *ours(absent),
+        "",
+        *costs(absent, RESULTS / "digits-absent"),
         "",
         "## What the errors say\n",
         *errors(content),

@@ -296,7 +296,8 @@ class Server(Party):
         self.batch = Batch("train", np.empty(0, np.uint32))  # of the attempt under way
         self.test_scores: dict[int, np.ndarray] = {}
         self.summed: tuple[int, ...] = ()  # S of an earlier attempt on the test rows under way
-        self.latest: dict[int, int] = {}  # with absent=last: the round whose model is held of each
+        # With absent=last: of each client the last round that its model was summed in, and its S.
+        self.latest: dict[int, tuple[int, tuple[int, ...]]] = {}
 
     def operations(self, kind: str) -> int:
         """Multiply-adds of section 5.3: |B| h R log^2 R to decode."""
@@ -346,12 +347,27 @@ class Server(Party):
             sharers = self.summed if set(self.summed) <= set(sharers) else ()
         dealt = [j for j in self.public.candidates(self.round) if j in sharers]
         dealers = tuple(sorted(dealt[: self.public.code.privacy + 1]))
-        latest = self.latest.items() if batch.part == "train" else ()
-        attempt = Attempt(sharers, dealers, tuple((n, r) for n, r in latest if n not in sharers))
+        held = self.held(sharers) if batch.part == "train" else ()
+        attempt = Attempt(sharers, dealers, held)
         if self.public.maskable(attempt.sharers, attempt.dealers):
             self.broadcast("attempt", attempt)
             self.summed = attempt.sharers if batch.part == "test" else ()
         return attempt
+
+    def held(self, sharers: tuple[int, ...]) -> tuple[tuple[int, int], ...]:
+        """Clients outside S and the round of their last model, as far as enough of S have both.
+
+        Who shared in a round has its shares. A client whose model would leave fewer than are
+        wanted stays out of the sum.
+        """
+        able, chosen = set(sharers), []
+        needed = min(self.public.wanted, len(able))  # of the rest nobody knows whether it uploads
+        had = {n: able & set(S) for n, (_, S) in self.latest.items() if n not in able}
+        for n in sorted(had, key=lambda n: -len(had[n])):
+            if len(able & had[n]) >= needed:
+                able &= had[n]
+                chosen.append((n, self.latest[n][0]))
+        return tuple(sorted(chosen))
 
     async def decode(self, attempt: Attempt) -> np.ndarray | None:
         """H from the first R results (lines 27-30, equation 7); None if the attempt is given up."""
@@ -379,7 +395,7 @@ class Server(Party):
                 f"result_timeout = {public.config.result_timeout} s",
                 tuple(results),
             )
-            self.latest = {}  # too few may have held what was asked for
+            self.latest = {}  # too few may have had what was asked for
             return None
         try:
             sums = self.interpolate(results)
@@ -434,7 +450,7 @@ class Server(Party):
         loss, gradient = self.centre.step(embedding, samples, self.labels["train"])
         self.steps += 1
         if self.public.config.absent == "last":
-            self.latest |= dict.fromkeys(attempt.sharers, self.round)
+            self.latest |= dict.fromkeys(attempt.sharers, (self.round, attempt.sharers))
         self.broadcast("gradient", gradient)
         self.record(
             "round",

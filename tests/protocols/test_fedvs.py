@@ -357,17 +357,37 @@ def test_who_has_not_got_a_share_that_is_asked_for_does_not_upload():
         assert decoded.tolist() == wanted.tolist()
 
 
-def test_models_that_too_few_hold_are_left_out_of_the_next_attempt():
+def test_models_that_too_few_hold_are_left_out():
     data, options = case("uneven", rounds=4, max_attempts=2, **PATIENT)
     protocol = make("fedvs", data, **options)
     gone = [away(n, 2, 3) for n in (3, 4, 5)] + [away(0, 3, 5)]  # R = 3 of 6
     spy, events, _ = run_with_spy(protocol, outages=gone)
-    assert held_in(spy) == [(), ((3, 1), (4, 1), (5, 1)), ((0, 2),), (), ()]
-    given_up = [e for e in events if e.name == "given_up"]
-    assert [e.round for e in given_up] == [3]
-    assert "R = 2(K+T-1)+1 = 3 results are needed and 2 came" in given_up[0].fields["why"]
+    # Of clients 1 to 5 only 1 and 2 have client 0's share of round 2; in round 4 all have 5's.
+    assert held_in(spy) == [(), ((3, 1), (4, 1), (5, 1)), (), ()]
+    assert not [e for e in events if e.name in ("given_up", "lacks")]
     for decoded, wanted in zip(spy.decoded, spy.wanted, strict=True):
         assert decoded.tolist() == wanted.tolist()
+
+
+def test_after_too_few_uploads_no_earlier_models_are_asked_for():
+    data, options = case("uneven", rounds=3, max_attempts=2, **PATIENT)
+    protocol = make("fedvs", data, **options)
+    parties = protocol.parties()
+    spy, told = Spy(parties), []
+    parties[SERVER].record = lambda event, **fields: told.append((event, fields))
+    broadcast = parties[SERVER].broadcast
+
+    def forgetful(kind, payload, to=None):
+        if (kind, parties[SERVER].round) == ("attempt", 2):
+            for n in range(2, 6):
+                parties[n].held = {}
+        broadcast(kind, payload, to)
+
+    parties[SERVER].broadcast = forgetful
+    Simulation(parties, conditions=LateSharer()).run()
+    assert held_in(spy) == [(), ((1, 1),), (), ()]
+    (given_up,) = [fields for event, fields in told if event == "given_up"]
+    assert "R = 2(K+T-1)+1 = 3 results are needed and 2 came" in given_up["why"]
 
 
 def test_a_run_with_absent_last_is_resumed_bit_for_bit(tmp_path):
