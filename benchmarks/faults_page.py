@@ -11,7 +11,9 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
-from pages import load, ours, table
+from pages import load, ours, signed, table
+
+from securevfl.study.statistics import mean_interval
 
 RESULTS = Path("benchmarks/results/faults")
 PAGE = Path("docs/results-faults.md")
@@ -57,6 +59,17 @@ def accuracies(content: dict[str, Any]) -> list[str]:
     runs, faults = axes(list(content["runs"]))
     rows = [["", *faults]]
     rows += [[run, *(cell(content["runs"][f"{run}, {f}"]) for f in faults)] for run in runs]
+    return table(rows)
+
+
+def gains(content: dict[str, Any]) -> list[str]:
+    """`last` minus `omit` under each fault, paired by seed."""
+    runs, faults = content["runs"], axes(list(content["runs"]))[1]
+    rows = [["points", *faults], ["last minus omit"]]
+    for fault in faults:
+        one, two = (runs[f"{run}, {fault}"]["test_accuracy"]["values"] for run in ("omit", "last"))
+        pairs = zip(one, two, strict=True)
+        rows[1].append(signed(*mean_interval([100 * (last - omit) for omit, last in pairs])))
     return table(rows)
 
 
@@ -125,6 +138,8 @@ def page() -> str:
         "",
         "## FedVS with the models of those that are away\n",
         *accuracies(absent),
+        "",
+        *gains(absent),
         "",
         *notes["absent"],
         *ours(absent),
