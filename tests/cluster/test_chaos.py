@@ -9,7 +9,6 @@ import json
 import os
 from pathlib import Path
 
-import numpy as np
 import pytest
 from live_parties import Carrier
 
@@ -125,12 +124,13 @@ class Chaos(Carrier):
 @pytest.mark.parametrize("seed", range(RUNS))
 def test_a_run_under_chaos_ends_and_takes_nothing_forged(seed, tmp_path):
     with one_thread():
-        made = make("fedvs", **OPTIONS)
+        made = make("fedvs", absent=("omit", "last")[seed % 2], **OPTIONS)
         chaos = Chaos(made, tmp_path, seed)
         asyncio.run(chaos.go())
     steps = chaos.steps
     assert {s["step"] for s in steps} == set(range(1, ROUNDS + 1))
-    assert np.isfinite([s["loss"] for s in steps]).all()
+    # Shares of different rounds or lives in one sum would decode to numbers of any size.
+    assert max(s["loss"] for s in steps) < 10
     assert chaos.accepted == 0
     assert chaos.tried > 500
     if os.environ.get("SECUREVFL_CHAOS_LOG"):
