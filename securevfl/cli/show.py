@@ -35,7 +35,7 @@ _LABELS = {
     "bytes": "sent",
     "late": "late messages",
     "skipped": "skipped rounds",
-    "filled": "filled in embeddings",
+    "filled": "filled in for the absent",
     "clipped": "clipped weights",
     "planned": "plan and measurement",
     "derived": "parameters",

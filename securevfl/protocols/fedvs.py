@@ -458,7 +458,7 @@ class Server(Party):
             loss=loss,
             used=self.public.wanted,
             sharers=len(attempt.sharers),
-            **({"held": len(attempt.held)} if attempt.held else {}),
+            **({"filled": len(attempt.held), "how": "last model"} if attempt.held else {}),
         )
 
     async def infer(self) -> None:

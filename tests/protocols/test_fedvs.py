@@ -310,7 +310,8 @@ def test_with_absent_last_the_sum_holds_the_last_models_of_those_that_are_away()
     assert held_in(spy)[:5] == [(), ((1, 1),), ((1, 1), (4, 2)), (), ()]
     for decoded, wanted in zip(spy.decoded, spy.wanted, strict=True):
         assert decoded.tolist() == wanted.tolist()
-    assert [e.fields.get("held") for e in events if e.name == "round"] == [None, 1, 2, None, None]
+    filled = [e.fields.get("filled") for e in events if e.name == "round"]
+    assert filled == [None, 1, 2, None, None]
     assert (spy.models[1, 1] != spy.models[1, 4]).any()  # it stepped in round 1, and goes on
 
 
@@ -408,7 +409,7 @@ def test_a_run_with_absent_last_is_resumed_bit_for_bit(tmp_path):
         )  # fmt: skip
     resumed = svfl.resume(tmp_path / "run", data=data)
     assert resumed.history == whole.history
-    assert sum(row.get("held", 0) for row in whole.history[7:]) > 0
+    assert sum(row.get("filled", 0) for row in whole.history[7:]) > 0
 
 
 @pytest.mark.parametrize(

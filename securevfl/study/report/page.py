@@ -35,7 +35,7 @@ _SUMMARY = {
     "crashes": "crashes",
     "given_up": "attempts given up",
     "skipped": "rounds skipped",
-    "filled": "embeddings filled in",
+    "filled": "filled in for the absent",
     "clipped": "weight clippings",
 }
 _ALWAYS = ("rounds", "virtual_seconds", "bytes", "messages", "late", "crashes")
