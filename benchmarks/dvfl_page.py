@@ -120,8 +120,13 @@ def close(gap: tuple[float, float] | None) -> str:
     said = "Without faults DVFL is within half a point of SplitNN (paper: 97.80 and 97.85)"
     if gap is None:
         return f"{said}: not measured."
-    within = "yes" if abs(gap[0]) <= 0.5 else "no"
-    return f"{said}: {within}, {gap[0]:+.2f} ± {gap[1]:.2f} points."
+    mean, half = gap
+    word = "undecided"
+    if abs(mean) + half <= 0.5:
+        word = "confirmed"
+    elif abs(mean) - half > 0.5:
+        word = "**refuted**"
+    return f"{said}: {word}: {mean:+.2f} ± {half:.2f} points."
 
 
 def main_claims(results: Results) -> Iterator[str]:

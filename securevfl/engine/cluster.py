@@ -196,8 +196,8 @@ class Cluster:
                     f"--resources '{{\"{resource}\": 1}}'`"
                 )
 
-    def common_round(self, newest: int) -> int | None:
-        """Newest round up to `newest` of which every party has a whole checkpoint, where it lives.
+    def rounds(self) -> dict[int, list[int]]:
+        """Rounds of which each party has a whole checkpoint, where it lives.
 
         Processes of the run that are still there, because its driver was killed and they have not
         heard of it, are waited for.
@@ -209,8 +209,7 @@ class Cluster:
         """
         self._seat_all()
         claims = [place.seat.claim.remote() for place in self._places.values()]
-        common = set.intersection(*(set(rounds) for rounds in self._ray.get(claims)))
-        return max((round for round in common if round <= newest), default=None)
+        return dict(zip(self._places, self._ray.get(claims), strict=True))
 
     def _seat_all(self) -> None:
         actor = self._ray.remote(SeatActor)
@@ -282,6 +281,8 @@ class Cluster:
         place.standing = report.standing
         place.messages, place.bytes = report.messages, report.bytes
         place.process = report.process
+        # A server that comes back must announce no round that anybody is in already.
+        self._floor = max(self._floor, report.standing.round)
         for event in report.events:
             self._floor = max(self._floor, event.round)
             told(event)

@@ -5,9 +5,9 @@ One folder a party: ``round-<r>.svfl`` for each round kept, ``once.svfl`` for wh
 Files are written whole or not at all, carry a checksum, are never unpickled, and have the mode
 0600; what is damaged is passed over.
 
-Kept are the newest eight rounds, the newest eight multiples of eight before them, and so on. All
-parties keep the same rounds, so that a driver whose history is a second old finds one that it
-knows and everybody has.
+Kept are the newest eight rounds, the newest eight multiples of eight before them, and so on.
+Parties that made the same rounds keep the same, so that a driver whose history is a second old
+finds one that it knows and everybody has.
 """
 
 from __future__ import annotations
@@ -47,6 +47,7 @@ class Keeper:
         self.every = every
         self._last = -1
         self._lock: FileLock | None = None
+        self._once: dict[str, Any] | None = None  # as it was read
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
 
     def claim(self, patience: float = 30.0) -> None:
@@ -108,6 +109,7 @@ class Keeper:
         for round in reversed(self.rounds()) if at is None else [at]:
             state = self._read(round)
             if state is not None:
+                self._once = None  # it is the party's from here on
                 return state
         return None
 
@@ -115,7 +117,9 @@ class Keeper:
         try:
             state: dict[str, Any] = read_file(self._path(round))
             if state["once"]:
-                state["once"] = read_file(self.folder / _ONCE)
+                if self._once is None:
+                    self._once = read_file(self.folder / _ONCE)
+                state["once"] = self._once
         except CheckpointError:
             return None
         return state
@@ -125,6 +129,7 @@ class Keeper:
 
         With -1 everything goes but the number of the life.
         """
+        self._once = None
         for round in self.rounds():
             if round > after:
                 self._path(round).unlink(missing_ok=True)

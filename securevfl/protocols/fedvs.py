@@ -64,7 +64,7 @@ class Client(Party):
     """Client n: shares its data once and its model every round, evaluates, updates."""
 
     activities: ClassVar[Mapping[str, str]] = {**Party.activities, "mask": "share"}
-    kept: ClassVar[tuple[str, ...]] = ("network",)
+    kept: ClassVar[tuple[str, ...]] = ("network", "seen")
     kept_once: ClassVar[tuple[str, ...]] = ("data_shares", "row_sum")
     kept_frozen: ClassVar[tuple[str, ...]] = ("held",)
 
@@ -85,6 +85,7 @@ class Client(Party):
         self.data_shares: dict[str, dict[int, np.ndarray]] = {}
         self.row_sum = 0
         self.held: dict[int, tuple[int, np.ndarray]] = {}  # the last share of each, and its round
+        self.seen: list[tuple[Batch, Attempt]] = []  # attempts since S last stepped
         self.rows = 0  # |B| of the round under way
 
     async def setup(self) -> None:
@@ -121,8 +122,9 @@ class Client(Party):
                     self.share("mask", self.deal_mask(len(batch.rows)))
                 self.send(SERVER, "shared", None)
                 attempt = self.checked(batch, await self.receive("attempt"))
+                consistent = self.consistent(batch, attempt)
                 shares = await self.collect("model", senders=attempt.sharers)  # line 19
-                if self.complete(attempt, shares):
+                if self.complete(attempt, shares) and consistent:
                     upload = self.evaluate(batch, attempt, shares)  # line 23
                     if self.public.config.masked:
                         rhos = await self.collect("mask", senders=attempt.dealers)
@@ -130,6 +132,7 @@ class Client(Party):
                     self.send(SERVER, "embedding", upload)
                 if batch.part == "train":
                     self.update(batch, attempt, await self.receive("gradient"))
+                    self.seen = []
                     if self.public.config.absent == "last":  # the sum was decoded: keep its shares
                         fresh = {n: (self.round, shares[n]) for n in attempt.sharers}
                         self.held = self.held | fresh
@@ -191,6 +194,21 @@ class Client(Party):
             )
         return attempt
 
+    def consistent(self, batch: Batch, attempt: Attempt) -> bool:
+        """Whether no row of the batch was to be in another sum of the same models; remember it.
+
+        Two such sums tell their difference, which may be one client's. The server avoids them;
+        after a crash it may have forgotten.
+        """
+        earlier = [
+            one for rows, one in self.seen if rows.meets(batch) and not one.same_sum(attempt)
+        ]
+        if earlier:
+            self.record("refused", sharers=list(attempt.sharers), before=list(earlier[0].sharers))
+            return False
+        self.seen.append((batch, attempt))
+        return True
+
     def complete(self, attempt: Attempt, shares: dict[int, np.ndarray]) -> bool:
         """Add to `shares` those of earlier rounds that the attempt names, if all are held."""
         for n, round in attempt.held:
@@ -226,15 +244,16 @@ class Client(Party):
         The server cannot see a wrap. That a client stopped here is one bit about its data, listed
         on the card. Row sum times largest weight bounds every entry; the exact product is
         computed only where that bound does not settle it, in int64, which the protocol's check
-        before the run makes wide enough.
+        before the run makes wide enough; of all rows where other batches may meet this model.
         """
         public = self.public
         limit = (public.field.modulus - 1) // (2 * len(self.peers))
         largest = int(magnitude(public.field, model).max())
         if self.row_sum * largest <= limit:
             return
-        samples = public.batches[batch.part].samples(batch.rows)
-        rows = rows_of(self.features[batch.part], samples)
+        rows = self.features[batch.part]
+        if public.config.absent == "omit" or batch.part != "train":
+            rows = rows_of(rows, public.batches[batch.part].samples(batch.rows))
         data = public.data_point.round(expand(rows, self.network.degree))
         product = int(np.abs(data @ public.field.signed(model)).max())
         if product > limit:
@@ -295,7 +314,7 @@ class Server(Party):
         self.given_up = 0
         self.batch = Batch("train", np.empty(0, np.uint32))  # of the attempt under way
         self.test_scores: dict[int, np.ndarray] = {}
-        self.summed: tuple[int, ...] = ()  # S of an earlier attempt on the test rows under way
+        self.summed: list[tuple[Batch, Attempt]] = []  # announced since S last stepped
         # With absent=last: of each client the last round that its model was summed in, and its S.
         self.latest: dict[int, tuple[int, tuple[int, ...]]] = {}
 
@@ -320,9 +339,8 @@ class Server(Party):
         """Train (lines 25-31), then infer the test set from its shares if asked to."""
         while self.steps < self.public.config.rounds:
             self.safe_point()
-            rows = self.public.batches["train"].draw(self.round + 1)
-            batch = Batch("train", rows)
-            attempt = await self.attempt(batch)
+            batch, again = self.next_batch()
+            attempt = await self.attempt(batch, again)
             embedding = await self.decode(attempt)
             if embedding is not None:
                 self.train(batch, attempt, embedding)
@@ -330,28 +348,38 @@ class Server(Party):
             await self.infer()
         self.conclude()
 
-    async def attempt(self, batch: Batch) -> Attempt:
+    def next_batch(self) -> tuple[Batch, Attempt | None]:
+        """The batch of the next round, without rows of attempts that were given up since a step.
+
+        Where nothing is left of it, the last of these attempts is made again.
+        """
+        rows = self.public.batches["train"].draw(self.round + 1)
+        for given_up, _ in self.summed:
+            rows = rows[~np.isin(rows, given_up.rows)]
+        return self.summed[-1] if not rows.size else (Batch("train", rows), None)
+
+    async def attempt(self, batch: Batch, again: Attempt | None) -> Attempt:
         """Announce B, then S: those that shared their model in time (footnote 2), and D.
 
         With ``absent=last`` (ours) clients outside S stand in sums of training rows with the model
         of the last decoded sum for which they shared it, whose shares the others have.
         S and D that would not keep the masked guarantee are not announced; `decode` gives such an
-        attempt up. Test rows that were uploaded once are summed over the same S in every further
-        attempt, or not at all: two sums of the same rows and models tell their difference.
+        attempt up. An attempt on rows that were announced before is made with the models of that
+        one, `again`, or not at all: two sums of the same rows and models tell their difference.
         """
         self.batch = batch
         self.announce(self.round + 1, batch)
         timeout = self.public.config.share_timeout
         sharers = tuple(await self.collect("shared", timeout=timeout))
-        if self.summed:
-            sharers = self.summed if set(self.summed) <= set(sharers) else ()
+        if again is not None:
+            sharers = again.sharers if set(again.sharers) <= set(sharers) else ()
         dealt = [j for j in self.public.candidates(self.round) if j in sharers]
         dealers = tuple(sorted(dealt[: self.public.code.privacy + 1]))
         held = self.held(sharers) if batch.part == "train" else ()
-        attempt = Attempt(sharers, dealers, held)
+        attempt = Attempt(sharers, dealers, held if again is None else again.held)
         if self.public.maskable(attempt.sharers, attempt.dealers):
+            self.summed.append((batch, attempt))
             self.broadcast("attempt", attempt)
-            self.summed = attempt.sharers if batch.part == "test" else ()
         return attempt
 
     def held(self, sharers: tuple[int, ...]) -> tuple[tuple[int, int], ...]:
@@ -372,10 +400,12 @@ class Server(Party):
     async def decode(self, attempt: Attempt) -> np.ndarray | None:
         """H from the first R results (lines 27-30, equation 7); None if the attempt is given up."""
         public = self.public
-        if self.summed and not attempt.sharers:
+        before = [one for rows, one in self.summed if rows.meets(self.batch)]
+        if before and not attempt.sharers:
             self.give_up(
-                f"the rows were summed over clients {list(self.summed)} before, and not all of "
-                f"these shared again within share_timeout = {public.config.share_timeout} s",
+                f"the rows were to be summed over clients {list(before[-1].sharers)} before, and "
+                "not all of these shared again within share_timeout = "
+                f"{public.config.share_timeout} s",
                 (),
             )
             return None
@@ -434,7 +464,7 @@ class Server(Party):
         return sums
 
     def give_up(self, why: str, parties: tuple[int, ...]) -> None:
-        """Leave an attempt; the next round takes another batch, so no row meets two S."""
+        """Leave an attempt; the next round takes other rows or the same S: no row meets two."""
         missing = sorted(set(self.peers) - set(parties))
         self.record("given_up", why=why, missing=missing)
         self.given_up += 1
@@ -449,6 +479,7 @@ class Server(Party):
         samples = self.public.batches["train"].samples(batch.rows)
         loss, gradient = self.centre.step(embedding, samples, self.labels["train"])
         self.steps += 1
+        self.summed = []
         if self.public.config.absent == "last":
             self.latest |= dict.fromkeys(attempt.sharers, (self.round, attempt.sharers))
         self.broadcast("gradient", gradient)
@@ -469,12 +500,13 @@ class Server(Party):
         while done < batches.length:
             self.safe_point()
             rows = np.arange(done, min(done + step, batches.length), dtype=np.uint32)
-            attempt = await self.attempt(Batch("test", rows))
+            again = self.summed[-1][1] if self.summed else None
+            attempt = await self.attempt(Batch("test", rows), again)
             embedding = await self.decode(attempt)
             if embedding is not None:
                 self.score(done // step, embedding)
                 done += step
-                self.summed = ()
+                self.summed = []
         self.report_inference(step)
 
     def score(self, number: int, embedding: np.ndarray) -> None:
@@ -628,6 +660,7 @@ class FedVS(SplitProtocol):
         )
         self.check_wanted()
         self.check_masks()
+        self.check_timeouts()
         self.check_overflow()
 
     def check_wanted(self) -> None:
@@ -650,6 +683,16 @@ class FedVS(SplitProtocol):
                 f"= {T + 1 + self.config.spares} dealers, and there are {N} clients. Lower privacy "
                 "or spares, or add clients; masked=false runs the paper's evaluation, which shows "
                 "the server more than the sums"
+            )
+
+    def check_timeouts(self) -> None:
+        """Refuse earlier models where nobody is ever absent, or lacking shares would stall."""
+        config = self.config
+        if config.absent == "last" and None in (config.share_timeout, config.result_timeout):
+            raise ConfigurationError(
+                "fedvs: absent = last needs share_timeout, after which a client counts as absent, "
+                "and result_timeout, after which clients that lack its share are not waited for; "
+                f"they are {config.share_timeout} and {config.result_timeout}"
             )
 
     @classmethod

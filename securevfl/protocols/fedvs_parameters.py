@@ -37,6 +37,10 @@ class Batch:
     part: str
     rows: np.ndarray
 
+    def meets(self, other: Batch) -> bool:
+        """Whether the two have rows in common."""
+        return self.part == other.part and bool(np.isin(self.rows, other.rows).any())
+
 
 @message
 @dataclass(frozen=True)
@@ -57,6 +61,11 @@ class Attempt:
     sharers: tuple[int, ...]
     dealers: tuple[int, ...] = ()
     held: tuple[tuple[int, int], ...] = ()
+
+    def same_sum(self, other: Attempt) -> bool:
+        """Whether the same models are in both sums, as long as no model has changed."""
+        held = set(self.held) == set(other.held)
+        return held and set(self.sharers) == set(other.sharers)
 
     @property
     def terms(self) -> tuple[int, ...]:

@@ -6,7 +6,7 @@ import functools
 import logging
 import shutil
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from securevfl.engine.checkpoint import read_file, write_file
 from securevfl.engine.cluster import Cluster, Ended, mirrored
 from securevfl.engine.identity import Manifest
-from securevfl.engine.network import Event
+from securevfl.engine.network import Event, name_of
 from securevfl.engine.party import Party
 from securevfl.engine.seats import Job
 from securevfl.engine.transcript import Transcript
@@ -32,6 +32,7 @@ HISTORY = "driver.svfl"
 _LOG = logging.getLogger(__name__)
 _WRITE = 0.1  # seconds at least between writes of the driver's history
 _SHARE = 20  # and as many times what the last write took
+_UNTOLD = 2  # rounds that may be over before the driver has written of any
 
 
 @dataclass(frozen=True)
@@ -156,20 +157,40 @@ class Driver:
         self._due = now + max(_WRITE, _SHARE * (now - began))
 
     def _take_up(self) -> int | None:
-        """History up to the newest round of which everybody has a checkpoint; that round."""
+        """History up to the newest round of which everybody has a checkpoint; that round.
+
+        None where the run had not begun. What cannot be taken up is refused, and left as it is.
+        """
         assert self.folder is not None
-        try:
-            state = read_file(self.folder / HISTORY)
-        except CheckpointError:
+        path = self.folder / HISTORY
+        state = read_file(path) if path.exists() else None
+        newest = max((row["round"] for row in state["rows"]), default=0) if state else 0
+        kept = self.cluster.rounds()
+        common = set.intersection(*map(set, kept.values()))
+        at = max((round for round in common if round <= newest), default=None)
+        if at is None or state is None:
+            self._refuse_loss(kept, newest)
             return None
-        newest = max((row["round"] for row in state["rows"]), default=0)
-        at = self.cluster.common_round(newest)
-        _LOG.info("the run goes on from round %s; its history was at %s", at or 0, newest)
-        if at is None:
-            return None
+        _LOG.info("the run goes on from round %s; its history was at %s", at, newest)
         self.historian.restore(state)
         self.historian.go_back(at)
         return at
+
+    def _refuse_loss(self, kept: Mapping[int, Sequence[int]], newest: int) -> None:
+        """Refuse to begin anew where there is work that this would delete."""
+        most = max((max(rounds, default=0) for rounds in kept.values()), default=0)
+        if max(most, newest) <= _UNTOLD:
+            return
+        poor = [n for n, rounds in kept.items() if not any(r <= newest for r in rounds)]
+        lack = (
+            f"{', '.join(map(name_of, poor))} has none up to it" if poor else "no round is of all"
+        )
+        raise CheckpointError(
+            f"resume: the history in {self.folder} is at round {newest}, and there is no round of "
+            f"which every party has a whole checkpoint: {lack}; the newest of any is {most}. Put "
+            "back the parties' folders, or place the parties where these are; to begin anew, "
+            "start another run. Nothing was changed"
+        )
 
     def _finish(self, ended: Ended) -> None:
         """Copy the parties' models, put their transcripts together, and evaluate."""

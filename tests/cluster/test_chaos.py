@@ -92,7 +92,9 @@ class Chaos(Carrier):
         party = self.made.party(index)
         restore(party, state)
         if index == SERVER:
-            party.round = max(party.round, old.party.round)
+            # What a driver knows: the rounds in which the others are.
+            others = [home.standing.round for n, home in self.homes.items() if n != SERVER]
+            party.round = max(party.round, *others)
         self.earlier += old.events
         home = self.seat(index, party, settled=True)
         self.introduce()

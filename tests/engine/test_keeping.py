@@ -6,7 +6,35 @@ import sys
 import pytest
 
 from securevfl.engine.keeping import Keeper, _worth_keeping
+from securevfl.engine.network import SERVER
 from securevfl.errors import CheckpointError
+from securevfl.study.on_ray import Driver
+
+
+@pytest.mark.parametrize(
+    ("kept", "newest", "said"),
+    [
+        (
+            {0: [0, 7, 8], 1: [], SERVER: [8]},
+            9,
+            "party 1 has none up to it; the newest of any is 8",
+        ),
+        ({0: [7], 1: [8], SERVER: [7, 8]}, 9, "no round is of all"),
+        ({0: [], 1: [], SERVER: []}, 9, "history .* is at round 9"),
+        ({0: [0, 40], 1: [0, 40], SERVER: [0, 40]}, 0, "is at round 0"),  # the history is lost
+    ],
+)
+def test_work_that_cannot_be_taken_up_is_refused_and_not_deleted(kept, newest, said, tmp_path):
+    driver = object.__new__(Driver)
+    driver.folder = tmp_path
+    with pytest.raises(CheckpointError, match=rf"{said}.*Nothing was changed"):
+        driver._refuse_loss(kept, newest)
+
+
+def test_a_run_that_had_hardly_begun_is_begun_anew(tmp_path):
+    driver = object.__new__(Driver)
+    driver.folder = tmp_path
+    driver._refuse_loss({0: [0, 1], 1: [0], SERVER: []}, 0)
 
 
 class Stand:

@@ -61,7 +61,8 @@ class LateSharer(Conditions):
 @pytest.mark.parametrize(("N", "K", "T"), SHAPES[1:])
 def test_views_are_identical_where_a_sum_holds_an_earlier_model(N, K, T):
     features = features_of(N, K, 1)
-    waits = {"absent": "last", "share_timeout": 1.0, "spares": N - T - 1}
+    times = {"share_timeout": 1.0, "result_timeout": 9.0}
+    waits = {"absent": "last", "spares": N - T - 1} | times
     options = options_of(K, T, P61, **waits)
     conditions = LateSharer(late=N - 3)
     first = arena(FEDVS, features, conditions=conditions, **options)

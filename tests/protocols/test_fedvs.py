@@ -61,8 +61,8 @@ class Spy:
     def __getattr__(self, name):
         return getattr(self.code, name)
 
-    async def attempt(self, batch):
-        attempt = await self._attempt(batch)
+    async def attempt(self, batch, again):
+        attempt = await self._attempt(batch, again)
         self.attempts.append((batch, attempt))
         for n in attempt.sharers:
             self.models[n, self.server.round] = self.homes[n].quantised_model()
@@ -416,10 +416,10 @@ def test_a_run_with_absent_last_is_resumed_bit_for_bit(tmp_path):
     ("part", "held", "options"),
     [
         ("train", ((3, 1),), {}),  # not agreed on
-        ("test", ((3, 1),), {"absent": "last"}),  # test rows would meet two models
-        ("train", ((2, 1),), {"absent": "last"}),  # it shares, too
-        ("train", ((3, 1), (3, 2)), {"absent": "last"}),
-        ("train", ((99, 1),), {"absent": "last"}),
+        ("test", ((3, 1),), PATIENT),  # test rows would meet two models
+        ("train", ((2, 1),), PATIENT),  # it shares, too
+        ("train", ((3, 1), (3, 2)), PATIENT),
+        ("train", ((99, 1),), PATIENT),
     ],
 )
 def test_clients_refuse_held_models_that_could_single_somebody_out(part, held, options):
@@ -431,7 +431,7 @@ def test_clients_refuse_held_models_that_could_single_somebody_out(part, held, o
 
 
 def test_held_models_do_not_count_towards_the_sharers_that_masks_need():
-    data, options = case("uneven", absent="last")
+    data, options = case("uneven", **PATIENT)
     client = make("fedvs", data, **options).parties()[0]
     client.round = 1
     assert client.checked(TRAIN, Attempt((0, 2, 3), (2, 3), ((1, 1),)))
@@ -439,7 +439,90 @@ def test_held_models_do_not_count_towards_the_sharers_that_masks_need():
         client.checked(TRAIN, Attempt((2, 3), (2, 3), ((0, 1), (1, 1))))
 
 
+@pytest.mark.parametrize("lacking", ["share_timeout", "result_timeout"])
+def test_absent_last_needs_both_timeouts(lacking):
+    data, options = case("uneven", **PATIENT | {lacking: None})
+    with pytest.raises(ConfigurationError, match=r"absent = last needs .*None"):
+        make("fedvs", data, **options)
+
+
+def test_a_model_that_may_be_held_is_checked_against_all_rows():
+    widths = (12, 1, 1, 1)
+    features = [np.full((8, d), 0.01) for d in widths]
+    features[0][5] = 1.0  # 13 * 2^25 > (p - 1) / 8 in this row alone
+    labels = np.arange(8) % 2
+    data = VerticalDataset.from_numpy(
+        features, labels, test_features=features, test_labels=labels, scaling="none"
+    )
+    options = {"prime": P31, "degree": 1, "data_bits": 12, "model_bits": 13, "weight_bound": 1.0}
+    other_rows = Batch("train", np.array([0, 1], np.uint32))
+    for absent in ("omit", "last"):
+        waits = PATIENT | {"absent": absent, "spares": 0}
+        client = make("fedvs", data, segments=1, **options, **waits).parties()[0]
+        client.network.weight.data.fill_(1.0)
+        client.row_sum = 13 * 2**12
+        model = client.public.model_point.quantize(client.network.values)
+        if absent == "omit":
+            client.check_range(other_rows, model)
+        else:
+            with pytest.raises(RangeError, match=f"embedding of {13 * 2**25}"):
+                client.check_range(other_rows, model)
+
+
 # -- giving up ---------------------------------------------------------------------------------
+
+
+# -- no row meets two sums of the same models --------------------------------------------------
+
+
+class LateOnce(Conditions):
+    """In round 2 client 1 shares late, and most uploads come too late."""
+
+    def delay(self, seed, party, round, activity):
+        if round != 2 or party == 0:
+            return 0
+        shares_late = activity == "share" and party == 1
+        return 3 * 10**9 if shares_late else 2 * 10**9 if activity == "upload" else 0
+
+
+@pytest.mark.parametrize("absent", ["omit", "last"])
+def test_rows_that_are_all_there_are_get_the_same_sum_again(absent):
+    waits = PATIENT | {"absent": absent, "batch": 10**6, "rounds": 3}
+    data, options = case("uneven", **waits)
+    spy, events, _ = run_with_spy(make("fedvs", data, **options), conditions=LateOnce())
+    assert [e.round for e in events if e.name == "given_up"] == [2]
+    (_, given_up), (_, again), (_, later) = spy.attempts[1:]
+    assert given_up.sharers == again.sharers == (0, 2, 3, 4, 5)
+    assert given_up.held == again.held == (((1, 1),) if absent == "last" else ())
+    assert later.sharers == (0, 1, 2, 3, 4, 5)
+    for decoded, wanted in zip(spy.decoded, spy.wanted, strict=True):
+        assert decoded.tolist() == wanted.tolist()
+
+
+def test_the_next_epoch_leaves_out_rows_of_an_attempt_that_was_given_up():
+    data, options = case("uneven", result_timeout=1.0, rounds=4)  # three batches an epoch
+    protocol = make("fedvs", data, **options)
+    spy, _, _ = run_with_spy(protocol, conditions=weather(3))
+    given_up, after = (set(batch.rows.tolist()) for batch, _ in spy.attempts[2:4])
+    drawn = set(protocol.public.batches["train"].draw(4).tolist())
+    assert given_up & drawn  # else this says nothing
+    assert after == drawn - given_up
+
+
+def test_clients_do_not_upload_rows_to_a_second_sum():
+    data, options = case("uneven")
+    client, told = make("fedvs", data, **options).parties()[0], []
+    client.record = lambda event, **fields: told.append((event, fields))
+    one, same = Attempt((0, 1, 2), (2, 3)), Attempt((2, 1, 0), (3, 4))
+    other = Attempt((0, 1, 2, 3), (2, 3))
+    apart = Batch("train", np.arange(3, 6, dtype=np.uint32))
+    assert client.consistent(TRAIN, one)
+    assert client.consistent(TRAIN, same)
+    assert client.consistent(apart, other)
+    assert not client.consistent(TRAIN, other)
+    assert told == [("refused", {"sharers": [0, 1, 2, 3], "before": [0, 1, 2]})]
+    client.seen = []  # after a step
+    assert client.consistent(TRAIN, other)
 
 
 class Weather(Conditions):
