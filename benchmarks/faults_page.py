@@ -144,8 +144,6 @@ def page() -> str:
         *notes["absent"],
         *ours(absent),
         "",
-        *costs(absent, RESULTS / "digits-absent"),
-        "",
         "## What the errors say\n",
         *errors(content),
         "",

@@ -64,7 +64,7 @@ class Client(Party):
     """Client n: shares its data once and its model every round, evaluates, updates."""
 
     activities: ClassVar[Mapping[str, str]] = {**Party.activities, "mask": "share"}
-    kept: ClassVar[tuple[str, ...]] = ("network", "seen")
+    kept: ClassVar[tuple[str, ...]] = ("network", "uploaded")
     kept_once: ClassVar[tuple[str, ...]] = ("data_shares", "row_sum")
     kept_frozen: ClassVar[tuple[str, ...]] = ("held",)
 
@@ -85,7 +85,7 @@ class Client(Party):
         self.data_shares: dict[str, dict[int, np.ndarray]] = {}
         self.row_sum = 0
         self.held: dict[int, tuple[int, np.ndarray]] = {}  # the last share of each, and its round
-        self.seen: list[tuple[Batch, Attempt]] = []  # attempts since S last stepped
+        self.uploaded: dict[int, tuple[Batch, Attempt]] = {}  # by round, since S last stepped
         self.rows = 0  # |B| of the round under way
 
     async def setup(self) -> None:
@@ -120,19 +120,20 @@ class Client(Party):
                 self.share("model", self.public.code.encode_constant(model, masks=masks))
                 if self.index in self.public.candidates(self.round):
                     self.share("mask", self.deal_mask(len(batch.rows)))
-                self.send(SERVER, "shared", None)
+                before = tuple(self.uploaded) if batch.part == "train" else ()
+                self.send(SERVER, "shared", before or None)
                 attempt = self.checked(batch, await self.receive("attempt"))
-                consistent = self.consistent(batch, attempt)
                 shares = await self.collect("model", senders=attempt.sharers)  # line 19
-                if self.complete(attempt, shares) and consistent:
+                if self.complete(attempt, shares) and self.consistent(batch, attempt):
                     upload = self.evaluate(batch, attempt, shares)  # line 23
                     if self.public.config.masked:
                         rhos = await self.collect("mask", senders=attempt.dealers)
                         upload = self.masked(upload, rhos)
+                    self.uploaded[self.round] = (batch, attempt)
                     self.send(SERVER, "embedding", upload)
                 if batch.part == "train":
                     self.update(batch, attempt, await self.receive("gradient"))
-                    self.seen = []
+                    self.uploaded = {}
                     if self.public.config.absent == "last":  # the sum was decoded: keep its shares
                         fresh = {n: (self.round, shares[n]) for n in attempt.sharers}
                         self.held = self.held | fresh
@@ -195,18 +196,18 @@ class Client(Party):
         return attempt
 
     def consistent(self, batch: Batch, attempt: Attempt) -> bool:
-        """Whether no row of the batch was to be in another sum of the same models; remember it.
+        """Whether no row of the batch was uploaded to another sum of the same models.
 
         Two such sums tell their difference, which may be one client's. The server avoids them;
-        after a crash it may have forgotten.
+        after a crash it may have forgotten. What it has found harmless is forgotten here, too.
         """
-        earlier = [
-            one for rows, one in self.seen if rows.meets(batch) and not one.same_sum(attempt)
-        ]
-        if earlier:
-            self.record("refused", sharers=list(attempt.sharers), before=list(earlier[0].sharers))
-            return False
-        self.seen.append((batch, attempt))
+        for round in list(self.uploaded):
+            if round in attempt.harmless or round <= attempt.stepped:
+                del self.uploaded[round]
+        for rows, one in self.uploaded.values() if self.public.config.masked else ():
+            if rows.meets(batch) and not one.same_sum(attempt):
+                self.record("refused", sharers=list(attempt.sharers), before=list(one.sharers))
+                return False
         return True
 
     def complete(self, attempt: Attempt, shares: dict[int, np.ndarray]) -> bool:
@@ -294,7 +295,7 @@ class Server(Party):
     """Names the batch and the sharers, decodes the sum from the first R results, trains W_0."""
 
     kept: ClassVar[tuple[str, ...]] = (
-        *("centre", "steps", "given_up", "test_scores", "summed", "latest"),
+        *("centre", "steps", "given_up", "test_scores", "summed", "harmless", "stepped", "latest"),
     )
 
     def __init__(
@@ -314,7 +315,10 @@ class Server(Party):
         self.given_up = 0
         self.batch = Batch("train", np.empty(0, np.uint32))  # of the attempt under way
         self.test_scores: dict[int, np.ndarray] = {}
-        self.summed: list[tuple[Batch, Attempt]] = []  # announced since S last stepped
+        # Announced since S last stepped, by round, and who may have uploaded.
+        self.summed: dict[int, tuple[Batch, Attempt, tuple[int, ...]]] = {}
+        self.harmless: tuple[int, ...] = ()  # rounds of those that need not be remembered
+        self.stepped = 0  # round of the last step
         # With absent=last: of each client the last round that its model was summed in, and its S.
         self.latest: dict[int, tuple[int, tuple[int, ...]]] = {}
 
@@ -354,9 +358,30 @@ class Server(Party):
         Where nothing is left of it, the last of these attempts is made again.
         """
         rows = self.public.batches["train"].draw(self.round + 1)
-        for given_up, _ in self.summed:
+        for given_up, _, _ in self.summed.values():
             rows = rows[~np.isin(rows, given_up.rows)]
-        return self.summed[-1] if not rows.size else (Batch("train", rows), None)
+        return (Batch("train", rows), None) if rows.size else self.last_attempt()
+
+    def last_attempt(self) -> tuple[Batch, Attempt]:
+        """The newest attempt that was announced since a step."""
+        batch, attempt, _ = self.summed[max(self.summed)]
+        return batch, attempt
+
+    def forget_harmless(self, shared: Mapping[int, tuple[int, ...] | None]) -> None:
+        """Forget attempts to which too few can have uploaded for their uploads to tell anything.
+
+        A client that has shared for a later round uploads to no earlier one, and says to which it
+        has. K + T - 1 uploads are uniform for the server with T clients, whatever the sums: rho has
+        K + 2T - 1 coefficients, and T clients know it at T points.
+        In plain evaluation every attempt tells the server everything, and none is remembered.
+        """
+        code = self.public.code
+        for round, (batch, attempt, able) in list(self.summed.items()):
+            able = tuple(n for n in able if n not in shared or round in (shared[n] or ()))
+            self.summed[round] = (batch, attempt, able)
+            if not self.public.config.masked or len(able) < code.segments + code.privacy:
+                del self.summed[round]
+                self.harmless += (round,)
 
     async def attempt(self, batch: Batch, again: Attempt | None) -> Attempt:
         """Announce B, then S: those that shared their model in time (footnote 2), and D.
@@ -370,15 +395,19 @@ class Server(Party):
         self.batch = batch
         self.announce(self.round + 1, batch)
         timeout = self.public.config.share_timeout
-        sharers = tuple(await self.collect("shared", timeout=timeout))
+        shared = await self.collect("shared", timeout=timeout)
+        sharers = tuple(shared)
         if again is not None:
             sharers = again.sharers if set(again.sharers) <= set(sharers) else ()
         dealt = [j for j in self.public.candidates(self.round) if j in sharers]
         dealers = tuple(sorted(dealt[: self.public.code.privacy + 1]))
         held = self.held(sharers) if batch.part == "train" else ()
-        attempt = Attempt(sharers, dealers, held if again is None else again.held)
+        if batch.part == "train":
+            self.forget_harmless(shared)
+        held = held if again is None else again.held
+        attempt = Attempt(sharers, dealers, held, self.harmless, self.stepped)
         if self.public.maskable(attempt.sharers, attempt.dealers):
-            self.summed.append((batch, attempt))
+            self.summed[self.round] = (batch, attempt, tuple(self.peers))
             self.broadcast("attempt", attempt)
         return attempt
 
@@ -400,7 +429,7 @@ class Server(Party):
     async def decode(self, attempt: Attempt) -> np.ndarray | None:
         """H from the first R results (lines 27-30, equation 7); None if the attempt is given up."""
         public = self.public
-        before = [one for rows, one in self.summed if rows.meets(self.batch)]
+        before = [one for rows, one, _ in self.summed.values() if rows.meets(self.batch)]
         if before and not attempt.sharers:
             self.give_up(
                 f"the rows were to be summed over clients {list(before[-1].sharers)} before, and "
@@ -479,7 +508,7 @@ class Server(Party):
         samples = self.public.batches["train"].samples(batch.rows)
         loss, gradient = self.centre.step(embedding, samples, self.labels["train"])
         self.steps += 1
-        self.summed = []
+        self.summed, self.harmless, self.stepped = {}, (), self.round
         if self.public.config.absent == "last":
             self.latest |= dict.fromkeys(attempt.sharers, (self.round, attempt.sharers))
         self.broadcast("gradient", gradient)
@@ -500,13 +529,13 @@ class Server(Party):
         while done < batches.length:
             self.safe_point()
             rows = np.arange(done, min(done + step, batches.length), dtype=np.uint32)
-            again = self.summed[-1][1] if self.summed else None
+            again = self.last_attempt()[1] if self.summed else None
             attempt = await self.attempt(Batch("test", rows), again)
             embedding = await self.decode(attempt)
             if embedding is not None:
                 self.score(done // step, embedding)
                 done += step
-                self.summed = []
+                self.summed = {}
         self.report_inference(step)
 
     def score(self, number: int, embedding: np.ndarray) -> None:
@@ -543,7 +572,16 @@ class PredictingServer(Server):
     """Server of a prediction: it decodes the sums of new rows, as of test rows, and scores them."""
 
     kept: ClassVar[tuple[str, ...]] = (
-        *("centre", "given_up", "test_scores", "embeddings", "summed", "latest"),
+        *(
+            "centre",
+            "given_up",
+            "test_scores",
+            "embeddings",
+            "summed",
+            "harmless",
+            "stepped",
+            "latest",
+        ),
     )
 
     def __init__(self, peers: Sequence[int], public: Parameters, centre: Centre) -> None:

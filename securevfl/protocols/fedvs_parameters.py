@@ -56,11 +56,17 @@ class Attempt:
     held : tuple of (int, int)
         With ``absent=last`` (ours), clients outside S and the round whose model of theirs is in
         the sum instead.
+    harmless : tuple of int
+        Rounds since the last step to which too few clients uploaded for anything to be learned.
+    stepped : int
+        Round of the last step.
     """
 
     sharers: tuple[int, ...]
     dealers: tuple[int, ...] = ()
     held: tuple[tuple[int, int], ...] = ()
+    harmless: tuple[int, ...] = ()
+    stepped: int = 0
 
     def same_sum(self, other: Attempt) -> bool:
         """Whether the same models are in both sums, as long as no model has changed."""

@@ -516,13 +516,40 @@ def test_clients_do_not_upload_rows_to_a_second_sum():
     one, same = Attempt((0, 1, 2), (2, 3)), Attempt((2, 1, 0), (3, 4))
     other = Attempt((0, 1, 2, 3), (2, 3))
     apart = Batch("train", np.arange(3, 6, dtype=np.uint32))
-    assert client.consistent(TRAIN, one)
+    assert client.consistent(TRAIN, other)  # announced, and not uploaded
+    client.uploaded = {4: (TRAIN, one)}
     assert client.consistent(TRAIN, same)
     assert client.consistent(apart, other)
     assert not client.consistent(TRAIN, other)
     assert told == [("refused", {"sharers": [0, 1, 2, 3], "before": [0, 1, 2]})]
-    client.seen = []  # after a step
-    assert client.consistent(TRAIN, other)
+    assert not client.consistent(TRAIN, replace(other, harmless=(3,), stepped=3))
+    assert client.consistent(TRAIN, replace(other, harmless=(4,)))
+    client.uploaded = {4: (TRAIN, one)}
+    assert client.consistent(TRAIN, replace(other, stepped=4))
+
+
+def test_an_attempt_to_which_too_few_uploaded_is_forgotten():
+    data, options = case("uneven")  # K = T = 1: one upload is uniform for the server and a client
+    server = make("fedvs", data, **options).parties()[SERVER]
+    one = Attempt((0, 1, 2), (2, 3))
+    server.summed = {4: (TRAIN, one, (0, 1, 2, 3, 4, 5))}
+    server.forget_harmless({0: (4,), 1: None, 2: (3,)})
+    assert server.summed == {4: (TRAIN, one, (0, 3, 4, 5))}
+    server.forget_harmless({3: None})
+    assert server.summed[4][2] == (0, 4, 5)
+    server.forget_harmless({0: (4,), 5: None})
+    assert server.summed[4][2] == (0, 4)  # client 4 is silent: it may have uploaded
+    server.forget_harmless({4: None})
+    assert server.summed == {}
+    assert server.harmless == (4,)
+
+
+def test_lost_links_do_not_leave_a_run_without_rows():
+    data, options = case("uneven", **PATIENT | {"rounds": 8, "max_attempts": 200})
+    faults = {"link": {"fault": 0.2, "rejoin": 0.5}}
+    run = svfl.run("fedvs", data, faults=faults, conditions="none", **options)
+    assert run.summary()["given_up"] > 6  # twice as many as an epoch has batches
+    assert len(run.history) == 8
 
 
 class Weather(Conditions):
