@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from securevfl.field import _cpu
-from securevfl.field._scratch import aligned
 from securevfl.field.fixed_point import FixedPoint
+from securevfl.field.kernels import cpu
+from securevfl.field.kernels.scratch import aligned
 from securevfl.field.lagrange import interpolation_matrix
 from securevfl.field.lagrange_code import LagrangeCode
 from securevfl.field.prime_field import PrimeField
@@ -49,15 +49,15 @@ def interleaved(methods: Methods, repeats: int) -> dict[str, float]:
 @contextmanager
 def forced(tier: str) -> Iterator[None]:
     """Use the kernels of one tier."""
-    before = os.environ.get(_cpu.VARIABLE)
-    os.environ[_cpu.VARIABLE] = tier
+    before = os.environ.get(cpu.VARIABLE)
+    os.environ[cpu.VARIABLE] = tier
     try:
         yield
     finally:
         if before is None:
-            del os.environ[_cpu.VARIABLE]
+            del os.environ[cpu.VARIABLE]
         else:
-            os.environ[_cpu.VARIABLE] = before
+            os.environ[cpu.VARIABLE] = before
 
 
 def under(tier: str, call: Callable[[], object]) -> Callable[[], object]:
@@ -94,8 +94,7 @@ def matmul(p: int, shape: tuple[int, int, int], repeats: int, others: bool) -> d
     a, b = F.random((m, k), source), F.random((k, n), source)
     out = np.empty((m, n), F.dtype)
     methods: dict[str, Callable[[], object]] = {
-        tier: under(tier, lambda: F.matmul(a, b, out=out, trusted=True))
-        for tier in _cpu.available()
+        tier: under(tier, lambda: F.matmul(a, b, out=out, trusted=True)) for tier in cpu.available()
     }
     x, y, z = a.astype(float), b.astype(float), np.empty((m, n))
     methods["dgemm"] = lambda: np.matmul(x, y, out=z)
@@ -122,7 +121,7 @@ def encode(p: int, N: int, size: int, columns: int, repeats: int) -> dict[str, f
     half = (N + size) * columns // 2
     before, after = np.zeros(half, F.dtype), np.ones(half, F.dtype)
     codes = {t: LagrangeCode(F, parties=N, segments=size - 1, privacy=1, degree=1) for t in
-             _cpu.available()}  # fmt: skip
+             cpu.available()}  # fmt: skip
     methods: dict[str, Callable[[], object]] = {
         tier: under(tier, lambda own=own: own.encode(X, out=out, masks=Z))  # type: ignore[misc]
         for tier, own in codes.items()
@@ -146,7 +145,8 @@ def encode(p: int, N: int, size: int, columns: int, repeats: int) -> dict[str, f
 
 def transform(repeats: int, columns: int) -> dict[str, float]:
     """Return seconds of encoding at N = 1024, K + T = 512 by transforms and by our matrices."""
-    from securevfl.field import kernels, ntt
+    from securevfl.field import ntt
+    from securevfl.field.kernels import dispatch
 
     F = PrimeField(NTT)
     alphas, betas = ntt.coset_points(F, 1024, 512)
@@ -156,10 +156,10 @@ def transform(repeats: int, columns: int) -> dict[str, float]:
     out, left = aligned((1024, columns), F.dtype), ntt.NttLeft(cosets, 1024)
     matrix = interpolation_matrix(F, betas, alphas)
     methods: dict[str, Callable[[], object]] = {"ntt": lambda: left.multiply([X], out)}
-    for tier in _cpu.available():
+    for tier in cpu.available():
         if tier not in ("portable", "avx2"):
             with forced(tier):
-                own = kernels.prepare(NTT, matrix)
+                own = dispatch.prepare(NTT, matrix)
             methods[tier] = lambda own=own: own.multiply([X], out)  # type: ignore[misc]
     return interleaved(methods, repeats)
 
@@ -183,7 +183,7 @@ def sampling(p: int, repeats: int, count: int = 1 << 22) -> dict[str, float]:
 
 def fixed_point(p: int, kind: type, repeats: int, count: int = 1 << 22) -> dict[str, float]:
     """Return nanoseconds per element; copies move as many bytes as the operation."""
-    from securevfl.field import _fixed_point_kernels as kernels
+    from securevfl.field.kernels import fixed_point as dispatch
 
     F, bits = PrimeField(p), 12
     q, scale = FixedPoint(F, bits), float(1 << bits)
@@ -211,7 +211,7 @@ def fixed_point(p: int, kind: type, repeats: int, count: int = 1 << 22) -> dict[
             "copy for quantize": copy(x.nbytes + z.nbytes),
             "dequantize": lambda: q.dequantize(z, out=real),
             "copy for dequantize": copy(z.nbytes + real.nbytes),
-            "stochastic": lambda: kernels.round_stochastic(x, words, scale, *args),
+            "stochastic": lambda: dispatch.round_stochastic(x, words, scale, *args),
             "numpy stochastic": numpy_stochastic,
         },
         repeats,

@@ -72,20 +72,21 @@ def project(field: PrimeField, rows: Array) -> tuple[Array, Array]:
     The weights are r[c B + j] = u_c v_j with uniform u and v, so that only their roots are drawn; a
     non-zero row has a zero projection with probability at most 2/p (Schwartz-Zippel, degree 2).
     """
-    from securevfl.field import _projection, primes
+    from securevfl.field import primes
+    from securevfl.field.kernels import projection
 
     n, length = rows.shape
-    q, block = projections(field), _projection.BLOCK
+    q, block = projections(field), projection.BLOCK
     blocks = -(-length // block)
     v, u = field.random((q, min(block, length))), field.random((q, blocks, 1))
     sums, most = np.empty((q, n, blocks), field.dtype), np.zeros(n, np.uint64)
     p = np.uint64(field.modulus)
     if field.dtype == np.uint32:
-        _projection.project32(rows, v, p, np.uint64((1 << 32) % field.modulus), sums, most)
+        projection.project32(rows, v, p, np.uint64((1 << 32) % field.modulus), sums, most)
     else:
         c = primes.montgomery(field.modulus, 64)
         words = field.modulus, c.negative_inverse, c.square, (1 << 96) % field.modulus
-        _projection.project64(rows, v, tuple(np.uint64(w) for w in words), sums, most)
+        projection.project64(rows, v, tuple(np.uint64(w) for w in words), sums, most)
     good = most < p
     sums[:, ~good] = 0
     return field.matmul(sums, u, trusted=True)[:, :, 0].astype(np.uint64), good
@@ -93,19 +94,19 @@ def project(field: PrimeField, rows: Array) -> tuple[Array, Array]:
 
 def syndromes(field: PrimeField, points: Array, word: Array, terms: int) -> tuple[Array, bool]:
     """Return the syndromes of a projected word of a polynomial with `terms` coefficients."""
-    from securevfl.field import _scalar
+    from securevfl.field.kernels import scalar
 
     out = np.empty(word.size - terms, np.uint64)
-    wrong = _scalar.syndromes(points, word, *field._constants, out)
+    wrong = scalar.syndromes(points, word, *field._constants, out)
     return out, bool(wrong)
 
 
 def locate(field: PrimeField, points: Array, syndrome: Array) -> Array | None:
     """Return a mask of the wrong rows, or None where no such set explains the syndromes."""
-    from securevfl.field import _scalar
+    from securevfl.field.kernels import scalar
 
     found = np.zeros(points.size, np.bool_)
-    degree = _scalar.locate(points, syndrome, *field._constants, found)
+    degree = scalar.locate(points, syndrome, *field._constants, found)
     if degree != int(found.sum()) or 2 * degree > syndrome.size:
         return None
     return found

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from securevfl.field._pool import share
-from securevfl.field._scratch import aligned
+from securevfl.field.kernels.pool import share
+from securevfl.field.kernels.scratch import aligned
 
 if TYPE_CHECKING:
-    from securevfl.field.kernels import Left
+    from securevfl.field.kernels.dispatch import Left
     from securevfl.field.prime_field import PrimeField
     from securevfl.field.sampling import Source
 

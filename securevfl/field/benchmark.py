@@ -68,7 +68,7 @@ def benchmark(repeats: int = 7) -> dict[str, Any]:
 
 def describe() -> dict[str, Any]:
     """Return processor, versions and kernel tiers."""
-    from securevfl.field import _cpu
+    from securevfl.field.kernels import cpu as _cpu
 
     names = ("numpy", "numba", "llvmlite", "cryptography", "galois", "python-flint")
     versions = {}

@@ -109,7 +109,7 @@ class FixedPoint:
         out : ndarray, optional
             C-contiguous float64 array for the result.
         """
-        from securevfl.field import _fixed_point_kernels as kernels
+        from securevfl.field.kernels import fixed_point as kernels
 
         places = self.bits if bits is None else _places(bits, 124)
         # The kernel proves the range of arrays of the field's dtype in its one pass.
@@ -134,7 +134,7 @@ class FixedPoint:
         dtype: np.dtype[Any],
         target: Array | None = None,
     ) -> Array:
-        from securevfl.field import _fixed_point_kernels as kernels
+        from securevfl.field.kernels import fixed_point as kernels
 
         array = np.asarray(x)
         if array.dtype not in (np.float32, np.float64):

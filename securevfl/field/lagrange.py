@@ -43,13 +43,13 @@ def interpolation_matrix(
     FieldError
         If two points are equal or a number is not an element.
     """
-    from securevfl.field import _scalar
+    from securevfl.field.kernels import scalar
 
     x, y = _points(field, points, "points"), _points(field, targets, "targets")
     if len({int(v) for v in x}) < x.size:
         raise FieldError(f"interpolation_matrix: the {x.size} points must be distinct.")
     out = np.empty((y.size, x.size), np.uint64)
-    _scalar.interpolate(x, y, *field._constants, out)
+    scalar.interpolate(x, y, *field._constants, out)
     return out.astype(field.dtype)
 
 
@@ -57,11 +57,11 @@ def vanishing(
     field: PrimeField, roots: Sequence[int] | Array, targets: Sequence[int] | Array
 ) -> Array:
     """Return P(y) = prod_k (y - roots[k]) at each target, shape (m,)."""
-    from securevfl.field import _scalar
+    from securevfl.field.kernels import scalar
 
     x, y = _points(field, roots, "roots"), _points(field, targets, "targets")
     out = np.empty(y.size, np.uint64)
-    _scalar.vanishing(x, y, *field._constants, out)
+    scalar.vanishing(x, y, *field._constants, out)
     return out.astype(field.dtype)
 
 

@@ -19,7 +19,7 @@ from securevfl.field.lagrange import interpolation_matrix, vanishing
 from securevfl.field.prime_field import PrimeField
 
 if TYPE_CHECKING:
-    from securevfl.field.kernels import Left
+    from securevfl.field.kernels.dispatch import Left
     from securevfl.field.sampling import Source
 
 Array = NDArray[Any]
@@ -148,16 +148,17 @@ class LagrangeCode:
 
     @cached_property
     def _left(self) -> Left:
-        from securevfl.field import kernels, ntt
+        from securevfl.field import ntt
+        from securevfl.field.kernels import dispatch
 
         p = self.field.modulus
-        return ntt.left(p, self.alphas, self.betas) or kernels.prepare(p, self._basis)
+        return ntt.left(p, self.alphas, self.betas) or dispatch.prepare(p, self._basis)
 
     @cached_property
     def _constant_left(self) -> Left:
-        from securevfl.field import kernels
+        from securevfl.field.kernels import dispatch
 
-        return kernels.prepare(self.field.modulus, self._constant_basis)
+        return dispatch.prepare(self.field.modulus, self._constant_basis)
 
     @cached_property
     def _constant_basis(self) -> Array:
@@ -337,7 +338,7 @@ class LagrangeCode:
         return self._decoder(door.party_numbers(parties, self.parties, name))[0]
 
     def _decoder(self, key: tuple[int, ...]) -> tuple[Array, Left]:
-        from securevfl.field import kernels
+        from securevfl.field.kernels import dispatch
 
         with self._lock:
             if key in self._matrices:
@@ -345,7 +346,7 @@ class LagrangeCode:
                 return self._matrices[key]
         points = [self.alphas[n] for n in key]
         matrix = interpolation_matrix(self.field, points, self.betas[: self.segments])
-        entry = _frozen(matrix), kernels.prepare(self.field.modulus, matrix)
+        entry = _frozen(matrix), dispatch.prepare(self.field.modulus, matrix)
         with self._lock:
             self._matrices[key] = entry
             while len(self._matrices) > _KEPT_MATRICES:

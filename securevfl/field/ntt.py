@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from securevfl.errors import FieldError
-from securevfl.field import _cpu
-from securevfl.field._scratch import scratch
-from securevfl.field._tiled import PiecewiseLeft
+from securevfl.field.kernels import cpu
+from securevfl.field.kernels.scratch import scratch
+from securevfl.field.kernels.tiled import PiecewiseLeft
 
 if TYPE_CHECKING:
     from securevfl.field.prime_field import PrimeField
@@ -109,7 +109,7 @@ def recognise(p: int, alphas: Sequence[int], betas: Sequence[int]) -> Cosets | N
 
 def left(p: int, alphas: Sequence[int], betas: Sequence[int]) -> NttLeft | None:
     """Return the encoder by transforms where the points allow it and it is the faster one."""
-    if len(alphas) + len(betas) < CROSSOVER[_cpu.tier()]:
+    if len(alphas) + len(betas) < CROSSOVER[cpu.tier()]:
         return None
     cosets = recognise(p, alphas, betas)
     return NttLeft(cosets, len(alphas)) if cosets else None
@@ -123,7 +123,7 @@ class NttLeft(PiecewiseLeft):
     """
 
     def __init__(self, cosets: Cosets, N: int) -> None:
-        from securevfl.field import _ntt
+        from securevfl.field.kernels import ntt
 
         p, m, n = cosets.p, cosets.m, cosets.n
         self.cosets = cosets
@@ -133,7 +133,7 @@ class NttLeft(PiecewiseLeft):
         reversed_order = [int(f"{j:0{bits}b}"[::-1], 2) for j in range(m)]
         scale = pow(m, -1, p)
         self.tables = tuple(
-            _ntt.companions(values, p)
+            ntt.companions(values, p)
             for values in (
                 [pow(inverse, i, p) for i in range(m // 2)],
                 [pow(ratio, j, p) * scale % p for j in reversed_order],
@@ -146,7 +146,7 @@ class NttLeft(PiecewiseLeft):
         """Nothing is kept: the tables stand for the matrix."""
 
     def _tiles(self, part: Any, rows: Array, out: Array, seen: Array) -> None:
-        from securevfl.field import _ntt
+        from securevfl.field.kernels import ntt
 
         ours = np.zeros(128, np.uint8)
         width = 64 * max(2, min(MOST_PIECES, PANEL_BYTES // (64 * self.cosets.n)))
@@ -155,5 +155,5 @@ class NttLeft(PiecewiseLeft):
             scratch("high", (self.cosets.n, width), np.uint8),
             ours,
         )
-        _ntt.encode(rows, out.shape[1] // 16, out, np.uint32(self.p), self.tables, work)
+        ntt.encode(rows, out.shape[1] // 16, out, np.uint32(self.p), self.tables, work)
         np.maximum(seen.view(np.uint32), ours[:64].view(np.uint32), out=seen.view(np.uint32))

@@ -161,18 +161,18 @@ class PrimeField:
 
     def add(self, a: ArrayLike, b: ArrayLike) -> Array:
         """Return a + b."""
-        from securevfl.field import _scalar
+        from securevfl.field.kernels import scalar
 
         x, y, out = self._pair(a, b, "PrimeField.add")
-        _scalar.add(x, y, np.uint64(self.modulus), out.reshape(-1))
+        scalar.add(x, y, np.uint64(self.modulus), out.reshape(-1))
         return out
 
     def subtract(self, a: ArrayLike, b: ArrayLike) -> Array:
         """Return a - b."""
-        from securevfl.field import _scalar
+        from securevfl.field.kernels import scalar
 
         x, y, out = self._pair(a, b, "PrimeField.subtract")
-        _scalar.subtract(x, y, np.uint64(self.modulus), out.reshape(-1))
+        scalar.subtract(x, y, np.uint64(self.modulus), out.reshape(-1))
         return out
 
     def negative(self, a: ArrayLike) -> Array:
@@ -181,16 +181,16 @@ class PrimeField:
 
     def multiply(self, a: ArrayLike, b: ArrayLike) -> Array:
         """Return the element-wise product."""
-        from securevfl.field import _scalar
+        from securevfl.field.kernels import scalar
 
         x, y, out = self._pair(a, b, "PrimeField.multiply")
         p, flat = np.uint64(self.modulus), out.reshape(-1)
         if self.dtype == np.uint32:
             constants = primes.montgomery(self.modulus, 32)
             inverse = np.uint64((1 << 32) - constants.negative_inverse)
-            _scalar.multiply32(x, y, p, inverse, np.uint64(constants.square), flat)
+            scalar.multiply32(x, y, p, inverse, np.uint64(constants.square), flat)
         else:
-            _scalar.multiply64(x, y, *self._constants, flat)
+            scalar.multiply64(x, y, *self._constants, flat)
         return out
 
     def divide(self, a: ArrayLike, b: ArrayLike) -> Array:
@@ -199,11 +199,11 @@ class PrimeField:
 
     def reciprocal(self, a: ArrayLike) -> Array:
         """Return 1/a; a zero is refused with its index."""
-        from securevfl.field import _scalar
+        from securevfl.field.kernels import scalar
 
         x = self.elements(a, "PrimeField.reciprocal")
         flat = np.ascontiguousarray(x).reshape(-1).astype(np.uint64)
-        zero = _scalar.first_zero(flat)
+        zero = scalar.first_zero(flat)
         if zero >= 0:
             place = tuple(int(i) for i in np.unravel_index(zero, x.shape)) if x.ndim else ()
             raise FieldError(
@@ -211,12 +211,12 @@ class PrimeField:
                 f"Divide by non-zero elements only."
             )
         out = np.empty(x.size, np.uint64)
-        _scalar.reciprocal(flat, *self._constants, out)
+        scalar.reciprocal(flat, *self._constants, out)
         return out.astype(self.dtype).reshape(x.shape)
 
     def power(self, a: ArrayLike, exponent: int) -> Array:
         """Return a^exponent for one integer exponent; 0^0 is 1, a negative one inverts first."""
-        from securevfl.field import _scalar
+        from securevfl.field.kernels import scalar
 
         if isinstance(exponent, bool) or not isinstance(exponent, int | np.integer):
             raise FieldError(f"PrimeField.power: the exponent must be an integer: {exponent!r}.")
@@ -227,7 +227,7 @@ class PrimeField:
             e = e % order + order
         flat = np.ascontiguousarray(x).reshape(-1).astype(np.uint64)
         out = np.empty(x.size, np.uint64)
-        _scalar.power(flat, np.uint64(e), *self._constants, out)
+        scalar.power(flat, np.uint64(e), *self._constants, out)
         return out.astype(self.dtype).reshape(x.shape)
 
     # Linear algebra.
@@ -255,7 +255,7 @@ class PrimeField:
             The caller vouches that both are arrays of `dtype` with values in [0, p), as every
             result of this class is; the pass that checks the range (one read of each) is left out.
         """
-        from securevfl.field import kernels
+        from securevfl.field.kernels import dispatch
 
         name = "PrimeField.matmul"
         if trusted:
@@ -279,7 +279,7 @@ class PrimeField:
         shape = (*stack, *(full[-2:-1] if x.ndim > 1 else ()), *(full[-1:] if y.ndim > 1 else ()))
         result = out_array(out, shape, self.dtype, name)
         refuse_overlap(result, name, x, y)
-        kernels.matmul_stack(self.modulus, left, right, result.reshape(full), threads)
+        dispatch.matmul_stack(self.modulus, left, right, result.reshape(full), threads)
         return result
 
     def solve(self, a: ArrayLike, b: ArrayLike) -> Array:
@@ -317,7 +317,7 @@ class PrimeField:
 
     def convolve(self, a: ArrayLike, b: ArrayLike) -> Array:
         """Return the full convolution of two vectors: the product of polynomials."""
-        from securevfl.field import _scalar
+        from securevfl.field.kernels import scalar
 
         x, y = (self.elements(v, "PrimeField.convolve").astype(np.uint64) for v in (a, b))
         if x.ndim != 1 or y.ndim != 1 or not x.size or not y.size:
@@ -326,7 +326,7 @@ class PrimeField:
                 f"{y.shape}."
             )
         out = np.empty(x.size + y.size - 1, np.uint64)
-        _scalar.convolve(x, y, *self._constants, out)
+        scalar.convolve(x, y, *self._constants, out)
         return out.astype(self.dtype)
 
     # Inside.
@@ -356,15 +356,15 @@ class PrimeField:
 
     def _eliminate(self, a: Array, rhs: Array) -> tuple[Array, int]:
         """Return the solution (n, m) of a x = rhs and det(a)."""
-        from securevfl.field import _scalar
+        from securevfl.field.kernels import scalar
 
         left = np.array(a, dtype=np.uint64, order="C")
         right = np.array(rhs, dtype=np.uint64, order="C")
         for matrix in (left, right):
-            _scalar.to_montgomery(matrix.reshape(-1), *self._constants)
-        determinant = np.array([_scalar.eliminate(left, right, *self._constants)], np.uint64)
+            scalar.to_montgomery(matrix.reshape(-1), *self._constants)
+        determinant = np.array([scalar.eliminate(left, right, *self._constants)], np.uint64)
         for array in (right.reshape(-1), determinant):
-            _scalar.from_montgomery(array, *self._constants[:2])
+            scalar.from_montgomery(array, *self._constants[:2])
         return right.astype(self.dtype), int(determinant[0])
 
 

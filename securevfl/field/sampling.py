@@ -150,7 +150,7 @@ def fill_uniform(p: int, out: Array, stream: Keystream) -> None:
     The keystream is read as little-endian words of the dtype of `out`, cut to bit_length(p) bits;
     words at or above p are dropped and the next one is taken.
     """
-    from securevfl.field import _sampling_kernels as kernels
+    from securevfl.field.kernels import sampling as kernels
 
     mask, modulus = out.dtype.type((1 << p.bit_length()) - 1), out.dtype.type(p)
     step, done = _CHUNK // out.itemsize, 0

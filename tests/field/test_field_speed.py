@@ -8,7 +8,8 @@ each runs once, so that no group can rot. The ratios that count are taken inside
 import numpy as np
 import pytest
 
-from securevfl.field import FixedPoint, LagrangeCode, PrimeField, _correction, _cpu
+from securevfl.field import FixedPoint, LagrangeCode, PrimeField, _correction
+from securevfl.field.kernels import cpu
 
 FIELDS = [PrimeField(2**31 - 1), PrimeField(2**61 - 1)]
 
@@ -19,11 +20,11 @@ def F(request):
 
 
 @pytest.mark.benchmark(group="matmul 256x784x64")
-@pytest.mark.parametrize("tier", _cpu.TIERS)
+@pytest.mark.parametrize("tier", cpu.TIERS)
 def test_matmul(benchmark, F, tier, monkeypatch):
-    if tier not in _cpu.available():
+    if tier not in cpu.available():
         pytest.skip(f"this machine has no {tier}")
-    monkeypatch.setenv(_cpu.VARIABLE, tier)
+    monkeypatch.setenv(cpu.VARIABLE, tier)
     a, b = F.random((256, 784)), F.random((784, 64))
     product = benchmark(F.matmul, a, b, trusted=True)
     assert int(product[3, 5]) == int(a[3].astype(object) @ b[:, 5].astype(object)) % F.modulus

@@ -7,16 +7,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from securevfl.errors import ConfigurationError
-from securevfl.field import PrimeField, SeededSource, _cpu, _tiled, kernels
+from securevfl.field import PrimeField, SeededSource
+from securevfl.field.kernels import cpu, dispatch, tiled
 
 MODULI = [3, 4099, 2013265921, 2**31 - 1, 2**32 - 5, 2**50 - 27, 2**61 - 1, 2**62 - 57]
 
 
-@pytest.fixture(params=_cpu.TIERS)
+@pytest.fixture(params=cpu.TIERS)
 def tier(request, monkeypatch):
-    if request.param not in _cpu.available():
+    if request.param not in cpu.available():
         pytest.skip(f"this machine has no {request.param}")
-    monkeypatch.setenv(_cpu.VARIABLE, request.param)
+    monkeypatch.setenv(cpu.VARIABLE, request.param)
     return request.param
 
 
@@ -28,9 +29,9 @@ def exact(a, b, p):
 
 def product(p, a, b):
     """Return the product, after all forms of the left operand in this tier agreed on it."""
-    forms = {kernels.prepare(p, a, columns) for columns in (None, 1, 1 << 20)}
-    if _cpu.tier() == "amx" and (p < 1 << 31 or a.dtype == np.uint64):
-        forms.add(_tiled.TiledLeft(p, a))
+    forms = {dispatch.prepare(p, a, columns) for columns in (None, 1, 1 << 20)}
+    if cpu.tier() == "amx" and (p < 1 << 31 or a.dtype == np.uint64):
+        forms.add(tiled.TiledLeft(p, a))
     results = []
     for left in forms:
         out = np.empty((a.shape[0], b.shape[1]), a.dtype)
@@ -90,7 +91,7 @@ def test_blocks_stand_in_different_places_and_numbers_beyond_p_are_seen(tier, p)
     F, source = PrimeField(p), SeededSource(2)
     a = F.random((9, 30), source)
     blocks = [F.random((7, 90), source), F.random((23, 200), source)[:, 5:95]]
-    left = kernels.prepare(p, a)
+    left = dispatch.prepare(p, a)
     out = np.zeros((9, 300), F.dtype)
     assert left.multiply(blocks, out[:, 7:97])
     assert out[:, 7:97].ravel().tolist() == exact(a, np.concatenate(blocks), p)
@@ -106,7 +107,7 @@ def test_blocks_with_any_strides_are_taken(tier):
     F, source = PrimeField(2**31 - 1), SeededSource(4)
     a, b = F.random((9, 5), source), F.random((64, 10), source)
     out = np.empty((9, 64), F.dtype)
-    assert kernels.prepare(F.modulus, a).multiply([b.T[:2], b.T[2:8:2]], out)
+    assert dispatch.prepare(F.modulus, a).multiply([b.T[:2], b.T[2:8:2]], out)
     assert out.ravel().tolist() == exact(a, b.T[[0, 1, 2, 4, 6]], F.modulus)
 
 
@@ -119,13 +120,13 @@ def test_threads_share_the_rows(tier):
 
 
 def test_a_tier_that_cannot_run_is_refused(monkeypatch):
-    monkeypatch.setenv(_cpu.VARIABLE, "abacus")
+    monkeypatch.setenv(cpu.VARIABLE, "abacus")
     with pytest.raises(ConfigurationError, match="abacus cannot run here"):
-        _cpu.tier()
+        cpu.tier()
 
 
 def test_an_edit_in_any_file_of_kernels_makes_cached_ones_stale():
-    from securevfl.field import _jit, _portable
+    from securevfl.field.kernels import jit, portable
 
-    assert _jit.folder_stamp() in _portable.matmul31._cache._cache_file._source_stamp
-    assert any(name == "_ir.py" for name, _, _ in _jit.folder_stamp())
+    assert jit.folder_stamp() in portable.matmul31._cache._cache_file._source_stamp
+    assert any(name == "ir.py" for name, _, _ in jit.folder_stamp())

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from securevfl.errors import FieldError
-from securevfl.field import LagrangeCode, PrimeField, SeededSource, _cpu, kernels, ntt
+from securevfl.field import LagrangeCode, PrimeField, SeededSource, ntt
+from securevfl.field.kernels import cpu, dispatch
 
 F = PrimeField(2013265921)
 SMALL = PrimeField(998244353)
@@ -41,7 +42,7 @@ def test_the_code_chooses_the_transform_only_beyond_the_crossover(monkeypatch):
     masks = F.random((2, 100), SeededSource(2))
     shares = code.encode(X, masks=masks)
     for limit, kind in ((10, ntt.NttLeft), (10_000, object)):
-        monkeypatch.setattr(ntt, "CROSSOVER", dict.fromkeys(_cpu.TIERS, limit))
+        monkeypatch.setattr(ntt, "CROSSOVER", dict.fromkeys(cpu.TIERS, limit))
         fresh = code_of(F, 64, 30, 2)
         assert isinstance(fresh._left, kind)
         assert isinstance(fresh._left, ntt.NttLeft) == (limit == 10)
@@ -71,4 +72,4 @@ def test_sizes_and_fields_without_roots_are_refused():
 def test_every_encoder_has_the_interface_of_left_operands():
     left = ntt.NttLeft(ntt.recognise(F.modulus, *ntt.coset_points(F, 4, 2)), 4)
     assert callable(left.multiply)
-    assert callable(kernels.prepare(F.modulus, np.ones((2, 2), np.uint32)).multiply)
+    assert callable(dispatch.prepare(F.modulus, np.ones((2, 2), np.uint32)).multiply)

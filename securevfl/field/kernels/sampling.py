@@ -6,7 +6,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from securevfl.field._jit import kernel
+from securevfl.field.kernels.jit import kernel
 
 Array = NDArray[Any]
 

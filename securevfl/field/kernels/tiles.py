@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from securevfl.field._ir import I32, every, tile
-from securevfl.field._jit import inlined
+from securevfl.field.kernels.ir import I32, every, tile
+from securevfl.field.kernels.jit import inlined
 
 Array = NDArray[Any]
 

@@ -9,9 +9,9 @@ from llvmlite import ir
 from numba import types
 from numpy.typing import NDArray
 
-from securevfl.field._ir import I64
-from securevfl.field._jit import inlined, intrinsic, kernel
-from securevfl.field._montgomery import high_part, redc
+from securevfl.field.kernels.ir import I64
+from securevfl.field.kernels.jit import inlined, intrinsic, kernel
+from securevfl.field.kernels.montgomery import high_part, redc
 
 Array = NDArray[Any]
 

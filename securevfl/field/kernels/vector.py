@@ -23,8 +23,8 @@ from llvmlite import ir
 from numba import types
 from numpy.typing import NDArray
 
-from securevfl.field._ir import I32, I64, every, load, loop, slot, smaller, splat, store
-from securevfl.field._jit import inlined, intrinsic, kernel
+from securevfl.field.kernels.ir import I32, I64, every, load, loop, slot, smaller, splat, store
+from securevfl.field.kernels.jit import inlined, intrinsic, kernel
 
 Array = NDArray[Any]
 

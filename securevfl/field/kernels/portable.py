@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from securevfl.field._jit import kernel
-from securevfl.field._montgomery import high_part, redc
+from securevfl.field.kernels.jit import kernel
+from securevfl.field.kernels.montgomery import high_part, redc
 
 Array = NDArray[Any]
 

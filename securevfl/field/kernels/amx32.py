@@ -1,4 +1,4 @@
-"""Matrix products of 32-bit elements by the tile unit, for p < 2^31; see _tiles for the planes."""
+"""Matrix products of 32-bit elements by the tile unit, for p < 2^31; see `tiles` for the planes."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from llvmlite import ir
 from numba import types
 from numpy.typing import NDArray
 
-from securevfl.field._ir import I32, I64, copier, every, joined, load, smaller, splat, store
-from securevfl.field._jit import inlined, intrinsic, kernel
-from securevfl.field._tiles import BLOCK, accumulate, configure, planes, release
+from securevfl.field.kernels.ir import I32, I64, copier, every, joined, load, smaller, splat, store
+from securevfl.field.kernels.jit import inlined, intrinsic, kernel
+from securevfl.field.kernels.tiles import BLOCK, accumulate, configure, planes, release
 
 Array = NDArray[Any]
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from securevfl.field import primes
-from securevfl.field._scratch import aligned, scratch
+from securevfl.field.kernels.scratch import aligned, scratch
 
 Array = NDArray[Any]
 
@@ -38,7 +38,7 @@ class PiecewiseLeft:
 
     def multiply(self, blocks: Sequence[Array], out: Array) -> bool:
         """See kernels.Left."""
-        from securevfl.field import _scalar
+        from securevfl.field.kernels import scalar
 
         blocks = [b if b.strides[1] == b.itemsize else np.ascontiguousarray(b) for b in blocks]
         good = self._multiply(self.parts[0], _take(blocks, 0, self.most), out)
@@ -47,7 +47,7 @@ class PiecewiseLeft:
             more = np.empty(out.shape, out.dtype)
             good &= self._multiply(part, _take(blocks, i * self.most, self.most), more)
             for row, other in zip(out, more, strict=True):
-                _scalar.add(row, other, np.uint64(self.p), row)
+                scalar.add(row, other, np.uint64(self.p), row)
         return good
 
     def _multiply(self, part: Any, blocks: Sequence[Array], out: Array) -> bool:
@@ -68,10 +68,10 @@ class PiecewiseLeft:
 
 
 class TiledLeft(PiecewiseLeft):
-    """A left operand for the tile unit; see _tiles."""
+    """A left operand for the tile unit; see `tiles`."""
 
     def __init__(self, p: int, a: Array) -> None:
-        from securevfl.field import _tiles
+        from securevfl.field.kernels import tiles as _tiles
 
         self.constants = _constants(p, a.itemsize)
         super().__init__(p, a, _tiles.MOST_TERMS)
@@ -80,7 +80,8 @@ class TiledLeft(PiecewiseLeft):
         return a
 
     def _tiles(self, part: Any, rows: Array, out: Array, seen: Array) -> None:
-        from securevfl.field import _amx32, _amx64, _tiles
+        from securevfl.field.kernels import amx32, amx64
+        from securevfl.field.kernels import tiles as _tiles
 
         tiles, steps = out.shape[1] * out.itemsize // 64, max(1, -(-part.shape[1] // 16))
         width = min(tiles, _PANEL_TILES, max(4, _PANEL_BYTES // (1024 * steps)))
@@ -93,7 +94,7 @@ class TiledLeft(PiecewiseLeft):
             np.empty(16, out.dtype),
         )
         left = scratch("left", (*halves, steps, 4, 16, 16), np.uint32)
-        multiply = _amx64.multiply if halves else _amx32.multiply
+        multiply = amx64.multiply if halves else amx32.multiply
         place = out.ctypes.data, out.strides[0]
         multiply(part, left, rows, tiles, *place, self.constants, work)
 
@@ -109,26 +110,26 @@ def _constants(p: int, size: int) -> tuple[Any, ...]:
 
 
 class StreamLeft(PiecewiseLeft):
-    """A left operand of at most 32 terms for the tile unit, 2^30 < p < 2^31; see _stream."""
+    """A left operand of at most 32 terms for the tile unit, 2^30 < p < 2^31; see `stream`."""
 
     def __init__(self, p: int, a: Array) -> None:
         super().__init__(p, a, max(1, a.shape[1]))
 
     @staticmethod
     def fits(p: int, a: Array) -> bool:
-        """Whether the bounds of _stream hold."""
-        from securevfl.field import _stream
+        """Whether the bounds of `stream` hold."""
+        from securevfl.field.kernels import stream
 
-        return 1 << 30 < p < 1 << 31 and 0 < a.shape[1] <= _stream.MOST_TERMS
+        return 1 << 30 < p < 1 << 31 and 0 < a.shape[1] <= stream.MOST_TERMS
 
     def _part(self, a: Array) -> Array:
         """Return the limbs with the rows of all planes one after the other, in blocks of 16."""
-        from securevfl.field import _amx32
+        from securevfl.field.kernels import amx32
 
         steps = -(-a.shape[1] // 16)
         planes = aligned((-(-self.rows // 16), steps, 4, 16, 16), np.uint32)
         p, _, factor = _constants(self.p, 4)
-        _amx32.expand(a, planes, p, factor)
+        amx32.expand(a, planes, p, factor)
         by_plane = planes.transpose(2, 0, 3, 1, 4).reshape(4, -1, steps, 16)
         rows = by_plane[:, : self.rows].reshape(-1, steps, 16)
         blocks = -(-rows.shape[0] // 16)
@@ -139,7 +140,8 @@ class StreamLeft(PiecewiseLeft):
         return left
 
     def _tiles(self, part: Any, rows: Array, out: Array, seen: Array) -> None:
-        from securevfl.field import _stream, _tiles
+        from securevfl.field.kernels import stream
+        from securevfl.field.kernels import tiles as _tiles
 
         tiles, (blocks, steps) = out.shape[1] // 16, part.shape[:2]
         group = max(1, min(8, _SUMS_BYTES // (1024 * blocks)))
@@ -153,37 +155,37 @@ class StreamLeft(PiecewiseLeft):
         around = tiles >= AROUND and place % 64 == 0 and stride % 64 == 0
         target = self.rows, rows, tiles, place, stride
         modulus, factor = np.uint32(self.p), np.float32(65536 / self.p * (1 - 2.0**-20))
-        _stream.multiply(part, *target, modulus, factor, around, work)
+        stream.multiply(part, *target, modulus, factor, around, work)
 
 
 class VectorLeft(PiecewiseLeft):
-    """A left operand for 256- or 512-bit vectors; see _vector."""
+    """A left operand for 256- or 512-bit vectors; see `vector`."""
 
     def __init__(self, p: int, a: Array, wide: bool) -> None:
-        from securevfl.field import _vector
+        from securevfl.field.kernels import vector
 
         self.wide = wide
-        self.tile = _vector.TILES[wide]
+        self.tile = vector.TILES[wide]
         radix = (1 << 32) % p
         radix -= p if radix > p // 2 else 0
         half = (p - 1) // 2
         rest = (1 << 32) + (abs(radix) << 31)
         terms = 5 if a.itemsize == 8 else min(1 << 20, ((1 << 63) - 1 - rest) // (half * half))
         self.constants = (np.uint64(p), terms, radix, 1.0 / p)
-        super().__init__(p, a, _vector.MOST_TERMS)
+        super().__init__(p, a, vector.MOST_TERMS)
 
     def _part(self, a: Array) -> Array:
-        from securevfl.field import _vector
+        from securevfl.field.kernels import vector
 
         rows = self.tile[0]
-        limbs = _vector.limbs31 if a.itemsize == 4 else _vector.limbs61
+        limbs = vector.limbs31 if a.itemsize == 4 else vector.limbs61
         shape = (-(-self.rows // rows), a.shape[1], rows * (1 if a.itemsize == 4 else 3))
         left = aligned(shape, np.int64)
         limbs(a, np.uint64(self.p), left)
         return left
 
     def _tiles(self, part: Any, rows: Array, out: Array, seen: Array) -> None:
-        from securevfl.field import _vector
+        from securevfl.field.kernels import vector
 
         count, width = self.tile
         tiles = out.shape[1] * out.itemsize // 64
@@ -195,7 +197,7 @@ class VectorLeft(PiecewiseLeft):
             scratch("sums", (count, width // 64, 64), np.uint8),
             seen,
         )
-        _vector.multiply(part, rows, tiles, out, self.constants, self.wide, work)
+        vector.multiply(part, rows, tiles, out, self.constants, self.wide, work)
 
 
 def _addresses(blocks: Sequence[Array]) -> Array:

@@ -13,8 +13,9 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from securevfl.field import _cpu, _portable, primes
-from securevfl.field._pool import share
+from securevfl.field import primes
+from securevfl.field.kernels import cpu, portable
+from securevfl.field.kernels.pool import share
 
 Array = NDArray[Any]
 
@@ -39,20 +40,20 @@ def prepare(p: int, a: Array, columns: int | None = None) -> Left:
     `columns` says how many columns it will meet in all, where that is known: few do not repay the
     preparation.
     """
-    from securevfl.field import _tiled
+    from securevfl.field.kernels import tiled
 
-    tier, narrow = _cpu.tier(), a.dtype == np.uint32
+    tier, narrow = cpu.tier(), a.dtype == np.uint32
     vectors = p == 2**61 - 1 if not narrow else 1 << 12 <= p < 1 << 31
     if columns is not None and a.size * columns <= _TINY:
         return PortableLeft(p, a)
-    if tier == "amx" and _tiled.StreamLeft.fits(p, a) and (columns or _MANY) >= _MANY:
-        return _tiled.StreamLeft(p, a)
+    if tier == "amx" and tiled.StreamLeft.fits(p, a) and (columns or _MANY) >= _MANY:
+        return tiled.StreamLeft(p, a)
     # Eight planes for a handful of 61-bit terms cost more than vectors do.
     few = vectors and not narrow and a.shape[1] <= 8
     if tier == "amx" and (p < 1 << 31 or not narrow) and not few:
-        return _tiled.TiledLeft(p, a)
+        return tiled.TiledLeft(p, a)
     if tier != "portable" and vectors:
-        return _tiled.VectorLeft(p, a, tier != "avx2")
+        return tiled.VectorLeft(p, a, tier != "avx2")
     return PortableLeft(p, a)
 
 
@@ -76,12 +77,12 @@ class PortableLeft:
         result = out if out.flags.c_contiguous else np.empty(out.shape, out.dtype)
         modulus = np.uint64(self.p)
         if out.dtype == np.uint32:
-            kernel = _portable.matmul31 if self.short else _portable.matmul32
+            kernel = portable.matmul31 if self.short else portable.matmul32
             kernel(self.a, right, modulus, np.uint64((1 << 32) % self.p), result)
         else:
             c = primes.montgomery(self.p, 64)
             inverse, square = np.uint64(c.negative_inverse), np.uint64(c.square)
-            _portable.matmul64(self.a, right, modulus, inverse, square, result)
+            portable.matmul64(self.a, right, modulus, inverse, square, result)
         if result is not out:
             out[:] = result
         return True

@@ -2,7 +2,7 @@
 
 With at most 32 terms a plane's sum C_j is at most 4 * 32 * 255^2 < 2^23, so that u = C_0 + 2^8 C_1
 and v = C_2 + 2^8 C_3 are below 2^31 and the value u + 2^16 v is reduced in 32-bit lanes, sixteen
-columns at once. See _tiles for the planes.
+columns at once. See `tiles` for the planes.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from llvmlite import ir
 from numba import types
 from numpy.typing import NDArray
 
-from securevfl.field._ir import I32, copier, every, load, smaller, splat, store, tile
-from securevfl.field._jit import inlined, intrinsic, kernel
+from securevfl.field.kernels.ir import I32, copier, every, load, smaller, splat, store, tile
+from securevfl.field.kernels.jit import inlined, intrinsic, kernel
 
 Array = NDArray[Any]
 

@@ -14,8 +14,8 @@ import numpy as np
 from numba import types
 from numpy.typing import NDArray
 
-from securevfl.field._ir import I32, I64, copier, every, load, smaller, splat, store
-from securevfl.field._jit import inlined, intrinsic, kernel
+from securevfl.field.kernels.ir import I32, I64, copier, every, load, smaller, splat, store
+from securevfl.field.kernels.jit import inlined, intrinsic, kernel
 
 Array = NDArray[Any]
 

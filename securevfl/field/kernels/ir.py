@@ -9,22 +9,25 @@ from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 
-from securevfl.field._jit import intrinsic
+from securevfl.field.kernels.jit import intrinsic
 
 I8, I32, I64 = ir.IntType(8), ir.IntType(32), ir.IntType(64)
 
 
 def splat(builder: Any, value: Any, lanes: int) -> Any:
+    """A vector with `value` in every lane."""
     empty = ir.Constant(ir.VectorType(value.type, lanes), ir.Undefined)
     first = builder.insert_element(empty, value, ir.Constant(I32, 0))
     return builder.shuffle_vector(first, empty, ir.Constant(ir.VectorType(I32, lanes), [0] * lanes))
 
 
 def every(kind: Any, lanes: int, value: Any) -> Any:
+    """A constant vector with `value` in every lane."""
     return ir.Constant(ir.VectorType(kind, lanes), [value] * lanes)
 
 
 def load(builder: Any, address: Any, offset: int, kind: Any, lanes: int) -> Any:
+    """The vector at `address` + `offset` bytes."""
     if offset:
         address = builder.add(address, ir.Constant(I64, offset))
     pointer = builder.inttoptr(address, ir.PointerType(ir.VectorType(kind, lanes)))
@@ -32,6 +35,7 @@ def load(builder: Any, address: Any, offset: int, kind: Any, lanes: int) -> Any:
 
 
 def store(builder: Any, address: Any, offset: int, value: Any) -> None:
+    """Write a vector to `address` + `offset` bytes."""
     if offset:
         address = builder.add(address, ir.Constant(I64, offset))
     builder.store(value, builder.inttoptr(address, ir.PointerType(value.type)), align=4)

@@ -1,4 +1,4 @@
-"""Matrix products of 64-bit elements by the tile unit, for p < 2^62; see _tiles for the planes."""
+"""Matrix products of 64-bit elements by the tile unit, for p < 2^62; see `tiles` for the planes."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from llvmlite import ir
 from numba import types
 from numpy.typing import NDArray
 
-from securevfl.field._ir import I32, I64, copier, every, joined, load, smaller, store
-from securevfl.field._jit import inlined, intrinsic, kernel
-from securevfl.field._montgomery import high_part, redc
-from securevfl.field._tiles import BLOCK, accumulate, configure, planes, release
+from securevfl.field.kernels.ir import I32, I64, copier, every, joined, load, smaller, store
+from securevfl.field.kernels.jit import inlined, intrinsic, kernel
+from securevfl.field.kernels.montgomery import high_part, redc
+from securevfl.field.kernels.tiles import BLOCK, accumulate, configure, planes, release
 
 Array = NDArray[Any]
 

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numba import types
 
-from securevfl.field._ir import high_word
-from securevfl.field._jit import inlined, intrinsic
+from securevfl.field.kernels.ir import high_word
+from securevfl.field.kernels.jit import inlined, intrinsic
 
 ZERO = np.uint64(0)
 ONE = np.uint64(1)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from securevfl.field._jit import kernel
+from securevfl.field.kernels.jit import kernel
 
 Array = NDArray[Any]
 
