@@ -221,19 +221,19 @@ def fixed_point(p: int, kind: type, repeats: int, count: int = 1 << 22) -> dict[
 
 def check(p: int, repeats: int) -> dict[str, float]:
     """Return GB/s of the honest case's projections (all of them) and of a read pass."""
-    from securevfl.field import _correction
+    from securevfl.field import error_correction
 
     F = PrimeField(p)
     rows = F.random((28, (1 << 24) // (7 * F.dtype.itemsize)), SeededSource(5))
     seconds = interleaved(
         {
-            "check": lambda: _correction.project(F, rows),
+            "check": lambda: error_correction.project(F, rows),
             "read": lambda: rows.max(axis=1),
         },
         repeats,
     )
     speeds = {name: rows.nbytes / s / 1e9 for name, s in seconds.items()}
-    return speeds | {"projections": float(_correction.projections(F))}
+    return speeds | {"projections": float(error_correction.projections(F))}
 
 
 def decode_matrix(repeats: int) -> float:

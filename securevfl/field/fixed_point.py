@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from securevfl.errors import ConfigurationError, RangeError
-from securevfl.field._elements import out_array
+from securevfl.field.elements import out_array
 from securevfl.field.prime_field import PrimeField
 
 Array = NDArray[Any]

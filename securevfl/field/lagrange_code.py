@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from securevfl.errors import CorruptResultsError, FieldError, NotEnoughResultsError
-from securevfl.field import _code_checks as door
-from securevfl.field import _correction, _streaming
-from securevfl.field._elements import out_array, refuse_overlap
+from securevfl.field import code_checks as door
+from securevfl.field import encoding, error_correction
+from securevfl.field.elements import out_array, refuse_overlap
 from securevfl.field.lagrange import interpolation_matrix, vanishing
 from securevfl.field.prime_field import PrimeField
 
@@ -197,7 +197,7 @@ class LagrangeCode:
             Shape (N, ...); row n belongs to party n.
         """
         name = "LagrangeCode.encode"
-        data, unproved = _streaming.rows(self.field, segments, f"{name} segments")
+        data, unproved = encoding.rows(self.field, segments, f"{name} segments")
         if data.ndim == 0 or data.shape[0] != self.segments:
             raise FieldError(
                 f"{name}: segments must have shape (K, ...) with K={self.segments}, "
@@ -228,7 +228,7 @@ class LagrangeCode:
             Shape (N, ...).
         """
         name = "LagrangeCode.encode_constant"
-        data, unproved = _streaming.rows(self.field, value, f"{name} value")
+        data, unproved = encoding.rows(self.field, value, f"{name} value")
         left = self._constant_left
         return self._encode(left, data[None], unproved, out, source, masks, threads, name)
 
@@ -256,7 +256,7 @@ class LagrangeCode:
             hidden = np.ascontiguousarray(hidden).reshape(self.privacy, -1)
         refuse_overlap(result, name, data, *([] if hidden is None else [hidden]))
         flat = data.reshape(data.shape[0], -1)
-        good = _streaming.encode(
+        good = encoding.encode(
             self.field, left, flat, hidden, source, self.privacy, _flat(result), threads
         )
         if unproved and not good:
@@ -320,7 +320,7 @@ class LagrangeCode:
         """Return the values (K, L) at the betas, or raise where a row is no row of elements."""
         left = self._decoder(numbers)[1]
         values = np.empty((self.segments, rows.shape[1]), self.field.dtype)
-        if not _streaming.apply(left, [rows], values, threads):
+        if not encoding.apply(left, [rows], values, threads):
             self.field.elements(rows, f"{name} results")
         return values
 
@@ -418,7 +418,7 @@ class LagrangeCode:
         R = self._enough(len(numbers), degree, name)
         flat = np.ascontiguousarray(rows).reshape(len(numbers), -1)
         points = np.array([self.alphas[n] for n in numbers], np.uint64)
-        good = _correction.honest(self.field, points, flat, R)
+        good = error_correction.honest(self.field, points, flat, R)
         kept = np.flatnonzero(good)
         if kept.size < R:
             raise NotEnoughResultsError(

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from securevfl.errors import FieldError
 from securevfl.field import primes
-from securevfl.field._elements import (
+from securevfl.field.elements import (
     as_elements,
     out_array,
     refuse_other_field,

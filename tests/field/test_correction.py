@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from securevfl.errors import CorruptResultsError, NotEnoughResultsError
-from securevfl.field import LagrangeCode, PrimeField, SeededSource, _correction
+from securevfl.field import LagrangeCode, PrimeField, SeededSource, error_correction
 
 F31, F61 = PrimeField(2**31 - 1), PrimeField(2**61 - 1)
 FIELDS = [F31, F61, PrimeField(2013265921), PrimeField(2**50 - 27), PrimeField(2**32 - 5)]
@@ -120,7 +120,7 @@ def test_projections_are_weighted_sums(F, length, monkeypatch):
     seen = []
     draw = PrimeField.random
     monkeypatch.setattr(PrimeField, "random", lambda *a: seen.append(draw(*a)) or seen[-1])
-    words, good = _correction.project(F, rows)
+    words, good = error_correction.project(F, rows)
     v, u = seen
     assert good.all()
     for q, word in enumerate(words):
@@ -131,4 +131,4 @@ def test_projections_are_weighted_sums(F, length, monkeypatch):
 
 def test_a_missed_row_is_less_likely_than_promised():
     for p in (3, 5, 2**26 - 5, 2**31 - 1, 2**50 - 27, 2**60 - 93, 2**61 - 1):
-        assert (2 / p) ** _correction.projections(PrimeField(p)) < 2**-58
+        assert (2 / p) ** error_correction.projections(PrimeField(p)) < 2**-58

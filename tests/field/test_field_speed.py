@@ -8,7 +8,7 @@ each runs once, so that no group can rot. The ratios that count are taken inside
 import numpy as np
 import pytest
 
-from securevfl.field import FixedPoint, LagrangeCode, PrimeField, _correction
+from securevfl.field import FixedPoint, LagrangeCode, PrimeField, error_correction
 from securevfl.field.kernels import cpu
 
 FIELDS = [PrimeField(2**31 - 1), PrimeField(2**61 - 1)]
@@ -70,6 +70,6 @@ def test_fixed_point(benchmark, F, operation):
 
 @pytest.mark.benchmark(group="check of 28 rows, 2^20 elements in all")
 def test_check(benchmark, F):
-    words, good = benchmark(_correction.project, F, F.random((28, (1 << 20) // 28)))
+    words, good = benchmark(error_correction.project, F, F.random((28, (1 << 20) // 28)))
     assert good.all()
     assert words.shape[1] == 28

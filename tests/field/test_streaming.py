@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from securevfl.errors import FieldError
-from securevfl.field import LagrangeCode, PrimeField, SeededSource, _streaming
+from securevfl.field import LagrangeCode, PrimeField, SeededSource, encoding
 
 F31, F61 = PrimeField(2**31 - 1), PrimeField(2**61 - 1)
 
@@ -16,7 +16,7 @@ def test_panels_and_threads_do_not_change_the_shares(F, monkeypatch):
     code = LagrangeCode(F, parties=9, segments=2, privacy=2, degree=1)
     X = F.random((2, 70, 101), SeededSource(1))
     shares = code.encode(X, source=SeededSource(2))
-    monkeypatch.setattr(_streaming, "_MASK_BYTES", 1)
+    monkeypatch.setattr(encoding, "_MASK_BYTES", 1)
     assert (code.encode(X, source=SeededSource(2), threads=2) == shares).all()
     source = SeededSource(2)
     masks = np.stack([F.random((70, 101), source) for _ in range(2)])
