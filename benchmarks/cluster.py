@@ -32,7 +32,7 @@ from typing import Any
 import psutil
 
 import securevfl as svfl
-from securevfl.engine.cluster import Cluster
+from securevfl.engine.cluster.supervisor import Cluster
 from securevfl.engine.faults import faults_from
 from securevfl.errors import RunError
 from securevfl.study.machine import describe_machine

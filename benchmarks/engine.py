@@ -15,7 +15,7 @@ import numpy as np
 
 from securevfl.engine.conditions import paper
 from securevfl.engine.party import Party
-from securevfl.engine.simulation import Simulation
+from securevfl.engine.simulation.simulator import Simulation
 
 REQUIRED = 100_000
 

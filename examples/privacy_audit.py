@@ -21,7 +21,7 @@ import numpy as np
 from securevfl.data import VerticalDataset
 from securevfl.engine.conditions import NONE
 from securevfl.engine.network import SERVER
-from securevfl.engine.simulation import Simulation
+from securevfl.engine.simulation.simulator import Simulation
 from securevfl.engine.transcript import Transcript
 from securevfl.field import FixedPoint
 from securevfl.privacy import provenance, views

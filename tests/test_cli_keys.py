@@ -6,7 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from securevfl.cli.app import app
-from securevfl.engine.identity import Manifest
+from securevfl.engine.security.identity import Manifest
 
 
 def call(*words):

@@ -16,8 +16,8 @@ import numpy as np
 
 from securevfl.data.psi import intersect
 from securevfl.engine.party import Party
-from securevfl.engine.sealing import Sealing
-from securevfl.engine.simulation import Simulation
+from securevfl.engine.security.sealing import Sealing
+from securevfl.engine.simulation.simulator import Simulation
 from securevfl.engine.transcript import Transcript
 
 PROTOCOL = "psi"

@@ -21,11 +21,11 @@ import numpy as np
 
 from securevfl.data.apart import Holder, PublicFacts, Tables
 from securevfl.data.dataset import VerticalDataset
-from securevfl.engine.cluster import Cluster
-from securevfl.engine.identity import Manifest
+from securevfl.engine.cluster.supervisor import Cluster
 from securevfl.engine.network import SERVER
 from securevfl.engine.party import Party
-from securevfl.engine.seats import Job, own_folder
+from securevfl.engine.realtime.actor import Job, own_folder
+from securevfl.engine.security.identity import Manifest
 from securevfl.errors import ConfigurationError, DataError, RunError
 from securevfl.protocols.protocol import Protocol, get_protocol, make_config
 from securevfl.study.history import measures

@@ -17,7 +17,7 @@ import numpy as np
 
 from securevfl.engine.conditions import Conditions
 from securevfl.engine.network import SERVER, Event
-from securevfl.engine.simulation import Simulation
+from securevfl.engine.simulation.simulator import Simulation
 from securevfl.errors import ConfigurationError
 from securevfl.protocols.protocol import get_protocol, make_config
 from securevfl.study.machine import describe_machine

@@ -19,8 +19,8 @@ import numpy as np
 from securevfl.engine.conditions import Conditions
 from securevfl.engine.mailbox import ANNOUNCE
 from securevfl.engine.network import SERVER
-from securevfl.engine.sealing import Sealing
-from securevfl.engine.simulation import Simulation
+from securevfl.engine.security.sealing import Sealing
+from securevfl.engine.simulation.simulator import Simulation
 from securevfl.engine.transcript import Transcript
 from securevfl.privacy.attacks.outcome import NoView
 from securevfl.privacy.views import Coalition, View, cut

@@ -6,7 +6,8 @@ import secrets
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from securevfl.engine.identity import (
+from securevfl.engine.network import SERVER
+from securevfl.engine.security.identity import (
     Identity,
     Manifest,
     Seat,
@@ -14,7 +15,6 @@ from securevfl.engine.identity import (
     public_file,
     read_public,
 )
-from securevfl.engine.network import SERVER
 from securevfl.errors import ConfigurationError
 from securevfl.protocols.protocol import get_protocol
 

@@ -11,8 +11,8 @@ import numpy as np
 
 from securevfl.engine.conditions import Conditions, load_conditions
 from securevfl.engine.network import SERVER, Event
-from securevfl.engine.sealing import Sealing
-from securevfl.engine.simulation import Simulation
+from securevfl.engine.security.sealing import Sealing
+from securevfl.engine.simulation.simulator import Simulation
 from securevfl.engine.transcript import Transcript
 from securevfl.errors import DataError
 from securevfl.study.history import History

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 
 from securevfl.engine import wire
-from securevfl.engine.sealing import OVERHEAD, Sealer
+from securevfl.engine.security.sealing import OVERHEAD, Sealer
 from securevfl.errors import SealError
 
 

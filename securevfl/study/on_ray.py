@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from securevfl.engine.checkpoint import read_file, write_file
-from securevfl.engine.cluster import Cluster, Ended, mirrored
-from securevfl.engine.identity import Manifest
+from securevfl.engine.cluster.supervisor import Cluster, Ended, mirrored
 from securevfl.engine.network import Event, name_of
 from securevfl.engine.party import Party
-from securevfl.engine.seats import Job
+from securevfl.engine.realtime.actor import Job
+from securevfl.engine.security.identity import Manifest
 from securevfl.engine.transcript import Transcript
 from securevfl.errors import CheckpointError
 from securevfl.protocols.protocol import Protocol, get_protocol, make_config

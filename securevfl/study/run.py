@@ -15,8 +15,8 @@ from securevfl.engine.checkpoint import read_checkpoint, remove_checkpoints, wri
 from securevfl.engine.conditions import Conditions, load_conditions
 from securevfl.engine.faults import Faults, Schedule, load_faults
 from securevfl.engine.party import Party
-from securevfl.engine.sealing import Sealing
-from securevfl.engine.simulation import Simulation
+from securevfl.engine.security.sealing import Sealing
+from securevfl.engine.simulation.simulator import Simulation
 from securevfl.errors import ConfigurationError, WouldNotFitError
 from securevfl.models.own import allow, allow_options
 from securevfl.protocols.protocol import Protocol, get_protocol, make_config
@@ -38,7 +38,7 @@ from securevfl.study.tracking import Track, Tracker, make_tracker
 if TYPE_CHECKING:
     from securevfl.data.apart import PublicFacts, Tables
     from securevfl.data.dataset import VerticalDataset
-    from securevfl.engine.identity import Manifest
+    from securevfl.engine.security.identity import Manifest
 
 __all__ = ["DataSource", "Interrupted", "Progress", "Run", "check_memory", "resume", "run"]
 
@@ -111,8 +111,9 @@ def run(
     place : mapping of int to str, optional
         Ray resource that the node of a party must have, such as ``{3: "node-b"}``.
     manifest : Path, optional
-        Signed list of those who take part on a cluster (`securevfl.engine.identity.Manifest`);
-        without one the driver introduces the parties to each other and is trusted with it.
+        Signed list of those who take part on a cluster
+        (`securevfl.engine.security.identity.Manifest`); without one the driver introduces the
+        parties to each other and is trusted with it.
     keys : Path, optional
         Folder of key files, ``server.key`` and ``party-0.key``, on each party's own machine.
     out : Path, optional
@@ -322,7 +323,7 @@ def _check_engine(
 
 def _identities(ray: Mapping[str, Any]) -> tuple[Manifest | None, str | None]:
     """Who takes part on a cluster, and the folder of their key files."""
-    from securevfl.engine.identity import Manifest
+    from securevfl.engine.security.identity import Manifest
 
     signed = None if ray["manifest"] is None else Manifest.read(Path(ray["manifest"]))
     return signed, None if ray["keys"] is None else str(Path(ray["keys"]).absolute())

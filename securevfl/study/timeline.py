@@ -1,10 +1,11 @@
 """Bytes and virtual time of a run, from the outline of its messages alone.
 
 The bytes are those of `securevfl.engine.wire.size` on skeletons, so they are exact. Times follow
-from the rules of `securevfl.engine.simulation`: a message leaves after its sender's delay and
-queues on its sender's uplink behind what left before; the server goes on with the count-th arrival
-(an order statistic of the delays plus transfers). Many independent runs are followed side by side,
-round by round, and averaged: a Monte Carlo of the timeline in which nothing is computed or sent.
+from the rules of `securevfl.engine.simulation.simulator`: a message leaves after its sender's delay
+and queues on its sender's uplink behind what left before; the server goes on with the count-th
+arrival (an order statistic of the delays plus transfers). Many independent runs are followed side
+by side, round by round, and averaged: a Monte Carlo of the timeline in which nothing is computed or
+sent.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from securevfl.engine.conditions import Conditions
 from securevfl.engine.delays import Delay, Trace
 from securevfl.engine.mailbox import ANNOUNCE
 from securevfl.engine.network import SERVER
-from securevfl.engine.sealing import OVERHEAD
+from securevfl.engine.security.sealing import OVERHEAD
 from securevfl.engine.streams import keyed_stream
 from securevfl.engine.wire import envelope, size
 from securevfl.protocols.protocol import Outline, Phase, Post, Stage

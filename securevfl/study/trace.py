@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 import numpy as np
 
 from securevfl.engine.network import SERVER, name_of
-from securevfl.engine.simulation import Simulation
+from securevfl.engine.simulation.simulator import Simulation
 from securevfl.engine.transcript import NOT_ARRIVED, Transcript
 from securevfl.errors import ConfigurationError, RunError, UnknownNameError
 from securevfl.study.threads import one_thread

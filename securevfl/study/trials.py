@@ -16,7 +16,7 @@ import numpy as np
 
 from securevfl.data.dataset import VerticalDataset
 from securevfl.engine.conditions import NONE, Conditions
-from securevfl.engine.simulation import Simulation
+from securevfl.engine.simulation.simulator import Simulation
 from securevfl.engine.streams import keyed_stream
 from securevfl.engine.transcript import Transcript
 from securevfl.errors import ConfigurationError

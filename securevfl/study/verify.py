@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from securevfl.engine.sealing import Sealer
+from securevfl.engine.security.sealing import Sealer
 from securevfl.errors import ConfigurationError
 from securevfl.models.own import allow_options
 from securevfl.privacy import provenance

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from securevfl.engine.sealing import OVERHEAD, Sealer
+from securevfl.engine.security.sealing import OVERHEAD, Sealer
 from securevfl.errors import SealError, UnknownNameError
 from securevfl.field import LagrangeCode
 from securevfl.field.sampling import SeededSource

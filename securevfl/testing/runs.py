@@ -11,8 +11,8 @@ from securevfl.engine.conditions import Conditions, paper
 from securevfl.engine.faults import Faults
 from securevfl.engine.network import Event
 from securevfl.engine.party import Party
-from securevfl.engine.replay import snapshot
-from securevfl.engine.simulation import Simulation
+from securevfl.engine.party_state import snapshot
+from securevfl.engine.simulation.simulator import Simulation
 from securevfl.engine.transcript import Transcript
 from securevfl.protocols.protocol import Protocol, get_protocol, make_config
 from securevfl.study.threads import one_thread

@@ -6,7 +6,7 @@ def cluster():
     """A Ray cluster of this machine, for the tests of a module."""
     import ray
 
-    from securevfl.engine.connection import connect
+    from securevfl.engine.cluster.ray_connection import connect
 
     connect(None)
     yield

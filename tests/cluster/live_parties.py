@@ -3,10 +3,10 @@
 import asyncio
 import random
 
-from securevfl.engine.links import Links
-from securevfl.engine.live import LiveHome
 from securevfl.engine.network import SERVER
-from securevfl.engine.sealing import Sealer
+from securevfl.engine.realtime.frames import Links
+from securevfl.engine.realtime.host import LiveHome
+from securevfl.engine.security.sealing import Sealer
 
 
 class Carrier:

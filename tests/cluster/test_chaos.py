@@ -13,10 +13,10 @@ import pytest
 from live_parties import Carrier
 
 from securevfl.engine.conditions import NONE
-from securevfl.engine.keeping import Keeper
-from securevfl.engine.links import Frame
 from securevfl.engine.network import SERVER, name_of
-from securevfl.engine.replay import restore
+from securevfl.engine.party_state import restore
+from securevfl.engine.realtime.checkpoint_store import Keeper
+from securevfl.engine.realtime.frames import Frame
 from securevfl.study.threads import one_thread
 from securevfl.testing.runs import make, simulate
 

@@ -12,9 +12,9 @@ import time
 import pytest
 
 import securevfl as svfl
-from securevfl.engine.cluster import Cluster
-from securevfl.engine.identity import Identity, Manifest, Seat
+from securevfl.engine.cluster.supervisor import Cluster
 from securevfl.engine.network import SERVER
+from securevfl.engine.security.identity import Identity, Manifest, Seat
 from securevfl.errors import ConfigurationError, RunError, SealError
 from securevfl.study.on_ray import Driver
 from securevfl.study.plan import DataSource
@@ -189,7 +189,7 @@ def test_what_only_the_other_engine_can_is_refused(options, said, digits):
 
 
 def test_an_address_where_nobody_listens_is_told_at_once():
-    from securevfl.engine.connection import _preflight
+    from securevfl.engine.cluster.ray_connection import _preflight
 
     began = time.monotonic()
     with pytest.raises(ConfigurationError, match=r"no Ray cluster answers at '127\.0\.0\.1:1'"):

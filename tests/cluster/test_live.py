@@ -9,10 +9,10 @@ from live_parties import Carrier, live
 
 from securevfl.engine import wire
 from securevfl.engine.conditions import NONE
-from securevfl.engine.links import Frame, Links
 from securevfl.engine.network import SERVER
-from securevfl.engine.replay import restore
-from securevfl.engine.sealing import Sealer
+from securevfl.engine.party_state import restore
+from securevfl.engine.realtime.frames import Frame, Links
+from securevfl.engine.security.sealing import Sealer
 from securevfl.errors import SealError, WireError
 from securevfl.study.threads import one_thread
 from securevfl.testing.runs import make, simulate

@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 
 import securevfl as svfl
 from securevfl.cli.app import app
-from securevfl.engine.identity import Identity, Manifest, Seat
 from securevfl.engine.network import SERVER
+from securevfl.engine.security.identity import Identity, Manifest, Seat
 from securevfl.errors import ConfigurationError, DataError
 from securevfl.study.plan import DataSource
 

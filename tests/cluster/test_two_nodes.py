@@ -143,7 +143,7 @@ if __name__ == "__main__":
 """
 CONNECT = """
 import time
-from securevfl.engine.connection import connect
+from securevfl.engine.cluster.ray_connection import connect
 from securevfl.errors import ConfigurationError
 
 began = time.monotonic()

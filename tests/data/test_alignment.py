@@ -2,7 +2,7 @@ import pytest
 
 from securevfl.data.alignment import align
 from securevfl.engine.party import Party
-from securevfl.engine.simulation import Simulation
+from securevfl.engine.simulation.simulator import Simulation
 from securevfl.errors import DataError
 
 SETS = {0: ("c", "a", "x", "b"), 1: ("b", "y", "c", "a"), 2: ("z", "a", "b"), 3: ("c", "x", "q")}

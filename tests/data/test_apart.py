@@ -9,7 +9,7 @@ from securevfl.data.apart import Holder, PublicFacts, Tables
 from securevfl.data.userfiles import from_files
 from securevfl.engine.conditions import NONE
 from securevfl.engine.party import SERVER
-from securevfl.engine.simulation import Simulation
+from securevfl.engine.simulation.simulator import Simulation
 from securevfl.errors import DataError
 from securevfl.protocols.protocol import find_protocols
 from securevfl.study.threads import one_thread

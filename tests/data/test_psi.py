@@ -20,8 +20,8 @@ from securevfl.data.psi import (
 )
 from securevfl.engine import wire
 from securevfl.engine.party import SERVER, Party
-from securevfl.engine.sealing import Sealing
-from securevfl.engine.simulation import Simulation
+from securevfl.engine.security.sealing import Sealing
+from securevfl.engine.simulation.simulator import Simulation
 from securevfl.engine.transcript import Transcript
 from securevfl.errors import DataError, RunError
 

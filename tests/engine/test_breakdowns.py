@@ -11,7 +11,7 @@ from securevfl.data import load_dataset
 from securevfl.engine import wire
 from securevfl.engine.faults import faults_from
 from securevfl.engine.party import SERVER, Party
-from securevfl.engine.simulation import Simulation
+from securevfl.engine.simulation.simulator import Simulation
 from securevfl.errors import ConfigurationError, RunError, SecureVFLError, StalledError
 from securevfl.testing.runs import History
 

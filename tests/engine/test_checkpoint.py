@@ -11,7 +11,7 @@ import securevfl
 from securevfl.engine import checkpoint, wire
 from securevfl.engine.checkpoint import read_checkpoint, remove_checkpoints, write_checkpoint
 from securevfl.engine.conditions import paper
-from securevfl.engine.simulation import Simulation
+from securevfl.engine.simulation.simulator import Simulation
 from securevfl.errors import CheckpointError, ConfigurationError
 
 NEWEST, PREVIOUS = "checkpoint.svfl", "checkpoint.previous.svfl"

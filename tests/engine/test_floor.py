@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from securevfl.engine.cluster import Cluster
+from securevfl.engine.cluster.supervisor import Cluster
 from securevfl.engine.network import Event
 
 pytest.importorskip("ray")

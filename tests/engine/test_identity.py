@@ -6,7 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from securevfl.engine.identity import (
+from securevfl.engine.network import SERVER
+from securevfl.engine.realtime.frames import Links
+from securevfl.engine.security.identity import (
     Identity,
     Manifest,
     Seat,
@@ -14,9 +16,7 @@ from securevfl.engine.identity import (
     public_file,
     read_public,
 )
-from securevfl.engine.links import Links
-from securevfl.engine.network import SERVER
-from securevfl.engine.sealing import Sealer
+from securevfl.engine.security.sealing import Sealer
 from securevfl.errors import ConfigurationError, SealError
 
 

@@ -5,8 +5,8 @@ import sys
 
 import pytest
 
-from securevfl.engine.keeping import Keeper, _worth_keeping
 from securevfl.engine.network import SERVER
+from securevfl.engine.realtime.checkpoint_store import Keeper, _worth_keeping
 from securevfl.errors import CheckpointError
 from securevfl.study.on_ray import Driver
 
@@ -78,7 +78,7 @@ def test_what_is_damaged_is_not_offered(tmp_path):
 HOLD = """
 import sys, time
 from pathlib import Path
-from securevfl.engine.keeping import Keeper
+from securevfl.engine.realtime.checkpoint_store import Keeper
 keeper = Keeper(Path(sys.argv[1]))
 keeper.claim()
 print("held", flush=True)

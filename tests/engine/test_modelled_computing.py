@@ -7,7 +7,7 @@ from toys import TOYS, Recorder
 from securevfl.engine.conditions import Conditions, Delay
 from securevfl.engine.network import SERVER
 from securevfl.engine.party import Party
-from securevfl.engine.simulation import Simulation
+from securevfl.engine.simulation.simulator import Simulation
 
 MODELLED = Conditions(
     uploads=tuple(Delay(0.05) for _ in range(6)),

@@ -6,7 +6,7 @@ from toys import TOYS, FedVSServer, Recorder, fedvs_like
 
 from securevfl.engine import wire
 from securevfl.engine.conditions import Conditions, Delay, paper
-from securevfl.engine.simulation import Simulation
+from securevfl.engine.simulation.simulator import Simulation
 from securevfl.errors import CheckpointError
 
 CONDITIONS = {
@@ -176,7 +176,7 @@ def test_a_state_of_other_parties_or_another_protocol_is_refused():
 
 
 def test_a_run_without_delays_is_one_instant_and_can_be_cut_all_the_same(monkeypatch):
-    monkeypatch.setattr("securevfl.engine.simulation._LOOK", 7)
+    monkeypatch.setattr("securevfl.engine.simulation.simulator._LOOK", 7)
     for name in ("fedvs", "hasty"):
         make, conditions = TOYS[name], CONDITIONS["none"]
         whole = finish(*start(make, conditions))

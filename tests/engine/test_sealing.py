@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from securevfl.engine import wire
 from securevfl.engine.party import SERVER, Party
-from securevfl.engine.sealing import OVERHEAD, Sealer, Sealing
-from securevfl.engine.simulation import Simulation
+from securevfl.engine.security.sealing import OVERHEAD, Sealer, Sealing
+from securevfl.engine.simulation.simulator import Simulation
 from securevfl.errors import SealError
 
 

@@ -4,7 +4,7 @@ from toys import TOYS, Recorder
 
 from securevfl.engine.conditions import Conditions, Delay, paper
 from securevfl.engine.party import SERVER, Party
-from securevfl.engine.simulation import Simulation
+from securevfl.engine.simulation.simulator import Simulation
 from securevfl.engine.wire import ENVELOPE
 from securevfl.errors import StalledError, WireError
 
@@ -509,7 +509,7 @@ def test_pause_is_asked_within_an_instant_too():
 
 
 def test_an_instant_that_never_ends_is_a_stall(monkeypatch):
-    monkeypatch.setattr("securevfl.engine.simulation._ENDLESS", 5000)
+    monkeypatch.setattr("securevfl.engine.simulation.simulator._ENDLESS", 5000)
 
     async def forever(party):
         while True:

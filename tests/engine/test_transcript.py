@@ -5,7 +5,7 @@ import pytest
 
 from securevfl.engine.conditions import Conditions, Delay
 from securevfl.engine.party import Party
-from securevfl.engine.simulation import Simulation
+from securevfl.engine.simulation.simulator import Simulation
 from securevfl.engine.transcript import NOT_ARRIVED, Transcript
 from securevfl.engine.wire import ENVELOPE, encode
 from securevfl.errors import CheckpointError

@@ -5,7 +5,7 @@ import pytest
 
 from securevfl.engine import wire
 from securevfl.engine.party import SERVER, Party
-from securevfl.engine.simulation import Simulation
+from securevfl.engine.simulation.simulator import Simulation
 from securevfl.errors import StalledError
 from securevfl.privacy.claims import Claim
 from securevfl.protocols.protocol import find_protocols
@@ -295,9 +295,12 @@ def test_every_check_is_in_the_list():
         ("import asyncio.events", ["asyncio.events"]),
         ("from time import monotonic", ["time"]),
         ("from random import random", ["random"]),
-        ("from securevfl.engine.simulation import Simulation", ["securevfl.engine.simulation"]),
+        (
+            "from securevfl.engine.simulation.simulator import Simulation",
+            ["securevfl.engine.simulation.simulator"],
+        ),
         ("from securevfl.engine import mailbox", ["securevfl.engine.mailbox"]),
-        ("from ..engine import simulation", ["securevfl.engine.simulation"]),
+        ("from ..engine import simulation", ["securevfl.engine.simulation.simulator"]),
         ("from securevfl.protocols.fedvs import Client", ["securevfl.protocols.fedvs"]),
         ("from .fedvs import Client", ["securevfl.protocols.fedvs"]),
         ("from . import fedvs", ["securevfl.protocols.fedvs"]),

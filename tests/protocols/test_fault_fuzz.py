@@ -11,11 +11,11 @@ from functools import cache
 import numpy as np
 import pytest
 
-from securevfl.engine import breakdowns
 from securevfl.engine.conditions import NONE
 from securevfl.engine.faults import Chain, Faults, Outage
 from securevfl.engine.network import SERVER
-from securevfl.engine.simulation import Simulation
+from securevfl.engine.simulation import crashes
+from securevfl.engine.simulation.simulator import Simulation
 from securevfl.errors import RunError
 from securevfl.protocols.protocol import find_protocols
 from securevfl.study.threads import one_thread
@@ -114,7 +114,7 @@ def carry_out(protocol, options, seed):
 
 @pytest.mark.parametrize(("protocol", "options", "seed"), list(cases()))
 def test_it_ends_in_a_result_or_in_an_error_that_says_why(protocol, options, seed, monkeypatch):
-    monkeypatch.setattr(breakdowns, "_FRUITLESS", 100)  # not 1000: fewer parties to make anew
+    monkeypatch.setattr(crashes, "_FRUITLESS", 100)  # not 1000: fewer parties to make anew
     if protocol in NEEDS:
         pytest.importorskip(NEEDS[protocol])
     try:

@@ -13,7 +13,7 @@ from securevfl.engine import wire
 from securevfl.engine.conditions import NONE, Conditions
 from securevfl.engine.faults import Faults, Outage
 from securevfl.engine.network import SERVER
-from securevfl.engine.simulation import Simulation
+from securevfl.engine.simulation.simulator import Simulation
 from securevfl.errors import ConfigurationError, RunError
 from securevfl.models.split import measure
 from securevfl.study.threads import one_thread

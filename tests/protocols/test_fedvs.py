@@ -12,7 +12,7 @@ from securevfl.data import VerticalDataset
 from securevfl.engine.conditions import NONE, Conditions, Delay
 from securevfl.engine.faults import faults_from
 from securevfl.engine.party import SERVER
-from securevfl.engine.simulation import Simulation
+from securevfl.engine.simulation.simulator import Simulation
 from securevfl.errors import (
     ConfigurationError,
     FieldError,

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from securevfl.engine.party import SERVER
-from securevfl.engine.simulation import Simulation
+from securevfl.engine.simulation.simulator import Simulation
 from securevfl.errors import ConfigurationError, NotEnoughResultsError
 from securevfl.protocols.protocol import get_protocol, make_config
 from securevfl.testing.runs import tiny_data

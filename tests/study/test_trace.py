@@ -7,7 +7,7 @@ import pytest
 
 import securevfl as svfl
 from securevfl.cli import use
-from securevfl.engine.simulation import Simulation
+from securevfl.engine.simulation.simulator import Simulation
 from securevfl.engine.transcript import Transcript
 from securevfl.errors import ConfigurationError, UnknownNameError
 from securevfl.study.run import schedule_of, sealing_of

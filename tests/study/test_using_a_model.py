@@ -12,7 +12,7 @@ import pytest
 import securevfl as svfl
 from securevfl.data import VerticalDataset
 from securevfl.engine.conditions import Conditions, Delay
-from securevfl.engine.simulation import Simulation
+from securevfl.engine.simulation.simulator import Simulation
 from securevfl.errors import CheckpointError, ConfigurationError, DataError, NotEnoughResultsError
 from securevfl.models.polynomial_network import expand
 from securevfl.protocols.protocol import find_protocols

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from securevfl.engine.sealing import Sealer
+from securevfl.engine.security.sealing import Sealer
 from securevfl.errors import UnknownNameError
 from securevfl.privacy.algebraic import certificate
 from securevfl.privacy.provenance import unexplained, watch

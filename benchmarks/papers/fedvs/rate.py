@@ -29,7 +29,7 @@ import numpy as np
 from securevfl.data import load_dataset
 from securevfl.data.dataset import VerticalDataset
 from securevfl.engine.network import SERVER, Event
-from securevfl.engine.simulation import Simulation
+from securevfl.engine.simulation.simulator import Simulation
 from securevfl.engine.streams import keyed_stream
 from securevfl.field import FixedPoint, PrimeField
 from securevfl.models.polynomial_network import expand

@@ -16,11 +16,11 @@ from typing import Any
 
 from securevfl.engine import wire
 from securevfl.engine.conditions import NONE, Conditions
-from securevfl.engine.links import Hello, Links
 from securevfl.engine.mailbox import ANNOUNCE, Mailbox
 from securevfl.engine.network import Event, Message, RoundOverError, Wait, name_of
 from securevfl.engine.party import Party
-from securevfl.engine.replay import snapshot
+from securevfl.engine.party_state import snapshot
+from securevfl.engine.realtime.frames import Hello, Links
 from securevfl.engine.transcript import Transcript
 from securevfl.errors import SealError, WireError
 

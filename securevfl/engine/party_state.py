@@ -16,7 +16,7 @@ from securevfl.errors import CheckpointError
 
 if TYPE_CHECKING:
     from securevfl.engine.party import Party
-    from securevfl.engine.simulation import Home
+    from securevfl.engine.simulation.simulator import Home
 
 
 def snapshot(party: Party, *, waits: int, time: int) -> dict[str, Any]:

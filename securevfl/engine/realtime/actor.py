@@ -1,8 +1,9 @@
 """Seats of parties on a cluster: what each has to know, and the actor that lives there.
 
 A seat makes its party where the party's data and keys are, from its own checkpoint where it comes
-back, runs it by `securevfl.engine.live`, and takes and posts frames. `securevfl.engine.cluster`
-supervises the seats of a run; nothing here imports Ray, so that a seat can be tried without it.
+back, runs it by `securevfl.engine.realtime.host`, and takes and posts frames.
+`securevfl.engine.cluster.supervisor` supervises the seats of a run; nothing here imports Ray, so
+that a seat can be tried without it.
 """
 
 from __future__ import annotations
@@ -14,14 +15,14 @@ from pathlib import Path
 from typing import Any
 
 from securevfl.engine.conditions import NONE, Conditions
-from securevfl.engine.identity import Identity, Manifest
-from securevfl.engine.keeping import Keeper
-from securevfl.engine.links import Hello, Links
-from securevfl.engine.live import LiveHome, Standing
 from securevfl.engine.network import SERVER, Event, name_of
 from securevfl.engine.party import Party
-from securevfl.engine.replay import restore
-from securevfl.engine.sealing import Sealer
+from securevfl.engine.party_state import restore
+from securevfl.engine.realtime.checkpoint_store import Keeper
+from securevfl.engine.realtime.frames import Hello, Links
+from securevfl.engine.realtime.host import LiveHome, Standing
+from securevfl.engine.security.identity import Identity, Manifest
+from securevfl.engine.security.sealing import Sealer
 from securevfl.errors import ConfigurationError, RunError
 
 

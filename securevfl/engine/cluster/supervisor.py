@@ -1,9 +1,10 @@
 """Parties as Ray actors: the same party files, over processes and machines.
 
-Every party has a seat (`securevfl.engine.seats`), an actor of its own; seats send each other frames
-(`securevfl.engine.links`), sealed end to end, and the driver only supervises: it introduces the
-parties to each other, looks at how they are doing, restarts those that died from their own
-checkpoints, and ends the run when the server has ended or nothing can go on.
+Every party has a seat (`securevfl.engine.realtime.actor`), an actor of its own; seats send each
+other frames (`securevfl.engine.realtime.frames`), sealed end to end, and the driver only
+supervises: it introduces the parties to each other, looks at how they are doing, restarts those
+that died from their own checkpoints, and ends the run when the server has ended or nothing can go
+on.
 
 A Ray cluster is no trust boundary: whoever is in it can run code on all of its machines. Sealing
 protects payloads from the network and from mistakes, not from the cluster's operator.
@@ -17,13 +18,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from securevfl.engine.connection import connect
-from securevfl.engine.links import Hello
-from securevfl.engine.live import Standing
+from securevfl.engine.cluster.ray_connection import connect
 from securevfl.engine.network import SERVER, Event, name_of
 from securevfl.engine.party import Party
-from securevfl.engine.replay import restore, snapshot
-from securevfl.engine.seats import Job, Report, SeatActor
+from securevfl.engine.party_state import restore, snapshot
+from securevfl.engine.realtime.actor import Job, Report, SeatActor
+from securevfl.engine.realtime.frames import Hello
+from securevfl.engine.realtime.host import Standing
 from securevfl.errors import ConfigurationError, RunError, StalledError
 
 _TICK = 0.05  # seconds between looks at the parties

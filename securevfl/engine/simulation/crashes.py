@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 from securevfl.engine.conditions import round_ns
 from securevfl.engine.faults import Schedule
 from securevfl.engine.network import SERVER, Event, Message, name_of
-from securevfl.engine.replay import restore, snapshot
+from securevfl.engine.party_state import restore, snapshot
 
 if TYPE_CHECKING:
     from securevfl.engine.party import Party
-    from securevfl.engine.simulation import Home, Simulation
+    from securevfl.engine.simulation.simulator import Home, Simulation
 
 _FRUITLESS = 1000  # ticks without an event of any party: whoever returns makes no difference
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from securevfl.engine import wire
 from securevfl.engine.network import Message, name_of
-from securevfl.engine.sealing import Sealer
+from securevfl.engine.security.sealing import Sealer
 from securevfl.errors import SealError, WireError
 
 _EARLY = 4096  # frames of a life that is not known yet, or ahead of a missing one, per link
@@ -73,7 +73,8 @@ class Frame(NamedTuple):
 class Hello(NamedTuple):
     """A life of a party, as the others learn of it: its epoch and its key of this life.
 
-    The signature is the party's identity's (`securevfl.engine.identity`), where there are any.
+    The signature is the party's identity's (`securevfl.engine.security.identity`), where there are
+    any.
     """
 
     epoch: int

@@ -13,9 +13,15 @@ from time import perf_counter_ns
 from typing import Any, Protocol
 
 from securevfl.engine import wire
-from securevfl.engine.breakdowns import Breakdowns
 from securevfl.engine.conditions import NONE, Conditions, round_ns
-from securevfl.engine.cuts import (
+from securevfl.engine.faults import Schedule
+from securevfl.engine.mailbox import ANNOUNCE, Mailbox
+from securevfl.engine.network import SERVER, Event, Message, RoundOverError, Wait, name_of
+from securevfl.engine.party import Party
+from securevfl.engine.party_state import Replay
+from securevfl.engine.security.sealing import OVERHEAD, Sealing
+from securevfl.engine.simulation.crashes import Breakdowns
+from securevfl.engine.simulation.snapshots import (
     Cuts,
     check_parties,
     home_state,
@@ -23,12 +29,6 @@ from securevfl.engine.cuts import (
     restore_home,
     unpack_queue,
 )
-from securevfl.engine.faults import Schedule
-from securevfl.engine.mailbox import ANNOUNCE, Mailbox
-from securevfl.engine.network import SERVER, Event, Message, RoundOverError, Wait, name_of
-from securevfl.engine.party import Party
-from securevfl.engine.replay import Replay
-from securevfl.engine.sealing import OVERHEAD, Sealing
 from securevfl.engine.transcript import Transcript
 from securevfl.errors import StalledError
 

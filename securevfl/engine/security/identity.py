@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from securevfl.engine import wire
-from securevfl.engine.links import Hello
 from securevfl.engine.network import SERVER, name_of
+from securevfl.engine.realtime.frames import Hello
 from securevfl.errors import ConfigurationError, SealError
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 A moment at which nothing is under way does not exist, so each party's kept attributes are copied at
 its own next safe point, and what its waits return from there until the last party is there is
-logged (`securevfl.engine.replay`). The cut holds clock, queue, uplinks and mailboxes.
+logged (`securevfl.engine.party_state`). The cut holds clock, queue, uplinks and mailboxes.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from securevfl.engine.network import Message
-from securevfl.engine.replay import Replay, snapshot
+from securevfl.engine.party_state import Replay, snapshot
 from securevfl.errors import CheckpointError
 
 if TYPE_CHECKING:
-    from securevfl.engine.simulation import Home, Simulation
+    from securevfl.engine.simulation.simulator import Home, Simulation
 
 Entry = tuple[int, int, int, Any]
 

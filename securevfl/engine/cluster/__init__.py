@@ -1,0 +1,1 @@
+"""Parties as Ray actors: started, polled and restarted by a supervisor."""

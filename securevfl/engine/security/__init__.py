@@ -1,0 +1,1 @@
+"""Encrypted links and the parties' long-lived identities."""

@@ -1,0 +1,1 @@
+"""Parties in one process, in virtual time."""
