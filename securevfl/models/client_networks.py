@@ -14,9 +14,9 @@ import numpy as np
 
 from securevfl.errors import ConfigurationError
 from securevfl.models.optimizers import make_optimizer, take_step
-from securevfl.models.own import check_rows_apart, own_network
 from securevfl.models.polynomial_network import PolynomialNetwork
 from securevfl.models.tabular import tabular_front
+from securevfl.models.user_code import check_rows_apart, own_network
 from securevfl.models.weights import initialised
 
 if TYPE_CHECKING:
@@ -232,7 +232,7 @@ def make_client_network(
     layers : sequence of int
         Widths of the hidden layers of "mlp", in the place of `depth`.
     own : str
-        Name of a network of the user's (`securevfl.models.own`), in the place of `kind`.
+        Name of a network of the user's (`securevfl.models.user_code`), in the place of `kind`.
 
     Raises
     ------

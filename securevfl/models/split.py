@@ -11,8 +11,8 @@ import numpy as np
 from securevfl.errors import ConfigurationError, RunError
 from securevfl.models.networks import make_centre
 from securevfl.models.optimizers import make_optimizer, take_step
-from securevfl.models.own import own_loss as loss_of
-from securevfl.models.own import own_network
+from securevfl.models.user_code import own_loss as loss_of
+from securevfl.models.user_code import own_network
 
 if TYPE_CHECKING:
     import torch
@@ -117,8 +117,8 @@ class Centre:
     seed : int
         Seed of the initial weights.
     own, own_loss : str
-        Name of a network and of a loss of the user's (`securevfl.models.own`), in the place of
-        `network` and of the task's loss.
+        Name of a network and of a loss of the user's (`securevfl.models.user_code`), in the place
+        of `network` and of the task's loss.
     """
 
     def __init__(

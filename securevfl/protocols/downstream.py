@@ -15,8 +15,8 @@ from securevfl.engine.party import SERVER, Party
 from securevfl.engine.streams import keyed_stream
 from securevfl.models.aggregation import Aggregation, gather
 from securevfl.models.client_networks import ClientNetwork
-from securevfl.models.pretext import Objective, make_objective
-from securevfl.models.pretraining import Pretraining, own_rows, pretraining_optimizer
+from securevfl.models.pretraining.pretext import Objective, make_objective
+from securevfl.models.pretraining.trainer import Pretraining, own_rows, pretraining_optimizer
 from securevfl.models.split import Batches, Centre, rows_of
 from securevfl.privacy.claims import OPEN_EMBEDDINGS, Claim
 from securevfl.protocols.protocol import EmbeddingProtocol

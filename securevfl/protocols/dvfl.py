@@ -25,8 +25,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from securevfl.engine.party import SERVER, Message, Party
 from securevfl.engine.streams import keyed_stream
 from securevfl.errors import ConfigurationError, RunError
-from securevfl.models.autoencoder import Encoder, make_autoencoder, make_contrastive
 from securevfl.models.early_stopping import EarlyStopping
+from securevfl.models.pretraining.autoencoder import Encoder, make_autoencoder, make_contrastive
 from securevfl.models.split import Batches, Centre, mean_loss
 from securevfl.privacy.claims import Claim
 from securevfl.protocols.protocol import Card, Exposure, Protocol

@@ -22,15 +22,15 @@ from pydantic import Field
 from securevfl.engine.party import SERVER, Party
 from securevfl.engine.streams import keyed_stream
 from securevfl.errors import ConfigurationError
-from securevfl.models.cross_party import (
+from securevfl.models.pretraining.cross_party import (
     Cross,
     Pair,
     load_shared,
     shared_weights,
     weighted_mean,
 )
-from securevfl.models.pretext import TwoViews
-from securevfl.models.pretraining import (
+from securevfl.models.pretraining.pretext import TwoViews
+from securevfl.models.pretraining.trainer import (
     PretrainingOptions,
     batches_of,
     check_rows,

@@ -2,9 +2,9 @@
 
 Z. Wu, Q. Li, B. He, "Practical Vertical Federated Learning with Unsupervised Representation
 Learning", 2022, as DVFL has it for a baseline. Each guest trains its network on an objective of its
-own: noise as targets (`securevfl.models.noise_targets`), or an auto-encoder. Then the server asks
-once for the representations of the rows that all share, batch by batch, and trains its model on
-them with its labels. Nothing that depends on a label ever leaves the server.
+own: noise as targets (`securevfl.models.pretraining.noise_targets`), or an auto-encoder. Then the
+server asks once for the representations of the rows that all share, batch by batch, and trains its
+model on them with its labels. Nothing that depends on a label ever leaves the server.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from securevfl.engine.party import SERVER, Party
 from securevfl.engine.streams import keyed_stream
 from securevfl.errors import ConfigurationError, RunError
 from securevfl.models.aggregation import Aggregation
-from securevfl.models.autoencoder import AutoEncoder, make_autoencoder
-from securevfl.models.noise_targets import NoiseTargets
+from securevfl.models.pretraining.autoencoder import AutoEncoder, make_autoencoder
+from securevfl.models.pretraining.noise_targets import NoiseTargets
 from securevfl.models.split import Batches, Centre, rows_of
 from securevfl.privacy.claims import Claim
 from securevfl.protocols.protocol import Card, EmbeddingProtocol, Exposure, SegmentedConfig

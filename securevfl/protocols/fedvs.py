@@ -29,8 +29,8 @@ from securevfl.errors import (
 )
 from securevfl.field import FixedPoint, LagrangeCode, PrimeField
 from securevfl.models.polynomial_network import PolynomialNetwork, expand, expanded_width
-from securevfl.models.pretext import make_objective
-from securevfl.models.pretraining import Pretraining, pretraining_optimizer
+from securevfl.models.pretraining.pretext import make_objective
+from securevfl.models.pretraining.trainer import Pretraining, pretraining_optimizer
 from securevfl.models.split import Centre, measure, rows_of
 from securevfl.models.weights import load_weights, weights_of
 from securevfl.privacy.claims import Claim

@@ -16,7 +16,7 @@ from pydantic import Field
 
 from securevfl.engine.wire import message
 from securevfl.field import FixedPoint, LagrangeCode, PrimeField
-from securevfl.models.pretraining import PretrainingOptions
+from securevfl.models.pretraining.trainer import PretrainingOptions
 from securevfl.models.split import Batches
 from securevfl.protocols.protocol import Part, Phase, Post, Stage, TrainingConfig, hollow
 

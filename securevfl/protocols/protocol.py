@@ -26,9 +26,9 @@ from securevfl.models.aggregation import gather, make_aggregation
 from securevfl.models.centralised import Centralised
 from securevfl.models.client_networks import ClientNetwork, make_client_network, refuse_codes
 from securevfl.models.networks import training_bytes
-from securevfl.models.own import OwnCode
 from securevfl.models.polynomial_network import PolynomialNetwork
 from securevfl.models.split import Batches, Centre
+from securevfl.models.user_code import OwnCode
 from securevfl.privacy.claims import Claim
 
 if TYPE_CHECKING:

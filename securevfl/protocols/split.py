@@ -25,7 +25,7 @@ from securevfl.errors import ConfigurationError, RangeError, RunError
 from securevfl.field import FixedPoint, PrimeField
 from securevfl.models.aggregation import Aggregation
 from securevfl.models.client_networks import ClientNetwork
-from securevfl.models.filling import Filling, make_filling
+from securevfl.models.imputation import Filling, make_filling
 from securevfl.models.polynomial_network import PolynomialNetwork, expand
 from securevfl.models.split import Batches, Centre, rows_of
 from securevfl.privacy.claims import OPEN_EMBEDDINGS, Claim

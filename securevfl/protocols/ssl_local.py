@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field
 
 from securevfl.engine.party import SERVER, Party
-from securevfl.models.pretraining import Pretraining, PretrainingOptions, check_rows
+from securevfl.models.pretraining.trainer import Pretraining, PretrainingOptions, check_rows
 from securevfl.models.weights import load_weights, weights_of
 from securevfl.protocols.downstream import DownstreamProtocol, SplitClient, SplitServer
 from securevfl.protocols.protocol import Card, EmbeddingConfig

@@ -21,7 +21,7 @@ from pydantic import Field
 from securevfl.engine.party import SERVER, Party
 from securevfl.engine.streams import keyed_stream
 from securevfl.errors import ConfigurationError
-from securevfl.models.pretraining import (
+from securevfl.models.pretraining.trainer import (
     Pretraining,
     PretrainingOptions,
     Pull,

@@ -25,9 +25,9 @@ from securevfl.engine.network import SERVER
 from securevfl.errors import ConfigurationError, DataError
 from securevfl.models.aggregation import gather, make_aggregation
 from securevfl.models.client_networks import TorchNetwork, make_client_network
-from securevfl.models.own import allow
 from securevfl.models.polynomial_network import PolynomialNetwork, expand
 from securevfl.models.split import Centre
+from securevfl.models.user_code import allow
 from securevfl.protocols.protocol import EmbeddingProtocol, Protocol, SplitProtocol
 from securevfl.study.result import decided, probabilities
 

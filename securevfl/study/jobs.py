@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from securevfl.errors import RunError, SecureVFLError
-from securevfl.models.own import refuse_unsaid
+from securevfl.models.user_code import refuse_unsaid
 from securevfl.protocols.protocol import get_protocol
 from securevfl.study.plan import DataSource
 

@@ -18,7 +18,7 @@ from securevfl.engine.party import Party
 from securevfl.engine.security.sealing import Sealing
 from securevfl.engine.simulation.simulator import Simulation
 from securevfl.errors import ConfigurationError, WouldNotFitError
-from securevfl.models.own import allow, allow_options
+from securevfl.models.user_code import allow, allow_options
 from securevfl.protocols.protocol import Protocol, get_protocol, make_config
 from securevfl.study.apart import (
     FACTS,

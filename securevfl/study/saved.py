@@ -16,9 +16,9 @@ from securevfl.engine.network import SERVER
 from securevfl.engine.party import Party
 from securevfl.engine.transcript import Transcript
 from securevfl.errors import CheckpointError, ConfigurationError
-from securevfl.models.filling import Filling
-from securevfl.models.own import allow
+from securevfl.models.imputation import Filling
 from securevfl.models.stale import LastEmbeddings
+from securevfl.models.user_code import allow
 from securevfl.protocols.protocol import get_protocol, make_config
 from securevfl.study.apart import stays_apart
 from securevfl.study.history import History

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from securevfl.data.csvfile import read_csv
 from securevfl.data.join import PartyTable, own_ids
 from securevfl.errors import DataError
-from securevfl.models.own import allow_options as allow_options
+from securevfl.models.user_code import allow_options as allow_options
 from securevfl.study.saved import load_run, read_history, read_transcript
 from securevfl.study.trace import Trace, pick
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from securevfl.engine.security.sealing import Sealer
 from securevfl.errors import ConfigurationError
-from securevfl.models.own import allow_options
+from securevfl.models.user_code import allow_options
 from securevfl.privacy import provenance
 from securevfl.privacy.algebraic import Check, certificate
 from securevfl.privacy.claims import Claim, link_claims

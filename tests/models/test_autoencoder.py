@@ -6,9 +6,9 @@ import torch
 
 from securevfl.engine import wire
 from securevfl.errors import RunError
-from securevfl.models.augmentations import MASKED, NOISE, SHIFT, two_views
-from securevfl.models.autoencoder import make_autoencoder, make_contrastive
-from securevfl.models.contrast import nt_xent
+from securevfl.models.pretraining.augmentations import MASKED, NOISE, SHIFT, two_views
+from securevfl.models.pretraining.autoencoder import make_autoencoder, make_contrastive
+from securevfl.models.pretraining.contrast import nt_xent
 
 ADAM = {"name": "adam", "lr": 0.01, "weight_decay": 1e-4}
 

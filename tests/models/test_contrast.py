@@ -5,7 +5,7 @@ from math import exp, log
 import pytest
 import torch
 
-from securevfl.models.contrast import info_nce, nt_xent
+from securevfl.models.pretraining.contrast import info_nce, nt_xent
 
 ONE = torch.tensor([[2.0, 0.0], [0.0, 3.0]])
 TWO = torch.tensor([[1.0, 0.0], [1.0, 1.0]])

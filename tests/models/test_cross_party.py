@@ -8,8 +8,8 @@ from torch.nn import functional
 from securevfl.engine import wire
 from securevfl.engine.streams import keyed_stream
 from securevfl.models.client_networks import make_client_network
-from securevfl.models.contrast import nt_xent
-from securevfl.models.cross_party import (
+from securevfl.models.pretraining.contrast import nt_xent
+from securevfl.models.pretraining.cross_party import (
     Cross,
     Pair,
     load_shared,
@@ -17,7 +17,7 @@ from securevfl.models.cross_party import (
     upper_names,
     weighted_mean,
 )
-from securevfl.models.pretext import Sizes, make_objective
+from securevfl.models.pretraining.pretext import Sizes, make_objective
 from securevfl.models.weights import weights_of
 from securevfl.study.threads import one_thread
 

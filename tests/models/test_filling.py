@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from securevfl.errors import UnknownNameError
-from securevfl.models.filling import FILLINGS, make_filling
+from securevfl.models.imputation import FILLINGS, make_filling
 
 N, ROWS, H = 3, 6, 2
 

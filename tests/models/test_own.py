@@ -15,7 +15,7 @@ import torch
 
 import securevfl as svfl
 from securevfl.errors import ConfigurationError
-from securevfl.models import own
+from securevfl.models import user_code
 from securevfl.protocols.protocol import get_protocol, make_config
 
 SMALL = {"rounds": 4, "batch": 16, "width": 5, "hidden": 6, "seed": 2}
@@ -29,8 +29,8 @@ def data():
 
 @pytest.fixture(autouse=True)
 def _nothing_allowed(monkeypatch):
-    monkeypatch.setattr(own, "_GIVEN", {})
-    monkeypatch.setenv(own.SAID, "")
+    monkeypatch.setattr(user_code, "_GIVEN", {})
+    monkeypatch.setenv(user_code.SAID, "")
 
 
 def test_a_network_a_centre_and_a_loss_are_used(data):
@@ -83,14 +83,14 @@ def test_another_loss_is_another_run(data):
 
 def test_torch_s_own_generator_is_left_alone(data):
     before = torch.random.get_rng_state()
-    own.named(own_networks.dropping)
-    own.own_network("own_networks:dropping", "own_centre", 3, 2, seed=0)
+    user_code.named(own_networks.dropping)
+    user_code.own_network("own_networks:dropping", "own_centre", 3, 2, seed=0)
     assert (torch.random.get_rng_state() == before).all()
 
 
 def test_running_statistics_have_not_seen_the_check():
-    own.named(own_networks.normalising)
-    made = own.own_network("own_networks:normalising", "own_centre", 3, 2, seed=0)
+    user_code.named(own_networks.normalising)
+    made = user_code.own_network("own_networks:normalising", "own_centre", 3, 2, seed=0)
     assert made[1].running_mean.tolist() == [0, 0]
     assert made[1].num_batches_tracked == 0
 
@@ -146,9 +146,9 @@ def test_functions_of_one_name_are_told_apart():
         return lambda inputs, outputs: number
 
     first, second = made(1), made(2)
-    names = [own.named(first), own.named(second), own.named(first)]
+    names = [user_code.named(first), user_code.named(second), user_code.named(first)]
     assert names[0] == names[2] != names[1]
-    assert [own.found(name, "x")(0, 0) for name in names] == [1, 2, 1]
+    assert [user_code.found(name, "x")(0, 0) for name in names] == [1, 2, 1]
 
 
 # -- files name no code ------------------------------------------------------------------------
@@ -182,10 +182,10 @@ def test_named_again_a_run_is_read_back_and_its_models_too(tmp_path, monkeypatch
     assert mark.exists()
     run.export(tmp_path / "models")
     new = np.random.default_rng(0).integers(0, 17, (3, 64))
-    monkeypatch.setenv(own.SAID, "")
+    monkeypatch.setenv(user_code.SAID, "")
     again = svfl.load_run(tmp_path / "run", data=data, code=[name])
     assert (again.scores(new) == run.scores(new)).all()
-    monkeypatch.setenv(own.SAID, "")
+    monkeypatch.setenv(user_code.SAID, "")
     parts = [new[:, list(p)] for p in data.transform.positions]
     with pytest.raises(ConfigurationError, match="files must not name code"):
         svfl.load_models(tmp_path / "models").scores(parts)
@@ -205,14 +205,14 @@ def test_a_study_imports_nothing_that_the_user_did_not_name(tmp_path, monkeypatc
     with pytest.raises(ConfigurationError, match="files must not name code"):
         run_study(study, tmp_path / "out")
     assert not mark.exists()
-    own.allow("planted_net:centre")
+    user_code.allow("planted_net:centre")
     assert run_study(study, tmp_path / "out")["runs"]["a"]["test_accuracy"]["values"]
 
 
 def test_a_config_alone_allows_nothing():
     config = make_config(get_protocol("split"), {"own_centre": "os:system"})
     with pytest.raises(ConfigurationError, match="files must not name code"):
-        own.found(config.own_centre, "own_centre")
+        user_code.found(config.own_centre, "own_centre")
 
 
 def test_protocols_whose_claims_own_code_could_break_refuse_it(data):
@@ -227,7 +227,7 @@ def test_protocols_whose_claims_own_code_could_break_refuse_it(data):
 def test_a_copy_of_the_folder_leaves_no_module_behind(tmp_path):
     shutil.copy(HERE / "own_networks.py", tmp_path / "elsewhere_net.py")
     before = list(sys.path)
-    own.allow("elsewhere_net:centre")
+    user_code.allow("elsewhere_net:centre")
     with pytest.raises(ConfigurationError, match="No module named"):
-        own.found("elsewhere_net:centre", "x")
+        user_code.found("elsewhere_net:centre", "x")
     assert sys.path == before

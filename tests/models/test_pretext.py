@@ -11,7 +11,7 @@ from securevfl.engine import wire
 from securevfl.engine.streams import keyed_stream
 from securevfl.errors import RunError, UnknownNameError
 from securevfl.models.client_networks import make_client_network
-from securevfl.models.pretext import Sizes, make_objective
+from securevfl.models.pretraining.pretext import Sizes, make_objective
 from securevfl.models.weights import parameters_of, weights_of
 from securevfl.study.threads import one_thread
 

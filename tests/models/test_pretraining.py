@@ -7,8 +7,8 @@ import torch
 from securevfl.engine.streams import keyed_stream
 from securevfl.errors import ConfigurationError
 from securevfl.models.client_networks import make_client_network
-from securevfl.models.pretext import Sizes, make_objective
-from securevfl.models.pretraining import (
+from securevfl.models.pretraining.pretext import Sizes, make_objective
+from securevfl.models.pretraining.trainer import (
     PretrainingOptions,
     Pull,
     batches_of,

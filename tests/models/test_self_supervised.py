@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from securevfl.engine.streams import keyed_stream
-from securevfl.models.self_supervised import (
+from securevfl.models.pretraining.self_supervised import (
     Memory,
     corrupt,
     follow,

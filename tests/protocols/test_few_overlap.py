@@ -10,7 +10,7 @@ from securevfl.data import VerticalDataset, load_dataset
 from securevfl.data.overlap import limit_overlap
 from securevfl.engine.party import SERVER
 from securevfl.errors import ConfigurationError
-from securevfl.models.cross_party import upper_names
+from securevfl.models.pretraining.cross_party import upper_names
 from securevfl.models.weights import weights_of
 from securevfl.testing.runs import make, simulate, tiny_data
 

@@ -10,8 +10,8 @@ from securevfl.data.overlap import limit_overlap
 from securevfl.engine.party import SERVER
 from securevfl.engine.streams import keyed_stream
 from securevfl.errors import ConfigurationError
-from securevfl.models.contrast import info_nce
-from securevfl.models.self_supervised import corrupt
+from securevfl.models.pretraining.contrast import info_nce
+from securevfl.models.pretraining.self_supervised import corrupt
 from securevfl.models.weights import weights_of
 from securevfl.study.threads import one_thread
 from securevfl.testing.runs import make, simulate

@@ -2,7 +2,8 @@
 
 Sources: Bahri, Jiang, Tay, Metzler, "SCARF", 2022; Chen, He, "Exploring simple Siamese
 representation learning", 2021; Grill et al., "Bootstrap your own latent", 2020; He, Fan, Wu, Xie,
-Girshick, "Momentum contrast", 2020. `securevfl.models.pretext` makes training steps of them.
+Girshick, "Momentum contrast", 2020. `securevfl.models.pretraining.pretext` makes training steps of
+them.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ import numpy as np
 from pydantic import BaseModel, Field
 
 from securevfl.errors import ConfigurationError
-from securevfl.models.pretext import Objective, Sizes
+from securevfl.models.pretraining.pretext import Objective, Sizes
 from securevfl.models.split import Batches, Centre
 from securevfl.models.weights import parameters_of
 

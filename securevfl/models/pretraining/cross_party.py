@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from securevfl.models.contrast import nt_xent
 from securevfl.models.optimizers import make_optimizer
-from securevfl.models.pretext import Objective, Sizes, learn, two_heads
-from securevfl.models.self_supervised import negative_cosine
+from securevfl.models.pretraining.contrast import nt_xent
+from securevfl.models.pretraining.pretext import Objective, Sizes, learn, two_heads
+from securevfl.models.pretraining.self_supervised import negative_cosine
 from securevfl.models.weights import initialised, load_weights, parameters_of, weights_of
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ class Cross:
     ----------
     method : {"simsiam", "byol", "moco"}
     width, sizes, stream, optimizer
-        As for `securevfl.models.pretext.Objective`.
+        As for `securevfl.models.pretraining.pretext.Objective`.
     """
 
     def __init__(

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from securevfl.errors import RunError
-from securevfl.models.augmentations import ImageShape, two_views
 from securevfl.models.optimizers import make_optimizer, take_step
+from securevfl.models.pretraining.augmentations import ImageShape, two_views
 from securevfl.models.weights import initialised
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ class ContrastiveEncoder(Encoder):
     module, head, optimizer, operations
         As of `Encoder`.
     temperature : float
-        tau > 0 of `securevfl.models.contrast.nt_xent`.
+        tau > 0 of `securevfl.models.pretraining.contrast.nt_xent`.
     image_shape : (channels, height, width) or None
         The party's strip of an image, which decides how views are made.
     """
@@ -140,7 +140,7 @@ class ContrastiveEncoder(Encoder):
 
     def loss(self, rows: np.ndarray, stream: np.random.Generator) -> torch.Tensor:
         """NT-Xent of the projections of two random views of each row."""
-        from securevfl.models.contrast import nt_xent
+        from securevfl.models.pretraining.contrast import nt_xent
 
         one, two = (_tensor(view) for view in two_views(rows, stream, self.image_shape))
         project = self.head

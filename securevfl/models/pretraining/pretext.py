@@ -3,8 +3,8 @@
 An objective owns what its method adds to the network: heads, a slowly moving copy, a memory of
 negatives. It meets the network as a server meets a client's in split training: embeddings of two
 views come in, dL/dH goes out. So every network that can be trained split can be trained so. The
-formulas are in `securevfl.models.self_supervised`, FedHSSL's part in
-`securevfl.models.cross_party`.
+formulas are in `securevfl.models.pretraining.self_supervised`, FedHSSL's part in
+`securevfl.models.pretraining.cross_party`.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from securevfl.errors import RunError, UnknownNameError
-from securevfl.models.contrast import info_nce
 from securevfl.models.optimizers import make_optimizer, take_step
-from securevfl.models.self_supervised import (
+from securevfl.models.pretraining.contrast import info_nce
+from securevfl.models.pretraining.self_supervised import (
     Memory,
     corrupt,
     follow,

@@ -1,0 +1,1 @@
+"""Pre-training of a party's network on its own rows, with and without labels."""
