@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 import securevfl as svfl
-from securevfl.data.arrays import from_numpy
+from securevfl.data.builders.arrays import from_numpy
 from securevfl.engine.conditions import Conditions, Delay
 from securevfl.study.machine import describe_machine
 from securevfl.study.planner import plan

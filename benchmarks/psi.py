@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from securevfl.data.join import match_plainly
+from securevfl.data.alignment.join import match_plainly
 from securevfl.study.alignment import intersection
 from securevfl.study.machine import describe_machine
 from securevfl.study.results import commit

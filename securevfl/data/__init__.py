@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from securevfl.data.about import About
+    from securevfl.data.catalogue.registry import CatalogueEntry, dataset_catalogue, load_dataset
     from securevfl.data.dataset import VerticalDataset
-    from securevfl.data.preprocess import PartyPreprocessor, Preprocessor
-    from securevfl.data.registry import CatalogueEntry, dataset_catalogue, load_dataset
+    from securevfl.data.origin import About
+    from securevfl.data.preparation.preprocess import PartyPreprocessor, Preprocessor
 
 __all__ = [
     "About",
@@ -21,13 +21,13 @@ __all__ = [
 ]
 
 _HOMES = {
-    "About": "about",
-    "CatalogueEntry": "registry",
-    "PartyPreprocessor": "preprocess",
-    "Preprocessor": "preprocess",
+    "About": "origin",
+    "CatalogueEntry": "catalogue.registry",
+    "PartyPreprocessor": "preparation.preprocess",
+    "Preprocessor": "preparation.preprocess",
     "VerticalDataset": "dataset",
-    "dataset_catalogue": "registry",
-    "load_dataset": "registry",
+    "dataset_catalogue": "catalogue.registry",
+    "load_dataset": "catalogue.registry",
 }
 
 

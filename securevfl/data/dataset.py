@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from securevfl.data.about import About
 from securevfl.data.checks import (
     check_alone,
     check_columns,
@@ -23,6 +22,7 @@ from securevfl.data.checks import (
     row_numbers,
 )
 from securevfl.data.labels import Task
+from securevfl.data.origin import About
 from securevfl.data.partition import (
     Positions,
     Strips,
@@ -31,7 +31,7 @@ from securevfl.data.partition import (
     strip_columns,
     strip_shapes,
 )
-from securevfl.data.preprocess import Preprocessor
+from securevfl.data.preparation.preprocess import Preprocessor
 from securevfl.errors import DataError
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ class VerticalDataset:
         How `with_parties` cuts images; None deals single pixels.
     alone : tuple of ndarray of float32
         One (m_n, d_n) array per party with training rows that only this party holds, or () where
-        there are none; see `securevfl.data.overlap.limit_overlap`.
+        there are none; see `securevfl.data.alignment.overlap.limit_overlap`.
     alone_labels : ndarray, optional
         Labels of ``alone[0]``, if party 0 has any.
 
@@ -277,7 +277,7 @@ class VerticalDataset:
         test_labels: ArrayLike | None = None,
         **options: Any,
     ) -> VerticalDataset:
-        """Build from arrays; see `securevfl.data.arrays.from_numpy` for all options.
+        """Build from arrays; see `securevfl.data.builders.arrays.from_numpy` for all options.
 
         Parameters
         ----------
@@ -297,7 +297,7 @@ class VerticalDataset:
         -------
         VerticalDataset
         """
-        from securevfl.data.arrays import from_numpy
+        from securevfl.data.builders.arrays import from_numpy
 
         return from_numpy(
             features, labels, test_features=test_features, test_labels=test_labels, **options
@@ -309,7 +309,7 @@ class VerticalDataset:
         label: str,
         **options: Any,
     ) -> VerticalDataset:
-        """Build from data frames; see `securevfl.data.table.from_pandas` for all options.
+        """Build from data frames; see `securevfl.data.builders.frames.from_pandas` for all options.
 
         Parameters
         ----------
@@ -326,7 +326,7 @@ class VerticalDataset:
         -------
         VerticalDataset
         """
-        from securevfl.data.table import from_pandas
+        from securevfl.data.builders.frames import from_pandas
 
         return from_pandas(frame, label, **options)
 
@@ -347,13 +347,13 @@ class VerticalDataset:
         -------
         VerticalDataset
         """
-        from securevfl.data.arrays import from_torch
+        from securevfl.data.builders.arrays import from_torch
 
         return from_torch(train, test, **options)
 
     @staticmethod
     def from_sklearn(bunch: Any, **options: Any) -> VerticalDataset:
-        """Build from a `sklearn.utils.Bunch`; see `securevfl.data.bunch.from_sklearn`.
+        """Build from a `sklearn.utils.Bunch`; see `securevfl.data.builders.bunch.from_sklearn`.
 
         Parameters
         ----------
@@ -366,7 +366,7 @@ class VerticalDataset:
         -------
         VerticalDataset
         """
-        from securevfl.data.bunch import from_sklearn
+        from securevfl.data.builders.bunch import from_sklearn
 
         return from_sklearn(bunch, **options)
 
@@ -391,7 +391,7 @@ class VerticalDataset:
         -------
         VerticalDataset
         """
-        from securevfl.data.userfiles import from_files
+        from securevfl.data.builders.files import from_files
 
         return from_files(party_files, id_column=id_column, label=label, **options)
 

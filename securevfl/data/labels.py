@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from securevfl.data.cells import MISSING_TEXTS, odd_cell, read_numbers, read_texts, row_name
+from securevfl.data.preparation.cells import (
+    MISSING_TEXTS,
+    odd_cell,
+    read_numbers,
+    read_texts,
+    row_name,
+)
 from securevfl.errors import DataError
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
-from securevfl.data.alignment import align
+from securevfl.data.alignment.align import align
 from securevfl.data.label_partition import partition_labels, unheld_classes
 from securevfl.engine.party import SERVER, Party
 from securevfl.engine.streams import keyed_stream

@@ -282,7 +282,7 @@ class Protocol(ABC):
     apart : bool
         Whether each client needs its own columns only, the server the labels only, and `scores`
         the clients' embeddings only, so that nobody has to hold the whole data set
-        (`securevfl.data.apart`).
+        (`securevfl.data.alignment.local_tables`).
 
     Parameters
     ----------

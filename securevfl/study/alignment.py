@@ -2,7 +2,7 @@
 
 Each table is a party of its own, links are sealed and every message is metered. In one process this
 shows what the intersection costs and what is sent; between organisations each party awaits
-`securevfl.data.psi.intersect` itself.
+`securevfl.data.alignment.psi.intersect` itself.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from securevfl.data.psi import intersect
+from securevfl.data.alignment.psi import intersect
 from securevfl.engine.party import Party
 from securevfl.engine.security.sealing import Sealing
 from securevfl.engine.simulation.simulator import Simulation

@@ -1,10 +1,10 @@
 """Runs on a cluster whose parties read their own tables; the driver never has any.
 
 First every party reads its table and takes part in finding the common rows
-(`securevfl.data.apart`); what all may know goes into ``facts.json`` of the run's folder, and each
-party's rows stay on its own disk. Then the parties train, each from its own table. At the end each
-embeds its own test rows, and the server's process, which has the labels, measures: that is the
-experimenter's, who sees models and embeddings of test rows, but no columns.
+(`securevfl.data.alignment.local_tables`); what all may know goes into ``facts.json`` of the run's
+folder, and each party's rows stay on its own disk. Then the parties train, each from its own table.
+At the end each embeds its own test rows, and the server's process, which has the labels, measures:
+that is the experimenter's, who sees models and embeddings of test rows, but no columns.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from securevfl.data.apart import Holder, PublicFacts, Tables
+from securevfl.data.alignment.local_tables import Holder, PublicFacts, Tables
 from securevfl.data.dataset import VerticalDataset
 from securevfl.engine.cluster.supervisor import Cluster
 from securevfl.engine.network import SERVER

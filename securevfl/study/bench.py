@@ -213,7 +213,7 @@ def _data(size: RoundSize) -> VerticalDataset:
 
 def uniform(size: RoundSize) -> VerticalDataset:
     """Data set of uniform features in [0, 1] and ten random classes; nothing can be learnt."""
-    from securevfl.data.arrays import from_numpy
+    from securevfl.data.builders.arrays import from_numpy
 
     stream = np.random.Generator(np.random.Philox(_SEED))
     features = stream.random((size.rows + 100, size.features), np.float32)

@@ -25,7 +25,7 @@ from securevfl.study.history import Historian, measures
 from securevfl.study.plan import DataSource, Plan
 
 if TYPE_CHECKING:
-    from securevfl.data.apart import PublicFacts, Tables
+    from securevfl.data.alignment.local_tables import PublicFacts, Tables
     from securevfl.data.dataset import VerticalDataset
 
 HISTORY = "driver.svfl"

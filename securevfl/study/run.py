@@ -36,7 +36,7 @@ from securevfl.study.threads import one_thread
 from securevfl.study.tracking import Track, Tracker, make_tracker
 
 if TYPE_CHECKING:
-    from securevfl.data.apart import PublicFacts, Tables
+    from securevfl.data.alignment.local_tables import PublicFacts, Tables
     from securevfl.data.dataset import VerticalDataset
     from securevfl.engine.security.identity import Manifest
 

@@ -6,8 +6,8 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from securevfl.data.csvfile import read_csv
-from securevfl.data.join import PartyTable, own_ids
+from securevfl.data.alignment.join import PartyTable, own_ids
+from securevfl.data.preparation.csvfile import read_csv
 from securevfl.errors import DataError
 from securevfl.models.user_code import allow_options as allow_options
 from securevfl.study.saved import load_run, read_history, read_transcript

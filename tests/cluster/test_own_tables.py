@@ -73,7 +73,7 @@ def test_the_driver_needs_no_table(tables, identities, tmp_path, monkeypatch):
         raise AssertionError("the driver has read a table")
 
     monkeypatch.setattr(DataSource, "load", never)
-    monkeypatch.setattr("securevfl.data.apart.read_csv", never)
+    monkeypatch.setattr("securevfl.data.alignment.local_tables.read_csv", never)
     found = svfl.run(
         "fedvs",
         source(tables),

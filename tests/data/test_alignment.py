@@ -1,6 +1,6 @@
 import pytest
 
-from securevfl.data.alignment import align
+from securevfl.data.alignment.align import align
 from securevfl.engine.party import Party
 from securevfl.engine.simulation.simulator import Simulation
 from securevfl.errors import DataError

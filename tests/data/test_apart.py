@@ -5,8 +5,8 @@ import pandas as pd
 import pytest
 from sklearn.datasets import load_digits
 
-from securevfl.data.apart import Holder, PublicFacts, Tables
-from securevfl.data.userfiles import from_files
+from securevfl.data.alignment.local_tables import Holder, PublicFacts, Tables
+from securevfl.data.builders.files import from_files
 from securevfl.engine.conditions import NONE
 from securevfl.engine.party import SERVER
 from securevfl.engine.simulation.simulator import Simulation

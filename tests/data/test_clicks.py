@@ -6,9 +6,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from securevfl.data import clicks as module
 from securevfl.data import load_dataset
-from securevfl.data.clicks import AVAZU_TEXTS, CRITEO_NUMBERS, CRITEO_TEXTS
+from securevfl.data.catalogue import clicks as module
+from securevfl.data.catalogue.clicks import AVAZU_TEXTS, CRITEO_NUMBERS, CRITEO_TEXTS
 from securevfl.errors import DataError
 
 

@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 
 from securevfl.data import VerticalDataset, load_dataset
-from securevfl.data.preprocess import Preprocessor
-from securevfl.data.table import from_pandas
+from securevfl.data.builders.frames import from_pandas
+from securevfl.data.preparation.preprocess import Preprocessor
 from securevfl.errors import DataError
 
 

@@ -253,7 +253,7 @@ def test_importing_the_data_package_is_light():
     import sys
 
     code = (
-        "import sys, securevfl.data.registry, securevfl.data;"
+        "import sys, securevfl.data.catalogue.registry, securevfl.data;"
         "heavy = {'pandas', 'sklearn', 'torch', 'scipy', 'PIL', 'rich'} & set(sys.modules);"
         "sys.exit(str(heavy) if heavy else 0)"
     )

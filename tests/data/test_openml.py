@@ -41,7 +41,7 @@ def test_images_of_a_copy_without_the_official_rows_are_split_at_random(home):
 def test_the_official_rows_of_a_whole_copy_come_first(home, monkeypatch):
     from dataclasses import replace
 
-    from securevfl.data import images
+    from securevfl.data.catalogue import images
 
     kind = images._FASHION
     small_kind = replace(kind, facts=replace(kind.facts, rows=70), training=(6,) * 10)

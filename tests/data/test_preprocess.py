@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
-from securevfl.data.fit import fit_frame, fit_matrix
-from securevfl.data.preprocess import PartyPreprocessor, Preprocessor
+from securevfl.data.preparation.fit import fit_frame, fit_matrix
+from securevfl.data.preparation.preprocess import PartyPreprocessor, Preprocessor
 from securevfl.errors import DataError
 
 numbers = st.floats(-1e30, 1e30, allow_nan=False, width=64)
@@ -70,7 +70,7 @@ def test_values_beyond_float32_are_refused():
 
 
 def test_blocks_of_any_size_give_the_same(monkeypatch):
-    from securevfl.data import preprocess
+    from securevfl.data.preparation import preprocess
 
     matrix = np.random.Generator(np.random.Philox(2)).integers(0, 256, (101, 5), dtype=np.uint8)
     part = fit_matrix(matrix, names(matrix), "minmax")

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from securevfl.data.psi import (
+from securevfl.data.alignment.psi import (
     POINT,
     blind,
     blind_again,

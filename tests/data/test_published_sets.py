@@ -8,7 +8,7 @@ import pytest
 import small_sets as small
 
 from securevfl.data import dataset_catalogue, load_dataset
-from securevfl.data.images import _grid
+from securevfl.data.catalogue.images import _grid
 from securevfl.errors import DataError, UnknownNameError
 
 

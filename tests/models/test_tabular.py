@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import securevfl
-from securevfl.data.table import from_pandas
+from securevfl.data.builders.frames import from_pandas
 from securevfl.errors import ConfigurationError
 from securevfl.models.tabular import tabular_front
 

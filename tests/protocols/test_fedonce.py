@@ -8,7 +8,7 @@ import torch
 from joint import data, loss_of, slow
 from scipy.optimize import linear_sum_assignment
 
-from securevfl.data.overlap import limit_overlap
+from securevfl.data.alignment.overlap import limit_overlap
 from securevfl.engine import wire
 from securevfl.engine.conditions import NONE, Conditions
 from securevfl.engine.faults import Faults, Outage

@@ -6,7 +6,7 @@ import torch
 from joint import loss_of
 
 from securevfl.data import load_dataset
-from securevfl.data.overlap import limit_overlap
+from securevfl.data.alignment.overlap import limit_overlap
 from securevfl.engine.party import SERVER
 from securevfl.engine.streams import keyed_stream
 from securevfl.errors import ConfigurationError

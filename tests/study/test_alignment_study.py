@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from securevfl.data import load_dataset
-from securevfl.data.join import match_plainly
+from securevfl.data.alignment.join import match_plainly
 from securevfl.errors import ConfigurationError, DataError
 from securevfl.study.alignment import intersection, match_privately
 from securevfl.study.plan import DataSource

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from securevfl.cli.app import app
 from securevfl.data import load_dataset
-from securevfl.data.overlap import limit_overlap
+from securevfl.data.alignment.overlap import limit_overlap
 from securevfl.engine.conditions import NONE
 from securevfl.engine.network import SERVER
 from securevfl.errors import ConfigurationError, UnknownNameError

@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 import securevfl as svfl
-from securevfl.data.arrays import from_numpy
+from securevfl.data.builders.arrays import from_numpy
 from securevfl.engine.conditions import NONE, Conditions, Delay, Trace
 from securevfl.engine.delays import DEFAULT_SHAPE, LAWS
 from securevfl.engine.network import SERVER

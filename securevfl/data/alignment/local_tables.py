@@ -1,13 +1,14 @@
 """Data that stay apart: each party reads its own table where it lives, and nobody has the whole.
 
-What `securevfl.data.userfiles.from_files` does in one process, parties do here by messages: they
-find their common rows by private set intersection, the holder of the labels splits them into
+What `securevfl.data.builders.files.from_files` does in one process, parties do here by messages:
+they find their common rows by private set intersection, the holder of the labels splits them into
 training and test rows, and each party fits its own columns on its own training rows. A party's
 `VerticalDataset` then has its own columns, and zeros of the right shape in the place of the
 others'; the server's has the labels and no columns. Row for row they are those of `from_files`.
 
 What is shared: the number of common rows, which of them are test rows, the names of the classes,
-and how many columns each party has; with an id column, what `securevfl.data.psi` says besides.
+and how many columns each party has; with an id column, what `securevfl.data.alignment.psi` says
+besides.
 """
 
 from __future__ import annotations
@@ -20,17 +21,17 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from securevfl.data.about import About
-from securevfl.data.assemble import Request, Rows, build, checked_frame, label_column
-from securevfl.data.cells import MISSING_TEXTS
-from securevfl.data.columns import Column, listed_names
-from securevfl.data.csvfile import read_csv
+from securevfl.data.alignment.join import PartyTable, own_ids, refuse_label
+from securevfl.data.alignment.psi import intersect
+from securevfl.data.builders.tabular import Request, Rows, build, checked_frame, label_column
 from securevfl.data.dataset import VerticalDataset
-from securevfl.data.join import PartyTable, own_ids, refuse_label
 from securevfl.data.labels import RawLabels, encode_labels, read_labels
+from securevfl.data.origin import About
 from securevfl.data.partition import split_random, split_stratified
-from securevfl.data.preprocess import PartyPreprocessor, Preprocessor
-from securevfl.data.psi import intersect
+from securevfl.data.preparation.cells import MISSING_TEXTS
+from securevfl.data.preparation.columns import Column, listed_names
+from securevfl.data.preparation.csvfile import read_csv
+from securevfl.data.preparation.preprocess import PartyPreprocessor, Preprocessor
 from securevfl.engine.party import SERVER, Party
 from securevfl.errors import DataError
 

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from securevfl.data.about import About
-from securevfl.data.assemble import Request, checked_frame, label_column, listed
-from securevfl.data.cells import MISSING_TEXTS
-from securevfl.data.columns import listed_names
-from securevfl.data.csvfile import read_csv
+from securevfl.data.alignment.join import Match, PartyTable
+from securevfl.data.builders.frames import from_pandas, from_parties
+from securevfl.data.builders.tabular import Request, checked_frame, label_column, listed
 from securevfl.data.dataset import VerticalDataset
-from securevfl.data.join import Match, PartyTable
-from securevfl.data.table import from_pandas, from_parties
+from securevfl.data.origin import About
+from securevfl.data.preparation.cells import MISSING_TEXTS
+from securevfl.data.preparation.columns import listed_names
+from securevfl.data.preparation.csvfile import read_csv
 from securevfl.errors import DataError
 
 

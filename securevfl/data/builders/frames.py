@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from securevfl.data.about import About
-from securevfl.data.arrays import DEFAULT_PARTIES
-from securevfl.data.assemble import (
+from securevfl.data.alignment.join import Joined, Match, PartyTable, join_parties
+from securevfl.data.builders.arrays import DEFAULT_PARTIES
+from securevfl.data.builders.tabular import (
     Alone,
     Request,
     Rows,
@@ -21,12 +21,12 @@ from securevfl.data.assemble import (
     label_column,
     split_rows,
 )
-from securevfl.data.cells import MISSING_TEXTS
-from securevfl.data.columns import listed_names
 from securevfl.data.dataset import VerticalDataset
-from securevfl.data.join import Joined, Match, PartyTable, join_parties
 from securevfl.data.labels import RawLabels, read_labels
+from securevfl.data.origin import About
 from securevfl.data.partition import Positions, deal_columns, named_owners, owned_columns
+from securevfl.data.preparation.cells import MISSING_TEXTS
+from securevfl.data.preparation.columns import listed_names
 from securevfl.errors import DataError
 
 if TYPE_CHECKING:

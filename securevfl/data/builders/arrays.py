@@ -8,11 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from securevfl.data.about import About
-from securevfl.data.columns import refuse_repeated, take_columns
 from securevfl.data.dataset import ImageShape, VerticalDataset
-from securevfl.data.fit import fit_matrix
 from securevfl.data.labels import encode_labels, read_labels
+from securevfl.data.origin import About
 from securevfl.data.partition import (
     Positions,
     Strips,
@@ -23,8 +21,10 @@ from securevfl.data.partition import (
     split_stratified,
     strip_columns,
 )
-from securevfl.data.preprocess import Preprocessor
-from securevfl.data.scaling import SCALING_RULES, check_scaling
+from securevfl.data.preparation.columns import refuse_repeated, take_columns
+from securevfl.data.preparation.fit import fit_matrix
+from securevfl.data.preparation.preprocess import Preprocessor
+from securevfl.data.preparation.scaling import SCALING_RULES, check_scaling
 from securevfl.errors import DataError
 
 #: Parties of a table or array that nobody dealt, or one per column where there are fewer.

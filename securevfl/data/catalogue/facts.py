@@ -7,7 +7,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from securevfl.data.checksums import SHA256
+from securevfl.data.catalogue.checksums import SHA256
 from securevfl.errors import DataError
 
 #: Environment variable that names the folder of data sets.

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from securevfl.data.about import About
+from securevfl.data.builders.frames import from_pandas
+from securevfl.data.catalogue.facts import Facts
 from securevfl.data.dataset import VerticalDataset
-from securevfl.data.facts import Facts
-from securevfl.data.table import from_pandas
+from securevfl.data.origin import About
 from securevfl.errors import DataError
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ def load_criteo(
     sample_seed : int
         Seed of the sample, which does not depend on `seed`.
     test_fraction, scaling, max_categories, coding
-        As for `securevfl.data.table.from_pandas`.
+        As for `securevfl.data.builders.frames.from_pandas`.
     verify : bool
         Compare checksums, where they are known.
 

@@ -8,7 +8,7 @@ from itertools import islice
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, cast
 
-from securevfl.data.columns import refuse_repeated
+from securevfl.data.preparation.columns import refuse_repeated
 from securevfl.errors import DataError
 
 if TYPE_CHECKING:

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from securevfl.data.about import About
-from securevfl.data.arrays import from_matrix
+from securevfl.data.builders.arrays import from_matrix
+from securevfl.data.catalogue.facts import Facts
 from securevfl.data.dataset import ImageShape, VerticalDataset
-from securevfl.data.facts import Facts
+from securevfl.data.origin import About
 from securevfl.data.partition import split_stratified
 from securevfl.errors import DataError
 
@@ -356,7 +356,7 @@ def _grid(path: Path) -> NDArray[np.uint8]:
 
 def _from_openml(kind: _Kind, seed: int) -> Images:
     """Read a set from OpenML, where training rows come before test rows."""
-    from securevfl.data.openml import fetch
+    from securevfl.data.catalogue.openml import fetch
 
     facts = kind.facts
     frame, target = fetch(facts, facts.openml[0])

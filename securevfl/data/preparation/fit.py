@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from securevfl.data.cells import MISSING_TEXTS
-from securevfl.data.columns import Column, filled, fit_column, one_hot
-from securevfl.data.preprocess import PartyPreprocessor
-from securevfl.data.scaling import Scaling, fit_scaling
+from securevfl.data.preparation.cells import MISSING_TEXTS
+from securevfl.data.preparation.columns import Column, filled, fit_column, one_hot
+from securevfl.data.preparation.preprocess import PartyPreprocessor
+from securevfl.data.preparation.scaling import Scaling, fit_scaling
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from securevfl.data.about import About
-from securevfl.data.arrays import describe_split
-from securevfl.data.cells import read_numbers, read_texts
-from securevfl.data.columns import refuse_repeated
+from securevfl.data.builders.arrays import describe_split
 from securevfl.data.dataset import VerticalDataset
-from securevfl.data.fit import describe, fit_frame
 from securevfl.data.labels import RawLabels, encode_labels
+from securevfl.data.origin import About
 from securevfl.data.partition import Positions, split_groups, split_random, split_stratified
-from securevfl.data.preprocess import PartyPreprocessor, Preprocessor
-from securevfl.data.scaling import SCALING_RULES, check_scaling
+from securevfl.data.preparation.cells import read_numbers, read_texts
+from securevfl.data.preparation.columns import refuse_repeated
+from securevfl.data.preparation.fit import describe, fit_frame
+from securevfl.data.preparation.preprocess import PartyPreprocessor, Preprocessor
+from securevfl.data.preparation.scaling import SCALING_RULES, check_scaling
 from securevfl.errors import DataError
 
 if TYPE_CHECKING:

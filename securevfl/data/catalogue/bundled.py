@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from securevfl.data.about import About
-from securevfl.data.arrays import describe_split, from_matrix
+from securevfl.data.builders.arrays import describe_split, from_matrix
+from securevfl.data.catalogue.facts import Facts
 from securevfl.data.dataset import VerticalDataset
-from securevfl.data.facts import Facts
 from securevfl.data.labels import encode_labels, read_labels
+from securevfl.data.origin import About
 from securevfl.data.partition import split_stratified
 
 DIGITS = Facts(

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from securevfl.data.about import About
-from securevfl.data.arrays import describe_split, from_matrix
-from securevfl.data.csvfile import read_csv
+from securevfl.data.builders.arrays import describe_split, from_matrix
+from securevfl.data.catalogue.facts import Facts
 from securevfl.data.dataset import VerticalDataset
-from securevfl.data.facts import Facts
 from securevfl.data.labels import RawLabels, encode_labels, read_labels
+from securevfl.data.origin import About
 from securevfl.data.partition import split_stratified
+from securevfl.data.preparation.csvfile import read_csv
 from securevfl.errors import DataError
 
 _VIEWS = ("fac", "fou", "kar", "mor", "pix", "zer")
@@ -209,7 +209,7 @@ def _handwritten_files(files: dict[str, Path], notes: tuple[str, ...]) -> _Views
 
 
 def _handwritten_openml() -> _Views:
-    from securevfl.data.openml import fetch
+    from securevfl.data.catalogue.openml import fetch
 
     arrays, held = [], []
     for data_id in HANDWRITTEN.openml:

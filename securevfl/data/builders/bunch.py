@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from securevfl.data.arrays import from_numpy
+from securevfl.data.builders.arrays import from_numpy
+from securevfl.data.builders.frames import from_pandas
 from securevfl.data.dataset import VerticalDataset
-from securevfl.data.table import from_pandas
 from securevfl.errors import DataError
 
 _LABEL = "target"
@@ -25,8 +25,8 @@ def from_sklearn(bunch: Any, **options: Any) -> VerticalDataset:
         ``target``. Class numbers get the names of ``target_names``; the shape of ``images`` is
         kept, so that ``strips=`` works.
     **options
-        As for `securevfl.data.table.from_pandas` where the data are a frame, else as for
-        `securevfl.data.arrays.from_numpy`.
+        As for `securevfl.data.builders.frames.from_pandas` where the data are a frame, else as for
+        `securevfl.data.builders.arrays.from_numpy`.
 
     Returns
     -------

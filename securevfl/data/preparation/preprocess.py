@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from securevfl.data.cells import MISSING_TEXTS
-from securevfl.data.columns import (
+from securevfl.data.preparation.cells import MISSING_TEXTS
+from securevfl.data.preparation.columns import (
     Column,
     code_numbers,
     filled,
@@ -24,7 +24,7 @@ from securevfl.data.columns import (
     refuse_repeated,
     take_columns,
 )
-from securevfl.data.scaling import Scaling, check_scaling
+from securevfl.data.preparation.scaling import Scaling, check_scaling
 from securevfl.errors import DataError
 
 if TYPE_CHECKING:

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from securevfl.data.about import About
-from securevfl.data.csvfile import read_csv
+from securevfl.data.builders.frames import from_pandas
+from securevfl.data.catalogue.facts import Facts
 from securevfl.data.dataset import VerticalDataset
-from securevfl.data.facts import Facts
+from securevfl.data.origin import About
 from securevfl.data.partition import split_stratified
-from securevfl.data.table import from_pandas
+from securevfl.data.preparation.csvfile import read_csv
 from securevfl.errors import DataError
 
 if TYPE_CHECKING:
@@ -326,7 +326,7 @@ def _single_table(
         return read_csv(next(iter(files.values())), header=header), label, notes
     if not download:
         raise facts.absent()
-    from securevfl.data.openml import fetch
+    from securevfl.data.catalogue.openml import fetch
 
     features, target = fetch(facts, facts.openml[0])
     label = str(target.name)
@@ -356,7 +356,7 @@ def _adult_file(path: Path) -> pd.DataFrame:
 
 
 def _adult_openml(seed: int) -> tuple[pd.DataFrame, pd.DataFrame, str]:
-    from securevfl.data.openml import fetch
+    from securevfl.data.catalogue.openml import fetch
 
     features, target = fetch(ADULT, ADULT.openml[0])
     frame = features.assign(income=target.astype(str).str.rstrip(". "))

@@ -1,7 +1,7 @@
 """Which samples several parties have in common, before they train on them.
 
 `align` is one call for two ways: identifiers in the clear, or private set intersection
-(`securevfl.data.psi`). What each reveals is said there and here.
+(`securevfl.data.alignment.psi`). What each reveals is said there and here.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from securevfl.data.psi import intersect
+from securevfl.data.alignment.psi import intersect
 from securevfl.engine.party import Party
 from securevfl.errors import DataError
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from securevfl.data.cells import read_texts, row_name
+from securevfl.data.preparation.cells import read_texts, row_name
 from securevfl.errors import DataError
 
 if TYPE_CHECKING:

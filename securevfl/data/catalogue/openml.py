@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from securevfl.data.facts import Facts
+from securevfl.data.catalogue.facts import Facts
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from securevfl.data.cells import first_non_number, odd_cell, read_numbers, read_texts
+from securevfl.data.preparation.cells import first_non_number, odd_cell, read_numbers, read_texts
 from securevfl.errors import DataError
 
 if TYPE_CHECKING:

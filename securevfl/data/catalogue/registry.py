@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from securevfl.data.alignment.overlap import Rest, limit_overlap
+from securevfl.data.catalogue.facts import Facts
 from securevfl.data.dataset import VerticalDataset
-from securevfl.data.facts import Facts
-from securevfl.data.overlap import Rest, limit_overlap
 from securevfl.errors import DataError, UnknownNameError
 
 # Parameters that are no options, or are given in another way.
@@ -93,10 +93,10 @@ def load_dataset(
         Fitted on training rows; min-max is clipped into [0, 1].
     aligned, rest, local : optional
         Keep so many training rows aligned; the parties hold the others alone, as
-        `securevfl.data.overlap.limit_overlap` says.
+        `securevfl.data.alignment.overlap.limit_overlap` says.
     **options
         Of the data set (``split=`` for parkinson, ``strips=`` for images, ``verify=False`` to skip
-        checksums), or of `from_csv` or `from_files` in `securevfl.data.userfiles`
+        checksums), or of `from_csv` or `from_files` in `securevfl.data.builders.files`
         (``party_files=``, ``id_column=``, ``label_file=``).
 
     Returns
@@ -150,8 +150,8 @@ def _load(
     path = Path(name_or_path)
     if not (path.exists() or path.suffix.lower() in _FILE_SUFFIXES or len(path.parts) > 1):
         raise UnknownNameError("data set", name, known)
-    from securevfl.data.table import from_pandas
-    from securevfl.data.userfiles import from_csv
+    from securevfl.data.builders.files import from_csv
+    from securevfl.data.builders.frames import from_pandas
 
     if not path.is_file():
         kind = "is a folder, not a file" if path.is_dir() else "there is no such file"
@@ -163,13 +163,13 @@ def _load(
 
 def loaders() -> dict[str, tuple[Facts, Callable[..., VerticalDataset]]]:
     """Return what is known about each data set and the function that loads it, by name."""
-    from securevfl.data import bundled, clicks, images, published_tables, views
+    from securevfl.data.catalogue import bundled, clicks, images, multiview, tables
 
     every = (
         *bundled.LOADERS,
         *images.LOADERS,
-        *views.LOADERS,
-        *published_tables.LOADERS,
+        *multiview.LOADERS,
+        *tables.LOADERS,
         *clicks.LOADERS,
     )
     return {facts.name: (facts, loader) for facts, loader in every}
@@ -210,7 +210,7 @@ def dataset_catalogue(data_dir: str | Path | None = None) -> list[CatalogueEntry
 def _load_parties(
     name: str | Path | None, parties: int | None, label: str | None, options: dict[str, Any]
 ) -> VerticalDataset:
-    from securevfl.data.userfiles import from_files
+    from securevfl.data.builders.files import from_files
 
     files = options["party_files"]
     if parties not in (None, len(files)):

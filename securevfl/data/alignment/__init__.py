@@ -1,0 +1,1 @@
+"""Common samples of several parties: private set intersection, joins, partial overlap."""

@@ -1,0 +1,1 @@
+"""Data sets from frames, arrays, files and scikit-learn's bunches."""

@@ -1,0 +1,1 @@
+"""From texts to numbers: parsing, encoding, scaling, fitted on training rows only."""
