@@ -15,7 +15,8 @@ from __future__ import annotations
 
 import dataclasses
 import struct
-from typing import Any, TypeVar
+from collections.abc import Callable
+from typing import Any, TypeVar, overload
 
 import numpy as np
 
@@ -32,16 +33,31 @@ _int = struct.Struct("<q")
 _float = struct.Struct("<d")
 
 
-def message(cls: _Cls) -> _Cls:
-    """Declare a dataclass as a payload; it is sent under the name ``module.Class``.
+@overload
+def message(name: _Cls, /) -> _Cls: ...
+@overload
+def message(name: str, /) -> Callable[[_Cls], _Cls]: ...
+def message(name: Any, /) -> Any:
+    """Declare a dataclass as a payload.
+
+    Parameters
+    ----------
+    name : str or type
+        The name that stands on the wire and in checkpoints, as in ``@message("secagg.Deal")``. It
+        stays when the class moves to another module. Bare ``@message`` takes ``module.Class``.
 
     Raises
     ------
     TypeError
-        When `cls` is no dataclass, when its constructor does not take all its fields by position,
-        or when another class has the name already.
+        When the class is no dataclass, when its constructor does not take all its fields by
+        position, or when another class has the name already.
     """
-    name = f"{cls.__module__.rpartition('.')[2]}.{cls.__name__}"
+    if isinstance(name, str):
+        return lambda cls: _declare(cls, name)
+    return _declare(name, f"{name.__module__.rpartition('.')[2]}.{name.__name__}")
+
+
+def _declare(cls: _Cls, name: str) -> _Cls:
     if not dataclasses.is_dataclass(cls):
         raise TypeError(f"message: {name} must be a dataclass")
     if not all(field.init and not field.kw_only for field in dataclasses.fields(cls)):

@@ -21,7 +21,7 @@ from securevfl.models.split import Batches
 from securevfl.protocols.protocol import Part, Phase, Post, Stage, TrainingConfig, hollow
 
 
-@message
+@message("fedvs_parameters.Batch")
 @dataclass(frozen=True)
 class Batch:
     """What a round is about, said when it is opened.
@@ -42,7 +42,7 @@ class Batch:
         return self.part == other.part and bool(np.isin(self.rows, other.rows).any())
 
 
-@message
+@message("fedvs_parameters.Attempt")
 @dataclass(frozen=True)
 class Attempt:
     """The evaluation of a round, named once by the server; the round's number is the attempt's.

@@ -77,7 +77,7 @@ class SecAggConfig(SegmentedConfig):
     max_attempts: int = Field(3, ge=1, description="rounds given up in a row before the run ends")
 
 
-@message
+@message("secagg_split.Deal")
 @dataclass(frozen=True)
 class Deal:
     """What client u gives each client in rounds 0 and 1.
@@ -95,7 +95,7 @@ class Deal:
     seed: np.ndarray
 
 
-@message
+@message("secagg_split.Opening")
 @dataclass(frozen=True)
 class Opening:
     """Shares that a client reveals in round 4.

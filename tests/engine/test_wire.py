@@ -301,6 +301,16 @@ def test_only_dataclasses_that_can_be_rebuilt_are_declared():
     assert message(Note) is Note
 
 
+def test_a_stated_name_stands_on_the_wire_wherever_the_class_lies():
+    kept = dataclasses.make_dataclass("Moved", ["x"], frozen=True)
+    assert message("old_module.Kept")(kept) is kept
+    data = wire.encode(kept(5))
+    assert b"old_module.Kept" in data
+    assert wire.decode(data) == kept(5)
+    with pytest.raises(TypeError, match="is taken"):
+        message("old_module.Kept")(dataclasses.make_dataclass("Other", ["y"]))
+
+
 def test_the_envelope_counts_the_kind_and_bounds_it():
     assert wire.envelope("model") == 21 + 5
     assert wire.envelope("é" * 127) == 21 + 254
