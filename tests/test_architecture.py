@@ -91,9 +91,9 @@ def permitted(module: str, target: str) -> bool:
     whole = home == own and own not in ("protocols", "__init__")
     if whole and target.partition(".")[0] == own:
         return True
-    rooms = ("protocols.protocol", "protocols.downstream", "protocols.fedvs_parameters")
-    shared = ("protocols", *rooms)
-    if own == "protocols" and target in shared:
+    shared = ("protocols", "protocols.protocol", "protocols.base.split_training")
+    method = ".".join(module.split(".")[:2])  # of a method that is a folder, the whole folder
+    if own == "protocols" and (target in shared or f"{target}.".startswith(f"{method}.")):
         return True
     allowed = ALLOWED[home]
     return any(target == a or (a and target.startswith(f"{a}.")) for a in allowed)

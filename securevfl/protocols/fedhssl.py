@@ -39,7 +39,7 @@ from securevfl.models.pretraining.trainer import (
     self_supervise,
 )
 from securevfl.models.split import Centre, rows_of
-from securevfl.protocols.downstream import DownstreamProtocol, SplitClient, SplitServer
+from securevfl.protocols.base.split_training import DownstreamProtocol, SplitClient, SplitServer
 from securevfl.protocols.protocol import Card, EmbeddingConfig
 
 

@@ -17,7 +17,7 @@ from pydantic import Field
 from securevfl.engine.party import SERVER, Party
 from securevfl.models.aggregation import make_aggregation
 from securevfl.privacy.claims import Claim
-from securevfl.protocols.downstream import DownstreamProtocol, SplitClient, SplitServer
+from securevfl.protocols.base.split_training import DownstreamProtocol, SplitClient, SplitServer
 from securevfl.protocols.protocol import Card, EmbeddingConfig
 
 

@@ -664,9 +664,11 @@ def find_protocols() -> dict[str, type[Protocol]]:
     package = importlib.import_module("securevfl.protocols")
     found: dict[str, type[Protocol]] = {}
     for module in pkgutil.iter_modules(package.__path__):
-        content = importlib.import_module(f"securevfl.protocols.{module.name}")
-        for thing in vars(content).values():
-            if _is_protocol(thing) and thing.__module__ == content.__name__:
+        if module.name == "base":
+            continue
+        name = f"securevfl.protocols.{module.name}"
+        for thing in vars(importlib.import_module(name)).values():
+            if _is_protocol(thing) and f"{thing.__module__}.".startswith(f"{name}."):
                 _add(found, thing)
     for entry in entry_points(group="securevfl.protocols"):
         thing = entry.load()

@@ -15,7 +15,7 @@ from pydantic import Field
 from securevfl.engine.party import SERVER, Party
 from securevfl.models.pretraining.trainer import Pretraining, PretrainingOptions, check_rows
 from securevfl.models.weights import load_weights, weights_of
-from securevfl.protocols.downstream import DownstreamProtocol, SplitClient, SplitServer
+from securevfl.protocols.base.split_training import DownstreamProtocol, SplitClient, SplitServer
 from securevfl.protocols.protocol import Card, EmbeddingConfig
 
 

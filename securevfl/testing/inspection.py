@@ -5,7 +5,9 @@ from __future__ import annotations
 import ast
 import functools
 import hashlib
+import importlib
 import inspect
+import pkgutil
 import sys
 import types
 from collections.abc import Iterator, Mapping
@@ -20,15 +22,13 @@ if TYPE_CHECKING:
 
 _CLOCKS = {"asyncio", "time", "datetime", "threading", "multiprocessing", "concurrent", "ray"}
 _GLOBAL_RANDOMNESS = {"random", "uuid"}
-_ALLOWED = {
-    "securevfl.engine.party",
-    "securevfl.engine.wire",
-    "securevfl.engine.streams",
-    "securevfl.protocols.protocol",
-    "securevfl.protocols.downstream",
-    "securevfl.protocols.fedvs_parameters",
-}
-_OURS = ("securevfl.engine.", "securevfl.protocols.", "securevfl.study", "securevfl.cli")
+# What of the library a protocol may import, besides its own module or package.
+_ALLOWED = (
+    *("securevfl.engine.party", "securevfl.engine.wire", "securevfl.engine.streams"),
+    *("securevfl.protocols.protocol", "securevfl.protocols.base"),
+    *("securevfl.data", "securevfl.models", "securevfl.field", "securevfl.privacy"),
+    *("securevfl.errors", "securevfl.plugins"),
+)
 _LEAVES = (
     str,
     bytes,
@@ -100,13 +100,36 @@ def _is_tensor(thing: Any) -> bool:
 
 
 def forbidden_code(protocol: type[Protocol]) -> list[str]:
-    """Imports and calls of a protocol's module that no party file may use; none without source."""
-    module = sys.modules[protocol.__module__]
+    """Imports and calls of a protocol's code that no party file may use; none without source.
+
+    The code of a protocol is its module; where that lies in a folder of its own below
+    `securevfl.protocols`, every module of that folder.
+    """
+    return sorted({found for name in _code_of(protocol) for found in _forbidden_in_module(name)})
+
+
+def _code_of(protocol: type[Protocol]) -> list[str]:
+    """Names of the modules that make up a protocol."""
+    package = _package_of(protocol.__module__)
+    if package is None:
+        return [protocol.__module__]
+    paths = importlib.import_module(package).__path__
+    inside = pkgutil.walk_packages(paths, f"{package}.")
+    return [package, *(module.name for module in inside)]
+
+
+def _package_of(module: str) -> str | None:
+    """The folder of a method below `securevfl.protocols` that a module lies in."""
+    parts = module.split(".")
+    return ".".join(parts[:3]) if parts[:2] == ["securevfl", "protocols"] and parts[3:] else None
+
+
+def _forbidden_in_module(name: str) -> Iterator[str]:
     try:
-        source = inspect.getsource(module)
+        source = inspect.getsource(importlib.import_module(name))
     except (OSError, TypeError):
-        return []
-    return sorted(set(forbidden_in(ast.parse(source), module.__name__)))
+        return
+    yield from forbidden_in(ast.parse(source), name)
 
 
 def forbidden_in(tree: ast.Module, module: str) -> Iterator[str]:
@@ -124,11 +147,22 @@ def forbidden_in(tree: ast.Module, module: str) -> Iterator[str]:
 
 
 def _is_refused(name: str, module: str) -> bool:
-    if name.split(".")[0] in _CLOCKS | _GLOBAL_RANDOMNESS:
+    parts = name.split(".")
+    if parts[0] in _CLOCKS | _GLOBAL_RANDOMNESS:
         return True
-    if name == module or any(name == good or name.startswith(f"{good}.") for good in _ALLOWED):
-        return False
-    return name.startswith(_OURS)
+    own = (module, *filter(None, [_package_of(module)]))
+    for good in (*_ALLOWED, *own):  # or a folder that holds something allowed
+        if f"{name}.".startswith(f"{good}.") or good.startswith(f"{name}."):
+            return False
+    return parts[0] == "securevfl" and len(parts) > 1 and parts[1] in _parts_of_ours()
+
+
+@functools.cache
+def _parts_of_ours() -> frozenset[str]:
+    """Folders and modules of the library; what else `securevfl` has are public names."""
+    import securevfl
+
+    return frozenset(module.name for module in pkgutil.iter_modules(securevfl.__path__))
 
 
 def _global_generator(code: str) -> Iterator[str]:

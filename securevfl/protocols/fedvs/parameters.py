@@ -1,6 +1,6 @@
 """What FedVS's parties agree on: options, codes, the messages of a round, and what they cost.
 
-Letters as in `securevfl.protocols.fedvs`, whose algorithm this is the fine print of.
+Letters as in `securevfl.protocols.fedvs.algorithm`, whose algorithm this is the fine print of.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ from securevfl.models.pretraining.trainer import Pretraining, pretraining_optimi
 from securevfl.models.split import Centre, measure, rows_of
 from securevfl.models.weights import load_weights, weights_of
 from securevfl.privacy.claims import Claim
-from securevfl.protocols.fedvs_parameters import (
+from securevfl.protocols.fedvs.parameters import (
     Attempt,
     Batch,
     FedVSConfig,
