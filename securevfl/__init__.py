@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from securevfl.data import VerticalDataset, dataset_catalogue, load_dataset
     from securevfl.engine.conditions import Conditions
     from securevfl.errors import ConfigurationError, RunError, SecureVFLError
+    from securevfl.planning.forecast import Forecast, plan
     from securevfl.study.estimator import FedVSClassifier
     from securevfl.study.export import load_model, load_models
-    from securevfl.study.planner import Forecast, plan
     from securevfl.study.run import Interrupted, Progress, Run, resume, run
     from securevfl.study.saved import load_run
     from securevfl.study.verify import verify
@@ -58,7 +58,7 @@ _HOMES = {
     "Conditions": "engine.conditions",
     "ConfigurationError": "errors",
     "FedVSClassifier": "study.estimator",
-    "Forecast": "study.planner",
+    "Forecast": "planning.forecast",
     "Interrupted": "study.run",
     "Progress": "study.run",
     "Run": "study.run",
@@ -70,7 +70,7 @@ _HOMES = {
     "load_model": "study.export",
     "load_models": "study.export",
     "load_run": "study.saved",
-    "plan": "study.planner",
+    "plan": "planning.forecast",
     "resume": "study.run",
     "run": "study.run",
     "verify": "study.verify",

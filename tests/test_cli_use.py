@@ -225,7 +225,7 @@ def test_a_long_silence_is_broken_by_a_line(monkeypatch, capsys):
     ("words", "target"),
     [
         (("verify", "fedvs", "--parties", "4"), "securevfl.verify"),
-        (("plan", "--data", "digits"), "securevfl.study.planner.plan"),
+        (("plan", "--data", "digits"), "securevfl.planning.forecast.plan"),
         (("bench", "round"), "securevfl.study.bench.bench_round"),
         (("bench", "field"), "securevfl.study.bench.bench_field"),
         (("bench", "threshold"), "securevfl.study.threshold.map_threshold"),

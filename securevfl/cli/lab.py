@@ -229,8 +229,8 @@ def _carry_out(
 
 def plan(values: Mapping[str, Any]) -> None:
     """Carry out ``securevfl plan``."""
+    from securevfl.planning.forecast import plan
     from securevfl.study.catalogue import protocols
-    from securevfl.study.planner import plan
 
     common, options, pairs, data_pairs = sort_out(values)
     sizes = {name: options.pop(name) for name in ("rows", "features", "test_rows")}

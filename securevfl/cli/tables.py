@@ -9,7 +9,7 @@ from securevfl.cli.options import power_form
 from securevfl.cli.show import clock, out, print_machine, print_table, size
 
 if TYPE_CHECKING:
-    from securevfl.study.planner import Forecast
+    from securevfl.planning.forecast import Forecast
 
 _NAMES = {"accuracy": "test accuracy", "auc": "test AUC", "f1": "test F1", "rmse": "test RMSE"}
 _FRACTIONS = ("accuracy", "f1")

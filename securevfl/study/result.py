@@ -80,7 +80,7 @@ class Run:
     @functools.cached_property
     def planned(self) -> dict[str, Any] | None:
         """What the planner predicts beside what was measured, for protocols that it knows."""
-        from securevfl.study.planner import held_against
+        from securevfl.planning.forecast import held_against
 
         return held_against(self)
 

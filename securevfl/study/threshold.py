@@ -180,8 +180,8 @@ def time_rounds(
         together compute in one process on one thread.
     """
     from securevfl.engine.conditions import paper
+    from securevfl.planning.forecast import RowSums, choose_bits
     from securevfl.study.bench import Rounds, RoundSize, uniform
-    from securevfl.study.planner import RowSums, choose_bits
     from securevfl.study.threads import one_thread
 
     if rounds < 2:

@@ -11,8 +11,8 @@ import securevfl as svfl
 from securevfl.engine.conditions import Conditions, Delay
 from securevfl.errors import ConfigurationError, WouldOverflowError
 from securevfl.field import PrimeField
+from securevfl.planning.forecast import RowSums, choose_bits, largest_sum, plan
 from securevfl.protocols.protocol import get_protocol, make_config
-from securevfl.study.planner import RowSums, choose_bits, largest_sum, plan
 
 
 def test_feasible_segments_are_those_that_the_protocol_accepts():

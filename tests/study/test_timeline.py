@@ -13,8 +13,8 @@ from securevfl.data.builders.arrays import from_numpy
 from securevfl.engine.conditions import NONE, Conditions, Delay, Trace
 from securevfl.engine.delays import DEFAULT_SHAPE, LAWS
 from securevfl.engine.network import SERVER
+from securevfl.planning.message_times import MANY, draw, expected_times, sent_bytes
 from securevfl.protocols.protocol import Shape
-from securevfl.study.timeline import MANY, draw, expected_times, sent_bytes
 
 TINY = {"width": 3, "hidden": 2, "batch": 8, "degree": 1}
 

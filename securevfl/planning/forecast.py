@@ -1,9 +1,9 @@
 """Plan a FedVS run before it is started: which K, which field, how many bytes, how long.
 
 What is computed where: the feasible K from ``R = 2(K+T-1)+1 <= N``; the field and the fractional
-bits from the bound that rules out a wrap; bytes and times by `securevfl.study.timeline` from the
-protocol's outline of its messages; memory from the sizes of shares. No data is needed; a data set,
-where given, sharpens the bound on row sums.
+bits from the bound that rules out a wrap; bytes and times by `securevfl.planning.message_times`
+from the protocol's outline of its messages; memory from the sizes of shares. No data is needed; a
+data set, where given, sharpens the bound on row sums.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ import numpy as np
 from securevfl.engine.conditions import Conditions, load_conditions
 from securevfl.engine.network import SERVER
 from securevfl.errors import ConfigurationError, WouldOverflowError
+from securevfl.planning.message_times import expected_times, sent_bytes
 from securevfl.protocols.protocol import Protocol, Shape, get_protocol, make_config
 from securevfl.study.plan import DataSource
-from securevfl.study.timeline import expected_times, sent_bytes
 
 if TYPE_CHECKING:
     from securevfl.data.dataset import VerticalDataset
