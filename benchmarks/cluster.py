@@ -35,11 +35,11 @@ import securevfl as svfl
 from securevfl.engine.cluster.supervisor import Cluster
 from securevfl.engine.faults import faults_from
 from securevfl.errors import RunError
-from securevfl.study.machine import describe_machine
-from securevfl.study.on_ray import Driver
-from securevfl.study.plan import DataSource
+from securevfl.machine import describe_machine
+from securevfl.runs.engines.ray import Driver
+from securevfl.runs.spec import DataSource
+from securevfl.runs.threads import one_thread
 from securevfl.study.results import commit
-from securevfl.study.threads import one_thread
 
 RESULTS = Path(__file__).parent / "results" / "cluster" / "cluster.json"
 DIGITS = DataSource("digits", {"parties": 8})
@@ -190,7 +190,7 @@ def lost() -> dict[str, Any]:
 
 DRIVER = """
 import sys, securevfl as svfl
-from securevfl.study.plan import DataSource
+from securevfl.runs.spec import DataSource
 if __name__ == "__main__":
     svfl.run("fedvs", DataSource("digits", {"parties": 4}), rounds=40, engine="ray",
              out=sys.argv[1], progress=lambda now: print(now.round, flush=True))

@@ -22,7 +22,7 @@ from typing import Any
 
 import securevfl as svfl
 from securevfl.data import load_dataset
-from securevfl.study.machine import describe_machine
+from securevfl.machine import describe_machine
 
 RESULTS = Path(__file__).parent / "results" / "comparators"
 SETS = {"digits": 8, "handwritten": 6, "credit-card": 11}  # parties

@@ -24,11 +24,11 @@ import numpy as np
 from securevfl.data import load_dataset
 from securevfl.engine.conditions import NONE
 from securevfl.engine.party import SERVER
+from securevfl.machine import describe_machine
 from securevfl.models.split import Batches, measure
 from securevfl.privacy.accountant import gaussian_epsilon, noise_multiplier, sampled_epsilon
 from securevfl.privacy.mechanisms import clip_gradient, clip_rows, release_rows
 from securevfl.protocols.protocol import find_protocols, get_protocol
-from securevfl.study.machine import describe_machine
 from securevfl.testing.runs import simulate
 
 RESULTS = Path(__file__).parent / "results" / "dp"

@@ -19,10 +19,10 @@ import numpy as np
 
 from securevfl.data import load_dataset
 from securevfl.engine.network import SERVER
+from securevfl.machine import describe_machine
 from securevfl.protocols.protocol import get_protocol, make_config
-from securevfl.study.machine import describe_machine
+from securevfl.runs.threads import one_thread
 from securevfl.study.results import commit
-from securevfl.study.threads import one_thread
 
 RESULTS = Path(__file__).parent / "results" / "dvfl" / "epochs.json"
 BATCH, ROWS, TURNS = 64, 60_000, 60

@@ -20,8 +20,8 @@ import numpy as np
 import securevfl as svfl
 from securevfl.data.builders.arrays import from_numpy
 from securevfl.engine.conditions import Conditions, Delay
+from securevfl.machine import describe_machine
 from securevfl.planning.forecast import plan
-from securevfl.study.machine import describe_machine
 from securevfl.study.results import commit
 
 OUT = Path(__file__).parent / "results" / "plan" / "plan_check.json"

@@ -25,16 +25,16 @@ from typing import Any
 import numpy as np
 
 from securevfl.data import load_dataset
+from securevfl.machine import describe_machine
 from securevfl.privacy.exact import Toy, exhaust, small_code, toys
 from securevfl.privacy.views import Coalition
 from securevfl.protocols.protocol import find_protocols, get_protocol, make_config
+from securevfl.runs.spec import DataSource
+from securevfl.runs.threads import one_thread
 from securevfl.study.attacks import Settings, attack_matrix, write_matrix
 from securevfl.study.bench import FIELDS, WARM_UP, Rounds, RoundSize, uniform
 from securevfl.study.distinguish import TESTS, Size, play_ranks
-from securevfl.study.machine import describe_machine
-from securevfl.study.plan import DataSource
 from securevfl.study.recovery import recover_by_server
-from securevfl.study.threads import one_thread
 from securevfl.study.trials import Arena
 
 P31 = 2**31 - 1

@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 
 from securevfl.data.alignment.join import match_plainly
-from securevfl.study.alignment import intersection
-from securevfl.study.machine import describe_machine
+from securevfl.machine import describe_machine
+from securevfl.runs.alignment import intersection
 from securevfl.study.results import commit
 
 RESULTS = Path(__file__).parent / "results" / "psi"

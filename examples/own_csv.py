@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 
 import securevfl as svfl
-from securevfl.study.alignment import match_privately
+from securevfl.runs.alignment import match_privately
 
 
 def write_files(folder: Path) -> dict[str, Path]:

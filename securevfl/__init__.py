@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from securevfl.engine.conditions import Conditions
     from securevfl.errors import ConfigurationError, RunError, SecureVFLError
     from securevfl.planning.forecast import Forecast, plan
-    from securevfl.study.estimator import FedVSClassifier
-    from securevfl.study.export import load_model, load_models
-    from securevfl.study.run import Interrupted, Progress, Run, resume, run
-    from securevfl.study.saved import load_run
+    from securevfl.runs.estimator import FedVSClassifier
+    from securevfl.runs.export import load_model, load_models
+    from securevfl.runs.run import Interrupted, Progress, Run, resume, run
+    from securevfl.runs.storage import load_run
     from securevfl.study.verify import verify
 
 __version__ = "0.1.0"
@@ -57,22 +57,22 @@ __all__ = [
 _HOMES = {
     "Conditions": "engine.conditions",
     "ConfigurationError": "errors",
-    "FedVSClassifier": "study.estimator",
+    "FedVSClassifier": "runs.estimator",
     "Forecast": "planning.forecast",
-    "Interrupted": "study.run",
-    "Progress": "study.run",
-    "Run": "study.run",
+    "Interrupted": "runs.run",
+    "Progress": "runs.run",
+    "Run": "runs.run",
     "RunError": "errors",
     "SecureVFLError": "errors",
     "VerticalDataset": "data",
     "dataset_catalogue": "data",
     "load_dataset": "data",
-    "load_model": "study.export",
-    "load_models": "study.export",
-    "load_run": "study.saved",
+    "load_model": "runs.export",
+    "load_models": "runs.export",
+    "load_run": "runs.storage",
     "plan": "planning.forecast",
-    "resume": "study.run",
-    "run": "study.run",
+    "resume": "runs.run",
+    "run": "runs.run",
     "verify": "study.verify",
 }
 

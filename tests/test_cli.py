@@ -21,7 +21,7 @@ from securevfl.cli.lab import Display
 from securevfl.cli.options import metavar, plain_number, toml_value
 from securevfl.errors import ConfigurationError, SecureVFLError, StalledError
 from securevfl.protocols.protocol import find_protocols
-from securevfl.study.run import Progress
+from securevfl.runs.run import Progress
 from securevfl.study.variant import parse_pairs, parse_variant
 
 SMALL = ("--rounds", "4", "--width", "4", "--hidden", "4", "--batch", "16", "--parties", "4")

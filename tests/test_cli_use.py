@@ -98,15 +98,15 @@ def test_every_example_is_understood(line, monkeypatch):
         for name in names:
             monkeypatch.setattr(module, name, note)
     for name in ("create", "show", "write_manifest", "sign"):
-        monkeypatch.setattr(f"securevfl.study.identities.{name}", note)
+        monkeypatch.setattr(f"securevfl.runs.identities.{name}", note)
     signed = type("M", (), {"check": note})
-    monkeypatch.setattr("securevfl.study.identities.look", lambda _: ({}, signed))
+    monkeypatch.setattr("securevfl.runs.identities.look", lambda _: ({}, signed))
     for name in ("bench.bench_round", "bench.bench_field", "use.trace_folder"):
         monkeypatch.setattr(f"securevfl.study.{name}", lambda *a, **_: called.append(a) or ((), 0))
     nothing = {"classes": (), "probabilities": None, "predictions": (), "ids": None, "left_out": {}}
-    monkeypatch.setattr("securevfl.study.use.predict_files", lambda *_, **__: nothing)
+    monkeypatch.setattr("securevfl.runs.from_folder.predict_files", lambda *_, **__: nothing)
     run = type("R", (), {"export": lambda self, out: called.append(out) or []})
-    monkeypatch.setattr("securevfl.study.saved.load_run", lambda *_, **__: run())
+    monkeypatch.setattr("securevfl.runs.storage.load_run", lambda *_, **__: run())
     page = Written(Path("report.html"), 1, (), ())
     monkeypatch.setattr("securevfl.study.report.write_report", lambda *_, **__: page)
     result = call(*shlex.split(line)[1:])
@@ -229,9 +229,9 @@ def test_a_long_silence_is_broken_by_a_line(monkeypatch, capsys):
         (("bench", "round"), "securevfl.study.bench.bench_round"),
         (("bench", "field"), "securevfl.study.bench.bench_field"),
         (("bench", "threshold"), "securevfl.study.threshold.map_threshold"),
-        (("predict", "a run", "new.csv"), "securevfl.study.use.predict_files"),
-        (("trace", "a run"), "securevfl.study.use.trace_folder"),
-        (("export", "a run"), "securevfl.study.saved.load_run"),
+        (("predict", "a run", "new.csv"), "securevfl.runs.from_folder.predict_files"),
+        (("trace", "a run"), "securevfl.runs.from_folder.trace_folder"),
+        (("export", "a run"), "securevfl.runs.storage.load_run"),
     ],
 )
 def test_ctrl_c_ends_cleanly_and_says_how_to_start_again(words, target, monkeypatch):
@@ -286,14 +286,14 @@ def test_the_log_goes_to_standard_error(words, front):
     command = ("run", "split", *SMALL)
     result = call(*words, *command) if front else call(*command, *words)
     assert result.exit_code == 0
-    assert "INFO securevfl.study.run: run of split on 'digits'" in result.stderr
+    assert "INFO securevfl.runs.run: run of split on 'digits'" in result.stderr
     assert "DEBUG" not in result.stderr
     assert "INFO" not in result.stdout
 
 
 def test_more_is_said_when_asked_for_and_nothing_without():
     told = call("run", "split", *SMALL, "-vv").stderr
-    assert "DEBUG securevfl.study.history: {'event': 'round', 'party': -1, 'round': 3" in told
+    assert "DEBUG securevfl.runs.history: {'event': 'round', 'party': -1, 'round': 3" in told
     assert "INFO" not in call("run", "split", *SMALL).stderr
     kinds = {type(handler).__name__ for handler in logging.getLogger("securevfl").handlers}
     assert kinds == {"NullHandler"}

@@ -208,7 +208,7 @@ def test_every_block_runs(document, prepared, tmp_path, monkeypatch, capsys, req
     monkeypatch.chdir(folder)
     # Most of the time of a small run is that of its picture, which other tests look at.
     for name in ("draw_curves", "draw_study"):
-        monkeypatch.setattr(f"securevfl.study.plots.{name}", lambda _, path, **_more: path.touch())
+        monkeypatch.setattr(f"securevfl.runs.plots.{name}", lambda _, path, **_more: path.touch())
     if any("securevfl report runs/fedvs" in block.text for block in BLOCKS[document]):
         reported()
     if document == "docs/own-protocol.md":

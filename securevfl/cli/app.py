@@ -184,7 +184,7 @@ def _compare() -> Callable[..., None]:
 def _plan() -> Callable[..., None]:
     from securevfl.cli.lab import plan
     from securevfl.cli.options import DATA
-    from securevfl.study.catalogue import protocols
+    from securevfl.runs.catalogue import protocols
 
     def number(text: str) -> Any:
         return Annotated[int | None, typer.Option(metavar="n", help=text, rich_help_panel=DATA)]
@@ -235,13 +235,13 @@ class Protocols(TyperGroup):
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Names of all protocols."""
-        from securevfl.study.catalogue import protocols
+        from securevfl.runs.catalogue import protocols
 
         return list(protocols())
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """Command of a protocol or of one of its variants."""
-        from securevfl.study.catalogue import protocols
+        from securevfl.runs.catalogue import protocols
         from securevfl.study.variant import parse_variant
 
         name, variant = parse_variant(cmd_name)
@@ -410,7 +410,7 @@ def datasets(
     """List the data sets that are known by name."""
     from dataclasses import asdict
 
-    from securevfl.study.catalogue import dataset_catalogue
+    from securevfl.runs.catalogue import dataset_catalogue
 
     entries = {entry.name: entry for entry in dataset_catalogue(data_dir)}
     if name is not None and name not in entries:
@@ -432,8 +432,8 @@ def protocols(
     json: AsJson = False,
 ) -> None:
     """List the protocols, or show what one of them is and what each role sees."""
-    from securevfl.study.catalogue import default_claims, describe_protocol
-    from securevfl.study.catalogue import protocols as find
+    from securevfl.runs.catalogue import default_claims, describe_protocol
+    from securevfl.runs.catalogue import protocols as find
 
     known = find()
     if name is not None and name not in known:

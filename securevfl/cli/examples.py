@@ -114,14 +114,14 @@ def epilog(command: str, name: str = "PROTOCOL") -> str:
 
 def protocol_names(incomplete: str) -> list[str]:
     """Protocols that a word may become."""
-    from securevfl.study.catalogue import protocols
+    from securevfl.runs.catalogue import protocols
 
     return [name for name in protocols() if name.startswith(incomplete)]
 
 
 def dataset_names(incomplete: str) -> list[str]:
     """Data sets that a word may become."""
-    from securevfl.study.catalogue import dataset_catalogue
+    from securevfl.runs.catalogue import dataset_catalogue
 
     return [entry.name for entry in dataset_catalogue() if entry.name.startswith(incomplete)]
 

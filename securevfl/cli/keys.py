@@ -25,7 +25,7 @@ def new(
     json: AsJson = False,
 ) -> None:
     """Make a key pair: the secret half in FILE.key, the public one in FILE.key.pub."""
-    from securevfl.study import identities
+    from securevfl.runs import identities
 
     _say(identities.create(file), as_json=json)
 
@@ -36,7 +36,7 @@ def fingerprints(
     json: AsJson = False,
 ) -> None:
     """Show the fingerprints of public keys, to be compared over another channel."""
-    from securevfl.study import identities
+    from securevfl.runs import identities
 
     _say(identities.show(files), as_json=json)
 
@@ -55,7 +55,7 @@ def manifest(
     json: AsJson = False,
 ) -> None:
     """Write the list of those who take part; nobody has signed it yet."""
-    from securevfl.study import identities
+    from securevfl.runs import identities
 
     told = identities.write_manifest(out, server, party, protocol, session)
     _say(told, as_json=json)
@@ -69,7 +69,7 @@ def sign(
     json: AsJson = False,
 ) -> None:
     """Sign a manifest in place, after having compared the fingerprints that it shows."""
-    from securevfl.study import identities
+    from securevfl.runs import identities
 
     _say(identities.sign(manifest, key, party), as_json=json)
 
@@ -77,7 +77,7 @@ def sign(
 @app.command("check", epilog=epilog("keys check"))
 def check(manifest: AManifest, json: AsJson = False) -> None:
     """Show who takes part, and whether all have signed."""
-    from securevfl.study import identities
+    from securevfl.runs import identities
 
     told, found = identities.look(manifest)
     _say(told, as_json=json)

@@ -19,8 +19,8 @@ from securevfl.errors import ConfigurationError
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
+    from securevfl.runs.spec import DataSource
     from securevfl.study.jobs import Job
-    from securevfl.study.plan import DataSource
     from securevfl.study.study import Study
 
 
@@ -101,8 +101,8 @@ def study(
 
 def compare(values: Mapping[str, Any]) -> None:
     """Carry out ``securevfl compare``."""
+    from securevfl.runs.from_folder import allow_options
     from securevfl.study.compare import comparison
-    from securevfl.study.use import allow_options
     from securevfl.study.variant import parse_variant
 
     common, options, pairs, data_pairs = sort_out(values)
@@ -144,8 +144,8 @@ def _attack(
     workers: int,
 ) -> None:
     """Carry out ``securevfl compare --attacks``."""
+    from securevfl.runs.run import Interrupted
     from securevfl.study.attacks import attack_matrix, write_matrix
-    from securevfl.study.run import Interrupted
 
     if workers > 1:
         raise ConfigurationError(
@@ -193,7 +193,7 @@ def _whole_path(conditions: str | None) -> str:
 
 def _merged(options: Mapping[str, Any], pairs: Mapping[str, str]) -> dict[str, Any]:
     """Options of the flags and of ``--set``; whether a protocol has them is asked later."""
-    from securevfl.study.use import allow_options
+    from securevfl.runs.from_folder import allow_options
 
     every = {*options, *pairs}
     merged = protocol_options("these protocols", every, (options, pairs))
@@ -204,7 +204,7 @@ def _merged(options: Mapping[str, Any], pairs: Mapping[str, str]) -> dict[str, A
 def _carry_out(
     study: Study, folder: Path, name: str, workers: int, again: str, as_json: bool
 ) -> None:
-    from securevfl.study.run import Interrupted
+    from securevfl.runs.run import Interrupted
     from securevfl.study.study import run_study
 
     try:
@@ -230,7 +230,7 @@ def _carry_out(
 def plan(values: Mapping[str, Any]) -> None:
     """Carry out ``securevfl plan``."""
     from securevfl.planning.forecast import plan
-    from securevfl.study.catalogue import protocols
+    from securevfl.runs.catalogue import protocols
 
     common, options, pairs, data_pairs = sort_out(values)
     sizes = {name: options.pop(name) for name in ("rows", "features", "test_rows")}
@@ -281,7 +281,7 @@ def threshold(
     as_json: bool,
 ) -> None:
     """Carry out ``securevfl bench threshold``."""
-    from securevfl.study.machine import describe_machine
+    from securevfl.machine import describe_machine
     from securevfl.study.threshold import draw_threshold, map_threshold, report, time_rounds
 
     sizes, privacies = _numbers(parties, "--parties"), _numbers(privacy, "--privacy")

@@ -19,12 +19,12 @@ import typer
 from securevfl.cli import show
 from securevfl.cli.options import COMMON, protocol_options, split_data_pairs
 from securevfl.errors import ConfigurationError
-from securevfl.study.catalogue import protocols
+from securevfl.runs.catalogue import protocols
 from securevfl.study.variant import parse_pairs
 
 if TYPE_CHECKING:
-    from securevfl.study.plan import DataSource
-    from securevfl.study.run import Run
+    from securevfl.runs.run import Run
+    from securevfl.runs.spec import DataSource
 
 INTERRUPTED = 130  # 128 + SIGINT, as shells expect
 _DATA_FLAGS = {
@@ -113,7 +113,7 @@ def go_on(folder: Path, *, place: Sequence[str] = (), as_json: bool, **ray: Any)
 
 def watched(name: str, call: Callable[[show.Watcher, Callable[[], bool]], Run]) -> Run:
     """Call with a progress display and a heed of Ctrl-C; say how to go on when it was pressed."""
-    from securevfl.study.run import Interrupted
+    from securevfl.runs.run import Interrupted
 
     try:
         with show.watcher(name) as watcher, stopping(watcher) as stop:
@@ -140,7 +140,7 @@ def data_source(common: Mapping[str, Any], data_options: Mapping[str, Any]) -> D
     ConfigurationError
         When options of a data set by name and of several parties' files are mixed.
     """
-    from securevfl.study.plan import DataSource
+    from securevfl.runs.spec import DataSource
 
     options = dict(data_options)
     for key, flag in _DATA_FLAGS.items():

@@ -17,7 +17,7 @@ from securevfl.errors import ConfigurationError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from securevfl.study.trace import Entry, Trace
+    from securevfl.runs.trace import Entry, Trace
 
 ARun = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a finished run.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
@@ -57,7 +57,7 @@ def predict(
     json: AsJson = False,
 ) -> None:
     """Predict new rows by the models of a run, in the clear or on secret shares."""  # fmt: skip
-    from securevfl.study.use import predict_files
+    from securevfl.runs.from_folder import predict_files
 
     with show.busy(f"predict with {run.name}"):
         found = predict_files(run, files, coded=coded, code=code or ())
@@ -96,7 +96,7 @@ def export(
     json: AsJson = False,
 ) -> None:
     """Write each party's own model into a file that holds nothing of another's."""
-    from securevfl.study.saved import load_run
+    from securevfl.runs.storage import load_run
 
     with show.busy(f"export {run.name}"):
         paths = load_run(run, code=code or ()).export(out or run / "models")
@@ -141,7 +141,7 @@ def trace(
     json: AsJson = False,
 ) -> None:
     """Step through the messages of a run: when, from whom, to whom, how large, what became."""
-    from securevfl.study.use import trace_folder
+    from securevfl.runs.from_folder import trace_folder
 
     chosen = {"kind": kind, "round": round, "fate": fate}
     chosen |= {"sender": _party(sender), "receiver": _party(receiver)}

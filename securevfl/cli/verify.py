@@ -24,7 +24,7 @@ from securevfl.cli.start import data_source, sort_out
 from securevfl.errors import ConfigurationError, UnknownNameError
 
 if TYPE_CHECKING:
-    from securevfl.study.plan import DataSource, Plan
+    from securevfl.runs.spec import DataSource, Plan
     from securevfl.study.verify import Finding, Report
 
 _STYLES = {
@@ -88,8 +88,8 @@ def register(app: typer.Typer, group: type[Any]) -> None:
 
 
 def _command(text: str, *, completing: bool) -> Any:
-    from securevfl.study.catalogue import protocols
-    from securevfl.study.plan import CONFIG, Plan
+    from securevfl.runs.catalogue import protocols
+    from securevfl.runs.spec import CONFIG, Plan
     from securevfl.study.variant import parse_variant
 
     known = protocols()
@@ -130,7 +130,7 @@ def start(
     run: tuple[Path, Plan] | None = None,
 ) -> None:
     """Carry out ``securevfl verify``; of a run with its data, options and seed, into its folder."""
-    from securevfl.study.catalogue import protocols
+    from securevfl.runs.catalogue import protocols
 
     given = dict(values)
     plain = given.pop("plain", False)

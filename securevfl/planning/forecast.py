@@ -21,11 +21,11 @@ from securevfl.engine.network import SERVER
 from securevfl.errors import ConfigurationError, WouldOverflowError
 from securevfl.planning.message_times import expected_times, sent_bytes
 from securevfl.protocols.protocol import Protocol, Shape, get_protocol, make_config
-from securevfl.study.plan import DataSource
+from securevfl.runs.spec import DataSource
 
 if TYPE_CHECKING:
     from securevfl.data.dataset import VerticalDataset
-    from securevfl.study.result import Run
+    from securevfl.runs.result import Run
 
 PRIMES = (2**31 - 1, 2**61 - 1)
 DATA_BITS, MODEL_BITS = 20, 24  # more is of no use: float32 weights have 24

@@ -17,14 +17,14 @@ from typing import Any
 
 from securevfl.errors import ConfigurationError, RunError, UnknownNameError
 from securevfl.privacy.attacks.outcome import NoView, Outcome
+from securevfl.runs.spec import DataSource
+from securevfl.runs.threads import one_thread
 from securevfl.study.attack_list import ATTACKS
 from securevfl.study.case import Case, Settings
 from securevfl.study.compare import comparison
 from securevfl.study.jobs import MEASURES, Job, read_keyed, write_keyed
-from securevfl.study.plan import DataSource
 from securevfl.study.results import commit
 from securevfl.study.statistics import mean_interval
-from securevfl.study.threads import one_thread
 
 __all__ = ["ATTACKS", "Matrix", "Settings", "attack_matrix", "write_matrix"]
 
@@ -320,8 +320,8 @@ def write_matrix(matrix: Matrix, path: Path, **more: Any) -> dict[str, Any]:
     dict
         What was written.
     """
+    from securevfl.machine import describe_machine
     from securevfl.study.attack_plots import draw_matrix
-    from securevfl.study.machine import describe_machine
 
     content = {**matrix.to_dict(), "machine": describe_machine(), "commit": commit(), **more}
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -19,10 +19,10 @@ from securevfl.engine.conditions import Conditions
 from securevfl.engine.network import SERVER, Event
 from securevfl.engine.simulation.simulator import Simulation
 from securevfl.errors import ConfigurationError
+from securevfl.machine import describe_machine
 from securevfl.protocols.protocol import get_protocol, make_config
-from securevfl.study.machine import describe_machine
-from securevfl.study.run import check_memory
-from securevfl.study.threads import one_thread
+from securevfl.runs.run import check_memory
+from securevfl.runs.threads import one_thread
 
 if TYPE_CHECKING:
     from securevfl.data.dataset import VerticalDataset

@@ -16,8 +16,8 @@ from securevfl.errors import ConfigurationError
 from securevfl.models.polynomial_network import PolynomialNetwork
 from securevfl.privacy.attacks.outcome import NoView
 from securevfl.protocols.protocol import Protocol, get_protocol, make_config
+from securevfl.runs.spec import DataSource
 from securevfl.study.evidence import Evidence, Table, observe
-from securevfl.study.plan import DataSource
 from securevfl.study.trials import Arena, Trial, codes_shares
 
 if TYPE_CHECKING:

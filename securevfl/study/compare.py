@@ -7,8 +7,8 @@ from typing import Any
 
 from securevfl.errors import ConfigurationError, UnknownNameError
 from securevfl.protocols.protocol import find_protocols, get_protocol, make_config
+from securevfl.runs.spec import DataSource
 from securevfl.study.jobs import Job
-from securevfl.study.plan import DataSource
 from securevfl.study.study import Study
 from securevfl.study.variant import parse_variant
 

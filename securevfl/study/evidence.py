@@ -25,8 +25,8 @@ from securevfl.engine.transcript import Transcript
 from securevfl.privacy.attacks.outcome import NoView
 from securevfl.privacy.views import Coalition, View, cut
 from securevfl.protocols.protocol import Exposure, Protocol
-from securevfl.study.history import Historian
-from securevfl.study.threads import one_thread
+from securevfl.runs.history import Historian
+from securevfl.runs.threads import one_thread
 
 _EPOCH = 64  # messages of a link that are kept where a protocol has no layout of its rows
 
@@ -322,7 +322,7 @@ def observe(
     interrupted : callable, optional
         Asked often; when it says True, `Interrupted` is raised.
     """
-    from securevfl.study.run import Interrupted
+    from securevfl.runs.run import Interrupted
 
     epoch = _epoch(protocol)
     carried = {e.kind: e.carries for e in protocol.exposures}

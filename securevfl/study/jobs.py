@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING, Any
 from securevfl.errors import RunError, SecureVFLError
 from securevfl.models.user_code import refuse_unsaid
 from securevfl.protocols.protocol import get_protocol
-from securevfl.study.plan import DataSource
+from securevfl.runs.spec import DataSource
 
 if TYPE_CHECKING:
-    from securevfl.study.history import Progress
+    from securevfl.runs.history import Progress
 
 MEASURES = ("accuracy", "auc", "f1", "rmse")
 UNBOUNDED = 10**6  # rounds of a job that ends at a virtual second
@@ -134,7 +134,7 @@ def run_job(
         ``label``, ``seed``, ``summary``, ``curve`` (the evaluated rows of the history), and
         ``history``, a digest of all its rows: equal exactly if the runs were.
     """
-    from securevfl.study.run import run
+    from securevfl.runs.run import run
 
     source = DataSource(job.dataset, job.data)
     options = dict(job.options)
@@ -236,7 +236,7 @@ def _attempt(
 
     That a run with faults cannot go on is what was asked about it: a result with ``error`` alone.
     """
-    from securevfl.study.run import Interrupted
+    from securevfl.runs.run import Interrupted
 
     def progress(now: Progress) -> None:
         part = now.round / max(now.rounds, 1)

@@ -27,8 +27,8 @@ def write_results(study: Study, folder: Path) -> dict[str, Any]:
     Writes ``results.json``; ``results.csv``, one row a job; ``curves.csv``, one row an evaluation;
     ``times.csv``, the measures at equal virtual times; and ``curves.png``.
     """
-    from securevfl.study.machine import describe_machine
-    from securevfl.study.plots import draw_study
+    from securevfl.machine import describe_machine
+    from securevfl.runs.plots import draw_study
 
     found = [stored(folder, job) for job in study.jobs]
     there = [job for job in found if job is not None]

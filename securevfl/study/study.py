@@ -263,7 +263,7 @@ def run_study(
     Interrupted
         When `interrupted` said so; the results of finished jobs are kept.
     """
-    from securevfl.study.run import Interrupted
+    from securevfl.runs.run import Interrupted
 
     for job in study.jobs:
         make_config(get_protocol(job.protocol), job.options)

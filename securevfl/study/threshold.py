@@ -181,8 +181,8 @@ def time_rounds(
     """
     from securevfl.engine.conditions import paper
     from securevfl.planning.forecast import RowSums, choose_bits
+    from securevfl.runs.threads import one_thread
     from securevfl.study.bench import Rounds, RoundSize, uniform
-    from securevfl.study.threads import one_thread
 
     if rounds < 2:
         raise ConfigurationError(f"bench threshold: {rounds} rounds; at least 2 are needed")

@@ -26,7 +26,7 @@ from securevfl.privacy import coupling, views
 from securevfl.privacy.coupling import Secrets
 from securevfl.privacy.views import Coalition, Tape, View
 from securevfl.protocols.protocol import Protocol, make_config
-from securevfl.study.threads import one_thread
+from securevfl.runs.threads import one_thread
 
 Models = Mapping[int, Mapping[int, np.ndarray]]
 

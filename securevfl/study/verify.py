@@ -28,9 +28,9 @@ from securevfl.privacy.report import Report as Report
 from securevfl.privacy.statistical import LEVEL, Outcome
 from securevfl.privacy.views import Coalition
 from securevfl.protocols.protocol import Protocol, get_protocol, make_config
+from securevfl.runs.spec import DataSource
 from securevfl.study.distinguish import TESTS, Size
 from securevfl.study.links import open_links
-from securevfl.study.plan import DataSource
 from securevfl.study.recovery import Recovery, coalitions, pool_shares, recover_by_server
 from securevfl.study.trials import Arena, Trial, arena, codes_shares, couple, departures
 

@@ -15,7 +15,7 @@ from securevfl.engine.party_state import snapshot
 from securevfl.engine.simulation.simulator import Simulation
 from securevfl.engine.transcript import Transcript
 from securevfl.protocols.protocol import Protocol, get_protocol, make_config
-from securevfl.study.threads import one_thread
+from securevfl.runs.threads import one_thread
 
 if TYPE_CHECKING:
     from securevfl.data.dataset import VerticalDataset

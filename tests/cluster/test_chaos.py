@@ -17,7 +17,7 @@ from securevfl.engine.network import SERVER, name_of
 from securevfl.engine.party_state import restore
 from securevfl.engine.realtime.checkpoint_store import Keeper
 from securevfl.engine.realtime.frames import Frame
-from securevfl.study.threads import one_thread
+from securevfl.runs.threads import one_thread
 from securevfl.testing.runs import make, simulate
 
 RUNS = int(os.environ.get("SECUREVFL_CHAOS", "4"))

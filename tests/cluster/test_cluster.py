@@ -16,8 +16,8 @@ from securevfl.engine.cluster.supervisor import Cluster
 from securevfl.engine.network import SERVER
 from securevfl.engine.security.identity import Identity, Manifest, Seat
 from securevfl.errors import ConfigurationError, RunError, SealError
-from securevfl.study.on_ray import Driver
-from securevfl.study.plan import DataSource
+from securevfl.runs.engines.ray import Driver
+from securevfl.runs.spec import DataSource
 
 pytest.importorskip("ray")
 pytestmark = pytest.mark.usefixtures("cluster")
@@ -124,7 +124,7 @@ def test_more_losses_than_are_tolerated_end_in_an_error_that_names_them(
 
 DRIVER = """
 import sys, securevfl as svfl
-from securevfl.study.plan import DataSource
+from securevfl.runs.spec import DataSource
 if __name__ == "__main__":
     digits = DataSource("digits", {"parties": 4, "seed": 0})
     def progress(now):
@@ -147,7 +147,7 @@ def test_a_run_whose_driver_was_killed_is_taken_up_again(digits, tmp_path, caplo
                 break
         child.kill()
     assert not (folder / "summary.json").exists()
-    with caplog.at_level("INFO", logger="securevfl.study.on_ray"):
+    with caplog.at_level("INFO", logger="securevfl.runs.engines.ray"):
         resumed = svfl.resume(folder)
     (at,) = [record.args[0] for record in caplog.records if "goes on from" in record.msg]
     assert at >= 8  # of 15 and more: what was done is not done again

@@ -14,7 +14,7 @@ from securevfl.engine.party_state import restore
 from securevfl.engine.realtime.frames import Frame, Links
 from securevfl.engine.security.sealing import Sealer
 from securevfl.errors import SealError, WireError
-from securevfl.study.threads import one_thread
+from securevfl.runs.threads import one_thread
 from securevfl.testing.runs import make, simulate
 
 NOTHING = wire.encode(None)

@@ -129,7 +129,7 @@ def nodes(spaces, settings, tmp_path_factory):
 RUN = """
 import securevfl as svfl
 from securevfl.engine.network import SERVER
-from securevfl.study.plan import DataSource
+from securevfl.runs.spec import DataSource
 
 if __name__ == "__main__":
     digits = DataSource("digits", {"parties": 4})

@@ -12,7 +12,7 @@ from securevfl.engine.party import SERVER
 from securevfl.engine.simulation.simulator import Simulation
 from securevfl.errors import DataError
 from securevfl.protocols.protocol import find_protocols
-from securevfl.study.threads import one_thread
+from securevfl.runs.threads import one_thread
 from securevfl.testing.runs import make
 
 PARTIES = 4

@@ -8,7 +8,7 @@ import pytest
 from securevfl.engine.network import SERVER
 from securevfl.engine.realtime.checkpoint_store import Keeper, _worth_keeping
 from securevfl.errors import CheckpointError
-from securevfl.study.on_ray import Driver
+from securevfl.runs.engines.ray import Driver
 
 
 @pytest.mark.parametrize(

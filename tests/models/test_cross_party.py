@@ -19,7 +19,7 @@ from securevfl.models.pretraining.cross_party import (
 )
 from securevfl.models.pretraining.pretext import Sizes, make_objective
 from securevfl.models.weights import weights_of
-from securevfl.study.threads import one_thread
+from securevfl.runs.threads import one_thread
 
 SGD = {"name": "sgd", "lr": 0.1}
 SIZES = Sizes(projection=5, predictor=3, temperature=0.5)

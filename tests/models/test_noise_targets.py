@@ -9,7 +9,7 @@ import torch
 from securevfl.errors import RunError
 from securevfl.models.client_networks import make_client_network
 from securevfl.models.pretraining.noise_targets import NoiseTargets, unit
-from securevfl.study.threads import one_thread
+from securevfl.runs.threads import one_thread
 
 M, D, H = 12, 4, 3
 

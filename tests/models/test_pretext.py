@@ -13,7 +13,7 @@ from securevfl.errors import RunError, UnknownNameError
 from securevfl.models.client_networks import make_client_network
 from securevfl.models.pretraining.pretext import Sizes, make_objective
 from securevfl.models.weights import parameters_of, weights_of
-from securevfl.study.threads import one_thread
+from securevfl.runs.threads import one_thread
 
 SIZES = Sizes(projection=6, predictor=4, temperature=0.5, memory=5, momentum=0.9)
 SGD = {"name": "sgd", "lr": 0.1}

@@ -19,7 +19,7 @@ from securevfl.models.pretraining.trainer import (
 )
 from securevfl.models.split import Centre, measure
 from securevfl.models.weights import weights_of
-from securevfl.study.threads import one_thread
+from securevfl.runs.threads import one_thread
 
 SGD = {"name": "sgd", "lr": 0.1}
 

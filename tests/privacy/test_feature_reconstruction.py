@@ -12,7 +12,7 @@ from securevfl.privacy.attacks.feature_reconstruction import equality_solving, i
 from securevfl.privacy.attacks.model_stealing import steal
 from securevfl.privacy.attacks.outcome import explained
 from securevfl.privacy.attacks.regression import fit
-from securevfl.study.threads import one_thread
+from securevfl.runs.threads import one_thread
 
 ROWS, D, H = 400, 4, 12
 

@@ -155,11 +155,11 @@ ALLOWED = {
     "field/prime_field.py": {"np.random.default_rng"},  # inputs of a warm-up
     "field/_benchmark_cases.py": {"np.random.default_rng"},  # inputs of benchmarks
     "models/weights.py": {"torch.manual_seed"},  # initial weights, in a fork of torch's generator
-    "study/run.py": {"import secrets"},  # the name of a run, bound into its seals
-    "study/alignment.py": {"import secrets"},  # likewise
-    "study/identities.py": {"import secrets"},  # likewise
-    "study/apart.py": {"import secrets"},  # likewise
-    "study/inference.py": {"import secrets"},  # likewise
+    "runs/run.py": {"import secrets"},  # the name of a run, bound into its seals
+    "runs/alignment.py": {"import secrets"},  # likewise
+    "runs/identities.py": {"import secrets"},  # likewise
+    "runs/engines/own_tables.py": {"import secrets"},  # likewise
+    "runs/prediction.py": {"import secrets"},  # likewise
     "testing/leaky.py": {"os.urandom"},  # planted short seeds
     "testing/inspection.py": {"import random", "np.random.get_state"},  # looks at their state
 }

@@ -307,7 +307,7 @@ def test_every_check_is_in_the_list():
         ),
         ("from .fedvs import Client", ["securevfl.protocols.fedvs"]),
         ("from . import fedvs", ["securevfl.protocols.fedvs"]),
-        ("import securevfl.study.run", ["securevfl.study.run"]),
+        ("import securevfl.runs.run", ["securevfl.runs.run"]),
         ("from securevfl.engine import party, wire", []),
         ("from securevfl import ConfigurationError", []),
         ("x = np.random.rand(3)", ["np.random.rand"]),

@@ -13,7 +13,7 @@ from securevfl.engine.conditions import NONE, Conditions, Delay
 from securevfl.engine.faults import Chain, Faults, Outage
 from securevfl.engine.network import SERVER
 from securevfl.errors import ConfigurationError, DataError, StalledError
-from securevfl.study.threads import one_thread
+from securevfl.runs.threads import one_thread
 from securevfl.testing.runs import make, simulate
 
 SMALL = {

@@ -14,7 +14,7 @@ from securevfl.engine.faults import faults_from
 from securevfl.engine.network import SERVER
 from securevfl.errors import ConfigurationError, RunError
 from securevfl.protocols.dvfl import Calendar, own_rows
-from securevfl.study.threads import one_thread
+from securevfl.runs.threads import one_thread
 from securevfl.testing.runs import make, simulate
 
 SMALL = {

@@ -18,7 +18,7 @@ from securevfl.engine.simulation import crashes
 from securevfl.engine.simulation.simulator import Simulation
 from securevfl.errors import RunError
 from securevfl.protocols.protocol import find_protocols
-from securevfl.study.threads import one_thread
+from securevfl.runs.threads import one_thread
 from securevfl.testing.runs import TINY, History, make, paper_conditions, tiny_data
 
 SETTINGS = 9  # for each variant but the costly ones

@@ -16,7 +16,7 @@ from securevfl.engine.network import SERVER
 from securevfl.engine.simulation.simulator import Simulation
 from securevfl.errors import ConfigurationError, RunError
 from securevfl.models.split import measure
-from securevfl.study.threads import one_thread
+from securevfl.runs.threads import one_thread
 from securevfl.testing.runs import History, make, simulate
 
 N = 4

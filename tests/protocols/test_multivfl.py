@@ -12,7 +12,7 @@ from securevfl.engine.network import SERVER
 from securevfl.errors import ConfigurationError, DataError
 from securevfl.models.split import Batches
 from securevfl.privacy.accountant import gaussian_epsilon, noise_multiplier
-from securevfl.study.threads import one_thread
+from securevfl.runs.threads import one_thread
 from securevfl.testing.runs import make, simulate
 
 SMALL = {

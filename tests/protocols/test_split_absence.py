@@ -10,7 +10,7 @@ from securevfl.engine.conditions import NONE
 from securevfl.engine.faults import Faults, Outage
 from securevfl.engine.network import SERVER
 from securevfl.errors import ConfigurationError, RunError
-from securevfl.study.threads import one_thread
+from securevfl.runs.threads import one_thread
 from securevfl.testing.runs import make, simulate
 
 N, ROUNDS = 4, 8

@@ -10,7 +10,7 @@ from securevfl.engine.network import SERVER
 from securevfl.errors import ConfigurationError, RangeError
 from securevfl.models.polynomial_network import PolynomialNetwork
 from securevfl.models.split import measure
-from securevfl.study.threads import one_thread
+from securevfl.runs.threads import one_thread
 from securevfl.testing.runs import make, simulate
 
 SMALL = {"rounds": 6, "batch": 20, "width": 5, "hidden": 7, "optimizer": "sgd", "momentum": 0.0}

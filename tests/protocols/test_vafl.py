@@ -12,7 +12,7 @@ from securevfl.engine.conditions import NONE, Conditions, Delay, paper
 from securevfl.engine.faults import Chain, Faults, Outage
 from securevfl.engine.network import SERVER
 from securevfl.errors import StalledError
-from securevfl.study.threads import one_thread
+from securevfl.runs.threads import one_thread
 from securevfl.testing.runs import make, simulate
 
 SMALL = {"rounds": 25, "batch": 20, "width": 5, "hidden": 7, "optimizer": "sgd", "momentum": 0.0}

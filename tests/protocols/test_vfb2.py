@@ -10,7 +10,7 @@ from securevfl.engine.faults import Faults, Outage
 from securevfl.engine.network import SERVER
 from securevfl.errors import RunError
 from securevfl.models.split import measure
-from securevfl.study.threads import one_thread
+from securevfl.runs.threads import one_thread
 from securevfl.testing.runs import make, simulate
 
 N, ROUNDS = 4, 9

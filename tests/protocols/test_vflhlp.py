@@ -13,7 +13,7 @@ from securevfl.errors import ConfigurationError
 from securevfl.models.pretraining.contrast import info_nce
 from securevfl.models.pretraining.self_supervised import corrupt
 from securevfl.models.weights import weights_of
-from securevfl.study.threads import one_thread
+from securevfl.runs.threads import one_thread
 from securevfl.testing.runs import make, simulate
 
 SMALL = {

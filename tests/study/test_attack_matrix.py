@@ -19,12 +19,12 @@ from securevfl.engine.network import SERVER
 from securevfl.errors import ConfigurationError, UnknownNameError
 from securevfl.privacy.attacks.outcome import NoView
 from securevfl.protocols.protocol import Exposure, find_protocols, get_protocol, make_config
+from securevfl.runs.run import Interrupted
+from securevfl.runs.spec import DataSource
 from securevfl.study import attacks as module
 from securevfl.study.attack_list import wilson
 from securevfl.study.attacks import ATTACKS, Matrix, Settings, attack_matrix, write_matrix
 from securevfl.study.evidence import Evidence, Recorder, Table, observe
-from securevfl.study.plan import DataSource
-from securevfl.study.run import Interrupted
 from securevfl.testing.runs import make
 
 SMALL = {"width": 24, "hidden": 16, "batch": 100}

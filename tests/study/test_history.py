@@ -3,7 +3,7 @@
 import pytest
 
 from securevfl.engine.network import SERVER, Event
-from securevfl.study.history import Historian
+from securevfl.runs.history import Historian
 from securevfl.testing.runs import make, tiny_data
 
 

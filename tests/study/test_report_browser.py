@@ -12,12 +12,12 @@ import pytest
 
 import securevfl as svfl
 from securevfl.engine.transcript import Transcript
-from securevfl.study.plan import DataSource
+from securevfl.runs.run import Run
+from securevfl.runs.spec import DataSource
+from securevfl.runs.storage import write_transcript
 from securevfl.study.report import write_report
 from securevfl.study.report.loading import read_records
 from securevfl.study.report.timeline import timeline
-from securevfl.study.run import Run
-from securevfl.study.saved import write_transcript
 
 selenium = pytest.importorskip("selenium", reason="selenium drives the browser and is not there")
 BROWSER, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")

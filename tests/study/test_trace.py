@@ -10,8 +10,8 @@ from securevfl.cli import use
 from securevfl.engine.simulation.simulator import Simulation
 from securevfl.engine.transcript import Transcript
 from securevfl.errors import ConfigurationError, UnknownNameError
-from securevfl.study.run import schedule_of, sealing_of
-from securevfl.study.trace import FATES, describe
+from securevfl.runs.run import schedule_of, sealing_of
+from securevfl.runs.trace import FATES, describe
 
 SMALL = {"rounds": 5, "batch": 16, "width": 5, "hidden": 6, "seed": 2}
 FAULTS = {"outage": [{"party": 2, "rounds": [2, 4]}]}

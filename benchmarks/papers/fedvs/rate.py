@@ -32,9 +32,9 @@ from securevfl.engine.network import SERVER, Event
 from securevfl.engine.simulation.simulator import Simulation
 from securevfl.engine.streams import keyed_stream
 from securevfl.field import FixedPoint, PrimeField
+from securevfl.machine import describe_machine
 from securevfl.models.polynomial_network import expand
 from securevfl.protocols.protocol import get_protocol, make_config
-from securevfl.study.machine import describe_machine
 from securevfl.study.results import commit
 from securevfl.study.statistics import mean_interval
 

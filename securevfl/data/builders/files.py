@@ -105,7 +105,7 @@ max_categories, coding, about
         As for `from_csv` and `from_pandas`; parties are named after their files.
     match : callable, optional
         Finds the common ids: in plain form if not given, by private set intersection with
-        `securevfl.study.alignment.match_privately` (``align="psi"`` on the command line).
+        `securevfl.runs.alignment.match_privately` (``align="psi"`` on the command line).
     unmatched : {"dropped", "kept"}
         What becomes of rows whose id is not in every file. Kept ones are training rows in
         ``alone``, those of the first party with labels if its own file has the labels; columns are

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from securevfl.protocols.protocol import find_protocols
-from securevfl.study.catalogue import describe_protocol
+from securevfl.runs.catalogue import describe_protocol
 from securevfl.study.report.loading import Record
 
 NOT_VERIFIED = "not verified"

@@ -13,8 +13,8 @@ import numpy as np
 
 from securevfl.engine.network import SERVER
 from securevfl.errors import ConfigurationError, DataError
-from securevfl.study.plan import CONFIG, FORMAT
-from securevfl.study.saved import HISTORY, MESSAGES, SUMMARY, read_transcript
+from securevfl.runs.spec import CONFIG, FORMAT
+from securevfl.runs.storage import HISTORY, MESSAGES, SUMMARY, read_transcript
 
 VERIFICATION, RESULTS = "verify.json", "results.json"
 _TABLES = ("options", "conditions", "data", "derived", "faults", "versions")

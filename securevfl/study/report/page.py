@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from securevfl.study.machine import versions
+from securevfl.machine import versions
 from securevfl.study.report import claims, figures
 from securevfl.study.report.loading import Record
 from securevfl.study.report.repeat import how_to_repeat

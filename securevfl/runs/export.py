@@ -29,10 +29,10 @@ from securevfl.models.polynomial_network import PolynomialNetwork, expand
 from securevfl.models.split import Centre
 from securevfl.models.user_code import allow
 from securevfl.protocols.protocol import EmbeddingProtocol, Protocol, SplitProtocol
-from securevfl.study.result import decided, probabilities
+from securevfl.runs.result import decided, probabilities
 
 if TYPE_CHECKING:
-    from securevfl.study.result import Run
+    from securevfl.runs.result import Run
 
 FORMAT = 1
 ABOUT = "about"

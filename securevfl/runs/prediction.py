@@ -15,13 +15,13 @@ from securevfl.engine.security.sealing import Sealing
 from securevfl.engine.simulation.simulator import Simulation
 from securevfl.engine.transcript import Transcript
 from securevfl.errors import DataError
-from securevfl.study.history import History
-from securevfl.study.threads import one_thread
+from securevfl.runs.history import History
+from securevfl.runs.threads import one_thread
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from securevfl.study.result import Run
+    from securevfl.runs.result import Run
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,21 +17,21 @@ from securevfl.engine.transcript import Transcript
 from securevfl.errors import ConfigurationError
 from securevfl.privacy.claims import Claim, link_claims
 from securevfl.protocols.protocol import Protocol
-from securevfl.study.history import History
-from securevfl.study.plan import CONFIG, Plan
-from securevfl.study.saved import (
+from securevfl.runs.history import History
+from securevfl.runs.spec import CONFIG, Plan
+from securevfl.runs.storage import (
     HISTORY,
     NO_MODELS,
     PARTIES,
     write_parties,
     write_transcript,
 )
-from securevfl.study.saved import SUMMARY as SUMMARY
+from securevfl.runs.storage import SUMMARY as SUMMARY
 
 if TYPE_CHECKING:
     from securevfl.engine.conditions import Conditions
-    from securevfl.study.inference import Inference
-    from securevfl.study.trace import Trace
+    from securevfl.runs.prediction import Inference
+    from securevfl.runs.trace import Trace
 
 
 @dataclass
@@ -177,28 +177,28 @@ class Run:
         conditions : optional
             Delays and bandwidth, as for `securevfl.run`; those of the run if not given.
         """
-        from securevfl.study.inference import infer
+        from securevfl.runs.prediction import infer
 
         return infer(self, rows, conditions)
 
     def export(self, folder: Path | str) -> list[Path]:
         """Write each party's own model into a file of its own.
 
-        See `securevfl.study.export.export_models`.
+        See `securevfl.runs.export.export_models`.
         """
-        from securevfl.study.export import export_models
+        from securevfl.runs.export import export_models
 
         return export_models(self, Path(folder))
 
     def trace(self, **chosen: Any) -> Trace:
-        """The messages of the run, one by one; `securevfl.study.trace.trace` says how to choose."""
-        from securevfl.study.trace import trace
+        """The messages of the run, one by one; `securevfl.runs.trace.trace` says how to choose."""
+        from securevfl.runs.trace import trace
 
         return trace(self, **chosen)
 
     def save(self, folder: Path | str) -> None:
         """Write configuration, history, messages, models, curves and summary into a folder."""
-        from securevfl.study.plots import draw_curves
+        from securevfl.runs.plots import draw_curves
 
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)

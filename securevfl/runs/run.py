@@ -20,7 +20,7 @@ from securevfl.engine.simulation.simulator import Simulation
 from securevfl.errors import ConfigurationError, WouldNotFitError
 from securevfl.models.user_code import allow, allow_options
 from securevfl.protocols.protocol import Protocol, get_protocol, make_config
-from securevfl.study.apart import (
+from securevfl.runs.engines.own_tables import (
     FACTS,
     experimenters,
     facts_of,
@@ -28,12 +28,12 @@ from securevfl.study.apart import (
     stays_apart,
     tables_of,
 )
-from securevfl.study.history import Historian, Progress
-from securevfl.study.plan import CONFIG, DataSource, Plan
-from securevfl.study.result import Run
-from securevfl.study.saved import SUMMARY, the_data
-from securevfl.study.threads import one_thread
-from securevfl.study.tracking import Track, Tracker, make_tracker
+from securevfl.runs.history import Historian, Progress
+from securevfl.runs.spec import CONFIG, DataSource, Plan
+from securevfl.runs.result import Run
+from securevfl.runs.storage import SUMMARY, the_data
+from securevfl.runs.threads import one_thread
+from securevfl.runs.tracking import Track, Tracker, make_tracker
 
 if TYPE_CHECKING:
     from securevfl.data.alignment.local_tables import PublicFacts, Tables
@@ -341,7 +341,7 @@ def _on_cluster(
     resumed: bool = False,
     apart: tuple[Tables, PublicFacts] | None = None,
 ) -> Run:
-    from securevfl.study.on_ray import Driver
+    from securevfl.runs.engines.ray import Driver
 
     started = time.monotonic()
     historian = _historian(protocol, protocol.parties(), plan, progress, tracker)

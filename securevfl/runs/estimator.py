@@ -15,11 +15,11 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from securevfl.data.dataset import VerticalDataset
 from securevfl.errors import ConfigurationError, DataError
-from securevfl.study.export import joint_model, load_models
-from securevfl.study.run import run
+from securevfl.runs.export import joint_model, load_models
+from securevfl.runs.run import run
 
 if TYPE_CHECKING:
-    from securevfl.study.result import Run
+    from securevfl.runs.result import Run
 
 _FILE = "classifier.json"
 

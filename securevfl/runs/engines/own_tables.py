@@ -28,8 +28,8 @@ from securevfl.engine.realtime.actor import Job, own_folder
 from securevfl.engine.security.identity import Manifest
 from securevfl.errors import ConfigurationError, DataError, RunError
 from securevfl.protocols.protocol import Protocol, get_protocol, make_config
-from securevfl.study.history import measures
-from securevfl.study.plan import DataSource
+from securevfl.runs.history import measures
+from securevfl.runs.spec import DataSource
 
 FACTS = "facts.json"
 FORMAT = 1

@@ -17,12 +17,12 @@ from securevfl.engine.network import SERVER, name_of
 from securevfl.engine.simulation.simulator import Simulation
 from securevfl.engine.transcript import NOT_ARRIVED, Transcript
 from securevfl.errors import ConfigurationError, RunError, UnknownNameError
-from securevfl.study.threads import one_thread
+from securevfl.runs.threads import one_thread
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from securevfl.study.result import Run
+    from securevfl.runs.result import Run
 
 Fate = Literal["arrived", "late", "lost", "under way"]
 FATES = ("arrived", "late", "lost", "under way")
@@ -284,7 +284,7 @@ def _some(parts: Sequence[str]) -> str:
 
 def _again(run: Run, columns: Mapping[str, np.ndarray], last: int) -> list[str]:
     """Descriptions of the payloads of all messages up to `last`."""
-    from securevfl.study.run import reviver, schedule_of, sealing_of
+    from securevfl.runs.run import reviver, schedule_of, sealing_of
 
     plan, protocol = run.plan, run.protocol
     if plan.engine != "simulation" or plan.conditions.compute == "measured":

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from securevfl.errors import ConfigurationError, UnknownNameError
 
 if TYPE_CHECKING:
-    from securevfl.study.plan import Plan
+    from securevfl.runs.spec import Plan
 
 Track = str | Callable[[Mapping[str, Any]], None] | None
 KINDS = ("tensorboard", "mlflow")

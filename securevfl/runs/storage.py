@@ -20,13 +20,13 @@ from securevfl.models.imputation import Filling
 from securevfl.models.stale import LastEmbeddings
 from securevfl.models.user_code import allow
 from securevfl.protocols.protocol import get_protocol, make_config
-from securevfl.study.apart import stays_apart
-from securevfl.study.history import History
-from securevfl.study.plan import CONFIG, Plan
+from securevfl.runs.engines.own_tables import stays_apart
+from securevfl.runs.history import History
+from securevfl.runs.spec import CONFIG, Plan
 
 if TYPE_CHECKING:
     from securevfl.data.dataset import VerticalDataset
-    from securevfl.study.result import Run
+    from securevfl.runs.result import Run
 
 SUMMARY, HISTORY = "summary.json", "history.jsonl"
 PARTIES, MESSAGES = "parties.state", "messages.npz"
@@ -94,7 +94,7 @@ def load_run(
     CheckpointError
         When its files are damaged.
     """
-    from securevfl.study.result import Run
+    from securevfl.runs.result import Run
 
     folder = Path(folder)
     if not folder.is_dir():

@@ -10,8 +10,8 @@ from securevfl.data.alignment.join import PartyTable, own_ids
 from securevfl.data.preparation.csvfile import read_csv
 from securevfl.errors import DataError
 from securevfl.models.user_code import allow_options as allow_options
-from securevfl.study.saved import load_run, read_history, read_transcript
-from securevfl.study.trace import Trace, pick
+from securevfl.runs.storage import load_run, read_history, read_transcript
+from securevfl.runs.trace import Trace, pick
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -50,7 +50,7 @@ def predict_files(
         For another number of files than of parties, files without the run's id column, repeated
         ids, and none that is in all files.
     """
-    from securevfl.study.result import decided, probabilities
+    from securevfl.runs.result import decided, probabilities
 
     run = load_run(folder, code=code)
     frames = [read_csv(file) for file in files]
@@ -128,7 +128,7 @@ def trace_folder(
     code : collection of str
         As for `securevfl.load_run`.
     **chosen
-        As for `securevfl.study.trace.trace`.
+        As for `securevfl.runs.trace.trace`.
     """
     found = pick(read_transcript(folder), read_history(folder)[1], **chosen)
     if payloads:

@@ -20,9 +20,9 @@ from securevfl.engine.security.identity import Manifest
 from securevfl.engine.transcript import Transcript
 from securevfl.errors import CheckpointError
 from securevfl.protocols.protocol import Protocol, get_protocol, make_config
-from securevfl.study.apart import FACTS, ApartMaker, measured
-from securevfl.study.history import Historian, measures
-from securevfl.study.plan import DataSource, Plan
+from securevfl.runs.engines.own_tables import FACTS, ApartMaker, measured
+from securevfl.runs.history import Historian, measures
+from securevfl.runs.spec import DataSource, Plan
 
 if TYPE_CHECKING:
     from securevfl.data.alignment.local_tables import PublicFacts, Tables

@@ -43,7 +43,7 @@ class DataSource:
         if align not in ("plain", "psi"):
             raise ConfigurationError(f"data: align = {align!r} is neither 'plain' nor 'psi'")
         if align == "psi":
-            from securevfl.study.alignment import match_privately
+            from securevfl.runs.alignment import match_privately
 
             options["match"] = match_privately
         return load_dataset(self.name, **options)
@@ -96,7 +96,7 @@ class Plan:
         import tomli_w
 
         from securevfl import __version__
-        from securevfl.study.machine import versions
+        from securevfl.machine import versions
 
         content: dict[str, Any] = {
             "format": FORMAT,
