@@ -39,7 +39,7 @@ from securevfl.machine import describe_machine
 from securevfl.runs.engines.ray import Driver
 from securevfl.runs.spec import DataSource
 from securevfl.runs.threads import one_thread
-from securevfl.study.results import commit
+from securevfl.studies.summary import commit
 
 RESULTS = Path(__file__).parent / "results" / "cluster" / "cluster.json"
 DIGITS = DataSource("digits", {"parties": 8})

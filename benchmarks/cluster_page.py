@@ -13,7 +13,7 @@ from typing import Any
 
 from pages import table
 
-from securevfl.study.statistics import mean_interval
+from securevfl.studies.intervals import mean_interval
 
 RESULTS = Path("benchmarks/results/cluster/cluster.json")
 PAGE = Path("docs/results-cluster.md")

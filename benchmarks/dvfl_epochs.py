@@ -22,7 +22,7 @@ from securevfl.engine.network import SERVER
 from securevfl.machine import describe_machine
 from securevfl.protocols.protocol import get_protocol, make_config
 from securevfl.runs.threads import one_thread
-from securevfl.study.results import commit
+from securevfl.studies.summary import commit
 
 RESULTS = Path(__file__).parent / "results" / "dvfl" / "epochs.json"
 BATCH, ROWS, TURNS = 64, 60_000, 60

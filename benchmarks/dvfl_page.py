@@ -14,7 +14,7 @@ from typing import Any
 
 from pages import load, ours, percent, table
 
-from securevfl.study.statistics import mean_interval
+from securevfl.studies.intervals import mean_interval
 
 RESULTS = Path("benchmarks/results/dvfl")
 PAGE = Path("docs/results-dvfl.md")

@@ -1,6 +1,6 @@
 """Measure the field and coding core: ``python benchmarks/field.py [--out FILE] [--repeats N]``.
 
-Prints the table of ``securevfl.field.benchmark`` and writes it as JSON. Quote medians of at least
+Prints the table of ``securevfl.bench.field`` and writes it as JSON. Quote medians of at least
 seven turns from a machine that does nothing else; the ratios are taken inside one run.
 """
 
@@ -8,7 +8,7 @@ import argparse
 import json
 from pathlib import Path
 
-from securevfl.field.benchmark import benchmark
+from securevfl.bench.field import benchmark
 
 COLUMNS = ("operation", "ours", "unit", "yardstick", "theirs", "ratio", "target", "met")
 

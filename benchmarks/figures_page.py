@@ -13,7 +13,7 @@ from typing import Any
 
 from pages import load, ours, percent, signed, table
 
-from securevfl.study.statistics import paired_difference
+from securevfl.studies.intervals import paired_difference
 
 RESULTS = Path("benchmarks/results/fedvs")
 PAGE = Path("docs/results-fedvs-figures.md")

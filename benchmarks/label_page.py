@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from pages import load, ours, percent, signed, table
 
-from securevfl.study.statistics import mean_interval, paired_difference
+from securevfl.studies.intervals import mean_interval, paired_difference
 
 RESULTS = Path("benchmarks/results")
 PAPERS = Path("benchmarks/papers")

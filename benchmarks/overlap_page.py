@@ -12,7 +12,7 @@ from typing import Any
 
 from pages import load, ours, signed, table
 
-from securevfl.study.statistics import paired_difference
+from securevfl.studies.intervals import paired_difference
 
 RESULTS = Path("benchmarks/results/vflhlp")
 STUDIES = Path("benchmarks/papers/vflhlp")

@@ -22,7 +22,7 @@ from securevfl.data.builders.arrays import from_numpy
 from securevfl.engine.conditions import Conditions, Delay
 from securevfl.machine import describe_machine
 from securevfl.planning.forecast import plan
-from securevfl.study.results import commit
+from securevfl.studies.summary import commit
 
 OUT = Path(__file__).parent / "results" / "plan" / "plan_check.json"
 

@@ -24,6 +24,7 @@ from typing import Any
 
 import numpy as np
 
+from securevfl.bench.rounds import FIELDS, WARM_UP, Rounds, RoundSize, uniform
 from securevfl.data import load_dataset
 from securevfl.machine import describe_machine
 from securevfl.privacy.exact import Toy, exhaust, small_code, toys
@@ -32,7 +33,6 @@ from securevfl.protocols.protocol import find_protocols, get_protocol, make_conf
 from securevfl.runs.spec import DataSource
 from securevfl.runs.threads import one_thread
 from securevfl.study.attacks import Settings, attack_matrix, write_matrix
-from securevfl.study.bench import FIELDS, WARM_UP, Rounds, RoundSize, uniform
 from securevfl.study.distinguish import TESTS, Size, play_ranks
 from securevfl.study.recovery import recover_by_server
 from securevfl.study.trials import Arena

@@ -21,7 +21,7 @@ import numpy as np
 from securevfl.data.alignment.join import match_plainly
 from securevfl.machine import describe_machine
 from securevfl.runs.alignment import intersection
-from securevfl.study.results import commit
+from securevfl.studies.summary import commit
 
 RESULTS = Path(__file__).parent / "results" / "psi"
 SHARE = 0.8  # of all identifiers that each member has

@@ -18,9 +18,9 @@ from pathlib import Path
 
 import numpy as np
 
+from securevfl.bench.field import describe
+from securevfl.bench.field_cases import interleaved
 from securevfl.field import LagrangeCode, PrimeField, ntt
-from securevfl.field._benchmark_cases import interleaved
-from securevfl.field.benchmark import describe
 from securevfl.field.lagrange import interpolation_matrix
 
 F = PrimeField(2013265921)

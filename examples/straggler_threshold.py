@@ -6,8 +6,8 @@ runs are timed in which s clients take 100 s for every upload.
 """
 
 import securevfl as svfl
+from securevfl.bench.threshold import Cell, map_threshold
 from securevfl.engine.conditions import Conditions, Delay
-from securevfl.study.threshold import Cell, map_threshold
 
 N, T = 10, 1
 SLOW = 100.0  # seconds

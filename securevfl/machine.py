@@ -8,7 +8,7 @@ import platform
 from importlib import metadata
 from typing import Any
 
-from securevfl.field.benchmark import processor
+from securevfl.bench.field import processor
 
 
 def describe_machine() -> dict[str, Any]:

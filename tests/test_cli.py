@@ -22,7 +22,7 @@ from securevfl.cli.options import metavar, plain_number, toml_value
 from securevfl.errors import ConfigurationError, SecureVFLError, StalledError
 from securevfl.protocols.protocol import find_protocols
 from securevfl.runs.run import Progress
-from securevfl.study.variant import parse_pairs, parse_variant
+from securevfl.studies.variant import parse_pairs, parse_variant
 
 SMALL = ("--rounds", "4", "--width", "4", "--hidden", "4", "--batch", "16", "--parties", "4")
 
@@ -739,7 +739,7 @@ def test_figures_of_the_field_are_a_table_beside_their_targets(monkeypatch):
         {**row, "theirs": 27.6, "ratio": 0.5, "target": "", "met": None},
     ]
     measured = {"machine": {"cores": 2}, "rows": rows}
-    monkeypatch.setattr("securevfl.study.bench.bench_field", lambda: measured)
+    monkeypatch.setattr("securevfl.bench.rounds.bench_field", lambda: measured)
     shown = call("bench", "field").stdout
     assert "2.89" in shown
     assert (shown.count("missed"), shown.count(" met")) == (1, 1)

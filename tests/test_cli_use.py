@@ -226,9 +226,9 @@ def test_a_long_silence_is_broken_by_a_line(monkeypatch, capsys):
     [
         (("verify", "fedvs", "--parties", "4"), "securevfl.verify"),
         (("plan", "--data", "digits"), "securevfl.planning.forecast.plan"),
-        (("bench", "round"), "securevfl.study.bench.bench_round"),
-        (("bench", "field"), "securevfl.study.bench.bench_field"),
-        (("bench", "threshold"), "securevfl.study.threshold.map_threshold"),
+        (("bench", "round"), "securevfl.bench.rounds.bench_round"),
+        (("bench", "field"), "securevfl.bench.rounds.bench_field"),
+        (("bench", "threshold"), "securevfl.bench.threshold.map_threshold"),
         (("predict", "a run", "new.csv"), "securevfl.runs.from_folder.predict_files"),
         (("trace", "a run"), "securevfl.runs.from_folder.trace_folder"),
         (("export", "a run"), "securevfl.runs.storage.load_run"),

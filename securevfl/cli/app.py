@@ -156,7 +156,7 @@ class Made(TyperCommand):
 
 def _compare() -> Callable[..., None]:
     from securevfl.cli.lab import compare
-    from securevfl.study.compare import all_options
+    from securevfl.studies.compare import all_options
 
     named = typer.Argument(metavar="PROTOCOL...", show_default=False, autocompletion=protocol_names)
     protocols = Annotated[list[str], named]
@@ -242,7 +242,7 @@ class Protocols(TyperGroup):
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """Command of a protocol or of one of its variants."""
         from securevfl.runs.catalogue import protocols
-        from securevfl.study.variant import parse_variant
+        from securevfl.studies.variant import parse_variant
 
         name, variant = parse_variant(cmd_name)
         known = protocols()
@@ -466,7 +466,7 @@ def bench_round(
     json: AsJson = False,
 ) -> None:
     """Time a FedVS round against the float round of `split`, at the size of fashion-mnist."""
-    from securevfl.study.bench import RoundSize, bench_round
+    from securevfl.bench.rounds import RoundSize, bench_round
 
     size = RoundSize(parties, segments, privacy, batch, width, rows, features)
     with show.busy("bench round"):
@@ -512,7 +512,7 @@ def bench_threshold(
 @bench_app.command("field", epilog=epilog("bench field"))
 def bench_field(json: AsJson = False) -> None:
     """Time the field arithmetic; see docs/performance.md."""
-    from securevfl.study.bench import bench_field
+    from securevfl.bench.rounds import bench_field
 
     with show.busy("bench field"):
         result = bench_field()

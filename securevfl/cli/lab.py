@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
     from securevfl.runs.spec import DataSource
-    from securevfl.study.jobs import Job
-    from securevfl.study.study import Study
+    from securevfl.studies.jobs import Job
+    from securevfl.studies.study import Study
 
 
 class Display:
@@ -90,7 +90,7 @@ def study(
     file: Path, *, quick: bool, workers: int, out: Path | None, data_dir: Path | None, as_json: bool
 ) -> None:
     """Carry out ``securevfl study``."""
-    from securevfl.study.study import read_study
+    from securevfl.studies.study import read_study
 
     name = f"study-{file.stem}{'-quick' if quick else ''}"
     made = read_study(file, quick=quick, data_dir=None if data_dir is None else str(data_dir))
@@ -102,8 +102,8 @@ def study(
 def compare(values: Mapping[str, Any]) -> None:
     """Carry out ``securevfl compare``."""
     from securevfl.runs.from_folder import allow_options
-    from securevfl.study.compare import comparison
-    from securevfl.study.variant import parse_variant
+    from securevfl.studies.compare import comparison
+    from securevfl.studies.variant import parse_variant
 
     common, options, pairs, data_pairs = sort_out(values)
     named = ("variants", "seeds", "workers", "attacks")
@@ -205,7 +205,7 @@ def _carry_out(
     study: Study, folder: Path, name: str, workers: int, again: str, as_json: bool
 ) -> None:
     from securevfl.runs.run import Interrupted
-    from securevfl.study.study import run_study
+    from securevfl.studies.study import run_study
 
     try:
         with Display(name) as display, stopping(display) as stop:
@@ -281,8 +281,8 @@ def threshold(
     as_json: bool,
 ) -> None:
     """Carry out ``securevfl bench threshold``."""
+    from securevfl.bench.threshold import draw_threshold, map_threshold, report, time_rounds
     from securevfl.machine import describe_machine
-    from securevfl.study.threshold import draw_threshold, map_threshold, report, time_rounds
 
     sizes, privacies = _numbers(parties, "--parties"), _numbers(privacy, "--privacy")
     modulus = _numbers(plain_number(prime), "--prime")[0]

@@ -308,7 +308,7 @@ def _print_dataset(entry: Any) -> None:
 
 
 def print_rounds(result: Mapping[str, Any]) -> None:
-    """Print what `securevfl.study.bench.bench_round` measured."""
+    """Print what `securevfl.bench.rounds.bench_round` measured."""
     size = result["size"]
     print_table(
         ("field", "FedVS round", "float round", "ratio", "setup"),

@@ -20,7 +20,7 @@ from securevfl.cli import show
 from securevfl.cli.options import COMMON, protocol_options, split_data_pairs
 from securevfl.errors import ConfigurationError
 from securevfl.runs.catalogue import protocols
-from securevfl.study.variant import parse_pairs
+from securevfl.studies.variant import parse_pairs
 
 if TYPE_CHECKING:
     from securevfl.runs.run import Run

@@ -90,7 +90,7 @@ def register(app: typer.Typer, group: type[Any]) -> None:
 def _command(text: str, *, completing: bool) -> Any:
     from securevfl.runs.catalogue import protocols
     from securevfl.runs.spec import CONFIG, Plan
-    from securevfl.study.variant import parse_variant
+    from securevfl.studies.variant import parse_variant
 
     known = protocols()
     plan = None

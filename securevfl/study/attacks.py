@@ -19,12 +19,12 @@ from securevfl.errors import ConfigurationError, RunError, UnknownNameError
 from securevfl.privacy.attacks.outcome import NoView, Outcome
 from securevfl.runs.spec import DataSource
 from securevfl.runs.threads import one_thread
+from securevfl.studies.compare import comparison
+from securevfl.studies.intervals import mean_interval
+from securevfl.studies.jobs import MEASURES, Job, read_keyed, write_keyed
+from securevfl.studies.summary import commit
 from securevfl.study.attack_list import ATTACKS
 from securevfl.study.case import Case, Settings
-from securevfl.study.compare import comparison
-from securevfl.study.jobs import MEASURES, Job, read_keyed, write_keyed
-from securevfl.study.results import commit
-from securevfl.study.statistics import mean_interval
 
 __all__ = ["ATTACKS", "Matrix", "Settings", "attack_matrix", "write_matrix"]
 

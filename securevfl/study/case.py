@@ -22,7 +22,7 @@ from securevfl.study.trials import Arena, Trial, codes_shares
 
 if TYPE_CHECKING:
     from securevfl.data.dataset import VerticalDataset
-    from securevfl.study.jobs import Job
+    from securevfl.studies.jobs import Job
 
 _SHARED_ROWS = 60  # whose shares are pooled
 

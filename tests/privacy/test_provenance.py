@@ -153,7 +153,7 @@ ALLOWED = {
     "privacy/provenance.py": {"os.urandom"},  # watches it
     "privacy/statistical.py": {"import secrets"},  # coins of the games
     "field/prime_field.py": {"np.random.default_rng"},  # inputs of a warm-up
-    "field/_benchmark_cases.py": {"np.random.default_rng"},  # inputs of benchmarks
+    "bench/field_cases.py": {"np.random.default_rng"},  # inputs of benchmarks
     "models/weights.py": {"torch.manual_seed"},  # initial weights, in a fork of torch's generator
     "runs/run.py": {"import secrets"},  # the name of a run, bound into its seals
     "runs/alignment.py": {"import secrets"},  # likewise

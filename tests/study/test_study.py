@@ -16,12 +16,12 @@ from securevfl.cli.tables import print_study
 from securevfl.errors import ConfigurationError, SecureVFLError, UnknownNameError
 from securevfl.protocols.protocol import get_protocol, make_config
 from securevfl.runs.spec import DataSource
-from securevfl.study import jobs as jobs_module
-from securevfl.study.compare import comparison
-from securevfl.study.jobs import Job, carry_out, history_digest, run_job, store, stored
-from securevfl.study.results import at_times, write_results
-from securevfl.study.statistics import mean_interval, paired_difference
-from securevfl.study.study import read_study, run_study
+from securevfl.studies import jobs as jobs_module
+from securevfl.studies.compare import comparison
+from securevfl.studies.intervals import mean_interval, paired_difference
+from securevfl.studies.jobs import Job, carry_out, history_digest, run_job, store, stored
+from securevfl.studies.study import read_study, run_study
+from securevfl.studies.summary import at_times, write_results
 
 TINY = {"rounds": 6, "width": 3, "hidden": 3, "batch": 16}
 TOML = """

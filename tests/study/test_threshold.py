@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from securevfl.bench.threshold import Cell, draw_threshold, map_threshold, report, time_rounds
 from securevfl.errors import ConfigurationError
 from securevfl.field import LagrangeCode
-from securevfl.study.threshold import Cell, draw_threshold, map_threshold, report, time_rounds
 
 
 @pytest.mark.parametrize("prime", [97, 2**31 - 1, 2**61 - 1])

@@ -35,8 +35,8 @@ from securevfl.field import FixedPoint, PrimeField
 from securevfl.machine import describe_machine
 from securevfl.models.polynomial_network import expand
 from securevfl.protocols.protocol import get_protocol, make_config
-from securevfl.study.results import commit
-from securevfl.study.statistics import mean_interval
+from securevfl.studies.intervals import mean_interval
+from securevfl.studies.summary import commit
 
 RESULTS = Path(__file__).parents[2] / "results" / "fedvs" / "rate"
 P61 = 2**61 - 1

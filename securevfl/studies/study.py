@@ -38,8 +38,8 @@ from typing import Any
 
 from securevfl.errors import ConfigurationError
 from securevfl.protocols.protocol import get_protocol, make_config
-from securevfl.study.jobs import Job, Watch, carry_out, store, stored
-from securevfl.study.results import commit, write_results
+from securevfl.studies.jobs import Job, Watch, carry_out, store, stored
+from securevfl.studies.summary import commit, write_results
 
 __all__ = ["Job", "Study", "commit", "read_study", "run_study", "write_results"]
 

@@ -8,9 +8,9 @@ from typing import Any
 from securevfl.errors import ConfigurationError, UnknownNameError
 from securevfl.protocols.protocol import find_protocols, get_protocol, make_config
 from securevfl.runs.spec import DataSource
-from securevfl.study.jobs import Job
-from securevfl.study.study import Study
-from securevfl.study.variant import parse_variant
+from securevfl.studies.jobs import Job
+from securevfl.studies.study import Study
+from securevfl.studies.variant import parse_variant
 
 
 def comparison(

@@ -10,11 +10,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from securevfl.study.jobs import MEASURES, Job, stored
-from securevfl.study.statistics import mean_interval, paired_difference
+from securevfl.studies.intervals import mean_interval, paired_difference
+from securevfl.studies.jobs import MEASURES, Job, stored
 
 if TYPE_CHECKING:
-    from securevfl.study.study import Study
+    from securevfl.studies.study import Study
 
 GRID = 40  # steps of virtual time in the table, where a study names none
 
@@ -68,7 +68,7 @@ def at_times(jobs: Sequence[Mapping[str, Any]], times: Sequence[float]) -> list[
     Parameters
     ----------
     jobs : sequence of mapping
-        Results of `securevfl.study.jobs.run_job`.
+        Results of `securevfl.studies.jobs.run_job`.
     times : sequence of float
         Virtual seconds; equal steps up to the end of the longest run if there are none.
     """

@@ -240,6 +240,6 @@ def _compile(fields: Sequence[dict[str, int]]) -> None:
 
 def bench_field() -> dict[str, Any]:
     """Figures of the field arithmetic."""
-    from securevfl.field.benchmark import benchmark
+    from securevfl.bench.field import benchmark
 
     return benchmark()

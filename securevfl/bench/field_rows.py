@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from securevfl.field._benchmark_cases import NTT, P31, P61
+from securevfl.bench.field_cases import NTT, P31, P61
 
 Row = dict[str, Any]
 

@@ -179,10 +179,10 @@ def time_rounds(
         ``N``, ``K``, ``T``, ``R``, ``virtual_seconds``, and ``real_seconds`` that all parties
         together compute in one process on one thread.
     """
+    from securevfl.bench.rounds import Rounds, RoundSize, uniform
     from securevfl.engine.conditions import paper
     from securevfl.planning.forecast import RowSums, choose_bits
     from securevfl.runs.threads import one_thread
-    from securevfl.study.bench import Rounds, RoundSize, uniform
 
     if rounds < 2:
         raise ConfigurationError(f"bench threshold: {rounds} rounds; at least 2 are needed")

@@ -61,7 +61,7 @@ def benchmark(repeats: int = 7) -> dict[str, Any]:
     measured = haswell["measured"] | {"dgemm as installed": installed["measured"]["matmul"]}
     measured["first call"] = first_calls()
     blas = {"yardstick": haswell["blas"], "as installed": installed["blas"]}
-    from securevfl.field._benchmark_rows import rows
+    from securevfl.bench.field_rows import rows
 
     return {"machine": describe() | {"blas": blas}, "rows": rows(measured), "measured": measured}
 
@@ -134,7 +134,7 @@ def _blas() -> str:
 
 def measure_matmul(repeats: int) -> dict[str, Any]:
     """Measure products alone, without the slow comparisons."""
-    from securevfl.field import _benchmark_cases as cases
+    from securevfl.bench import field_cases as cases
 
     return {
         "matmul": {
@@ -149,7 +149,7 @@ def measure(repeats: int) -> dict[str, Any]:
     """Measure everything in this process."""
     import numpy as np
 
-    from securevfl.field import _benchmark_cases as cases
+    from securevfl.bench import field_cases as cases
 
     P31, P61 = cases.P31, cases.P61
     products = {}

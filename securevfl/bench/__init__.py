@@ -1,0 +1,1 @@
+"""Measurements of this machine: field kernels, rounds of protocols, straggler thresholds."""
