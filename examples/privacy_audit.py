@@ -18,15 +18,15 @@ from pathlib import Path
 
 import numpy as np
 
+from securevfl.audit import randomness, views
+from securevfl.audit.statistical import Outcome, two_sample
+from securevfl.audit.views import Coalition
 from securevfl.data import VerticalDataset
 from securevfl.engine.conditions import NONE
 from securevfl.engine.network import SERVER
 from securevfl.engine.simulation.simulator import Simulation
 from securevfl.engine.transcript import Transcript
 from securevfl.field import FixedPoint
-from securevfl.privacy import provenance, views
-from securevfl.privacy.statistical import Outcome, two_sample
-from securevfl.privacy.views import Coalition
 from securevfl.testing.runs import make, tiny_data
 
 sys.path.insert(0, str(Path(__file__).parent / "own_protocol"))
@@ -99,11 +99,11 @@ def game(kind: type[Client], runs: int) -> Outcome:
 
 def origins(kind: type[Client]) -> list[str]:
     """Draws of the clients that did not come from the operating system by the one sampler."""
-    with clients(kind), provenance.watch() as log:
+    with clients(kind), randomness.watch() as log:
         parties = make(AdditiveSplit, **OPTIONS).parties()
         tapes = [views.record(parties[n]) for n in parties if n != SERVER]
         Simulation(parties, conditions=NONE).run()
-    return list(provenance.unexplained(log, tapes))
+    return list(randomness.unexplained(log, tapes))
 
 
 def main(runs: int = 30) -> dict[str, tuple[bool, bool]]:

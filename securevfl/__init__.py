@@ -19,6 +19,7 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from securevfl.audit.verify import verify
     from securevfl.data import VerticalDataset, dataset_catalogue, load_dataset
     from securevfl.engine.conditions import Conditions
     from securevfl.errors import ConfigurationError, RunError, SecureVFLError
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from securevfl.runs.export import load_model, load_models
     from securevfl.runs.run import Interrupted, Progress, Run, resume, run
     from securevfl.runs.storage import load_run
-    from securevfl.study.verify import verify
 
 __version__ = "0.1.0"
 
@@ -73,7 +73,7 @@ _HOMES = {
     "plan": "planning.forecast",
     "resume": "runs.run",
     "run": "runs.run",
-    "verify": "study.verify",
+    "verify": "audit.verify",
 }
 
 # A library says nothing unless whoever uses it asks for it.

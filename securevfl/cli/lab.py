@@ -144,8 +144,8 @@ def _attack(
     workers: int,
 ) -> None:
     """Carry out ``securevfl compare --attacks``."""
+    from securevfl.audit.attack_matrix.run import attack_matrix, write_matrix
     from securevfl.runs.run import Interrupted
-    from securevfl.study.attacks import attack_matrix, write_matrix
 
     if workers > 1:
         raise ConfigurationError(

@@ -24,8 +24,8 @@ from securevfl.cli.start import data_source, sort_out
 from securevfl.errors import ConfigurationError, UnknownNameError
 
 if TYPE_CHECKING:
+    from securevfl.audit.verify import Finding, Report
     from securevfl.runs.spec import DataSource, Plan
-    from securevfl.study.verify import Finding, Report
 
 _STYLES = {
     "PROVED": "green",

@@ -14,11 +14,11 @@ from typing import Any
 
 import numpy as np
 
+from securevfl.audit.statistical import digest
 from securevfl.engine.security.sealing import OVERHEAD, Sealer
 from securevfl.errors import SealError, UnknownNameError
 from securevfl.field import LagrangeCode
 from securevfl.field.sampling import SeededSource
-from securevfl.privacy.statistical import digest
 from securevfl.protocols.protocol import Protocol, get_protocol
 
 SMALL = 0xFFFF  # largest element of masks that are too small
@@ -37,7 +37,7 @@ class Leak:
     plant : callable
         Changes a client of a run, given the run's own scratch space (a dict).
     caught_by : tuple of str
-        Tests of `securevfl.study.distinguish.TESTS` that must accuse it.
+        Tests of `securevfl.audit.games.TESTS` that must accuse it.
     blind : tuple of str
         Tests that cannot see it.
     privacy : int

@@ -7,15 +7,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from securevfl.field import LagrangeCode, PrimeField
-from securevfl.privacy.algebraic import (
+from securevfl.audit.attacks import shares
+from securevfl.audit.proof.certificate import (
     certificate,
     coalition_power,
     exceptional_pairs,
     mask_minor,
 )
-from securevfl.privacy.attacks import shares
-from securevfl.privacy.linear import left_null, rank, solve_left, solve_right
+from securevfl.audit.proof.linear_algebra import left_null, rank, solve_left, solve_right
+from securevfl.field import LagrangeCode, PrimeField
 
 P31, P61 = 2**31 - 1, 2**61 - 1
 

@@ -5,13 +5,13 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
+from securevfl.audit.proof.coupling import correction
+from securevfl.audit.proof.linear_algebra import independent_rows, solve_left
+from securevfl.audit.recorded_runs import arena, couple, departures
+from securevfl.audit.views import Coalition
 from securevfl.engine.conditions import Conditions
 from securevfl.errors import ConfigurationError
-from securevfl.privacy.coupling import correction
-from securevfl.privacy.linear import independent_rows, solve_left
-from securevfl.privacy.views import Coalition
 from securevfl.protocols.protocol import get_protocol
-from securevfl.study.trials import arena, couple, departures
 
 P31, P61 = 2**31 - 1, 2**61 - 1
 FEDVS = get_protocol("fedvs")

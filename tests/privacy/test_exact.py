@@ -8,10 +8,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from securevfl.audit.proof.certificate import coalition_power
+from securevfl.audit.proof.exhaustive import Toy, exhaust, small_code, toys
+from securevfl.audit.views import Coalition
 from securevfl.errors import ConfigurationError
-from securevfl.privacy.algebraic import coalition_power
-from securevfl.privacy.exact import Toy, exhaust, small_code, toys
-from securevfl.privacy.views import Coalition
 
 SERVER = Coalition(server=True)
 
@@ -195,11 +195,11 @@ def test_against_enumeration_of_every_tape(toy, coalition):
 
 
 def test_fourier_and_direct_convolution_agree(monkeypatch):
-    from securevfl.privacy import exact
+    from securevfl.audit.proof import exhaustive
 
     toy = Toy(small_code(5, 1, 1), masked=False, honest=2)
     fast = exhaust(toy, SERVER)
-    monkeypatch.setattr(exact, "_DENSE", 0)
+    monkeypatch.setattr(exhaustive, "_DENSE", 0)
     slow = exhaust.__wrapped__(toy, SERVER)
     assert (fast.bits, fast.distance) == (slow.bits, slow.distance)
 

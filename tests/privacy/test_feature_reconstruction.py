@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_limits
 
+from securevfl.audit.attacks.feature_reconstruction import equality_solving, inversion
+from securevfl.audit.attacks.model_stealing import steal
+from securevfl.audit.attacks.outcome import explained
+from securevfl.audit.attacks.regression import fit
 from securevfl.errors import ConfigurationError
 from securevfl.models.polynomial_network import expand
-from securevfl.privacy.attacks.feature_reconstruction import equality_solving, inversion
-from securevfl.privacy.attacks.model_stealing import steal
-from securevfl.privacy.attacks.outcome import explained
-from securevfl.privacy.attacks.regression import fit
 from securevfl.runs.threads import one_thread
 
 ROWS, D, H = 400, 4, 12

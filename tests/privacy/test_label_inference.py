@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from securevfl.audit.attacks import label_inference as li
+from securevfl.audit.attacks.outcome import area, balanced_accuracy, bootstrap
 from securevfl.errors import ConfigurationError
-from securevfl.privacy.attacks import label_inference as li
-from securevfl.privacy.attacks.outcome import area, balanced_accuracy, bootstrap
 
 ROWS, H = 600, 8
 

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 import securevfl
+from securevfl.audit.randomness import banned_randomness, unexplained, watch
+from securevfl.audit.recorded_runs import arena
+from securevfl.audit.statistical import digest, repeats
+from securevfl.audit.views import Tape
 from securevfl.field import PrimeField, sampling
 from securevfl.field.sampling import SeededSource
-from securevfl.privacy.provenance import banned_randomness, unexplained, watch
-from securevfl.privacy.statistical import digest, repeats
-from securevfl.privacy.views import Tape
 from securevfl.protocols.protocol import get_protocol
-from securevfl.study.trials import arena
 from securevfl.testing.leaky import leaky
 
 ROOT = Path(securevfl.__file__).parent
@@ -150,8 +150,8 @@ def test_fresh_processes_do_not_repeat_masks():
 ALLOWED = {
     "field/sampling.py": {"os.urandom"},
     "data/alignment/psi.py": {"os.urandom"},  # secret order of a set; its scalars are OpenSSL's
-    "privacy/provenance.py": {"os.urandom"},  # watches it
-    "privacy/statistical.py": {"import secrets"},  # coins of the games
+    "audit/randomness.py": {"os.urandom"},  # watches it
+    "audit/statistical.py": {"import secrets"},  # coins of the games
     "field/prime_field.py": {"np.random.default_rng"},  # inputs of a warm-up
     "bench/field_cases.py": {"np.random.default_rng"},  # inputs of benchmarks
     "models/weights.py": {"torch.manual_seed"},  # initial weights, in a fork of torch's generator

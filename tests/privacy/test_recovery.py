@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
+from securevfl.audit.attacks.recovery import Round, recover
+from securevfl.audit.recorded_runs import Arena, arena
+from securevfl.audit.share_recovery import coalitions, pool_shares, recover_by_server
 from securevfl.data import load_dataset
 from securevfl.errors import ConfigurationError
-from securevfl.privacy.attacks.recovery import Round, recover
 from securevfl.protocols.protocol import get_protocol, make_config
-from securevfl.study.recovery import coalitions, pool_shares, recover_by_server
-from securevfl.study.trials import Arena, arena
 
 P31, P61 = 2**31 - 1, 2**61 - 1
 FEDVS = get_protocol("fedvs")

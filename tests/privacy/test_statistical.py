@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
+from securevfl.audit import statistical as st
+from securevfl.audit.games import TESTS
 from securevfl.errors import ConfigurationError
 from securevfl.field import LagrangeCode, PrimeField, sampling
-from securevfl.privacy import statistical as st
-from securevfl.study.distinguish import TESTS
 from securevfl.testing.leaky import modulo_sampler
 
 P31, P61 = 2**31 - 1, 2**61 - 1

@@ -5,8 +5,8 @@ import sys
 import numpy as np
 import pytest
 
+from securevfl.audit.attacks import sums
 from securevfl.errors import ConfigurationError
-from securevfl.privacy.attacks import sums
 
 M, D, C = 120, 15, 40
 

@@ -6,10 +6,10 @@ import re
 import pytest
 
 import securevfl
+from securevfl.audit.verdicts import Report
+from securevfl.audit.verify import verify
 from securevfl.cli import main
 from securevfl.errors import ConfigurationError
-from securevfl.privacy.report import Report
-from securevfl.study.verify import verify
 from securevfl.testing.leaky import leaky
 from securevfl.testing.runs import tiny_data
 

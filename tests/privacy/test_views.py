@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
+from securevfl.audit import views
+from securevfl.audit.recorded_runs import arena
+from securevfl.audit.views import Coalition, Tape
 from securevfl.engine.transcript import Transcript
 from securevfl.errors import ConfigurationError
-from securevfl.privacy import views
-from securevfl.privacy.views import Coalition, Tape
 from securevfl.protocols.protocol import get_protocol
-from securevfl.study.trials import arena
 
 
 @pytest.fixture(scope="module")

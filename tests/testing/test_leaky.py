@@ -3,14 +3,14 @@
 import numpy as np
 import pytest
 
+from securevfl.audit.games import TESTS, Size
+from securevfl.audit.proof.certificate import certificate
+from securevfl.audit.randomness import unexplained, watch
+from securevfl.audit.recorded_runs import arena, departures
+from securevfl.audit.sealed_links import open_links
 from securevfl.engine.security.sealing import Sealer
 from securevfl.errors import UnknownNameError
-from securevfl.privacy.algebraic import certificate
-from securevfl.privacy.provenance import unexplained, watch
 from securevfl.protocols.protocol import get_protocol
-from securevfl.study.distinguish import TESTS, Size
-from securevfl.study.links import open_links
-from securevfl.study.trials import arena, departures
 from securevfl.testing.leaky import (
     LEAKS,
     OpenSealer,

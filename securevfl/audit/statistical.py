@@ -18,10 +18,10 @@ from typing import Any
 
 import numpy as np
 
+from securevfl.audit.proof.linear_algebra import rank, solve_left
 from securevfl.errors import ConfigurationError
 from securevfl.field import LagrangeCode, PrimeField
 from securevfl.field.lagrange import interpolation_matrix
-from securevfl.privacy.linear import rank, solve_left
 
 LEVEL = 1e-7  # failure probability of each test
 _CELLS = 16

@@ -15,16 +15,16 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from securevfl.audit.attack_matrix.registry import ATTACKS
+from securevfl.audit.attack_matrix.setting import Case, Settings
+from securevfl.audit.attacks.outcome import NoView, Outcome
 from securevfl.errors import ConfigurationError, RunError, UnknownNameError
-from securevfl.privacy.attacks.outcome import NoView, Outcome
 from securevfl.runs.spec import DataSource
 from securevfl.runs.threads import one_thread
 from securevfl.studies.compare import comparison
 from securevfl.studies.intervals import mean_interval
 from securevfl.studies.jobs import MEASURES, Job, read_keyed, write_keyed
 from securevfl.studies.summary import commit
-from securevfl.study.attack_list import ATTACKS
-from securevfl.study.case import Case, Settings
 
 __all__ = ["ATTACKS", "Matrix", "Settings", "attack_matrix", "write_matrix"]
 
@@ -320,8 +320,8 @@ def write_matrix(matrix: Matrix, path: Path, **more: Any) -> dict[str, Any]:
     dict
         What was written.
     """
+    from securevfl.audit.attack_matrix.plot import draw_matrix
     from securevfl.machine import describe_machine
-    from securevfl.study.attack_plots import draw_matrix
 
     content = {**matrix.to_dict(), "machine": describe_machine(), "commit": commit(), **more}
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from securevfl.audit.attack_matrix.observation import Evidence, Table, observe
+from securevfl.audit.attacks.outcome import NoView
+from securevfl.audit.recorded_runs import Arena, Trial, codes_shares
 from securevfl.engine.conditions import NONE, Conditions, load_conditions
 from securevfl.errors import ConfigurationError
 from securevfl.models.polynomial_network import PolynomialNetwork
-from securevfl.privacy.attacks.outcome import NoView
 from securevfl.protocols.protocol import Protocol, get_protocol, make_config
 from securevfl.runs.spec import DataSource
-from securevfl.study.evidence import Evidence, Table, observe
-from securevfl.study.trials import Arena, Trial, codes_shares
 
 if TYPE_CHECKING:
     from securevfl.data.dataset import VerticalDataset

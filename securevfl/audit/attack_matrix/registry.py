@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 
+from securevfl.audit.attack_matrix.observation import Table
+from securevfl.audit.attack_matrix.setting import Case, polynomial
+from securevfl.audit.attacks import feature_reconstruction, label_inference, model_stealing, sums
+from securevfl.audit.attacks.outcome import NoView, Outcome
+from securevfl.audit.games import Size, play_ranks
+from securevfl.audit.recorded_runs import Arena, Trial, codes_shares
+from securevfl.audit.share_recovery import pool_shares, recover_by_server
 from securevfl.errors import ConfigurationError
-from securevfl.privacy.attacks import feature_reconstruction, label_inference, model_stealing, sums
-from securevfl.privacy.attacks.outcome import NoView, Outcome
-from securevfl.study.case import Case, polynomial
-from securevfl.study.distinguish import Size, play_ranks
-from securevfl.study.evidence import Table
-from securevfl.study.recovery import pool_shares, recover_by_server
-from securevfl.study.trials import Arena, Trial, codes_shares
 
 P31 = 2**31 - 1
 _MOST_COLUMNS = 200  # of all clients; solving for more over F_p takes minutes

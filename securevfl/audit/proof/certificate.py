@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
+from securevfl.audit.proof.linear_algebra import left_null, rank
 from securevfl.errors import ConfigurationError
 from securevfl.field import LagrangeCode
-from securevfl.privacy.linear import left_null, rank
 
 _SUBSETS = 300  # of clients, checked by linear algebra; the closed form covers all of them
 

@@ -19,10 +19,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from securevfl.audit.proof.linear_algebra import (
+    independent_rows,
+    left_null,
+    solve_left,
+    solve_right,
+)
 from securevfl.errors import ConfigurationError
 from securevfl.field import LagrangeCode, PrimeField
 from securevfl.field.lagrange import interpolation_matrix
-from securevfl.privacy.linear import independent_rows, left_null, solve_left, solve_right
 
 
 @dataclass(frozen=True)

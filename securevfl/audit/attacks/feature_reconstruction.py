@@ -14,11 +14,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from securevfl.audit.attacks.label_inference import attacked
+from securevfl.audit.attacks.outcome import MOST, Outcome, explained
+from securevfl.audit.attacks.regression import fit
 from securevfl.errors import ConfigurationError
 from securevfl.models.polynomial_network import expand
-from securevfl.privacy.attacks.label_inference import attacked
-from securevfl.privacy.attacks.outcome import MOST, Outcome, explained
-from securevfl.privacy.attacks.regression import fit
 
 METRIC = "error explained"
 

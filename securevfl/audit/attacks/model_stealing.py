@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from securevfl.audit.attacks.outcome import MOST, Outcome, explained
+from securevfl.audit.attacks.regression import fit
 from securevfl.models.polynomial_network import expand
-from securevfl.privacy.attacks.outcome import MOST, Outcome, explained
-from securevfl.privacy.attacks.regression import fit
 
 METRIC = "error explained"
 

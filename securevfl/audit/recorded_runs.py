@@ -14,6 +14,10 @@ from typing import Any
 
 import numpy as np
 
+from securevfl.audit import views
+from securevfl.audit.proof import coupling
+from securevfl.audit.proof.coupling import Secrets
+from securevfl.audit.views import Coalition, Tape, View
 from securevfl.data.dataset import VerticalDataset
 from securevfl.engine.conditions import NONE, Conditions
 from securevfl.engine.simulation.simulator import Simulation
@@ -22,9 +26,6 @@ from securevfl.engine.transcript import Transcript
 from securevfl.errors import ConfigurationError
 from securevfl.field import LagrangeCode
 from securevfl.models.polynomial_network import expand
-from securevfl.privacy import coupling, views
-from securevfl.privacy.coupling import Secrets
-from securevfl.privacy.views import Coalition, Tape, View
 from securevfl.protocols.protocol import Protocol, make_config
 from securevfl.runs.threads import one_thread
 

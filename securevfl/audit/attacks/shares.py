@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from securevfl.audit.proof.certificate import cancelling, decoders
+from securevfl.audit.proof.linear_algebra import independent_rows, solve_left
 from securevfl.field import LagrangeCode
-from securevfl.privacy.algebraic import cancelling, decoders
-from securevfl.privacy.linear import independent_rows, solve_left
 
 
 @dataclass(frozen=True)

@@ -9,30 +9,30 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from securevfl.engine.security.sealing import Sealer
-from securevfl.errors import ConfigurationError
-from securevfl.models.user_code import allow_options
-from securevfl.privacy import provenance
-from securevfl.privacy.algebraic import Check, certificate
-from securevfl.privacy.claims import Claim, link_claims
-from securevfl.privacy.exact import Exhaustion, Toy, exhaust, small_code, toys
-from securevfl.privacy.report import (
+from securevfl.audit import randomness
+from securevfl.audit.games import TESTS, Size
+from securevfl.audit.proof.certificate import Check, certificate
+from securevfl.audit.proof.exhaustive import Exhaustion, Toy, exhaust, small_code, toys
+from securevfl.audit.recorded_runs import Arena, Trial, arena, codes_shares, couple, departures
+from securevfl.audit.sealed_links import open_links
+from securevfl.audit.share_recovery import Recovery, coalitions, pool_shares, recover_by_server
+from securevfl.audit.statistical import LEVEL, Outcome
+from securevfl.audit.verdicts import (
     NOT_FOUND,
     NOT_TESTED,
     PROVED,
     VIOLATED,
     Shown,
 )
-from securevfl.privacy.report import Finding as Finding
-from securevfl.privacy.report import Report as Report
-from securevfl.privacy.statistical import LEVEL, Outcome
-from securevfl.privacy.views import Coalition
+from securevfl.audit.verdicts import Finding as Finding
+from securevfl.audit.verdicts import Report as Report
+from securevfl.audit.views import Coalition
+from securevfl.engine.security.sealing import Sealer
+from securevfl.errors import ConfigurationError
+from securevfl.models.user_code import allow_options
+from securevfl.privacy.claims import Claim, link_claims
 from securevfl.protocols.protocol import Protocol, get_protocol, make_config
 from securevfl.runs.spec import DataSource
-from securevfl.study.distinguish import TESTS, Size
-from securevfl.study.links import open_links
-from securevfl.study.recovery import Recovery, coalitions, pool_shares, recover_by_server
-from securevfl.study.trials import Arena, Trial, arena, codes_shares, couple, departures
 
 if TYPE_CHECKING:
     from securevfl.data.dataset import VerticalDataset
@@ -94,7 +94,7 @@ def verify(
     level : float
         Failure probability of each test.
     tests : sequence of str
-        Names in `securevfl.study.distinguish.TESTS`; all if not given.
+        Names in `securevfl.audit.games.TESTS`; all if not given.
     progress : callable, optional
         Told what is being done.
     **options
@@ -288,9 +288,9 @@ class _Evidence:
 
     def _drawn(self) -> Iterable[_Condition]:
         self.progress("provenance of masks")
-        with provenance.watch() as log:
+        with randomness.watch() as log:
             trial = self._arena().run()
-        strange = list(provenance.unexplained(log, trial.tapes.values()))
+        strange = list(randomness.unexplained(log, trial.tapes.values()))
         words = f"all {sum(len(t.draws) for t in trial.tapes.values())} draws came from the one "
         words += "sampler, each call keyed by 32 fresh bytes of the operating system"
         wrong = f"masks of another origin: {strange[0]}" if strange else ""

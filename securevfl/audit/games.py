@@ -13,12 +13,12 @@ from typing import Any
 
 import numpy as np
 
+from securevfl.audit import statistical as st
+from securevfl.audit.recorded_runs import Arena, Models, Trial, arena
+from securevfl.audit.statistical import LEVEL, Outcome
+from securevfl.audit.views import Coalition
 from securevfl.field import LagrangeCode, PrimeField
-from securevfl.privacy import statistical as st
-from securevfl.privacy.statistical import LEVEL, Outcome
-from securevfl.privacy.views import Coalition
 from securevfl.protocols.protocol import Protocol
-from securevfl.study.trials import Arena, Models, Trial, arena
 
 _ROUNDS = 2
 _GRID = 64  # features are multiples of 1/64, exact with 6 bits

@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from securevfl.privacy.statistical import digest
-from securevfl.privacy.views import Tape
+from securevfl.audit.statistical import digest
+from securevfl.audit.views import Tape
 
 SEED_BYTES = 32
 

@@ -20,10 +20,10 @@ from typing import Any
 
 import numpy as np
 
+from securevfl.audit.proof.enumeration import Observation, Table, Toy
+from securevfl.audit.views import Coalition
 from securevfl.errors import ConfigurationError
 from securevfl.field import LagrangeCode, PrimeField
-from securevfl.privacy.enumeration import Observation, Table, Toy
-from securevfl.privacy.views import Coalition
 
 __all__ = ["Exhaustion", "Toy", "exhaust", "small_code", "toys"]
 

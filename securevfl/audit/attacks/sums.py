@@ -22,8 +22,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from securevfl.audit.attacks.outcome import Outcome, bootstrap
 from securevfl.errors import ConfigurationError
-from securevfl.privacy.attacks.outcome import Outcome, bootstrap
 
 _ABOVE = 3.0  # times the largest singular value that can only be errors
 _NEAR = 0.01  # of a column's length: as far as a column may lie from the span

@@ -7,8 +7,8 @@ second the view of the first are
 
 with M_C the mask columns and A_C the data columns of the Lagrange matrix at C's points, L_C the
 row sums of A_C, and q = (psi - psi') / P, of degree K + 2T - 2 and zero at C's points, added to
-the mask of one honest dealer in each attempt. docs/masking.md proves it; `securevfl.study.trials`
-runs it.
+the mask of one honest dealer in each attempt. docs/masking.md proves it;
+`securevfl.audit.recorded_runs` runs it.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from securevfl.audit.proof.linear_algebra import solve_left
 from securevfl.errors import ConfigurationError
 from securevfl.field import LagrangeCode
-from securevfl.privacy.linear import solve_left
 
 
 @dataclass(frozen=True)

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from securevfl.privacy import coupling
-from securevfl.privacy.algebraic import Power, coalition_power
-from securevfl.privacy.attacks import recovery, shares
-from securevfl.privacy.attacks.recovery import Recovered, Round
-from securevfl.privacy.views import Coalition
-from securevfl.study.distinguish import own_shares, uploads
-from securevfl.study.trials import Trial
+from securevfl.audit.attacks import recovery, shares
+from securevfl.audit.attacks.recovery import Recovered, Round
+from securevfl.audit.games import own_shares, uploads
+from securevfl.audit.proof import coupling
+from securevfl.audit.proof.certificate import Power, coalition_power
+from securevfl.audit.recorded_runs import Trial
+from securevfl.audit.views import Coalition
 
 
 @dataclass(frozen=True)

@@ -16,14 +16,14 @@ from typing import Any
 
 import numpy as np
 
+from securevfl.audit.attacks.outcome import NoView
+from securevfl.audit.views import Coalition, View, cut
 from securevfl.engine.conditions import Conditions
 from securevfl.engine.mailbox import ANNOUNCE
 from securevfl.engine.network import SERVER
 from securevfl.engine.security.sealing import Sealing
 from securevfl.engine.simulation.simulator import Simulation
 from securevfl.engine.transcript import Transcript
-from securevfl.privacy.attacks.outcome import NoView
-from securevfl.privacy.views import Coalition, View, cut
 from securevfl.protocols.protocol import Exposure, Protocol
 from securevfl.runs.history import Historian
 from securevfl.runs.threads import one_thread

@@ -18,14 +18,14 @@ from typing import Any
 
 import numpy as np
 
-from securevfl.errors import ConfigurationError
-from securevfl.privacy.attacks.outcome import (
+from securevfl.audit.attacks.outcome import (
     MOST,
     Outcome,
     area,
     balanced_accuracy,
     bootstrap,
 )
+from securevfl.errors import ConfigurationError
 
 _AUC, _BALANCED = "AUC", "balanced accuracy"
 _STARTS = 4  # of k-means

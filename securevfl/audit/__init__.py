@@ -1,0 +1,1 @@
+"""Verdicts on what protocols claim: recorded runs, proofs, statistical tests, attacks."""

@@ -1,0 +1,1 @@
+"""Every attack on every run of a matrix of protocols and data sets."""

@@ -1,0 +1,1 @@
+"""Exact arguments: certificates of linear algebra, exhaustive small instances, couplings."""
