@@ -23,7 +23,7 @@ from securevfl.cli import examples, lab, show, start, verify
 from securevfl.cli.app import app, in_flags
 from securevfl.cli.logs import to_the_front
 from securevfl.protocols.protocol import find_protocols
-from securevfl.study.report import Written
+from securevfl.report import Written
 
 SMALL = ("--rounds", "4", "--width", "4", "--hidden", "4", "--batch", "16", "--parties", "4")
 
@@ -108,7 +108,7 @@ def test_every_example_is_understood(line, monkeypatch):
     run = type("R", (), {"export": lambda self, out: called.append(out) or []})
     monkeypatch.setattr("securevfl.runs.storage.load_run", lambda *_, **__: run())
     page = Written(Path("report.html"), 1, (), ())
-    monkeypatch.setattr("securevfl.study.report.write_report", lambda *_, **__: page)
+    monkeypatch.setattr("securevfl.report.write_report", lambda *_, **__: page)
     result = call(*shlex.split(line)[1:])
     assert result.exit_code == 0, result.output
     assert called or result.stdout

@@ -45,7 +45,7 @@ def report(
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Carry out ``securevfl report``."""
-    from securevfl.study.report import write_report
+    from securevfl.report import write_report
 
     with show.busy("report"):
         written = write_report(runs, out=out, verifications=verify or ())

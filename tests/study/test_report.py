@@ -25,17 +25,17 @@ from securevfl.cli import show
 from securevfl.cli.app import app
 from securevfl.engine.transcript import Transcript
 from securevfl.errors import CheckpointError, ConfigurationError, DataError
+from securevfl.report import write_report
+from securevfl.report.figures import curves, links
+from securevfl.report.loading import read_records
+from securevfl.report.page import value_text
+from securevfl.report.reproduce import how_to_repeat
+from securevfl.report.timeline import CELLS, down_times, timeline
 from securevfl.runs.run import Run
 from securevfl.runs.spec import DataSource
 from securevfl.runs.storage import write_transcript
 from securevfl.studies.compare import comparison
 from securevfl.studies.study import run_study
-from securevfl.study.report import write_report
-from securevfl.study.report.figures import curves, links
-from securevfl.study.report.loading import read_records
-from securevfl.study.report.page import value_text
-from securevfl.study.report.repeat import how_to_repeat
-from securevfl.study.report.timeline import CELLS, down_times, timeline
 
 DIGITS = DataSource("digits", {"parties": 4, "seed": 0})
 SMALL = {"width": 4, "hidden": 4, "batch": 16}

@@ -12,12 +12,12 @@ import pytest
 
 import securevfl as svfl
 from securevfl.engine.transcript import Transcript
+from securevfl.report import write_report
+from securevfl.report.loading import read_records
+from securevfl.report.timeline import timeline
 from securevfl.runs.run import Run
 from securevfl.runs.spec import DataSource
 from securevfl.runs.storage import write_transcript
-from securevfl.study.report import write_report
-from securevfl.study.report.loading import read_records
-from securevfl.study.report.timeline import timeline
 
 selenium = pytest.importorskip("selenium", reason="selenium drives the browser and is not there")
 BROWSER, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")

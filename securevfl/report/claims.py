@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from securevfl.protocols.protocol import find_protocols
+from securevfl.report.loading import Record
 from securevfl.runs.catalogue import describe_protocol
-from securevfl.study.report.loading import Record
 
 NOT_VERIFIED = "not verified"
 NO_CLAIM = "not protected"

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from securevfl.machine import versions
+from securevfl.report import claims, figures
+from securevfl.report.loading import Record
+from securevfl.report.reproduce import how_to_repeat
+from securevfl.report.timeline import event_counts, timeline
 from securevfl.studies.intervals import mean_interval
-from securevfl.study.report import claims, figures
-from securevfl.study.report.loading import Record
-from securevfl.study.report.repeat import how_to_repeat
-from securevfl.study.report.timeline import event_counts, timeline
 
 TEMPLATES = Path(__file__).parent / "templates"
 SCRIPTS = ("base.js", "plot.js", "curves.js", "timeline.js", "links.js", "start.js")

@@ -74,8 +74,8 @@ def write_report(
     DataError
         When a file of a run is damaged.
     """
-    from securevfl.study.report.loading import read_records
-    from securevfl.study.report.page import render
+    from securevfl.report.loading import read_records
+    from securevfl.report.page import render
 
     if not folders:
         raise ConfigurationError("report: name the folder of a run, or several to compare them")

@@ -6,8 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from securevfl.study.report.loading import Record
-from securevfl.study.report.timeline import party_name
+from securevfl.report.loading import Record
+from securevfl.report.timeline import party_name
 
 AXES = ("step", "time", "bytes")
 MEASURES = {

@@ -1,1 +1,0 @@
-"""Running protocols: single runs, their history, and what is made of it."""
