@@ -15,10 +15,11 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from securevfl.cli import show, start
+from securevfl.cli import output as show
+from securevfl.cli import run as start
 from securevfl.cli.app import app
-from securevfl.cli.lab import Display
 from securevfl.cli.options import metavar, plain_number, toml_value
+from securevfl.cli.studies import Display
 from securevfl.errors import ConfigurationError, SecureVFLError, StalledError
 from securevfl.protocols.protocol import find_protocols
 from securevfl.runs.run import Progress

@@ -19,7 +19,9 @@ import typer
 from typer.testing import CliRunner
 
 import securevfl as svfl
-from securevfl.cli import examples, lab, show, start, verify
+from securevfl.cli import completion, studies, verify
+from securevfl.cli import output as show
+from securevfl.cli import run as start
 from securevfl.cli.app import app, in_flags
 from securevfl.cli.logs import to_the_front
 from securevfl.protocols.protocol import find_protocols
@@ -78,7 +80,7 @@ def test_every_help_page_teaches_by_example(path):
 
 
 def every_example() -> list[str]:
-    return [line for name in examples.EXAMPLES for line in examples.commands(name, "fedvs")]
+    return [line for name in completion.EXAMPLES for line in completion.commands(name, "fedvs")]
 
 
 @pytest.mark.parametrize("line", every_example())
@@ -92,7 +94,7 @@ def test_every_example_is_understood(line, monkeypatch):
     for module, names in (
         (start, ("start", "go_on")),
         (verify, ("start",)),
-        (lab, ("compare", "study", "plan", "threshold")),
+        (studies, ("compare", "study", "plan", "threshold")),
         (show, ("print_rounds", "print_field", "print_json")),
     ):
         for name in names:

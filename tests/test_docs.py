@@ -23,7 +23,8 @@ import pytest
 from typer.testing import CliRunner
 
 import securevfl
-from securevfl.cli import lab, start, verify
+from securevfl.cli import run as start
+from securevfl.cli import studies, verify
 from securevfl.cli.app import app
 from securevfl.protocols.protocol import find_protocols
 
@@ -256,7 +257,7 @@ def test_commands_that_are_not_run_are_understood(line, monkeypatch, tmp_path):
     monkeypatch.setattr(start, "start", note)
     monkeypatch.setattr(start, "go_on", note)
     monkeypatch.setattr(verify, "start", note)
-    monkeypatch.setattr(lab, "compare", note)
+    monkeypatch.setattr(studies, "compare", note)
     result = CliRunner().invoke(app, shlex.split(line)[1:])
     assert result.exit_code == 0, result.output
     assert called

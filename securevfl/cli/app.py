@@ -16,10 +16,11 @@ from typer.core import TyperCommand, TyperGroup
 
 from securevfl import __version__
 from securevfl.cli import keys as keys_commands
+from securevfl.cli import model, output, verify
 from securevfl.cli import report as report_command
-from securevfl.cli import show, use, verify
-from securevfl.cli.examples import dataset_names, epilog, protocol_names
+from securevfl.cli.completion import dataset_names, epilog, protocol_names
 from securevfl.cli.logs import LEVELS, start_logging, to_the_front
+from securevfl.cli.model import Code
 from securevfl.cli.options import (
     ENGINE,
     choices,
@@ -30,7 +31,6 @@ from securevfl.cli.options import (
     plain_flags,
     run_command,
 )
-from securevfl.cli.use import Code
 from securevfl.errors import ConfigurationError, SecureVFLError, UnknownNameError
 
 USER_MISTAKE, FAILURE, INTERRUPTED = 2, 1, 130
@@ -75,7 +75,7 @@ class Root(TyperGroup):
             return super().invoke(ctx)
         except KeyboardInterrupt:
             again = shlex.join(["securevfl", *self._words])
-            show.say(f"interrupted; nothing was kept; start again with: {again}")
+            output.say(f"interrupted; nothing was kept; start again with: {again}")
             raise typer.Exit(INTERRUPTED) from None
 
     def main(self, *args: Any, **extra: Any) -> Any:
@@ -92,17 +92,17 @@ class Root(TyperGroup):
             code = super().main(*args, **(extra | {"standalone_mode": False}))
         except SecureVFLError as error:
             code = USER_MISTAKE if isinstance(error, ConfigurationError) else FAILURE
-            show.say(f"securevfl: {error}{in_flags(str(error))}")
+            output.say(f"securevfl: {error}{in_flags(str(error))}")
         except (OSError, MemoryError) as error:
             code = FAILURE
-            show.say(f"securevfl: {type(error).__name__}: {error}")
+            output.say(f"securevfl: {type(error).__name__}: {error}")
         except typer.Abort:
             code = INTERRUPTED
         except Exception as error:
             if not hasattr(error, "format_message"):
                 raise  # a fault of ours: the traceback is wanted
             code = USER_MISTAKE
-            show.say(f"securevfl: {usage_message(error)}")
+            output.say(f"securevfl: {usage_message(error)}")
         raise SystemExit(code if isinstance(code, int) else 0)
 
 
@@ -155,7 +155,7 @@ class Made(TyperCommand):
 
 
 def _compare() -> Callable[..., None]:
-    from securevfl.cli.lab import compare
+    from securevfl.cli.studies import compare
     from securevfl.studies.compare import all_options
 
     named = typer.Argument(metavar="PROTOCOL...", show_default=False, autocompletion=protocol_names)
@@ -182,8 +182,8 @@ def _compare() -> Callable[..., None]:
 
 
 def _plan() -> Callable[..., None]:
-    from securevfl.cli.lab import plan
     from securevfl.cli.options import DATA
+    from securevfl.cli.studies import plan
     from securevfl.runs.catalogue import protocols
 
     def number(text: str) -> Any:
@@ -253,7 +253,7 @@ class Protocols(TyperGroup):
         protocol = known[name]
 
         def begin(values: dict[str, Any]) -> None:
-            from securevfl.cli.start import start
+            from securevfl.cli.run import start
 
             start(name, variant, values)
 
@@ -366,7 +366,7 @@ def resume(
     json: AsJson = False,
 ) -> None:
     """Go on with a run that was stopped; the result is that of the unbroken run."""
-    from securevfl.cli.start import go_on
+    from securevfl.cli.run import go_on
 
     go_on(
         folder,
@@ -393,7 +393,7 @@ def study(
     json: AsJson = False,
 ) -> None:
     """Carry out a study: runs over seeds, summed up. Finished runs are never done again."""
-    from securevfl.cli.lab import study
+    from securevfl.cli.studies import study
 
     study(file, quick=quick, workers=workers, out=out, data_dir=data_dir, as_json=json)
 
@@ -418,9 +418,9 @@ def datasets(
     chosen = [entries[name]] if name else list(entries.values())
     if json:
         found = [asdict(entry) for entry in chosen]
-        show.print_json(found[0] if name else {"datasets": found})
+        output.print_json(found[0] if name else {"datasets": found})
     else:
-        show.print_datasets(chosen)
+        output.print_datasets(chosen)
 
 
 @app.command(epilog=epilog("protocols"))
@@ -442,11 +442,11 @@ def protocols(
     if name:
         cards[0]["claims"] = default_claims(known[name])
     if json:
-        show.print_json(cards[0] if name else {"protocols": cards})
+        output.print_json(cards[0] if name else {"protocols": cards})
     elif name:
-        show.print_card(cards[0])
+        output.print_card(cards[0])
     else:
-        show.print_table(
+        output.print_table(
             ("name", "method", "without a party", "paper"),
             [(c["name"], c["title"], c["absence"], c["paper"]) for c in cards],
         )
@@ -469,12 +469,12 @@ def bench_round(
     from securevfl.bench.rounds import RoundSize, bench_round
 
     size = RoundSize(parties, segments, privacy, batch, width, rows, features)
-    with show.busy("bench round"):
+    with output.busy("bench round"):
         result = bench_round(size, blocks=blocks, rounds=rounds)
     if json:
-        show.print_json(result)
+        output.print_json(result)
     else:
-        show.print_rounds(result)
+        output.print_rounds(result)
 
 
 @bench_app.command("threshold", epilog=epilog("bench threshold"))
@@ -494,7 +494,7 @@ def bench_threshold(
     json: AsJson = False,
 ) -> None:
     """Map where recovery is exact and where it is refused, and what K and T cost."""
-    from securevfl.cli.lab import threshold
+    from securevfl.cli.studies import threshold
 
     threshold(
         parties=parties,
@@ -514,12 +514,12 @@ def bench_field(json: AsJson = False) -> None:
     """Time the field arithmetic; see docs/performance.md."""
     from securevfl.bench.rounds import bench_field
 
-    with show.busy("bench field"):
+    with output.busy("bench field"):
         result = bench_field()
     if json:
-        show.print_json(result)
+        output.print_json(result)
     else:
-        show.print_field(result)
+        output.print_field(result)
 
 
 app.add_typer(run_app, name="run")
@@ -527,4 +527,4 @@ app.add_typer(bench_app, name="bench")
 app.add_typer(keys_commands.app, name="keys")
 verify.register(app, Protocols)
 report_command.register(app)
-use.register(app)
+model.register(app)

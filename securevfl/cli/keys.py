@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from securevfl.cli import show
-from securevfl.cli.examples import epilog
+from securevfl.cli import output
+from securevfl.cli.completion import epilog
 
 app = typer.Typer(
     rich_markup_mode="rich",
@@ -86,7 +86,7 @@ def check(manifest: AManifest, json: AsJson = False) -> None:
 
 def _say(told: Mapping[str, str], *, as_json: bool) -> None:
     if as_json:
-        show.print_json(dict(told))
+        output.print_json(dict(told))
     else:
         for name, value in told.items():
             typer.echo(f"{name}: {value}")

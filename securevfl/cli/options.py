@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_
 
 import typer
 
-from securevfl.cli.examples import data_names
+from securevfl.cli.completion import data_names
 from securevfl.errors import ConfigurationError, UnknownNameError
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from securevfl.cli import show
-from securevfl.cli.examples import epilog
+from securevfl.cli import output
+from securevfl.cli.completion import epilog
 
 _HELP = (
     "Write one HTML page about runs: curves, a timeline of the parties, links, claims, and the "
@@ -47,11 +47,11 @@ def report(
     """Carry out ``securevfl report``."""
     from securevfl.report import write_report
 
-    with show.busy("report"):
+    with output.busy("report"):
         written = write_report(runs, out=out, verifications=verify or ())
     if json:
-        show.print_json(written.to_dict())
+        output.print_json(written.to_dict())
         return
-    show.out().print(f"written to {written.path} ({show.size(written.bytes)})", soft_wrap=True)
+    output.out().print(f"written to {written.path} ({output.size(written.bytes)})", soft_wrap=True)
     for text in written.missing:
-        show.say(f"securevfl: {text}")
+        output.say(f"securevfl: {text}")

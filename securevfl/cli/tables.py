@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from securevfl.cli.options import power_form
-from securevfl.cli.show import clock, out, print_machine, print_table, size
+from securevfl.cli.output import clock, out, print_machine, print_table, size
 
 if TYPE_CHECKING:
     from securevfl.planning.forecast import Forecast

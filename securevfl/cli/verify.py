@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from securevfl.cli import show
-from securevfl.cli.examples import epilog
+from securevfl.cli import output
+from securevfl.cli.completion import epilog
 from securevfl.cli.options import (
     ENGINE,
     common_parameters,
@@ -20,7 +20,7 @@ from securevfl.cli.options import (
     plain_flags,
     protocol_options,
 )
-from securevfl.cli.start import data_source, sort_out
+from securevfl.cli.run import data_source, sort_out
 from securevfl.errors import ConfigurationError, UnknownNameError
 
 if TYPE_CHECKING:
@@ -145,14 +145,14 @@ def start(
         out = out or (None if plain or pairs or options else folder)
     import securevfl
 
-    with show.busy(f"verify {protocol}") as progress:
+    with output.busy(f"verify {protocol}") as progress:
         report = securevfl.verify(
             protocol, source, plain=plain, seed=seed, progress=progress, **chosen
         )
     if out is not None:
         _write(report, out)
     if common["json"]:
-        show.print_json(report.to_dict())
+        output.print_json(report.to_dict())
     else:
         print_report(report)
 
@@ -178,13 +178,13 @@ def print_report(report: Report) -> None:
     from rich.markup import escape
 
     parameters = ", ".join(f"{k} = {v}" for k, v in report.parameters.items())
-    out = show.out()
+    out = output.out()
     out.print(f"[bold]{report.protocol}[/] with {escape(parameters)}")
     out.print(
         "Tested on small runs made for the purpose: of the data only the number of parties and of "
         "rows in a batch count."
     )
-    show.print_table(
+    output.print_table(
         ("against", "about", "secrecy", "verdict", "failure"),
         [
             (
@@ -203,7 +203,7 @@ def print_report(report: Report) -> None:
         out.print("; ".join(f"[bold]{f.who}, {f.about}[/]" for f in findings) + ":")
         for part in parts:
             out.print(f"  - {escape(part)}")
-    show.print_table(
+    output.print_table(
         ("who", "learns, outside any claim", "how it is known"),
         [(shown.who, shown.what, shown.evidence) for shown in report.shown],
     )

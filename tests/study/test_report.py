@@ -21,7 +21,7 @@ import pytest
 from typer.testing import CliRunner
 
 import securevfl as svfl
-from securevfl.cli import show
+from securevfl.cli import output as show
 from securevfl.cli.app import app
 from securevfl.engine.transcript import Transcript
 from securevfl.errors import CheckpointError, ConfigurationError, DataError

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import securevfl as svfl
-from securevfl.cli import use
+from securevfl.cli import model
 from securevfl.engine.simulation.simulator import Simulation
 from securevfl.engine.transcript import Transcript
 from securevfl.errors import ConfigurationError, UnknownNameError
@@ -140,4 +140,4 @@ def test_shapes_of_nested_payloads():
 
 
 def test_the_command_line_completes_the_fates_that_there_are():
-    assert tuple(use._FATES) == FATES
+    assert tuple(model._FATES) == FATES

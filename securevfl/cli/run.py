@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from securevfl.cli import show
+from securevfl.cli import output
 from securevfl.cli.options import COMMON, protocol_options, split_data_pairs
 from securevfl.errors import ConfigurationError
 from securevfl.runs.catalogue import protocols
@@ -58,7 +58,7 @@ def start(protocol: str, variant: Mapping[str, str], values: Mapping[str, Any]) 
     name = Path(source.name).stem
     import securevfl
 
-    def call(folder: Path, watcher: show.Watcher, stop: Callable[[], bool]) -> Run:
+    def call(folder: Path, watcher: output.Watcher, stop: Callable[[], bool]) -> Run:
         return securevfl.run(
             protocol,
             source,
@@ -103,7 +103,7 @@ def go_on(folder: Path, *, place: Sequence[str] = (), as_json: bool, **ray: Any)
         raise ConfigurationError(f"resume: {folder} is no folder; name the folder of a run")
     import securevfl
 
-    def call(watcher: show.Watcher, stop: Callable[[], bool]) -> Run:
+    def call(watcher: output.Watcher, stop: Callable[[], bool]) -> Run:
         return securevfl.resume(
             folder, place=places(place), progress=watcher, interrupted=stop, **ray
         )
@@ -111,25 +111,25 @@ def go_on(folder: Path, *, place: Sequence[str] = (), as_json: bool, **ray: Any)
     finish(watched(folder.resolve().name, call), as_json=as_json)
 
 
-def watched(name: str, call: Callable[[show.Watcher, Callable[[], bool]], Run]) -> Run:
+def watched(name: str, call: Callable[[output.Watcher, Callable[[], bool]], Run]) -> Run:
     """Call with a progress display and a heed of Ctrl-C; say how to go on when it was pressed."""
     from securevfl.runs.run import Interrupted
 
     try:
-        with show.watcher(name) as watcher, stopping(watcher) as stop:
+        with output.watcher(name) as watcher, stopping(watcher) as stop:
             return call(watcher, stop)
     except Interrupted as error:
         folder = shlex.quote(str(error.folder))
-        show.say(f"interrupted; go on with: securevfl resume {folder}")
+        output.say(f"interrupted; go on with: securevfl resume {folder}")
         raise typer.Exit(INTERRUPTED) from None
 
 
 def finish(run: Run, *, as_json: bool) -> None:
     """Show the summary of a run that ended."""
     if as_json:
-        show.print_json(run.summary())
+        output.print_json(run.summary())
     else:
-        show.print_summary(run.summary())
+        output.print_summary(run.summary())
 
 
 def data_source(common: Mapping[str, Any], data_options: Mapping[str, Any]) -> DataSource:
@@ -237,7 +237,7 @@ def _make_new(folder: Path) -> Path:
 
 
 @contextmanager
-def stopping(watcher: show.Notes) -> Iterator[Callable[[], bool]]:
+def stopping(watcher: output.Notes) -> Iterator[Callable[[], bool]]:
     """Give a function that says whether Ctrl-C was pressed; a second Ctrl-C ends the process."""
     asked = threading.Event()
 

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from securevfl.cli import show, tables
+from securevfl.cli import output, tables
 from securevfl.cli.options import plain_number, protocol_options
-from securevfl.cli.start import INTERRUPTED, data_source, run_folder, sort_out, stopping
+from securevfl.cli.run import INTERRUPTED, data_source, run_folder, sort_out, stopping
 from securevfl.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class Display:
     def progress(self, done: int, total: int, what: str) -> None:
         """Show that a job ended."""
         if self._bars is None or self._all is None:
-            show.say(f"{self._title}: {done}/{total} ({what})")
+            output.say(f"{self._title}: {done}/{total} ({what})")
             return
         self._bars.update(self._all, total=total, completed=done, figures=f"{done}/{total}")
         finished = self._jobs.pop(what, None)
@@ -80,7 +80,7 @@ class Display:
     def note(self, text: str) -> None:
         """Say something without disturbing the display."""
         if self._bars is None:
-            show.say(text)
+            output.say(text)
         else:
             self._console.print(text)
             self._console.show_cursor(True)
@@ -171,17 +171,17 @@ def _attack(
                     interrupted=stop,
                 )
         except Interrupted:
-            show.say(
+            output.say(
                 "interrupted; finished runs are kept; go on with: the same command with --out "
                 f"{shlex.quote(str(folder))}"
             )
             raise typer.Exit(INTERRUPTED) from None
         content = write_matrix(matrix, folder / "attacks.json")
         if common["json"]:
-            show.print_json({**content, "run_folder": str(folder)})
+            output.print_json({**content, "run_folder": str(folder)})
         else:
-            show.print_attacks(content)
-            show.out().print(f"written to {folder}", soft_wrap=True)
+            output.print_attacks(content)
+            output.out().print(f"written to {folder}", soft_wrap=True)
 
 
 def _whole_path(conditions: str | None) -> str:
@@ -218,13 +218,13 @@ def _carry_out(
                 interrupted=stop,
             )
     except Interrupted:
-        show.say(f"interrupted; finished runs are kept; go on with: {again}")
+        output.say(f"interrupted; finished runs are kept; go on with: {again}")
         raise typer.Exit(INTERRUPTED) from None
     if as_json:
-        show.print_json({**content, "run_folder": str(folder)})
+        output.print_json({**content, "run_folder": str(folder)})
     else:
         tables.print_study(content)
-        show.out().print(f"written to {folder}", soft_wrap=True)
+        output.out().print(f"written to {folder}", soft_wrap=True)
 
 
 def plan(values: Mapping[str, Any]) -> None:
@@ -240,7 +240,7 @@ def plan(values: Mapping[str, Any]) -> None:
     shape_given = sizes["rows"] is not None or sizes["features"] is not None
     if shape_given and (common["data"] is not None or common["party"]):
         raise ConfigurationError("plan: --rows and --features stand for data; leave out --data")
-    with show.busy("plan"):
+    with output.busy("plan"):
         found = plan(
             None if shape_given else data_source(common, data_pairs),
             parties=common["parties"] if shape_given else None,
@@ -252,7 +252,7 @@ def plan(values: Mapping[str, Any]) -> None:
             **chosen,
         )
     if common["json"]:
-        show.print_json(asdict(found))
+        output.print_json(asdict(found))
     else:
         tables.print_plan(found, _as_typed(common))
 
@@ -312,7 +312,7 @@ def threshold(
         draw_threshold(cells, out, times)
         result["picture"] = str(out)
     if as_json:
-        show.print_json(result)
+        output.print_json(result)
     else:
         tables.print_threshold(result)
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from securevfl.cli import show
-from securevfl.cli.examples import epilog
+from securevfl.cli import output
+from securevfl.cli.completion import epilog
 from securevfl.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -59,18 +59,18 @@ def predict(
     """Predict new rows by the models of a run, in the clear or on secret shares."""  # fmt: skip
     from securevfl.runs.from_folder import predict_files
 
-    with show.busy(f"predict with {run.name}"):
+    with output.busy(f"predict with {run.name}"):
         found = predict_files(run, files, coded=coded, code=code or ())
     for name, count in found["left_out"].items():
-        show.say(f"securevfl: {name}: {count} rows left out, whose id is not in every file")
+        output.say(f"securevfl: {name}: {count} rows left out, whose id is not in every file")
     rows = list(_rows(found))
     if out is not None:
         with out.open("w", newline="") as file:
             csv.writer(file, lineterminator="\n").writerows(rows)
     if json:
-        show.print_json(found | {"written_to": None if out is None else str(out)})
+        output.print_json(found | {"written_to": None if out is None else str(out)})
     elif out is not None:
-        show.out().print(f"written to {out}", soft_wrap=True)
+        output.out().print(f"written to {out}", soft_wrap=True)
     else:
         csv.writer(sys.stdout, lineterminator="\n").writerows(rows)
 
@@ -98,13 +98,13 @@ def export(
     """Write each party's own model into a file that holds nothing of another's."""
     from securevfl.runs.storage import load_run
 
-    with show.busy(f"export {run.name}"):
+    with output.busy(f"export {run.name}"):
         paths = load_run(run, code=code or ()).export(out or run / "models")
     if json:
-        show.print_json({"files": [str(path) for path in paths]})
+        output.print_json({"files": [str(path) for path in paths]})
     else:
         for path in paths:
-            show.out().print(f"written to {path}", soft_wrap=True)
+            output.out().print(f"written to {path}", soft_wrap=True)
 
 
 def trace(
@@ -146,14 +146,14 @@ def trace(
     chosen = {"kind": kind, "round": round, "fate": fate}
     chosen |= {"sender": _party(sender), "receiver": _party(receiver)}
     limit = first or (None if step else _SHOWN)
-    with show.busy(f"trace of {run.name}"):
+    with output.busy(f"trace of {run.name}"):
         found, all_of_them = trace_folder(
             run, first=limit, payloads=payloads, code=code or (), **chosen
         )
     if json:
         from dataclasses import asdict
 
-        show.print_json({"messages": [asdict(entry) for entry in found], "chosen": all_of_them})
+        output.print_json({"messages": [asdict(entry) for entry in found], "chosen": all_of_them})
     elif step:
         _step(found)
     else:
@@ -177,12 +177,12 @@ def _name(party: int) -> str:
 def _print(found: Trace, all_of_them: int) -> None:
     shapes = any(entry.payload is not None for entry in found)
     columns = ("sent", "arrived", "from", "to", "kind", "round", "bytes", "fate")
-    show.print_table(
+    output.print_table(
         (*columns, *(["payload"] if shapes else [])),
         [(*_cells(entry), *([entry.payload or ""] if shapes else [])) for entry in found],
     )
     if all_of_them > len(found):
-        show.out().print(f"{len(found)} of {all_of_them:,} messages; --first shows more")
+        output.out().print(f"{len(found)} of {all_of_them:,} messages; --first shows more")
 
 
 def _cells(entry: Entry) -> tuple[str, ...]:
@@ -204,6 +204,6 @@ def _cells(entry: Entry) -> tuple[str, ...]:
 
 def _step(found: Trace) -> None:
     for entry in found:
-        show.out().print(str(entry), markup=False, soft_wrap=True)
+        output.out().print(str(entry), markup=False, soft_wrap=True)
         if sys.stdin.readline().strip().lower() == "q":
             return
