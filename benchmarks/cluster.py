@@ -322,11 +322,11 @@ def fashion() -> dict[str, Any]:
 
 
 def chaos(count: int = 60) -> dict[str, Any]:
-    """Runs of tests/cluster/test_chaos.py; one that does not end as it must fails there."""
+    """Runs of tests/engine/realtime/test_chaos.py; one that does not end as it must fails there."""
     with tempfile.TemporaryDirectory() as place:
         log = Path(place) / "log"
         settings = {"SECUREVFL_CHAOS": str(count), "SECUREVFL_CHAOS_LOG": str(log)}
-        command = [sys.executable, "-m", "pytest", "-q", "-n", "0", "tests/cluster/test_chaos.py"]
+        command = [sys.executable, "-m", "pytest", "-q", "-n", "0", "tests/engine/realtime/test_chaos.py"]
         subprocess.run(command, env=os.environ | settings, check=True)
         rows = [json.loads(line) for line in log.read_text().splitlines()]
     killed = [name for row in rows for name in row["killed"]]

@@ -176,7 +176,7 @@ def fashion(part: Part) -> list[str]:
 def chaos(part: Part) -> list[str]:
     """Kills and forged frames."""
     return [
-        f"{part['runs']} runs of 12 rounds (`tests/cluster/test_chaos.py`), every other one with "
+        f"{part['runs']} runs of 12 rounds (`tests/engine/realtime/test_chaos.py`), every other one with "
         f"`absent=last`, with {part['kills']} "
         f"kills at random, {part['kills_of_the_server']} of them of the server, half of the kills "
         f"with the newest checkpoint cut short, and {part['frames_forged']:,} frames flipped, cut, "

@@ -7,8 +7,13 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from securevfl.protocols.protocol import find_protocols
+
+# The first example of a property pays for imports and compilation, whatever it is.
+settings.register_profile("unhurried", deadline=None)
+settings.load_profile("unhurried")
 
 OWN = Path(__file__).parents[1] / "examples" / "own_protocol"
 

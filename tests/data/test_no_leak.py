@@ -9,9 +9,9 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
-import small_sets as small
 
 from securevfl.data import VerticalDataset, load_dataset
+from tests.data import small_sets as small
 
 SCALINGS = ("minmax", "standard")
 

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from toys import TOYS, Recorder
 
 import securevfl
 from securevfl.engine import checkpoint, wire
@@ -13,6 +12,7 @@ from securevfl.engine.checkpoint import read_checkpoint, remove_checkpoints, wri
 from securevfl.engine.conditions import paper
 from securevfl.engine.simulation.simulator import Simulation
 from securevfl.errors import CheckpointError, ConfigurationError
+from tests.engine.toys import TOYS, Recorder
 
 NEWEST, PREVIOUS = "checkpoint.svfl", "checkpoint.previous.svfl"
 

@@ -6,7 +6,6 @@ import math
 import numpy as np
 import pytest
 import torch
-from joint import data, loss_of, strips
 
 from securevfl.data import VerticalDataset
 from securevfl.engine.conditions import NONE, Conditions, Delay
@@ -15,6 +14,7 @@ from securevfl.engine.network import SERVER
 from securevfl.errors import ConfigurationError, DataError, StalledError
 from securevfl.runs.threads import one_thread
 from securevfl.testing.runs import make, simulate
+from tests.protocols.joint import data, loss_of, strips
 
 SMALL = {
     "rounds": 24,

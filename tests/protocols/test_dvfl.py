@@ -5,7 +5,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from joint import data, strips
 
 from securevfl.data.alignment.overlap import limit_overlap
 from securevfl.engine import wire
@@ -16,6 +15,7 @@ from securevfl.errors import ConfigurationError, RunError
 from securevfl.protocols.dvfl import Calendar, own_rows
 from securevfl.runs.threads import one_thread
 from securevfl.testing.runs import make, simulate
+from tests.protocols.joint import data, strips
 
 SMALL = {
     "rounds": 3,

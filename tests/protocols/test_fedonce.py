@@ -5,7 +5,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from joint import data, loss_of, slow
 from scipy.optimize import linear_sum_assignment
 
 from securevfl.data.alignment.overlap import limit_overlap
@@ -18,6 +17,7 @@ from securevfl.errors import ConfigurationError, RunError
 from securevfl.models.split import measure
 from securevfl.runs.threads import one_thread
 from securevfl.testing.runs import History, make, simulate
+from tests.protocols.joint import data, loss_of, slow
 
 N = 4
 SMALL = {"rounds": 9, "batch": 20, "width": 5, "hidden": 7, "guest_hidden": 6, "degree": 2}

@@ -5,7 +5,6 @@ import sys
 
 import numpy as np
 import pytest
-from joint import data, slow
 
 from securevfl.engine.conditions import NONE
 from securevfl.engine.network import SERVER
@@ -14,6 +13,7 @@ from securevfl.protocols import he_split, split
 from securevfl.protocols.protocol import find_protocols
 from securevfl.testing.conformance import CHECKS
 from securevfl.testing.runs import make, simulate
+from tests.protocols.joint import data, slow
 
 SMALL = {"rounds": 4, "batch": 20, "width": 5, "hidden": 7}
 SCHEMES = ("ckks", "paillier")

@@ -5,7 +5,6 @@ import copy
 import numpy as np
 import pytest
 import torch
-from joint import data, loss_of
 
 from securevfl.engine.conditions import NONE
 from securevfl.engine.network import SERVER
@@ -14,6 +13,7 @@ from securevfl.models.split import Batches
 from securevfl.privacy.accountant import gaussian_epsilon, noise_multiplier
 from securevfl.runs.threads import one_thread
 from securevfl.testing.runs import make, simulate
+from tests.protocols.joint import data, loss_of
 
 SMALL = {
     "rounds": 3,

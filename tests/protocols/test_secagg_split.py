@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from joint import data, slow
 from scipy import stats
 
 from securevfl.engine.conditions import NONE, Conditions, Delay
@@ -28,6 +27,7 @@ from securevfl.protocols.secagg_split import (
     pair_masks,
 )
 from securevfl.testing.runs import make, simulate
+from tests.protocols.joint import data, slow
 
 P31, P61 = 2**31 - 1, 2**61 - 1
 SMALL = {"rounds": 6, "batch": 20, "width": 5, "hidden": 7}

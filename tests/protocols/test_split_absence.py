@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 import torch
-from joint import Client, aggregate, data, loss_of, slow
 
 import securevfl
 from securevfl.engine.conditions import NONE
@@ -12,6 +11,7 @@ from securevfl.engine.network import SERVER
 from securevfl.errors import ConfigurationError, RunError
 from securevfl.runs.threads import one_thread
 from securevfl.testing.runs import make, simulate
+from tests.protocols.joint import Client, aggregate, data, loss_of, slow
 
 N, ROUNDS = 4, 8
 SMALL = {"rounds": ROUNDS, "batch": 30, "width": 5, "hidden": 7, "optimizer": "sgd"}

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 import torch
-from joint import Client, aggregate, data, loss_of, slow, strips
 
 from securevfl.engine.conditions import NONE
 from securevfl.engine.network import SERVER
@@ -12,6 +11,7 @@ from securevfl.models.polynomial_network import PolynomialNetwork
 from securevfl.models.split import measure
 from securevfl.runs.threads import one_thread
 from securevfl.testing.runs import make, simulate
+from tests.protocols.joint import Client, aggregate, data, loss_of, slow, strips
 
 SMALL = {"rounds": 6, "batch": 20, "width": 5, "hidden": 7, "optimizer": "sgd", "momentum": 0.0}
 RULES = ("mean", "concat", "max")

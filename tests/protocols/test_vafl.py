@@ -6,7 +6,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from joint import aggregate, data, loss_of, slow
 
 from securevfl.engine.conditions import NONE, Conditions, Delay, paper
 from securevfl.engine.faults import Chain, Faults, Outage
@@ -14,6 +13,7 @@ from securevfl.engine.network import SERVER
 from securevfl.errors import StalledError
 from securevfl.runs.threads import one_thread
 from securevfl.testing.runs import make, simulate
+from tests.protocols.joint import aggregate, data, loss_of, slow
 
 SMALL = {"rounds": 25, "batch": 20, "width": 5, "hidden": 7, "optimizer": "sgd", "momentum": 0.0}
 

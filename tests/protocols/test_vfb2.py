@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 import torch
-from joint import Client, data, loss_of, slow
 
 from securevfl.engine.conditions import NONE
 from securevfl.engine.faults import Faults, Outage
@@ -12,6 +11,7 @@ from securevfl.errors import RunError
 from securevfl.models.split import measure
 from securevfl.runs.threads import one_thread
 from securevfl.testing.runs import make, simulate
+from tests.protocols.joint import Client, data, loss_of, slow
 
 N, ROUNDS = 4, 9
 SMALL = {"rounds": ROUNDS, "batch": 20, "width": 5, "hidden": 7, "optimizer": "sgd"}

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 import torch
-from joint import loss_of
 
 from securevfl.data import load_dataset
 from securevfl.data.alignment.overlap import limit_overlap
@@ -15,6 +14,7 @@ from securevfl.models.pretraining.self_supervised import corrupt
 from securevfl.models.weights import weights_of
 from securevfl.runs.threads import one_thread
 from securevfl.testing.runs import make, simulate
+from tests.protocols.joint import loss_of
 
 SMALL = {
     "rounds": 6,

@@ -4,7 +4,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from joint import data, powers
 from scipy import stats
 
 from securevfl.engine.conditions import NONE
@@ -13,6 +12,7 @@ from securevfl.errors import ConfigurationError
 from securevfl.privacy.accountant import gaussian_epsilon, noise_multiplier
 from securevfl.privacy.mechanisms import keep_probability
 from securevfl.testing.runs import make, resume_from, simulate, state_at
+from tests.protocols.joint import data, powers
 
 SMALL = {"rounds": 8, "batch": 20, "width": 5, "hidden": 7, "optimizer": "sgd", "momentum": 0.0}
 NOISY = SMALL | {"noise": "seeded", "epsilon": 5.0}

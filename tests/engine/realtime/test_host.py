@@ -1,0 +1,197 @@
+"""Parties in real time: the same results as in simulation, whatever the carrier does."""
+
+import asyncio
+import random
+
+import numpy as np
+import pytest
+
+from securevfl.engine import wire
+from securevfl.engine.conditions import NONE
+from securevfl.engine.network import SERVER
+from securevfl.engine.party_state import restore
+from securevfl.engine.realtime.frames import Frame, Links
+from securevfl.engine.security.sealing import Sealer
+from securevfl.errors import SealError, WireError
+from securevfl.runs.threads import one_thread
+from securevfl.testing.runs import make, simulate
+from tests.engine.realtime.live_parties import Carrier, live
+
+NOTHING = wire.encode(None)
+
+# Protocols whose result does not depend on who comes first.
+STEADY = {
+    "fedvs": {},
+    "split": {},
+    "multivfl": {"label_owners": 2},
+    "cvfl": {"mode": "sync"},
+    "secagg_split": {},
+}
+
+
+def losses(carrier):
+    events = carrier.homes[SERVER].events
+    return [event.fields["loss"] for event in events if event.name == "round"]
+
+
+@pytest.mark.parametrize("name", STEADY)
+def test_real_time_and_simulation_give_the_same_numbers(name):
+    options = STEADY[name]
+    wanted = simulate(name, conditions=NONE, **options)
+    with one_thread():
+        carrier = live(make(name, **options))
+    assert losses(carrier) == wanted.losses
+    made = wanted.protocol
+    ours = made.scores({i: home.party for i, home in carrier.homes.items()}, made.data.test)
+    assert (ours == made.scores(wanted.parties, made.data.test)).all()
+
+
+def test_a_carrier_that_shuffles_and_repeats_changes_nothing():
+    wanted = simulate("fedvs", conditions=NONE)
+    with one_thread():
+        carrier = live(make("fedvs"), jitter=0.003, twice=0.3)
+    assert losses(carrier) == wanted.losses
+    assert sum(home.standing.rejected for home in carrier.homes.values()) > 10
+
+
+def test_open_links_repeat_nothing_either():
+    wanted = simulate("split", conditions=NONE)
+    with one_thread():
+        carrier = live(make("split"), sealed=False, twice=0.5)
+    assert losses(carrier) == wanted.losses
+    rejected = [e for home in carrier.homes.values() for e in home.events if e.name == "rejected"]
+    assert rejected
+    assert "received before" in rejected[0].fields["why"]
+
+
+def test_bytes_of_strangers_harm_nothing():
+    """Flipped, cut, forged and replayed frames, sixty for each true one, during a run."""
+    wanted = simulate("split", conditions=NONE, rounds=6)
+    chance = random.Random(1)
+
+    class Attacked(Carrier):
+        def deliver(self, receiver, data):
+            for _ in range(60):
+                self.homes[receiver].take(self.forged(receiver, data))
+            super().deliver(receiver, data)
+
+        def forged(self, receiver, data):
+            kind = chance.randrange(5)
+            if kind == 0:  # flipped
+                broken = bytearray(data)
+                broken[chance.randrange(len(broken))] ^= 1 << chance.randrange(8)
+                return bytes(broken)
+            if kind == 1:
+                return data[: chance.randrange(len(data))]
+            if kind == 2:
+                return chance.randbytes(chance.randrange(200))
+            if kind == 3:  # replayed, to this party or another one
+                known = [one for to, one in self.carried[:-1] if to == receiver]
+                return chance.choice(known)[:] if known else b""
+            return Frame.decode(data)._replace(sender=chance.randrange(-1, 6)).encode()[:-1] + b"x"
+
+    with one_thread():
+        carrier = Attacked(make("split", rounds=6).parties())
+        asyncio.run(carrier.run())
+    assert losses(carrier) == wanted.losses
+    rejected = sum(home.standing.rejected for home in carrier.homes.values())
+    lost = sum(home.links.lost for home in carrier.homes.values())
+    assert rejected + lost > 2500
+
+
+def test_a_party_that_was_killed_comes_back_from_its_own_checkpoint():
+    made = make("fedvs", rounds=12, share_timeout=0.3, result_timeout=0.3)
+    saved = {}
+
+    def keep(party, state):
+        saved[party.index] = state()
+
+    async def scenario():
+        carrier = Carrier(made.parties(), keep=keep)
+        task = asyncio.ensure_future(carrier.run())
+        while carrier.homes.get(SERVER) is None or carrier.homes[SERVER].party.round < 3:
+            await asyncio.sleep(0.001)
+        carrier.dead.add(2)
+        carrier.homes[2].stop()
+        while carrier.homes[SERVER].party.round < 7:
+            await asyncio.sleep(0.001)
+        party = made.party(2)
+        restore(party, saved[2])
+        home = carrier.seat(2, party, epoch=1, settled=True)
+        carrier.introduce()
+        home.start()
+        await task
+        return carrier
+
+    with one_thread():
+        carrier = asyncio.run(scenario())
+    assert len(losses(carrier)) == 12
+    assert carrier.homes[2].party.round > 7
+    assert np.isfinite(losses(carrier)).all()
+
+
+def test_an_error_in_a_party_is_told_with_its_lines():
+    made = make("split")
+    parties = made.parties()
+    parties[SERVER].centre = None
+    with (
+        one_thread(),
+        pytest.raises(AssertionError, match=r"the server: AttributeError[^$]*split\.py"),
+    ):
+        asyncio.run(Carrier(parties).run())
+
+
+def pair(sealed=True):
+    both = {}
+    for index in (0, 1):
+        sealer = Sealer("p", "r", index) if sealed else None
+        both[index] = Links("r", index, 0, (0, 1), sealer)
+    hellos = {index: links.hello for index, links in both.items()}
+    for links in both.values():
+        links.meet(hellos)
+    return both[0], both[1]
+
+
+@pytest.mark.parametrize("sealed", [True, False])
+def test_frames_come_out_in_the_order_in_which_they_left(sealed):
+    one, two = pair(sealed)
+    frames = [one.pack(1, "kind", n, NOTHING) for n in range(5)]
+    found = [message.round for n in (1, 0, 4, 3, 2) for message in two.unpack(frames[n])]
+    assert found == [0, 1, 2, 3, 4]
+    with pytest.raises(SealError, match="received before"):
+        two.unpack(frames[2])
+
+
+def test_a_new_life_has_links_of_its_own():
+    one, two = pair()
+    old = one.pack(1, "kind", 0, NOTHING)
+    again = Links("r", 1, 1, (0, 1), Sealer("p", "r", 1))
+    again.meet({0: one.hello})
+    early = again.pack(0, "kind", 7, NOTHING)
+    assert one.unpack(early) == []  # nobody has told of this life yet
+    assert [message.round for message in one.meet({1: again.hello})] == [7]
+    assert again.unpack(old) == []  # meant for the life before
+    assert again.lost == 1
+    assert [m.round for m in again.unpack(one.pack(1, "kind", 8, NOTHING))] == [8]
+    assert one.unpack(two.pack(0, "kind", 0, NOTHING)) == []  # the old life still talks
+
+
+def test_strangers_are_named():
+    one, two = pair()
+    frame = Frame.decode(one.pack(1, "kind", 0, NOTHING))
+    for changed, said in (
+        ({"run": "other"}, "of run 'other'"),
+        ({"receiver": 0}, "came to party 1"),
+        ({"sender": 9}, "party 9 is no party"),
+    ):
+        with pytest.raises(WireError, match=said):
+            two.unpack(frame._replace(**changed).encode())
+    for changed in ({"kind": "other"}, {"round": 1}, {"number": 1}, {"body": frame.body[:-1]}):
+        with pytest.raises(SealError, match="rejected"):
+            two.unpack(frame._replace(**changed).encode())
+    with pytest.raises(WireError, match="no frame"):
+        two.unpack(NOTHING)
+    with pytest.raises(WireError, match="not int"):
+        two.unpack(5)
+    with pytest.raises(ValueError, match="party 9 does not exist"):
+        one.pack(9, "kind", 0, NOTHING)
