@@ -326,7 +326,15 @@ def chaos(count: int = 60) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as place:
         log = Path(place) / "log"
         settings = {"SECUREVFL_CHAOS": str(count), "SECUREVFL_CHAOS_LOG": str(log)}
-        command = [sys.executable, "-m", "pytest", "-q", "-n", "0", "tests/engine/realtime/test_chaos.py"]
+        command = [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            "-n",
+            "0",
+            "tests/engine/realtime/test_chaos.py",
+        ]
         subprocess.run(command, env=os.environ | settings, check=True)
         rows = [json.loads(line) for line in log.read_text().splitlines()]
     killed = [name for row in rows for name in row["killed"]]

@@ -176,8 +176,8 @@ def fashion(part: Part) -> list[str]:
 def chaos(part: Part) -> list[str]:
     """Kills and forged frames."""
     return [
-        f"{part['runs']} runs of 12 rounds (`tests/engine/realtime/test_chaos.py`), every other one with "
-        f"`absent=last`, with {part['kills']} "
+        f"{part['runs']} runs of 12 rounds (`tests/engine/realtime/test_chaos.py`), "
+        f"every other one with `absent=last`, with {part['kills']} "
         f"kills at random, {part['kills_of_the_server']} of them of the server, half of the kills "
         f"with the newest checkpoint cut short, and {part['frames_forged']:,} frames flipped, cut, "
         f"invented, replayed or relabelled: all runs ended with all rounds done, and "

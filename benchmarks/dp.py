@@ -28,7 +28,7 @@ from securevfl.machine import describe_machine
 from securevfl.models.split import Batches, measure
 from securevfl.privacy.accountant import gaussian_epsilon, noise_multiplier, sampled_epsilon
 from securevfl.privacy.mechanisms import clip_gradient, clip_rows, release_rows
-from securevfl.protocols.protocol import find_protocols, get_protocol
+from securevfl.protocols.base.registry import find_protocols, get_protocol
 from securevfl.testing.runs import simulate
 
 RESULTS = Path(__file__).parent / "results" / "dp"

@@ -20,7 +20,7 @@ import numpy as np
 from securevfl.data import load_dataset
 from securevfl.engine.network import SERVER
 from securevfl.machine import describe_machine
-from securevfl.protocols.protocol import get_protocol, make_config
+from securevfl.protocols.base.registry import get_protocol, make_config
 from securevfl.runs.threads import one_thread
 from securevfl.studies.summary import commit
 

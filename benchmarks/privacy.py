@@ -33,7 +33,7 @@ from securevfl.audit.views import Coalition
 from securevfl.bench.rounds import FIELDS, WARM_UP, Rounds, RoundSize, uniform
 from securevfl.data import load_dataset
 from securevfl.machine import describe_machine
-from securevfl.protocols.protocol import find_protocols, get_protocol, make_config
+from securevfl.protocols.base.registry import find_protocols, get_protocol, make_config
 from securevfl.runs.spec import DataSource
 from securevfl.runs.threads import one_thread
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from securevfl.protocols.protocol import find_protocols
+from securevfl.protocols.base.registry import find_protocols
 
 # The first example of a property pays for imports and compilation, whatever it is.
 settings.register_profile("unhurried", deadline=None)

@@ -30,7 +30,7 @@ def overview() -> str:
 
 def found() -> dict[str, Any]:
     """Protocols by name, those of installed packages included."""
-    from securevfl.protocols.protocol import find_protocols
+    from securevfl.protocols.base.registry import find_protocols
 
     return find_protocols()
 
@@ -61,7 +61,7 @@ def section(cls: Any) -> str:
 def claims(cls: Any) -> str:
     """What is claimed under the default options, in one table."""
     from securevfl.errors import ConfigurationError
-    from securevfl.protocols.protocol import make_config
+    from securevfl.protocols.base.registry import make_config
     from securevfl.testing.runs import learning_data
 
     try:

@@ -18,7 +18,7 @@ from securevfl.audit.recorded_runs import Arena, Models, Trial, arena
 from securevfl.audit.statistical import LEVEL, Outcome
 from securevfl.audit.views import Coalition
 from securevfl.field import LagrangeCode, PrimeField
-from securevfl.protocols.protocol import Protocol
+from securevfl.protocols.base.protocol import Protocol
 
 _ROUNDS = 2
 _GRID = 64  # features are multiples of 1/64, exact with 6 bits

@@ -26,7 +26,8 @@ from securevfl.engine.transcript import Transcript
 from securevfl.errors import ConfigurationError
 from securevfl.field import LagrangeCode
 from securevfl.models.polynomial_network import expand
-from securevfl.protocols.protocol import Protocol, make_config
+from securevfl.protocols.base.protocol import Protocol
+from securevfl.protocols.base.registry import make_config
 from securevfl.runs.threads import one_thread
 
 Models = Mapping[int, Mapping[int, np.ndarray]]

@@ -31,7 +31,8 @@ from securevfl.engine.security.sealing import Sealer
 from securevfl.errors import ConfigurationError
 from securevfl.models.user_code import allow_options
 from securevfl.privacy.claims import Claim, link_claims
-from securevfl.protocols.protocol import Protocol, get_protocol, make_config
+from securevfl.protocols.base.protocol import Protocol
+from securevfl.protocols.base.registry import get_protocol, make_config
 from securevfl.runs.spec import DataSource
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from securevfl.engine.network import SERVER, Event
 from securevfl.engine.simulation.simulator import Simulation
 from securevfl.errors import ConfigurationError
 from securevfl.machine import describe_machine
-from securevfl.protocols.protocol import get_protocol, make_config
+from securevfl.protocols.base.registry import get_protocol, make_config
 from securevfl.runs.run import check_memory
 from securevfl.runs.threads import one_thread
 

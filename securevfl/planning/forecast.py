@@ -20,7 +20,9 @@ from securevfl.engine.conditions import Conditions, load_conditions
 from securevfl.engine.network import SERVER
 from securevfl.errors import ConfigurationError, WouldOverflowError
 from securevfl.planning.message_times import expected_times, sent_bytes
-from securevfl.protocols.protocol import Protocol, Shape, get_protocol, make_config
+from securevfl.protocols.base.protocol import Protocol
+from securevfl.protocols.base.registry import get_protocol, make_config
+from securevfl.protocols.base.schedule import Shape
 from securevfl.runs.spec import DataSource
 
 if TYPE_CHECKING:

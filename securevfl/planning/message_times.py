@@ -24,7 +24,7 @@ from securevfl.engine.network import SERVER
 from securevfl.engine.security.sealing import OVERHEAD
 from securevfl.engine.streams import keyed_stream
 from securevfl.engine.wire import envelope, size
-from securevfl.protocols.protocol import Outline, Phase, Post, Stage
+from securevfl.protocols.base.schedule import Outline, Phase, Post, Stage
 
 RUNS, ROUNDS = 48, 100  # followed side by side, and for so many rounds
 _WARM_UP = 20  # rounds until late uploads of earlier rounds are as many as they will be

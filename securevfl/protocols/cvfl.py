@@ -34,7 +34,9 @@ from securevfl.models.split import Batches, Centre
 from securevfl.models.stale import LastEmbeddings
 from securevfl.models.weights import load_weights, penalty, refuse_running_statistics, weights_of
 from securevfl.privacy.claims import Claim
-from securevfl.protocols.protocol import Card, EmbeddingConfig, EmbeddingProtocol, Exposure
+from securevfl.protocols.base.card import Card, Exposure
+from securevfl.protocols.base.options import EmbeddingConfig
+from securevfl.protocols.base.split import EmbeddingProtocol
 
 if TYPE_CHECKING:
     from securevfl.data.dataset import VerticalDataset

@@ -29,7 +29,8 @@ from securevfl.models.early_stopping import EarlyStopping
 from securevfl.models.pretraining.autoencoder import Encoder, make_autoencoder, make_contrastive
 from securevfl.models.split import Batches, Centre, mean_loss
 from securevfl.privacy.claims import Claim
-from securevfl.protocols.protocol import Card, Exposure, Protocol
+from securevfl.protocols.base.card import Card, Exposure
+from securevfl.protocols.base.protocol import Protocol
 
 if TYPE_CHECKING:
     from securevfl.data.dataset import VerticalDataset

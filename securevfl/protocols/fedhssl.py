@@ -39,8 +39,9 @@ from securevfl.models.pretraining.trainer import (
     self_supervise,
 )
 from securevfl.models.split import Centre, rows_of
+from securevfl.protocols.base.card import Card
+from securevfl.protocols.base.options import EmbeddingConfig
 from securevfl.protocols.base.split_training import DownstreamProtocol, SplitClient, SplitServer
-from securevfl.protocols.protocol import Card, EmbeddingConfig
 
 
 class FedHsslConfig(PretrainingOptions, EmbeddingConfig):

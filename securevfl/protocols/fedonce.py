@@ -25,7 +25,9 @@ from securevfl.models.pretraining.autoencoder import AutoEncoder, make_autoencod
 from securevfl.models.pretraining.noise_targets import NoiseTargets
 from securevfl.models.split import Batches, Centre, rows_of
 from securevfl.privacy.claims import Claim
-from securevfl.protocols.protocol import Card, EmbeddingProtocol, Exposure, SegmentedConfig
+from securevfl.protocols.base.card import Card, Exposure
+from securevfl.protocols.base.options import SegmentedConfig
+from securevfl.protocols.base.split import EmbeddingProtocol
 
 if TYPE_CHECKING:
     from securevfl.data.dataset import VerticalDataset

@@ -17,8 +17,9 @@ from pydantic import Field
 from securevfl.engine.party import SERVER, Party
 from securevfl.models.aggregation import make_aggregation
 from securevfl.privacy.claims import Claim
+from securevfl.protocols.base.card import Card
+from securevfl.protocols.base.options import EmbeddingConfig
 from securevfl.protocols.base.split_training import DownstreamProtocol, SplitClient, SplitServer
-from securevfl.protocols.protocol import Card, EmbeddingConfig
 
 
 class LocalConfig(EmbeddingConfig):

@@ -36,7 +36,9 @@ from securevfl.models.weights import load_weights, refuse_running_statistics, we
 from securevfl.privacy.accountant import Released
 from securevfl.privacy.claims import Claim
 from securevfl.privacy.mechanisms import clip_gradient, clip_rows, release_rows
-from securevfl.protocols.protocol import Card, EmbeddingConfig, EmbeddingProtocol, Exposure
+from securevfl.protocols.base.card import Card, Exposure
+from securevfl.protocols.base.options import EmbeddingConfig
+from securevfl.protocols.base.split import EmbeddingProtocol
 
 if TYPE_CHECKING:
     from securevfl.data.dataset import VerticalDataset

@@ -39,7 +39,9 @@ from securevfl.field.sampling import SYSTEM, Keystream, fill_uniform
 from securevfl.models.client_networks import ClientNetwork
 from securevfl.models.split import Batches, Centre, rows_of
 from securevfl.privacy.claims import Claim
-from securevfl.protocols.protocol import Card, EmbeddingProtocol, SegmentedConfig
+from securevfl.protocols.base.card import Card
+from securevfl.protocols.base.options import SegmentedConfig
+from securevfl.protocols.base.split import EmbeddingProtocol
 
 if TYPE_CHECKING:
     from securevfl.data.dataset import VerticalDataset

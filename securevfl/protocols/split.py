@@ -29,7 +29,9 @@ from securevfl.models.imputation import Filling, make_filling
 from securevfl.models.polynomial_network import PolynomialNetwork, expand
 from securevfl.models.split import Batches, Centre, rows_of
 from securevfl.privacy.claims import OPEN_EMBEDDINGS, Claim
-from securevfl.protocols.protocol import Card, EmbeddingProtocol, SegmentedConfig
+from securevfl.protocols.base.card import Card
+from securevfl.protocols.base.options import SegmentedConfig
+from securevfl.protocols.base.split import EmbeddingProtocol
 
 if TYPE_CHECKING:
     from securevfl.data.dataset import VerticalDataset

@@ -15,8 +15,9 @@ from pydantic import Field
 from securevfl.engine.party import SERVER, Party
 from securevfl.models.pretraining.trainer import Pretraining, PretrainingOptions, check_rows
 from securevfl.models.weights import load_weights, weights_of
+from securevfl.protocols.base.card import Card
+from securevfl.protocols.base.options import EmbeddingConfig
 from securevfl.protocols.base.split_training import DownstreamProtocol, SplitClient, SplitServer
-from securevfl.protocols.protocol import Card, EmbeddingConfig
 
 
 class SslLocalConfig(PretrainingOptions, EmbeddingConfig):

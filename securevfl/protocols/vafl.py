@@ -22,7 +22,9 @@ from securevfl.models.client_networks import ClientNetwork
 from securevfl.models.split import Batches, Centre, rows_of
 from securevfl.models.stale import LastEmbeddings
 from securevfl.privacy.claims import OPEN_EMBEDDINGS, Claim
-from securevfl.protocols.protocol import Card, EmbeddingProtocol, SegmentedConfig
+from securevfl.protocols.base.card import Card
+from securevfl.protocols.base.options import SegmentedConfig
+from securevfl.protocols.base.split import EmbeddingProtocol
 
 _UNANSWERED = 1000  # rounds in a row after which a client waits for as long as it takes
 

@@ -30,8 +30,9 @@ from securevfl.models.pretraining.trainer import (
 )
 from securevfl.models.split import Centre
 from securevfl.models.weights import load_weights, weights_of
+from securevfl.protocols.base.card import Card
+from securevfl.protocols.base.options import EmbeddingConfig
 from securevfl.protocols.base.split_training import DownstreamProtocol, SplitClient, SplitServer
-from securevfl.protocols.protocol import Card, EmbeddingConfig
 
 _IMAGES = ("conv", "vgg13")  # centres whose first layer is no Linear one
 

@@ -45,7 +45,9 @@ from securevfl.privacy.mechanisms import (
     release_gradient,
     release_rows,
 )
-from securevfl.protocols.protocol import Card, EmbeddingProtocol, SegmentedConfig
+from securevfl.protocols.base.card import Card
+from securevfl.protocols.base.options import SegmentedConfig
+from securevfl.protocols.base.split import EmbeddingProtocol
 
 if TYPE_CHECKING:
     from securevfl.data.dataset import VerticalDataset

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from securevfl.engine.conditions import NONE, paper
-from securevfl.protocols.protocol import find_protocols
+from securevfl.protocols.base.registry import find_protocols
 
 _TABLES = {"id_column": "--id", "label_file": "--label-file", "align": "--align"}
 _FLAGS = {"parties": "--parties", "label": "--label"}

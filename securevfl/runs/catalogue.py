@@ -8,7 +8,8 @@ from typing import Any
 from securevfl.data import CatalogueEntry, dataset_catalogue, load_dataset
 from securevfl.errors import ConfigurationError
 from securevfl.privacy.claims import link_claims
-from securevfl.protocols.protocol import Protocol, find_protocols, make_config
+from securevfl.protocols.base.protocol import Protocol
+from securevfl.protocols.base.registry import find_protocols, make_config
 
 __all__ = [
     "CatalogueEntry",
@@ -30,7 +31,7 @@ def describe_protocol(protocol: type[Protocol]) -> dict[str, Any]:
     Returns
     -------
     dict
-        ``name``, the fields of `securevfl.protocols.protocol.Card`, and ``options``: name, type,
+        ``name``, the fields of `securevfl.protocols.base.card.Card`, and ``options``: name, type,
         default and description of each.
     """
     options = {

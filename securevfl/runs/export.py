@@ -28,7 +28,8 @@ from securevfl.models.client_networks import TorchNetwork, make_client_network
 from securevfl.models.polynomial_network import PolynomialNetwork, expand
 from securevfl.models.split import Centre
 from securevfl.models.user_code import allow
-from securevfl.protocols.protocol import EmbeddingProtocol, Protocol, SplitProtocol
+from securevfl.protocols.base.split import EmbeddingProtocol, SplitProtocol
+from securevfl.protocols.base.protocol import Protocol
 from securevfl.runs.result import decided, probabilities
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from securevfl.engine.network import SERVER, Event
 from securevfl.engine.party import Party
 from securevfl.engine.transcript import Transcript
 from securevfl.models.split import mean_loss, measure
-from securevfl.protocols.protocol import Protocol
+from securevfl.protocols.base.protocol import Protocol
 
 if TYPE_CHECKING:
     import pandas as pd

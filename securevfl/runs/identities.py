@@ -16,7 +16,7 @@ from securevfl.engine.security.identity import (
     read_public,
 )
 from securevfl.errors import ConfigurationError
-from securevfl.protocols.protocol import get_protocol
+from securevfl.protocols.base.registry import get_protocol
 
 
 def create(file: Path) -> dict[str, str]:

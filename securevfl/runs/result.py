@@ -16,7 +16,7 @@ from securevfl.engine.party import Party
 from securevfl.engine.transcript import Transcript
 from securevfl.errors import ConfigurationError
 from securevfl.privacy.claims import Claim, link_claims
-from securevfl.protocols.protocol import Protocol
+from securevfl.protocols.base.protocol import Protocol
 from securevfl.runs.history import History
 from securevfl.runs.spec import CONFIG, Plan
 from securevfl.runs.storage import (

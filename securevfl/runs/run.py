@@ -19,7 +19,8 @@ from securevfl.engine.security.sealing import Sealing
 from securevfl.engine.simulation.simulator import Simulation
 from securevfl.errors import ConfigurationError, WouldNotFitError
 from securevfl.models.user_code import allow, allow_options
-from securevfl.protocols.protocol import Protocol, get_protocol, make_config
+from securevfl.protocols.base.protocol import Protocol
+from securevfl.protocols.base.registry import get_protocol, make_config
 from securevfl.runs.engines.own_tables import (
     FACTS,
     experimenters,
@@ -84,7 +85,7 @@ def run(
     Parameters
     ----------
     protocol : str
-        Name, such as "fedvs"; see `securevfl.protocols.protocol.find_protocols`.
+        Name, such as "fedvs"; see `securevfl.protocols.base.registry.find_protocols`.
     data : VerticalDataset, DataSource or str
         A data set, or what `securevfl.data.load_dataset` takes; a name is split by `seed`.
     rounds : int, optional

@@ -19,7 +19,7 @@ from securevfl.errors import CheckpointError, ConfigurationError
 from securevfl.models.imputation import Filling
 from securevfl.models.stale import LastEmbeddings
 from securevfl.models.user_code import allow
-from securevfl.protocols.protocol import get_protocol, make_config
+from securevfl.protocols.base.registry import get_protocol, make_config
 from securevfl.runs.engines.own_tables import stays_apart
 from securevfl.runs.history import History
 from securevfl.runs.spec import CONFIG, Plan

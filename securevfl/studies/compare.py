@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from securevfl.errors import ConfigurationError, UnknownNameError
-from securevfl.protocols.protocol import find_protocols, get_protocol, make_config
+from securevfl.protocols.base.registry import find_protocols, get_protocol, make_config
 from securevfl.runs.spec import DataSource
 from securevfl.studies.jobs import Job
 from securevfl.studies.study import Study

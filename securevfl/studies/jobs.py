@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from securevfl.errors import RunError, SecureVFLError
 from securevfl.models.user_code import refuse_unsaid
-from securevfl.protocols.protocol import get_protocol
+from securevfl.protocols.base.registry import get_protocol
 from securevfl.runs.spec import DataSource
 
 if TYPE_CHECKING:

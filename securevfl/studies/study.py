@@ -37,7 +37,7 @@ from pathlib import Path
 from typing import Any
 
 from securevfl.errors import ConfigurationError
-from securevfl.protocols.protocol import get_protocol, make_config
+from securevfl.protocols.base.registry import get_protocol, make_config
 from securevfl.studies.jobs import Job, Watch, carry_out, store, stored
 from securevfl.studies.summary import commit, write_results
 

@@ -29,7 +29,9 @@ from securevfl.engine.conditions import NONE, Conditions, Delay
 from securevfl.engine.faults import Faults, Outage
 from securevfl.errors import ConfigurationError, RunError, StalledError
 from securevfl.privacy.claims import Claim, Notion
-from securevfl.protocols.protocol import Absence, Protocol, make_config
+from securevfl.protocols.base.card import Absence
+from securevfl.protocols.base.protocol import Protocol
+from securevfl.protocols.base.registry import make_config
 from securevfl.testing.inspection import forbidden_code, global_generators, held_arrays
 from securevfl.testing.runs import (
     LEARNING,

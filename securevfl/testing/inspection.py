@@ -18,7 +18,7 @@ import numpy as np
 
 if TYPE_CHECKING:
     from securevfl.engine.party import Party
-    from securevfl.protocols.protocol import Protocol
+    from securevfl.protocols.base.protocol import Protocol
 
 _CLOCKS = {"asyncio", "time", "datetime", "threading", "multiprocessing", "concurrent", "ray"}
 _GLOBAL_RANDOMNESS = {"random", "uuid"}

@@ -19,7 +19,8 @@ from securevfl.engine.security.sealing import OVERHEAD, Sealer
 from securevfl.errors import SealError, UnknownNameError
 from securevfl.field import LagrangeCode
 from securevfl.field.sampling import SeededSource
-from securevfl.protocols.protocol import Protocol, get_protocol
+from securevfl.protocols.base.protocol import Protocol
+from securevfl.protocols.base.registry import get_protocol
 
 SMALL = 0xFFFF  # largest element of masks that are too small
 SHORT = 2  # bits of a short seed

@@ -14,7 +14,8 @@ from securevfl.engine.party import Party
 from securevfl.engine.party_state import snapshot
 from securevfl.engine.simulation.simulator import Simulation
 from securevfl.engine.transcript import Transcript
-from securevfl.protocols.protocol import Protocol, get_protocol, make_config
+from securevfl.protocols.base.protocol import Protocol
+from securevfl.protocols.base.registry import get_protocol, make_config
 from securevfl.runs.threads import one_thread
 
 if TYPE_CHECKING:

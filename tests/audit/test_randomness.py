@@ -15,7 +15,7 @@ from securevfl.audit.statistical import digest, repeats
 from securevfl.audit.views import Tape
 from securevfl.field import PrimeField, sampling
 from securevfl.field.sampling import SeededSource
-from securevfl.protocols.protocol import get_protocol
+from securevfl.protocols.base.registry import get_protocol
 from securevfl.testing.leaky import leaky
 
 ROOT = Path(securevfl.__file__).parent

@@ -8,7 +8,7 @@ from securevfl.audit.recorded_runs import arena
 from securevfl.audit.views import Coalition, Tape
 from securevfl.engine.transcript import Transcript
 from securevfl.errors import ConfigurationError
-from securevfl.protocols.protocol import get_protocol
+from securevfl.protocols.base.registry import get_protocol
 
 
 @pytest.fixture(scope="module")

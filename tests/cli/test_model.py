@@ -24,7 +24,7 @@ from securevfl.cli import output as show
 from securevfl.cli import run as start
 from securevfl.cli.app import app, in_flags
 from securevfl.cli.logs import to_the_front
-from securevfl.protocols.protocol import find_protocols
+from securevfl.protocols.base.registry import find_protocols
 from securevfl.report import Written
 
 SMALL = ("--rounds", "4", "--width", "4", "--hidden", "4", "--batch", "16", "--parties", "4")

@@ -21,7 +21,7 @@ from securevfl.cli.app import app
 from securevfl.cli.options import metavar, plain_number, toml_value
 from securevfl.cli.studies import Display
 from securevfl.errors import ConfigurationError, SecureVFLError, StalledError
-from securevfl.protocols.protocol import find_protocols
+from securevfl.protocols.base.registry import find_protocols
 from securevfl.runs.run import Progress
 from securevfl.studies.variant import parse_pairs, parse_variant
 

@@ -26,7 +26,7 @@ import securevfl
 from securevfl.cli import run as start
 from securevfl.cli import studies, verify
 from securevfl.cli.app import app
-from securevfl.protocols.protocol import find_protocols
+from securevfl.protocols.base.registry import find_protocols
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = [

@@ -14,7 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 from securevfl.cli.app import app
-from securevfl.protocols.protocol import get_protocol
+from securevfl.protocols.base.registry import get_protocol
 from securevfl.testing.conformance import CHECKS
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

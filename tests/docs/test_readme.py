@@ -58,7 +58,7 @@ def test_the_example_protocol_trains(tmp_path, monkeypatch):
     (example,) = fences("CONTRIBUTING.md", "python")
     names: dict[str, Any] = {"__name__": "first_arrivals"}
     exec(compile(example, "CONTRIBUTING.md", "exec"), names)
-    find = "securevfl.protocols.protocol.find_protocols"
+    find = "securevfl.protocols.base.registry.find_protocols"
     monkeypatch.setattr(find, lambda: {"first": names["First"]})
     run = securevfl.run("first", rounds=60, wanted=5)
     assert [row["used"] for row in run.history] == [5] * 60

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import securevfl
-from securevfl.protocols.protocol import find_protocols
+from securevfl.protocols.base.registry import find_protocols
 
 ROOT = Path(__file__).parents[2]
 

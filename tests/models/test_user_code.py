@@ -15,7 +15,7 @@ import torch
 import securevfl as svfl
 from securevfl.errors import ConfigurationError
 from securevfl.models import user_code
-from securevfl.protocols.protocol import get_protocol, make_config
+from securevfl.protocols.base.registry import get_protocol, make_config
 from tests.models import own_networks
 
 SMALL = {"rounds": 4, "batch": 16, "width": 5, "hidden": 6, "seed": 2}
@@ -90,7 +90,9 @@ def test_torch_s_own_generator_is_left_alone(data):
 
 def test_running_statistics_have_not_seen_the_check():
     user_code.named(own_networks.normalising)
-    made = user_code.own_network("tests.models.own_networks:normalising", "own_centre", 3, 2, seed=0)
+    made = user_code.own_network(
+        "tests.models.own_networks:normalising", "own_centre", 3, 2, seed=0
+    )
     assert made[1].running_mean.tolist() == [0, 0]
     assert made[1].num_batches_tracked == 0
 
@@ -106,7 +108,7 @@ FAULTS = {
         "NUMBER": "is 3, no class and no function",
     },
     "own_client": {
-        "normalising": "own_client = 'tests.models.own_networks:normalising' failed on a single row",
+        "normalising": r"own_client = '[\w.]+own_networks:normalising' failed on a single row",
         "dropping": "leave out dropout",
         "too_wide": r"\(3, 6\)",
     },

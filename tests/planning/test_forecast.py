@@ -12,7 +12,7 @@ from securevfl.engine.conditions import Conditions, Delay
 from securevfl.errors import ConfigurationError, WouldOverflowError
 from securevfl.field import PrimeField
 from securevfl.planning.forecast import RowSums, choose_bits, largest_sum, plan
-from securevfl.protocols.protocol import get_protocol, make_config
+from securevfl.protocols.base.registry import get_protocol, make_config
 
 
 def test_feasible_segments_are_those_that_the_protocol_accepts():

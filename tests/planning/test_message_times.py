@@ -14,7 +14,7 @@ from securevfl.engine.conditions import NONE, Conditions, Delay, Trace
 from securevfl.engine.delays import DEFAULT_SHAPE, LAWS
 from securevfl.engine.network import SERVER
 from securevfl.planning.message_times import MANY, draw, expected_times, sent_bytes
-from securevfl.protocols.protocol import Shape
+from securevfl.protocols.base.schedule import Shape
 
 TINY = {"width": 3, "hidden": 2, "batch": 8, "degree": 1}
 

@@ -8,7 +8,7 @@ from securevfl.engine.party import SERVER, Party
 from securevfl.engine.simulation.simulator import Simulation
 from securevfl.errors import StalledError
 from securevfl.privacy.claims import Claim
-from securevfl.protocols.protocol import find_protocols
+from securevfl.protocols.base.registry import find_protocols
 from securevfl.protocols.split import Client, Server, Split
 from securevfl.testing import conformance
 from securevfl.testing.conformance import CHECKS, check_protocol, check_resume

@@ -17,7 +17,7 @@ from securevfl.engine.network import SERVER
 from securevfl.engine.simulation import crashes
 from securevfl.engine.simulation.simulator import Simulation
 from securevfl.errors import RunError
-from securevfl.protocols.protocol import find_protocols
+from securevfl.protocols.base.registry import find_protocols
 from securevfl.runs.threads import one_thread
 from securevfl.testing.runs import TINY, History, make, paper_conditions, tiny_data
 

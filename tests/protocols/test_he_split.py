@@ -10,7 +10,7 @@ from securevfl.engine.conditions import NONE
 from securevfl.engine.network import SERVER
 from securevfl.errors import ConfigurationError, PrivacyError, RangeError, RunError
 from securevfl.protocols import he_split, split
-from securevfl.protocols.protocol import find_protocols
+from securevfl.protocols.base.registry import find_protocols
 from securevfl.testing.conformance import CHECKS
 from securevfl.testing.runs import make, simulate
 from tests.protocols.joint import data, slow

@@ -15,7 +15,7 @@ from securevfl.engine.conditions import Conditions, Delay
 from securevfl.engine.simulation.simulator import Simulation
 from securevfl.errors import CheckpointError, ConfigurationError, DataError, NotEnoughResultsError
 from securevfl.models.polynomial_network import expand
-from securevfl.protocols.protocol import find_protocols
+from securevfl.protocols.base.registry import find_protocols
 
 WIDTHS = (1, 3, 2, 2, 1)
 SMALL = {"rounds": 6, "batch": 16, "width": 5, "hidden": 6, "seed": 2, "lr": 0.05}

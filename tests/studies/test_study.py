@@ -14,7 +14,7 @@ import pytest
 import securevfl as svfl
 from securevfl.cli.tables import print_study
 from securevfl.errors import ConfigurationError, SecureVFLError, UnknownNameError
-from securevfl.protocols.protocol import get_protocol, make_config
+from securevfl.protocols.base.registry import get_protocol, make_config
 from securevfl.runs.spec import DataSource
 from securevfl.studies import jobs as jobs_module
 from securevfl.studies.compare import comparison

@@ -10,7 +10,7 @@ from securevfl.audit.recorded_runs import arena, departures
 from securevfl.audit.sealed_links import open_links
 from securevfl.engine.security.sealing import Sealer
 from securevfl.errors import UnknownNameError
-from securevfl.protocols.protocol import get_protocol
+from securevfl.protocols.base.registry import get_protocol
 from securevfl.testing.leaky import (
     LEAKS,
     OpenSealer,

@@ -34,7 +34,7 @@ from securevfl.engine.streams import keyed_stream
 from securevfl.field import FixedPoint, PrimeField
 from securevfl.machine import describe_machine
 from securevfl.models.polynomial_network import expand
-from securevfl.protocols.protocol import get_protocol, make_config
+from securevfl.protocols.base.registry import get_protocol, make_config
 from securevfl.studies.intervals import mean_interval
 from securevfl.studies.summary import commit
 

@@ -24,7 +24,8 @@ from securevfl.engine.network import SERVER
 from securevfl.engine.security.sealing import Sealing
 from securevfl.engine.simulation.simulator import Simulation
 from securevfl.engine.transcript import Transcript
-from securevfl.protocols.protocol import Exposure, Protocol
+from securevfl.protocols.base.card import Exposure
+from securevfl.protocols.base.protocol import Protocol
 from securevfl.runs.history import Historian
 from securevfl.runs.threads import one_thread
 

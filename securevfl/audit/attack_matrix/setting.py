@@ -17,7 +17,8 @@ from securevfl.audit.recorded_runs import Arena, Trial, codes_shares
 from securevfl.engine.conditions import NONE, Conditions, load_conditions
 from securevfl.errors import ConfigurationError
 from securevfl.models.polynomial_network import PolynomialNetwork
-from securevfl.protocols.protocol import Protocol, get_protocol, make_config
+from securevfl.protocols.base.protocol import Protocol
+from securevfl.protocols.base.registry import get_protocol, make_config
 from securevfl.runs.spec import DataSource
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from securevfl.models.pretraining.pretext import Objective, make_objective
 from securevfl.models.pretraining.trainer import Pretraining, own_rows, pretraining_optimizer
 from securevfl.models.split import Batches, Centre, rows_of
 from securevfl.privacy.claims import OPEN_EMBEDDINGS, Claim
-from securevfl.protocols.protocol import EmbeddingProtocol
+from securevfl.protocols.base.split import EmbeddingProtocol
 
 
 class SplitClient(Party):

@@ -34,6 +34,10 @@ from securevfl.models.pretraining.trainer import Pretraining, pretraining_optimi
 from securevfl.models.split import Centre, measure, rows_of
 from securevfl.models.weights import load_weights, weights_of
 from securevfl.privacy.claims import Claim
+from securevfl.protocols.base.card import Card
+from securevfl.protocols.base.protocol import Part
+from securevfl.protocols.base.schedule import Outline, Post, Shape, Stage, hollow
+from securevfl.protocols.base.split import SplitProtocol
 from securevfl.protocols.fedvs.parameters import (
     Attempt,
     Batch,
@@ -44,16 +48,6 @@ from securevfl.protocols.fedvs.parameters import (
     coding_operations,
     default_segments,
     inference_step,
-)
-from securevfl.protocols.protocol import (
-    Card,
-    Outline,
-    Part,
-    Post,
-    Shape,
-    SplitProtocol,
-    Stage,
-    hollow,
 )
 
 if TYPE_CHECKING:

@@ -18,7 +18,9 @@ from securevfl.engine.wire import message
 from securevfl.field import FixedPoint, LagrangeCode, PrimeField
 from securevfl.models.pretraining.trainer import PretrainingOptions
 from securevfl.models.split import Batches
-from securevfl.protocols.protocol import Part, Phase, Post, Stage, TrainingConfig, hollow
+from securevfl.protocols.base.options import TrainingConfig
+from securevfl.protocols.base.protocol import Part
+from securevfl.protocols.base.schedule import Phase, Post, Stage, hollow
 
 
 @message("fedvs_parameters.Batch")

@@ -27,7 +27,8 @@ from securevfl.engine.party import Party
 from securevfl.engine.realtime.actor import Job, own_folder
 from securevfl.engine.security.identity import Manifest
 from securevfl.errors import ConfigurationError, DataError, RunError
-from securevfl.protocols.protocol import Protocol, get_protocol, make_config
+from securevfl.protocols.base.protocol import Protocol
+from securevfl.protocols.base.registry import get_protocol, make_config
 from securevfl.runs.history import measures
 from securevfl.runs.spec import DataSource
 

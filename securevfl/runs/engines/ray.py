@@ -19,7 +19,8 @@ from securevfl.engine.realtime.actor import Job
 from securevfl.engine.security.identity import Manifest
 from securevfl.engine.transcript import Transcript
 from securevfl.errors import CheckpointError
-from securevfl.protocols.protocol import Protocol, get_protocol, make_config
+from securevfl.protocols.base.protocol import Protocol
+from securevfl.protocols.base.registry import get_protocol, make_config
 from securevfl.runs.engines.own_tables import FACTS, ApartMaker, measured
 from securevfl.runs.history import Historian, measures
 from securevfl.runs.spec import DataSource, Plan

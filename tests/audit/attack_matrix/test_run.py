@@ -22,7 +22,8 @@ from securevfl.data.alignment.overlap import limit_overlap
 from securevfl.engine.conditions import NONE
 from securevfl.engine.network import SERVER
 from securevfl.errors import ConfigurationError, UnknownNameError
-from securevfl.protocols.protocol import Exposure, find_protocols, get_protocol, make_config
+from securevfl.protocols.base.card import Exposure
+from securevfl.protocols.base.registry import find_protocols, get_protocol, make_config
 from securevfl.runs.run import Interrupted
 from securevfl.runs.spec import DataSource
 from securevfl.testing.runs import make
@@ -268,7 +269,7 @@ def test_a_protocol_that_declares_nothing_has_nothing_to_attack(monkeypatch):
         exposures = ()
 
     known = {**find_protocols(), "silent": Silent}
-    monkeypatch.setattr("securevfl.protocols.protocol.find_protocols", lambda: known)
+    monkeypatch.setattr("securevfl.protocols.base.registry.find_protocols", lambda: known)
     names = ["gradient directions", "model stealing", "inversion", "equality solving"]
     found = attack_matrix(
         ["silent"], DIGITS, options=SMALL, rounds=2, seeds=[0], settings=FEW, attacks=names
@@ -285,7 +286,7 @@ def test_embeddings_that_are_called_uploads_are_found_out(monkeypatch):
         exposures = (Exposure("embedding", "upload"),)
 
     known = {**find_protocols(), "claimed": Claimed}
-    monkeypatch.setattr("securevfl.protocols.protocol.find_protocols", lambda: known)
+    monkeypatch.setattr("securevfl.protocols.base.registry.find_protocols", lambda: known)
     found = attack_matrix(
         ["claimed"], DIGITS, options=SMALL, rounds=20, seeds=[0], settings=FEW,
         attacks=["inversion", "model stealing"],

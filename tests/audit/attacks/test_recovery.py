@@ -8,7 +8,7 @@ from securevfl.audit.recorded_runs import Arena, arena
 from securevfl.audit.share_recovery import coalitions, pool_shares, recover_by_server
 from securevfl.data import load_dataset
 from securevfl.errors import ConfigurationError
-from securevfl.protocols.protocol import get_protocol, make_config
+from securevfl.protocols.base.registry import get_protocol, make_config
 
 P31, P61 = 2**31 - 1, 2**61 - 1
 FEDVS = get_protocol("fedvs")

@@ -11,7 +11,7 @@ from securevfl.audit.recorded_runs import arena, couple, departures
 from securevfl.audit.views import Coalition
 from securevfl.engine.conditions import Conditions
 from securevfl.errors import ConfigurationError
-from securevfl.protocols.protocol import get_protocol
+from securevfl.protocols.base.registry import get_protocol
 
 P31, P61 = 2**31 - 1, 2**61 - 1
 FEDVS = get_protocol("fedvs")

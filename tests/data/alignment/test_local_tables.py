@@ -11,7 +11,7 @@ from securevfl.engine.conditions import NONE
 from securevfl.engine.party import SERVER
 from securevfl.engine.simulation.simulator import Simulation
 from securevfl.errors import DataError
-from securevfl.protocols.protocol import find_protocols
+from securevfl.protocols.base.registry import find_protocols
 from securevfl.runs.threads import one_thread
 from securevfl.testing.runs import make
 

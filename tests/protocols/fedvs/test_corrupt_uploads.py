@@ -6,7 +6,7 @@ import pytest
 from securevfl.engine.party import SERVER
 from securevfl.engine.simulation.simulator import Simulation
 from securevfl.errors import ConfigurationError, NotEnoughResultsError
-from securevfl.protocols.protocol import get_protocol, make_config
+from securevfl.protocols.base.registry import get_protocol, make_config
 from securevfl.testing.runs import tiny_data
 
 BASE = {"rounds": 4, "batch": 8, "width": 3, "hidden": 4, "segments": 2}

@@ -7,9 +7,9 @@ from securevfl.data import load_dataset
 from securevfl.data.alignment.overlap import limit_overlap
 from securevfl.engine.party import SERVER
 from securevfl.models.weights import weights_of
+from securevfl.protocols.base.schedule import Shape
 from securevfl.protocols.fedvs.algorithm import FedVS
 from securevfl.protocols.fedvs.parameters import FedVSConfig
-from securevfl.protocols.protocol import Shape
 from securevfl.testing.conformance import CHECKS
 from securevfl.testing.runs import simulate
 

@@ -1,0 +1,193 @@
+"""A protocol: one method, configured for one data set and seed."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+import numpy as np
+from pydantic import BaseModel
+
+from securevfl.engine.party import SERVER, Party
+from securevfl.engine.streams import keyed_stream
+from securevfl.errors import ConfigurationError
+from securevfl.privacy.claims import Claim
+from securevfl.protocols.base.card import Card, Exposure
+from securevfl.protocols.base.schedule import Outline, Shape
+
+if TYPE_CHECKING:
+    from securevfl.data.dataset import VerticalDataset
+
+
+Part = Literal["train", "test"]
+
+
+class Protocol(ABC):
+    """A method, configured for one data set and seed.
+
+    Attributes
+    ----------
+    card : Card
+        Of the class; an object whose options change it has one of its own.
+    check_options : mapping
+        Options that `securevfl.testing.conformance` sets where a default would hide what it
+        checks, such as noise that no seed repeats.
+    fault_options : mapping
+        Options with which it does what its card says of absence when a party is lost for good,
+        such as a timeout; the defaults may wait.
+    apart : bool
+        Whether each client needs its own columns only, the server the labels only, and `scores`
+        the clients' embeddings only, so that nobody has to hold the whole data set
+        (`securevfl.data.alignment.local_tables`).
+
+    Parameters
+    ----------
+    config : Config
+    data : VerticalDataset
+    seed : int
+        Seed of the experiment's randomness; masks never depend on it.
+
+    Raises
+    ------
+    ConfigurationError
+        When the configuration cannot run on this data, before anything is started.
+    """
+
+    name: ClassVar[str]
+    card: Card
+    Config: ClassVar[type[BaseModel]]
+    check_options: ClassVar[Mapping[str, Any]] = {}
+    fault_options: ClassVar[Mapping[str, Any]] = {}
+    apart: ClassVar[bool] = False
+
+    def __init__(self, config: Any, data: VerticalDataset, *, seed: int) -> None:
+        self.config = config
+        self.data = data
+        self.seed = seed
+
+    @abstractmethod
+    def parties(self) -> dict[int, Party]:
+        """New party objects by number; the server is `SERVER`."""
+
+    def party(self, index: int) -> Party:
+        """New object of one party, for one that comes back after a crash."""
+        return self.parties()[index]
+
+    @abstractmethod
+    def scores(self, parties: Mapping[int, Party], features: Sequence[np.ndarray]) -> np.ndarray:
+        """Raw scores of rows by the models that the parties hold, computed in the clear.
+
+        It is the experimenter's view: no party of the protocol could compute it alone.
+        """
+
+    def predictors(
+        self, parties: Mapping[int, Party], features: Sequence[np.ndarray]
+    ) -> dict[int, Party]:
+        """New parties that predict rows without showing them, by the models that `parties` hold.
+
+        Parameters
+        ----------
+        parties : mapping of int to Party
+            As the run left them; they are not changed.
+        features : sequence of ndarray, (m, d_n), float32
+            Encoded and scaled rows of each client, at least one.
+
+        Returns
+        -------
+        dict of int to Party
+            When they have run, the server's ``predicted`` is a pair: the joint embedding, (m, h)
+            float64, and the raw scores, (m, outputs) float32.
+
+        Raises
+        ------
+        ConfigurationError
+            Where the protocol has no such way, or the rows cannot be predicted by it.
+        """
+        raise ConfigurationError(
+            f"{self.name}: a coded prediction computes on secret shares, and {self.name} has none; "
+            "predict without coded, or train by fedvs"
+        )
+
+    @property
+    @abstractmethod
+    def batch_rows(self) -> int:
+        """|B|: rows of a coded batch, which the delay of sharing a model depends on."""
+
+    @property
+    @abstractmethod
+    def claims(self) -> tuple[Claim, ...]:
+        """What is claimed in this configuration; "none" where nothing is."""
+
+    @property
+    def paper_claims(self) -> tuple[Claim, ...]:
+        """What the paper claims of its own method, where the card of a variant claims less."""
+        return ()
+
+    @property
+    def exposures(self) -> tuple[Exposure, ...]:
+        """Kinds of message whose receiver sees values row by row; none if not said otherwise."""
+        return ()
+
+    def shown(self, payload: Any) -> tuple[Any, Any]:
+        """What an exposing message names its rows by, and its values.
+
+        (None, values) where it names none: they are then the rows of the round's announcement.
+        """
+        if isinstance(payload, tuple) and len(payload) == 2 and isinstance(payload[1], np.ndarray):
+            return payload
+        return None, payload
+
+    def named_rows(self, named: Any) -> np.ndarray | None:
+        """Training rows that a message or an announcement names; -1 for padding, None for none."""
+        return None
+
+    def embed(self, client: Any, rows: np.ndarray) -> Any:
+        """A client's embedding of rows, (rows, h), as the experimenter computes it; None if none.
+
+        It is what the client's own trained network makes of them, without noise or masks.
+        """
+        network = getattr(client, "network", None)
+        return None if network is None else network.forward(rows)
+
+    @classmethod
+    def outline(cls, config: Any, shape: Shape) -> Outline | None:
+        """All messages of a run, for the planner; None where they depend on chance or on data."""
+        return None
+
+    def describe(self) -> dict[str, Any]:
+        """Derived parameters that summaries show, such as K, T, R and p."""
+        return {}
+
+    def memory(self) -> int:
+        """Predicted bytes that a simulation needs beyond the data set itself."""
+        return 0
+
+    def advice(self, available: int) -> str:
+        """What to change when `memory` exceeds the bytes that are available."""
+        return "use fewer rows or parties"
+
+    @property
+    def points(self) -> dict[int, int]:
+        """Where each party's shares are evaluated; empty where there are no such points."""
+        return {}
+
+    def roles(self) -> dict[str, tuple[int, ...]]:
+        """Numbers of the parties by role, for faults that strike a role."""
+        return {"server": (SERVER,), "client": tuple(self.peers())}
+
+    @property
+    def last_fault(self) -> int | None:
+        """Last round in which chains of faults strike; None where they strike to the end.
+
+        What a script takes down stays down for as long as it says.
+        """
+        return None
+
+    def stream(self, name: str, *keys: int) -> np.random.Generator:
+        """Public stream of the run, the same as the server's."""
+        return keyed_stream(self.seed, SERVER, name, *keys)
+
+    def peers(self) -> range:
+        """Numbers of the clients."""
+        return range(self.data.parties)

@@ -1,0 +1,238 @@
+"""Base classes of methods with a network at each client and a centre at the server."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from securevfl.engine.party import SERVER, Party
+from securevfl.engine.streams import keyed_stream
+from securevfl.errors import ConfigurationError
+from securevfl.models.aggregation import gather, make_aggregation
+from securevfl.models.centralised import Centralised
+from securevfl.models.client_networks import ClientNetwork, make_client_network, refuse_codes
+from securevfl.models.networks import training_bytes
+from securevfl.models.polynomial_network import PolynomialNetwork
+from securevfl.models.split import Batches, Centre
+from securevfl.protocols.base.card import Exposure
+from securevfl.protocols.base.protocol import Part, Protocol
+
+if TYPE_CHECKING:
+    from securevfl.data.dataset import VerticalDataset
+
+
+class SplitProtocol(Protocol):
+    """A method with a network at each client, a centre at the server and their mean between them.
+
+    Its clients have an attribute ``network`` (a `PolynomialNetwork`), its server has ``centre``.
+    """
+
+    def check_sizes(self) -> None:
+        """Refuse columns of code numbers, which a polynomial network would take for sizes."""
+        for counts in self.data.cardinalities:
+            if any(counts):
+                refuse_codes("pn", sum(count > 0 for count in counts))
+
+    def network(
+        self, index: int, *, bound: float | None = None, optimizer: dict[str, Any] | None = None
+    ) -> PolynomialNetwork:
+        """New network of client `index`; the same weights in every protocol with this seed."""
+        self.check_sizes()
+        return PolynomialNetwork(
+            self.data.widths[index],
+            self.config.width,
+            self.config.degree,
+            stream=keyed_stream(self.seed, index, "init"),
+            optimizer=optimizer or self.config.client_optimizer(),
+            bound=bound,
+        )
+
+    def centre(
+        self,
+        width: int | None = None,
+        *,
+        optimizer: dict[str, Any] | None = None,
+        stream: np.random.Generator | None = None,
+    ) -> Centre:
+        """New centre of the server; the same weights in every protocol with this seed.
+
+        Parameters
+        ----------
+        width : int, optional
+            Width of what it takes in; that of an embedding if not given.
+        optimizer : dict, optional
+            Arguments of `make_optimizer`; the server's if not given.
+        stream : numpy Generator, optional
+            Draws the weights, where they are not those of the server's centre.
+        """
+        return Centre(
+            self.data.task,
+            self.data.num_classes if self.data.task == "multiclass" else 1,
+            self.config.width if width is None else width,
+            network=self.config.centre,
+            hidden=self.config.hidden,
+            optimizer=optimizer or self.config.centre_optimizer(),
+            seed=int((stream or self.stream("centre")).integers(2**31)),
+            own=self.config.own_centre,
+            own_loss=self.config.own_loss,
+        )
+
+    def batches(
+        self, segments: int, part: Part = "train", rows: int | None = None, *, short: bool = False
+    ) -> Batches:
+        """Layout of the training or test rows in K segments, and the batches of each round.
+
+        Parameters
+        ----------
+        segments : int
+        part : {"train", "test"}
+        rows : int, optional
+            How many there are, where they are not those of the data set.
+        short : bool
+            Allow fewer rows than segments.
+        """
+        if rows is None:
+            rows = len(self.data.train_labels if part == "train" else self.data.test_labels)
+        stream = functools.partial(_public_stream, self.seed, part)
+        return Batches(rows, segments, self.config.batch, stream, short=short)
+
+    @property
+    def exposures(self) -> tuple[Exposure, ...]:
+        """Protected uploads to the server, and gradients to the clients."""
+        return (Exposure("embedding", "upload"), Exposure("gradient", "gradient"))
+
+    def named_rows(self, named: Any) -> np.ndarray | None:
+        """Rows of a coded batch in the layout of the training rows; None for test rows."""
+        if getattr(named, "part", "train") != "train":
+            return None
+        return self.train_layout().samples(np.asarray(getattr(named, "rows", named)))
+
+    def train_layout(self) -> Batches:
+        """Layout of the training rows, as the announced batches count them."""
+        public: Any = getattr(self, "public", None)
+        return self.batches(1) if public is None else public.batches["train"]
+
+    def scores(self, parties: Mapping[int, Party], features: Sequence[np.ndarray]) -> np.ndarray:
+        """Centre's scores of the mean of the clients' embeddings, all computed in the clear."""
+        models: Any = parties
+        total = np.zeros((len(features[0]), self.config.width), np.float32)
+        for n, rows in enumerate(features):
+            total += models[n].network.forward(rows)
+        scores: np.ndarray = models[SERVER].centre.scores(total / np.float32(len(features)))
+        return scores
+
+
+class EmbeddingProtocol(SplitProtocol):
+    """A split method whose server gets single embeddings and aggregates them itself.
+
+    Attributes
+    ----------
+    layout : Batches
+        Rows in segments and the batch of each round; the same as those of FedVS.
+    aggregation : Aggregation
+    """
+
+    def __init__(self, config: Any, data: VerticalDataset, *, seed: int) -> None:
+        super().__init__(config, data, seed=seed)
+        self.layout = self.batches(getattr(config, "segments", 1))
+        self.aggregation = make_aggregation(config.aggregation, data.parties)
+        if config.client_kind.endswith("cnn") and data.party_image_shapes is None:
+            raise ConfigurationError(
+                f"{self.name}: client = {config.client!r} needs parties that own whole strips of "
+                f"pixel rows or columns of an image, and those of {data.name!r} do not; use 'mlp' "
+                f"or 'pn'"
+            )
+
+    def most_used(self, parties: Mapping[int, Party], count: int) -> list[int]:
+        """So many clients, those whose embeddings the server used most often (`answered`)."""
+        server: Any = parties[SERVER]
+        often = np.argsort(-server.answered, kind="stable")  # the lowest first among equals
+        return sorted(often[:count].tolist())
+
+    def client_network(
+        self, index: int, *, optimizer: dict[str, Any] | None = None, drawn: str = "init"
+    ) -> ClientNetwork:
+        """New network of client `index`; a polynomial one has the weights that FedVS's has.
+
+        Parameters
+        ----------
+        index : int
+        optimizer : dict, optional
+            Arguments of `make_optimizer`; the client's own if not given.
+        drawn : str
+            Name of the stream that draws the weights.
+        """
+        shapes = self.data.party_image_shapes
+        return make_client_network(
+            self.config.client,
+            self.data.widths[index],
+            self.config.width,
+            self.config.degree,
+            image_shape=None if shapes is None else shapes[index],
+            stream=keyed_stream(self.seed, index, drawn),
+            optimizer=optimizer or self.config.client_optimizer(),
+            bound=self.config.weight_bound,
+            cardinalities=self.data.cardinalities[index],
+            embedding=self.config.embedding,
+            layers=self.config.hidden_layers(),
+            own=self.config.own_client,
+        )
+
+    @property
+    def exposures(self) -> tuple[Exposure, ...]:
+        """Embeddings to the server, single ones unless a claim hides them, and gradients."""
+        hiding = ("perfect", "statistical", "computational")
+        hidden = any((c.who, c.about) == ("server", "features") and c.notion in hiding
+                     for c in self.claims)  # fmt: skip
+        carries: Literal["upload", "embedding"] = "upload" if hidden else "embedding"
+        return (Exposure("embedding", carries), Exposure("gradient", "gradient"))
+
+    def train_layout(self) -> Batches:
+        """Layout of the training rows, as the announced batches count them."""
+        return self.layout
+
+    def joint_centre(self) -> Centre:
+        """New centre, as wide as the aggregated embedding."""
+        return self.centre(self.aggregation.width(self.config.width))
+
+    def centralised(self) -> Centralised:
+        """The same networks with the same weights, to be trained without any partition."""
+        networks = [self.client_network(n) for n in self.peers()]
+        return Centralised(networks, self.joint_centre(), joined=self.config.aggregation)
+
+    def evaluated(self, parties: Mapping[int, Party]) -> Collection[int]:
+        """Clients whose embeddings the experimenter's evaluation uses."""
+        return self.peers()
+
+    def scores(self, parties: Mapping[int, Party], features: Sequence[np.ndarray]) -> np.ndarray:
+        """Centre's scores of the aggregated embeddings, all computed in the clear."""
+        server: Any = parties[SERVER]
+        used = self.evaluated(parties)
+        embeddings = {n: self.embed(parties[n], features[n]) for n in used}
+        joint = self.aggregation.combine(*gather(embeddings, self.data.parties))
+        scores: np.ndarray = server.centre.scores(joint)
+        return scores
+
+    @property
+    def batch_rows(self) -> int:
+        """|B|."""
+        return self.layout.coded
+
+    def memory(self) -> int:
+        """Bytes of all embeddings of the test rows, one by one and as one array, and a step's."""
+        batch, h = self.layout.coded * self.layout.segments, int(self.config.width)
+        embeddings = self.data.parties * max(self.data.test_rows, batch) * h
+        centre = training_bytes(self.config.centre, self.aggregation.width(h), batch)
+        return 2 * 4 * embeddings + centre
+
+    def advice(self, available: int) -> str:
+        """Nothing but the sizes of the embeddings matters."""
+        return "use a smaller width, or fewer rows or parties"
+
+
+def _public_stream(seed: int, part: Part, name: str, *keys: int) -> np.random.Generator:
+    """Stream of the layout of the training or test rows; every party may hold it."""
+    return keyed_stream(seed, SERVER, f"{part}/{name}", *keys)
