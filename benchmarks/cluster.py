@@ -32,12 +32,12 @@ from typing import Any
 import psutil
 
 import securevfl as svfl
+from securevfl.data.source import DataSource
 from securevfl.engine.cluster.supervisor import Cluster
 from securevfl.engine.faults import faults_from
 from securevfl.errors import RunError
 from securevfl.machine import describe_machine
 from securevfl.runs.engines.ray import Driver
-from securevfl.runs.spec import DataSource
 from securevfl.runs.threads import one_thread
 from securevfl.studies.summary import commit
 

@@ -24,17 +24,18 @@ from typing import Any
 
 import numpy as np
 
-from securevfl.audit.attack_matrix.run import Settings, attack_matrix, write_matrix
+from securevfl.audit.attack_matrix.matrix import write_matrix
+from securevfl.audit.attack_matrix.run import Settings, attack_matrix
 from securevfl.audit.games import TESTS, Size, play_ranks
 from securevfl.audit.proof.exhaustive import Toy, exhaust, small_code, toys
 from securevfl.audit.recorded_runs import Arena
 from securevfl.audit.share_recovery import recover_by_server
-from securevfl.audit.views import Coalition
 from securevfl.bench.rounds import FIELDS, WARM_UP, Rounds, RoundSize, uniform
 from securevfl.data import load_dataset
+from securevfl.data.source import DataSource
 from securevfl.machine import describe_machine
+from securevfl.privacy.coalition import Coalition
 from securevfl.protocols.base.registry import find_protocols, get_protocol, make_config
-from securevfl.runs.spec import DataSource
 from securevfl.runs.threads import one_thread
 
 P31 = 2**31 - 1

@@ -20,13 +20,13 @@ import numpy as np
 
 from securevfl.audit import randomness, views
 from securevfl.audit.statistical import Outcome, two_sample
-from securevfl.audit.views import Coalition
 from securevfl.data import VerticalDataset
 from securevfl.engine.conditions import NONE
 from securevfl.engine.network import SERVER
 from securevfl.engine.simulation.simulator import Simulation
 from securevfl.engine.transcript import Transcript
 from securevfl.field import FixedPoint
+from securevfl.privacy.coalition import Coalition
 from securevfl.testing.runs import make, tiny_data
 
 sys.path.insert(0, str(Path(__file__).parent / "own_protocol"))

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from securevfl.planning.forecast import Forecast, plan
     from securevfl.runs.estimator import FedVSClassifier
     from securevfl.runs.export import load_model, load_models
+    from securevfl.runs.load import load_run
     from securevfl.runs.run import Interrupted, Progress, Run, resume, run
-    from securevfl.runs.storage import load_run
 
 __version__ = "0.1.0"
 
@@ -69,7 +69,7 @@ _HOMES = {
     "load_dataset": "data",
     "load_model": "runs.export",
     "load_models": "runs.export",
-    "load_run": "runs.storage",
+    "load_run": "runs.load",
     "plan": "planning.forecast",
     "resume": "runs.run",
     "run": "runs.run",

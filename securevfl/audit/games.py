@@ -16,8 +16,8 @@ import numpy as np
 from securevfl.audit import statistical as st
 from securevfl.audit.recorded_runs import Arena, Models, Trial, arena
 from securevfl.audit.statistical import LEVEL, Outcome
-from securevfl.audit.views import Coalition
 from securevfl.field import LagrangeCode, PrimeField
+from securevfl.privacy.coalition import Coalition
 from securevfl.protocols.base.protocol import Protocol
 
 _ROUNDS = 2

@@ -17,7 +17,7 @@ import numpy as np
 from securevfl.audit import views
 from securevfl.audit.proof import coupling
 from securevfl.audit.proof.coupling import Secrets
-from securevfl.audit.views import Coalition, Tape, View
+from securevfl.audit.views import Tape, View
 from securevfl.data.dataset import VerticalDataset
 from securevfl.engine.conditions import NONE, Conditions
 from securevfl.engine.simulation.simulator import Simulation
@@ -26,6 +26,7 @@ from securevfl.engine.transcript import Transcript
 from securevfl.errors import ConfigurationError
 from securevfl.field import LagrangeCode
 from securevfl.models.polynomial_network import expand
+from securevfl.privacy.coalition import Coalition
 from securevfl.protocols.base.protocol import Protocol
 from securevfl.protocols.base.registry import make_config
 from securevfl.runs.threads import one_thread

@@ -13,7 +13,7 @@ from securevfl.audit.games import own_shares, uploads
 from securevfl.audit.proof import coupling
 from securevfl.audit.proof.certificate import Power, coalition_power
 from securevfl.audit.recorded_runs import Trial
-from securevfl.audit.views import Coalition
+from securevfl.privacy.coalition import Coalition
 
 
 @dataclass(frozen=True)

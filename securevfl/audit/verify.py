@@ -26,14 +26,14 @@ from securevfl.audit.verdicts import (
 )
 from securevfl.audit.verdicts import Finding as Finding
 from securevfl.audit.verdicts import Report as Report
-from securevfl.audit.views import Coalition
+from securevfl.data.source import DataSource
 from securevfl.engine.security.sealing import Sealer
 from securevfl.errors import ConfigurationError
 from securevfl.models.user_code import allow_options
 from securevfl.privacy.claims import Claim, link_claims
+from securevfl.privacy.coalition import Coalition
 from securevfl.protocols.base.protocol import Protocol
 from securevfl.protocols.base.registry import get_protocol, make_config
-from securevfl.runs.spec import DataSource
 
 if TYPE_CHECKING:
     from securevfl.data.dataset import VerticalDataset

@@ -21,7 +21,7 @@ from securevfl.engine.simulation.simulator import Simulation
 from securevfl.errors import ConfigurationError
 from securevfl.machine import describe_machine
 from securevfl.protocols.base.registry import get_protocol, make_config
-from securevfl.runs.run import check_memory
+from securevfl.runs.assembly import check_memory
 from securevfl.runs.threads import one_thread
 
 if TYPE_CHECKING:

@@ -96,7 +96,7 @@ def export(
     json: AsJson = False,
 ) -> None:
     """Write each party's own model into a file that holds nothing of another's."""
-    from securevfl.runs.storage import load_run
+    from securevfl.runs.load import load_run
 
     with output.busy(f"export {run.name}"):
         paths = load_run(run, code=code or ()).export(out or run / "models")

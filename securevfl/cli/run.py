@@ -23,8 +23,8 @@ from securevfl.runs.catalogue import protocols
 from securevfl.studies.variant import parse_pairs
 
 if TYPE_CHECKING:
+    from securevfl.data.source import DataSource
     from securevfl.runs.run import Run
-    from securevfl.runs.spec import DataSource
 
 INTERRUPTED = 130  # 128 + SIGINT, as shells expect
 _DATA_FLAGS = {
@@ -140,7 +140,7 @@ def data_source(common: Mapping[str, Any], data_options: Mapping[str, Any]) -> D
     ConfigurationError
         When options of a data set by name and of several parties' files are mixed.
     """
-    from securevfl.runs.spec import DataSource
+    from securevfl.data.source import DataSource
 
     options = dict(data_options)
     for key, flag in _DATA_FLAGS.items():

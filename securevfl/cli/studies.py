@@ -19,7 +19,7 @@ from securevfl.errors import ConfigurationError
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
-    from securevfl.runs.spec import DataSource
+    from securevfl.data.source import DataSource
     from securevfl.studies.jobs import Job
     from securevfl.studies.study import Study
 
@@ -144,7 +144,8 @@ def _attack(
     workers: int,
 ) -> None:
     """Carry out ``securevfl compare --attacks``."""
-    from securevfl.audit.attack_matrix.run import attack_matrix, write_matrix
+    from securevfl.audit.attack_matrix.matrix import write_matrix
+    from securevfl.audit.attack_matrix.run import attack_matrix
     from securevfl.runs.run import Interrupted
 
     if workers > 1:
@@ -205,7 +206,7 @@ def _carry_out(
     study: Study, folder: Path, name: str, workers: int, again: str, as_json: bool
 ) -> None:
     from securevfl.runs.run import Interrupted
-    from securevfl.studies.study import run_study
+    from securevfl.studies.run import run_study
 
     try:
         with Display(name) as display, stopping(display) as stop:

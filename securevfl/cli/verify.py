@@ -25,7 +25,8 @@ from securevfl.errors import ConfigurationError, UnknownNameError
 
 if TYPE_CHECKING:
     from securevfl.audit.verify import Finding, Report
-    from securevfl.runs.spec import DataSource, Plan
+    from securevfl.data.source import DataSource
+    from securevfl.runs.spec import Plan
 
 _STYLES = {
     "PROVED": "green",

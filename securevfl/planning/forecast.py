@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from securevfl.data.source import DataSource
 from securevfl.engine.conditions import Conditions, load_conditions
 from securevfl.engine.network import SERVER
 from securevfl.errors import ConfigurationError, WouldOverflowError
@@ -23,7 +24,6 @@ from securevfl.planning.message_times import expected_times, sent_bytes
 from securevfl.protocols.base.protocol import Protocol
 from securevfl.protocols.base.registry import get_protocol, make_config
 from securevfl.protocols.base.schedule import Shape
-from securevfl.runs.spec import DataSource
 
 if TYPE_CHECKING:
     from securevfl.data.dataset import VerticalDataset

@@ -15,21 +15,19 @@ Both packages are optional: ``pip install 'securevfl[he]'``.
 
 from __future__ import annotations
 
-import functools
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
 
 from securevfl.engine.party import SERVER, Party
-from securevfl.errors import ConfigurationError, PrivacyError, RangeError, RunError
+from securevfl.errors import ConfigurationError, PrivacyError, RangeError
 from securevfl.field import FixedPoint, PrimeField
 from securevfl.models.client_networks import ClientNetwork
+from securevfl.models.homomorphic import Ckks, Paillier, Scheme
 from securevfl.models.split import Batches, Centre, rows_of
 from securevfl.privacy.claims import Claim
 from securevfl.protocols.base.card import Card
@@ -38,8 +36,6 @@ from securevfl.protocols.base.split import EmbeddingProtocol
 
 if TYPE_CHECKING:
     from securevfl.data.dataset import VerticalDataset
-
-LARGEST = 1 << 34  # bound on the sum's integers, in both schemes
 
 
 class HEConfig(SegmentedConfig):
@@ -61,239 +57,6 @@ class HEConfig(SegmentedConfig):
     )
     bits: int = Field(20, ge=1, le=32, description="fractional bits of the quantised embeddings")
     key_bits: int = Field(2048, ge=2048, le=4096, description="of a Paillier modulus")
-
-
-def require(package: str, scheme: str) -> Any:
-    """Optional package, or an error that names the extra.
-
-    Raises
-    ------
-    ConfigurationError
-        When it is not installed.
-    """
-    try:
-        return import_module(package)
-    except ModuleNotFoundError:
-        raise ConfigurationError(
-            f"he_split: scheme = {scheme!r} needs the package {package!r}, which is not "
-            "installed. Install the extra: pip install 'securevfl[he]'"
-        ) from None
-
-
-class Scheme(ABC):
-    """Additively homomorphic encryption of vectors of integers, to bytes of a fixed size.
-
-    Every party has an object of its own, since it remembers the keys that it has read.
-
-    Parameters
-    ----------
-    parties : int
-        N, summands at most; each |value| is at most `limit` = floor(2^34 / N).
-    """
-
-    def __init__(self, parties: int) -> None:
-        self.limit = LARGEST // parties
-        self._keys: dict[bytes, Any] = {}
-
-    @abstractmethod
-    def generate(self) -> tuple[bytes, bytes]:
-        """Public and secret key."""
-
-    @abstractmethod
-    def encrypt(self, key: bytes, values: np.ndarray) -> tuple[bytes, ...]:
-        """Ciphertexts of int64 values, flat, under a public key."""
-
-    @abstractmethod
-    def add(self, key: bytes, ciphertexts: Sequence[tuple[bytes, ...]]) -> tuple[bytes, ...]:
-        """Ciphertexts of the sums."""
-
-    @abstractmethod
-    def decrypt(
-        self, secret: bytes, ciphertexts: tuple[bytes, ...], size: int, summands: int
-    ) -> np.ndarray:
-        """Exact sums of so many summands, (size,) int64."""
-
-    @abstractmethod
-    def nbytes(self, size: int) -> int:
-        """Bytes of the ciphertexts of so many values."""
-
-    @abstractmethod
-    def load(self, key: bytes) -> Any:
-        """Key of its bytes."""
-
-    def key(self, key: bytes) -> Any:
-        """Key of its bytes, read once."""
-        if key not in self._keys:
-            self._keys[key] = self.load(key)
-        return self._keys[key]
-
-
-class Ckks(Scheme):
-    """CKKS with 8192 coefficients, one data prime of 60 bits and one key prime; 128-bit security.
-
-    The homomorphic encryption standard allows 218 bits at this degree; 120 are used. Values are
-    scaled by 2^24, so that sums up to 2^34 fit in the data prime; the noise of a fresh ciphertext
-    was measured to be 2^-13.6 (standard deviation), that of a sum over N clients sqrt(N) times it.
-    """
-
-    DEGREE: ClassVar[int] = 8192
-    SLOTS: ClassVar[int] = DEGREE // 2
-    SCALE: ClassVar[float] = 2.0**24
-    # Two polynomials of one 60-bit prime in words, and TenSEAL's framing. Padded, so that neither
-    # chance nor content shows in a size.
-    NBYTES: ClassVar[int] = 2 * DEGREE * 8 + 512
-    KEY_NBYTES: ClassVar[int] = 4 * DEGREE * 8 + 1024
-
-    def __init__(self, parties: int) -> None:
-        super().__init__(parties)
-        self.tenseal = require("tenseal", "ckks")
-
-    def generate(self) -> tuple[bytes, bytes]:
-        """Context with the public key alone, and with both keys."""
-        made = self.tenseal.context(
-            self.tenseal.SCHEME_TYPE.CKKS,
-            poly_modulus_degree=self.DEGREE,
-            coeff_mod_bit_sizes=[60, 60],
-            n_threads=1,
-        )
-        keys = {"save_galois_keys": False, "save_relin_keys": False, "save_public_key": True}
-        secret: bytes = made.serialize(save_secret_key=True, **keys)
-        return _padded(made.serialize(save_secret_key=False, **keys), self.KEY_NBYTES), secret
-
-    def encrypt(self, key: bytes, values: np.ndarray) -> tuple[bytes, ...]:
-        """One ciphertext for each 4096 values; the rest of the last one is zero."""
-        padded = np.zeros((self._count(values.size), self.SLOTS))
-        padded.reshape(-1)[: values.size] = values  # below 2^53, so exact
-        public = self.key(key)
-        vectors = [self.tenseal.ckks_vector(public, row, scale=self.SCALE) for row in padded]
-        return tuple(_padded(vector.serialize(), self.NBYTES) for vector in vectors)
-
-    def add(self, key: bytes, ciphertexts: Sequence[tuple[bytes, ...]]) -> tuple[bytes, ...]:
-        """Sum ciphertext by ciphertext."""
-        public, sums = self.key(key), []
-        for column in zip(*ciphertexts, strict=True):
-            vectors = [self.tenseal.ckks_vector_from(public, _unpadded(c)) for c in column]
-            total = functools.reduce(lambda a, b: a.add_(b), vectors)
-            sums.append(_padded(total.serialize(), self.NBYTES))
-        return tuple(sums)
-
-    def decrypt(
-        self, secret: bytes, ciphertexts: tuple[bytes, ...], size: int, summands: int
-    ) -> np.ndarray:
-        """Nearest integers; a residue above 1/8 is refused."""
-        private = self.key(secret)
-        vectors = [self.tenseal.ckks_vector_from(private, _unpadded(c)) for c in ciphertexts]
-        values = np.concatenate([np.array(vector.decrypt()) for vector in vectors])[:size]
-        sums: np.ndarray = np.rint(values)
-        residue = float(np.abs(values - sums).max(initial=0.0))
-        if not residue <= 1 / 8:
-            raise RunError(
-                f"he_split: a decrypted sum of {summands} embeddings is {residue:.3f} from an "
-                "integer, and 1/8 is allowed; its ciphertexts are not those of this run's scheme"
-            )
-        exact: np.ndarray = sums.astype(np.int64)
-        return exact
-
-    def nbytes(self, size: int) -> int:
-        """131,584 bytes for each 4096 values."""
-        return self._count(size) * self.NBYTES
-
-    def load(self, key: bytes) -> Any:
-        """TenSEAL's context."""
-        packed = len(key) == self.KEY_NBYTES
-        return self.tenseal.context_from(_unpadded(key) if packed else key, n_threads=1)
-
-    def _count(self, size: int) -> int:
-        return max(1, -(-size // self.SLOTS))
-
-
-def _padded(raw: bytes, size: int) -> bytes:
-    """Length, content, zeros."""
-    framed = len(raw).to_bytes(4, "little") + raw
-    if len(framed) > size:
-        raise RunError(
-            f"he_split: {len(raw)} bytes were serialised and {size - 4} were expected; this "
-            "version of tenseal has another format"
-        )
-    return framed.ljust(size, b"\0")
-
-
-def _unpadded(framed: bytes) -> bytes:
-    return framed[4 : 4 + int.from_bytes(framed[:4], "little")]
-
-
-class Paillier(Scheme):
-    """Paillier with packing: as many sums as fit side by side in one plaintext.
-
-    A value v is encrypted as v + `limit`, in slots of 36 bits, so that sums of up to N stay in
-    their slots. Plaintexts are integers, without phe's exponents, which travel in the clear.
-    """
-
-    SLOT: ClassVar[int] = 36  # N * 2 limit <= 2^35
-
-    def __init__(self, parties: int, key_bits: int) -> None:
-        super().__init__(parties)
-        self.phe = require("phe", "paillier")
-        self.key_bits = key_bits
-        self.slots = (key_bits - 1) // self.SLOT
-
-    def generate(self) -> tuple[bytes, bytes]:
-        """Modulus n; its factors."""
-        public, private = self.phe.generate_paillier_keypair(n_length=self.key_bits)
-        size = self.key_bits // 8
-        factors = [int(f).to_bytes(size, "little") for f in (private.p, private.q)]
-        return int(public.n).to_bytes(size, "little"), b"".join(factors)
-
-    def encrypt(self, key: bytes, values: np.ndarray) -> tuple[bytes, ...]:
-        """One ciphertext for each `slots` values, in one string."""
-        public = self.key(key)
-        shifted = (values + self.limit).tolist()
-        packed = [shifted[i : i + self.slots] for i in range(0, len(shifted), self.slots)]
-        return (b"".join(self._bytes(public.raw_encrypt(self._pack(row))) for row in packed),)
-
-    def add(self, key: bytes, ciphertexts: Sequence[tuple[bytes, ...]]) -> tuple[bytes, ...]:
-        """Product of ciphertexts, randomised again."""
-        public, number = self.key(key), self.phe.EncryptedNumber
-        rows = [[number(public, c) for c in self._numbers(joined[0], 2)] for joined in ciphertexts]
-        sums = [functools.reduce(lambda a, b: a + b, column) for column in zip(*rows, strict=True)]
-        return (b"".join(self._bytes(total.ciphertext(be_secure=True)) for total in sums),)
-
-    def decrypt(
-        self, secret: bytes, ciphertexts: tuple[bytes, ...], size: int, summands: int
-    ) -> np.ndarray:
-        """Slots of the decrypted integers, less the shifts."""
-        private = self.key(secret)
-        values: list[int] = []
-        for ciphertext in self._numbers(ciphertexts[0], 2):
-            values += self._unpack(int(private.raw_decrypt(ciphertext)))
-        return np.array(values[:size], np.int64) - summands * self.limit
-
-    def nbytes(self, size: int) -> int:
-        """2 `key_bits` for each `slots` values."""
-        return -(-size // self.slots) * self.key_bits // 4
-
-    def load(self, key: bytes) -> Any:
-        """Public key, or private key of the factors."""
-        numbers = self._numbers(key, 1)
-        if len(numbers) == 1:
-            return self.phe.PaillierPublicKey(numbers[0])
-        public = self.phe.PaillierPublicKey(math.prod(numbers))
-        return self.phe.PaillierPrivateKey(public, *numbers)
-
-    def _pack(self, values: Sequence[int]) -> int:
-        return sum(value << (self.SLOT * i) for i, value in enumerate(values))
-
-    def _unpack(self, number: int) -> list[int]:
-        mask = (1 << self.SLOT) - 1
-        return [number >> (self.SLOT * i) & mask for i in range(self.slots)]
-
-    def _bytes(self, ciphertext: int) -> bytes:
-        return int(ciphertext).to_bytes(self.key_bits // 4, "little")
-
-    def _numbers(self, joined: bytes, words: int) -> list[int]:
-        """Integers of `words` times the modulus's bytes each."""
-        size = words * self.key_bits // 8
-        return [int.from_bytes(joined[i : i + size], "little") for i in range(0, len(joined), size)]
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ from securevfl.models.split import Centre
 from securevfl.models.user_code import allow
 from securevfl.protocols.base.split import EmbeddingProtocol, SplitProtocol
 from securevfl.protocols.base.protocol import Protocol
-from securevfl.runs.result import decided, probabilities
+from securevfl.models.scores import decided, probabilities
 
 if TYPE_CHECKING:
     from securevfl.runs.result import Run

@@ -10,7 +10,8 @@ from securevfl.data.alignment.join import PartyTable, own_ids
 from securevfl.data.preparation.csvfile import read_csv
 from securevfl.errors import DataError
 from securevfl.models.user_code import allow_options as allow_options
-from securevfl.runs.storage import load_run, read_history, read_transcript
+from securevfl.runs.load import load_run
+from securevfl.runs.storage import read_history, read_transcript
 from securevfl.runs.trace import Trace, pick
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ def predict_files(
         For another number of files than of parties, files without the run's id column, repeated
         ids, and none that is in all files.
     """
-    from securevfl.runs.result import decided, probabilities
+    from securevfl.models.scores import decided, probabilities
 
     run = load_run(folder, code=code)
     frames = [read_csv(file) for file in files]

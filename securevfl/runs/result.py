@@ -28,10 +28,12 @@ from securevfl.runs.storage import (
 )
 from securevfl.runs.storage import SUMMARY as SUMMARY
 
+from securevfl.models.scores import decided, probabilities
 if TYPE_CHECKING:
     from securevfl.engine.conditions import Conditions
     from securevfl.runs.prediction import Inference
     from securevfl.runs.trace import Trace
+
 
 
 @dataclass
@@ -225,32 +227,6 @@ class Run:
                 if hasattr(value, "state_dict") and not isinstance(value, NO_MODELS):
                     arrays |= _flatten(f"{owner}/{name}", value.state_dict())
         return arrays
-
-
-def decided(task: str, classes: Sequence[str], scores: np.ndarray) -> np.ndarray:
-    """Names of the classes that raw scores stand for, or the values of a regression."""
-    if task == "regression":
-        return scores.reshape(-1)
-    best = scores.argmax(axis=1) if task == "multiclass" else scores.reshape(-1) > 0
-    return np.array(classes)[best.astype(np.int64)]
-
-
-def probabilities(task: str, scores: np.ndarray) -> np.ndarray:
-    """Softmax of raw scores, or the logistic function of two classes' one, (rows, C) float64.
-
-    Raises
-    ------
-    ConfigurationError
-        For a regression, which has no classes.
-    """
-    exact = scores.astype(np.float64)
-    if task == "regression":
-        raise ConfigurationError("predict_proba: a regression has no classes; use predict")
-    if task == "binary":
-        exact = np.concatenate([np.zeros_like(exact), exact], axis=1)
-    raised = np.exp(exact - exact.max(axis=1, keepdims=True))
-    shares: np.ndarray = raised / raised.sum(axis=1, keepdims=True)
-    return shares
 
 
 def _flatten(prefix: str, value: Any) -> dict[str, np.ndarray]:

@@ -30,16 +30,21 @@ from securevfl.runs.engines.own_tables import (
     tables_of,
 )
 from securevfl.runs.history import Historian, Progress
-from securevfl.runs.spec import CONFIG, DataSource, Plan
+from securevfl.runs.spec import CONFIG, Plan
+from securevfl.data.source import DataSource
 from securevfl.runs.result import Run
-from securevfl.runs.storage import SUMMARY, the_data
+from securevfl.runs.storage import SUMMARY
+from securevfl.runs.load import the_data
 from securevfl.runs.threads import one_thread
 from securevfl.runs.tracking import Track, Tracker, make_tracker
 
+from securevfl.runs.assembly import _make, check_memory, reviver, schedule_of, sealing_of
+from securevfl.runs.autosave import _Keeper
 if TYPE_CHECKING:
     from securevfl.data.alignment.local_tables import PublicFacts, Tables
     from securevfl.data.dataset import VerticalDataset
     from securevfl.engine.security.identity import Manifest
+
 
 __all__ = ["DataSource", "Interrupted", "Progress", "Run", "check_memory", "resume", "run"]
 
@@ -376,31 +381,6 @@ def _on_cluster(
     return result
 
 
-def sealing_of(plan: Plan, parties: Mapping[int, Party]) -> Sealing | None:
-    """The sealed links of a run, if it has them."""
-    return Sealing(plan.protocol, plan.run_id, parties) if plan.sealed else None
-
-
-def schedule_of(protocol: Protocol, plan: Plan) -> Schedule | None:
-    """What breaks in a run, if anything."""
-    if plan.faults is None:
-        return None
-    return plan.faults.bind(protocol.roles(), plan.seed, last=protocol.last_fault)
-
-
-def reviver(protocol: Protocol) -> Callable[[int], Party]:
-    """Makes parties anew that come back after a crash."""
-    return protocol.party
-
-
-def _make(
-    protocol: str, options: Mapping[str, Any], data: VerticalDataset, seed: int
-) -> tuple[Protocol, Any]:
-    cls = get_protocol(protocol)
-    config = make_config(cls, options)
-    return cls(config, data, seed=seed), config
-
-
 def _historian(
     protocol: Protocol,
     parties: Mapping[int, Any],
@@ -416,27 +396,6 @@ def _historian(
         progress=progress,
         track=tracker.step,
     )
-
-
-def check_memory(protocol: Protocol) -> None:
-    """Refuse a run whose predicted memory exceeds what is available.
-
-    Raises
-    ------
-    WouldNotFitError
-        Naming both numbers and what to change.
-    """
-    import psutil
-
-    needed, available = protocol.memory(), int(psutil.virtual_memory().available)
-    if needed > available:  # a run that ended before in this process may be garbage by now
-        gc.collect()
-        available = int(psutil.virtual_memory().available)
-    if needed > available:
-        raise WouldNotFitError(
-            f"{protocol.name}: this run needs about {needed / 1e9:.2f} GB and "
-            f"{available / 1e9:.2f} GB are available; {protocol.advice(available)}"
-        )
 
 
 def _prepared(
@@ -486,75 +445,6 @@ def _claim(folder: Path, plan: Plan, protocol: Protocol) -> None:
     _refuse_used(folder)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / CONFIG).write_text(plan.to_toml(protocol.describe()))
-
-
-class _Keeper:
-    """Decides when a checkpoint is due, and writes it."""
-
-    def __init__(
-        self,
-        simulation: Simulation,
-        historian: Historian,
-        folder: Path | None,
-        seconds: float | None,
-        interrupted: Callable[[], bool] | None,
-        spent: float = 0.0,
-    ) -> None:
-        self.simulation = simulation
-        self.historian = historian
-        self.folder = folder
-        self.stopped = False
-        self._seconds = seconds
-        self._interrupted = interrupted
-        self._started = time.monotonic() - spent
-        self._last = time.monotonic()
-        self._asked = False
-        historian.transcript = simulation.transcript
-
-    @property
-    def spent(self) -> float:
-        """Real seconds of the run, those before a resume included."""
-        return time.monotonic() - self._started
-
-    def pause(self) -> bool:
-        """Whether the simulation should stop now; asked after each instant of virtual time."""
-        if self.stopped:
-            return True
-        if self._asked:
-            return False
-        if self._interrupted is not None and self._interrupted():
-            if self.folder is None:
-                self.stopped = True
-                return True
-            self._ask(stop=True)
-        elif self._due():
-            self._ask(stop=False)
-        return False
-
-    def _due(self) -> bool:
-        if self.folder is None or self._seconds is None:
-            return False
-        return time.monotonic() - self._last > self._seconds
-
-    def _ask(self, *, stop: bool) -> None:
-        self._asked = True
-
-        def write(state: dict[str, Any]) -> None:
-            assert self.folder is not None
-            write_checkpoint(
-                self.folder,
-                {
-                    "simulation": state,
-                    "historian": self.historian.state(),
-                    "wall_seconds": self.spent,
-                },
-            )
-            self._asked = False
-            self._last = time.monotonic()
-            self.stopped = stop
-            _LOG.info("checkpoint at %.3f s in %s", state["clock"] / 1e9, self.folder)
-
-        self.simulation.request_state(write)
 
 
 def _finish(

@@ -284,7 +284,7 @@ def _some(parts: Sequence[str]) -> str:
 
 def _again(run: Run, columns: Mapping[str, np.ndarray], last: int) -> list[str]:
     """Descriptions of the payloads of all messages up to `last`."""
-    from securevfl.runs.run import reviver, schedule_of, sealing_of
+    from securevfl.runs.assembly import reviver, schedule_of, sealing_of
 
     plan, protocol = run.plan, run.protocol
     if plan.engine != "simulation" or plan.conditions.compute == "measured":

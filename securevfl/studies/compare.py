@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from securevfl.data.source import DataSource
 from securevfl.errors import ConfigurationError, UnknownNameError
 from securevfl.protocols.base.registry import find_protocols, get_protocol, make_config
-from securevfl.runs.spec import DataSource
 from securevfl.studies.jobs import Job
 from securevfl.studies.study import Study
 from securevfl.studies.variant import parse_variant

@@ -18,10 +18,10 @@ from multiprocessing import get_context, parent_process
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from securevfl.data.source import DataSource
 from securevfl.errors import RunError, SecureVFLError
 from securevfl.models.user_code import refuse_unsaid
 from securevfl.protocols.base.registry import get_protocol
-from securevfl.runs.spec import DataSource
 
 if TYPE_CHECKING:
     from securevfl.runs.history import Progress

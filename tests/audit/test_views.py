@@ -5,9 +5,10 @@ import pytest
 
 from securevfl.audit import views
 from securevfl.audit.recorded_runs import arena
-from securevfl.audit.views import Coalition, Tape
+from securevfl.audit.views import Tape
 from securevfl.engine.transcript import Transcript
 from securevfl.errors import ConfigurationError
+from securevfl.privacy.coalition import Coalition
 from securevfl.protocols.base.registry import get_protocol
 
 

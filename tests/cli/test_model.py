@@ -108,7 +108,7 @@ def test_every_example_is_understood(line, monkeypatch):
     nothing = {"classes": (), "probabilities": None, "predictions": (), "ids": None, "left_out": {}}
     monkeypatch.setattr("securevfl.runs.from_folder.predict_files", lambda *_, **__: nothing)
     run = type("R", (), {"export": lambda self, out: called.append(out) or []})
-    monkeypatch.setattr("securevfl.runs.storage.load_run", lambda *_, **__: run())
+    monkeypatch.setattr("securevfl.runs.load.load_run", lambda *_, **__: run())
     page = Written(Path("report.html"), 1, (), ())
     monkeypatch.setattr("securevfl.report.write_report", lambda *_, **__: page)
     result = call(*shlex.split(line)[1:])
@@ -233,7 +233,7 @@ def test_a_long_silence_is_broken_by_a_line(monkeypatch, capsys):
         (("bench", "threshold"), "securevfl.bench.threshold.map_threshold"),
         (("predict", "a run", "new.csv"), "securevfl.runs.from_folder.predict_files"),
         (("trace", "a run"), "securevfl.runs.from_folder.trace_folder"),
-        (("export", "a run"), "securevfl.runs.storage.load_run"),
+        (("export", "a run"), "securevfl.runs.load.load_run"),
     ],
 )
 def test_ctrl_c_ends_cleanly_and_says_how_to_start_again(words, target, monkeypatch):

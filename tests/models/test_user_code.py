@@ -196,7 +196,8 @@ def test_named_again_a_run_is_read_back_and_its_models_too(tmp_path, monkeypatch
 
 
 def test_a_study_imports_nothing_that_the_user_did_not_name(tmp_path, monkeypatch):
-    from securevfl.studies.study import read_study, run_study
+    from securevfl.studies.run import run_study
+    from securevfl.studies.study import read_study
 
     mark = planted(tmp_path, monkeypatch)
     (tmp_path / "study.toml").write_text(

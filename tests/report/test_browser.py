@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 import securevfl as svfl
+from securevfl.data.source import DataSource
 from securevfl.engine.transcript import Transcript
 from securevfl.report import write_report
 from securevfl.report.loading import read_records
 from securevfl.report.timeline import timeline
 from securevfl.runs.run import Run
-from securevfl.runs.spec import DataSource
 from securevfl.runs.storage import write_transcript
 
 selenium = pytest.importorskip("selenium", reason="selenium drives the browser and is not there")

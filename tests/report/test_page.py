@@ -23,6 +23,7 @@ from typer.testing import CliRunner
 import securevfl as svfl
 from securevfl.cli import output as show
 from securevfl.cli.app import app
+from securevfl.data.source import DataSource
 from securevfl.engine.transcript import Transcript
 from securevfl.errors import CheckpointError, ConfigurationError, DataError
 from securevfl.report import write_report
@@ -32,10 +33,9 @@ from securevfl.report.page import value_text
 from securevfl.report.reproduce import how_to_repeat
 from securevfl.report.timeline import CELLS, down_times, timeline
 from securevfl.runs.run import Run
-from securevfl.runs.spec import DataSource
 from securevfl.runs.storage import write_transcript
 from securevfl.studies.compare import comparison
-from securevfl.studies.study import run_study
+from securevfl.studies.run import run_study
 
 DIGITS = DataSource("digits", {"parties": 4, "seed": 0})
 SMALL = {"width": 4, "hidden": 4, "batch": 16}

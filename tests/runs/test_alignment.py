@@ -8,7 +8,7 @@ from securevfl.data import load_dataset
 from securevfl.data.alignment.join import match_plainly
 from securevfl.errors import ConfigurationError, DataError
 from securevfl.runs.alignment import intersection, match_privately
-from securevfl.runs.spec import DataSource
+from securevfl.data.source import DataSource
 
 
 @pytest.mark.parametrize("members", [2, 3, 5])

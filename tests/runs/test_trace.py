@@ -10,7 +10,7 @@ from securevfl.cli import model
 from securevfl.engine.simulation.simulator import Simulation
 from securevfl.engine.transcript import Transcript
 from securevfl.errors import ConfigurationError, UnknownNameError
-from securevfl.runs.run import schedule_of, sealing_of
+from securevfl.runs.assembly import schedule_of, sealing_of
 from securevfl.runs.trace import FATES, describe
 
 SMALL = {"rounds": 5, "batch": 16, "width": 5, "hidden": 6, "seed": 2}

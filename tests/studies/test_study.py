@@ -13,14 +13,15 @@ import pytest
 
 import securevfl as svfl
 from securevfl.cli.tables import print_study
+from securevfl.data.source import DataSource
 from securevfl.errors import ConfigurationError, SecureVFLError, UnknownNameError
 from securevfl.protocols.base.registry import get_protocol, make_config
-from securevfl.runs.spec import DataSource
 from securevfl.studies import jobs as jobs_module
 from securevfl.studies.compare import comparison
 from securevfl.studies.intervals import mean_interval, paired_difference
 from securevfl.studies.jobs import Job, carry_out, history_digest, run_job, store, stored
-from securevfl.studies.study import read_study, run_study
+from securevfl.studies.run import run_study
+from securevfl.studies.study import read_study
 from securevfl.studies.summary import at_times, write_results
 
 TINY = {"rounds": 6, "width": 3, "hidden": 3, "batch": 16}

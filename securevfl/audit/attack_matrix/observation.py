@@ -17,13 +17,14 @@ from typing import Any
 import numpy as np
 
 from securevfl.audit.attacks.outcome import NoView
-from securevfl.audit.views import Coalition, View, cut
+from securevfl.audit.views import View, cut
 from securevfl.engine.conditions import Conditions
 from securevfl.engine.mailbox import ANNOUNCE
 from securevfl.engine.network import SERVER
 from securevfl.engine.security.sealing import Sealing
 from securevfl.engine.simulation.simulator import Simulation
 from securevfl.engine.transcript import Transcript
+from securevfl.privacy.coalition import Coalition
 from securevfl.protocols.base.card import Exposure
 from securevfl.protocols.base.protocol import Protocol
 from securevfl.runs.history import Historian

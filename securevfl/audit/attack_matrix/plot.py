@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from securevfl.audit.attack_matrix.run import Matrix
+    from securevfl.audit.attack_matrix.matrix import Matrix
 
 
 def strength(cell: dict[str, Any]) -> float | None:

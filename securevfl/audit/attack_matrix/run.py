@@ -15,70 +15,19 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from securevfl.audit.attack_matrix.matrix import FIGURES, Matrix, write_matrix
 from securevfl.audit.attack_matrix.registry import ATTACKS
 from securevfl.audit.attack_matrix.setting import Case, Settings
 from securevfl.audit.attacks.outcome import NoView, Outcome
+from securevfl.data.source import DataSource
 from securevfl.errors import ConfigurationError, RunError, UnknownNameError
-from securevfl.runs.spec import DataSource
 from securevfl.runs.threads import one_thread
 from securevfl.studies.compare import comparison
 from securevfl.studies.intervals import mean_interval
-from securevfl.studies.jobs import MEASURES, Job, read_keyed, write_keyed
-from securevfl.studies.summary import commit
+from securevfl.studies.jobs import Job, read_keyed, write_keyed
 
 __all__ = ["ATTACKS", "Matrix", "Settings", "attack_matrix", "write_matrix"]
-
-FORMAT = 1
-FIGURES = (*(f"test_{m}" for m in MEASURES), "virtual_seconds", "bytes")
 ABOVE, AT, NO_VIEW = "above chance", "at chance", "no view"
-
-
-@dataclass(frozen=True)
-class Matrix:
-    """What all attacks achieved against all protocols.
-
-    Attributes
-    ----------
-    title : str
-    labels : tuple of str
-        Variants, in the order in which they were given.
-    rows : list of dict
-        One for each (protocol, attack, seed): ``metric``, ``success``, ``chance``, ``low``,
-        ``high``, ``samples``, ``controls``, ``note``; `success` is None where there is no view,
-        and the note says why.
-    cells : list of dict
-        One for each (protocol, attack), over seeds: means of ``success`` and ``chance``, the
-        ``excess`` of one over the other with its 95 % interval ``low`` to ``high``, ``verdict``,
-        ``seeds``.
-    figures : mapping
-        By variant: accuracy (and AUC), virtual seconds and bytes, as mean and half-width.
-    settings : mapping
-        Everything that was set.
-    """
-
-    title: str
-    labels: tuple[str, ...]
-    rows: list[dict[str, Any]]
-    cells: list[dict[str, Any]]
-    figures: Mapping[str, Mapping[str, Any]]
-    settings: Mapping[str, Any]
-
-    def cell(self, protocol: str, attack: str) -> dict[str, Any]:
-        """The cell of a variant and an attack.
-
-        Raises
-        ------
-        KeyError
-            When there is none.
-        """
-        for cell in self.cells:
-            if (cell["protocol"], cell["attack"]) == (protocol, attack):
-                return cell
-        raise KeyError(f"no cell of {protocol} and {attack}")
-
-    def to_dict(self) -> dict[str, Any]:
-        """Content in JSON types."""
-        return {"format": FORMAT, **asdict(self)}
 
 
 @dataclass(frozen=True)
@@ -302,29 +251,3 @@ def _figures(
                 mean, half = mean_interval(values)
                 found[label][name] = {"mean": mean, "half_width_95": _number(half)}
     return found
-
-
-def write_matrix(matrix: Matrix, path: Path, **more: Any) -> dict[str, Any]:
-    """Write a matrix as JSON, and as a picture of the same name.
-
-    Parameters
-    ----------
-    matrix : Matrix
-    path : Path
-        Ends with ``.json``.
-    **more
-        Further content.
-
-    Returns
-    -------
-    dict
-        What was written.
-    """
-    from securevfl.audit.attack_matrix.plot import draw_matrix
-    from securevfl.machine import describe_machine
-
-    content = {**matrix.to_dict(), "machine": describe_machine(), "commit": commit(), **more}
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(content, indent=1, allow_nan=False) + "\n")
-    draw_matrix(matrix, path.with_suffix(".png"))
-    return content

@@ -14,12 +14,12 @@ import numpy as np
 from securevfl.audit.attack_matrix.observation import Evidence, Table, observe
 from securevfl.audit.attacks.outcome import NoView
 from securevfl.audit.recorded_runs import Arena, Trial, codes_shares
+from securevfl.data.source import DataSource
 from securevfl.engine.conditions import NONE, Conditions, load_conditions
 from securevfl.errors import ConfigurationError
 from securevfl.models.polynomial_network import PolynomialNetwork
 from securevfl.protocols.base.protocol import Protocol
 from securevfl.protocols.base.registry import get_protocol, make_config
-from securevfl.runs.spec import DataSource
 
 if TYPE_CHECKING:
     from securevfl.data.dataset import VerticalDataset

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from securevfl.audit.proof.linear_algebra import independent_rows, left_null
-from securevfl.audit.views import Coalition
 from securevfl.errors import ConfigurationError
 from securevfl.field import LagrangeCode
 from securevfl.field.lagrange import interpolation_matrix
+from securevfl.privacy.coalition import Coalition
 
 
 @dataclass(frozen=True)

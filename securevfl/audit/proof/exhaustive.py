@@ -21,9 +21,9 @@ from typing import Any
 import numpy as np
 
 from securevfl.audit.proof.enumeration import Observation, Table, Toy
-from securevfl.audit.views import Coalition
 from securevfl.errors import ConfigurationError
 from securevfl.field import LagrangeCode, PrimeField
+from securevfl.privacy.coalition import Coalition
 
 __all__ = ["Exhaustion", "Toy", "exhaust", "small_code", "toys"]
 

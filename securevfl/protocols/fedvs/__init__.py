@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from securevfl.protocols.fedvs.algorithm import FedVS
+from securevfl.protocols.fedvs.protocol import FedVS
 
 __all__ = ["FedVS"]

@@ -6,7 +6,6 @@ Letters as in `securevfl.protocols.fedvs.algorithm`, whose algorithm this is the
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -14,71 +13,10 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
-from securevfl.engine.wire import message
 from securevfl.field import FixedPoint, LagrangeCode, PrimeField
 from securevfl.models.pretraining.trainer import PretrainingOptions
 from securevfl.models.split import Batches
 from securevfl.protocols.base.options import TrainingConfig
-from securevfl.protocols.base.protocol import Part
-from securevfl.protocols.base.schedule import Phase, Post, Stage, hollow
-
-
-@message("fedvs_parameters.Batch")
-@dataclass(frozen=True)
-class Batch:
-    """What a round is about, said when it is opened.
-
-    Attributes
-    ----------
-    part : {"train", "test"}
-        Whether `rows` numbers rows of the training or of the test shares.
-    rows : ndarray, (|B|,), uint32
-        B, row numbers within a segment, in [0, ceil(M/K)).
-    """
-
-    part: str
-    rows: np.ndarray
-
-    def meets(self, other: Batch) -> bool:
-        """Whether the two have rows in common."""
-        return self.part == other.part and bool(np.isin(self.rows, other.rows).any())
-
-
-@message("fedvs_parameters.Attempt")
-@dataclass(frozen=True)
-class Attempt:
-    """The evaluation of a round, named once by the server; the round's number is the attempt's.
-
-    Attributes
-    ----------
-    sharers : tuple of int
-        S: clients whose model of this round is in the sum (footnote 2).
-    dealers : tuple of int
-        D: clients whose masks are in the uploads; none in plain evaluation.
-    held : tuple of (int, int)
-        With ``absent=last`` (ours), clients outside S and the round whose model of theirs is in
-        the sum instead.
-    harmless : tuple of int
-        Rounds since the last step to which too few clients uploaded for anything to be learned.
-    stepped : int
-        Round of the last step.
-    """
-
-    sharers: tuple[int, ...]
-    dealers: tuple[int, ...] = ()
-    held: tuple[tuple[int, int], ...] = ()
-    harmless: tuple[int, ...] = ()
-    stepped: int = 0
-
-    def same_sum(self, other: Attempt) -> bool:
-        """Whether the same models are in both sums, as long as no model has changed."""
-        held = set(self.held) == set(other.held)
-        return held and set(self.sharers) == set(other.sharers)
-
-    @property
-    def terms(self) -> tuple[int, ...]:
-        """All clients with a term in the sum."""
-        return (*self.sharers, *(n for n, _ in self.held))
 
 
 class FedVSConfig(PretrainingOptions, TrainingConfig):
@@ -195,11 +133,6 @@ def appointed(config: FedVSConfig, parties: int, round: int) -> tuple[int, ...]:
     return tuple((round * count + i) % parties for i in range(count))
 
 
-def coding_operations(elements: int, points: int) -> int:
-    """n log^2 n multiply-adds an element, to evaluate or interpolate at n points (section 5.3)."""
-    return round(elements * points * math.log2(points) ** 2)
-
-
 def inference_step(coded: int, segments: int) -> int:
     """Rows of each segment of the test set that one attempt evaluates."""
     return max(coded, 4096 // segments)
@@ -208,49 +141,6 @@ def inference_step(coded: int, segments: int) -> int:
 def coded_rows(config: FedVSConfig, segments: int, length: int) -> int:
     """|B| of segments of `length` rows, as `securevfl.models.split.Batches` has it."""
     return min(max(1, config.batch // segments), length)
-
-
-def attempts(
-    config: FedVSConfig,
-    widths: Sequence[int],
-    segments: int,
-    part: Part,
-    rows: int,
-    rounds: int,
-    *after: Stage,
-) -> Phase:
-    """Rounds on `rows` coded rows in which all share; `after` is what follows the uploads.
-
-    A client sends "shared" behind its shares on one uplink, so all shares are there before the
-    server has heard of all clients.
-    """
-    N, h, dtype = len(widths), config.width, PrimeField(config.prime).dtype
-    upload = hollow((rows, h), dtype)
-    models = Post(
-        "model",
-        "peers",
-        tuple(hollow((w, h), dtype) for w in widths),
-        operations=tuple(coding_operations(w * h, N) for w in widths),
-    )
-    masks = Post(
-        "mask",
-        "peers",
-        (upload,),
-        functools.partial(appointed, config, N),
-        operations=(rows * h * N * (segments + 2 * config.privacy - 1),),
-    )
-    shared = Post("shared", "server", (None,))
-    attempt = Attempt(tuple(range(N)), tuple(range(config.privacy + 1)) * config.masked)
-    stages = (
-        Stage((models, *[masks] * config.masked, shared), activity="share", count=N),
-        Stage((Post("attempt", "clients", (attempt,)),)),
-        Stage(
-            (Post("embedding", "server", (upload,), operations=(rows * h * sum(widths),)),),
-            activity="upload",
-            count=results_wanted(config, segments),
-        ),
-    )
-    return Phase(Batch(part, hollow((rows,), np.uint32)), (*stages, *after), rounds)
 
 
 def results_wanted(config: FedVSConfig, segments: int) -> int:

@@ -30,7 +30,7 @@ from securevfl.errors import ConfigurationError, DataError, RunError
 from securevfl.protocols.base.protocol import Protocol
 from securevfl.protocols.base.registry import get_protocol, make_config
 from securevfl.runs.history import measures
-from securevfl.runs.spec import DataSource
+from securevfl.data.source import DataSource
 
 FACTS = "facts.json"
 FORMAT = 1

@@ -23,7 +23,8 @@ from securevfl.protocols.base.protocol import Protocol
 from securevfl.protocols.base.registry import get_protocol, make_config
 from securevfl.runs.engines.own_tables import FACTS, ApartMaker, measured
 from securevfl.runs.history import Historian, measures
-from securevfl.runs.spec import DataSource, Plan
+from securevfl.data.source import DataSource
+from securevfl.runs.spec import Plan
 
 if TYPE_CHECKING:
     from securevfl.data.alignment.local_tables import PublicFacts, Tables

@@ -12,20 +12,21 @@ import pytest
 from typer.testing import CliRunner
 
 from securevfl.audit.attack_matrix import run as module
+from securevfl.audit.attack_matrix.matrix import Matrix, write_matrix
 from securevfl.audit.attack_matrix.observation import Evidence, Recorder, Table, observe
 from securevfl.audit.attack_matrix.registry import wilson
-from securevfl.audit.attack_matrix.run import ATTACKS, Matrix, Settings, attack_matrix, write_matrix
+from securevfl.audit.attack_matrix.run import ATTACKS, Settings, attack_matrix
 from securevfl.audit.attacks.outcome import NoView
 from securevfl.cli.app import app
 from securevfl.data import load_dataset
 from securevfl.data.alignment.overlap import limit_overlap
+from securevfl.data.source import DataSource
 from securevfl.engine.conditions import NONE
 from securevfl.engine.network import SERVER
 from securevfl.errors import ConfigurationError, UnknownNameError
 from securevfl.protocols.base.card import Exposure
 from securevfl.protocols.base.registry import find_protocols, get_protocol, make_config
 from securevfl.runs.run import Interrupted
-from securevfl.runs.spec import DataSource
 from securevfl.testing.runs import make
 
 SMALL = {"width": 24, "hidden": 16, "batch": 100}

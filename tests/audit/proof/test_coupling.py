@@ -8,9 +8,9 @@ import pytest
 from securevfl.audit.proof.coupling import correction
 from securevfl.audit.proof.linear_algebra import independent_rows, solve_left
 from securevfl.audit.recorded_runs import arena, couple, departures
-from securevfl.audit.views import Coalition
 from securevfl.engine.conditions import Conditions
 from securevfl.errors import ConfigurationError
+from securevfl.privacy.coalition import Coalition
 from securevfl.protocols.base.registry import get_protocol
 
 P31, P61 = 2**31 - 1, 2**61 - 1

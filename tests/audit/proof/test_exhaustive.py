@@ -10,8 +10,8 @@ import pytest
 
 from securevfl.audit.proof.certificate import coalition_power
 from securevfl.audit.proof.exhaustive import Toy, exhaust, small_code, toys
-from securevfl.audit.views import Coalition
 from securevfl.errors import ConfigurationError
+from securevfl.privacy.coalition import Coalition
 
 SERVER = Coalition(server=True)
 

@@ -23,7 +23,7 @@ from securevfl.errors import (
     WouldOverflowError,
 )
 from securevfl.models.polynomial_network import expand
-from securevfl.protocols.fedvs.parameters import Attempt, Batch
+from securevfl.protocols.fedvs.messages import Attempt, Batch
 from securevfl.testing.runs import class_of, make, paper_conditions, simulate
 
 P31, P61 = 2**31 - 1, 2**61 - 1

@@ -8,8 +8,8 @@ from securevfl.data.alignment.overlap import limit_overlap
 from securevfl.engine.party import SERVER
 from securevfl.models.weights import weights_of
 from securevfl.protocols.base.schedule import Shape
-from securevfl.protocols.fedvs.algorithm import FedVS
 from securevfl.protocols.fedvs.parameters import FedVSConfig
+from securevfl.protocols.fedvs.protocol import FedVS
 from securevfl.testing.conformance import CHECKS
 from securevfl.testing.runs import simulate
 

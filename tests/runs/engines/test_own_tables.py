@@ -14,7 +14,7 @@ from securevfl.cli.app import app
 from securevfl.engine.network import SERVER
 from securevfl.engine.security.identity import Identity, Manifest, Seat
 from securevfl.errors import ConfigurationError, DataError
-from securevfl.runs.spec import DataSource
+from securevfl.data.source import DataSource
 
 pytest.importorskip("ray")
 pytestmark = pytest.mark.usefixtures("cluster")

@@ -17,7 +17,7 @@ from securevfl.engine.network import SERVER
 from securevfl.engine.security.identity import Identity, Manifest, Seat
 from securevfl.errors import ConfigurationError, RunError, SealError
 from securevfl.runs.engines.ray import Driver
-from securevfl.runs.spec import DataSource
+from securevfl.data.source import DataSource
 
 pytest.importorskip("ray")
 pytestmark = pytest.mark.usefixtures("cluster")

@@ -1,0 +1,89 @@
+"""The results of all attacks on all runs, as one table that can be written."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from securevfl.studies.jobs import MEASURES
+from securevfl.studies.summary import commit
+
+FORMAT = 1
+FIGURES = (*(f"test_{m}" for m in MEASURES), "virtual_seconds", "bytes")
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """What all attacks achieved against all protocols.
+
+    Attributes
+    ----------
+    title : str
+    labels : tuple of str
+        Variants, in the order in which they were given.
+    rows : list of dict
+        One for each (protocol, attack, seed): ``metric``, ``success``, ``chance``, ``low``,
+        ``high``, ``samples``, ``controls``, ``note``; `success` is None where there is no view,
+        and the note says why.
+    cells : list of dict
+        One for each (protocol, attack), over seeds: means of ``success`` and ``chance``, the
+        ``excess`` of one over the other with its 95 % interval ``low`` to ``high``, ``verdict``,
+        ``seeds``.
+    figures : mapping
+        By variant: accuracy (and AUC), virtual seconds and bytes, as mean and half-width.
+    settings : mapping
+        Everything that was set.
+    """
+
+    title: str
+    labels: tuple[str, ...]
+    rows: list[dict[str, Any]]
+    cells: list[dict[str, Any]]
+    figures: Mapping[str, Mapping[str, Any]]
+    settings: Mapping[str, Any]
+
+    def cell(self, protocol: str, attack: str) -> dict[str, Any]:
+        """The cell of a variant and an attack.
+
+        Raises
+        ------
+        KeyError
+            When there is none.
+        """
+        for cell in self.cells:
+            if (cell["protocol"], cell["attack"]) == (protocol, attack):
+                return cell
+        raise KeyError(f"no cell of {protocol} and {attack}")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Content in JSON types."""
+        return {"format": FORMAT, **asdict(self)}
+
+
+def write_matrix(matrix: Matrix, path: Path, **more: Any) -> dict[str, Any]:
+    """Write a matrix as JSON, and as a picture of the same name.
+
+    Parameters
+    ----------
+    matrix : Matrix
+    path : Path
+        Ends with ``.json``.
+    **more
+        Further content.
+
+    Returns
+    -------
+    dict
+        What was written.
+    """
+    from securevfl.audit.attack_matrix.plot import draw_matrix
+    from securevfl.machine import describe_machine
+
+    content = {**matrix.to_dict(), "machine": describe_machine(), "commit": commit(), **more}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(content, indent=1, allow_nan=False) + "\n")
+    draw_matrix(matrix, path.with_suffix(".png"))
+    return content

@@ -1,0 +1,36 @@
+"""Raw scores as classes and probabilities."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from securevfl.errors import ConfigurationError
+from securevfl.runs.storage import SUMMARY as SUMMARY
+
+
+def decided(task: str, classes: Sequence[str], scores: np.ndarray) -> np.ndarray:
+    """Names of the classes that raw scores stand for, or the values of a regression."""
+    if task == "regression":
+        return scores.reshape(-1)
+    best = scores.argmax(axis=1) if task == "multiclass" else scores.reshape(-1) > 0
+    return np.array(classes)[best.astype(np.int64)]
+
+
+def probabilities(task: str, scores: np.ndarray) -> np.ndarray:
+    """Softmax of raw scores, or the logistic function of two classes' one, (rows, C) float64.
+
+    Raises
+    ------
+    ConfigurationError
+        For a regression, which has no classes.
+    """
+    exact = scores.astype(np.float64)
+    if task == "regression":
+        raise ConfigurationError("predict_proba: a regression has no classes; use predict")
+    if task == "binary":
+        exact = np.concatenate([np.zeros_like(exact), exact], axis=1)
+    raised = np.exp(exact - exact.max(axis=1, keepdims=True))
+    shares: np.ndarray = raised / raised.sum(axis=1, keepdims=True)
+    return shares

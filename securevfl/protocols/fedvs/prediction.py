@@ -1,0 +1,61 @@
+"""Parties that predict new rows on secret shares, by models that a run left behind."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+import numpy as np
+
+from securevfl.models.split import Centre
+from securevfl.protocols.fedvs.algorithm import Client, Server
+from securevfl.protocols.fedvs.parameters import (
+    Parameters,
+)
+
+
+class PredictingClient(Client):
+    """Client n of a prediction: shares its columns of new rows, and evaluates them."""
+
+    def quantised_model(self) -> np.ndarray:
+        """W-bar, rounded to the nearest: a prediction is a function of the rows and the models."""
+        quantised: np.ndarray = self.public.model_point.quantize(self.network.values)
+        return quantised
+
+
+class PredictingServer(Server):
+    """Server of a prediction: it decodes the sums of new rows, as of test rows, and scores them."""
+
+    kept: ClassVar[tuple[str, ...]] = (
+        *(
+            "centre",
+            "given_up",
+            "test_scores",
+            "embeddings",
+            "summed",
+            "harmless",
+            "stepped",
+            "latest",
+        ),
+    )
+
+    def __init__(self, peers: Sequence[int], public: Parameters, centre: Centre) -> None:
+        super().__init__(peers, public, centre, {})
+        self.embeddings: dict[int, np.ndarray] = {}
+        self.predicted: tuple[np.ndarray, np.ndarray] | None = None
+
+    async def run(self) -> None:
+        """Infer the rows from their shares."""
+        await self.infer()
+        self.conclude()
+
+    def score(self, number: int, embedding: np.ndarray) -> None:
+        """Keep the joint embedding besides."""
+        super().score(number, embedding)
+        self.embeddings[number] = embedding
+
+    def report_inference(self, step: int) -> None:
+        """Put everything in the order of the rows; there are no labels to hold it against."""
+        embedding = self.in_order(self.embeddings, step)
+        self.predicted = (embedding, self.in_order(self.test_scores, step))
+        self.record("predicted", rows=self.public.batches["test"].rows)

@@ -1,0 +1,340 @@
+"""FedVS as the library sees it: its card, options, parties, message schedule and claims."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from securevfl.engine.party import SERVER, Party
+from securevfl.engine.streams import keyed_stream
+from securevfl.errors import (
+    ConfigurationError,
+    PrivacyError,
+    RangeError,
+    WouldOverflowError,
+)
+from securevfl.field import FixedPoint, LagrangeCode, PrimeField
+from securevfl.models.polynomial_network import PolynomialNetwork, expanded_width
+from securevfl.models.pretraining.pretext import make_objective
+from securevfl.models.pretraining.trainer import Pretraining, pretraining_optimizer
+from securevfl.privacy.claims import Claim
+from securevfl.protocols.base.card import Card
+from securevfl.protocols.base.protocol import Part
+from securevfl.protocols.base.schedule import Outline, Post, Shape, Stage, hollow
+from securevfl.protocols.base.split import SplitProtocol
+from securevfl.protocols.fedvs.algorithm import Client, Server, quantised_data
+from securevfl.protocols.fedvs.claims import MASKED, PAPER, PLAIN, SHARES, UNPROTECTED
+from securevfl.protocols.fedvs.parameters import (
+    FedVSConfig,
+    Parameters,
+    coded_rows,
+    default_segments,
+    inference_step,
+)
+from securevfl.protocols.fedvs.prediction import PredictingClient, PredictingServer
+from securevfl.protocols.fedvs.schedule import attempts, coding_operations
+
+if TYPE_CHECKING:
+    from securevfl.data.dataset import VerticalDataset
+
+
+class FedVS(SplitProtocol):
+    """FedVS on one data set."""
+
+    name = "fedvs"
+    apart = True
+    Config = FedVSConfig
+    fault_options: ClassVar[dict[str, Any]] = {
+        "share_timeout": 60.0,
+        "result_timeout": 60.0,
+        "spares": 1,
+    }
+    card = Card(
+        title="FedVS",
+        paper="Li, Yao, Liu, ICML 2023, arXiv 2304.13407",
+        roles={
+            "server": "holds the labels and the central model; decodes sums of embeddings",
+            "client": "holds some columns and a polynomial network; computes on everyone's shares",
+        },
+        sees={
+            "server": "the exact sums of embeddings of each attempt; in plain evaluation every "
+            "coefficient of psi besides; who shared, dealt and answered, and when",
+            "client": "shares of data and models (any T uniform), dL/dH, batches and sharers",
+            "server + 1 client": "in plain evaluation all data and models, by linear algebra; "
+            "masked, no more than each of them alone",
+            "outsider": "kinds, sizes and times; without sealed links all that a listener to K+T "
+            "clients needs",
+        },
+        absence="tolerates",
+        deviations=(
+            "uploads are masked by default (ours); masked=false is the paper's evaluation",
+            "p, lx, lw, h, the optimiser, initialisation and batch order are ours",
+            "tolerate_corrupt (ours): wrong uploads only; A+1 colluders can force wrong values and "
+            "blame an honest client",
+            "a client whose part could wrap stops the run: one bit about its data",
+            "B is announced with the round, S after sharing; the paper supposes that all share",
+            "absent=last (ours): who did not share is in the sum with its model of an earlier one",
+            "pretrain (ours): networks start from VFLHLP's; with full, client 0 is one "
+            "organisation with the server, and both start from its own model instead of being "
+            "pulled to it",
+        ),
+    )
+
+    def __init__(self, config: FedVSConfig, data: VerticalDataset, *, seed: int) -> None:
+        super().__init__(config, data, seed=seed)
+        self.check_sizes()
+        N, T = data.parties, config.privacy
+        if N < 3:
+            raise ConfigurationError(
+                f"fedvs: {N} parties are too few: even with K = 1 and T = 1 it needs "
+                f"R = 2(K+T-1)+1 = 3. Add parties; `split` takes fewer, and protects nothing"
+            )
+        K = config.segments or default_segments(N, T, config.tolerate_corrupt)
+        field = PrimeField(config.prime)
+        self.public = Parameters(
+            config=config,
+            code=LagrangeCode(field, parties=N, segments=K, privacy=T),
+            data_point=FixedPoint(field, bits=config.data_bits),
+            model_point=FixedPoint(field, bits=config.model_bits),
+            batches={part: self.batches(K, part) for part in self.shared_parts},
+        )
+        self.check_wanted()
+        self.check_masks()
+        self.check_timeouts()
+        self.check_overflow()
+
+    def check_wanted(self) -> None:
+        """Refuse to wait for more results than there are clients."""
+        A, N = self.config.tolerate_corrupt, self.data.parties
+        if self.public.wanted > N:
+            raise ConfigurationError(
+                f"fedvs: correcting A = {A} wrong uploads needs R + 2A = {self.public.wanted} "
+                f"results, R = 2(K+T-1)+1 = {self.public.threshold}, and there are {N} clients. "
+                "Lower tolerate_corrupt, segments or privacy, or add clients"
+            )
+
+    def check_masks(self) -> None:
+        """Refuse masked evaluation with too few clients for T + 2 sharers or the dealers."""
+        T, N = self.config.privacy, self.data.parties
+        needed = max(T + 2, T + 1 + self.config.spares)
+        if self.config.masked and needed > N:
+            raise PrivacyError(
+                f"fedvs: masked evaluation with T = {T} needs T+2 = {T + 2} sharers and T+1+spares "
+                f"= {T + 1 + self.config.spares} dealers, and there are {N} clients. Lower privacy "
+                "or spares, or add clients; masked=false runs the paper's evaluation, which shows "
+                "the server more than the sums"
+            )
+
+    def check_timeouts(self) -> None:
+        """Refuse earlier models where nobody is ever absent, or lacking shares would stall."""
+        config = self.config
+        if config.absent == "last" and None in (config.share_timeout, config.result_timeout):
+            raise ConfigurationError(
+                "fedvs: absent = last needs share_timeout, after which a client counts as absent, "
+                "and result_timeout, after which clients that lack its share are not waited for; "
+                f"they are {config.share_timeout} and {config.result_timeout}"
+            )
+
+    @classmethod
+    def outline(cls, config: FedVSConfig, shape: Shape) -> Outline | None:
+        """All messages of a run; with a timeout it is chance who shares, and so what is sent."""
+        if config.share_timeout is not None or config.result_timeout is not None:
+            return None
+        if config.pretrain == "full":  # labels and head in setup have no place in an outline
+            return None
+        N, A = len(shape.widths), config.tolerate_corrupt
+        K = config.segments or default_segments(N, config.privacy, A)
+        dtype = PrimeField(config.prime).dtype
+        widths = [expanded_width(d, config.degree) for d in shape.widths]
+        lengths = {"train": math.ceil(shape.rows / K)}
+        if config.secure:
+            lengths["test"] = math.ceil(shape.test_rows / K)
+        setup = tuple(
+            Post(
+                f"{part}-data",
+                "peers",
+                tuple(hollow((rows, w), dtype) for w in widths),
+                operations=tuple(coding_operations(rows * w, N) for w in widths),
+            )
+            for part, rows in lengths.items()
+        )
+        coded = coded_rows(config, K, lengths["train"])
+        gradient = Post(
+            "gradient",
+            "clients",
+            (hollow((K * coded, config.width), np.float32),),
+            operations=(coding_operations(coded * config.width, 2 * (K + config.privacy) - 1),),
+        )
+        phases = [attempts(config, widths, K, "train", coded, config.rounds, Stage((gradient,)))]
+        if config.secure:
+            step = inference_step(coded_rows(config, K, lengths["test"]), K)
+            whole, rest = divmod(lengths["test"], step)
+            phases += [attempts(config, widths, K, "test", step, whole)] * bool(whole)
+            phases += [attempts(config, widths, K, "test", rest, 1)] * bool(rest)
+        return Outline(setup, tuple(phases), coded)
+
+    @property
+    def shared_parts(self) -> tuple[Part, ...]:
+        """Parts of the data that are secret-shared."""
+        return ("train", "test") if self.config.secure else ("train",)
+
+    def features(self, part: Part) -> tuple[np.ndarray, ...]:
+        """All clients' columns of a part."""
+        return self.data.train if part == "train" else self.data.test
+
+    def check_overflow(self) -> None:
+        """Refuse a configuration in which the sum could leave [-(p-1)/2, (p-1)/2] and wrap."""
+        self.refuse_overflow(self.public, {p: self.features(p) for p in self.shared_parts})
+
+    def refuse_overflow(
+        self, public: Parameters, parts: Mapping[str, Sequence[np.ndarray]]
+    ) -> None:
+        """Refuse rows whose sum could wrap.
+
+        sum_n max_i sum_j |X-bar_n[i,j]| ceil(2^lw w) <= (p-1)/2, w the enforced weight bound.
+        """
+        config = self.config
+        weight = math.ceil(2**config.model_bits * config.weight_bound)
+        limit = (config.prime - 1) // 2
+        for part, features in parts.items():
+            try:
+                rows = sum(quantised_data(public, x, part)[1] for x in features)
+            except RangeError as error:
+                raise WouldOverflowError(f"fedvs: {error}") from None
+            if rows * weight > limit:
+                raise WouldOverflowError(
+                    f"fedvs: the quantised sum of embeddings can reach {rows * weight:.4g} (row "
+                    f"sums {rows:.4g} x weights {weight:.4g}) and (p-1)/2 = {limit:.4g} for "
+                    f"p = {config.prime}. Lower data_bits ({config.data_bits}), model_bits "
+                    f"({config.model_bits}) or log2 of weight_bound ({config.weight_bound:g}) by "
+                    f"{math.ceil(math.log2(rows * weight / limit))} in all, or use a larger prime"
+                )
+
+    def parties(self) -> dict[int, Party]:
+        """The server and N clients, each with nothing but its own columns."""
+        labels = {"train": self.data.train_labels, "test": self.data.test_labels}
+        server = Server(self.peers(), self.public, self.centre(), labels, self.data.alone_labels)
+        return {SERVER: server} | {n: self.client(n) for n in self.peers()}
+
+    def client(self, index: int) -> Client:
+        """Client `index`, from 0."""
+        features: dict[str, np.ndarray] = {
+            part: self.features(part)[index] for part in self.shared_parts
+        }
+        network = self.network(index, bound=self.config.weight_bound)
+        own = self.pretraining(index)
+        return Client(index, self.peers(), self.public, features, network, own)
+
+    def predictors(
+        self, parties: Mapping[int, Party], features: Sequence[np.ndarray]
+    ) -> dict[int, Party]:
+        """Parties of a coded prediction: as in training, with masks where training has them.
+
+        Every row is padded into K segments like training rows are, be it a single one. Networks
+        and centre are those of `parties`, which are only read.
+        """
+        trained: Any = parties
+        layout = self.batches(self.public.code.segments, "test", len(features[0]), short=True)
+        public = replace(
+            self.public,
+            config=self.config.model_copy(update={"pretrain": "none"}),
+            batches={"test": layout},
+        )
+        self.refuse_overflow(public, {"test": features})
+        made: dict[int, Party] = {
+            n: PredictingClient(n, self.peers(), public, {"test": rows}, trained[n].network)
+            for n, rows in enumerate(features)
+        }
+        return {SERVER: PredictingServer(self.peers(), public, trained[SERVER].centre)} | made
+
+    def pretraining(self, index: int) -> Pretraining | None:
+        """What client `index` trains alone before, if anything."""
+        config, data = self.config, self.data
+        if config.pretrain == "none" or (config.pretrain == "p" and index == 0):
+            return None
+        rule = pretraining_optimizer(config)
+
+        def encoder() -> PolynomialNetwork:
+            return self.network(index, bound=config.weight_bound, optimizer=rule)
+
+        alone = data.alone[index] if data.alone else None
+        if index == 0:
+            means: Any = self.centre(optimizer=rule, stream=keyed_stream(self.seed, 0, "head"))
+            alone = alone if data.alone_labels is not None else None
+        else:
+            means = make_objective(
+                "scarf",
+                config.width,
+                config.sizes(),
+                make_target=encoder,
+                stream=keyed_stream(self.seed, index, "heads"),
+                optimizer=rule,
+            )
+        return Pretraining(config, encoder(), alone, means)
+
+    @property
+    def batch_rows(self) -> int:
+        """|B|."""
+        return self.public.batches["train"].coded
+
+    @property
+    def claims(self) -> tuple[Claim, ...]:
+        """Theorem 5.2, the masked guarantee, and what is not protected."""
+        about_server = MASKED if self.config.masked else PLAIN
+        if self.config.pretrain == "full":
+            about_server = tuple(
+                replace(
+                    claim, source=f"of clients 1 to N-1, as client 0 is its own: {claim.source}"
+                )
+                for claim in about_server
+            )
+        return SHARES + about_server + UNPROTECTED
+
+    @property
+    def paper_claims(self) -> tuple[Claim, ...]:
+        """What the paper claims of plain evaluation, which the card does not repeat."""
+        return SHARES + PAPER
+
+    @property
+    def points(self) -> dict[int, int]:
+        """alpha_n of each client."""
+        return {n: int(alpha) for n, alpha in enumerate(self.public.code.alphas)}
+
+    def describe(self) -> dict[str, Any]:
+        """N, K, T, R, p and |B|."""
+        code = self.public.code
+        return {
+            "N": code.parties,
+            "K": code.segments,
+            "T": code.privacy,
+            "R": self.public.threshold,
+            "A": self.config.tolerate_corrupt,
+            "masked": self.config.masked,
+            "p": code.field.modulus,
+            "batch_rows": self.batch_rows,
+        }
+
+    def memory(self) -> int:
+        """Bytes of all data shares, and of the largest client's rows while it encodes them."""
+        return self._memory(self.public.code.segments)
+
+    def _memory(self, segments: int) -> int:
+        widths = [expanded_width(d, self.config.degree) for d in self.data.widths]
+        size = self.public.field.dtype.itemsize
+        rows = [len(self.features(part)[0]) for part in self.shared_parts]
+        shares = sum(math.ceil(m / segments) for m in rows) * sum(widths) * self.data.parties
+        # Real powers, field elements and their copy in segments, of one client at a time.
+        working = max(rows) * max(widths) * (4 + 3 * size)
+        return shares * size + working
+
+    def advice(self, available: int) -> str:
+        """The smallest K whose shares fit and whose threshold R does not exceed N."""
+        N, T = self.data.parties, self.config.privacy
+        for K in range(self.public.code.segments + 1, (N - 1) // 2 - T + 2):
+            if self._memory(K) <= available:
+                return f"use segments = {K}, whose shares need {self._memory(K) / 1e9:.2f} GB"
+        return "use fewer rows, a lower degree, or a prime below 2^32"

@@ -1,0 +1,63 @@
+"""The messages of a FedVS run in advance, and the work that they cost."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from securevfl.field import PrimeField
+from securevfl.protocols.base.protocol import Part
+from securevfl.protocols.base.schedule import Phase, Post, Stage, hollow
+from securevfl.protocols.fedvs.messages import Attempt, Batch
+from securevfl.protocols.fedvs.parameters import FedVSConfig, appointed, results_wanted
+
+
+def coding_operations(elements: int, points: int) -> int:
+    """n log^2 n multiply-adds an element, to evaluate or interpolate at n points (section 5.3)."""
+    return round(elements * points * math.log2(points) ** 2)
+
+
+def attempts(
+    config: FedVSConfig,
+    widths: Sequence[int],
+    segments: int,
+    part: Part,
+    rows: int,
+    rounds: int,
+    *after: Stage,
+) -> Phase:
+    """Rounds on `rows` coded rows in which all share; `after` is what follows the uploads.
+
+    A client sends "shared" behind its shares on one uplink, so all shares are there before the
+    server has heard of all clients.
+    """
+    N, h, dtype = len(widths), config.width, PrimeField(config.prime).dtype
+    upload = hollow((rows, h), dtype)
+    models = Post(
+        "model",
+        "peers",
+        tuple(hollow((w, h), dtype) for w in widths),
+        operations=tuple(coding_operations(w * h, N) for w in widths),
+    )
+    masks = Post(
+        "mask",
+        "peers",
+        (upload,),
+        functools.partial(appointed, config, N),
+        operations=(rows * h * N * (segments + 2 * config.privacy - 1),),
+    )
+    shared = Post("shared", "server", (None,))
+    attempt = Attempt(tuple(range(N)), tuple(range(config.privacy + 1)) * config.masked)
+    stages = (
+        Stage((models, *[masks] * config.masked, shared), activity="share", count=N),
+        Stage((Post("attempt", "clients", (attempt,)),)),
+        Stage(
+            (Post("embedding", "server", (upload,), operations=(rows * h * sum(widths),)),),
+            activity="upload",
+            count=results_wanted(config, segments),
+        ),
+    )
+    return Phase(Batch(part, hollow((rows,), np.uint32)), (*stages, *after), rounds)

@@ -1,0 +1,76 @@
+"""The runs of a study, carried out side by side and resumed where they stopped."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from securevfl.errors import ConfigurationError
+from securevfl.protocols.base.registry import get_protocol, make_config
+from securevfl.studies.jobs import Watch, carry_out, store, stored
+from securevfl.studies.study import Study
+from securevfl.studies.summary import write_results
+
+
+def run_study(
+    study: Study,
+    folder: Path,
+    *,
+    workers: int = 1,
+    progress: Callable[[int, int, str], None] | None = None,
+    watch: Watch | None = None,
+    interrupted: Callable[[], bool] | None = None,
+) -> dict[str, Any]:
+    """Run all jobs that have no result yet, and write the study's results.
+
+    Parameters
+    ----------
+    folder : Path
+        Gets ``jobs/``, and the files of `write_results`.
+    workers : int
+        Processes; each computes on one thread.
+    progress : callable, optional
+        Told (jobs done, jobs in all, what was finished).
+    watch : callable, optional
+        Told (job, part of it that is done) now and then.
+    interrupted : callable, optional
+        Asked often; when it says True the jobs under way are dropped.
+
+    Returns
+    -------
+    dict
+        Content of ``results.json``.
+
+    Raises
+    ------
+    ConfigurationError
+        Before anything is run, when a run names an unknown protocol or an option out of its range.
+    SecureVFLError
+        Of the first job that failed, but for a `RunError` of one with faults, which is its result;
+        the results of the others are kept.
+    Interrupted
+        When `interrupted` said so; the results of finished jobs are kept.
+    """
+    from securevfl.runs.run import Interrupted
+
+    for job in study.jobs:
+        make_config(get_protocol(job.protocol), job.options)
+    if workers < 1:
+        raise ConfigurationError(f"study: {workers} workers cannot work; use 1 or more")
+    if folder.exists() and any(folder.iterdir()) and not (folder / "jobs").is_dir():
+        raise ConfigurationError(
+            f"study: the folder {folder} holds something else than a study; name another with --out"
+        )
+    (folder / "jobs").mkdir(parents=True, exist_ok=True)
+    todo = [job for job in study.jobs if stored(folder, job) is None]
+    done = len(study.jobs) - len(todo)
+    tell = progress or (lambda done, total, what: None)
+    tell(done, len(study.jobs), f"{done} were there")
+    for job, result in carry_out(todo, workers, watch=watch, interrupted=interrupted):
+        store(folder, job, result)
+        done += 1
+        tell(done, len(study.jobs), job.name)
+    if done < len(study.jobs):
+        raise Interrupted(folder)
+    return write_results(study, folder)
