@@ -36,10 +36,9 @@ from securevfl.data.source import DataSource
 from securevfl.engine.cluster.supervisor import Cluster
 from securevfl.engine.faults import faults_from
 from securevfl.errors import RunError
-from securevfl.machine import describe_machine
+from securevfl.machine import commit, describe_machine
 from securevfl.runs.engines.ray import Driver
 from securevfl.runs.threads import one_thread
-from securevfl.studies.summary import commit
 
 RESULTS = Path(__file__).parent / "results" / "cluster" / "cluster.json"
 DIGITS = DataSource("digits", {"parties": 8})

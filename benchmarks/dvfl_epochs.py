@@ -19,10 +19,9 @@ import numpy as np
 
 from securevfl.data import load_dataset
 from securevfl.engine.network import SERVER
-from securevfl.machine import describe_machine
+from securevfl.machine import commit, describe_machine
 from securevfl.protocols.base.registry import get_protocol, make_config
 from securevfl.runs.threads import one_thread
-from securevfl.studies.summary import commit
 
 RESULTS = Path(__file__).parent / "results" / "dvfl" / "epochs.json"
 BATCH, ROWS, TURNS = 64, 60_000, 60

@@ -20,9 +20,8 @@ import numpy as np
 import securevfl as svfl
 from securevfl.data.builders.arrays import from_numpy
 from securevfl.engine.conditions import Conditions, Delay
-from securevfl.machine import describe_machine
+from securevfl.machine import commit, describe_machine
 from securevfl.planning.forecast import plan
-from securevfl.studies.summary import commit
 
 OUT = Path(__file__).parent / "results" / "plan" / "plan_check.json"
 

@@ -24,8 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from securevfl.audit.attack_matrix.matrix import write_matrix
-from securevfl.audit.attack_matrix.run import Settings, attack_matrix
+from securevfl.audit.attack_matrix.run import Settings, attack_matrix, write_matrix
 from securevfl.audit.games import TESTS, Size, play_ranks
 from securevfl.audit.proof.exhaustive import Toy, exhaust, small_code, toys
 from securevfl.audit.recorded_runs import Arena

@@ -19,9 +19,8 @@ from typing import Any
 import numpy as np
 
 from securevfl.data.alignment.join import match_plainly
-from securevfl.machine import describe_machine
+from securevfl.machine import commit, describe_machine
 from securevfl.runs.alignment import intersection
-from securevfl.studies.summary import commit
 
 RESULTS = Path(__file__).parent / "results" / "psi"
 SHARE = 0.8  # of all identifiers that each member has

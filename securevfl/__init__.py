@@ -18,6 +18,8 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
+from securevfl._version import __version__
+
 if TYPE_CHECKING:
     from securevfl.audit.verify import verify
     from securevfl.data import VerticalDataset, dataset_catalogue, load_dataset
@@ -26,10 +28,10 @@ if TYPE_CHECKING:
     from securevfl.planning.forecast import Forecast, plan
     from securevfl.runs.estimator import FedVSClassifier
     from securevfl.runs.export import load_model, load_models
+    from securevfl.runs.history import Progress
     from securevfl.runs.load import load_run
-    from securevfl.runs.run import Interrupted, Progress, Run, resume, run
-
-__version__ = "0.1.0"
+    from securevfl.runs.result import Run
+    from securevfl.runs.run import Interrupted, resume, run
 
 __all__ = [
     "Conditions",
@@ -60,8 +62,8 @@ _HOMES = {
     "FedVSClassifier": "runs.estimator",
     "Forecast": "planning.forecast",
     "Interrupted": "runs.run",
-    "Progress": "runs.run",
-    "Run": "runs.run",
+    "Progress": "runs.history",
+    "Run": "runs.result",
     "RunError": "errors",
     "SecureVFLError": "errors",
     "VerticalDataset": "data",

@@ -29,14 +29,14 @@ _PLANNING = {"protocols.base", "data", "models", "field", "engine", "errors"}
 _RUNS = _PLANNING | {"planning", "privacy", "machine", "plugins", "_version"}
 _STUDIES = _RUNS | {"runs"}
 _AUDIT = _STUDIES | {"studies"}
-_TESTING = _AUDIT | {"audit", "bench", "studies"}
+_TESTING = _AUDIT | {"audit", "bench", "studies", ""}
 ALLOWED: dict[str, set[str]] = {
     "errors": set(),
     "_version": set(),
     "plugins": {"errors"},
     "machine": {"errors"},
     "field": {"errors"},
-    "engine": {"errors"},
+    "engine": {"errors", "engine.conditions"},
     "engine.conditions": {"errors", "plugins", "engine"},
     "models": {"field", "errors"},
     "privacy": {"field", "errors"},
@@ -54,7 +54,10 @@ ALLOWED: dict[str, set[str]] = {
         *("machine", "_version", "errors"),
     },
     "testing": _TESTING,
-    "cli": {"report", "audit", "studies", "bench", "planning", "runs", "errors", ""},
+    "cli": {
+        *("report", "audit", "studies", "bench", "planning", "runs", "errors", "machine", ""),
+        *("data.source", "_version"),
+    },
     "__init__": {"audit", "runs", "planning", "data", "engine.conditions", "errors", "_version"},
     "__main__": {"cli"},
 }

@@ -72,9 +72,9 @@ def watch() -> Iterator[Log]:
         drawn += size
         return urandom(size)
 
-    def logged(prime: Any, shape: Any, source: Any) -> np.ndarray:
+    def logged(prime: int, dtype: Any, shape: Any, source: Any) -> np.ndarray:
         before = drawn
-        result = uniform(prime, shape, source)
+        result = uniform(prime, dtype, shape, source)
         used = sampling.SYSTEM if source is None else source
         made = digest([result])
         log.calls.append(Call(repr(used), used.secure, drawn - before, result.nbytes, made))

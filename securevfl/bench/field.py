@@ -17,6 +17,7 @@ from importlib import metadata
 from typing import Any
 
 from securevfl.errors import RunError
+from securevfl.machine import processor
 
 Row = dict[str, Any]
 
@@ -88,18 +89,6 @@ def describe() -> dict[str, Any]:
     }
 
 
-def processor() -> str:
-    """Name of this machine's processor."""
-    try:
-        with open("/proc/cpuinfo") as file:
-            for line in file:
-                if line.startswith("model name"):
-                    return line.partition(":")[2].strip()
-    except OSError:
-        pass
-    return platform.processor() or "unknown"
-
-
 def _run(command: list[str], extra: dict[str, str]) -> str:
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)} | extra
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
@@ -113,7 +102,7 @@ def _child(repeats: int, core: str | None) -> dict[str, Any]:
     extra = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
     extra |= {"OPENBLAS_CORETYPE": core} if core else {}
     program = (
-        "from securevfl.field import benchmark as b;"
+        "from securevfl.bench import field as b;"
         f"b._print({'b.measure' if core else 'b.measure_matmul'}({repeats}))"
     )
     return dict(json.loads(_run([sys.executable, "-c", program], extra)))

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from securevfl import __version__
+from securevfl._version import __version__
 from securevfl.cli import keys as keys_commands
 from securevfl.cli import model, output, verify
 from securevfl.cli import report as report_command

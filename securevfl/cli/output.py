@@ -20,7 +20,7 @@ from securevfl.cli.options import power_form
 if TYPE_CHECKING:
     from rich.progress import TaskID
 
-    from securevfl.runs.run import Progress
+    from securevfl.runs.history import Progress
 
 _LABELS = {
     "dataset": "data set",

@@ -19,12 +19,13 @@ import typer
 from securevfl.cli import output
 from securevfl.cli.options import COMMON, protocol_options, split_data_pairs
 from securevfl.errors import ConfigurationError
+from securevfl.runs import alignment
 from securevfl.runs.catalogue import protocols
 from securevfl.studies.variant import parse_pairs
 
 if TYPE_CHECKING:
     from securevfl.data.source import DataSource
-    from securevfl.runs.run import Run
+    from securevfl.runs.result import Run
 
 INTERRUPTED = 130  # 128 + SIGINT, as shells expect
 _DATA_FLAGS = {
@@ -140,7 +141,6 @@ def data_source(common: Mapping[str, Any], data_options: Mapping[str, Any]) -> D
     ConfigurationError
         When options of a data set by name and of several parties' files are mixed.
     """
-    from securevfl.data.source import DataSource
 
     options = dict(data_options)
     for key, flag in _DATA_FLAGS.items():
@@ -162,14 +162,14 @@ def data_source(common: Mapping[str, Any], data_options: Mapping[str, Any]) -> D
             options["label_file"] = _whole(common["label_file"])
         if common["align"] is not None:
             options["align"] = common["align"]
-        return DataSource("tables", options)
+        return alignment.data_source("tables", options)
     if any(common[name] is not None for name in ("id", "label_file", "align")):
         raise ConfigurationError(
             "run: --id, --label-file and --align go with --party FILE; leave them out"
         )
     if name is not None and Path(name).is_file():
         name = _whole(Path(name))
-    return DataSource(name or "digits", options)
+    return alignment.data_source(name or "digits", options)
 
 
 def places(said: Sequence[str]) -> dict[int, str]:

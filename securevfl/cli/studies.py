@@ -144,8 +144,7 @@ def _attack(
     workers: int,
 ) -> None:
     """Carry out ``securevfl compare --attacks``."""
-    from securevfl.audit.attack_matrix.matrix import write_matrix
-    from securevfl.audit.attack_matrix.run import attack_matrix
+    from securevfl.audit.attack_matrix.run import attack_matrix, write_matrix
     from securevfl.runs.run import Interrupted
 
     if workers > 1:

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from securevfl.errors import DataError
-
-if TYPE_CHECKING:
-    from securevfl.data.dataset import VerticalDataset
 
 
 def frozen(array: Any, dtype: Any) -> NDArray[Any]:
@@ -86,45 +83,50 @@ def check_features(
         _check_finite(where, array)
 
 
-def check_alone(asked: str, data: VerticalDataset) -> None:
+def check_alone(
+    asked: str,
+    widths: Sequence[int],
+    alone: Sequence[NDArray[Any]],
+    alone_labels: NDArray[Any] | None,
+) -> None:
     """Check the rows that parties hold alone: finite, as wide as the shared ones, or none at all.
 
     Parameters
     ----------
     asked : str
         Beginning of the messages.
-    data : VerticalDataset
-        Whose ``alone`` and ``alone_labels`` are looked at.
+    widths : sequence of int
+        Columns of each party.
+    alone : sequence of ndarray
+        Rows of each party that no other party has; empty if no party has any.
+    alone_labels : ndarray, optional
+        Labels of those of party 0.
 
     Raises
     ------
     DataError
         Naming the party, and the cell where it is about one.
     """
-    if data.alone and len(data.alone) != data.parties:
+    if alone and len(alone) != len(widths):
         raise DataError(
-            f"{asked}: {len(data.alone)} parties hold rows alone and there are {data.parties}; "
+            f"{asked}: {len(alone)} parties hold rows alone and there are {len(widths)}; "
             f"give one array for each party, be it without rows."
         )
-    for party, array in enumerate(data.alone):
+    for party, array in enumerate(alone):
         where = f"{asked}, party {party}, rows held alone"
-        if array.ndim != 2 or array.shape[1] != data.widths[party]:
+        if array.ndim != 2 or array.shape[1] != widths[party]:
             raise DataError(
-                f"{where}: the shape is {array.shape}; rows x {data.widths[party]} is needed."
+                f"{where}: the shape is {array.shape}; rows x {widths[party]} is needed."
             )
         if array.size:
             _check_finite(where, array)
-    if data.alone_labels is None:
+    if alone_labels is None:
         return
-    labelled = len(data.alone[0]) if data.alone else 0
-    if len(data.alone_labels) != labelled:
+    labelled = len(alone[0]) if alone else 0
+    if len(alone_labels) != labelled:
         raise DataError(
-            f"{asked}: {len(data.alone_labels)} labels for {labelled} rows that party 0 holds "
+            f"{asked}: {len(alone_labels)} labels for {labelled} rows that party 0 holds "
             f"alone; one label per row."
-        )
-    if labelled:
-        check_labels(
-            f"{asked}, labels of party 0 alone", data.alone_labels, data.task, data.classes
         )
 
 

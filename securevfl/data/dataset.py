@@ -125,7 +125,10 @@ class VerticalDataset:
         object.__setattr__(self, "alone", tuple(frozen(array, np.float32) for array in self.alone))
         if self.alone_labels is not None:
             object.__setattr__(self, "alone_labels", frozen(self.alone_labels, kind))
-        check_alone(asked, self)
+        check_alone(asked, self.widths, self.alone, self.alone_labels)
+        if self.alone_labels is not None and len(self.alone_labels):
+            where = f"{asked}, labels of party 0 alone"
+            check_labels(where, self.alone_labels, self.task, self.classes)
 
     @property
     def parties(self) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +10,9 @@ from securevfl.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from securevfl.data.dataset import VerticalDataset
+
+#: Rows of the common identifiers in each set, in one order, and notes of what it cost.
+Join = Callable[[Sequence[Sequence[str]]], tuple[list[Any], list[str]]]
 
 
 @dataclass(frozen=True)
@@ -23,13 +26,22 @@ class DataSource:
     options : mapping
         Its keyword arguments; text, numbers and lists only. ``align = "psi"`` joins party files by
         private set intersection.
+    join : callable, optional
+        Carries the intersection out (`securevfl.runs.alignment.match_privately`).
     """
 
     name: str
     options: Mapping[str, Any] = field(default_factory=dict)
+    join: Join | None = field(default=None, compare=False, repr=False)
 
     def load(self) -> VerticalDataset:
-        """The data set."""
+        """The data set.
+
+        Raises
+        ------
+        ConfigurationError
+            When `align` is unknown, or asks for an intersection that nobody carries out.
+        """
         from securevfl.data import load_dataset
 
         options = dict(self.options)
@@ -37,7 +49,7 @@ class DataSource:
         if align not in ("plain", "psi"):
             raise ConfigurationError(f"data: align = {align!r} is neither 'plain' nor 'psi'")
         if align == "psi":
-            from securevfl.runs.alignment import match_privately
-
-            options["match"] = match_privately
+            if self.join is None:
+                raise ConfigurationError("data: align = 'psi' needs a join that carries it out")
+            options["match"] = self.join
         return load_dataset(self.name, **options)

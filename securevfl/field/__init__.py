@@ -14,9 +14,10 @@ if __name__ != "securevfl.field":
     raise ImportError("import securevfl.field, not field")
 
 if TYPE_CHECKING:
+    from securevfl.field.first_calls import warmup
     from securevfl.field.fixed_point import FixedPoint
     from securevfl.field.lagrange_code import LagrangeCode
-    from securevfl.field.prime_field import PrimeField, warmup
+    from securevfl.field.prime_field import PrimeField
     from securevfl.field.sampling import SeededSource, SystemSource
 
 __all__ = [
@@ -34,7 +35,7 @@ _HOME = {
     "PrimeField": "prime_field",
     "SeededSource": "sampling",
     "SystemSource": "sampling",
-    "warmup": "prime_field",
+    "warmup": "first_calls",
 }
 
 

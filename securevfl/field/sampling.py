@@ -10,13 +10,10 @@ import hashlib
 import os
 import threading
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
-
-if TYPE_CHECKING:
-    from securevfl.field.prime_field import PrimeField
 
 Array = NDArray[Any]
 
@@ -137,10 +134,10 @@ class SeededSource:
 SYSTEM = SystemSource()
 
 
-def uniform(field: PrimeField, shape: int | tuple[int, ...], source: Source | None) -> Array:
-    """Return independent uniform elements of `field`; see PrimeField.random."""
-    out = np.empty(shape, field.dtype)
-    fill_uniform(field.modulus, out.reshape(-1), (source or SYSTEM).keystream())
+def uniform(p: int, dtype: Any, shape: int | tuple[int, ...], source: Source | None) -> Array:
+    """Return independent uniform integers in [0, p), of `dtype`; see PrimeField.random."""
+    out = np.empty(shape, dtype)
+    fill_uniform(p, out.reshape(-1), (source or SYSTEM).keystream())
     return out
 
 

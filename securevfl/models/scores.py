@@ -7,7 +7,6 @@ from collections.abc import Sequence
 import numpy as np
 
 from securevfl.errors import ConfigurationError
-from securevfl.runs.storage import SUMMARY as SUMMARY
 
 
 def decided(task: str, classes: Sequence[str], scores: np.ndarray) -> np.ndarray:

@@ -27,7 +27,6 @@ from securevfl.protocols.base.schedule import Shape
 
 if TYPE_CHECKING:
     from securevfl.data.dataset import VerticalDataset
-    from securevfl.runs.result import Run
 
 PRIMES = (2**31 - 1, 2**61 - 1)
 DATA_BITS, MODEL_BITS = 20, 24  # more is of no use: float32 weights have 24
@@ -452,8 +451,27 @@ def memory(config: Any, shape: Shape, batch_rows: int) -> tuple[int, int]:
     return own + held + max(working + dealt, round_), N * held + working
 
 
-def held_against(run: Run) -> dict[str, Any] | None:
+def held_against(
+    protocol: Protocol,
+    conditions: Conditions,
+    rows: Sequence[Mapping[str, Any]],
+    measured_bytes: int,
+    *,
+    sealed: bool,
+    seed: int,
+) -> dict[str, Any] | None:
     """Prediction for a run that ended, beside what was measured; None where there is none.
+
+    Parameters
+    ----------
+    protocol : Protocol
+    conditions : Conditions
+    rows : sequence of mapping
+        The history: one row a server step.
+    measured_bytes : int
+        Sent by all parties.
+    sealed : bool
+    seed : int
 
     Returns
     -------
@@ -461,22 +479,19 @@ def held_against(run: Run) -> dict[str, Any] | None:
         ``bytes`` and ``measured_bytes`` (None if the run was ended before its last round),
         ``round_seconds`` and ``measured_round_seconds``.
     """
-    protocol, conditions = run.protocol, run.plan.conditions
     data = protocol.data
     shape = Shape(tuple(data.widths), len(data.train_labels), len(data.test_labels))
     outline = protocol.outline(protocol.config, shape)
-    unplanned = conditions.compute == "measured" or run.plan.faults is not None
-    if outline is None or unplanned or len(run.history) < 2:
+    if outline is None or conditions.compute == "measured" or len(rows) < 2:
         return None
-    sealed = run.plan.sealed
     times = expected_times(
-        outline, conditions, data.parties, sealed=sealed, seed=run.plan.seed, runs=32, rounds=60
+        outline, conditions, data.parties, sealed=sealed, seed=seed, runs=32, rounds=60
     )
-    whole = len(run.history) == protocol.config.rounds
-    first, last = run.history[0], run.history[-1]
+    whole = len(rows) == protocol.config.rounds
+    first, last = rows[0], rows[-1]
     return {
         "bytes": sum(sent_bytes(outline, data.parties, sealed=sealed).values()) if whole else None,
-        "measured_bytes": run.transcript.bytes if whole else None,
+        "measured_bytes": measured_bytes if whole else None,
         "round_seconds": times.round,
-        "measured_round_seconds": (last["time"] - first["time"]) / (len(run.history) - 1),
+        "measured_round_seconds": (last["time"] - first["time"]) / (len(rows) - 1),
     }

@@ -63,7 +63,7 @@ def render(records: Sequence[Record]) -> str:
     """
     import jinja2
 
-    from securevfl import __version__
+    from securevfl._version import __version__
 
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(TEMPLATES),

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from securevfl.data.alignment.psi import intersect
+from securevfl.data.source import DataSource
 from securevfl.engine.party import Party
 from securevfl.engine.security.sealing import Sealing
 from securevfl.engine.simulation.simulator import Simulation
@@ -76,3 +77,8 @@ def match_privately(ids: Sequence[Sequence[str]]) -> tuple[list[np.ndarray], lis
         f"{time.perf_counter() - started:.1f} s of computing"
     )
     return rows, [note]
+
+
+def data_source(name: str, options: Mapping[str, Any]) -> DataSource:
+    """Where a data set comes from, with private set intersection where its options ask for it."""
+    return DataSource(name, options, match_privately)

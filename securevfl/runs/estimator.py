@@ -164,7 +164,7 @@ class FedVSClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             sealed=self.sealed,
             **self._chosen(),
         )
-        self.model_ = joint_model(self.run_)
+        self.model_ = joint_model(self.run_.protocol, self.run_.parties, self.run_.models())
         self.n_iter_ = len(self.run_.history)
         return self
 

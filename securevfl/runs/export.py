@@ -26,14 +26,14 @@ from securevfl.errors import ConfigurationError, DataError
 from securevfl.models.aggregation import gather, make_aggregation
 from securevfl.models.client_networks import TorchNetwork, make_client_network
 from securevfl.models.polynomial_network import PolynomialNetwork, expand
+from securevfl.models.scores import decided, probabilities
 from securevfl.models.split import Centre
 from securevfl.models.user_code import allow
-from securevfl.protocols.base.split import EmbeddingProtocol, SplitProtocol
 from securevfl.protocols.base.protocol import Protocol
-from securevfl.models.scores import decided, probabilities
+from securevfl.protocols.base.split import EmbeddingProtocol, SplitProtocol
 
 if TYPE_CHECKING:
-    from securevfl.runs.result import Run
+    from securevfl.engine.party import Party
 
 FORMAT = 1
 ABOUT = "about"
@@ -215,35 +215,52 @@ class JointModel:
         return paths
 
 
-def export_models(run: Run, folder: Path) -> list[Path]:
+def export_models(
+    protocol: Protocol,
+    parties: Mapping[int, Party],
+    arrays: Mapping[str, np.ndarray],
+    folder: Path,
+) -> list[Path]:
     """Write each party's own model into a file of its own: ``server.npz``, ``party-0.npz``, ...
 
     Protocols whose models are not one network a client and a centre are exported as arrays only.
+
+    Parameters
+    ----------
+    protocol : Protocol
+    parties : mapping of int to Party
+        Holding the trained models.
+    arrays : mapping of str to ndarray
+        Their arrays by name, as `Run.models` gives them.
+    folder : Path
+        Made if it is not there.
 
     Returns
     -------
     list of Path
         The server's file first.
     """
-    paths = joint_model(run).save(folder)
-    arrays = run.models()
-    for n in sorted({*run.parties} - {SERVER, *run.protocol.peers()}):  # hosts of DVFL, say
-        model = ClientModel(_about_helper(run.protocol, n), _own(arrays, f"client-{n}/"))
+    paths = joint_model(protocol, parties, arrays).save(folder)
+    for n in sorted({*parties} - {SERVER, *protocol.peers()}):  # hosts of DVFL, say
+        model = ClientModel(_about_helper(protocol, n), _own(arrays, f"client-{n}/"))
         paths.append(folder / f"party-{n}.npz")
         model.save(paths[-1])
     return paths
 
 
-def joint_model(run: Run) -> JointModel:
-    """The models of a run, apart from the run."""
-    protocol, arrays = run.protocol, run.models()
-    plain = _is_plain(protocol, run.parties)
+def joint_model(
+    protocol: Protocol,
+    parties: Mapping[int, Party],
+    arrays: Mapping[str, np.ndarray],
+) -> JointModel:
+    """The models of a run, apart from the run; parameters as of `export_models`."""
+    plain = _is_plain(protocol, parties)
     clients = tuple(
         ClientModel(_about_client(protocol, n, plain), _own(arrays, f"client-{n}/"))
         for n in protocol.peers()
     )
-    server: Any = run.parties[SERVER]
-    about = _about_server(protocol, run.parties, server, plain)
+    server: Any = parties[SERVER]
+    about = _about_server(protocol, parties, server, plain)
     return JointModel(ServerModel(about, _own(arrays, "server/")), clients)
 
 

@@ -21,7 +21,9 @@ from securevfl.runs.threads import one_thread
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from securevfl.runs.result import Run
+    from securevfl.engine.party import Party
+    from securevfl.protocols.base.protocol import Protocol
+    from securevfl.runs.spec import Plan
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,13 +68,22 @@ class _Recorder:
 
 
 def infer(
-    run: Run, rows: Any, conditions: str | Path | Mapping[str, Any] | Conditions | None = None
+    protocol: Protocol,
+    parties: Mapping[int, Party],
+    plan: Plan,
+    rows: Any,
+    conditions: str | Path | Mapping[str, Any] | Conditions | None = None,
 ) -> Inference:
     """Predict rows by the protocol itself, on secret shares.
 
     Parameters
     ----------
-    run : Run
+    protocol : Protocol
+        That trained.
+    parties : mapping of int to Party
+        Holding the trained models; they are not changed.
+    plan : Plan
+        Of the run.
     rows : data frame, array, or one of them per party
         Raw rows in the form of the training data, at least one.
     conditions : str, Path, mapping or Conditions, optional
@@ -85,19 +96,19 @@ def infer(
     RunError
         When too few clients answer.
     """
-    features = run.protocol.data.transform.apply(rows)
+    features = protocol.data.transform.apply(rows)
     if not len(features[0]):
         raise DataError("predict: a coded prediction needs at least one row, there are 0")
-    parties = run.protocol.predictors(run.parties, features)
-    chosen = run.plan.conditions
+    parties = protocol.predictors(parties, features)
+    chosen = plan.conditions
     if conditions is not None:
-        count, batch = run.protocol.data.parties, run.protocol.batch_rows
+        count, batch = protocol.data.parties, protocol.batch_rows
         chosen = load_conditions(conditions, parties=count, batch_rows=batch)
     recorder = _Recorder()
     name = secrets.token_hex(8)
-    sealing = Sealing(run.plan.protocol, name, parties) if run.plan.sealed else None
+    sealing = Sealing(plan.protocol, name, parties) if plan.sealed else None
     simulation = Simulation(
-        parties, seed=run.plan.seed, conditions=chosen, observer=recorder, sealing=sealing
+        parties, seed=plan.seed, conditions=chosen, observer=recorder, sealing=sealing
     )
     with one_thread():
         simulation.run()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +14,7 @@ import numpy as np
 from securevfl.engine.network import SERVER
 from securevfl.engine.party import Party
 from securevfl.engine.transcript import Transcript
-from securevfl.errors import ConfigurationError
+from securevfl.models.scores import decided, probabilities
 from securevfl.privacy.claims import Claim, link_claims
 from securevfl.protocols.base.protocol import Protocol
 from securevfl.runs.history import History
@@ -28,12 +28,10 @@ from securevfl.runs.storage import (
 )
 from securevfl.runs.storage import SUMMARY as SUMMARY
 
-from securevfl.models.scores import decided, probabilities
 if TYPE_CHECKING:
     from securevfl.engine.conditions import Conditions
     from securevfl.runs.prediction import Inference
     from securevfl.runs.trace import Trace
-
 
 
 @dataclass
@@ -84,7 +82,16 @@ class Run:
         """What the planner predicts beside what was measured, for protocols that it knows."""
         from securevfl.planning.forecast import held_against
 
-        return held_against(self)
+        if self.plan.faults is not None:
+            return None
+        return held_against(
+            self.protocol,
+            self.plan.conditions,
+            self.history,
+            self.transcript.bytes,
+            sealed=self.plan.sealed,
+            seed=self.plan.seed,
+        )
 
     def summary(self) -> dict[str, Any]:
         """What the summary table and ``--json`` show.
@@ -181,7 +188,7 @@ class Run:
         """
         from securevfl.runs.prediction import infer
 
-        return infer(self, rows, conditions)
+        return infer(self.protocol, self.parties, self.plan, rows, conditions)
 
     def export(self, folder: Path | str) -> list[Path]:
         """Write each party's own model into a file of its own.
@@ -190,13 +197,13 @@ class Run:
         """
         from securevfl.runs.export import export_models
 
-        return export_models(self, Path(folder))
+        return export_models(self.protocol, self.parties, self.models(), Path(folder))
 
     def trace(self, **chosen: Any) -> Trace:
         """The messages of the run, one by one; `securevfl.runs.trace.trace` says how to choose."""
         from securevfl.runs.trace import trace
 
-        return trace(self, **chosen)
+        return trace(self.protocol, self.plan, self.transcript, self.events, **chosen)
 
     def save(self, folder: Path | str) -> None:
         """Write configuration, history, messages, models, curves and summary into a folder."""

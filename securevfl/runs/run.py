@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import logging
 import math
 import secrets
@@ -11,16 +10,17 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from securevfl.engine.checkpoint import read_checkpoint, remove_checkpoints, write_checkpoint
+from securevfl.data.source import DataSource
+from securevfl.engine.checkpoint import read_checkpoint, remove_checkpoints
 from securevfl.engine.conditions import Conditions, load_conditions
-from securevfl.engine.faults import Faults, Schedule, load_faults
-from securevfl.engine.party import Party
-from securevfl.engine.security.sealing import Sealing
+from securevfl.engine.faults import Faults, load_faults
 from securevfl.engine.simulation.simulator import Simulation
-from securevfl.errors import ConfigurationError, WouldNotFitError
+from securevfl.errors import ConfigurationError
 from securevfl.models.user_code import allow, allow_options
 from securevfl.protocols.base.protocol import Protocol
 from securevfl.protocols.base.registry import get_protocol, make_config
+from securevfl.runs.assembly import check_memory, make_protocol, reviver, schedule_of, sealing_of
+from securevfl.runs.autosave import Autosave
 from securevfl.runs.engines.own_tables import (
     FACTS,
     experimenters,
@@ -30,23 +30,18 @@ from securevfl.runs.engines.own_tables import (
     tables_of,
 )
 from securevfl.runs.history import Historian, Progress
-from securevfl.runs.spec import CONFIG, Plan
-from securevfl.data.source import DataSource
-from securevfl.runs.result import Run
-from securevfl.runs.storage import SUMMARY
 from securevfl.runs.load import the_data
+from securevfl.runs.result import Run
+from securevfl.runs.spec import CONFIG, Plan
+from securevfl.runs.storage import SUMMARY
 from securevfl.runs.threads import one_thread
 from securevfl.runs.tracking import Track, Tracker, make_tracker
 
-from securevfl.runs.assembly import _make, check_memory, reviver, schedule_of, sealing_of
-from securevfl.runs.autosave import _Keeper
 if TYPE_CHECKING:
     from securevfl.data.alignment.local_tables import PublicFacts, Tables
     from securevfl.data.dataset import VerticalDataset
     from securevfl.engine.security.identity import Manifest
 
-
-__all__ = ["DataSource", "Interrupted", "Progress", "Run", "check_memory", "resume", "run"]
 
 ENGINES = ("simulation", "ray")
 _LOG = logging.getLogger(__name__)
@@ -176,7 +171,7 @@ def run(
         dataset = experimenters(*apart)
     else:
         dataset = data.load() if isinstance(data, DataSource) else data
-    made, config = _make(protocol, options, dataset, seed)
+    made, config = make_protocol(protocol, options, dataset, seed)
     if conditions is None:
         conditions = "paper" if engine == "simulation" else "none"
     conditions = load_conditions(conditions, parties=dataset.parties, batch_rows=made.batch_rows)
@@ -225,7 +220,7 @@ def run(
         faults=schedule,
         revive=reviver(made),
     )
-    keeper = _Keeper(simulation, historian, folder, checkpoint_seconds, interrupted)
+    keeper = Autosave(simulation, historian, folder, checkpoint_seconds, interrupted)
     return _finish(made, plan, simulation, historian, keeper, tracker)
 
 
@@ -281,7 +276,7 @@ def resume(
         apart = tables_of(plan.source, plan.protocol), facts_of(folder)
         data = experimenters(*apart)
     data = the_data(plan, folder, data, "resume")
-    made, _ = _make(plan.protocol, plan.options, data, plan.seed)
+    made, _ = make_protocol(plan.protocol, plan.options, data, plan.seed)
     check_memory(made)
     rows = state["historian"]["rows"] if state else []
     tracker = make_tracker(track, plan, folder, done=len(rows))
@@ -302,7 +297,7 @@ def resume(
         faults=schedule_of(made, plan),
         revive=reviver(made),
     )
-    keeper = _Keeper(
+    keeper = Autosave(
         simulation, historian, folder, checkpoint_seconds, interrupted, state["wall_seconds"]
     )
     return _finish(made, plan, simulation, historian, keeper, tracker)
@@ -452,7 +447,7 @@ def _finish(
     plan: Plan,
     simulation: Simulation,
     historian: Historian,
-    keeper: _Keeper,
+    keeper: Autosave,
     tracker: Tracker,
 ) -> Run:
     with tracker, one_thread():

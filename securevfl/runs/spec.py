@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from securevfl.data.source import DataSource
 from securevfl.engine.conditions import Conditions, conditions_from
 from securevfl.engine.faults import Faults, faults_from
 from securevfl.errors import CheckpointError, ConfigurationError
-
-from securevfl.data.source import DataSource
-if TYPE_CHECKING:
-    from securevfl.data.dataset import VerticalDataset
-
+from securevfl.runs.alignment import data_source
 
 FORMAT = 1
 CONFIG = "config.toml"
@@ -66,7 +63,7 @@ class Plan:
         """Text of ``config.toml``; `derived` and versions are shown in it and not read back."""
         import tomli_w
 
-        from securevfl import __version__
+        from securevfl._version import __version__
         from securevfl.machine import versions
 
         content: dict[str, Any] = {
@@ -136,7 +133,7 @@ class Plan:
             seed=content["seed"],
             eval_every=content["eval_every"],
             conditions=conditions_from(conditions, parties=parties, batch_rows=1, name=name),
-            source=DataSource(data["name"], data["options"]) if "name" in data else None,
+            source=data_source(data["name"], data["options"]) if "name" in data else None,
             fingerprint=data["fingerprint"],
             until=content.get("until"),
             sealed=content["sealed"],

@@ -5,9 +5,9 @@ from __future__ import annotations
 import io
 import json
 import zipfile
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -18,16 +18,7 @@ from securevfl.engine.transcript import Transcript
 from securevfl.errors import CheckpointError, ConfigurationError
 from securevfl.models.imputation import Filling
 from securevfl.models.stale import LastEmbeddings
-from securevfl.models.user_code import allow
-from securevfl.protocols.base.registry import get_protocol, make_config
-from securevfl.runs.engines.own_tables import stays_apart
 from securevfl.runs.history import History
-from securevfl.runs.spec import CONFIG, Plan
-
-if TYPE_CHECKING:
-    from securevfl.data.dataset import VerticalDataset
-    from securevfl.runs.result import Run
-
 
 SUMMARY, HISTORY = "summary.json", "history.jsonl"
 PARTIES, MESSAGES = "parties.state", "messages.npz"

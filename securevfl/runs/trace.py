@@ -22,7 +22,8 @@ from securevfl.runs.threads import one_thread
 if TYPE_CHECKING:
     import pandas as pd
 
-    from securevfl.runs.result import Run
+    from securevfl.protocols.base.protocol import Protocol
+    from securevfl.runs.spec import Plan
 
 Fate = Literal["arrived", "late", "lost", "under way"]
 FATES = ("arrived", "late", "lost", "under way")
@@ -145,7 +146,10 @@ class Trace(Sequence[Entry]):
 
 
 def trace(
-    run: Run,
+    protocol: Protocol,
+    plan: Plan,
+    transcript: Transcript,
+    events: Sequence[Mapping[str, Any]],
     *,
     kind: str | None = None,
     round: int | None = None,
@@ -159,7 +163,11 @@ def trace(
 
     Parameters
     ----------
-    run : Run
+    protocol : Protocol
+    plan : Plan
+    transcript : Transcript
+    events : sequence of mapping
+        What the run recorded besides its history.
     kind, round, sender, receiver, fate : optional
         Only those; the server is party -1.
     first : int, optional
@@ -175,8 +183,8 @@ def trace(
         When payloads are asked for of a run in real time, or of one whose computing was measured.
     """
     found = pick(
-        run.transcript,
-        run.events,
+        transcript,
+        events,
         kind=kind,
         round=round,
         sender=sender,
@@ -185,7 +193,9 @@ def trace(
     )[:first]
     if not (payloads and len(found)):
         return found
-    return Trace(found.columns, found.rows, _again(run, found.columns, int(found.rows[-1])))
+    return Trace(
+        found.columns, found.rows, _again(protocol, plan, found.columns, int(found.rows[-1]))
+    )
 
 
 def pick(
@@ -282,11 +292,12 @@ def _some(parts: Sequence[str]) -> str:
     return ", ".join(parts[:_LONGEST]) + more
 
 
-def _again(run: Run, columns: Mapping[str, np.ndarray], last: int) -> list[str]:
+def _again(
+    protocol: Protocol, plan: Plan, columns: Mapping[str, np.ndarray], last: int
+) -> list[str]:
     """Descriptions of the payloads of all messages up to `last`."""
     from securevfl.runs.assembly import reviver, schedule_of, sealing_of
 
-    plan, protocol = run.plan, run.protocol
     if plan.engine != "simulation" or plan.conditions.compute == "measured":
         raise ConfigurationError(
             "trace: payloads are found by running again, and a run in real time, or with measured "

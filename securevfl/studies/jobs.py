@@ -18,10 +18,10 @@ from multiprocessing import get_context, parent_process
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from securevfl.data.source import DataSource
 from securevfl.errors import RunError, SecureVFLError
 from securevfl.models.user_code import refuse_unsaid
 from securevfl.protocols.base.registry import get_protocol
+from securevfl.runs.alignment import data_source
 
 if TYPE_CHECKING:
     from securevfl.runs.history import Progress
@@ -136,7 +136,7 @@ def run_job(
     """
     from securevfl.runs.run import run
 
-    source = DataSource(job.dataset, job.data)
+    source = data_source(job.dataset, job.data)
     options = dict(job.options)
     refuse_unsaid(options)  # a study is a file
     fields = get_protocol(job.protocol).Config.model_fields

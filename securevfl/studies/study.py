@@ -38,10 +38,6 @@ from typing import Any
 
 from securevfl.errors import ConfigurationError
 from securevfl.studies.jobs import Job
-from securevfl.studies.run import run_study
-from securevfl.studies.summary import commit, write_results
-
-__all__ = ["Job", "Study", "commit", "read_study", "run_study", "write_results"]
 
 _EACH = ("conditions", "faults", "eval_every", "until", "eval_seconds", "sealed")
 _KEYS = {

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -27,7 +26,7 @@ def write_results(study: Study, folder: Path) -> dict[str, Any]:
     Writes ``results.json``; ``results.csv``, one row a job; ``curves.csv``, one row an evaluation;
     ``times.csv``, the measures at equal virtual times; and ``curves.png``.
     """
-    from securevfl.machine import describe_machine
+    from securevfl.machine import commit, describe_machine
     from securevfl.runs.plots import draw_study
 
     found = [stored(folder, job) for job in study.jobs]
@@ -180,20 +179,3 @@ def _write_table(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
     import pandas as pd
 
     pd.DataFrame(rows).to_csv(path, index=False)
-
-
-def commit() -> str:
-    """Commit of the working tree that runs, "+" appended if it is changed; "unknown" elsewhere."""
-    here = Path(__file__).resolve().parent
-
-    def git(*arguments: str) -> str:
-        done = subprocess.run(
-            ["git", "-C", str(here), *arguments], capture_output=True, text=True, check=True
-        )
-        return done.stdout.strip()
-
-    try:
-        changed = git("status", "--porcelain", "--untracked-files=no", "--", str(here.parent))
-        return git("rev-parse", "--short=12", "HEAD") + ("+" if changed else "")
-    except (OSError, subprocess.CalledProcessError):
-        return "unknown"

@@ -22,7 +22,7 @@ from securevfl.cli.options import metavar, plain_number, toml_value
 from securevfl.cli.studies import Display
 from securevfl.errors import ConfigurationError, SecureVFLError, StalledError
 from securevfl.protocols.base.registry import find_protocols
-from securevfl.runs.run import Progress
+from securevfl.runs.history import Progress
 from securevfl.studies.variant import parse_pairs, parse_variant
 
 SMALL = ("--rounds", "4", "--width", "4", "--hidden", "4", "--batch", "16", "--parties", "4")

@@ -16,7 +16,7 @@ from securevfl.engine.transcript import Transcript
 from securevfl.report import write_report
 from securevfl.report.loading import read_records
 from securevfl.report.timeline import timeline
-from securevfl.runs.run import Run
+from securevfl.runs.result import Run
 from securevfl.runs.storage import write_transcript
 
 selenium = pytest.importorskip("selenium", reason="selenium drives the browser and is not there")

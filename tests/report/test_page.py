@@ -32,7 +32,7 @@ from securevfl.report.loading import read_records
 from securevfl.report.page import value_text
 from securevfl.report.reproduce import how_to_repeat
 from securevfl.report.timeline import CELLS, down_times, timeline
-from securevfl.runs.run import Run
+from securevfl.runs.result import Run
 from securevfl.runs.storage import write_transcript
 from securevfl.studies.compare import comparison
 from securevfl.studies.run import run_study

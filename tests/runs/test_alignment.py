@@ -7,8 +7,7 @@ import pytest
 from securevfl.data import load_dataset
 from securevfl.data.alignment.join import match_plainly
 from securevfl.errors import ConfigurationError, DataError
-from securevfl.runs.alignment import intersection, match_privately
-from securevfl.data.source import DataSource
+from securevfl.runs.alignment import data_source, intersection, match_privately
 
 
 @pytest.mark.parametrize("members", [2, 3, 5])
@@ -48,14 +47,14 @@ def test_party_files_end_to_end(tmp_path):
         "label_file": str(tmp_path / "y.csv"),
     }
     plain = load_dataset(**options)
-    private = DataSource("mine", options | {"align": "psi"}).load()
+    private = data_source("mine", options | {"align": "psi"}).load()
     assert private.rows + private.test_rows == 120
     assert np.array_equal(private.train_labels, plain.train_labels)
     for one, two in zip(private.train, plain.train, strict=True):
         assert np.array_equal(one, two)
     assert any("private set intersection" in note for note in private.about.notes)
     with pytest.raises(ConfigurationError, match="neither 'plain' nor 'psi'"):
-        DataSource("mine", options | {"align": "psy"}).load()
+        data_source("mine", options | {"align": "psy"}).load()
 
 
 def test_nothing_in_common():

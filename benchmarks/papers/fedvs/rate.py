@@ -32,11 +32,10 @@ from securevfl.engine.network import SERVER, Event
 from securevfl.engine.simulation.simulator import Simulation
 from securevfl.engine.streams import keyed_stream
 from securevfl.field import FixedPoint, PrimeField
-from securevfl.machine import describe_machine
+from securevfl.machine import commit, describe_machine
 from securevfl.models.polynomial_network import expand
 from securevfl.protocols.base.registry import get_protocol, make_config
 from securevfl.studies.intervals import mean_interval
-from securevfl.studies.summary import commit
 
 RESULTS = Path(__file__).parents[2] / "results" / "fedvs" / "rate"
 P61 = 2**61 - 1

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 from securevfl.studies.jobs import MEASURES
-from securevfl.studies.summary import commit
 
 FORMAT = 1
 FIGURES = (*(f"test_{m}" for m in MEASURES), "virtual_seconds", "bytes")
@@ -61,29 +58,3 @@ class Matrix:
     def to_dict(self) -> dict[str, Any]:
         """Content in JSON types."""
         return {"format": FORMAT, **asdict(self)}
-
-
-def write_matrix(matrix: Matrix, path: Path, **more: Any) -> dict[str, Any]:
-    """Write a matrix as JSON, and as a picture of the same name.
-
-    Parameters
-    ----------
-    matrix : Matrix
-    path : Path
-        Ends with ``.json``.
-    **more
-        Further content.
-
-    Returns
-    -------
-    dict
-        What was written.
-    """
-    from securevfl.audit.attack_matrix.plot import draw_matrix
-    from securevfl.machine import describe_machine
-
-    content = {**matrix.to_dict(), "machine": describe_machine(), "commit": commit(), **more}
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(content, indent=1, allow_nan=False) + "\n")
-    draw_matrix(matrix, path.with_suffix(".png"))
-    return content

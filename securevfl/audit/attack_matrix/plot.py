@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from securevfl.audit.attack_matrix.matrix import Matrix
+from securevfl.audit.attack_matrix.matrix import Matrix
 
 
 def strength(cell: dict[str, Any]) -> float | None:

@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from securevfl.audit.attack_matrix.matrix import FIGURES, Matrix, write_matrix
+from securevfl.audit.attack_matrix.matrix import FIGURES, Matrix
 from securevfl.audit.attack_matrix.registry import ATTACKS
 from securevfl.audit.attack_matrix.setting import Case, Settings
 from securevfl.audit.attacks.outcome import NoView, Outcome
@@ -251,3 +251,29 @@ def _figures(
                 mean, half = mean_interval(values)
                 found[label][name] = {"mean": mean, "half_width_95": _number(half)}
     return found
+
+
+def write_matrix(matrix: Matrix, path: Path, **more: Any) -> dict[str, Any]:
+    """Write a matrix as JSON, and as a picture of the same name.
+
+    Parameters
+    ----------
+    matrix : Matrix
+    path : Path
+        Ends with ``.json``.
+    **more
+        Further content.
+
+    Returns
+    -------
+    dict
+        What was written.
+    """
+    from securevfl.audit.attack_matrix.plot import draw_matrix
+    from securevfl.machine import commit, describe_machine
+
+    content = {**matrix.to_dict(), "machine": describe_machine(), "commit": commit(), **more}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(content, indent=1, allow_nan=False) + "\n")
+    draw_matrix(matrix, path.with_suffix(".png"))
+    return content

@@ -14,12 +14,12 @@ import numpy as np
 from securevfl.audit.attack_matrix.observation import Evidence, Table, observe
 from securevfl.audit.attacks.outcome import NoView
 from securevfl.audit.recorded_runs import Arena, Trial, codes_shares
-from securevfl.data.source import DataSource
 from securevfl.engine.conditions import NONE, Conditions, load_conditions
 from securevfl.errors import ConfigurationError
 from securevfl.models.polynomial_network import PolynomialNetwork
 from securevfl.protocols.base.protocol import Protocol
 from securevfl.protocols.base.registry import get_protocol, make_config
+from securevfl.runs.alignment import data_source
 
 if TYPE_CHECKING:
     from securevfl.data.dataset import VerticalDataset
@@ -95,7 +95,7 @@ class Case:
     @functools.cached_property
     def data(self) -> VerticalDataset:
         """The data set, cut to the rows that are used."""
-        data = DataSource(self.job.dataset, self.job.data).load()
+        data = data_source(self.job.dataset, self.job.data).load()
         rows = self.settings.rows
         return data if rows is None or rows >= data.rows else data.subset(rows)
 

@@ -21,6 +21,7 @@ import numpy as np
 
 from securevfl.data.alignment.local_tables import Holder, PublicFacts, Tables
 from securevfl.data.dataset import VerticalDataset
+from securevfl.data.source import DataSource
 from securevfl.engine.cluster.supervisor import Cluster
 from securevfl.engine.network import SERVER
 from securevfl.engine.party import Party
@@ -30,7 +31,6 @@ from securevfl.errors import ConfigurationError, DataError, RunError
 from securevfl.protocols.base.protocol import Protocol
 from securevfl.protocols.base.registry import get_protocol, make_config
 from securevfl.runs.history import measures
-from securevfl.data.source import DataSource
 
 FACTS = "facts.json"
 FORMAT = 1

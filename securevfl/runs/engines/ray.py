@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from securevfl.data.source import DataSource
 from securevfl.engine.checkpoint import read_file, write_file
 from securevfl.engine.cluster.supervisor import Cluster, Ended, mirrored
 from securevfl.engine.network import Event, name_of
@@ -23,7 +24,6 @@ from securevfl.protocols.base.protocol import Protocol
 from securevfl.protocols.base.registry import get_protocol, make_config
 from securevfl.runs.engines.own_tables import FACTS, ApartMaker, measured
 from securevfl.runs.history import Historian, measures
-from securevfl.data.source import DataSource
 from securevfl.runs.spec import Plan
 
 if TYPE_CHECKING:

@@ -12,10 +12,10 @@ import pytest
 from typer.testing import CliRunner
 
 from securevfl.audit.attack_matrix import run as module
-from securevfl.audit.attack_matrix.matrix import Matrix, write_matrix
+from securevfl.audit.attack_matrix.matrix import Matrix
 from securevfl.audit.attack_matrix.observation import Evidence, Recorder, Table, observe
 from securevfl.audit.attack_matrix.registry import wilson
-from securevfl.audit.attack_matrix.run import ATTACKS, Settings, attack_matrix
+from securevfl.audit.attack_matrix.run import ATTACKS, Settings, attack_matrix, write_matrix
 from securevfl.audit.attacks.outcome import NoView
 from securevfl.cli.app import app
 from securevfl.data import load_dataset

@@ -11,10 +11,11 @@ from typer.testing import CliRunner
 
 import securevfl as svfl
 from securevfl.cli.app import app
+from securevfl.data.source import DataSource
 from securevfl.engine.network import SERVER
 from securevfl.engine.security.identity import Identity, Manifest, Seat
 from securevfl.errors import ConfigurationError, DataError
-from securevfl.data.source import DataSource
+from securevfl.runs.alignment import data_source
 
 pytest.importorskip("ray")
 pytestmark = pytest.mark.usefixtures("cluster")
@@ -38,7 +39,7 @@ def tables(tmp_path_factory):
 
 
 def source(folder):
-    return DataSource(
+    return data_source(
         "mine",
         {
             "party_files": [str(folder / f"{n}.csv") for n in range(4)],

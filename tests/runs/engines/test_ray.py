@@ -12,12 +12,12 @@ import time
 import pytest
 
 import securevfl as svfl
+from securevfl.data.source import DataSource
 from securevfl.engine.cluster.supervisor import Cluster
 from securevfl.engine.network import SERVER
 from securevfl.engine.security.identity import Identity, Manifest, Seat
 from securevfl.errors import ConfigurationError, RunError, SealError
 from securevfl.runs.engines.ray import Driver
-from securevfl.data.source import DataSource
 
 pytest.importorskip("ray")
 pytestmark = pytest.mark.usefixtures("cluster")

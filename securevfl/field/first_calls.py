@@ -1,0 +1,30 @@
+"""Compilation of the kernels ahead of their first use."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from securevfl.field.prime_field import PrimeField
+
+
+def warmup(*fields: PrimeField) -> None:
+    """Compile, or load from the cache, every kernel that the given fields use.
+
+    Without arguments the two usual fields, 2^31-1 and 2^61-1, are warmed up.
+    """
+    from securevfl.field.fixed_point import FixedPoint
+    from securevfl.field.lagrange_code import LagrangeCode
+
+    for field in fields or (PrimeField(2**31 - 1), PrimeField(2**61 - 1)):
+        a = field.random((3, 3))
+        field.multiply(field.add(a, a), field.subtract(a, a))
+        field.power(field.reciprocal(field.elements([1, 2])), 3)
+        field.det(field.matmul(a, a))
+        field.convolve([1], [2])
+        for dtype in (np.float32, np.float64):
+            q = FixedPoint(field, bits=0)
+            q.dequantize(q.quantize(np.zeros(2, dtype), rng=np.random.default_rng(0)))
+            q.quantize(np.zeros(2, dtype))
+        if field.modulus >= 11:
+            code = LagrangeCode(field, parties=4, segments=1, privacy=1)
+            code.decode(code.encode(a[:1, :1])[:3], range(3))

@@ -1,0 +1,1 @@
+"""One run: what determines it, how it is started, kept, loaded, used."""

@@ -1,0 +1,84 @@
+"""Checkpoints of a running simulation, so that a run that was killed can be resumed."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from securevfl.engine.checkpoint import write_checkpoint
+from securevfl.engine.simulation.simulator import Simulation
+from securevfl.runs.history import Historian
+
+_LOG = logging.getLogger(__name__)
+
+
+class Autosave:
+    """Decides when a checkpoint is due, and writes it."""
+
+    def __init__(
+        self,
+        simulation: Simulation,
+        historian: Historian,
+        folder: Path | None,
+        seconds: float | None,
+        interrupted: Callable[[], bool] | None,
+        spent: float = 0.0,
+    ) -> None:
+        self.simulation = simulation
+        self.historian = historian
+        self.folder = folder
+        self.stopped = False
+        self._seconds = seconds
+        self._interrupted = interrupted
+        self._started = time.monotonic() - spent
+        self._last = time.monotonic()
+        self._asked = False
+        historian.transcript = simulation.transcript
+
+    @property
+    def spent(self) -> float:
+        """Real seconds of the run, those before a resume included."""
+        return time.monotonic() - self._started
+
+    def pause(self) -> bool:
+        """Whether the simulation should stop now; asked after each instant of virtual time."""
+        if self.stopped:
+            return True
+        if self._asked:
+            return False
+        if self._interrupted is not None and self._interrupted():
+            if self.folder is None:
+                self.stopped = True
+                return True
+            self._ask(stop=True)
+        elif self._due():
+            self._ask(stop=False)
+        return False
+
+    def _due(self) -> bool:
+        if self.folder is None or self._seconds is None:
+            return False
+        return time.monotonic() - self._last > self._seconds
+
+    def _ask(self, *, stop: bool) -> None:
+        self._asked = True
+
+        def write(state: dict[str, Any]) -> None:
+            assert self.folder is not None
+            write_checkpoint(
+                self.folder,
+                {
+                    "simulation": state,
+                    "historian": self.historian.state(),
+                    "wall_seconds": self.spent,
+                },
+            )
+            self._asked = False
+            self._last = time.monotonic()
+            self.stopped = stop
+            _LOG.info("checkpoint at %.3f s in %s", state["clock"] / 1e9, self.folder)
+
+        self.simulation.request_state(write)

@@ -1,0 +1,100 @@
+"""A run read back from its folder."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from securevfl.errors import ConfigurationError
+from securevfl.models.user_code import allow
+from securevfl.protocols.base.registry import get_protocol, make_config
+from securevfl.runs.engines.own_tables import stays_apart
+from securevfl.runs.spec import CONFIG, Plan
+from securevfl.runs.storage import PARTIES, SUMMARY, read_history, read_parties, read_transcript
+
+if TYPE_CHECKING:
+    from securevfl.data.dataset import VerticalDataset
+    from securevfl.runs.result import Run
+
+
+def load_run(
+    folder: Path | str, *, data: VerticalDataset | None = None, code: Collection[str] = ()
+) -> Run:
+    """Read a finished run back, to predict with it, to look at it, or to export its models.
+
+    Parameters
+    ----------
+    folder : Path
+        What `run` was given as ``out``.
+    data : VerticalDataset, optional
+        Needed when the run was started with a data set object and not with a name.
+    code : collection of str
+        Own networks and losses, ``module:name``, that may be imported; only needed where the run
+        had any, since a folder must not name code to be run.
+
+    Raises
+    ------
+    ConfigurationError
+        When there is no finished run, or the data are not those of the run.
+    CheckpointError
+        When its files are damaged.
+    """
+    from securevfl.runs.result import Run
+
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise ConfigurationError(f"load: {folder} is no folder; name the folder of a run")
+    plan = Plan.from_toml(folder / CONFIG)
+    if not (folder / SUMMARY).exists():
+        raise ConfigurationError(f"load: the run in {folder} did not end; resume it first")
+    if not (folder / PARTIES).exists():
+        raise ConfigurationError(
+            f"load: {folder} has no {PARTIES}: it was written by an older version; run it again"
+        )
+    allow(*code)
+    cls = get_protocol(plan.protocol)
+    data = the_data(plan, folder, data)
+    protocol = cls(make_config(cls, plan.options), data, seed=plan.seed)
+    parties = protocol.parties()
+    read_parties(folder / PARTIES, parties)
+    rows, events = read_history(folder)
+    return Run(
+        protocol=protocol,
+        parties=parties,
+        plan=plan,
+        history=rows,
+        events=events,
+        transcript=read_transcript(folder),
+        wall_seconds=json.loads((folder / SUMMARY).read_text())["wall_seconds"],
+        folder=folder,
+    )
+
+
+def the_data(
+    plan: Plan, folder: Path, data: VerticalDataset | None, what: str = "load"
+) -> VerticalDataset:
+    """The data set of a run: loaded as it was, or the one that is given, if it is the same.
+
+    Raises
+    ------
+    ConfigurationError
+        When it is another one, or cannot be loaded by name.
+    """
+    if data is None:
+        if plan.source is None:
+            raise ConfigurationError(
+                f"{what}: the run in {folder} was started with a data set object; pass it as data="
+            )
+        if stays_apart(plan.source, plan.engine):
+            raise ConfigurationError(
+                f"{what}: the parties of the run in {folder} read tables of their own, and nobody "
+                "has them all; the weights are in model.npz"
+            )
+        data = plan.source.load()
+    if data.fingerprint() != plan.fingerprint:
+        raise ConfigurationError(
+            f"{what}: the data set {data.name!r} differs from that of the run in {folder}"
+        )
+    return data
