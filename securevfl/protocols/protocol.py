@@ -9,6 +9,7 @@ name such a class.
 from __future__ import annotations
 
 from securevfl.protocols.base.card import Absence, Card, Exposure
+from securevfl.protocols.base.messages import Draw, MessageKey, MessageSpec, RunSecrets
 from securevfl.protocols.base.options import EmbeddingConfig, SegmentedConfig, TrainingConfig
 from securevfl.protocols.base.protocol import Part, Protocol
 from securevfl.protocols.base.registry import find_protocols, get_protocol, make_config
@@ -18,14 +19,18 @@ from securevfl.protocols.base.split import EmbeddingProtocol, SplitProtocol
 __all__ = [
     "Absence",
     "Card",
+    "Draw",
     "EmbeddingConfig",
     "EmbeddingProtocol",
     "Exposure",
+    "MessageKey",
+    "MessageSpec",
     "Outline",
     "Part",
     "Phase",
     "Post",
     "Protocol",
+    "RunSecrets",
     "SegmentedConfig",
     "Shape",
     "SplitProtocol",

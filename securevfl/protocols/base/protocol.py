@@ -14,6 +14,7 @@ from securevfl.engine.streams import keyed_stream
 from securevfl.errors import ConfigurationError
 from securevfl.privacy.claims import Claim
 from securevfl.protocols.base.card import Card, Exposure
+from securevfl.protocols.base.messages import Draw, MessageKey, MessageSpec, RunSecrets
 from securevfl.protocols.base.schedule import Outline, Shape
 
 if TYPE_CHECKING:
@@ -153,6 +154,24 @@ class Protocol(ABC):
     @classmethod
     def outline(cls, config: Any, shape: Shape) -> Outline | None:
         """All messages of a run, for the planner; None where they depend on chance or on data."""
+        return None
+
+    @property
+    def messages(self) -> tuple[MessageSpec, ...]:
+        """Every message that its parties may send; empty where it declares none.
+
+        Without a declaration the engine cannot refuse a message, and no verifier applies.
+        """
+        return ()
+
+    @property
+    def draws(self) -> tuple[Draw, ...]:
+        """Every secret value that its parties draw; empty where nothing is secret."""
+        return ()
+
+    def ideal_output(self, secrets: RunSecrets, key: MessageKey) -> Any:
+        """What the receiver of a message may learn from it, such as a decoded sum; None if not
+        said."""
         return None
 
     def describe(self) -> dict[str, Any]:
