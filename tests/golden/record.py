@@ -6,6 +6,7 @@ Use it before and after a change that must not change results, such as a move of
     python -m tests.golden.record --only 'fedvs/*'    # those cases only
     python -m tests.golden.record --write             # set the record anew, and say why
     python -m tests.golden.record --json              # print what was found
+    python -m tests.golden.record --write-fixed       # only wire bytes, forecasts and help pages
 
 Run it in the root of the repository. ``tests/golden/histories.json`` holds, for each case of
 `tests.golden.cases`:
@@ -15,8 +16,8 @@ Run it in the root of the repository. ``tests/golden/histories.json`` holds, for
 - ``messages``: SHA-256 of the transcript's columns: kind, sender, receiver, round, bytes, sent,
   arrived (virtual nanoseconds), late;
 - ``models``, ``state``: SHA-256 of ``model.npz``, name by name, and of ``parties.state``;
-- ``layout``: of ``parties.state``, the names with types and shapes, which are shortened to the start
-  of a digest where they are long; ``files``: names in the run folder;
+- ``layout``: of ``parties.state``, the names with types and shapes (where those are long, the
+  start of a digest of them); ``files``: names in the run folder;
 - ``counts``: steps, events by name, messages and bytes by kind, late messages;
 - ``last``: loss and measures of the last step, for a reader only; they are not compared.
 
@@ -24,6 +25,11 @@ Floats may differ between processors and between versions of numpy and torch. Th
 machine on which it was set; on another one only ``layout``, ``files`` and ``counts`` are compared,
 and the command says so. To check floats there, write the record at the parent commit first
 (``--write --file /tmp/before.json``), then check the change against it (``--file``).
+
+Every case is deterministic, although masks, keys and names of runs are random: masks cancel
+exactly, CKKS's noise is rounded away, keys and sealed frames have fixed sizes, noise of mechanisms
+is seeded, and no case measures time. Real seconds and the random name of a run are left out, and no
+payload is hashed.
 
 Nothing is imported but public names of `securevfl`, and files are read as files, so that this
 script outlives every move of a module.
@@ -54,6 +60,7 @@ import securevfl as svfl
 from securevfl.engine import wire
 from securevfl.protocols.protocol import find_protocols
 
+from . import fixed
 from .cases import OWN, SMALL, Case, cases
 
 RECORD = Path(__file__).with_name("histories.json")
@@ -240,10 +247,14 @@ def _by_text(item: tuple[Any, Any]) -> str:
 
 def machine() -> dict[str, str]:
     """What floats depend on: processor, BLAS and its kernels, versions."""
+    import scipy.linalg  # noqa: F401 (its BLAS counts, whether or not a case has loaded it)
+    import torch
+
     found = {name: metadata.version(name) for name in ("numpy", "numba", "torch", "scikit-learn")}
     found["python"] = ".".join(platform.python_version_tuple()[:2])
     found["processor"] = processor()
     found["kernels"] = os.environ.get("SECUREVFL_KERNELS", "as the processor allows")
+    found["torch kernels"] = torch.backends.cpu.get_cpu_capability()
     found["blas"] = blas()
     return found
 
@@ -322,6 +333,9 @@ def chosen(pattern: str | None, known: Iterable[str]) -> list[str]:
 def main(arguments: list[str] | None = None) -> int:
     """Carry out the command; the exit code is 1 where something differs."""
     asked = _asked(arguments)
+    if asked.write_fixed:
+        print(f"{fixed.write_fixed()} files were written beside {fixed.FIXED}", file=sys.stderr)
+        return 0
     known = everything()
     selected = chosen(asked.only, known)
     if not selected:
@@ -373,6 +387,7 @@ def _asked(arguments: list[str] | None) -> argparse.Namespace:
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--check", action="store_true", help="compare with the record; the default")
     what.add_argument("--write", action="store_true", help="set the record anew")
+    what.add_argument("--write-fixed", action="store_true", help="wire bytes, forecasts, help")
     parser.add_argument("--only", metavar="PATTERN", help="cases whose names fit")
     parser.add_argument("--json", action="store_true", help="print what was found")
     parser.add_argument("--file", type=Path, default=RECORD, help="another record")
