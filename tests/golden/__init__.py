@@ -1,0 +1,1 @@
+"""The golden record: what runs did before a change that must not change results."""
