@@ -111,7 +111,7 @@ class ClientModel(ExportedModel):
     def embed(self, rows: Any) -> np.ndarray:
         """Embedding of raw rows of this party, (m, h) float64.
 
-        It is computed in double precision, so that an embedding does not depend on the rows beside.
+        It is computed in double precision; rows beside a row can change only the last digits of that.
 
         Parameters
         ----------
