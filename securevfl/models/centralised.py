@@ -15,6 +15,7 @@ import numpy as np
 
 from securevfl.models.optimizers import take_step
 from securevfl.models.polynomial_network import PolynomialNetwork, expand
+from securevfl.models.tensors import tensor
 
 if TYPE_CHECKING:
     import torch
@@ -67,14 +68,13 @@ class Centralised:
             Of each party.
         labels : ndarray, (rows,)
         """
-        import torch
 
         optimizers: list[Any] = [n.optimizer for n in self.networks]  # type: ignore[attr-defined]
         optimizers.append(self.centre.optimizer)
         for optimizer in optimizers:
             optimizer.zero_grad()
         self.centre.network.train()
-        loss = self.centre.loss(self.forward(columns), torch.from_numpy(np.array(labels)))
+        loss = self.centre.loss(self.forward(columns), tensor(labels))
         loss.backward()  # type: ignore[no-untyped-call]
         for optimizer in optimizers:
             take_step(optimizer)
@@ -83,9 +83,8 @@ class Centralised:
 
 def _output(network: Any, rows: np.ndarray) -> torch.Tensor:
     """A network's output with its graph; `ClientNetwork.forward` gives it without."""
-    import torch
 
     if isinstance(network, PolynomialNetwork):
-        return torch.from_numpy(expand(np.asarray(rows), network.degree)) @ network.weight
-    output: torch.Tensor = network.module(torch.from_numpy(np.array(rows, np.float32)))
+        return tensor(expand(np.asarray(rows), network.degree)) @ network.weight
+    output: torch.Tensor = network.module(tensor(rows, np.float32))
     return output

@@ -16,6 +16,7 @@ from securevfl.errors import ConfigurationError
 from securevfl.models.optimizers import make_optimizer, take_step
 from securevfl.models.polynomial_network import PolynomialNetwork
 from securevfl.models.tabular import tabular_front
+from securevfl.models.tensors import tensor
 from securevfl.models.user_code import check_rows_apart, own_network
 from securevfl.models.weights import initialised
 
@@ -86,7 +87,7 @@ class TorchNetwork:
         import torch
 
         with torch.no_grad():
-            embedding: np.ndarray = self.module(_tensor(features)).numpy()
+            embedding: np.ndarray = self.module(tensor(features, np.float32)).numpy()
         return embedding
 
     def update(self, features: np.ndarray, gradient: np.ndarray) -> int:
@@ -97,11 +98,10 @@ class TorchNetwork:
         features : ndarray, (rows, d), float32
         gradient : ndarray, (rows, h), float32
         """
-        import torch
 
         self.optimizer.zero_grad()
-        embedding = self.module(_tensor(features))
-        embedding.backward(torch.from_numpy(gradient.astype(np.float32)))
+        embedding = self.module(tensor(features, np.float32))
+        embedding.backward(tensor(gradient, np.float32))
         take_step(self.optimizer)
         return 0 if self.bound is None else _clip(self.module, self.bound)
 
@@ -116,12 +116,6 @@ class TorchNetwork:
         """Inverse of `state_dict`."""
         self.module.load_state_dict(state["module"])
         self.optimizer.load_state_dict(state["optimizer"])
-
-
-def _tensor(features: np.ndarray) -> torch.Tensor:
-    import torch
-
-    return torch.from_numpy(np.array(features, np.float32))  # a copy: data sets are read-only
 
 
 def _clip(module: nn.Module, bound: float) -> int:

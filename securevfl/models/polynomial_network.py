@@ -16,6 +16,7 @@ import numpy as np
 
 from securevfl.errors import ConfigurationError
 from securevfl.models.optimizers import make_optimizer, take_step
+from securevfl.models.tensors import tensor
 
 if TYPE_CHECKING:
     import torch
@@ -82,7 +83,6 @@ class PolynomialNetwork:
         optimizer: dict[str, Any],
         bound: float | None = None,
     ) -> None:
-        import torch
 
         if min(features, width, degree) < 1:
             raise ConfigurationError(
@@ -94,7 +94,7 @@ class PolynomialNetwork:
         initial[-1] = 0
         self.degree = degree
         self.bound = bound
-        self.weight = torch.from_numpy(initial.astype(np.float32)).requires_grad_()
+        self.weight = tensor(initial, np.float32).requires_grad_()
         self.optimizer: torch.optim.Optimizer = make_optimizer([self.weight], **optimizer)
 
     @property
@@ -124,7 +124,7 @@ class PolynomialNetwork:
         """
         import torch
 
-        self.weight.grad = torch.from_numpy(expand(features, self.degree).T @ gradient)
+        self.weight.grad = tensor(expand(features, self.degree).T @ gradient)
         take_step(self.optimizer)
         if self.bound is None:
             return 0

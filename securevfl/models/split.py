@@ -11,6 +11,7 @@ import numpy as np
 from securevfl.errors import ConfigurationError, RunError
 from securevfl.models.networks import make_centre
 from securevfl.models.optimizers import make_optimizer, take_step
+from securevfl.models.tensors import tensor
 from securevfl.models.user_code import own_loss as loss_of
 from securevfl.models.user_code import own_network
 
@@ -186,10 +187,9 @@ class Centre:
 
     def apply(self, gradients: Mapping[str, np.ndarray]) -> None:
         """One update with gradients that another centre of the same shape computed."""
-        import torch
 
         for name, parameter in self.network.named_parameters():
-            parameter.grad = torch.from_numpy(np.array(gradients[name]))
+            parameter.grad = tensor(gradients[name])
         take_step(self.optimizer)
 
     def _backward(
@@ -199,8 +199,8 @@ class Centre:
 
         true = samples >= 0
         self.network.train()
-        inputs = torch.from_numpy(embedding[true].astype(np.float32)).requires_grad_()
-        loss = self.loss(self.network(inputs), torch.from_numpy(labels[samples[true]]))
+        inputs = tensor(embedding[true], np.float32).requires_grad_()
+        loss = self.loss(self.network(inputs), tensor(labels[samples[true]]))
         if not torch.isfinite(loss):
             raise RunError(
                 f"the training loss became {loss.item()}; lower lr ({self._lr:g}) or momentum"
@@ -217,7 +217,7 @@ class Centre:
         import torch
 
         self.network.eval()
-        inputs = torch.from_numpy(embedding.astype(np.float32))
+        inputs = tensor(embedding, np.float32)
         with torch.no_grad():
             parts = [
                 self.network(inputs[start : start + _ROWS]).numpy()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from securevfl.errors import ConfigurationError
+from securevfl.models.tensors import tensor
 
 if TYPE_CHECKING:
     import torch
@@ -59,7 +60,7 @@ def load_weights(model: Any, weights: Mapping[str, np.ndarray]) -> None:
         )
     with torch.no_grad():
         for name, parameter in own.items():
-            parameter.copy_(torch.from_numpy(np.array(weights[name])))
+            parameter.copy_(tensor(weights[name]))
 
 
 def penalty(model: Any) -> float:

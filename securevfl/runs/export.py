@@ -28,6 +28,7 @@ from securevfl.models.client_networks import TorchNetwork, make_client_network
 from securevfl.models.polynomial_network import PolynomialNetwork, expand
 from securevfl.models.scores import decided, probabilities
 from securevfl.models.split import Centre
+from securevfl.models.tensors import tensor
 from securevfl.models.user_code import allow
 from securevfl.protocols.base.protocol import Protocol
 from securevfl.protocols.base.split import EmbeddingProtocol, SplitProtocol
@@ -111,7 +112,8 @@ class ClientModel(ExportedModel):
     def embed(self, rows: Any) -> np.ndarray:
         """Embedding of raw rows of this party, (m, h) float64.
 
-        It is computed in double precision, so that an embedding does not depend on the rows beside.
+        It is computed in double precision; rows beside a row can change only the last digits of
+        that.
 
         Parameters
         ----------
@@ -417,10 +419,9 @@ def load_models(folder: Path | str, *, code: Collection[str] = ()) -> JointModel
 
 def _loaded(module: Any, weights: Mapping[str, np.ndarray]) -> Any:
     """A torch module with these weights, in double precision and evaluation mode."""
-    import torch
 
     try:
-        module.load_state_dict({k: torch.from_numpy(np.array(v)) for k, v in weights.items()})
+        module.load_state_dict({k: tensor(v) for k, v in weights.items()})
     except RuntimeError as error:
         raise DataError(f"model: the weights are not those of the network: {error}") from None
     return module.double().eval()
@@ -429,7 +430,7 @@ def _loaded(module: Any, weights: Mapping[str, np.ndarray]) -> Any:
 def _evaluated(module: Any, rows: np.ndarray, at_once: int = 512) -> np.ndarray:
     import torch
 
-    inputs = torch.from_numpy(np.ascontiguousarray(rows, np.float64))
+    inputs = tensor(rows, np.float64)
     with torch.no_grad():
         parts: Sequence[np.ndarray] = [
             module(inputs[start : start + at_once]).numpy()

@@ -27,6 +27,7 @@ from securevfl.runs.storage import (
     write_transcript,
 )
 from securevfl.runs.storage import SUMMARY as SUMMARY
+from securevfl.runs.threads import one_thread
 
 if TYPE_CHECKING:
     from securevfl.engine.conditions import Conditions
@@ -157,7 +158,9 @@ class Run:
         """
         if coded:
             return self.infer(rows).scores
-        return self.protocol.scores(self.parties, self.protocol.data.transform.apply(rows))
+        features = self.protocol.data.transform.apply(rows)
+        with one_thread():
+            return self.protocol.scores(self.parties, features)
 
     def predict(self, rows: Any, *, coded: bool = False) -> np.ndarray:
         """Names of the predicted classes of new rows, or real values of a regression.

@@ -288,15 +288,16 @@ def resume(
     parties = made.parties()
     historian = _historian(made, parties, plan, progress, tracker)
     historian.restore(state["historian"])
-    simulation = Simulation.from_state(
-        parties,
-        state["simulation"],
-        conditions=plan.conditions,
-        observer=historian,
-        sealing=sealing_of(plan, parties),
-        faults=schedule_of(made, plan),
-        revive=reviver(made),
-    )
+    with one_thread():  # to come back, parties compute again what followed their safe points
+        simulation = Simulation.from_state(
+            parties,
+            state["simulation"],
+            conditions=plan.conditions,
+            observer=historian,
+            sealing=sealing_of(plan, parties),
+            faults=schedule_of(made, plan),
+            revive=reviver(made),
+        )
     keeper = Autosave(
         simulation, historian, folder, checkpoint_seconds, interrupted, state["wall_seconds"]
     )

@@ -103,8 +103,12 @@ def test_every_example_is_understood(line, monkeypatch):
         monkeypatch.setattr(f"securevfl.runs.identities.{name}", note)
     signed = type("M", (), {"check": note})
     monkeypatch.setattr("securevfl.runs.identities.look", lambda _: ({}, signed))
-    for name in ("bench.bench_round", "bench.bench_field", "use.trace_folder"):
-        monkeypatch.setattr(f"securevfl.study.{name}", lambda *a, **_: called.append(a) or ((), 0))
+    for name in (
+        "bench.rounds.bench_round",
+        "bench.rounds.bench_field",
+        "runs.from_folder.trace_folder",
+    ):
+        monkeypatch.setattr(f"securevfl.{name}", lambda *a, **_: called.append(a) or ((), 0))
     nothing = {"classes": (), "probabilities": None, "predictions": (), "ids": None, "left_out": {}}
     monkeypatch.setattr("securevfl.runs.from_folder.predict_files", lambda *_, **__: nothing)
     run = type("R", (), {"export": lambda self, out: called.append(out) or []})

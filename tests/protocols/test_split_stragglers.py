@@ -7,7 +7,7 @@ import torch
 from securevfl.engine.conditions import NONE
 from securevfl.engine.network import SERVER
 from securevfl.errors import ConfigurationError, RangeError
-from securevfl.models.polynomial_network import PolynomialNetwork
+from securevfl.models.polynomial_network import PolynomialNetwork, expand
 from securevfl.models.split import measure
 from securevfl.runs.threads import one_thread
 from securevfl.testing.runs import make, simulate
@@ -151,8 +151,24 @@ def test_rounding_works_on_what_is_used():
     rounded = simulate("split", data(), conditions=slow(0), **options)
     real = simulate("split", data(), conditions=slow(0), **options | {"quantized": False})
     assert isinstance(rounded.parties[0].network, PolynomialNetwork)
-    assert rounded.losses != real.losses
     assert rounded.losses == pytest.approx(real.losses, rel=1e-3)
+    coarse = simulate("split", data(), conditions=slow(0), data_bits=3, model_bits=3, **options)
+    changes = np.abs(np.subtract(coarse.losses, real.losses)) / real.losses
+    assert 1e-4 < changes.max() < 0.1  # float32 is off by 1e-7
+
+
+def test_rounded_embeddings_are_the_quotients_of_integers():
+    options = SMALL | {"quantized": True, "data_bits": 6, "model_bits": 7}
+    made = make("split", data(), **options)
+    client = made.parties()[0]
+    network = client.network
+    whole = np.round(network.values * 2.0**7) / 2.0**7
+    network.weight.data[:] = torch.from_numpy(whole)  # such weights are not rounded again
+    rows = client.features[:9]
+    powers = np.floor(expand(rows, network.degree).astype(np.float64) * 2**6 + 0.5) / 2**6
+    assert (powers != expand(rows, network.degree)).any()
+    found = client.rounding.forward(rows, np.random.default_rng(0))
+    assert (found == powers @ whole.astype(np.float64)).all()
 
 
 def test_clients_state_the_operations_of_a_batch():

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from securevfl.errors import ConfigurationError
+from securevfl.models.tensors import tensor
 from securevfl.models.weights import initialised
 
 _PENALTIES = 10.0 ** np.arange(-8, 7)
@@ -116,7 +117,7 @@ def _network(
     nn.init.zeros_(last.weight)
     nn.init.zeros_(last.bias)
     optimizer = torch.optim.Adam(model.parameters(), lr=3e-3, weight_decay=1e-4)
-    xs, ys = torch.from_numpy(x.astype(np.float32)), torch.from_numpy(y.astype(np.float32))
+    xs, ys = tensor(x, np.float32), tensor(y, np.float32)
     best = float((ys[held] ** 2).mean())
     state = {k: v.clone() for k, v in model.state_dict().items()}
     waited = 0
@@ -140,7 +141,7 @@ def _network(
 
     def predict(new: np.ndarray) -> np.ndarray:
         with torch.no_grad():
-            predicted: np.ndarray = model(torch.from_numpy(new.astype(np.float32))).numpy()
+            predicted: np.ndarray = model(tensor(new, np.float32)).numpy()
         return predicted
 
     return predict

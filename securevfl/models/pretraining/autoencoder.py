@@ -15,6 +15,7 @@ import numpy as np
 from securevfl.errors import RunError
 from securevfl.models.optimizers import make_optimizer, take_step
 from securevfl.models.pretraining.augmentations import ImageShape, two_views
+from securevfl.models.tensors import tensor
 from securevfl.models.weights import initialised
 
 if TYPE_CHECKING:
@@ -80,7 +81,7 @@ class Encoder(ABC):
 
         with torch.no_grad():
             parts = [
-                self.module(_tensor(rows[start : start + _ROWS])).numpy()
+                self.module(tensor(rows[start : start + _ROWS], np.float32)).numpy()
                 for start in range(0, max(len(rows), 1), _ROWS)
             ]
         return np.concatenate(parts)
@@ -107,7 +108,7 @@ class AutoEncoder(Encoder):
         """Mean of |decode(encode(x)) - x|^2 / d over the rows; nothing is left to chance."""
         from torch.nn import functional
 
-        wanted = _tensor(rows)
+        wanted = tensor(rows, np.float32)
         return functional.mse_loss(self.head(self.module(wanted)), wanted)
 
 
@@ -142,7 +143,7 @@ class ContrastiveEncoder(Encoder):
         """NT-Xent of the projections of two random views of each row."""
         from securevfl.models.pretraining.contrast import nt_xent
 
-        one, two = (_tensor(view) for view in two_views(rows, stream, self.image_shape))
+        one, two = (tensor(view, np.float32) for view in two_views(rows, stream, self.image_shape))
         project = self.head
         return nt_xent(project(self.module(one)), project(self.module(two)), self.temperature)
 
@@ -235,9 +236,3 @@ def two_layers(features: int, hidden: int, outputs: int, last: Activation) -> nn
     }
     inner = [nn.Linear(features, hidden), nn.LeakyReLU(SLOPE), nn.Linear(hidden, outputs)]
     return nn.Sequential(*inner, *ends[last])
-
-
-def _tensor(rows: np.ndarray) -> torch.Tensor:
-    import torch
-
-    return torch.from_numpy(np.array(rows, np.float32))  # a copy: data sets are read-only

@@ -18,6 +18,7 @@ from securevfl.models.optimizers import make_optimizer
 from securevfl.models.pretraining.contrast import nt_xent
 from securevfl.models.pretraining.pretext import Objective, Sizes, learn, two_heads
 from securevfl.models.pretraining.self_supervised import negative_cosine
+from securevfl.models.tensors import tensor
 from securevfl.models.weights import initialised, load_weights, parameters_of, weights_of
 
 if TYPE_CHECKING:
@@ -107,7 +108,7 @@ class Cross:
         import torch
 
         with torch.no_grad():
-            embedding = torch.from_numpy(np.array(network.forward(rows), np.float32))
+            embedding = tensor(network.forward(rows), np.float32)
             projected: Tensor = self.heads["projector"](embedding)
         return projected
 
@@ -117,7 +118,7 @@ class Cross:
         """One update of the network and the heads; the loss before it."""
         import torch
 
-        others = [torch.from_numpy(np.array(z, np.float32)) for z in received]
+        others = [tensor(z, np.float32) for z in received]
 
         def loss(embedding: Tensor) -> Tensor:
             projected = self.heads["projector"](embedding)
@@ -178,7 +179,7 @@ def load_shared(
     own |= {f"heads/{name}": p for name, p in parameters_of(objective.heads).items()}
     with torch.no_grad():
         for name, value in weights.items():
-            own[name].copy_(torch.from_numpy(np.array(value)))
+            own[name].copy_(tensor(value))
 
 
 def weighted_mean(

@@ -27,6 +27,7 @@ from securevfl.models.pretraining.self_supervised import (
     negative_cosine,
     normalised_distance,
 )
+from securevfl.models.tensors import tensor
 from securevfl.models.weights import initialised
 
 if TYPE_CHECKING:
@@ -139,7 +140,7 @@ def learn(
     """One update of a network and of heads by a loss of the embeddings of rows; the loss before."""
     import torch
 
-    embedding = torch.from_numpy(np.array(network.forward(rows), np.float32)).requires_grad_()
+    embedding = tensor(network.forward(rows), np.float32).requires_grad_()
     value = loss(embedding)
     if not torch.isfinite(value):
         raise RunError(f"the loss of pre-training became {value.item()}; lower pretrain_lr")
@@ -298,7 +299,7 @@ class _Slow(TwoViews):
 
         assert self.target is not None
         with torch.no_grad():
-            key: Tensor = self.slow(torch.from_numpy(self.target.forward(view)))
+            key: Tensor = self.slow(tensor(self.target.forward(view)))
         return key
 
     def step(self, network: ClientNetwork, one: np.ndarray, two: np.ndarray) -> float:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from securevfl.models.tensors import tensor
 from securevfl.models.weights import parameters_of
 
 if TYPE_CHECKING:
@@ -98,10 +99,9 @@ class Memory:
     """The last `size` normalised keys, first in, first out; random ones at the beginning."""
 
     def __init__(self, size: int, width: int, stream: np.random.Generator) -> None:
-        import torch
         from torch.nn import functional
 
-        drawn = torch.from_numpy(stream.normal(size=(size, width)).astype(np.float32))
+        drawn = tensor(stream.normal(size=(size, width)), np.float32)
         self.keys = functional.normalize(drawn, dim=1)
         self.next = 0
 

@@ -14,6 +14,7 @@ from pydantic import BaseModel, Field
 from securevfl.errors import ConfigurationError
 from securevfl.models.pretraining.pretext import Objective, Sizes
 from securevfl.models.split import Batches, Centre
+from securevfl.models.tensors import tensor
 from securevfl.models.weights import parameters_of
 
 if TYPE_CHECKING:
@@ -232,13 +233,12 @@ class Pull:
 
     def _pairs(self) -> dict[str, Any]:
         """Weight, its compared part, and Theta's tensor, by name."""
-        import torch
 
         target = self._target()
         if target is None:
             return {}
         if self._read[0] is not target:
-            tensors = {name: torch.from_numpy(np.array(w)) for name, w in target.items()}
+            tensors = {name: tensor(w) for name, w in target.items()}
             self._read = (target, tensors)
         return {
             name: (p, tuple(slice(n) for n in self._read[1][name].shape), self._read[1][name])

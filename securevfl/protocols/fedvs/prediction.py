@@ -24,7 +24,10 @@ class PredictingClient(Client):
 
 
 class PredictingServer(Server):
-    """Server of a prediction: it decodes the sums of new rows, as of test rows, and scores them."""
+    """Server of a prediction: it decodes the sums of new rows, as of test rows, and scores them.
+
+    All rows are scored at once: in how many parts they came must not show in the last digits.
+    """
 
     kept: ClassVar[tuple[str, ...]] = (
         *(
@@ -50,12 +53,11 @@ class PredictingServer(Server):
         self.conclude()
 
     def score(self, number: int, embedding: np.ndarray) -> None:
-        """Keep the joint embedding besides."""
-        super().score(number, embedding)
+        """Keep the joint embedding of a part of the rows."""
         self.embeddings[number] = embedding
 
     def report_inference(self, step: int) -> None:
         """Put everything in the order of the rows; there are no labels to hold it against."""
         embedding = self.in_order(self.embeddings, step)
-        self.predicted = (embedding, self.in_order(self.test_scores, step))
+        self.predicted = (embedding, self.centre.scores(embedding))
         self.record("predicted", rows=self.public.batches["test"].rows)

@@ -5,6 +5,8 @@ from collections import Counter
 from typing import Any, ClassVar
 
 import pytest
+import torch
+from threadpoolctl import threadpool_info
 
 import securevfl
 from securevfl.data import load_dataset
@@ -13,6 +15,8 @@ from securevfl.engine.faults import faults_from
 from securevfl.engine.party import SERVER, Party
 from securevfl.engine.simulation.simulator import Simulation
 from securevfl.errors import ConfigurationError, RunError, SecureVFLError, StalledError
+from securevfl.models.polynomial_network import PolynomialNetwork
+from securevfl.models.split import Centre
 from securevfl.testing.runs import History
 
 N, ROUNDS = 4, 12
@@ -270,6 +274,57 @@ def test_no_run_hangs(digits, protocol, seed):
     except SecureVFLError as error:
         said = str(error)
     assert said == "8 rounds" or ("round " in said and re.search("stalled|given up", said))
+
+
+@pytest.fixture
+def two_threads():
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.usefixtures("two_threads")
+def test_a_run_and_its_resumption_compute_on_one_thread(digits, tmp_path, monkeypatch):
+    threads = set()
+
+    def watched(method):
+        def call(self, *arguments):
+            pools = [p["num_threads"] for p in threadpool_info() if p["user_api"] == "blas"]
+            threads.update({torch.get_num_threads(), *pools})
+            return method(self, *arguments)
+
+        return call
+
+    for cls, name in ((Centre, "step"), (Centre, "scores"), (PolynomialNetwork, "forward")):
+        monkeypatch.setattr(cls, name, watched(getattr(cls, name)))
+    began, on_return = Simulation.from_state, []
+
+    def from_state(*arguments, **named):
+        threads.clear()
+        made = began(*arguments, **named)
+        on_return.append(set(threads))
+        return made
+
+    monkeypatch.setattr(Simulation, "from_state", from_state)
+    answers = iter([False] * 19 + [True] + [False] * 1000)
+    options = {"rounds": 60, "conditions": "paper"}
+    faults = {"client": {"fault": 0.1, "rejoin": 0.5}}
+    with pytest.raises(KeyboardInterrupt):
+        run(
+            "vafl",
+            digits,
+            faults,
+            out=tmp_path / "run",
+            interrupted=lambda: next(answers),
+            **options,
+        )
+    assert threads == {1}
+    found = securevfl.resume(tmp_path / "run", data=digits)
+    assert on_return == [{1}]  # parties computed again what followed their safe points
+    threads.clear()
+    found.scores(digits.test)
+    assert threads == {1}
 
 
 def test_resume_knows_the_faults(digits, tmp_path):
