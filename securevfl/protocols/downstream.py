@@ -12,7 +12,6 @@ from typing import Any, ClassVar
 import numpy as np
 
 from securevfl.engine.party import SERVER, Party
-from securevfl.engine.streams import keyed_stream
 from securevfl.models.aggregation import Aggregation, gather
 from securevfl.models.client_networks import ClientNetwork
 from securevfl.models.pretext import Objective, make_objective
@@ -143,7 +142,7 @@ class DownstreamProtocol(EmbeddingProtocol):
             self.config.width,
             self.config.sizes(),
             make_target=lambda: self.pretraining_network(index, drawn),
-            stream=keyed_stream(self.seed, index, "heads"),
+            stream=self.secret_stream(index, "heads"),
             optimizer=pretraining_optimizer(self.config),
         )
 

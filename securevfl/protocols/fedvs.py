@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from securevfl.engine.party import SERVER, Party
-from securevfl.engine.streams import keyed_stream
 from securevfl.errors import (
     ConfigurationError,
     CorruptResultsError,
@@ -103,7 +102,7 @@ class Client(Party):
     async def pretrain(self, own: Pretraining) -> None:
         """Train alone on all own rows, and start from the result."""
         labels = await self.receive("labels") if own.supervised else None
-        self.record("pretrained", **own.run(self.features["train"], self.stream, labels))
+        self.record("pretrained", **own.run(self.features["train"], self.secret_stream, labels))
         load_weights(self.network, weights_of(own.encoder))
         if own.supervised:
             self.send(SERVER, "head", weights_of(own.means))
@@ -235,7 +234,7 @@ class Client(Party):
 
     def quantised_model(self) -> np.ndarray:
         """W-bar (equation 3)."""
-        stream = self.stream("rounding", self.round)
+        stream = self.secret_stream("rounding", self.round)
         quantised: np.ndarray = self.public.model_point.quantize(self.network.values, rng=stream)
         return quantised
 
@@ -857,7 +856,7 @@ class FedVS(SplitProtocol):
 
         alone = data.alone[index] if data.alone else None
         if index == 0:
-            means: Any = self.centre(optimizer=rule, stream=keyed_stream(self.seed, 0, "head"))
+            means: Any = self.centre(optimizer=rule, stream=self.secret_stream(0, "head"))
             alone = alone if data.alone_labels is not None else None
         else:
             means = make_objective(
@@ -865,7 +864,7 @@ class FedVS(SplitProtocol):
                 config.width,
                 config.sizes(),
                 make_target=encoder,
-                stream=keyed_stream(self.seed, index, "heads"),
+                stream=self.secret_stream(index, "heads"),
                 optimizer=rule,
             )
         return Pretraining(config, encoder(), alone, means)

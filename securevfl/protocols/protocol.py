@@ -20,7 +20,13 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from securevfl.engine.party import SERVER, Party
-from securevfl.engine.streams import keyed_stream
+from securevfl.engine.streams import (
+    OwnEntropy,
+    Secrets,
+    SecretSeed,
+    WithPlaceholders,
+    keyed_stream,
+)
 from securevfl.errors import ConfigurationError, UnknownNameError
 from securevfl.models.aggregation import gather, make_aggregation
 from securevfl.models.centralised import Centralised
@@ -289,7 +295,8 @@ class Protocol(ABC):
     config : Config
     data : VerticalDataset
     seed : int
-        Seed of the experiment's randomness; masks never depend on it.
+        Seed of the run's public choices, such as batches. Initial weights and whatever else only
+        one party uses follow from `secrets`; masks follow from neither.
 
     Raises
     ------
@@ -308,14 +315,43 @@ class Protocol(ABC):
         self.config = config
         self.data = data
         self.seed = seed
+        self._secrets: Secrets = SecretSeed(seed)
+        self._drawn = False
+
+    @property
+    def secrets(self) -> Secrets:
+        """Source of the parties' secret streams; in a simulation they follow from `seed`.
+
+        It can be replaced before the first use. `__init__` must not draw from it.
+        """
+        return self._secrets
+
+    @secrets.setter
+    def secrets(self, secrets: Secrets) -> None:
+        if self._drawn and secrets != self._secrets:
+            raise RuntimeError(
+                f"{self.name}: secret streams were drawn before `secrets` was set, so they follow "
+                "from the seed that everybody knows; draw them in `parties`, not in `__init__`"
+            )
+        self._secrets = secrets
 
     @abstractmethod
     def parties(self) -> dict[int, Party]:
         """New party objects by number; the server is `SERVER`."""
 
     def party(self, index: int) -> Party:
-        """New object of one party, for one that comes back after a crash."""
-        return self.parties()[index]
+        """New object of one party, for one that comes back after a crash or runs by itself.
+
+        The others that `parties` makes besides are dropped. Where only this party's secrets are
+        there, the others get placeholders (`securevfl.engine.streams.WithPlaceholders`).
+        """
+        secrets = self._secrets
+        if isinstance(secrets, OwnEntropy):
+            self._secrets = WithPlaceholders(secrets)
+        try:
+            return self.parties()[index]
+        finally:
+            self._secrets = secrets
 
     @abstractmethod
     def scores(self, parties: Mapping[int, Party], features: Sequence[np.ndarray]) -> np.ndarray:
@@ -428,8 +464,17 @@ class Protocol(ABC):
         return None
 
     def stream(self, name: str, *keys: int) -> np.random.Generator:
-        """Public stream of the run, the same as the server's."""
+        """Public stream of the run, which every party can draw."""
         return keyed_stream(self.seed, SERVER, name, *keys)
+
+    def secret_stream(self, index: int, name: str, *keys: int) -> np.random.Generator:
+        """Secret stream of party `index`, for what the other parties need not know.
+
+        A party that draws later keeps ``functools.partial(self.secrets.stream, index)``, which
+        refers to no protocol object, or asks `Party.secret_stream`.
+        """
+        self._drawn = True
+        return self._secrets.stream(index, name, *keys)
 
     def peers(self) -> range:
         """Numbers of the clients."""
@@ -451,13 +496,13 @@ class SplitProtocol(Protocol):
     def network(
         self, index: int, *, bound: float | None = None, optimizer: dict[str, Any] | None = None
     ) -> PolynomialNetwork:
-        """New network of client `index`; the same weights in every protocol with this seed."""
+        """New network of client `index`; the same weights in every protocol with its secrets."""
         self.check_sizes()
         return PolynomialNetwork(
             self.data.widths[index],
             self.config.width,
             self.config.degree,
-            stream=keyed_stream(self.seed, index, "init"),
+            stream=self.secret_stream(index, "init"),
             optimizer=optimizer or self.config.client_optimizer(),
             bound=bound,
         )
@@ -469,7 +514,7 @@ class SplitProtocol(Protocol):
         optimizer: dict[str, Any] | None = None,
         stream: np.random.Generator | None = None,
     ) -> Centre:
-        """New centre of the server; the same weights in every protocol with this seed.
+        """New centre of the server; the same weights in every protocol with its secrets.
 
         Parameters
         ----------
@@ -478,7 +523,7 @@ class SplitProtocol(Protocol):
         optimizer : dict, optional
             Arguments of `make_optimizer`; the server's if not given.
         stream : numpy Generator, optional
-            Draws the weights, where they are not those of the server's centre.
+            Draws the weights; a secret stream of the server if not given.
         """
         return Centre(
             self.data.task,
@@ -487,7 +532,7 @@ class SplitProtocol(Protocol):
             network=self.config.centre,
             hidden=self.config.hidden,
             optimizer=optimizer or self.config.centre_optimizer(),
-            seed=int((stream or self.stream("centre")).integers(2**31)),
+            seed=int((stream or self.secret_stream(SERVER, "centre")).integers(2**31)),
             own=self.config.own_centre,
             own_loss=self.config.own_loss,
         )
@@ -584,7 +629,7 @@ class EmbeddingProtocol(SplitProtocol):
             self.config.width,
             self.config.degree,
             image_shape=None if shapes is None else shapes[index],
-            stream=keyed_stream(self.seed, index, drawn),
+            stream=self.secret_stream(index, drawn),
             optimizer=optimizer or self.config.client_optimizer(),
             bound=self.config.weight_bound,
             cardinalities=self.data.cardinalities[index],
@@ -606,9 +651,9 @@ class EmbeddingProtocol(SplitProtocol):
         """Layout of the training rows, as the announced batches count them."""
         return self.layout
 
-    def joint_centre(self) -> Centre:
-        """New centre, as wide as the aggregated embedding."""
-        return self.centre(self.aggregation.width(self.config.width))
+    def joint_centre(self, stream: np.random.Generator | None = None) -> Centre:
+        """New centre, as wide as the aggregated embedding; `stream` as for `centre`."""
+        return self.centre(self.aggregation.width(self.config.width), stream=stream)
 
     def centralised(self) -> Centralised:
         """The same networks with the same weights, to be trained without any partition."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from securevfl.engine.conditions import NONE, Conditions, load_conditions
+from securevfl.engine.streams import SecretSeed
 from securevfl.errors import ConfigurationError
 from securevfl.models.polynomial_network import PolynomialNetwork
 from securevfl.privacy.attacks.outcome import NoView
@@ -122,7 +123,10 @@ class Case:
         cls = get_protocol(self.job.protocol)
         known = {k: v for k, v in options.items() if k in cls.Config.model_fields}
         config = make_config(cls, {**self.job.options, **known})
-        return cls(config, data or self.data, seed=self.job.seed)
+        made = cls(config, data or self.data, seed=self.job.seed)
+        if self.job.secret_seed is not None:
+            made.secrets = SecretSeed(self.job.secret_seed)
+        return made
 
     def _conditions(self, protocol: Protocol) -> Conditions:
         return load_conditions(

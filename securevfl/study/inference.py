@@ -97,7 +97,12 @@ def infer(
     name = secrets.token_hex(8)
     sealing = Sealing(run.plan.protocol, name, parties) if run.plan.sealed else None
     simulation = Simulation(
-        parties, seed=run.plan.seed, conditions=chosen, observer=recorder, sealing=sealing
+        parties,
+        seed=run.plan.seed,
+        secrets=run.protocol.secrets,
+        conditions=chosen,
+        observer=recorder,
+        sealing=sealing,
     )
     with one_thread():
         simulation.run()

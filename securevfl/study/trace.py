@@ -298,6 +298,7 @@ def _again(run: Run, columns: Mapping[str, np.ndarray], last: int) -> list[str]:
     simulation = Simulation(
         parties,
         seed=plan.seed,
+        secrets=protocol.secrets,
         conditions=plan.conditions,
         transcript=transcript,
         sealing=sealing_of(plan, parties),
