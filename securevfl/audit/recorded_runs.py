@@ -120,7 +120,7 @@ class Arena:
         W-bar by client and round, any field elements; where given, clients do not train, and the
         check of their own range, which an arbitrary model cannot pass, is left out.
     instead : mapping, optional
-        Client to the client whose initial model and rounding stream it has.
+        Client to the client whose initial model and streams it has.
     conditions : Conditions
         Who is late, and when.
     """
@@ -162,7 +162,9 @@ class Arena:
             client = parties[n]
             if n in self.instead:
                 client.network = fresh[self.instead[n]].network
-                client.stream = _Streams(self.protocol.seed, self.instead[n])
+                other = self.instead[n]
+                client.stream = functools.partial(keyed_stream, self.protocol.seed, other)
+                client.secret_stream = functools.partial(self.protocol.secrets.stream, other)
             if tapes is not None and n in tapes:
                 views.replay(client, tapes[n])
             used[n] = views.record(client)
@@ -170,7 +172,11 @@ class Arena:
         transcript = Transcript(payloads=True)
         with one_thread():
             Simulation(
-                parties, seed=self.protocol.seed, conditions=self.conditions, transcript=transcript
+                parties,
+                seed=self.protocol.seed,
+                secrets=self.protocol.secrets,
+                conditions=self.conditions,
+                transcript=transcript,
             ).run()
         return Trial(self.protocol, transcript, used, models, self.data)
 
@@ -191,16 +197,6 @@ class Arena:
 
         client.quantised_model = quantised_model
         return kept
-
-
-class _Streams:
-    """Streams of another party."""
-
-    def __init__(self, seed: int, index: int) -> None:
-        self._seed, self._index = seed, index
-
-    def __call__(self, name: str, *keys: int) -> np.random.Generator:
-        return keyed_stream(self._seed, self._index, name, *keys)
 
 
 def _nothing(*_arguments: Any) -> None:

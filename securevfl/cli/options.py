@@ -92,10 +92,20 @@ def common(
         int,
         typer.Option(
             metavar="S",
-            help="Seed of split, weights, batches and delays; masks never depend on it.",
+            help="Seed of split, batches and delays, which every party knows; masks never depend "
+            "on it.",
             rich_help_panel=RUN,
         ),
     ] = 0,
+    secret_seed: Annotated[
+        int | None,
+        typer.Option(
+            metavar="S",
+            help="Seed of initial weights and rounding in a simulation; on a cluster each party "
+            "draws its own.  \\[default: --seed]",
+            rich_help_panel=RUN,
+        ),
+    ] = None,
     conditions: Annotated[
         str | None,
         typer.Option(
@@ -211,7 +221,7 @@ def choices(words: str, incomplete: str) -> list[str]:
 
 
 # Options of single runs.
-ENGINE = ("engine", "address", "place", "manifest", "keys", "track")
+ENGINE = ("engine", "address", "place", "manifest", "keys", "track", "secret_seed")
 COMMON = tuple(inspect.signature(common).parameters)
 
 

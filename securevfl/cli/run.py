@@ -65,6 +65,7 @@ def start(protocol: str, variant: Mapping[str, str], values: Mapping[str, Any]) 
             source,
             rounds=chosen.pop("rounds", None),
             seed=common["seed"],
+            secret_seed=common["secret_seed"],
             conditions=common["conditions"],
             faults=common["faults"],
             engine=common["engine"],

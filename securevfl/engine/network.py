@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from securevfl.engine.party import Party
+    from securevfl.engine.streams import Secrets
 
 SERVER = -1
 ANY_ROUND = -1
@@ -116,9 +117,18 @@ def name_of(party: int) -> str:
 
 
 class Network(Protocol):
-    """The engine, as a party sees it."""
+    """The engine, as a party sees it.
+
+    Attributes
+    ----------
+    seed : int
+        Seed of the run's public choices.
+    secrets : Secrets
+        Secret streams of the parties that the engine runs.
+    """
 
     seed: int
+    secrets: Secrets
 
     def time(self, party: Party) -> int:
         """Nanoseconds on the clock that the party lives by."""

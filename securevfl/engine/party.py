@@ -230,8 +230,19 @@ class Party:
         return self.engine.time(self) / 1e9
 
     def stream(self, name: str, *keys: int) -> np.random.Generator:
-        """Generator of this party that is a function of the run's seed, `name` and `keys`."""
+        """Public generator: a function of the run's seed, the party's number, `name` and `keys`.
+
+        Every party can draw the same numbers. Use it for what others may or must know.
+        """
         return keyed_stream(self.engine.seed, self.index, name, *keys)
+
+    def secret_stream(self, name: str, *keys: int) -> np.random.Generator:
+        """Secret generator of this party: a function of its own entropy, `name` and `keys`.
+
+        In a simulation it is a function of the secret seed. Masks and noise need more than this:
+        see `securevfl.engine.streams.OwnEntropy`.
+        """
+        return self.engine.secrets.stream(self.index, name, *keys)
 
     def record(self, event: str, **fields: Any) -> None:
         """Put an event into the history of the run."""

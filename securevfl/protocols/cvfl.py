@@ -513,8 +513,11 @@ class Cvfl(EmbeddingProtocol):
         )
 
     def top(self) -> Centre:
-        """New top network; equation (1) has no penalty on it."""
-        centre = self.joint_centre()
+        """New top network; equation (1) has no penalty on it.
+
+        Its first weights are public: all active parties and the collaborator begin with the same.
+        """
+        centre = self.joint_centre(self.stream("centre"))
         for group in centre.optimizer.param_groups:
             group["weight_decay"] = 0.0
         return centre
@@ -588,5 +591,5 @@ def numbers(slow: str) -> tuple[int, ...]:
 
 
 def _own_stream(seed: int, entity: int, name: str, *keys: int) -> np.random.Generator:
-    """An active party's own layout and order of its rows."""
+    """An active party's layout and order of its rows: public, for its requests name them to all."""
     return keyed_stream(seed, entity, f"train/{name}", *keys)

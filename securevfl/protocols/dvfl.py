@@ -23,7 +23,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
 from securevfl.engine.party import SERVER, Message, Party
-from securevfl.engine.streams import keyed_stream
+from securevfl.engine.streams import Secrets, keyed_stream
 from securevfl.errors import ConfigurationError, RunError
 from securevfl.models.early_stopping import EarlyStopping
 from securevfl.models.pretraining.autoencoder import Encoder, make_autoencoder, make_contrastive
@@ -207,7 +207,7 @@ class Guest(Learner):
         rows = self.features[own_rows(places, self.aligned, len(self.features))]
         if self.calendar.writes(self.round):
             self.broadcast("activation", self.network.encode(rows), to=self.hosts)
-        self.losses.append(self.network.train(rows, self.stream("views", self.round)))
+        self.losses.append(self.network.train(rows, self.secret_stream("views", self.round)))
 
     def operations(self, kind: str) -> int:
         """Multiply-adds of encoding what it sends: the forward pass, as FedVS counts them."""
@@ -269,12 +269,12 @@ class Host(Learner):
             self.buffer = (*self.buffer, self.read())[-(self.bound or len(self.buffer) + 1) :]
             self.learn(self.buffer[-1])
         elif self.replay and self.buffer:
-            place = self.stream("replay", self.round).integers(len(self.buffer))
+            place = self.secret_stream("replay", self.round).integers(len(self.buffer))
             self.learn(self.buffer[place])
 
     def learn(self, item: np.ndarray) -> None:
         """One step of the auto-encoder on an input."""
-        self.losses.append(self.network.train(item, self.stream("views", self.round)))
+        self.losses.append(self.network.train(item, self.secret_stream("views", self.round)))
 
     def read(self) -> np.ndarray:
         """All registers side by side, fresh or stale; one that was never written to reads zero."""
@@ -462,7 +462,8 @@ class Dvfl(Protocol):
         super().__init__(config, data, seed=seed)
         _check(config, data)
         alone = max((len(rows) for rows in data.alone), default=0)
-        self.batches = Batches(data.rows + alone, 1, config.batch, self._public("guests"))
+        order = functools.partial(_guests_stream, self.seed)
+        self.batches = Batches(data.rows + alone, 1, config.batch, order)
         self.calendar = Calendar.of(config, self.batches.per_epoch)
         self.hosts = tuple(range(data.parties, data.parties + config.hosts))
         self.features = [_own(data, n) for n in self.peers()]
@@ -495,7 +496,7 @@ class Dvfl(Protocol):
             joint,
             config.host_hidden or (joint + config.host_width) // 2,
             config.host_width,
-            stream=keyed_stream(self.seed, index, "init"),
+            stream=self.secret_stream(index, "init"),
             optimizer=_adam(config, config.host_lr),
             output="leaky_relu",
             decoded="relu",  # guests' codes are at least 0
@@ -516,7 +517,7 @@ class Dvfl(Protocol):
         config, own = self.config, self.features[index]
         features = own.shape[1]
         sizes = (features, config.guest_hidden or (features + config.width + 1) // 2, config.width)
-        stream = keyed_stream(self.seed, index, "init")
+        stream = self.secret_stream(index, "init")
         optimizer = _adam(config, config.guest_lr)
         if config.objective == "simclr":
             shapes = self.data.party_image_shapes
@@ -534,7 +535,8 @@ class Dvfl(Protocol):
     def _owner(self) -> Owner:
         config, data = self.config, self.data
         held_out = 0 if config.stop_after is None else int(config.held_out * data.rows)
-        batches = Batches(data.rows - held_out, 1, config.batch, self._public("owner"))
+        order = functools.partial(_owner_stream, self.secrets)
+        batches = Batches(data.rows - held_out, 1, config.batch, order)
         optimizer = {
             "name": config.optimizer,
             "lr": config.lr,
@@ -548,7 +550,7 @@ class Dvfl(Protocol):
             network=config.centre,
             hidden=config.hidden,
             optimizer=optimizer,
-            seed=int(self.stream("centre").integers(2**31)),
+            seed=int(self.secret_stream(SERVER, "centre").integers(2**31)),
         )
         return Owner(
             self.peers(),
@@ -558,14 +560,11 @@ class Dvfl(Protocol):
             width=config.host_width,
             labels=data.train_labels,
             batches=batches,
-            order=self.stream("held out").permutation(data.rows),
+            order=self.secret_stream(SERVER, "held out").permutation(data.rows),
             epochs=config.rounds,
             stop_after=config.stop_after,
             patience=config.patience,
         )
-
-    def _public(self, name: str) -> functools.partial[np.random.Generator]:
-        return functools.partial(_batch_stream, self.seed, name)
 
     def embed(self, client: Any, rows: np.ndarray) -> np.ndarray:
         """A guest's code of rows."""
@@ -727,5 +726,11 @@ def _adam(config: DvflConfig, lr: float) -> dict[str, Any]:
     return {"name": "adam", "lr": lr, "weight_decay": config.weight_decay}
 
 
-def _batch_stream(seed: int, part: str, name: str, *keys: int) -> np.random.Generator:
-    return keyed_stream(seed, SERVER, f"dvfl/{part}/{name}", *keys)
+def _guests_stream(seed: int, name: str, *keys: int) -> np.random.Generator:
+    """The guests' batches, which they draw alike: public."""
+    return keyed_stream(seed, SERVER, f"dvfl/guests/{name}", *keys)
+
+
+def _owner_stream(secrets: Secrets, name: str, *keys: int) -> np.random.Generator:
+    """The owner's batches, which nobody else needs."""
+    return secrets.stream(SERVER, f"dvfl/owner/{name}", *keys)

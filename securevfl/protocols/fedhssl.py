@@ -20,7 +20,6 @@ import numpy as np
 from pydantic import Field
 
 from securevfl.engine.party import SERVER, Party
-from securevfl.engine.streams import keyed_stream
 from securevfl.errors import ConfigurationError
 from securevfl.models.pretraining.cross_party import (
     Cross,
@@ -110,10 +109,10 @@ class Client(SplitClient):
             encoder,
             self.local,
             self.rows,
-            batches_of(len(self.rows), self.config, self.stream),
+            batches_of(len(self.rows), self.config, self.secret_stream),
             range(epoch, epoch + 1),
             corruption=self.config.corruption,
-            stream=self.stream,
+            stream=self.secret_stream,
         )
         self.send(SERVER, "upper", (len(self.rows), loss, shared_weights(encoder, self.local)))
         load_shared(encoder, self.local, await self.receive("mean"))
@@ -235,7 +234,7 @@ class FedHssl(DownstreamProtocol):
             self.config.method,
             self.config.width,
             self.config.sizes(),
-            stream=keyed_stream(self.seed, index, "cross heads"),
+            stream=self.secret_stream(index, "cross heads"),
             optimizer=pretraining_optimizer(self.config),
         )
         return Client(
@@ -251,9 +250,9 @@ class FedHssl(DownstreamProtocol):
             config=self.config,
         )
 
-    def joint_centre(self) -> Centre:
+    def joint_centre(self, stream: np.random.Generator | None = None) -> Centre:
         """New head, as wide as the aggregated pairs of embeddings."""
-        return self.centre(self.aggregation.width(2 * self.config.width))
+        return self.centre(self.aggregation.width(2 * self.config.width), stream=stream)
 
     def named_rows(self, named: Any) -> np.ndarray | None:
         """Rows of an announced batch; none where each party draws its own."""

@@ -18,7 +18,7 @@ import numpy as np
 from pydantic import Field
 
 from securevfl.engine.party import SERVER, Party
-from securevfl.engine.streams import keyed_stream
+from securevfl.engine.streams import Secrets
 from securevfl.errors import ConfigurationError, RunError
 from securevfl.models.aggregation import Aggregation
 from securevfl.models.pretraining.autoencoder import AutoEncoder, make_autoencoder
@@ -355,7 +355,7 @@ class FedOnce(EmbeddingProtocol):
         shared = own = self.data.train[index]
         if self.data.alone:
             own = np.concatenate([shared, self.data.alone[index]])
-        stream = functools.partial(_own_stream, self.seed, index)
+        stream = functools.partial(_own_stream, self.secrets, index)
         return Guest(
             index,
             self.peers(),
@@ -371,7 +371,7 @@ class FedOnce(EmbeddingProtocol):
         """A guest's network with its objective."""
         config = self.config
         if config.objective == "nat":
-            targets = keyed_stream(self.seed, index, "targets")
+            targets = self.secret_stream(index, "targets")
             network = self.client_network(index)
             return Noise(network, len(own), config.width, stream=targets, every=config.reassign)
         inside = own.size > 0 and own.min() >= 0 and own.max() <= 1
@@ -379,11 +379,11 @@ class FedOnce(EmbeddingProtocol):
             self.data.widths[index],
             config.guest_hidden,
             config.width,
-            stream=keyed_stream(self.seed, index, "init"),
+            stream=self.secret_stream(index, "init"),
             optimizer=config.client_optimizer(),
             decoded="sigmoid" if inside else "none",
         )
-        return Reconstruction(encoder, keyed_stream(self.seed, index, "objective"))
+        return Reconstruction(encoder, self.secret_stream(index, "objective"))
 
     def embed(self, client: Any, rows: np.ndarray) -> np.ndarray:
         """A guest's representation of rows."""
@@ -438,6 +438,6 @@ def piece(layout: Batches, number: int) -> np.ndarray:
     return np.arange(start, min(start + layout.coded, layout.length), dtype=np.uint32)
 
 
-def _own_stream(seed: int, guest: int, name: str, *keys: int) -> np.random.Generator:
-    """A guest's own order of its rows."""
-    return keyed_stream(seed, guest, f"local/{name}", *keys)
+def _own_stream(secrets: Secrets, guest: int, name: str, *keys: int) -> np.random.Generator:
+    """A guest's own order of its rows, which nobody else needs."""
+    return secrets.stream(guest, f"local/{name}", *keys)

@@ -380,7 +380,8 @@ class MultiVfl(EmbeddingProtocol):
 
     def __init__(self, config: MultiVflConfig, data: VerticalDataset, *, seed: int) -> None:
         super().__init__(config, data, seed=seed)
-        refuse_running_statistics(self.name, config.centre, self.joint_centre().network)
+        tried = self.joint_centre(self.stream("centre"))  # looked at and dropped
+        refuse_running_statistics(self.name, config.centre, tried.network)
         self.label_sets = partition_labels(
             config.label_partition,
             data.train_labels,
@@ -465,7 +466,7 @@ class MultiVfl(EmbeddingProtocol):
             self.config.width,
             self.config.degree,
             None if shapes is None else shapes[index],
-            (self.seed, index),
+            functools.partial(self.secrets.stream, index, "init"),
             self.config.client_optimizer(),
             self.config.weight_bound,
             self.config.hidden_layers(),
@@ -493,7 +494,11 @@ class MultiVfl(EmbeddingProtocol):
         )
 
     def centre_maker(self) -> Callable[[], Centre]:
-        """Makes new networks beyond the cut, with a new local optimiser."""
+        """Makes new networks beyond the cut, with a new local optimiser.
+
+        Their first weights do not matter: a label owner replaces them by the server's in each
+        round, and these are the server's secret at first.
+        """
         task = self.data.task
         return functools.partial(
             Centre,
@@ -598,7 +603,7 @@ def _new_network(
     width: int,
     depth: int,
     shape: tuple[int, int, int] | None,
-    key: tuple[int, int],
+    drawn: Callable[[], np.random.Generator],
     optimizer: dict[str, Any],
     bound: float | None,
     layers: tuple[int, ...],
@@ -612,7 +617,7 @@ def _new_network(
         width,
         depth,
         image_shape=shape,
-        stream=keyed_stream(*key, "init"),
+        stream=drawn(),
         optimizer=optimizer,
         bound=bound,
         layers=layers,
@@ -623,5 +628,5 @@ def _new_network(
 
 
 def _own_stream(seed: int, entity: int, name: str, *keys: int) -> np.random.Generator:
-    """A label owner's own layout and order of its samples."""
+    """A label owner's layout and order of its samples: public, for its requests name them."""
     return keyed_stream(seed, entity, f"train/{name}", *keys)

@@ -132,7 +132,7 @@ class Client(Party):
         """H_n, float32; with FedVS's rounding float64."""
         if self.rounding is None:
             return self.network.forward(own)
-        return self.rounding.forward(own, self.stream("rounding", self.round))
+        return self.rounding.forward(own, self.secret_stream("rounding", self.round))
 
     def operations(self, kind: str) -> int:
         """Multiply-adds of embedding a batch, as FedVS counts them: the forward pass."""

@@ -41,7 +41,7 @@ class Client(SplitClient):
 
     async def setup(self) -> None:
         """Pre-train, and start from the result."""
-        told = self.pretraining.run(self.features, self.stream)
+        told = self.pretraining.run(self.features, self.secret_stream)
         self.record("pretrained", how=self.method, **told)
         load_weights(self.network, weights_of(self.pretraining.encoder))
 

@@ -16,7 +16,7 @@ import numpy as np
 from pydantic import Field
 
 from securevfl.engine.party import SERVER, Party
-from securevfl.engine.streams import keyed_stream
+from securevfl.engine.streams import Secrets, keyed_stream
 from securevfl.models.aggregation import Aggregation
 from securevfl.models.client_networks import ClientNetwork
 from securevfl.models.split import Batches, Centre, rows_of
@@ -191,7 +191,7 @@ class Vafl(EmbeddingProtocol):
 
     def client(self, index: int) -> Client:
         """Client `index`, from 0, with batches of its own."""
-        stream = functools.partial(own_stream, self.seed, index)
+        stream = functools.partial(own_stream, self.seed, self.secrets, index)
         config = self.config
         batches = Batches(self.data.rows, config.segments, config.batch, stream)
         network = self.client_network(index)
@@ -217,7 +217,10 @@ class Vafl(EmbeddingProtocol):
         return OPEN_EMBEDDINGS
 
 
-def own_stream(seed: int, client: int, name: str, *keys: int) -> np.random.Generator:
-    """The public layout of the rows, and a client's own order of batches."""
-    entity = SERVER if name == "shuffle" else client
-    return keyed_stream(seed, entity, f"train/{name}", *keys)
+def own_stream(
+    seed: int, secrets: Secrets, client: int, name: str, *keys: int
+) -> np.random.Generator:
+    """The public layout of the rows, which the server needs, and a client's own order."""
+    if name == "shuffle":
+        return keyed_stream(seed, SERVER, f"train/{name}", *keys)
+    return secrets.stream(client, f"train/{name}", *keys)

@@ -19,7 +19,6 @@ import numpy as np
 from pydantic import Field
 
 from securevfl.engine.party import SERVER, Party
-from securevfl.engine.streams import keyed_stream
 from securevfl.errors import ConfigurationError
 from securevfl.models.pretraining.trainer import (
     Pretraining,
@@ -90,7 +89,7 @@ class ActiveClient(SplitClient):
         if not self.config.active:
             return
         labels = await self.receive("labels")
-        told = self.pretraining.run(self.features, self.stream, labels)
+        told = self.pretraining.run(self.features, self.secret_stream, labels)
         self.record("pretrained", how="supervised", **told)
         self.theta = weights_of(self.pretraining.encoder)
         self.send(SERVER, "head", weights_of(self.pretraining.means))
@@ -113,7 +112,8 @@ class PassiveClient(SplitClient):
         """Step 2: minimise InfoNCE of the projections of rows and their corrupted views."""
         if not self.config.passive:
             return
-        self.record("pretrained", how="scarf", **self.pretraining.run(self.features, self.stream))
+        told = self.pretraining.run(self.features, self.secret_stream)
+        self.record("pretrained", how="scarf", **told)
         load_weights(self.network, weights_of(self.pretraining.encoder))
 
 
@@ -215,7 +215,7 @@ class Vflhlp(DownstreamProtocol):
 
     def own_head(self) -> Centre:
         """New head f of the active party's own model, as wide as one embedding."""
-        stream = keyed_stream(self.seed, 0, "head")
+        stream = self.secret_stream(0, "head")
         return self.centre(optimizer=pretraining_optimizer(self.config), stream=stream)
 
     def describe(self) -> dict[str, Any]:

@@ -43,6 +43,7 @@ _COMPARED = (
     "version",
     "versions",
     "seed",
+    "secret_seed",
     "data",
     "conditions",
     "faults",

@@ -57,6 +57,8 @@ def how_to_repeat(config: Mapping[str, Any]) -> Repeat:
     _data(made, config.get("data", {}), seed)
     _options(made, str(config["protocol"]), config.get("options", {}))
     made.words += ["--seed", str(seed)]
+    if config.get("secret_seed") is not None:
+        made.words += ["--secret-seed", str(config["secret_seed"])]
     _conditions(made, config)
     if config.get("faults"):
         said = {k: v for k, v in config["faults"].items() if k != "name"}
@@ -68,7 +70,10 @@ def how_to_repeat(config: Mapping[str, Any]) -> Repeat:
         made.words.append("--unsealed")
     if config.get("engine", "simulation") != "simulation":
         made.words += ["--engine", str(config["engine"])]
-        made.notes.append("A run on a cluster takes real time: accuracy repeats, times do not.")
+        made.notes.append(
+            "A run on a cluster takes real time, and its parties draw initial weights and rounding "
+            "from entropy of their own: accuracy repeats nearly, losses and times do not."
+        )
     _evaluation(made, config)
     return made
 

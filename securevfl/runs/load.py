@@ -57,6 +57,7 @@ def load_run(
     cls = get_protocol(plan.protocol)
     data = the_data(plan, folder, data)
     protocol = cls(make_config(cls, plan.options), data, seed=plan.seed)
+    protocol.secrets = plan.secrets
     parties = protocol.parties()
     read_parties(folder / PARTIES, parties)
     rows, events = read_history(folder)

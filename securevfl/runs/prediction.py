@@ -108,7 +108,12 @@ def infer(
     name = secrets.token_hex(8)
     sealing = Sealing(plan.protocol, name, parties) if plan.sealed else None
     simulation = Simulation(
-        parties, seed=plan.seed, conditions=chosen, observer=recorder, sealing=sealing
+        parties,
+        seed=plan.seed,
+        secrets=protocol.secrets,
+        conditions=chosen,
+        observer=recorder,
+        sealing=sealing,
     )
     with one_thread():
         simulation.run()

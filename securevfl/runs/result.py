@@ -113,6 +113,7 @@ class Run:
             "notes": list(data.about.notes),
             "rounds": len(self.history),
             "seed": self.plan.seed,
+            "secret_choices": self.plan.secret_choices,
             "conditions": self.plan.conditions.name,
             "compute": self.plan.conditions.compute,
             "faults": None if self.plan.faults is None else self.plan.faults.name,

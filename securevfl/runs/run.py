@@ -63,6 +63,7 @@ def run(
     rounds: int | None = None,
     until: float | None = None,
     seed: int = 0,
+    secret_seed: int | None = None,
     conditions: str | Path | Mapping[str, Any] | Conditions | None = None,
     faults: str | Path | Mapping[str, Any] | Faults | None = None,
     sealed: bool = True,
@@ -94,7 +95,13 @@ def run(
         Virtual second at which the run ends even if not all rounds are done; the models are then
         evaluated as they stand.
     seed : int
-        Seed of batches, initial weights, rounding and delays, at least 0. Never of masks.
+        Seed of public choices, such as batches and delays, at least 0. Every party knows it.
+        Masks never follow from a seed.
+    secret_seed : int, optional
+        Seed of the parties' secret choices in a simulation, such as initial weights and rounding;
+        `seed` if not given. Whoever knows it can reconstruct rows from the sums that a server
+        decodes. On a cluster each party draws entropy of its own instead, and a common secret
+        seed is refused.
     conditions : str, Path, mapping or Conditions, optional
         "paper" (half of the clients straggle), "none", a TOML file, what would stand in one
         (`securevfl.engine.conditions.load_conditions`), or an object. If not given, "paper" in
@@ -154,6 +161,7 @@ def run(
         raise ConfigurationError(f"run: unknown engine {engine!r}; known: {', '.join(ENGINES)}")
     if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
         raise ConfigurationError(f"run: seed must be an integer of at least 0, it is {seed!r}")
+    _check_secret_seed(secret_seed, engine)
     if isinstance(data, str):
         data = DataSource(data, {"seed": seed})
     if rounds is not None:
@@ -200,7 +208,9 @@ def run(
         eval_seconds=eval_seconds,
         faults=faults,
         engine=engine,
+        secret_seed=secret_seed,
     )
+    made.secrets = plan.secrets
     schedule = schedule_of(made, plan)
     check_memory(made)
     if folder is not None:
@@ -214,6 +224,7 @@ def run(
     simulation = Simulation(
         parties,
         seed=seed,
+        secrets=made.secrets,
         conditions=conditions,
         observer=historian,
         sealing=sealing_of(plan, parties),
@@ -277,6 +288,7 @@ def resume(
         data = experimenters(*apart)
     data = the_data(plan, folder, data, "resume")
     made, _ = make_protocol(plan.protocol, plan.options, data, plan.seed)
+    made.secrets = plan.secrets
     check_memory(made)
     rows = state["historian"]["rows"] if state else []
     tracker = make_tracker(track, plan, folder, done=len(rows))
@@ -292,6 +304,7 @@ def resume(
         simulation = Simulation.from_state(
             parties,
             state["simulation"],
+            secrets=made.secrets,
             conditions=plan.conditions,
             observer=historian,
             sealing=sealing_of(plan, parties),
@@ -302,6 +315,22 @@ def resume(
         simulation, historian, folder, checkpoint_seconds, interrupted, state["wall_seconds"]
     )
     return _finish(made, plan, simulation, historian, keeper, tracker)
+
+
+def _check_secret_seed(secret_seed: int | None, engine: str) -> None:
+    """Refuse a secret seed that is no seed, and any on a cluster."""
+    if secret_seed is None:
+        return
+    if isinstance(secret_seed, bool) or not isinstance(secret_seed, int) or secret_seed < 0:
+        raise ConfigurationError(
+            f"run: secret_seed must be an integer of at least 0, it is {secret_seed!r}"
+        )
+    if engine != "simulation":
+        raise ConfigurationError(
+            f"run: secret_seed = {secret_seed} with engine = {engine!r}: on a cluster every party "
+            "draws its secret choices from entropy of its own, and a seed that all know would "
+            "give the server their rows; leave it out, or use engine = 'simulation'"
+        )
 
 
 def _check_engine(

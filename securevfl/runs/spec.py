@@ -10,10 +10,15 @@ from typing import Any
 from securevfl.data.source import DataSource
 from securevfl.engine.conditions import Conditions, conditions_from
 from securevfl.engine.faults import Faults, faults_from
+from securevfl.engine.streams import SecretSeed
 from securevfl.errors import CheckpointError, ConfigurationError
 from securevfl.runs.alignment import data_source
 
 FORMAT = 1
+SECRET_SEED_KNOWN = (
+    "A server that knows it knows all weights and rounding, and recovers the rows where all "
+    "columns together are at most the embedding's width: given the sums, nothing is hidden there"
+)
 CONFIG = "config.toml"
 
 
@@ -27,6 +32,9 @@ class Plan:
     options : mapping
         All options of the protocol, defaults included.
     seed, eval_every : int
+    secret_seed : int or None
+        Seed of the parties' secret choices in a simulation; None for `seed`. On a cluster every
+        party has entropy of its own.
     conditions : Conditions
     source : DataSource or None
         None for a data set that was passed as an object.
@@ -58,6 +66,23 @@ class Plan:
     run_id: str = ""
     faults: Faults | None = None
     engine: str = "simulation"
+    secret_seed: int | None = None
+
+    @property
+    def secrets(self) -> SecretSeed:
+        """Secrets of all parties of a simulation.
+
+        Of a run on a cluster they are placeholders: its parties keep their entropy to themselves.
+        """
+        return SecretSeed(self.seed if self.secret_seed is None else self.secret_seed)
+
+    @property
+    def secret_choices(self) -> str:
+        """Where secret choices come from, and what somebody gets who knows them; one sentence."""
+        if self.engine != "simulation":
+            return "each party's, from its own entropy"
+        own = "the run's own" if self.secret_seed is None else "its own"
+        return f"derived from the secret seed {self.secrets.seed} ({own}). {SECRET_SEED_KNOWN}"
 
     def to_toml(self, derived: Mapping[str, Any]) -> str:
         """Text of ``config.toml``; `derived` and versions are shown in it and not read back."""
@@ -81,6 +106,8 @@ class Plan:
             "derived": dict(derived),
             "versions": versions(),
         }
+        if self.secret_seed is not None:
+            content["secret_seed"] = self.secret_seed
         if self.until is not None:
             content["until"] = self.until
         if self.eval_seconds is not None:
@@ -141,6 +168,7 @@ class Plan:
             eval_seconds=content.get("eval_seconds"),
             faults=None if faults is None else faults_from(faults),
             engine=content.get("engine", "simulation"),
+            secret_seed=content.get("secret_seed"),
         )
 
 

@@ -309,6 +309,7 @@ def _again(
     simulation = Simulation(
         parties,
         seed=plan.seed,
+        secrets=protocol.secrets,
         conditions=plan.conditions,
         transcript=transcript,
         sealing=sealing_of(plan, parties),

@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 MEASURES = ("accuracy", "auc", "f1", "rmse")
 UNBOUNDED = 10**6  # rounds of a job that ends at a virtual second
 _POLL = 0.2  # real seconds between looks at Ctrl-C and at the workers' progress
-_LATER = ("until", "eval_seconds", "sealed", "faults")  # part of the key only where they are set
+# Part of the key only where they are set.
+_LATER = ("until", "eval_seconds", "sealed", "faults", "secret_seed")
 Watch = Callable[["Job", float], None]
 
 
@@ -56,6 +57,8 @@ class Job:
     sealed : bool or None
     faults : str, mapping or None
         As `securevfl.engine.faults.load_faults` takes them.
+    secret_seed : int or None
+        As for `securevfl.run`.
     """
 
     label: str
@@ -70,6 +73,7 @@ class Job:
     eval_seconds: float | None = None
     sealed: bool | None = None
     faults: Any = None
+    secret_seed: int | None = None
 
     @property
     def name(self) -> str:
@@ -148,6 +152,7 @@ def run_job(
         job.protocol,
         source,
         seed=job.seed,
+        secret_seed=job.secret_seed,
         conditions=job.conditions,
         faults=job.faults,
         eval_every=job.eval_every,

@@ -14,9 +14,10 @@ A study file::
     aligned = [250, 1000]            # every run with each number of aligned rows; or for each run
     [data]                           # options of `load_dataset`
     [options]                        # of every run
+    secret_seed = 7                  # of the parties' secret choices; that of each run if left out
     [runs.fedvs]                     # one table a run: `protocol`, its options, and what of the
                                      # keys `conditions`, `faults`, `until`, `eval_every`,
-                                     # `eval_seconds` and `sealed` differs for it
+                                     # `eval_seconds`, `sealed` and `secret_seed` differs for it
     [paper]                          # what the paper says, for the tables: `accuracy` of all runs,
                                      # or a table for each, in per cent
     [ours]                           # every value that the paper leaves open, and why
@@ -39,7 +40,7 @@ from typing import Any
 from securevfl.errors import ConfigurationError
 from securevfl.studies.jobs import Job
 
-_EACH = ("conditions", "faults", "eval_every", "until", "eval_seconds", "sealed")
+_EACH = ("conditions", "faults", "eval_every", "until", "eval_seconds", "sealed", "secret_seed")
 _KEYS = {
     "title",
     "dataset",

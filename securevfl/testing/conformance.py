@@ -27,6 +27,8 @@ import numpy as np
 from securevfl.engine import wire
 from securevfl.engine.conditions import NONE, Conditions, Delay
 from securevfl.engine.faults import Faults, Outage
+from securevfl.engine.party import Party
+from securevfl.engine.streams import Composed
 from securevfl.errors import ConfigurationError, RunError, StalledError
 from securevfl.privacy.claims import Claim, Notion
 from securevfl.protocols.base.card import Absence
@@ -145,6 +147,34 @@ def check_determinism(
     one, two, other = (simulate(protocol, data, seed=s, **options) for s in (7, 7, 8))
     _require(one.fingerprint() == two.fingerprint(), protocol, "a seed gives two histories")
     _require(one.losses != other.losses, protocol, "two seeds give the same losses")
+
+
+def check_own_entropy(
+    protocol: ProtocolLike, data: VerticalDataset | None = None, **options: Any
+) -> None:
+    """Each party, made apart from its own entropy alone, runs as where all were made together.
+
+    What several parties must draw alike has to be public (`Party.stream`, `Protocol.stream`). What
+    only one needs has to be secret: other entropy gives another run.
+    """
+    every = tuple(make(protocol, data, **options).parties())
+    secrets, others = Composed.draw(*every), Composed.draw(*every)
+    whole = simulate(protocol, data, secrets=secrets, **options)
+
+    class Apart(class_of(protocol)):  # type: ignore[misc]
+        """The protocol with parties that were made one by one."""
+
+        def parties(self) -> dict[int, Party]:
+            return {
+                n: make(protocol, data, secrets=own, **options).party(n)
+                for n, own in secrets.parts.items()
+            }
+
+    apart = simulate(Apart, data, secrets=secrets, **options)
+    same = whole.fingerprint() == apart.fingerprint()
+    _require(same, protocol, "parties with entropy of their own do not draw alike what they must")
+    other = simulate(protocol, data, secrets=others, **options)
+    _require(whole.losses != other.losses, protocol, "no secret choice has any effect")
 
 
 def check_copying(
@@ -369,6 +399,7 @@ CHECKS: dict[str, Check] = {
     "memory": check_memory,
     "training": check_training,
     "determinism": check_determinism,
+    "own entropy": check_own_entropy,
     "copying": check_copying,
     "ownership": check_ownership,
     "payloads": check_payloads,

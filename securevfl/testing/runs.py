@@ -13,6 +13,7 @@ from securevfl.engine.network import Event
 from securevfl.engine.party import Party
 from securevfl.engine.party_state import snapshot
 from securevfl.engine.simulation.simulator import Simulation
+from securevfl.engine.streams import Secrets
 from securevfl.engine.transcript import Transcript
 from securevfl.protocols.base.protocol import Protocol
 from securevfl.protocols.base.registry import get_protocol, make_config
@@ -109,6 +110,7 @@ def make(
     data: VerticalDataset | None = None,
     *,
     seed: int = 0,
+    secrets: Secrets | None = None,
     defaults: Mapping[str, Any] = TINY,
     **options: Any,
 ) -> Protocol:
@@ -116,7 +118,10 @@ def make(
     cls = class_of(protocol)
     known = {name: value for name, value in defaults.items() if name in cls.Config.model_fields}
     config = make_config(cls, known | dict(cls.check_options) | options)
-    return cls(config, tiny_data() if data is None else data, seed=seed)
+    made = cls(config, tiny_data() if data is None else data, seed=seed)
+    if secrets is not None:
+        made.secrets = secrets
+    return made
 
 
 def simulate(
@@ -124,6 +129,7 @@ def simulate(
     data: VerticalDataset | None = None,
     *,
     seed: int = 0,
+    secrets: Secrets | None = None,
     conditions: Conditions | None = None,
     copying: bool = False,
     payloads: bool = False,
@@ -139,6 +145,9 @@ def simulate(
     data : VerticalDataset, optional
         `tiny_data` if not given.
     seed : int
+    secrets : Secrets, optional
+        Secret streams of the parties, such as `securevfl.engine.streams.Composed`; they follow
+        from `seed` if not given.
     conditions : Conditions, optional
         The paper's delays if not given.
     copying : bool
@@ -152,11 +161,12 @@ def simulate(
     **options
         The protocol's own.
     """
-    made = make(protocol, data, seed=seed, defaults=defaults, **options)
+    made = make(protocol, data, seed=seed, secrets=secrets, defaults=defaults, **options)
     parties, history = made.parties(), History()
     simulation = Simulation(
         parties,
         seed=seed,
+        secrets=made.secrets,
         conditions=paper_conditions(made) if conditions is None else conditions,
         transcript=Transcript(payloads=payloads),
         observer=history,

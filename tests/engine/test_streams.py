@@ -6,7 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from securevfl.engine.streams import keyed_stream
+from securevfl.engine.streams import (
+    Composed,
+    ForeignSecretError,
+    OwnEntropy,
+    SecretSeed,
+    WithPlaceholders,
+    keyed_stream,
+)
 
 arguments = st.tuples(
     st.integers(0, 2**70),
@@ -69,3 +76,86 @@ def test_another_process_draws_the_same():
 
 def test_values_are_pinned_so_that_old_runs_can_be_repeated():
     assert draw((1, 2, "init", (3,)), 2) == [2090424821225652693, 7945238659356793733]
+
+
+# -- secret streams ------------------------------------------------------------------------------
+
+purposes = st.tuples(
+    st.binary(min_size=32, max_size=32),
+    st.text(max_size=10),
+    st.lists(st.integers(0, 2**32 - 1), max_size=4).map(tuple),
+)
+
+
+def secret(source, index, name, *keys, size=4):
+    return source.stream(index, name, *keys).integers(0, 2**63, size).tolist()
+
+
+@given(arguments)
+def test_a_secret_seed_draws_what_the_seed_draws(arguments):
+    seed, entity, name, keys = arguments
+    assert secret(SecretSeed(seed), entity, name, *keys) == draw(arguments)
+
+
+@given(purposes, purposes)
+def test_own_entropy_draws_alike_for_equal_purposes_only(first, second):
+    def own(purpose):
+        entropy, name, keys = purpose
+        return secret(OwnEntropy(3, entropy), 3, name, *keys)
+
+    assert own(first) == own(first)
+    assert (own(first) == own(second)) == (first == second)
+
+
+def test_purposes_whose_bytes_are_alike_draw_apart():
+    own = OwnEntropy(0, bytes(32))
+    key = int.from_bytes(b"abcd", "big")
+    assert secret(own, 0, "x", key) != secret(own, 0, "xabcd")
+    assert secret(own, 0, "", key, 0) != secret(own, 0, "abcd", 0)
+
+
+def test_the_key_of_a_stream_is_hkdf_sha256_of_entropy_and_purpose():
+    """RFC 5869 by hand: extract with a salt of zeros, one block of expand."""
+    import hashlib
+    import hmac
+
+    entropy = bytes(range(32))
+    info = b"securevfl secret stream 1" + b"\0\0\0\4init" + b"\0\0\0\7"
+    extracted = hmac.new(bytes(32), entropy, hashlib.sha256).digest()
+    key = hmac.new(extracted, info + b"\1", hashlib.sha256).digest()[:16]
+    wanted = np.random.Generator(np.random.Philox(key=int.from_bytes(key, "big")))
+    found = OwnEntropy(5, entropy).stream(5, "init", 7)
+    assert (found.integers(0, 2**63, 8) == wanted.integers(0, 2**63, 8)).all()
+
+
+def test_another_partys_stream_is_refused():
+    own = OwnEntropy.draw(2)
+    with pytest.raises(ForeignSecretError, match="party 2 asked for the one of party 0"):
+        own.stream(0, "init")
+    with pytest.raises(ForeignSecretError, match=r"party 1 is not among those of \[-1, 2\]"):
+        Composed({2: own, -1: OwnEntropy.draw(-1)}).stream(1, "init")
+
+
+def test_a_composition_draws_what_each_party_draws():
+    both = Composed.draw(0, 1)
+    for n in (0, 1):
+        assert secret(both, n, "init", 4) == secret(both.parts[n], n, "init", 4)
+    assert secret(both, 0, "init") != secret(both, 1, "init")
+
+
+def test_placeholders_stand_for_others_and_repeat_nothing():
+    own = OwnEntropy.draw(0)
+    source = WithPlaceholders(own)
+    assert secret(source, 0, "init") == secret(own, 0, "init")
+    assert secret(source, 1, "init") != secret(source, 1, "init")
+
+
+def test_entropy_is_new_each_time_of_the_right_size_and_in_no_text():
+    one, two = OwnEntropy.draw(0), OwnEntropy.draw(0)
+    assert one.entropy != two.entropy
+    assert len(one.entropy) == 32
+    assert repr(one) == "OwnEntropy(index=0)"
+    with pytest.raises(ValueError, match="16 bytes were given, it takes 32"):
+        OwnEntropy(0, bytes(16))
+    with pytest.raises(ValueError, match="2\\^32"):
+        one.stream(0, "x", 2**32)

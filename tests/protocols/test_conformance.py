@@ -1,5 +1,7 @@
 """The published suite, over every protocol found; and what it must catch."""
 
+import functools
+
 import numpy as np
 import pytest
 
@@ -7,6 +9,7 @@ from securevfl.engine import wire
 from securevfl.engine.party import SERVER, Party
 from securevfl.engine.simulation.simulator import Simulation
 from securevfl.errors import StalledError
+from securevfl.models.split import Batches
 from securevfl.privacy.claims import Claim
 from securevfl.protocols.base.registry import find_protocols
 from securevfl.protocols.split import Client, Server, Split
@@ -230,7 +233,28 @@ def claim(*arguments):
     return property(lambda self: (Claim(*arguments),))
 
 
+def secret_batches(self):
+    """Every party draws the batches from what is the server's secret."""
+    made = Split.parties(self)
+    stream = functools.partial(self.secrets.stream, SERVER)
+    for party in made.values():
+        party.batches = Batches(self.data.rows, 1, self.config.batch, stream)
+    return made
+
+
+def public_weights(self, index, **options):
+    return Split.client_network(make("split", self.data, seed=self.seed), index, **options)
+
+
+def public_centre(self, stream=None):
+    return Split.joint_centre(self, stream or self.stream("centre"))
+
+
 FAULTS = {
+    "own entropy": [
+        variant(parties=secret_batches),
+        variant(client_network=public_weights, joint_centre=public_centre),
+    ],
     "copying": [with_client(SharedArray)],
     "payloads": [with_client(Growing)],
     "determinism": [with_client(Unseeded)],

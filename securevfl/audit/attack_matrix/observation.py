@@ -348,6 +348,7 @@ def observe(
     simulation = Simulation(
         parties,
         seed=protocol.seed,
+        secrets=protocol.secrets,
         conditions=conditions,
         transcript=transcript,
         observer=historian,

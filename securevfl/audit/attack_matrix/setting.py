@@ -15,6 +15,7 @@ from securevfl.audit.attack_matrix.observation import Evidence, Table, observe
 from securevfl.audit.attacks.outcome import NoView
 from securevfl.audit.recorded_runs import Arena, Trial, codes_shares
 from securevfl.engine.conditions import NONE, Conditions, load_conditions
+from securevfl.engine.streams import SecretSeed
 from securevfl.errors import ConfigurationError
 from securevfl.models.polynomial_network import PolynomialNetwork
 from securevfl.protocols.base.protocol import Protocol
@@ -123,7 +124,10 @@ class Case:
         cls = get_protocol(self.job.protocol)
         known = {k: v for k, v in options.items() if k in cls.Config.model_fields}
         config = make_config(cls, {**self.job.options, **known})
-        return cls(config, data or self.data, seed=self.job.seed)
+        made = cls(config, data or self.data, seed=self.job.seed)
+        if self.job.secret_seed is not None:
+            made.secrets = SecretSeed(self.job.secret_seed)
+        return made
 
     def _conditions(self, protocol: Protocol) -> Conditions:
         return load_conditions(

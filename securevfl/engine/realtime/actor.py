@@ -23,6 +23,7 @@ from securevfl.engine.realtime.frames import Hello, Links
 from securevfl.engine.realtime.host import LiveHome, Standing
 from securevfl.engine.security.identity import Identity, Manifest
 from securevfl.engine.security.sealing import Sealer
+from securevfl.engine.streams import OwnEntropy, Secrets
 from securevfl.errors import ConfigurationError, RunError
 
 
@@ -33,11 +34,13 @@ class Job:
     Attributes
     ----------
     make : callable
-        Party of a number, newly made, with its own data. It is called where the party lives.
+        Party of a number, newly made, with its own data, by its own secrets. It is called where
+        the party lives.
     protocol, run_id : str
         Bound into every sealed message.
     parties : tuple of int
     seed : int
+        Seed of the run's public choices.
     conditions : Conditions
         Delays to inject.
     sealed : bool
@@ -53,7 +56,7 @@ class Job:
         Where each party's shares are evaluated, for comparison with the manifest.
     """
 
-    make: Callable[[int], Party]
+    make: Callable[[int, Secrets], Party]
     protocol: str
     run_id: str
     parties: tuple[int, ...]
@@ -143,7 +146,9 @@ class SeatActor:
     async def claim(self) -> list[int]:
         """Make the party's checkpoints this process's own; the rounds that can be gone back to."""
         keeper = self._claimed()
-        return [] if keeper is None else keeper.whole()
+        if keeper is None or keeper.entropy() is None:  # without it the party would be another one
+            return []
+        return keeper.whole()
 
     def _claimed(self) -> Keeper | None:
         if self.keeper is None:
@@ -158,13 +163,15 @@ class SeatActor:
 
         torch.set_num_threads(1)
         job = self.job
-        party = job.make(self.index)
         keeper, saved = self._claimed(), None
         if restored:
             saved = None if keeper is None else keeper.read(at)
             if saved is None:
                 of = "" if at is None else f" of round {at}"
                 raise RunError(f"{name_of(self.index)} has no checkpoint{of} to come back from")
+        secrets = self._secrets(keeper, restored=restored)
+        party = job.make(self.index, secrets)
+        if saved is not None:
             restore(party, saved)
         if keeper is not None:
             epoch = max(epoch, keeper.begin_life())
@@ -183,6 +190,7 @@ class SeatActor:
             links,
             self._post,
             seed=job.seed,
+            secrets=secrets,
             conditions=job.conditions,
             keep=keeper,
             settled=saved is not None,
@@ -190,6 +198,27 @@ class SeatActor:
         if identity is None or job.manifest is None:
             return links.hello
         return identity.introduce(job.manifest.digest, self.index, links.hello)
+
+    def _secrets(self, keeper: Keeper | None, *, restored: bool) -> OwnEntropy:
+        """The party's own secrets: of its run so far where it comes back, else newly drawn.
+
+        A run that begins anew draws anew even where an earlier attempt left entropy behind. With
+        the old one its first models would be those of that attempt, and two sums of the same
+        models over different clients tell their difference.
+        """
+        if not restored:
+            secrets = OwnEntropy.draw(self.index)
+            if keeper is not None:
+                keeper.new_entropy(secrets.entropy)
+            return secrets
+        entropy = None if keeper is None else keeper.entropy()
+        if entropy is None:
+            raise RunError(
+                f"{name_of(self.index)} has checkpoints, but no whole file entropy.svfl beside "
+                "them, from which its secret choices follow. Put the file back, or start another "
+                "run"
+            )
+        return OwnEntropy(self.index, entropy)
 
     async def connect(self, seats: Mapping[int, Any], hellos: Mapping[int, Hello]) -> None:
         """Learn where the others are, and of their lives."""

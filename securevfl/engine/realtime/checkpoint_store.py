@@ -1,7 +1,8 @@
 """A party's own checkpoints on disk: what it keeps at safe points, some rounds back.
 
 One folder a party: ``round-<r>.svfl`` for each round kept, ``once.svfl`` for what never changes,
-``life`` with the number of the party's life, and ``lock``, which the process holds that writes.
+``entropy.svfl`` with the entropy of the party's secret choices, ``life`` with the number of the
+party's life, and ``lock``, which the process holds that writes.
 Files are written whole or not at all, carry a checksum, are never unpickled, and have the mode
 0600; what is damaged is passed over.
 
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from securevfl.engine.checkpoint import read_file, write_file
+from securevfl.engine.streams import ENTROPY
 from securevfl.errors import CheckpointError
 
 if TYPE_CHECKING:
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from securevfl.engine.party import Party
 
 _ONCE = "once.svfl"
+_ENTROPY = "entropy.svfl"
 _LIFE = "life"
 _LOCK = "lock"
 _KEPT = 8  # rounds of each step, and the ratio of steps
@@ -79,6 +82,18 @@ class Keeper:
         part.write_text(str(life))
         os.replace(part, path)
         return life
+
+    def new_entropy(self, entropy: bytes) -> None:
+        """Write a party's own entropy, in the place of an earlier run's."""
+        write_file(self.folder / _ENTROPY, {"entropy": entropy})
+
+    def entropy(self) -> bytes | None:
+        """The party's own entropy; None where there is none, or the file is damaged."""
+        try:
+            entropy: bytes = read_file(self.folder / _ENTROPY)["entropy"]
+        except (CheckpointError, KeyError, TypeError):
+            return None
+        return entropy if isinstance(entropy, bytes) and len(entropy) == ENTROPY else None
 
     def __call__(self, party: Party, state: Callable[[], dict[str, Any]]) -> None:
         """Write a checkpoint if one is due; called at safe points."""

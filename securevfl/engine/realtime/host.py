@@ -21,6 +21,7 @@ from securevfl.engine.network import Event, Message, RoundOverError, Wait, name_
 from securevfl.engine.party import Party
 from securevfl.engine.party_state import snapshot
 from securevfl.engine.realtime.frames import Hello, Links
+from securevfl.engine.streams import Secrets
 from securevfl.engine.transcript import Transcript
 from securevfl.errors import SealError, WireError
 
@@ -69,6 +70,9 @@ class LiveHome:
     post : callable
         Carries a frame to a party; must not block, and may lose, repeat or shuffle frames.
     seed : int
+        Seed of the run's public choices.
+    secrets : Secrets
+        Secret streams of the party.
     conditions : Conditions
         Delays to inject. Bandwidth and modelled computing are those of the machine.
     keep : callable, optional
@@ -84,6 +88,7 @@ class LiveHome:
         post: Post,
         *,
         seed: int,
+        secrets: Secrets,
         conditions: Conditions = NONE,
         keep: Callable[[Party, Callable[[], dict[str, Any]]], None] | None = None,
         settled: bool = False,
@@ -91,6 +96,7 @@ class LiveHome:
         self.party = party
         self.links = links
         self.seed = seed
+        self.secrets = secrets
         self.conditions = conditions
         self.transcript = Transcript()
         self.events: list[Event] = []

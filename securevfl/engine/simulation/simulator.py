@@ -29,6 +29,7 @@ from securevfl.engine.simulation.snapshots import (
     restore_home,
     unpack_queue,
 )
+from securevfl.engine.streams import Secrets, SecretSeed
 from securevfl.engine.transcript import Transcript
 from securevfl.errors import StalledError
 
@@ -91,7 +92,7 @@ class Simulation:
     parties : mutable mapping of int to Party
         A party that comes back after a crash is a new object, and is put into it.
     seed : int
-        Seed of delays and of the parties' streams.
+        Seed of delays and of the parties' public streams.
     conditions : Conditions
         Delays, bandwidth and compute mode.
     transcript : Transcript, optional
@@ -107,6 +108,8 @@ class Simulation:
         Who goes down when; needs `revive`.
     revive : callable, optional
         New party object of a number, as it was before the run.
+    secrets : Secrets, optional
+        Secret streams of all parties; they follow from `seed` if not given.
     """
 
     def __init__(
@@ -122,9 +125,11 @@ class Simulation:
         sealing: Sealing | None = None,
         faults: Schedule | None = None,
         revive: Callable[[int], Party] | None = None,
+        secrets: Secrets | None = None,
     ) -> None:
         self.parties = parties
         self.seed = seed
+        self.secrets: Secrets = SecretSeed(seed) if secrets is None else secrets
         self.conditions = conditions
         self.transcript = Transcript() if transcript is None else transcript
         self.observer: Observer = _Silent() if observer is None else observer

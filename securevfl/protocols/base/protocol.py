@@ -10,7 +10,13 @@ import numpy as np
 from pydantic import BaseModel
 
 from securevfl.engine.party import SERVER, Party
-from securevfl.engine.streams import keyed_stream
+from securevfl.engine.streams import (
+    OwnEntropy,
+    Secrets,
+    SecretSeed,
+    WithPlaceholders,
+    keyed_stream,
+)
 from securevfl.errors import ConfigurationError
 from securevfl.privacy.claims import Claim
 from securevfl.protocols.base.card import Card, Exposure
@@ -47,7 +53,8 @@ class Protocol(ABC):
     config : Config
     data : VerticalDataset
     seed : int
-        Seed of the experiment's randomness; masks never depend on it.
+        Seed of the run's public choices, such as batches. Initial weights and whatever else only
+        one party uses follow from `secrets`; masks follow from neither.
 
     Raises
     ------
@@ -66,14 +73,43 @@ class Protocol(ABC):
         self.config = config
         self.data = data
         self.seed = seed
+        self._secrets: Secrets = SecretSeed(seed)
+        self._drawn = False
+
+    @property
+    def secrets(self) -> Secrets:
+        """Source of the parties' secret streams; in a simulation they follow from `seed`.
+
+        It can be replaced before the first use. `__init__` must not draw from it.
+        """
+        return self._secrets
+
+    @secrets.setter
+    def secrets(self, secrets: Secrets) -> None:
+        if self._drawn and secrets != self._secrets:
+            raise RuntimeError(
+                f"{self.name}: secret streams were drawn before `secrets` was set, so they follow "
+                "from the seed that everybody knows; draw them in `parties`, not in `__init__`"
+            )
+        self._secrets = secrets
 
     @abstractmethod
     def parties(self) -> dict[int, Party]:
         """New party objects by number; the server is `SERVER`."""
 
     def party(self, index: int) -> Party:
-        """New object of one party, for one that comes back after a crash."""
-        return self.parties()[index]
+        """New object of one party, for one that comes back after a crash or runs by itself.
+
+        The others that `parties` makes besides are dropped. Where only this party's secrets are
+        there, the others get placeholders (`securevfl.engine.streams.WithPlaceholders`).
+        """
+        secrets = self._secrets
+        if isinstance(secrets, OwnEntropy):
+            self._secrets = WithPlaceholders(secrets)
+        try:
+            return self.parties()[index]
+        finally:
+            self._secrets = secrets
 
     @abstractmethod
     def scores(self, parties: Mapping[int, Party], features: Sequence[np.ndarray]) -> np.ndarray:
@@ -204,8 +240,17 @@ class Protocol(ABC):
         return None
 
     def stream(self, name: str, *keys: int) -> np.random.Generator:
-        """Public stream of the run, the same as the server's."""
+        """Public stream of the run, which every party can draw."""
         return keyed_stream(self.seed, SERVER, name, *keys)
+
+    def secret_stream(self, index: int, name: str, *keys: int) -> np.random.Generator:
+        """Secret stream of party `index`, for what the other parties need not know.
+
+        A party that draws later keeps ``functools.partial(self.secrets.stream, index)``, which
+        refers to no protocol object, or asks `Party.secret_stream`.
+        """
+        self._drawn = True
+        return self._secrets.stream(index, name, *keys)
 
     def peers(self) -> range:
         """Numbers of the clients."""

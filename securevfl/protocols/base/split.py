@@ -39,13 +39,13 @@ class SplitProtocol(Protocol):
     def network(
         self, index: int, *, bound: float | None = None, optimizer: dict[str, Any] | None = None
     ) -> PolynomialNetwork:
-        """New network of client `index`; the same weights in every protocol with this seed."""
+        """New network of client `index`; the same weights in every protocol with its secrets."""
         self.check_sizes()
         return PolynomialNetwork(
             self.data.widths[index],
             self.config.width,
             self.config.degree,
-            stream=keyed_stream(self.seed, index, "init"),
+            stream=self.secret_stream(index, "init"),
             optimizer=optimizer or self.config.client_optimizer(),
             bound=bound,
         )
@@ -57,7 +57,7 @@ class SplitProtocol(Protocol):
         optimizer: dict[str, Any] | None = None,
         stream: np.random.Generator | None = None,
     ) -> Centre:
-        """New centre of the server; the same weights in every protocol with this seed.
+        """New centre of the server; the same weights in every protocol with its secrets.
 
         Parameters
         ----------
@@ -66,7 +66,7 @@ class SplitProtocol(Protocol):
         optimizer : dict, optional
             Arguments of `make_optimizer`; the server's if not given.
         stream : numpy Generator, optional
-            Draws the weights, where they are not those of the server's centre.
+            Draws the weights; a secret stream of the server if not given.
         """
         return Centre(
             self.data.task,
@@ -75,7 +75,7 @@ class SplitProtocol(Protocol):
             network=self.config.centre,
             hidden=self.config.hidden,
             optimizer=optimizer or self.config.centre_optimizer(),
-            seed=int((stream or self.stream("centre")).integers(2**31)),
+            seed=int((stream or self.secret_stream(SERVER, "centre")).integers(2**31)),
             own=self.config.own_centre,
             own_loss=self.config.own_loss,
         )
@@ -172,7 +172,7 @@ class EmbeddingProtocol(SplitProtocol):
             self.config.width,
             self.config.degree,
             image_shape=None if shapes is None else shapes[index],
-            stream=keyed_stream(self.seed, index, drawn),
+            stream=self.secret_stream(index, drawn),
             optimizer=optimizer or self.config.client_optimizer(),
             bound=self.config.weight_bound,
             cardinalities=self.data.cardinalities[index],
@@ -194,9 +194,9 @@ class EmbeddingProtocol(SplitProtocol):
         """Layout of the training rows, as the announced batches count them."""
         return self.layout
 
-    def joint_centre(self) -> Centre:
-        """New centre, as wide as the aggregated embedding."""
-        return self.centre(self.aggregation.width(self.config.width))
+    def joint_centre(self, stream: np.random.Generator | None = None) -> Centre:
+        """New centre, as wide as the aggregated embedding; `stream` as for `centre`."""
+        return self.centre(self.aggregation.width(self.config.width), stream=stream)
 
     def centralised(self) -> Centralised:
         """The same networks with the same weights, to be trained without any partition."""

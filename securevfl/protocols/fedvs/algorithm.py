@@ -77,7 +77,7 @@ class Client(Party):
     async def pretrain(self, own: Pretraining) -> None:
         """Train alone on all own rows, and start from the result."""
         labels = await self.receive("labels") if own.supervised else None
-        self.record("pretrained", **own.run(self.features["train"], self.stream, labels))
+        self.record("pretrained", **own.run(self.features["train"], self.secret_stream, labels))
         load_weights(self.network, weights_of(own.encoder))
         if own.supervised:
             self.send(SERVER, "head", weights_of(own.means))
@@ -209,7 +209,7 @@ class Client(Party):
 
     def quantised_model(self) -> np.ndarray:
         """W-bar (equation 3)."""
-        stream = self.stream("rounding", self.round)
+        stream = self.secret_stream("rounding", self.round)
         quantised: np.ndarray = self.public.model_point.quantize(self.network.values, rng=stream)
         return quantised
 

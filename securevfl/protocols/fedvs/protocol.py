@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from securevfl.engine.party import SERVER, Party
-from securevfl.engine.streams import keyed_stream
 from securevfl.errors import (
     ConfigurationError,
     PrivacyError,
@@ -263,7 +262,7 @@ class FedVS(SplitProtocol):
 
         alone = data.alone[index] if data.alone else None
         if index == 0:
-            means: Any = self.centre(optimizer=rule, stream=keyed_stream(self.seed, 0, "head"))
+            means: Any = self.centre(optimizer=rule, stream=self.secret_stream(0, "head"))
             alone = alone if data.alone_labels is not None else None
         else:
             means = make_objective(
@@ -271,7 +270,7 @@ class FedVS(SplitProtocol):
                 config.width,
                 config.sizes(),
                 make_target=encoder,
-                stream=keyed_stream(self.seed, index, "heads"),
+                stream=self.secret_stream(index, "heads"),
                 optimizer=rule,
             )
         return Pretraining(config, encoder(), alone, means)

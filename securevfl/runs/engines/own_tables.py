@@ -27,6 +27,7 @@ from securevfl.engine.network import SERVER
 from securevfl.engine.party import Party
 from securevfl.engine.realtime.actor import Job, own_folder
 from securevfl.engine.security.identity import Manifest
+from securevfl.engine.streams import Secrets
 from securevfl.errors import ConfigurationError, DataError, RunError
 from securevfl.protocols.base.protocol import Protocol
 from securevfl.protocols.base.registry import get_protocol, make_config
@@ -51,7 +52,7 @@ class HolderMaker:
     tables: Tables
     folder: str
 
-    def __call__(self, index: int) -> Party:
+    def __call__(self, index: int, secrets: Secrets) -> Party:
         """The party."""
         place = own_folder(self.folder, index)
         return Holder(index, range(len(self.tables.party_files)), self.tables, place)
@@ -66,6 +67,7 @@ class ApartMaker:
     protocol : str
     options : mapping
     seed : int
+        Of public choices.
     tables : Tables
     facts : PublicFacts
     folder : str
@@ -78,9 +80,11 @@ class ApartMaker:
     facts: PublicFacts
     folder: str
 
-    def __call__(self, index: int) -> Party:
+    def __call__(self, index: int, secrets: Secrets) -> Party:
         """The party."""
-        return self.made(index).party(index)
+        made = self.made(index)
+        made.secrets = secrets
+        return made.party(index)
 
     def made(self, index: int) -> Protocol:
         """The protocol as a party has it; its table is read once in a process."""

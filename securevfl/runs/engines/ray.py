@@ -18,6 +18,7 @@ from securevfl.engine.network import Event, name_of
 from securevfl.engine.party import Party
 from securevfl.engine.realtime.actor import Job
 from securevfl.engine.security.identity import Manifest
+from securevfl.engine.streams import Secrets
 from securevfl.engine.transcript import Transcript
 from securevfl.errors import CheckpointError
 from securevfl.protocols.base.protocol import Protocol
@@ -39,13 +40,14 @@ _UNTOLD = 2  # rounds that may be over before the driver has written of any
 
 @dataclass(frozen=True)
 class Maker:
-    """Makes a party where it lives; data by name or by files are loaded there.
+    """Makes a party where it lives, by its own secrets; data are loaded there.
 
     Attributes
     ----------
     protocol : str
     options : mapping
     seed : int
+        Of public choices.
     data : DataSource or VerticalDataset
     """
 
@@ -54,11 +56,13 @@ class Maker:
     seed: int
     data: DataSource | VerticalDataset
 
-    def __call__(self, index: int) -> Party:
+    def __call__(self, index: int, secrets: Secrets) -> Party:
         """The party."""
         data = self.data.load() if isinstance(self.data, DataSource) else self.data
         cls = get_protocol(self.protocol)
-        return cls(make_config(cls, self.options), data, seed=self.seed).party(index)
+        made = cls(make_config(cls, self.options), data, seed=self.seed)
+        made.secrets = secrets
+        return made.party(index)
 
 
 class Driver:

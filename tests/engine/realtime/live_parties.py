@@ -7,13 +7,15 @@ from securevfl.engine.network import SERVER
 from securevfl.engine.realtime.frames import Links
 from securevfl.engine.realtime.host import LiveHome
 from securevfl.engine.security.sealing import Sealer
+from securevfl.engine.streams import SecretSeed
 
 
 class Carrier:
     """Carries frames; may shuffle them, deliver them twice, and lets others add their own."""
 
     def __init__(self, parties, *, seed=0, sealed=True, jitter=0.0, twice=0.0, chance=0, **options):
-        self.homes, self.options = {}, {"seed": seed, **options}
+        self.homes = {}
+        self.options = {"seed": seed, "secrets": SecretSeed(seed), **options}
         self.sealed, self.jitter, self.twice = sealed, jitter, twice
         self.chance = random.Random(chance)
         self.parties, self.seed, self.carried = parties, seed, []

@@ -16,6 +16,7 @@ from securevfl.engine.network import SERVER
 from securevfl.engine.security.identity import Identity, Manifest, Seat
 from securevfl.errors import ConfigurationError, DataError
 from securevfl.runs.alignment import data_source
+from securevfl.testing.entropies import kept_entropies, simulated_with
 
 pytest.importorskip("ray")
 pytestmark = pytest.mark.usefixtures("cluster")
@@ -68,22 +69,24 @@ def identities(tmp_path_factory):
 
 def test_the_driver_needs_no_table(tables, identities, tmp_path, monkeypatch):
     """The driver's own loader is taken away; FedVS has the simulation's numbers all the same."""
-    wanted = svfl.run("fedvs", source(tables), conditions="none", **OPTIONS)
 
     def never(*_):
         raise AssertionError("the driver has read a table")
 
-    monkeypatch.setattr(DataSource, "load", never)
-    monkeypatch.setattr("securevfl.data.alignment.local_tables.read_csv", never)
-    found = svfl.run(
-        "fedvs",
-        source(tables),
-        engine="ray",
-        out=tmp_path / "run",
-        manifest=identities / "session.toml",
-        keys=identities,
-        **OPTIONS,
-    )
+    with monkeypatch.context() as patch, kept_entropies() as entropies:
+        patch.setattr(DataSource, "load", never)
+        patch.setattr("securevfl.data.alignment.local_tables.read_csv", never)
+        found = svfl.run(
+            "fedvs",
+            source(tables),
+            engine="ray",
+            out=tmp_path / "run",
+            manifest=identities / "session.toml",
+            keys=identities,
+            **OPTIONS,
+        )
+    with simulated_with(entropies):
+        wanted = svfl.run("fedvs", source(tables), conditions="none", **OPTIONS)
     assert [r["loss"] for r in found.history] == [r["loss"] for r in wanted.history]
     assert found.summary()["test_accuracy"] == wanted.summary()["test_accuracy"]
     assert found.history[-1]["test_loss"] == pytest.approx(wanted.history[-1]["test_loss"])

@@ -1,8 +1,10 @@
 """Parties as Ray actors: the simulation's numbers, kills, and runs that are taken up again."""
 
+import itertools
 import json
 import os
 import signal
+import stat
 import subprocess
 import sys
 import textwrap
@@ -18,6 +20,7 @@ from securevfl.engine.network import SERVER
 from securevfl.engine.security.identity import Identity, Manifest, Seat
 from securevfl.errors import ConfigurationError, RunError, SealError
 from securevfl.runs.engines.ray import Driver
+from securevfl.testing.entropies import kept_entropies, read_entropies, simulated_with
 
 pytest.importorskip("ray")
 pytestmark = pytest.mark.usefixtures("cluster")
@@ -35,16 +38,57 @@ def losses(run):
 
 
 def test_a_cluster_decodes_what_the_simulation_decodes(digits, tmp_path):
-    wanted = svfl.run("fedvs", digits, rounds=8, conditions="none", **OPTIONS)
-    found = svfl.run("fedvs", digits, rounds=8, engine="ray", out=tmp_path / "run", **OPTIONS)
+    with kept_entropies() as entropies:
+        found = svfl.run("fedvs", digits, rounds=8, engine="ray", out=tmp_path / "run", **OPTIONS)
+    with simulated_with(entropies):
+        wanted = svfl.run("fedvs", digits, rounds=8, conditions="none", **OPTIONS)
     assert losses(found) == losses(wanted)
     assert found.summary()["test_accuracy"] == wanted.summary()["test_accuracy"]
     assert all(0 <= row["accuracy"] <= 1 for row in found.history)  # evaluated on the way, too
     assert found.summary()["messages"] == wanted.summary()["messages"]
     assert found.summary()["engine"] == "ray"
+    assert found.summary()["secret_choices"] == "each party's, from its own entropy"
     left = sorted(path.name for path in (tmp_path / "run").iterdir())
     assert "summary.json" in left
     assert not {"parties", "driver.svfl"} & set(left)  # no shares stay on disk
+
+
+def test_two_runs_of_a_seed_have_other_weights_and_the_drivers_seed_gives_none(digits):
+    """Without a folder, too: the entropy is then in the parties' memory alone."""
+    one, two = (svfl.run("fedvs", digits, rounds=2, engine="ray", **OPTIONS) for _ in range(2))
+    seeded = svfl.run("fedvs", digits, rounds=2, conditions="none", **OPTIONS)
+    first = [run.history[0]["loss"] for run in (one, two, seeded)]
+    assert len(set(first)) == 3
+    weights = [run.parties[0].network.values for run in (one, two, seeded)]
+    assert all(abs(a - b).max() > 0.1 for a, b in itertools.combinations(weights, 2))
+
+
+def test_entropy_is_kept_for_its_owner_only_and_goes_where_nobody_collects(digits, tmp_path):
+    folder, told = tmp_path / "run", []
+
+    def stop():
+        return (folder / "driver.svfl").exists() and bool(told)
+
+    with pytest.raises(KeyboardInterrupt):
+        svfl.run(
+            "fedvs", digits, rounds=60, engine="ray", out=folder, interrupted=stop,
+            progress=told.append, **OPTIONS,
+        )  # fmt: skip
+    entropies = read_entropies(folder)
+    assert set(entropies) == {SERVER, 0, 1, 2, 3}
+    assert len({own.entropy for own in entropies.values()}) == 5
+    for place in (folder / "parties").iterdir():
+        assert stat.S_IMODE((place / "entropy.svfl").stat().st_mode) == 0o600
+    values = [own.entropy for own in entropies.values()]
+    for path in folder.rglob("*"):
+        if path.is_file() and path.name != "entropy.svfl":
+            assert not any(value in path.read_bytes() for value in values), path
+    with kept_entropies() as after:
+        resumed = svfl.resume(folder)
+    assert after == entropies
+    with simulated_with(entropies):
+        wanted = svfl.run("fedvs", digits, rounds=60, conditions="none", **OPTIONS)
+    assert losses(resumed) == losses(wanted)
 
 
 def test_parties_with_identities_believe_only_those_of_the_manifest(digits, tmp_path):
@@ -147,11 +191,13 @@ def test_a_run_whose_driver_was_killed_is_taken_up_again(digits, tmp_path, caplo
                 break
         child.kill()
     assert not (folder / "summary.json").exists()
+    entropies = read_entropies(folder)
     with caplog.at_level("INFO", logger="securevfl.runs.engines.ray"):
         resumed = svfl.resume(folder)
     (at,) = [record.args[0] for record in caplog.records if "goes on from" in record.msg]
     assert at >= 8  # of 15 and more: what was done is not done again
-    wanted = svfl.run("fedvs", digits, rounds=40, conditions="none", **OPTIONS)
+    with simulated_with(entropies):
+        wanted = svfl.run("fedvs", digits, rounds=40, conditions="none", **OPTIONS)
     assert losses(resumed) == losses(wanted)
     assert resumed.summary()["test_accuracy"] == wanted.summary()["test_accuracy"]
     assert json.loads((folder / "summary.json").read_text())["rounds"] == 40
@@ -177,6 +223,7 @@ def test_ctrl_c_keeps_the_run(digits, tmp_path):
     [
         ({"engine": "ray", "until": 5.0}, "until needs virtual time"),
         ({"engine": "ray", "faults": {"client": {"fault": 0.1, "rejoin": 0.5}}}, "faults needs"),
+        ({"engine": "ray", "secret_seed": 1}, "secret_seed = 1 with engine = 'ray'"),
         ({"address": "127.0.0.1:1"}, "address: only a cluster"),
         ({"engine": "rai"}, "unknown engine"),
         ({"engine": "ray", "place": {3: "node-b"}}, "no node has the resource 'node-b'"),

@@ -127,17 +127,23 @@ def nodes(spaces, settings, tmp_path_factory):
 
 
 RUN = """
+import sys
+
 import securevfl as svfl
 from securevfl.engine.network import SERVER
 from securevfl.runs.spec import DataSource
+from securevfl.runs.spec import DataSource
+from securevfl.testing.entropies import kept_entropies, simulated_with
 
 if __name__ == "__main__":
     digits = DataSource("digits", {"parties": 4})
     place = {SERVER: "node-a", 0: "node-a", 1: "node-a", 2: "node-b", 3: "node-b"}
     options = {"rounds": 6, "width": 8, "hidden": 16}
-    ray = {"engine": "ray", "address": "10.77.0.1:6399", "place": place}
-    found = svfl.run("fedvs", digits, **ray, **options)
-    wanted = svfl.run("fedvs", digits, conditions="none", **options)
+    ray = {"engine": "ray", "address": "10.77.0.1:6399", "place": place, "out": sys.argv[1]}
+    with kept_entropies() as entropies:
+        found = svfl.run("fedvs", digits, **ray, **options)
+    with simulated_with(entropies):
+        wanted = svfl.run("fedvs", digits, conditions="none", **options)
     same = [row["loss"] for row in found.history] == [row["loss"] for row in wanted.history]
     print(same, found.summary()["test_accuracy"] == wanted.summary()["test_accuracy"])
 """
@@ -157,7 +163,7 @@ except ConfigurationError as error:
 def test_two_nodes_decode_what_the_simulation_decodes(nodes, settings, tmp_path):
     script = tmp_path / "run.py"
     script.write_text(textwrap.dedent(RUN))
-    done = within(ONE, settings, sys.executable, str(script))
+    done = within(ONE, settings, sys.executable, str(script), str(tmp_path / "run"))
     assert done.stdout.split() == ["True", "True"], done.stderr[-2000:]
 
 

@@ -1,0 +1,52 @@
+"""Simulations with the secrets of a run on a cluster, to compare the two number by number.
+
+Parties on a cluster draw secret choices from entropy that they keep to themselves, and that is
+deleted when the run ends. Tests and benchmarks read it here before that. No option of a run leads
+here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from unittest import mock
+
+from securevfl.engine.network import SERVER
+from securevfl.engine.realtime.checkpoint_store import Keeper
+from securevfl.engine.streams import Composed, OwnEntropy
+from securevfl.runs.engines.ray import Driver
+from securevfl.runs.spec import Plan
+
+
+def read_entropies(folder: Path) -> dict[int, OwnEntropy]:
+    """Entropies of the parties of a run that has not ended, by party, from its folder."""
+    found = {}
+    for place in sorted((folder / "parties").iterdir()):
+        index = SERVER if place.name == "server" else int(place.name)
+        entropy = Keeper(place).entropy()
+        if entropy is not None:
+            found[index] = OwnEntropy(index, entropy)
+    return found
+
+
+@contextmanager
+def kept_entropies() -> Iterator[dict[int, OwnEntropy]]:
+    """Mapping that a run on a cluster within the block fills when it ends; it needs a folder."""
+    kept: dict[int, OwnEntropy] = {}
+    clear = Driver.clear
+
+    def reading(driver: Driver) -> None:
+        assert driver.folder is not None
+        kept.update(read_entropies(driver.folder))
+        clear(driver)
+
+    with mock.patch.object(Driver, "clear", reading):
+        yield kept
+
+
+@contextmanager
+def simulated_with(entropies: dict[int, OwnEntropy]) -> Iterator[None]:
+    """Simulations within the block draw secret choices from these entropies."""
+    with mock.patch.object(Plan, "secrets", Composed(entropies)):
+        yield
