@@ -2,7 +2,8 @@
 
 The kernels of a matrix library may take the values before an aligned address one by one, and then
 add up a row's products in an order that follows from where the operand stands in memory. Two
-copies of one array can so give products that differ in their last digits.
+copies of one array can so give products that differ in their last digits. MKL does this on some
+processors where an operand does not stand at an address divisible by 16.
 """
 
 from __future__ import annotations
@@ -15,11 +16,14 @@ from numpy.typing import ArrayLike, DTypeLike
 if TYPE_CHECKING:
     import torch
 
-ALIGNMENT = 64  # Bytes: a cache line, and the widest vector of the processors of today.
+ALIGNMENT = 16  # Bytes: what memory for any type is aligned to, on 64-bit x86 and arm.
 
 
 def tensor(values: ArrayLike, dtype: DTypeLike | None = None) -> torch.Tensor:
-    """A torch tensor with a copy of an array, in rows, from an address divisible by 64.
+    """A torch tensor with a copy of an array, in rows, from an address divisible by `ALIGNMENT`.
+
+    The copy is what aligns: views, memory maps and buffers of messages stand anywhere, new memory
+    does not. Data sets are read-only besides, and torch would write to them.
 
     Parameters
     ----------
@@ -30,11 +34,4 @@ def tensor(values: ArrayLike, dtype: DTypeLike | None = None) -> torch.Tensor:
     """
     import torch
 
-    array = np.asarray(values)
-    kind = array.dtype if dtype is None else np.dtype(dtype)
-    size = array.size * kind.itemsize
-    memory = np.empty(size + ALIGNMENT, np.uint8)
-    start = -memory.__array_interface__["data"][0] % ALIGNMENT
-    aligned = memory[start : start + size].view(kind).reshape(array.shape)
-    aligned[...] = array
-    return torch.from_numpy(aligned)
+    return torch.from_numpy(np.array(values, dtype, order="C"))

@@ -112,8 +112,7 @@ class ClientModel(ExportedModel):
     def embed(self, rows: Any) -> np.ndarray:
         """Embedding of raw rows of this party, (m, h) float64.
 
-        It is computed in double precision; rows beside a row can change only the last digits of
-        that.
+        It is computed in double precision: rows beside a row change only the last digits of that.
 
         Parameters
         ----------

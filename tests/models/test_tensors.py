@@ -11,11 +11,13 @@ import securevfl
 from securevfl.models.split import Centre
 from securevfl.models.tensors import ALIGNMENT, tensor
 
+LINE = 64  # Bytes of a cache line.
+
 
 def standing_at(array, offset):
     """A copy of an array whose first value is `offset` bytes behind a cache line's begin."""
-    memory = np.empty(array.nbytes + 2 * ALIGNMENT, np.uint8)
-    start = -memory.ctypes.data % ALIGNMENT + offset
+    memory = np.empty(array.nbytes + 2 * LINE, np.uint8)
+    start = -memory.ctypes.data % LINE + offset
     copy = memory[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
     copy[...] = array
     return copy
@@ -50,20 +52,31 @@ def test_products_do_not_depend_on_the_address_of_the_array(rows, width, outputs
         results = {
             torch.nn.functional.linear(
                 tensor(standing_at(x.astype(dtype), offset)),
-                tensor(standing_at(w.astype(dtype), (5 * offset) % ALIGNMENT)),
+                tensor(standing_at(w.astype(dtype), (5 * offset) % LINE)),
             )
             .numpy()
             .tobytes()
-            for offset in range(0, ALIGNMENT, step)
+            for offset in range(0, LINE, step)
         }
         assert len(results) == 1
+
+
+@pytest.mark.parametrize(("rows", "width", "outputs"), [(1, 5, 10), (1, 17, 10), (37, 64, 3)])
+def test_the_alignment_is_enough_for_this_processor(rows, width, outputs):
+    rng = np.random.default_rng(rows)
+    places = range(0, LINE, ALIGNMENT)
+    for dtype in (np.float32, np.float64):
+        x, w = (rng.normal(size=(n, width)).astype(dtype) for n in (rows, outputs))
+        lefts, rights = ([torch.from_numpy(standing_at(a, o)) for o in places] for a in (x, w))
+        linear = torch.nn.functional.linear
+        assert len({linear(a, b).numpy().tobytes() for a in lefts for b in rights}) == 1
 
 
 def test_scores_do_not_depend_on_the_address_of_the_embedding():
     optimizer = {"name": "sgd", "lr": 0.1}
     centre = Centre("multiclass", 10, 5, network="linear", hidden=0, optimizer=optimizer, seed=0)
     embedding = np.random.default_rng(3).normal(size=(1, 5)).astype(np.float32)
-    found = {centre.scores(standing_at(embedding, o)).tobytes() for o in range(0, ALIGNMENT, 4)}
+    found = {centre.scores(standing_at(embedding, o)).tobytes() for o in range(0, LINE, 4)}
     assert len(found) == 1
 
 
