@@ -39,6 +39,7 @@ from securevfl.errors import RunError
 from securevfl.machine import commit, describe_machine
 from securevfl.runs.engines.ray import Driver
 from securevfl.runs.threads import one_thread
+from securevfl.testing.entropies import kept_entropies, simulated_with
 
 RESULTS = Path(__file__).parent / "results" / "cluster" / "cluster.json"
 DIGITS = DataSource("digits", {"parties": 8})
@@ -76,9 +77,12 @@ class Watched:
 
 
 def pair(rounds: int, source: DataSource, **options: Any) -> tuple[Any, Any]:
-    with one_thread():
+    """A run on a cluster, and the simulation with the secrets that its parties drew."""
+    with tempfile.TemporaryDirectory() as place, kept_entropies() as entropies:
+        out = Path(place) / "run"
+        found = svfl.run("fedvs", source, rounds=rounds, engine="ray", out=out, **options)
+    with one_thread(), simulated_with(entropies):
         wanted = svfl.run("fedvs", source, rounds=rounds, conditions="none", **options)
-    found = svfl.run("fedvs", source, rounds=rounds, engine="ray", **options)
     return wanted, found
 
 
@@ -214,9 +218,7 @@ def resumed_at(folder: Path) -> tuple[Any, int]:
 
 def drivers(count: int = 20) -> dict[str, Any]:
     chance, rows = random.Random(0), []
-    with one_thread():
-        source = DataSource("digits", {"parties": 4})
-        wanted = svfl.run("fedvs", source, rounds=40, conditions="none")
+    source = DataSource("digits", {"parties": 4})
     for number in range(count):
         with tempfile.TemporaryDirectory() as place:
             script = Path(place) / "driver.py"
@@ -229,7 +231,10 @@ def drivers(count: int = 20) -> dict[str, Any]:
                     if int(line) >= at:
                         break
                 child.kill()
-            resumed, since = resumed_at(folder)
+            with kept_entropies() as entropies:
+                resumed, since = resumed_at(folder)
+            with one_thread(), simulated_with(entropies):
+                wanted = svfl.run("fedvs", source, rounds=40, conditions="none")
             accuracy = resumed.summary()["test_accuracy"] == wanted.summary()["test_accuracy"]
             equal = losses(resumed) == losses(wanted) and accuracy
             rows.append(

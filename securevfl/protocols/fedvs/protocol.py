@@ -61,7 +61,10 @@ class FedVS(SplitProtocol):
         },
         sees={
             "server": "the exact sums of embeddings of each attempt; in plain evaluation every "
-            "coefficient of psi besides; who shared, dealt and answered, and when",
+            "coefficient of psi besides; who shared, dealt and answered, and when. The sums and "
+            "the clients' secret choices give the rows where all columns together are at most h: "
+            "a server that knows the secret seed of a simulation has both, and given the sums "
+            "nothing is hidden from it; on a cluster each client's choices are its own",
             "client": "shares of data and models (any T uniform), dL/dH, batches and sharers",
             "server + 1 client": "in plain evaluation all data and models, by linear algebra; "
             "masked, no more than each of them alone",
