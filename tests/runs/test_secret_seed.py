@@ -1,9 +1,9 @@
 """Secret choices of a simulation follow from the secret seed, by default the seed of the run."""
 
 import pytest
-from securevfl.cli.output import print_summary
 
 import securevfl as svfl
+from securevfl.cli.output import print_summary
 from securevfl.errors import ConfigurationError
 from securevfl.protocols.protocol import find_protocols, get_protocol, make_config
 from securevfl.report.reproduce import how_to_repeat
