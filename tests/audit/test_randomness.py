@@ -149,10 +149,11 @@ def test_fresh_processes_do_not_repeat_masks():
 # Who may use what, and why. Masks are made in field/sampling.py alone.
 ALLOWED = {
     "field/sampling.py": {"os.urandom"},
+    "engine/streams.py": {"os.urandom"},  # a party's own entropy, for its secret streams
     "data/alignment/psi.py": {"os.urandom"},  # secret order of a set; its scalars are OpenSSL's
     "audit/randomness.py": {"os.urandom"},  # watches it
     "audit/statistical.py": {"import secrets"},  # coins of the games
-    "field/prime_field.py": {"np.random.default_rng"},  # inputs of a warm-up
+    "field/first_calls.py": {"np.random.default_rng"},  # inputs of a warm-up
     "bench/field_cases.py": {"np.random.default_rng"},  # inputs of benchmarks
     "models/weights.py": {"torch.manual_seed"},  # initial weights, in a fork of torch's generator
     "runs/run.py": {"import secrets"},  # the name of a run, bound into its seals
