@@ -126,6 +126,13 @@ def dataset_names(incomplete: str) -> list[str]:
     return [entry.name for entry in dataset_catalogue() if entry.name.startswith(incomplete)]
 
 
+def condition_names(incomplete: str) -> list[str]:
+    """Names of conditions that a word may become."""
+    from securevfl.runs.catalogue import conditions
+
+    return [name for name in conditions() if name.startswith(incomplete)]
+
+
 def data_names(incomplete: str) -> list[str]:
     """Data sets, CSV files and folders that a word may become."""
     here = sorted(Path(incomplete or ".").parent.glob(f"{Path(incomplete).name}*"))
