@@ -56,7 +56,7 @@ ALLOWED: dict[str, set[str]] = {
     "testing": _TESTING,
     "cli": {
         *("report", "audit", "studies", "bench", "planning", "runs", "errors", "machine", ""),
-        *("data.source", "_version"),
+        *("data.source", "_version", "protocols.base.defaults"),
     },
     "__init__": {"audit", "runs", "planning", "data", "engine.conditions", "errors", "_version"},
     "__main__": {"cli"},

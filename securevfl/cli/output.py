@@ -316,8 +316,8 @@ def print_rounds(result: Mapping[str, Any]) -> None:
         [
             (
                 power_form(row["prime"]),
-                _with_spread(row["fedvs_ms"]),
-                _with_spread(row["split_ms"]),
+                _with_spread(row[f"{result['protocol']}_ms"]),
+                _with_spread(row[f"{result['twin']}_ms"]),
                 f"{row['ratio']:.1f}",
                 f"{row['setup_seconds']:.1f} s",
             )
