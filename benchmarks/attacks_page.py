@@ -28,7 +28,7 @@ this page.
 
 def cell(found: dict[str, Any]) -> str:
     if found["success"] is None:
-        return "-"
+        return "FAILED" if found["verdict"] == "FAILED" else "-"
     text = f"{found['success']:.2f} ({found['chance']:.2f})".replace("-0.00", "0.00")
     return f"**{text}**" if found["verdict"] == "above chance" else text
 

@@ -5,8 +5,10 @@
     import securevfl as svfl
 
     data = svfl.load_dataset("digits", parties=8)
-    run = svfl.run("fedvs", data, rounds=200, seed=0, segments=2, privacy=1)
+    run = svfl.run(protocol, data, rounds=200, seed=0)
     print(run.summary())
+
+`protocol` is a name that ``securevfl protocols`` lists.
 
 The names below are the public ones; each is imported when it is first used, so that importing the
 package is fast and has no effects. Authors of protocols use `securevfl.engine.party` and

@@ -24,6 +24,14 @@ class Registry(Generic[_T]):
         Makes the mapping of the library's own objects; called once.
     accepts : callable
         Whether a loaded object is of the kind.
+    name_of : callable, optional
+        The name that an object gives itself, which must be that of its entry point.
+
+    Examples
+    --------
+    >>> numbers = Registry("a.group", "number", lambda: {"one": 1}, lambda x: isinstance(x, int))
+    >>> numbers.get("one")
+    1
     """
 
     def __init__(
@@ -32,11 +40,13 @@ class Registry(Generic[_T]):
         what: str,
         built_in: Callable[[], Mapping[str, _T]],
         accepts: Callable[[object], bool],
+        name_of: Callable[[_T], str] | None = None,
     ) -> None:
         self.group = group
         self.what = what
         self._built_in = built_in
         self._accepts = accepts
+        self._name_of = name_of
 
     def get(self, name: str) -> _T:
         """The object of a name.
@@ -57,7 +67,8 @@ class Registry(Generic[_T]):
         Raises
         ------
         ConfigurationError
-            When an entry point cannot be loaded, is of another kind, or takes a name that is taken.
+            When an entry point cannot be loaded, is of another kind, calls itself otherwise, or
+            takes a name that is taken.
         """
         return self._found
 
@@ -81,7 +92,12 @@ class Registry(Generic[_T]):
                 ) from error
             if not self._accepts(thing):
                 raise ConfigurationError(f"{where} is no {self.what}")
-            if entry.name in found:
+            own = entry.name if self._name_of is None else self._name_of(thing)
+            if own != entry.name:
+                raise ConfigurationError(
+                    f"{where} calls itself {own!r}; give entry point and {self.what} one name"
+                )
+            # A package that lies on the path twice names the same object twice.
+            if found.setdefault(entry.name, thing) is not thing:
                 raise ConfigurationError(f"{where}: there is a {self.what} of that name already")
-            found[entry.name] = thing
         return found

@@ -9,31 +9,59 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from securevfl.audit.attack_matrix.registry import ATTACKS
+from securevfl.data.catalogue.registry import DATASETS
+from securevfl.engine.conditions import CONDITIONS
 from securevfl.protocols.base.registry import find_protocols
 
 # The first example of a property pays for imports and compilation, whatever it is.
 settings.register_profile("unhurried", deadline=None)
 settings.load_profile("unhurried")
 
-OWN = Path(__file__).parents[1] / "examples" / "own_protocol"
+EXAMPLES = Path(__file__).parents[1] / "examples"
+
+
+def look_again() -> None:
+    """Forget what was found by entry points."""
+    find_protocols.cache_clear()
+    for registry in (ATTACKS, DATASETS, CONDITIONS):
+        registry.forget()
 
 
 @pytest.fixture
-def outside(tmp_path, monkeypatch):
+def install(tmp_path, monkeypatch):
+    """Put an example on the path as pip would install it, its module and its entry points.
+
+    It takes the example's folder and returns the name of its module.
+    """
+    modules = []
+
+    def put(example: str) -> str:
+        folder = EXAMPLES / example
+        described = tomllib.loads((folder / "pyproject.toml").read_text())
+        project, (module,) = described["project"], described["tool"]["setuptools"]["py-modules"]
+        site = tmp_path / "site" / example
+        info = site / f"{project['name'].replace('-', '_')}-{project['version']}.dist-info"
+        info.mkdir(parents=True)
+        lines = []
+        for group, entries in project["entry-points"].items():
+            lines += [f"[{group}]", *(f"{name} = {value}" for name, value in entries.items()), ""]
+        info.joinpath("entry_points.txt").write_text("\n".join(lines))
+        info.joinpath("METADATA").write_text(f"Metadata-Version: 2.1\nName: {project['name']}\n")
+        site.joinpath(f"{module}.py").write_bytes(folder.joinpath(f"{module}.py").read_bytes())
+        monkeypatch.syspath_prepend(site)
+        monkeypatch.delitem(sys.modules, module, raising=False)
+        modules.append(module)
+        look_again()
+        return str(module)
+
+    yield put
+    for module in modules:
+        sys.modules.pop(module, None)
+    look_again()
+
+
+@pytest.fixture
+def outside(install):
     """The example protocol as pip would install it: its file and its entry point on the path."""
-    described = tomllib.loads((OWN / "pyproject.toml").read_text())
-    project, (module,) = described["project"], described["tool"]["setuptools"]["py-modules"]
-    site = tmp_path / "site"
-    info = site / f"{project['name'].replace('-', '_')}-{project['version']}.dist-info"
-    info.mkdir(parents=True)
-    entries = project["entry-points"]["securevfl.protocols"].items()
-    lines = ["[securevfl.protocols]", *(f"{name} = {value}" for name, value in entries), ""]
-    info.joinpath("entry_points.txt").write_text("\n".join(lines))
-    info.joinpath("METADATA").write_text(f"Metadata-Version: 2.1\nName: {project['name']}\n")
-    site.joinpath(f"{module}.py").write_bytes(OWN.joinpath(f"{module}.py").read_bytes())
-    monkeypatch.syspath_prepend(site)
-    monkeypatch.delitem(sys.modules, module, raising=False)
-    find_protocols.cache_clear()
-    yield module
-    sys.modules.pop(module, None)
-    find_protocols.cache_clear()
+    return install("own_protocol")

@@ -7,6 +7,7 @@ type checking alone; only `LAZY_UPWARD` lists what may point up, with its reason
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -14,6 +15,8 @@ from pathlib import Path
 import pytest
 
 import securevfl
+from securevfl.protocols.base.defaults import DEFAULT, SHOWN
+from securevfl.protocols.base.registry import find_protocols
 
 ROOT = Path(securevfl.__file__).parent
 TESTS = Path(__file__).parent
@@ -56,7 +59,7 @@ ALLOWED: dict[str, set[str]] = {
     "testing": _TESTING,
     "cli": {
         *("report", "audit", "studies", "bench", "planning", "runs", "errors", "machine", ""),
-        *("data.source", "_version"),
+        *("data.source", "_version", "protocols.base.defaults"),
     },
     "__init__": {"audit", "runs", "planning", "data", "engine.conditions", "errors", "_version"},
     "__main__": {"cli"},
@@ -217,6 +220,88 @@ def test_heavy_packages_are_imported_in_functions(module):
     if module == "runs.estimator":  # derives from a class of scikit-learn; itself loaded lazily
         allowed = {"sklearn"}
     assert found & LAZY <= allowed
+
+
+# Names of protocols that are ordinary words, too: only a text that is such a name as a whole, or
+# begins with it and a colon, counts. These texts mean something else.
+WORDS = {"split", "local"}
+MEANT_OTHERWISE = {
+    ("cli.app", "local"): "option of data: rows that a party has alone",
+    ("cli.output", "split"): "how the test rows of a data set were chosen",
+    ("data.alignment.local_tables", "split"): "kind of a message",
+    ("data.partition", "split"): "name of a stream",
+    ("engine.cluster.ray_connection", "local"): "Ray's word for a cluster on this machine",
+    ("models.pretraining.cross_party", "local"): "key of saved weights",
+}
+# Its entry point names its default itself, and moves to `protocols.base.defaults` with its rewrite.
+STILL_NAMES_ONE = {"audit.verify"}
+
+
+def protocol_names() -> tuple[set[str], set[str]]:
+    """Names and class names of this package's protocols."""
+    found = [cls for cls in find_protocols().values() if cls.__module__.startswith("securevfl.")]
+    return {cls.name for cls in found}, {cls.__name__ for cls in found}
+
+
+def named_protocols(text: str) -> set[str]:
+    """Protocols that a module names: in code, in texts, in comments and docstrings.
+
+    Three things are no names: a method in the capitals of its paper in a sentence ("FedVS, section
+    3"), which cites the paper; a longer word with a hyphen ("cvfl-mnist", a published partition of
+    labels); and the words "split" and "local", unless they are a whole text or begin a variant.
+    """
+    names, classes = protocol_names()
+    clear = "|".join(sorted(names - WORDS))
+    found = set(re.findall(rf"(?<![\w-])(?:{clear})(?![\w-])", text))
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            found |= {node.value.partition(":")[0]} & WORDS
+        elif isinstance(node, ast.alias):
+            found |= {node.name.rpartition(".")[2]} & (classes | names)
+        elif isinstance(node, (ast.Name, ast.Attribute)):
+            found |= {node.id if isinstance(node, ast.Name) else node.attr} & classes
+    return found
+
+
+@pytest.mark.parametrize("module", [name for name in modules() if not name.startswith("protocols")])
+def test_no_module_outside_protocols_names_a_protocol(module):
+    text = ROOT.joinpath(*module.split(".")).with_suffix(".py").read_text()
+    found = {name for name in named_protocols(text) if (module, name) not in MEANT_OTHERWISE}
+    if module in STILL_NAMES_ONE:
+        found -= {DEFAULT}
+    assert not found, f"{module} names {sorted(found)}; ask the protocol for a property instead"
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ('run("fedvs")', "fedvs"),
+        ("x = 1  # as he_split does", "he_split"),
+        ('"""What wait_dp needs."""', "wait_dp"),
+        ('get_protocol("split")', "split"),
+        ('"split:quantized=true"', "split"),
+        ("from securevfl.protocols.fedvs.protocol import FedVS", "FedVS"),
+        ("isinstance(made, FedVS)", "FedVS"),
+        ("from securevfl.protocols import local", "local"),
+    ],
+)
+def test_a_named_protocol_is_found(text, name):
+    assert name in named_protocols(text)
+
+
+@pytest.mark.parametrize(
+    "text", ['"""FedVS, section 3."""', 'x = "cvfl-mnist"', "split = 'the split'", "a.local = 1"]
+)
+def test_what_is_no_name_of_a_protocol(text):
+    assert named_protocols(text) == set()
+
+
+def test_what_is_shown_where_the_user_names_no_protocol():
+    found = find_protocols()
+    assert set(SHOWN.values()) <= set(found)
+    assert SHOWN["default"] == DEFAULT
+    assert found[DEFAULT].twin == SHOWN["baseline"]
+    assert {cls.twin for cls in found.values()} - {None} <= set(found)
 
 
 @pytest.mark.parametrize("folder", sorted(p for p in ROOT.rglob("*") if p.is_dir()), ids=str)

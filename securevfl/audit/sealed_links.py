@@ -16,7 +16,7 @@ def open_links(sealer: type[Sealer]) -> list[str]:
     """
     from securevfl.field import PrimeField
 
-    one, two = (sealer("fedvs", "run", index) for index in (0, 1))
+    one, two = (sealer("links", "run", index) for index in (0, 1))
     keys = {0: one.public, 1: two.public}
     one.meet(keys)
     two.meet(keys)

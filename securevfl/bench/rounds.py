@@ -20,6 +20,7 @@ from securevfl.engine.network import SERVER, Event
 from securevfl.engine.simulation.simulator import Simulation
 from securevfl.errors import ConfigurationError
 from securevfl.machine import describe_machine
+from securevfl.protocols.base.defaults import DEFAULT
 from securevfl.protocols.base.registry import get_protocol, make_config
 from securevfl.runs.assembly import check_memory
 from securevfl.runs.threads import one_thread
@@ -119,7 +120,7 @@ def bench_round(
     rounds: int = 3,
     fields: Sequence[dict[str, int]] = FIELDS,
 ) -> dict[str, Any]:
-    """Time a FedVS round against its float twin, ``split`` with the same networks and batches.
+    """Time a round of the default protocol against its float twin: same networks, same batches.
 
     Parameters
     ----------
@@ -134,9 +135,9 @@ def bench_round(
     Returns
     -------
     dict
-        ``size``; ``fields``: for each the times of a round in milliseconds (median, lowest,
-        highest and all blocks) of ``fedvs`` and ``split``, their ratio, and the seconds of FedVS's
-        setup; ``machine``.
+        ``size``; ``protocol`` and ``twin``, their names; ``fields``: for each the times of a round
+        in milliseconds (median, lowest, highest and all blocks) of both, as ``NAME_ms``, their
+        ratio, and the seconds of the protocol's setup; ``machine``.
 
     Raises
     ------
@@ -154,6 +155,8 @@ def bench_round(
         results = [_compare(size, data, field, blocks, rounds) for field in fields]
     return {
         "size": {**asdict(size), "rows": data.rows, "data": data.name},
+        "protocol": DEFAULT,
+        "twin": _twin(),
         "blocks": blocks,
         "rounds_per_block": rounds,
         "fields": results,
@@ -173,22 +176,32 @@ def _compare(
         "segments": size.segments,
     }
     started = time.perf_counter()
-    fedvs = Rounds("fedvs", data, {**options, **field, "privacy": size.privacy})
-    fedvs.advance(1)
+    coded = Rounds(DEFAULT, data, {**options, **field, "privacy": size.privacy})
+    coded.advance(1)
     setup = time.perf_counter() - started
-    split = Rounds("split", data, options)
-    split.advance(1)
-    fedvs.advance(WARM_UP - 1)
-    split.advance(WARM_UP - 1)
-    turns = [(fedvs.advance(rounds), split.advance(rounds)) for _ in range(blocks)]
+    twin = _twin()
+    floats = Rounds(twin, data, options)
+    floats.advance(1)
+    coded.advance(WARM_UP - 1)
+    floats.advance(WARM_UP - 1)
+    turns = [(coded.advance(rounds), floats.advance(rounds)) for _ in range(blocks)]
     secure, plain = ([1e3 * turn[k] / rounds for turn in turns] for k in (0, 1))
     return {
         **field,
-        "fedvs_ms": _spread(secure),
-        "split_ms": _spread(plain),
+        f"{DEFAULT}_ms": _spread(secure),
+        f"{twin}_ms": _spread(plain),
         "ratio": statistics.median(a / b for a, b in zip(secure, plain, strict=True)),
         "setup_seconds": setup,
     }
+
+
+def _twin() -> str:
+    twin = get_protocol(DEFAULT).twin
+    if twin is None:
+        raise ConfigurationError(
+            f"bench round: {DEFAULT} declares no `twin`, an unprotected protocol to compare it with"
+        )
+    return twin
 
 
 def _spread(times: Sequence[float]) -> dict[str, Any]:
@@ -235,7 +248,7 @@ def _compile(fields: Sequence[dict[str, int]]) -> None:
     data = uniform(size)
     for field in fields:
         small = {**field, "rounds": 3, "batch": 4, "width": 2, "degree": 1, "segments": 1}
-        Rounds("fedvs", data, small).advance(2)
+        Rounds(DEFAULT, data, small).advance(2)
 
 
 def bench_field() -> dict[str, Any]:

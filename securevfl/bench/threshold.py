@@ -22,6 +22,7 @@ import numpy as np
 from securevfl.engine.streams import keyed_stream
 from securevfl.errors import ConfigurationError, NotEnoughResultsError
 from securevfl.field import LagrangeCode, PrimeField
+from securevfl.protocols.base.defaults import DEFAULT
 
 Outcome = Literal["exact", "refused", "wrong"]
 
@@ -200,7 +201,7 @@ def time_rounds(
                 "prime": prime, "data_bits": bits.data_bits, "model_bits": bits.model_bits,
             }  # fmt: skip
             conditions = paper(parties, batch_rows=max(1, size.batch // K))
-            run = Rounds("fedvs", data, options, conditions)
+            run = Rounds(DEFAULT, data, options, conditions)
             run.advance(1)
             first = len(run.times)
             elapsed = run.advance(rounds - first)

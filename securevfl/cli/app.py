@@ -32,6 +32,7 @@ from securevfl.cli.options import (
     run_command,
 )
 from securevfl.errors import ConfigurationError, SecureVFLError, UnknownNameError
+from securevfl.protocols.base.defaults import DEFAULT
 
 USER_MISTAKE, FAILURE, INTERRUPTED = 2, 1, 130
 ORDER = (
@@ -197,8 +198,8 @@ def _plan() -> Callable[..., None]:
         "test_rows": keyword("test_rows", number("Test rows, for --secure."), 0),
         "accuracy_bits": keyword("accuracy_bits", Annotated[int, bits], 8),
     }
-    config = protocols()["fedvs"].Config
-    title = "Options of fedvs"
+    config = protocols()[DEFAULT].Config
+    title = f"Options of {DEFAULT}"
     return make_command(shared, {k: (f, title) for k, f in config.model_fields.items()}, plan)
 
 

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from securevfl.protocols.base.defaults import SHOWN
+
 EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
     "": (
-        ("run fedvs", "train on digits: 8 parties, half of them stragglers"),
-        ("compare fedvs split vafl --until 60", "the same data and delays, at equal virtual time"),
-        ("protocols fedvs", "what a protocol is, and what each role sees"),
-        ("-v run fedvs", "the same run, with a log on standard error"),
+        ("run {default}", "train on digits: 8 parties, half of them stragglers"),
+        (
+            "compare {default} {baseline} {asynchronous} --until 60",
+            "the same data and delays, at equal virtual time",
+        ),
+        ("protocols {default}", "what a protocol is, and what each role sees"),
+        ("-v run {default}", "the same run, with a log on standard error"),
         ("--install-completion", "let the shell complete commands, protocols and options"),
     ),
     "run": (
-        ("run fedvs", "digits, 8 parties"),
-        ("run fedvs --help", "all options of a protocol"),
-        ("run split:aggregation=max", "a variant: options as part of the name"),
-        ("run fedvs --data own.csv --label income", "your own table, its columns dealt"),
+        ("run {default}", "digits, 8 parties"),
+        ("run {default} --help", "all options of a protocol"),
+        ("run {baseline}:aggregation=max", "a variant: options as part of the name"),
+        ("run {default} --data own.csv --label income", "your own table, its columns dealt"),
     ),
     "run PROTOCOL": (
         ("run {name} --rounds 200 --seed 1 --out runs/mine", ""),
@@ -29,12 +34,15 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
         ("run {name} --set data.scaling=standard --json", "options by name; one JSON object"),
     ),
     "resume": (
-        ("resume runs/fedvs-digits-20260101-120000", "after Ctrl-C, or after it was killed"),
+        ("resume runs/{default}-digits-20260101-120000", "after Ctrl-C, or after it was killed"),
     ),
     "compare": (
-        ("compare fedvs split vafl --until 60 --seeds 3", "accuracy at equal virtual time"),
-        ("compare split split:stragglers=ignore", "a protocol beside its variant"),
-        ("compare fedvs wait_dp --attacks --seeds 1", "what each role can infer, over chance"),
+        (
+            "compare {default} {baseline} {asynchronous} --until 60 --seeds 3",
+            "accuracy at equal virtual time",
+        ),
+        ("compare {baseline} {baseline}:stragglers=ignore", "a protocol beside its variant"),
+        ("compare {default} {noisy} --attacks --seeds 1", "what each role can infer, over chance"),
     ),
     "study": (
         ("study study.toml --quick", "the short form of a study, from its table [quick]"),
@@ -45,8 +53,8 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
         ("plan --rows 60000 --features 784 --parties 28", "before the data are here"),
     ),
     "verify": (
-        ("verify fedvs", "every claim, with verdict and evidence"),
-        ("verify fedvs --plain --json", "the paper's own evaluation, as one JSON object"),
+        ("verify {default}", "every claim, with verdict and evidence"),
+        ("verify {default} --plain --json", "the paper's own evaluation, as one JSON object"),
     ),
     "verify PROTOCOL": (
         ("verify {name}", ""),
@@ -58,7 +66,7 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
     ),
     "protocols": (
         ("protocols", ""),
-        ("protocols fedvs --json", "its card and options as one JSON object"),
+        ("protocols {default} --json", "its card and options as one JSON object"),
     ),
     "predict": (
         ("predict runs/mine new.csv", "one line for each row"),
@@ -76,7 +84,7 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
     ),
     "report": (
         ("report runs/mine", "runs/mine/report.html, which needs no network"),
-        ("report runs/fedvs runs/split --out both.html", "side by side"),
+        ("report runs/{default} runs/{baseline} --out both.html", "side by side"),
         ("report runs/mine --verify verify.json", "with what `verify --json` said"),
     ),
     "keys new": (("keys new bank.key", "bank.key, and bank.key.pub for the others"),),
@@ -101,7 +109,7 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
 
 def commands(command: str, name: str = "PROTOCOL") -> list[str]:
     """Whole command lines of the examples of a command."""
-    return [f"securevfl {line.format(name=name)}" for line, _ in EXAMPLES[command]]
+    return [f"securevfl {line.format(name=name, **SHOWN)}" for line, _ in EXAMPLES[command]]
 
 
 def epilog(command: str, name: str = "PROTOCOL") -> str:
@@ -124,6 +132,13 @@ def dataset_names(incomplete: str) -> list[str]:
     from securevfl.runs.catalogue import dataset_catalogue
 
     return [entry.name for entry in dataset_catalogue() if entry.name.startswith(incomplete)]
+
+
+def condition_names(incomplete: str) -> list[str]:
+    """Names of conditions that a word may become."""
+    from securevfl.runs.catalogue import conditions
+
+    return [name for name in conditions() if name.startswith(incomplete)]
 
 
 def data_names(incomplete: str) -> list[str]:

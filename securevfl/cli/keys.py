@@ -10,6 +10,7 @@ import typer
 
 from securevfl.cli import output
 from securevfl.cli.completion import epilog
+from securevfl.protocols.base.defaults import DEFAULT
 
 app = typer.Typer(
     rich_markup_mode="rich",
@@ -48,7 +49,7 @@ def manifest(
         list[str], typer.Option(metavar="N=FILE.key.pub[@POINT]", help="Once for each party.")
     ],
     server: Annotated[Path, typer.Option(metavar="FILE.key.pub", help="The server's key.")],
-    protocol: Annotated[str, typer.Option(metavar="PROTOCOL", help="What will be run.")] = "fedvs",
+    protocol: Annotated[str, typer.Option(metavar="PROTOCOL", help="What will be run.")] = DEFAULT,
     session: Annotated[
         str | None, typer.Option(metavar="NAME", help="Used once.  \\[default: a random one]")
     ] = None,

@@ -49,8 +49,8 @@ def to_the_front(words: Sequence[str]) -> list[str]:
 
     Examples
     --------
-    >>> to_the_front(["run", "fedvs", "-v", "--log-level", "debug", "--seed", "1"])
-    ['-v', '--log-level', 'debug', 'run', 'fedvs', '--seed', '1']
+    >>> to_the_front(["run", "NAME", "-v", "--log-level", "debug", "--seed", "1"])
+    ['-v', '--log-level', 'debug', 'run', 'NAME', '--seed', '1']
     """
     front: list[str] = []
     rest: list[str] = []

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_
 
 import typer
 
-from securevfl.cli.completion import data_names
+from securevfl.cli.completion import condition_names, data_names
 from securevfl.errors import ConfigurationError, UnknownNameError
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ def common(
         str | None,
         typer.Option(
             metavar="none|paper|FILE.toml",
-            autocompletion=lambda incomplete: choices("none|paper", incomplete),
+            autocompletion=condition_names,
             help="Delays and bandwidth; in `paper` half of the parties straggle.  "
             "\\[default: paper; none on a cluster]",
             rich_help_panel=RUN,

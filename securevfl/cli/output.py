@@ -221,7 +221,8 @@ def print_attacks(content: Mapping[str, Any]) -> None:
     print_table(("", *labels), rows, title=f"{content['title']} (means over {seeds} seeds)")
     out().print(
         "success (chance); red where the 95 % interval lies above chance; '-' where the role sees "
-        "nothing that the attack could use: attacks.json says why",
+        "nothing that the attack could use, FAILED where it ended in an error: attacks.json says "
+        "why",
         soft_wrap=True,
     )
 
@@ -234,7 +235,7 @@ def _figure(name: str, value: float | None) -> str:
 
 def _attacked(cell: Mapping[str, Any]) -> str:
     if cell["success"] is None:
-        return "-"
+        return "[red]FAILED[/]" if cell["verdict"] == "FAILED" else "-"
     text = f"{cell['success']:.2f} ({cell['chance']:.2f})"
     return f"[red]{text}[/]" if cell["verdict"] == "above chance" else text
 
@@ -315,8 +316,8 @@ def print_rounds(result: Mapping[str, Any]) -> None:
         [
             (
                 power_form(row["prime"]),
-                _with_spread(row["fedvs_ms"]),
-                _with_spread(row["split_ms"]),
+                _with_spread(row[f"{result['protocol']}_ms"]),
+                _with_spread(row[f"{result['twin']}_ms"]),
                 f"{row['ratio']:.1f}",
                 f"{row['setup_seconds']:.1f} s",
             )

@@ -15,6 +15,7 @@ from securevfl.cli import output, tables
 from securevfl.cli.options import plain_number, protocol_options
 from securevfl.cli.run import INTERRUPTED, data_source, run_folder, sort_out, stopping
 from securevfl.errors import ConfigurationError
+from securevfl.protocols.base.defaults import DEFAULT, SHOWN
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -110,7 +111,8 @@ def compare(values: Mapping[str, Any]) -> None:
     variants, count, workers, attacks = (options.pop(name) for name in named)
     if len(variants) < 2:
         raise ConfigurationError(
-            "compare: name two protocols or more, such as: securevfl compare fedvs split"
+            "compare: name two protocols or more, such as: "
+            f"securevfl compare {SHOWN['default']} {SHOWN['baseline']}"
         )
     if count < 1:
         raise ConfigurationError(f"compare: {count} seeds are too few; use 1 or more")
@@ -235,8 +237,8 @@ def plan(values: Mapping[str, Any]) -> None:
     common, options, pairs, data_pairs = sort_out(values)
     sizes = {name: options.pop(name) for name in ("rows", "features", "test_rows")}
     accuracy_bits = options.pop("accuracy_bits")
-    known = protocols()["fedvs"].Config.model_fields
-    chosen = protocol_options("fedvs", known, (options, pairs))
+    known = protocols()[DEFAULT].Config.model_fields
+    chosen = protocol_options(DEFAULT, known, (options, pairs))
     shape_given = sizes["rows"] is not None or sizes["features"] is not None
     if shape_given and (common["data"] is not None or common["party"]):
         raise ConfigurationError("plan: --rows and --features stand for data; leave out --data")

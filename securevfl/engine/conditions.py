@@ -6,24 +6,29 @@ round, activity), so all protocols of a comparison meet the same ones.
 
 from __future__ import annotations
 
+import difflib
+import inspect
 import math
 import tomllib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from securevfl.engine.delays import DEFAULT_SHAPE, Delay, Trace, read_trace
 from securevfl.engine.network import SERVER
-from securevfl.errors import ConfigurationError
+from securevfl.errors import ConfigurationError, UnknownNameError
+from securevfl.plugins import Registry
 
 __all__ = [
+    "CONDITIONS",
     "NONE",
     "Conditions",
     "Delay",
     "Trace",
     "conditions_from",
     "load_conditions",
+    "named_conditions",
     "paper",
     "round_ns",
     "share_factor",
@@ -235,6 +240,58 @@ def slow_set(
     )
 
 
+MakeConditions = Callable[..., Conditions]
+CONDITIONS: Registry[MakeConditions] = Registry(
+    "securevfl.conditions",
+    "pattern of conditions",
+    lambda: {
+        "none": lambda *, parties, batch_rows: NONE,
+        "paper": lambda *, parties, batch_rows: paper(parties, batch_rows=batch_rows),
+    },
+    callable,
+)
+
+
+def named_conditions(name: str, *, parties: int, batch_rows: int, **parameters: Any) -> Conditions:
+    """Conditions that a function of a name makes.
+
+    Functions of installed packages are among them: an entry point of the group
+    ``securevfl.conditions`` names a ``make_conditions(*, parties, batch_rows, **parameters)``.
+    Every parameter needs a default, so that the name alone is enough.
+
+    Parameters
+    ----------
+    name : str
+        "none", "paper", or the name of an entry point.
+    parties : int
+        Number of clients, N.
+    batch_rows : int
+        Rows of a coded batch, |B|.
+    **parameters
+        Of the function; a file names the function by ``pattern`` and has them as further keys.
+
+    Raises
+    ------
+    UnknownNameError
+        For a name or a parameter that does not exist.
+    ConfigurationError
+        When the function returns no `Conditions`, or not a delay for each client.
+    """
+    make = CONDITIONS.get(name)
+    known = inspect.signature(make).parameters
+    for key in parameters:
+        if key not in known and not any(p.kind is p.VAR_KEYWORD for p in known.values()):
+            own = known.keys() - {"parties", "batch_rows"}
+            raise UnknownNameError(f"parameter of conditions {name!r}", key, own)
+    made = make(parties=parties, batch_rows=batch_rows, **parameters)
+    if not isinstance(made, Conditions) or len(made.uploads) not in (0, parties):
+        raise ConfigurationError(
+            f"conditions: {name!r} must make Conditions with a delay for each of {parties} "
+            f"clients, or with none; it made {made!r}"
+        )
+    return made
+
+
 def share_factor(parties: int, batch_rows: int) -> float:
     """log2(N)^2 / |B|: cost of sharing a model relative to evaluating a batch (section 6.2)."""
     return math.log2(parties) ** 2 / batch_rows
@@ -256,17 +313,19 @@ _LISTS = {"slow_parties", "uplinks", "upload_mean", "upload_shift", "upload_shap
 def load_conditions(
     source: str | Path | Mapping[str, Any] | Conditions, *, parties: int, batch_rows: int
 ) -> Conditions:
-    """Conditions by name ("none", "paper"), from a TOML file, or from what would stand in one.
+    """Conditions by name, from a TOML file, or from what would stand in one.
 
-    A file or mapping takes one of four forms:
+    A name is "none", "paper", or one that an installed package declares (`named_conditions`).
+    A file or mapping takes one of five forms:
 
     - ``pattern = "paper"``, with parameters of `paper`;
     - ``pattern = "slow_set"`` and ``slow_parties = [1, 4]``, with parameters of `slow_set`;
     - ``trace = "measured.csv"``, relative to the file (`securevfl.engine.delays.read_trace`), with
       ``trace_end = "wrap"`` (default) or ``"refuse"``;
-    - ``upload_mean`` and ``upload_shift``: seconds, one number for all clients or one each.
+    - ``upload_mean`` and ``upload_shift``: seconds, one number for all clients or one each;
+    - ``pattern = NAME`` of an installed package, with that pattern's own parameters and no other.
 
-    The last two take ``share_factor`` (default log2(N)^2 / |B|); all but a trace take
+    A trace and means take ``share_factor`` (default log2(N)^2 / |B|); all but a trace take
     ``upload_law`` and ``upload_shape`` (`securevfl.engine.delays.Delay`); all take ``bandwidth``
     (bit/s, 0 for no limit), ``uplinks`` (a rate for each client), ``compute`` and
     ``seconds_per_multiply_add``.
@@ -280,14 +339,17 @@ def load_conditions(
         return source
     if isinstance(source, Mapping):
         return conditions_from(source, parties=parties, batch_rows=batch_rows, name="custom")
-    if str(source) == "none":
-        return NONE
-    if str(source) == "paper":
-        return paper(parties, batch_rows=batch_rows)
+    name = str(source)
+    known = CONDITIONS.all()
+    if name in known:
+        return named_conditions(name, parties=parties, batch_rows=batch_rows)
     path = Path(source)
     if not path.is_file():
+        names = " nor ".join(map(repr, known))
+        near = difflib.get_close_matches(name, known, n=1)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
         raise ConfigurationError(
-            f"conditions: {str(source)!r} is neither 'none' nor 'paper' nor a TOML file that exists"
+            f"conditions: {name!r} is neither {names} nor a TOML file that exists{hint}"
         )
     try:
         values = tomllib.loads(path.read_text())
@@ -304,6 +366,10 @@ def conditions_from(
     values: Mapping[str, Any], *, parties: int, batch_rows: int, name: str
 ) -> Conditions:
     """Conditions from the keys that `load_conditions` describes."""
+    pattern = values.get("pattern")
+    if isinstance(pattern, str) and pattern not in _FORMS and pattern in CONDITIONS.all():
+        own = {key: value for key, value in values.items() if key != "pattern"}
+        return named_conditions(pattern, parties=parties, batch_rows=batch_rows, **own)
     for key, value in values.items():
         if key not in _KEYS:
             known = ", ".join(sorted(_KEYS))
@@ -312,7 +378,8 @@ def conditions_from(
             raise ConfigurationError(f"conditions: {key} must be a number, it is {value!r}")
     form = values.get("pattern", "trace" if values.get("trace") else "none")
     if form not in ("paper", "slow_set") and "pattern" in values:
-        raise ConfigurationError(f"conditions: unknown pattern {form!r}; known: paper, slow_set")
+        known = ", ".join(sorted({"slow_set", *CONDITIONS.all()} - {"none"}))
+        raise ConfigurationError(f"conditions: unknown pattern {form!r}; known: {known}")
     own = {key: value for key, value in values.items() if key != "pattern"}
     own = _checked(form, own)
     common = _common(own, parties)

@@ -29,7 +29,7 @@ def require(package: str, scheme: str) -> Any:
         return import_module(package)
     except ModuleNotFoundError:
         raise ConfigurationError(
-            f"he_split: scheme = {scheme!r} needs the package {package!r}, which is not "
+            f"encryption: scheme = {scheme!r} needs the package {package!r}, which is not "
             "installed. Install the extra: pip install 'securevfl[he]'"
         ) from None
 
@@ -142,7 +142,7 @@ class Ckks(Scheme):
         residue = float(np.abs(values - sums).max(initial=0.0))
         if not residue <= 1 / 8:
             raise RunError(
-                f"he_split: a decrypted sum of {summands} embeddings is {residue:.3f} from an "
+                f"encryption: a decrypted sum of {summands} embeddings is {residue:.3f} from an "
                 "integer, and 1/8 is allowed; its ciphertexts are not those of this run's scheme"
             )
         exact: np.ndarray = sums.astype(np.int64)
@@ -166,7 +166,7 @@ def _padded(raw: bytes, size: int) -> bytes:
     framed = len(raw).to_bytes(4, "little") + raw
     if len(framed) > size:
         raise RunError(
-            f"he_split: {len(raw)} bytes were serialised and {size - 4} were expected; this "
+            f"encryption: {len(raw)} bytes were serialised and {size - 4} were expected; this "
             "version of tenseal has another format"
         )
     return framed.ljust(size, b"\0")

@@ -21,6 +21,7 @@ from securevfl.engine.conditions import Conditions, load_conditions
 from securevfl.engine.network import SERVER
 from securevfl.errors import ConfigurationError, WouldOverflowError
 from securevfl.planning.message_times import expected_times, sent_bytes
+from securevfl.protocols.base.defaults import DEFAULT
 from securevfl.protocols.base.protocol import Protocol
 from securevfl.protocols.base.registry import get_protocol, make_config
 from securevfl.protocols.base.schedule import Shape
@@ -144,7 +145,7 @@ class Forecast:
 def plan(
     data: VerticalDataset | DataSource | str | None = None,
     *,
-    protocol: str = "fedvs",
+    protocol: str = DEFAULT,
     parties: int | None = None,
     rows: int | None = None,
     features: int | None = None,
@@ -163,7 +164,7 @@ def plan(
         A data set; else give `parties`, `rows` and `features`, whose values are taken to lie in
         [0, 1], as scaling leaves them.
     protocol : str
-        One that outlines its messages and has segments: "fedvs".
+        One that outlines its messages and has segments; the default protocol if not given.
     parties, rows, features, test_rows : int, optional
         N, training rows M, columns of all clients together (dealt as evenly as can be), and rows
         of the test set, which only secure inference needs.
@@ -204,7 +205,7 @@ def plan(
     if not hasattr(config, "privacy") or cls.outline(config, shape) is None:
         raise ConfigurationError(
             f"plan: {protocol} with these options cannot be planned: what it sends depends on "
-            "chance; leave out timeouts, or plan fedvs"
+            f"chance; leave out timeouts, or plan {DEFAULT}"
         )
     bits = choose_bits(sums, config.weight_bound, accuracy_bits, options)
     chosen = {"prime": bits.prime, "data_bits": bits.data_bits, "model_bits": bits.model_bits}

@@ -1,4 +1,4 @@
-"""What a user can choose from: protocols with their cards, and data sets."""
+"""What a user can choose from: protocols with their cards, data sets, and conditions."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from dataclasses import asdict
 from typing import Any
 
 from securevfl.data import CatalogueEntry, dataset_catalogue, load_dataset
+from securevfl.engine.conditions import CONDITIONS
 from securevfl.errors import ConfigurationError
 from securevfl.privacy.claims import link_claims
 from securevfl.protocols.base.protocol import Protocol
@@ -13,6 +14,7 @@ from securevfl.protocols.base.registry import find_protocols, make_config
 
 __all__ = [
     "CatalogueEntry",
+    "conditions",
     "dataset_catalogue",
     "default_claims",
     "describe_protocol",
@@ -23,6 +25,11 @@ __all__ = [
 def protocols() -> dict[str, type[Protocol]]:
     """All protocols by name, those of installed packages included."""
     return find_protocols()
+
+
+def conditions() -> tuple[str, ...]:
+    """Names of conditions, those of installed packages included."""
+    return tuple(CONDITIONS.all())
 
 
 def describe_protocol(protocol: type[Protocol]) -> dict[str, Any]:

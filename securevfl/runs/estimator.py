@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from securevfl.data.dataset import VerticalDataset
 from securevfl.errors import ConfigurationError, DataError
+from securevfl.protocols.base.defaults import DEFAULT
 from securevfl.runs.export import joint_model, load_models
 from securevfl.runs.run import run
 
@@ -156,7 +157,7 @@ class FedVSClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             scaling=self.scaling,
         )
         self.run_ = run(
-            "fedvs",
+            DEFAULT,
             data,
             seed=int(seed),
             eval_every=self.rounds,

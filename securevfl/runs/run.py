@@ -86,7 +86,7 @@ def run(
     Parameters
     ----------
     protocol : str
-        Name, such as "fedvs"; see `securevfl.protocols.base.registry.find_protocols`.
+        Name; `securevfl.protocols.base.registry.find_protocols` lists them.
     data : VerticalDataset, DataSource or str
         A data set, or what `securevfl.data.load_dataset` takes; a name is split by `seed`.
     rounds : int, optional

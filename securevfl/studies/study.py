@@ -15,7 +15,7 @@ A study file::
     [data]                           # options of `load_dataset`
     [options]                        # of every run
     secret_seed = 7                  # of the parties' secret choices; that of each run if left out
-    [runs.fedvs]                     # one table a run: `protocol`, its options, and what of the
+    [runs.LABEL]                     # one table a run: `protocol`, its options, and what of the
                                      # keys `conditions`, `faults`, `until`, `eval_every`,
                                      # `eval_seconds`, `sealed` and `secret_seed` differs for it
     [paper]                          # what the paper says, for the tables: `accuracy` of all runs,

@@ -22,8 +22,8 @@ def parse_variant(text: str) -> tuple[str, dict[str, str]]:
 
     Examples
     --------
-    >>> parse_variant("split:quantized=true,segments=2")
-    ('split', {'quantized': 'true', 'segments': '2'})
+    >>> parse_variant("NAME:quantized=true,segments=2")
+    ('NAME', {'quantized': 'true', 'segments': '2'})
     """
     name, _, rest = text.partition(":")
     return name, parse_pairs(rest.split(",") if rest else (), what=f"variant {text!r}")

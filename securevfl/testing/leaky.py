@@ -19,6 +19,7 @@ from securevfl.engine.security.sealing import OVERHEAD, Sealer
 from securevfl.errors import SealError, UnknownNameError
 from securevfl.field import LagrangeCode
 from securevfl.field.sampling import SeededSource
+from securevfl.protocols.base.defaults import DEFAULT
 from securevfl.protocols.base.protocol import Protocol
 from securevfl.protocols.base.registry import get_protocol
 
@@ -67,7 +68,7 @@ def leaky(name: str) -> type[Protocol]:
     """
     if name not in LEAKS:
         raise UnknownNameError("leak", name, LEAKS)
-    leak, base = LEAKS[name], get_protocol("fedvs")
+    leak, base = LEAKS[name], get_protocol(DEFAULT)
 
     def __init__(self: Any, config: Any, data: Any, *, seed: int) -> None:  # noqa: N807
         base.__init__(self, config, data, seed=seed)

@@ -14,6 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 from securevfl.cli.app import app
+from securevfl.errors import ConfigurationError, UnknownNameError
 from securevfl.protocols.base.registry import get_protocol
 from securevfl.testing.conformance import CHECKS
 
@@ -169,3 +170,113 @@ def test_values_that_could_wrap_are_refused(installed):
     client = make(get_protocol(installed), fraction_bits=40).parties()[0]
     with pytest.raises(RangeError, match=r"client 0 .* lower fraction_bits"):
         client.quantised(np.full((1, 2), 2.0**19, np.float32))
+
+
+# -- attacks, data sets and conditions in files outside the package --------------------------------
+
+
+def test_an_installed_attack_is_in_the_matrix(install, tmp_path, monkeypatch):
+    from securevfl.audit.attack_matrix.run import Settings, attack_matrix
+    from securevfl.data.source import DataSource
+
+    digits = DataSource("digits", {"parties": 4})
+    few = Settings(rows=300, auxiliary=60)
+    small = {"width": 8, "hidden": 8, "batch": 100, "rounds": 9}
+    with pytest.raises(UnknownNameError, match="unknown attack 'nearest_row'"):
+        attack_matrix(["split"], digits, attacks=["nearest_row"])
+    module = install("own_attack")
+    found = attack_matrix(
+        ["split", "fedvs"], digits, options=small, seeds=[0], attacks=["nearest_row"], settings=few
+    )
+    plain, secure = (found.cell(name, module) for name in ("split", "fedvs"))
+    assert (plain["role"], plain["about"]) == ("server", "features")
+    assert plain["verdict"] == "above chance"
+    assert secure["verdict"] == "no view"
+    with pytest.raises(UnknownNameError, match="did you mean nearest_row"):
+        attack_matrix(["split"], digits, attacks=["nearest_rows"])
+
+
+def test_an_installed_attack_is_in_the_command(install, tmp_path, monkeypatch):
+    from securevfl.audit.attack_matrix import registry, run
+
+    monkeypatch.chdir(tmp_path)
+    name = install("own_attack")
+    monkeypatch.setattr(registry, "_BUILT_IN", ())  # which take a minute
+    monkeypatch.setattr(run, "Settings", lambda: registry.Settings(rows=200, auxiliary=50))
+    small = "--parties 4 --width 8 --hidden 8 --batch 100 --rounds 3 --seeds 1"
+    found = last(f"compare split fedvs {small} --attacks --out one")
+    assert {cell["attack"] for cell in found["cells"]} == {name}
+    assert name in securevfl(f"compare split fedvs {small} --attacks --out one")
+
+
+def test_an_installed_data_set_is_loaded_by_name(install):
+    import securevfl as svfl
+
+    install("own_dataset")
+    data = svfl.load_dataset("pump_faults", seed=1, blur=0.1)
+    assert data.widths == (3, 3, 3)
+    assert data.rows == 900
+    assert svfl.load_dataset("pump_faults", parties=4).parties == 4
+    with pytest.raises(UnknownNameError, match="option of data set 'pump_faults' 'blurr'"):
+        svfl.load_dataset("pump_faults", blurr=0.1)
+    with pytest.raises(UnknownNameError, match="did you mean pump_faults"):
+        svfl.load_dataset("pump_fault")
+    learnt = svfl.run("split", data, rounds=150, seed=0, conditions="none")
+    assert learnt.summary()["test_accuracy"] > 0.8  # 0.66 of the pumps run
+
+
+def test_an_installed_data_set_is_in_every_command(install, tmp_path, monkeypatch):
+    from securevfl.cli.completion import data_names
+
+    monkeypatch.chdir(tmp_path)
+    install("own_dataset")
+    entry = last("datasets pump_faults")
+    assert (entry["available"], entry["parties"]) == (True, 3)
+    assert "pump_faults" in {entry["name"] for entry in last("datasets")["datasets"]}
+    assert "pump_faults" in data_names("pump")
+    small = "--rounds 3 --batch 32 --width 8 --hidden 8"
+    run = last(f"run split --data pump_faults --set data.blur=0.3 {small} --out one")
+    assert run["rounds"] == 3
+    assert "blur = 0.3" in Path("one/config.toml").read_text()
+    securevfl("report one --out page.html")
+    assert "pump_faults" in Path("page.html").read_text()
+
+
+def test_installed_conditions_are_made_by_name(install):
+    import securevfl as svfl
+    from securevfl.engine.conditions import load_conditions
+
+    with pytest.raises(ConfigurationError, match="'distance' is neither 'none' nor 'paper'"):
+        load_conditions("distance", parties=4, batch_rows=10)
+    install("own_conditions")
+    found = load_conditions("distance", parties=4, batch_rows=10)
+    assert [delay.shift for delay in found.uploads] == pytest.approx([0, 0.2, 0.4, 0.6])
+    table = {"pattern": "distance", "step": 1.0}
+    assert load_conditions(table, parties=2, batch_rows=10).uploads[1].shift == 1.0
+    with pytest.raises(ConfigurationError, match="did you mean 'distance'"):
+        load_conditions("distanc", parties=4, batch_rows=10)
+    with pytest.raises(UnknownNameError, match="parameter of conditions 'distance' 'stepp'"):
+        load_conditions({"pattern": "distance", "stepp": 1.0}, parties=4, batch_rows=10)
+    data = svfl.load_dataset("digits", parties=4)
+    small = {"rounds": 3, "batch": 32, "width": 8, "hidden": 8}
+    near, far = (
+        svfl.run("split", data, conditions={**table, "step": step}, **small).summary()
+        for step in (0.0, 2.0)
+    )
+    assert far["virtual_seconds"] - near["virtual_seconds"] == pytest.approx(3 * 3 * 2.0, abs=3)
+
+
+def test_installed_conditions_are_in_every_command(install, tmp_path, monkeypatch):
+    from securevfl.cli.completion import condition_names
+
+    monkeypatch.chdir(tmp_path)
+    assert condition_names("") == ["none", "paper"]
+    install("own_conditions")
+    assert condition_names("") == ["none", "paper", "distance"]
+    small = "--rounds 3 --batch 32 --width 8 --hidden 8 --parties 4"
+    run = last(f"run split --conditions distance {small} --out one")
+    assert run["conditions"] == "distance"
+    assert "distance" in securevfl("plan --rows 100 --features 8 --parties 4 --conditions distance")
+    Path("far.toml").write_text('pattern = "distance"\nstep = 1.5\n')
+    slow = last(f"run split --conditions far.toml {small} --out two")
+    assert slow["virtual_seconds"] > run["virtual_seconds"] + 3

@@ -24,11 +24,11 @@ class Matrix:
     rows : list of dict
         One for each (protocol, attack, seed): ``metric``, ``success``, ``chance``, ``low``,
         ``high``, ``samples``, ``controls``, ``note``; `success` is None where there is no view,
-        and the note says why.
+        and the note says why. ``failed`` is true where the attack ended in an error.
     cells : list of dict
         One for each (protocol, attack), over seeds: means of ``success`` and ``chance``, the
-        ``excess`` of one over the other with its 95 % interval ``low`` to ``high``, ``verdict``,
-        ``seeds``.
+        ``excess`` of one over the other with its 95 % interval ``low`` to ``high``, ``seeds``, and
+        ``verdict``: "above chance", "at chance", "no view" or "FAILED".
     figures : mapping
         By variant: accuracy (and AUC), virtual seconds and bytes, as mean and half-width.
     settings : mapping

@@ -38,6 +38,8 @@ def draw_matrix(matrix: Matrix, path: Path) -> None:
             cell = matrix.cell(label, attack)
             value = strength(cell)
             if value is None:
+                if cell["verdict"] == "FAILED":
+                    axes.text(j, i, "failed", ha="center", va="center", fontsize=7, color="red")
                 continue
             grid[i, j] = value
             weight = "bold" if cell["verdict"] == "above chance" else "normal"

@@ -1,22 +1,23 @@
-"""The attacks of the matrix: what each takes from what its role has seen, and how it is run."""
+"""The attacks of the matrix by name: this library's, and those of installed packages."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
 from securevfl.audit.attack_matrix.observation import Table
-from securevfl.audit.attack_matrix.setting import Case, polynomial
+from securevfl.audit.attack_matrix.setting import Case, Settings, polynomial
 from securevfl.audit.attacks import feature_reconstruction, label_inference, model_stealing, sums
 from securevfl.audit.attacks.outcome import NoView, Outcome
 from securevfl.audit.games import Size, play_ranks
 from securevfl.audit.recorded_runs import Arena, Trial, codes_shares
 from securevfl.audit.share_recovery import pool_shares, recover_by_server
-from securevfl.errors import ConfigurationError
+from securevfl.errors import RunError
+from securevfl.plugins import Registry
 
 P31 = 2**31 - 1
 _MOST_COLUMNS = 200  # of all clients; solving for more over F_p takes minutes
@@ -216,7 +217,7 @@ def _pooled(case: Case, extra: Callable[[Trial], int]) -> Result:
     pooled = pool_shares(trial, tuple(range(size)), victim)
     within = pool_shares(trial, tuple(range(code.privacy)), victim)
     if not (pooled.exact and within.exact):
-        raise ConfigurationError("the shares decode to something else than the theory says")
+        raise RunError("the shares decode to something else than the theory says")
     part = pooled.combinations / code.segments
     return Outcome(
         "combinations of segments decoded exactly",
@@ -297,39 +298,80 @@ def server_and_clients(case: Case) -> Result:
     )
 
 
-@dataclass(frozen=True)
-class Attack:
-    """One column of the matrix.
+@runtime_checkable
+class Attack(Protocol):
+    """An attempt of one adversary to recover one asset from what it has seen.
 
-    Attributes
-    ----------
-    role : str
-        Who attacks.
-    about : {"labels", "features", "model"}
-    run : callable
-        Takes a `Case`.
+    An entry point of the group ``securevfl.attacks`` names an object with these members, under the
+    attack's name.
     """
 
-    role: str
-    about: str
-    run: Callable[[Case], Result]
+    @property
+    def name(self) -> str:
+        """Row of the matrix."""
+
+    @property
+    def against(self) -> str:
+        """The adversary: "client", "server", "server + T clients"."""
+
+    @property
+    def asset(self) -> str:
+        """What it tries to recover: "labels", "features" or "model"."""
+
+    def run(self, seen: Case, settings: Settings) -> Result:
+        """Attack one run.
+
+        Parameters
+        ----------
+        seen : Case
+            What the run showed (`Case.evidence`), and a stream of the attacker's own choices.
+        settings : Settings
+            What all attackers have besides their views.
+
+        Returns
+        -------
+        Outcome or NoView
+            A `RunError` counts as a failure of the attack, not as a lack of a view.
+        """
 
 
-ATTACKS: dict[str, Attack] = {
-    "gradient norm": Attack("client", "labels", gradient_norm),
-    "gradient clusters": Attack("client", "labels", gradient_clusters),
-    "gradient directions": Attack("client", "labels", gradient_directions),
-    "model completion": Attack("client", "labels", model_completion),
-    "model stealing": Attack("server", "model", stealing),
-    "inversion": Attack("server", "features", inversion),
-    "equality solving": Attack("server", "features", equality_solving),
-    "inversion of sums": Attack("server", "features", inversion_of_sums),
-    "equality solving of sums": Attack("server", "features", equality_solving_of_sums),
-    "span of sums": Attack("server", "features", span_of_sums),
-    "completion of sums": Attack("server", "features", completion_of_sums),
-    "binary columns of sums": Attack("server", "features", binary_columns),
-    "rank of uploads": Attack("server", "features", rank_game),
-    "server + T clients": Attack("server + T clients", "features", server_and_clients),
-    "shares of T + 1 clients": Attack("T + 1 clients", "features", shares_above),
-    "shares of K + T clients": Attack("K + T clients", "features", shares_all),
-}
+@dataclass(frozen=True)
+class BuiltIn:
+    """An attack of this library: the description of a function."""
+
+    name: str
+    against: str
+    asset: str
+    attempt: Callable[[Case], Result]
+
+    def run(self, seen: Case, settings: Settings) -> Result:
+        """Attack one run; `settings` are those of the case."""
+        return self.attempt(seen)
+
+
+_BUILT_IN = (
+    BuiltIn("gradient norm", "client", "labels", gradient_norm),
+    BuiltIn("gradient clusters", "client", "labels", gradient_clusters),
+    BuiltIn("gradient directions", "client", "labels", gradient_directions),
+    BuiltIn("model completion", "client", "labels", model_completion),
+    BuiltIn("model stealing", "server", "model", stealing),
+    BuiltIn("inversion", "server", "features", inversion),
+    BuiltIn("equality solving", "server", "features", equality_solving),
+    BuiltIn("inversion of sums", "server", "features", inversion_of_sums),
+    BuiltIn("equality solving of sums", "server", "features", equality_solving_of_sums),
+    BuiltIn("span of sums", "server", "features", span_of_sums),
+    BuiltIn("completion of sums", "server", "features", completion_of_sums),
+    BuiltIn("binary columns of sums", "server", "features", binary_columns),
+    BuiltIn("rank of uploads", "server", "features", rank_game),
+    BuiltIn("server + T clients", "server + T clients", "features", server_and_clients),
+    BuiltIn("shares of T + 1 clients", "T + 1 clients", "features", shares_above),
+    BuiltIn("shares of K + T clients", "K + T clients", "features", shares_all),
+)
+
+ATTACKS: Registry[Attack] = Registry(
+    "securevfl.attacks",
+    "attack",
+    lambda: {attack.name: attack for attack in _BUILT_IN},
+    lambda thing: isinstance(thing, Attack),
+    lambda attack: attack.name,
+)

@@ -16,18 +16,18 @@ from pathlib import Path
 from typing import Any
 
 from securevfl.audit.attack_matrix.matrix import FIGURES, Matrix
-from securevfl.audit.attack_matrix.registry import ATTACKS
+from securevfl.audit.attack_matrix.registry import ATTACKS, Attack
 from securevfl.audit.attack_matrix.setting import Case, Settings
-from securevfl.audit.attacks.outcome import NoView, Outcome
+from securevfl.audit.attacks.outcome import Failed, NoView, Outcome
 from securevfl.data.source import DataSource
-from securevfl.errors import ConfigurationError, RunError, UnknownNameError
+from securevfl.errors import ConfigurationError, RunError
 from securevfl.runs.threads import one_thread
 from securevfl.studies.compare import comparison
 from securevfl.studies.intervals import mean_interval
 from securevfl.studies.jobs import Job, read_keyed, write_keyed
 
 __all__ = ["ATTACKS", "Matrix", "Settings", "attack_matrix", "write_matrix"]
-ABOVE, AT, NO_VIEW = "above chance", "at chance", "no view"
+ABOVE, AT, NO_VIEW, FAILED = "above chance", "at chance", "no view", "FAILED"
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ def attack_matrix(
     seeds : sequence of int
         Seeds of split, weights and batches, and of the attackers' own choices.
     attacks : sequence of str, optional
-        Names in `ATTACKS`; all of them if not given.
+        Names in `ATTACKS`, those of installed packages included; all of them if not given.
     rounds : int, optional
         Server steps, where no variant says otherwise.
     conditions : str
@@ -95,10 +95,9 @@ def attack_matrix(
     ConfigurationError
         For unknown protocols, attacks or options, and values out of range.
     """
-    chosen = tuple(ATTACKS if attacks is None else attacks)
+    chosen = tuple(ATTACKS.all() if attacks is None else attacks)
     for name in chosen:
-        if name not in ATTACKS:
-            raise UnknownNameError("attack", name, ATTACKS)
+        ATTACKS.get(name)
     settings = settings or Settings()
     given = dict(options or {}) | ({} if rounds is None else {"rounds": rounds})
     study = comparison(
@@ -148,31 +147,35 @@ def _attack(work: _Work, interrupted: Callable[[], bool] | None) -> dict[str, An
     with one_thread():
         figures = dict(case.evidence.figures)  # a run that fails is not tried for every attack
         for name in work.attacks:
-            attack = ATTACKS[name]
-            head = {
-                "protocol": work.job.label,
-                "attack": name,
-                "role": attack.role,
-                "about": attack.about,
-                "seed": work.job.seed,
-            }
-            rows.append(head | _row(_tried(attack.run, case, name)))
+            attack = ATTACKS.get(name)
+            head = {"protocol": work.job.label, **_described(attack), "seed": work.job.seed}
+            rows.append(head | _row(_tried(attack, case)))
     return {"label": work.job.label, "figures": figures, "rows": rows}
 
 
-def _tried(run: Callable[[Case], Outcome | NoView], case: Case, name: str) -> Outcome | NoView:
-    """Outcome of an attack; what it refuses to be given is a view that it does not have."""
-    case.begin(name)
+def _described(attack: Attack) -> dict[str, str]:
+    return {"attack": attack.name, "role": str(attack.against), "about": str(attack.asset)}
+
+
+def _tried(attack: Attack, case: Case) -> Outcome | NoView | Failed:
+    """Outcome of an attack; what it refuses to be given is a view that it does not have.
+
+    A run that breaks under an attack is no missing view, which would read as safe.
+    """
+    case.begin(attack.name)
     try:
-        return run(case)
-    except (ConfigurationError, RunError) as error:
+        return attack.run(case, case.settings)
+    except ConfigurationError as error:
         return NoView(str(error))
+    except RunError as error:
+        return Failed(str(error))
 
 
-def _row(found: Outcome | NoView) -> dict[str, Any]:
-    if isinstance(found, NoView):
+def _row(found: Outcome | NoView | Failed) -> dict[str, Any]:
+    if not isinstance(found, Outcome):
         empty = dict.fromkeys(("metric", "success", "chance", "low", "high"))
-        return {**empty, "samples": 0, "controls": {}, "note": found.reason}
+        said = {**empty, "samples": 0, "controls": {}, "note": found.reason}
+        return said | ({"failed": True} if isinstance(found, Failed) else {})
     row = asdict(found)
     return {k: _number(v) if isinstance(v, float) else v for k, v in row.items()}
 
@@ -200,12 +203,7 @@ def _cells(
     for label in labels:
         for name in attacks:
             here = [r for r in rows if (r["protocol"], r["attack"]) == (label, name)]
-            head = {
-                "protocol": label,
-                "attack": name,
-                "role": ATTACKS[name].role,
-                "about": ATTACKS[name].about,
-            }
+            head = {"protocol": label, **_described(ATTACKS.get(name))}
             cells.append(head | _cell(here))
     return cells
 
@@ -213,12 +211,16 @@ def _cells(
 def _cell(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Means over seeds; the excess over chance has Student's interval of the seeds' differences.
 
-    With one seed it is the interval over the attacked rows.
+    With one seed it is the interval over the attacked rows. An attack that failed on one seed has
+    failed: the others alone would hide it.
     """
+    empty = dict.fromkeys(("metric", "success", "chance", "excess", "low", "high"))
+    failed = [r for r in rows if r.get("failed")]
+    if failed:
+        return {**empty, "verdict": FAILED, "seeds": 0, "note": failed[0]["note"]}
     seen = [r for r in rows if r["success"] is not None and r["chance"] is not None]
     if not seen:
         note = rows[0]["note"] if rows else "not run"
-        empty = dict.fromkeys(("metric", "success", "chance", "excess", "low", "high"))
         return {**empty, "verdict": NO_VIEW, "seeds": 0, "note": note}
     success = [r["success"] for r in seen]
     excess, half = mean_interval([r["success"] - r["chance"] for r in seen])

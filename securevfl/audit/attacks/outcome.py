@@ -62,6 +62,18 @@ class NoView:
     reason: str
 
 
+@dataclass(frozen=True)
+class Failed:
+    """An attack that ended in an error: it says nothing about what the role could learn.
+
+    Attributes
+    ----------
+    reason : str
+    """
+
+    reason: str
+
+
 def bootstrap(
     measure: Callable[[np.ndarray], float], rows: int, stream: np.random.Generator
 ) -> tuple[float, float]:

@@ -5,8 +5,8 @@ enumerated. The masks rho of the uploads need no enumeration: they enter a view 
 view is uniform on cosets of their image, and its histogram is that of its class modulo that image,
 times a constant. What is compared are integer histograms; floats appear only in the bits reported.
 
-The formulas are those of `securevfl.protocols.fedvs.algorithm`; a test compares them with the
-messages of real runs, message by message. See docs/verification.md.
+The formulas are those of the algorithm of FedVS; a test compares them with the messages of real
+runs, message by message. See docs/verification.md.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ class Facts:
     openml : tuple of int
         Numbers of the set at OpenML, where it is there.
     bundled : bool
-        Whether scikit-learn brings it along.
+        Whether scikit-learn, or the package that declares the set, brings it along.
     """
 
     name: str

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ from securevfl.data.alignment.overlap import Rest, limit_overlap
 from securevfl.data.catalogue.facts import Facts
 from securevfl.data.dataset import VerticalDataset
 from securevfl.errors import DataError, UnknownNameError
+from securevfl.plugins import Registry
 
 # Parameters that are no options, or are given in another way.
 _POSITIONAL = {"path", "frame", "label", "test_frame", "label_frame", "id_column"}
@@ -161,8 +162,18 @@ def _load(
     return from_csv(path, label, **chosen)
 
 
-def loaders() -> dict[str, tuple[Facts, Callable[..., VerticalDataset]]]:
-    """Return what is known about each data set and the function that loads it, by name."""
+def loaders() -> Mapping[str, Loadable]:
+    """What is known about each data set and the function that loads it, by name.
+
+    Those of installed packages are among them: an entry point of the group ``securevfl.datasets``
+    names a pair of `Facts` and a function. The function takes ``parties`` and ``data_dir``, which
+    may be None, ``seed`` and ``scaling`` by keyword, and any other option that the data set has; it
+    returns the `VerticalDataset`. An option that its signature lacks is refused.
+    """
+    return DATASETS.all()
+
+
+def _built_in() -> dict[str, Loadable]:
     from securevfl.data.catalogue import bundled, clicks, images, multiview, tables
 
     every = (
@@ -173,6 +184,19 @@ def loaders() -> dict[str, tuple[Facts, Callable[..., VerticalDataset]]]:
         *clicks.LOADERS,
     )
     return {facts.name: (facts, loader) for facts, loader in every}
+
+
+def _is_loadable(thing: object) -> bool:
+    if not (isinstance(thing, tuple) and len(thing) == 2):
+        return False
+    facts, loader = thing
+    return isinstance(facts, Facts) and callable(loader)
+
+
+Loadable = tuple[Facts, Callable[..., VerticalDataset]]
+DATASETS: Registry[Loadable] = Registry(
+    "securevfl.datasets", "data set", _built_in, _is_loadable, lambda pair: pair[0].name
+)
 
 
 def dataset_catalogue(data_dir: str | Path | None = None) -> list[CatalogueEntry]:

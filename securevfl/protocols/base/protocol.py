@@ -47,6 +47,9 @@ class Protocol(ABC):
         Whether each client needs its own columns only, the server the labels only, and `scores`
         the clients' embeddings only, so that nobody has to hold the whole data set
         (`securevfl.data.alignment.local_tables`).
+    twin : str or None
+        Name of the protocol that trains the same models on the same batches in floats and protects
+        nothing, for measuring what protection costs; None where there is none.
 
     Parameters
     ----------
@@ -68,6 +71,7 @@ class Protocol(ABC):
     check_options: ClassVar[Mapping[str, Any]] = {}
     fault_options: ClassVar[Mapping[str, Any]] = {}
     apart: ClassVar[bool] = False
+    twin: ClassVar[str | None] = None
 
     def __init__(self, config: Any, data: VerticalDataset, *, seed: int) -> None:
         self.config = config

@@ -12,6 +12,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from securevfl.errors import ConfigurationError, UnknownNameError
+from securevfl.plugins import Registry
 from securevfl.protocols.base.protocol import Protocol
 
 
@@ -19,13 +20,21 @@ from securevfl.protocols.base.protocol import Protocol
 def find_protocols() -> dict[str, type[Protocol]]:
     """All protocols by name: the library's own and those of installed entry points.
 
+    Entry points of the group ``securevfl.protocols`` name a class. `find_protocols.cache_clear()`
+    looks for them again.
+
     Raises
     ------
     ConfigurationError
         When two protocols have the same name, or an entry point names no protocol.
     """
-    from importlib.metadata import entry_points
+    registry: Registry[type[Protocol]] = Registry(
+        "securevfl.protocols", "protocol", _built_in, _is_protocol, lambda cls: cls.name
+    )
+    return dict(sorted(registry.all().items()))
 
+
+def _built_in() -> dict[str, type[Protocol]]:
     package = importlib.import_module("securevfl.protocols")
     found: dict[str, type[Protocol]] = {}
     for module in pkgutil.iter_modules(package.__path__):
@@ -35,15 +44,10 @@ def find_protocols() -> dict[str, type[Protocol]]:
         for thing in vars(importlib.import_module(name)).values():
             if _is_protocol(thing) and f"{thing.__module__}.".startswith(f"{name}."):
                 _add(found, thing)
-    for entry in entry_points(group="securevfl.protocols"):
-        thing = entry.load()
-        if not _is_protocol(thing):
-            raise ConfigurationError(f"entry point {entry.name!r}: {entry.value} is no Protocol")
-        _add(found, thing)
-    return dict(sorted(found.items()))
+    return found
 
 
-def _is_protocol(thing: Any) -> bool:
+def _is_protocol(thing: object) -> bool:
     return isinstance(thing, type) and issubclass(thing, Protocol) and not inspect.isabstract(thing)
 
 

@@ -46,6 +46,7 @@ class FedVS(SplitProtocol):
 
     name = "fedvs"
     apart = True
+    twin = "split"
     Config = FedVSConfig
     fault_options: ClassVar[dict[str, Any]] = {
         "share_timeout": 60.0,

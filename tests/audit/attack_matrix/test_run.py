@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from securevfl.audit.attack_matrix import run as module
 from securevfl.audit.attack_matrix.matrix import Matrix
 from securevfl.audit.attack_matrix.observation import Evidence, Recorder, Table, observe
-from securevfl.audit.attack_matrix.registry import wilson
+from securevfl.audit.attack_matrix.registry import BuiltIn, wilson
 from securevfl.audit.attack_matrix.run import ATTACKS, Settings, attack_matrix, write_matrix
 from securevfl.audit.attacks.outcome import NoView
 from securevfl.cli.app import app
@@ -23,7 +23,8 @@ from securevfl.data.alignment.overlap import limit_overlap
 from securevfl.data.source import DataSource
 from securevfl.engine.conditions import NONE
 from securevfl.engine.network import SERVER
-from securevfl.errors import ConfigurationError, UnknownNameError
+from securevfl.errors import ConfigurationError, RunError, UnknownNameError
+from securevfl.plugins import Registry
 from securevfl.protocols.base.card import Exposure
 from securevfl.protocols.base.registry import find_protocols, get_protocol, make_config
 from securevfl.runs.run import Interrupted
@@ -160,7 +161,7 @@ def matrix() -> Matrix:
 
 
 def verdicts(protocol: str) -> dict[str, str]:
-    return {name: matrix().cell(protocol, name)["verdict"] for name in ATTACKS}
+    return {name: matrix().cell(protocol, name)["verdict"] for name in ATTACKS.all()}
 
 
 def test_plain_split_learning_falls_to_every_attack_on_embeddings():
@@ -200,7 +201,7 @@ def test_shares_of_one_client_more_than_t_give_everything_for_k_of_one():
 
 def test_rows_are_tidy_and_a_view_that_is_missing_says_why():
     rows = matrix().rows
-    assert len(rows) == 3 * len(ATTACKS)
+    assert len(rows) == 3 * len(ATTACKS.all())
     for row in rows:
         assert (row["success"] is None) == (row["samples"] == 0)
         assert row["success"] is not None or row["note"]
@@ -297,6 +298,27 @@ def test_embeddings_that_are_called_uploads_are_found_out(monkeypatch):
         assert cell["success"] > 0.5
 
 
+def test_an_attack_that_breaks_is_no_missing_view(monkeypatch):
+    def breaks(_case):
+        raise RunError("the run of the attacker broke")
+
+    for attack, verdict in ((breaks, "FAILED"), (lambda _: NoView("nothing to see"), "no view")):
+        only = {"own": BuiltIn("own", "client", "labels", attack)}
+        registry = Registry("securevfl.none", "attack", lambda only=only: only, lambda _: True)
+        monkeypatch.setattr(module, "ATTACKS", registry)
+        found = attack_matrix(["split"], DIGITS, options=SMALL, rounds=2, seeds=[0], settings=FEW)
+        assert [cell["verdict"] for cell in found.cells] == [verdict]
+        assert found.cells[0]["success"] is None
+        assert bool(found.rows[0].get("failed")) is (verdict == "FAILED")
+
+
+def test_an_attack_that_fails_on_one_seed_has_failed():
+    good = {"success": 1.0, "chance": 0.5, "low": 0.9, "high": 1.0, "metric": "m", "note": ""}
+    bad = dict.fromkeys(good) | {"failed": True, "note": "broke"}
+    assert module._cell([good, bad])["verdict"] == "FAILED"
+    assert module._cell([good, good])["verdict"] == "above chance"
+
+
 def test_wrong_names_and_clients_are_refused():
     with pytest.raises(UnknownNameError, match="unknown attack 'inversions': did you mean"):
         attack_matrix(["split"], DIGITS, attacks=["inversions"])
@@ -337,8 +359,9 @@ def call(*arguments: str) -> Any:
 @pytest.fixture
 def few(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A command line whose attacks are three, on few rows."""
-    chosen = {n: ATTACKS[n] for n in ("gradient norm", "gradient directions", "inversion")}
-    monkeypatch.setattr(module, "ATTACKS", chosen)
+    chosen = {n: ATTACKS.get(n) for n in ("gradient norm", "gradient directions", "inversion")}
+    few_attacks = Registry("securevfl.none", "attack", lambda: chosen, lambda _: True)
+    monkeypatch.setattr(module, "ATTACKS", few_attacks)
     monkeypatch.setattr(module, "Settings", lambda: FEW)
     monkeypatch.setenv("COLUMNS", "120")
     monkeypatch.chdir(tmp_path)
