@@ -208,8 +208,8 @@ class Schedule:
         return entity
 
     @property
-    def mortal(self) -> frozenset[int]:
-        """Parties that can go down; only their own checkpoints are worth keeping."""
+    def may_crash(self) -> frozenset[int]:
+        """Parties that the faults can take down; only these need own checkpoints."""
         scripted = {entity for entity in self._outages if isinstance(entity, int)}
         return frozenset(scripted | {n for n, chain in self._chains.items() if chain.fault > 0})
 

@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 
 _ONCE = "once.svfl"
 _ENTROPY = "entropy.svfl"
-_LIFE = "life"
+_INCARNATION = "life"
 _LOCK = "lock"
 _KEPT = 8  # rounds of each step, and the ratio of steps
 
 
-class Keeper:
+class CheckpointStore:
     """Writes and reads one party's checkpoints.
 
     Parameters
@@ -74,9 +74,9 @@ class Keeper:
             ) from None
         self._lock = lock
 
-    def begin_life(self) -> int:
+    def begin_incarnation(self) -> int:
         """Number of a new life, which no earlier one had."""
-        path = self.folder / _LIFE
+        path = self.folder / _INCARNATION
         life = int(path.read_text()) + 1 if path.exists() else 0
         part = path.with_suffix(".part")
         part.write_text(str(life))

@@ -161,7 +161,7 @@ def read_public(path: Path) -> bytes:
 
 
 @dataclass(frozen=True)
-class Seat:
+class ManifestEntry:
     """One line of a manifest.
 
     Attributes
@@ -185,25 +185,25 @@ class Manifest:
     session : str
         A name that is used once.
     protocol : str
-    seats : mapping of int to Seat
+    entries : mapping of int to ManifestEntry
         By party number; the server is -1.
     signatures : mapping of int to bytes
     """
 
     session: str
     protocol: str
-    seats: Mapping[int, Seat]
+    entries: Mapping[int, ManifestEntry]
     signatures: Mapping[int, bytes] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        keys = [seat.public for seat in self.seats.values()]
-        points = [seat.point for seat in self.seats.values() if seat.point is not None]
-        if SERVER not in self.seats or len(self.seats) < 2:
+        keys = [entry.public for entry in self.entries.values()]
+        points = [entry.point for entry in self.entries.values() if entry.point is not None]
+        if SERVER not in self.entries or len(self.entries) < 2:
             raise ConfigurationError("manifest: it needs a server and at least one party")
-        if sorted(self.seats) != list(range(SERVER, len(self.seats) - 1)):
+        if sorted(self.entries) != list(range(SERVER, len(self.entries) - 1)):
             raise ConfigurationError(
-                f"manifest: parties must be numbered 0 to {len(self.seats) - 2}, they are "
-                f"{sorted(set(self.seats) - {SERVER})}"
+                f"manifest: parties must be numbered 0 to {len(self.entries) - 2}, they are "
+                f"{sorted(set(self.entries) - {SERVER})}"
             )
         if len(set(keys)) < len(keys) or len(set(points)) < len(points):
             raise ConfigurationError(
@@ -213,7 +213,7 @@ class Manifest:
     @property
     def statement(self) -> bytes:
         """What everybody signs."""
-        rows = [(n, seat.public, seat.point) for n, seat in sorted(self.seats.items())]
+        rows = [(n, entry.public, entry.point) for n, entry in sorted(self.entries.items())]
         return wire.encode((_STATEMENT, self.session, self.protocol, rows))
 
     @property
@@ -229,9 +229,9 @@ class Manifest:
         ConfigurationError
             When the manifest gives that party another key.
         """
-        seat = self.seats.get(index)
-        if seat is None or seat.public != identity.public:
-            named = "nobody" if seat is None else fingerprint(seat.public)
+        entry = self.entries.get(index)
+        if entry is None or entry.public != identity.public:
+            named = "nobody" if entry is None else fingerprint(entry.public)
             raise ConfigurationError(
                 f"manifest: {name_of(index)} is {named} there, and this key is "
                 f"{fingerprint(identity.public)}"
@@ -243,8 +243,8 @@ class Manifest:
         """Parties whose signature is missing or wrong."""
         return [
             n
-            for n, seat in sorted(self.seats.items())
-            if not _verifies(seat.public, self.signatures.get(n, b""), self.statement)
+            for n, entry in sorted(self.entries.items())
+            if not _verifies(entry.public, self.signatures.get(n, b""), self.statement)
         ]
 
     def check(self) -> None:
@@ -269,12 +269,12 @@ class Manifest:
         ------
         SealError
         """
-        seat = self.seats.get(index)
+        entry = self.entries.get(index)
         statement = _introduction(self.digest, index, hello)
-        if seat is None or not _verifies(seat.public, hello.signature, statement):
+        if entry is None or not _verifies(entry.public, hello.signature, statement):
             raise SealError(
                 f"manifest {self.session!r}: a key for {name_of(index)} is not signed by "
-                f"{'anybody known' if seat is None else fingerprint(seat.public)}"
+                f"{'anybody known' if entry is None else fingerprint(entry.public)}"
             )
 
     def write(self, path: Path) -> None:
@@ -284,16 +284,16 @@ class Manifest:
         content: dict[str, Any] = {
             "session": self.session,
             "protocol": self.protocol,
-            "parties": [self._row(n) for n in sorted(self.seats)],
+            "parties": [self._row(n) for n in sorted(self.entries)],
         }
         path.write_text(tomli_w.dumps(content))
 
     def _row(self, index: int) -> dict[str, Any]:
-        seat = self.seats[index]
+        entry = self.entries[index]
         row: dict[str, Any] = {"party": "server" if index == SERVER else index}
-        row |= {"key": seat.public.hex()}
-        if seat.point is not None:
-            row["point"] = str(seat.point)  # TOML's integers end at 2^63
+        row |= {"key": entry.public.hex()}
+        if entry.point is not None:
+            row["point"] = str(entry.point)  # TOML's integers end at 2^63
         if index in self.signatures:
             row["signature"] = self.signatures[index].hex()
         return row
@@ -320,8 +320,8 @@ class Manifest:
             return cls(
                 session=str(content["session"]),
                 protocol=str(content["protocol"]),
-                seats={
-                    n: Seat(
+                entries={
+                    n: ManifestEntry(
                         bytes.fromhex(row["key"]), int(row["point"]) if "point" in row else None
                     )
                     for n, row in rows.items()
