@@ -1,12 +1,11 @@
-"""Parties as Ray actors: the same party files, over processes and machines.
+"""The supervisor of a run on a Ray cluster: it starts, polls and restarts the parties' actors.
 
-Every party has a seat (`securevfl.engine.realtime.actor`), an actor of its own; actors send each
-other frames (`securevfl.engine.realtime.frames`), sealed end to end, and the driver only
-supervises: it introduces the parties to each other, polls at how they are doing, restarts those
-that died from their own checkpoints, and ends the run when the server has ended or nothing can go
-on.
+Every party is an actor of its own (`securevfl.engine.realtime.actor`). Actors send each other
+frames (`securevfl.engine.realtime.frames`), sealed end to end; none passes through the driver. The
+driver introduces the parties to each other, polls their status, restarts those that died from their
+own checkpoints, and ends the run when the server has ended or nothing can go on.
 
-A Ray cluster is no trust boundary: whoever is in it can run code on all of its machines. Sealing
+A Ray cluster is no trust boundary: each of its members can run code on all of its machines. Sealing
 protects payloads from the network and from mistakes, not from the cluster's operator.
 """
 
@@ -27,18 +26,18 @@ from securevfl.engine.realtime.frames import Hello
 from securevfl.engine.realtime.host import PartyStatus
 from securevfl.errors import ConfigurationError, RunError, StalledError
 
-_TICK = 0.05  # seconds between polls at the parties
+_TICK = 0.05  # seconds between polls
 _GRACE = 5.0  # seconds without progress, after a party was lost for good, that end a run
 
 
 @dataclass
 class _ActorRecord:
-    """What the driver knows of a seat."""
+    """The driver's record of one party's actor."""
 
     actor: Any
     epoch: int = 0
     hello: Hello | None = None
-    poll: Any = None  # reference of the look under way
+    poll: Any = None  # reference of the poll under way
     begin: Any = None  # reference of the restart under way
     status: PartyStatus | None = None
     lost: bool = False
@@ -50,12 +49,12 @@ class _ActorRecord:
 
 @dataclass
 class Ended:
-    """What is left of a run.
+    """The result of a run: what the parties' actors returned at its end.
 
     Attributes
     ----------
     states : dict
-        Snapshots of the parties' lives that were there at the end, by number.
+        Snapshots of the parties that were alive at the end, by number.
     transcripts : dict
         States of their transcripts.
     """
@@ -65,20 +64,20 @@ class Ended:
 
 
 class Cluster:
-    """Runs parties as actors of a Ray cluster.
+    """A run whose parties are actors of a Ray cluster.
 
     Parameters
     ----------
     assignment : PartyAssignment
     address : str, optional
-        Of a running cluster; one is started on this machine unless given.
+        Address of a running cluster; one is started on this machine if not given.
     place : mapping of int to str
         Ray resource that a party's node must have, such as ``{3: "node-b"}``.
     restarts : int
         How often a party that died is started again; -1 for no limit. Needs
         `PartyAssignment.folder`.
     patience : float
-        Real seconds without any progress after which the run counts as stalled.
+        Stall timeout: real seconds without progress of any party after which the run has stalled.
     """
 
     def __init__(
@@ -107,18 +106,18 @@ class Cluster:
 
     def run(
         self,
-        told: Callable[[Event], None],
+        on_event: Callable[[Event], None],
         *,
         at: int | None = None,
         restored: bool = False,
         pause: Callable[[], bool] | None = None,
     ) -> Ended | None:
-        """Run to the end; None if `pause` said so before.
+        """Run to the end; None if `pause` returned true before.
 
         Parameters
         ----------
-        told : callable
-            Given every event of the parties, and those of the cluster ("down", "up").
+        on_event : callable
+            Called with every event of the parties, and those of the cluster ("down", "up").
         at : int, optional
             Round from whose checkpoints a run that was broken goes on; the newest if not given.
         restored : bool
@@ -134,10 +133,10 @@ class Cluster:
         self._start_actors()
         self._begin_all(restored, at)
         while True:
-            self._poll_all(told)
+            self._poll_all(on_event)
             server = self._records[SERVER].status
             if server is not None and server.done:
-                self._last_polls(told)
+                self._last_polls(on_event)
                 return self._collect()
             if pause is not None and pause():
                 return None
@@ -145,11 +144,11 @@ class Cluster:
             time.sleep(_TICK)
 
     def states(self) -> dict[int, dict[str, Any]]:
-        """Snapshots of those parties that are there, as they stand."""
+        """Snapshots of the parties that are alive, as they stand."""
         return self._from_all("models")
 
     def ask(self, index: int, question: Callable[[Party], Any]) -> Any:
-        """What a function makes of a party, where the party is; before `close`.
+        """Result of a function of a party, computed where the party is; not after `close`.
 
         Raises
         ------
@@ -166,7 +165,7 @@ class Cluster:
 
     @property
     def processes(self) -> dict[int, int]:
-        """Process number of each party's actor on its machine, as it was told last."""
+        """Process number of each party's actor on its machine, by the newest polls."""
         return {n: record.process for n, record in self._records.items()}
 
     def close(self) -> None:
@@ -178,13 +177,13 @@ class Cluster:
 
     @property
     def bytes(self) -> int:
-        """Bytes that all parties had sent when they were looked at last."""
+        """Bytes that all parties have sent, by the newest polls."""
         return sum(record.bytes for record in self._records.values())
 
-    # -- actors ---------------------------------------------------------------------------------
+    # -- actors --------------------------------------------------------------------------------
 
     def _check_places(self) -> None:
-        """Refuse what Ray would wait for without end: a node that nobody has."""
+        """Refuse a resource that no node has: Ray would wait for it without end."""
         strange = sorted(set(self._place) - set(self.assignment.parties))
         if strange:
             raise ConfigurationError(f"cluster: there is no {name_of(strange[0])} to place")
@@ -199,10 +198,10 @@ class Cluster:
                 )
 
     def rounds(self) -> dict[int, list[int]]:
-        """Rounds of which each party has a whole checkpoint, where it lives.
+        """Rounds of which each party has a whole checkpoint on its machine.
 
-        Processes of the run that are still there, because its driver was killed and they have not
-        heard of it, are waited for.
+        Processes of an earlier driver that was killed may still write there; it waits for their
+        end.
 
         Raises
         ------
@@ -241,28 +240,29 @@ class Cluster:
         self._ray.get([record.actor.go.remote(self._origin) for record in self._records.values()])
 
     def _make_all(self, restored: bool, at: int | None) -> dict[int, Hello]:
-        """Let the parties be made, so many at once as there are cores twice over.
+        """Let the actors make their parties; their introductions.
 
-        To load data takes several times the memory that a party needs afterwards.
+        At most twice as many as there are cores do so at once: to load data takes several times
+        the memory that a party needs afterwards.
         """
         most = 2 * max(1, int(self._ray.cluster_resources().get("CPU", 1)))
-        told: dict[Any, int] = {}
+        pending: dict[Any, int] = {}
         hellos: dict[int, Hello] = {}
         for n, record in self._records.items():
-            if len(told) == most:
-                ready, _ = self._ray.wait(list(told), num_returns=1)
-                hellos[told.pop(ready[0])] = self._ray.get(ready[0])
-            told[record.actor.begin.remote(0, restored=restored, at=at, floor=self._floor)] = n
-        hellos |= {n: self._ray.get(reference) for reference, n in told.items()}
+            if len(pending) == most:
+                ready, _ = self._ray.wait(list(pending), num_returns=1)
+                hellos[pending.pop(ready[0])] = self._ray.get(ready[0])
+            pending[record.actor.begin.remote(0, restored=restored, at=at, floor=self._floor)] = n
+        hellos |= {n: self._ray.get(reference) for reference, n in pending.items()}
         return hellos
 
-    def _poll_all(self, told: Callable[[Event], None]) -> None:
-        """Ask each seat how it is doing; answers that take long are waited for in later rounds."""
+    def _poll_all(self, on_event: Callable[[Event], None]) -> None:
+        """Ask each actor for its report; slow answers are taken by a later call."""
         for index, record in self._records.items():
             if record.lost:
                 continue
             if record.begin is not None:
-                self._try_return(index, record, told)
+                self._try_return(index, record, on_event)
                 continue
             if record.poll is None:
                 record.poll = record.actor.poll.remote()
@@ -271,9 +271,11 @@ class Cluster:
             return
         ready, _ = self._ray.wait(list(polls), num_returns=len(polls), timeout=_TICK)
         for reference in ready:
-            self._take_report(polls[reference], self._records[polls[reference]], told)
+            self._take_report(polls[reference], self._records[polls[reference]], on_event)
 
-    def _take_report(self, index: int, record: _ActorRecord, told: Callable[[Event], None]) -> None:
+    def _take_report(
+        self, index: int, record: _ActorRecord, on_event: Callable[[Event], None]
+    ) -> None:
         from ray.exceptions import RayActorError
 
         reference, record.poll = record.poll, None
@@ -282,7 +284,7 @@ class Cluster:
         except RayActorError:
             report = None
         if report is None:
-            self._went_down(index, record, told)
+            self._went_down(index, record, on_event)
             return
         record.status = report.status
         record.messages, record.bytes = report.messages, report.bytes
@@ -291,11 +293,13 @@ class Cluster:
         self._floor = max(self._floor, report.status.round)
         for event in report.events:
             self._floor = max(self._floor, event.round)
-            told(event)
+            on_event(event)
         if report.status.failed:
             raise RunError(f"cluster: {report.status.failed}")
 
-    def _went_down(self, index: int, record: _ActorRecord, told: Callable[[Event], None]) -> None:
+    def _went_down(
+        self, index: int, record: _ActorRecord, on_event: Callable[[Event], None]
+    ) -> None:
         status = record.status
         if status is None or not status.setup_done:
             raise RunError(
@@ -304,7 +308,7 @@ class Cluster:
             )
         record.restarts += 1
         record.lost = 0 <= self._restarts < record.restarts
-        self._tell(told, index, "down", {"life": record.epoch, "for good": record.lost})
+        self._record(on_event, index, "down", {"life": record.epoch, "for good": record.lost})
         if not record.lost:
             self._ask_back(record)
 
@@ -313,7 +317,9 @@ class Cluster:
             record.epoch + 1, restored=True, at=None, floor=self._floor
         )
 
-    def _try_return(self, index: int, record: _ActorRecord, told: Callable[[Event], None]) -> None:
+    def _try_return(
+        self, index: int, record: _ActorRecord, on_event: Callable[[Event], None]
+    ) -> None:
         """Bring a party back if its new process is there."""
         from ray.exceptions import ActorUnavailableError, RayActorError
 
@@ -327,7 +333,7 @@ class Cluster:
             return
         except RayActorError:
             record.begin, record.lost = None, True
-            self._tell(told, index, "down", {"life": record.epoch, "for good": True})
+            self._record(on_event, index, "down", {"life": record.epoch, "for good": True})
             return
         record.begin, record.hello, record.epoch = None, hello, hello.epoch
         for n, other in self._records.items():
@@ -337,18 +343,19 @@ class Cluster:
         hellos = {n: other.hello for n, other in self._records.items()}
         record.actor.connect.remote(actors, hellos)
         record.actor.go.remote(self._origin)
-        self._tell(told, index, "up", {"life": hello.epoch})
+        self._record(on_event, index, "up", {"life": hello.epoch})
 
-    def _tell(
-        self, told: Callable[[Event], None], index: int, name: str, fields: dict[str, Any]
+    def _record(
+        self, on_event: Callable[[Event], None], index: int, name: str, fields: dict[str, Any]
     ) -> None:
-        told(Event(time.time_ns() - self._origin, index, self._floor, name, fields))
+        """Record an event of the cluster itself."""
+        on_event(Event(time.time_ns() - self._origin, index, self._floor, name, fields))
         self._moved = time.monotonic()
 
     # -- the end -------------------------------------------------------------------------------
 
     def _check_progress(self) -> None:
-        """Refuse to wait for ever."""
+        """End a run in which nothing moves any more."""
         statuses = {n: p.status for n, p in self._records.items()}
         signature = [None if s is None else s.progress for s in statuses.values()]
         busy = any(p.poll is not None or p.begin is not None for p in self._records.values()
@@ -374,11 +381,11 @@ class Cluster:
             )
         raise StalledError(f"cluster: nothing moved for {self.patience:g} s: {waiting}")
 
-    def _last_polls(self, told: Callable[[Event], None]) -> None:
-        """Give the others a moment to hear of the end, and take in what they have to tell."""
+    def _last_polls(self, on_event: Callable[[Event], None]) -> None:
+        """Give the other parties a second to end as well, and take their last reports."""
         end = time.monotonic() + 1.0
         while time.monotonic() < end:
-            self._poll_all(told)
+            self._poll_all(on_event)
             statuses = [p.status for p in self._records.values() if not p.lost and not p.begin]
             if all(s is not None and s.done for s in statuses):
                 return
@@ -388,7 +395,7 @@ class Cluster:
         return Ended(self.states(), self._from_all("transcript"))
 
     def _from_all(self, what: str) -> dict[int, Any]:
-        """What those actors tell that are there."""
+        """Results of a method of all actors that are alive."""
         asked = {
             index: getattr(record.actor, what).remote()
             for index, record in self._records.items()
@@ -409,7 +416,7 @@ _ONE_THREAD = {
 
 
 def restored_copy(party: Party, state: Mapping[str, Any]) -> Party:
-    """A party object of the driver, with the state that an actor has told."""
+    """The given party object of the driver, with the state that an actor has returned."""
     own = snapshot(party, waits=0, time=0)
     restore(party, {**state, "once": own["once"]})
     return party

@@ -1,9 +1,9 @@
-"""Seats of parties on a cluster: what each has to know, and the actor that lives there.
+"""The actor of a party on a node of a cluster, and the assignment that it carries out.
 
-A seat makes its party where the party's data and keys are, from its own checkpoint where it comes
-back, runs it by `securevfl.engine.realtime.host`, and takes and posts frames.
-`securevfl.engine.cluster.supervisor` supervises the seats of a run; nothing here imports Ray, so
-that a seat can be tried without it.
+An actor makes its party on the node that has the party's data and keys, from the party's own
+checkpoint if it was restarted. It runs the party by a `securevfl.engine.realtime.host.PartyHost`,
+receives its frames and transmits them. `securevfl.engine.cluster.supervisor` supervises the actors
+of a run. Nothing here imports Ray, so an actor can be tried without it.
 """
 
 from __future__ import annotations
@@ -29,13 +29,12 @@ from securevfl.errors import ConfigurationError, RunError
 
 @dataclass(frozen=True)
 class PartyAssignment:
-    """What a seat has to know; plain values only, but for `make`.
+    """The assignment of a run's actors; plain values only, but for `make`.
 
     Attributes
     ----------
     make : callable
-        Party of a number, newly made, with its own data, by its own secrets. It is called where
-        the party lives.
+        Makes the party of a number with its own data and its own secrets, on the party's node.
     protocol, run_id : str
         Bound into every sealed message.
     parties : tuple of int
@@ -49,7 +48,7 @@ class PartyAssignment:
     every : int
         Rounds between checkpoints.
     manifest : Manifest or None
-        Who takes part; without one, keys are introduced by the driver, who is then trusted.
+        The signed list of parties. Without one the driver introduces keys, and is trusted with it.
     keys : str or None
         Folder of key files, ``server.key`` and ``party-0.key``, on each party's own machine.
     points : mapping
@@ -70,7 +69,7 @@ class PartyAssignment:
     points: Mapping[int, int] = field(default_factory=dict)
 
     def identity(self, index: int) -> Identity | None:
-        """A party's long-lived key, read where it lives.
+        """A party's long-lived key, read on its node.
 
         Raises
         ------
@@ -114,7 +113,7 @@ class PartyAssignment:
                 )
 
     def checkpoint_store(self, index: int) -> CheckpointStore | None:
-        """Who writes a party's checkpoints."""
+        """The store of a party's own checkpoints; None for none."""
         if self.folder is None:
             return None
         return CheckpointStore(own_folder(self.folder, index), every=self.every)
@@ -122,7 +121,7 @@ class PartyAssignment:
 
 @dataclass(frozen=True)
 class Report:
-    """What a seat tells when it is looked at; None where its process has been restarted."""
+    """The answer of an actor to a poll: the party's status, and what is new since the last poll."""
 
     status: PartyStatus
     events: list[Event]
@@ -133,7 +132,7 @@ class Report:
 
 
 class PartyActor:
-    """One party's actor. All its methods run on one event loop."""
+    """The actor of one party. All its methods run on one event loop."""
 
     def __init__(self, index: int, assignment: PartyAssignment) -> None:
         self.index = index
@@ -141,10 +140,10 @@ class PartyActor:
         self.host: PartyHost | None = None
         self.store: CheckpointStore | None = None
         self._actors: dict[int, Any] = {}
-        self._told = self._over = 0
+        self._reported = self._over = 0
 
     async def claim(self) -> list[int]:
-        """Make the party's checkpoints this process's own; the rounds that can be gone back to."""
+        """Lock the party's checkpoints for this process; the rounds from which it can go on."""
         store = self._claimed()
         if store is None or store.entropy() is None:  # without it the party would be another one
             return []
@@ -158,7 +157,7 @@ class PartyActor:
         return self.store
 
     async def begin(self, epoch: int, *, restored: bool, at: int | None, floor: int) -> Hello:
-        """Make the party, from its own checkpoint where asked to; what the others need to know."""
+        """Make the party, from its own checkpoint if asked to; its introduction to the others."""
         import torch
 
         torch.set_num_threads(1)
@@ -225,32 +224,32 @@ class PartyActor:
         return OwnEntropy(self.index, entropy)
 
     async def connect(self, actors: Mapping[int, Any], hellos: Mapping[int, Hello]) -> None:
-        """Learn where the others are, and of their lives."""
+        """Learn the actors of the other parties, and their incarnations."""
         self._actors = dict(actors)
         await self.add_peers(hellos)
 
     async def add_peers(self, hellos: Mapping[int, Hello]) -> None:
-        """Learn of new lives."""
+        """Learn of new incarnations of other parties."""
         if self.host is not None:
             self.host.add_peers(dict(hellos))
 
     async def go(self, origin: int) -> None:
-        """Let the party live; its clock counts from `origin`."""
+        """Start the party; its clock counts from `origin`."""
         assert self.host is not None
         self.host.start(origin)
 
     async def take(self, data: bytes) -> None:
-        """A frame has come."""
+        """Receive a frame."""
         if self.host is not None:
             self.host.take(data)
 
     async def poll(self) -> Report | None:
-        """How the party is doing, and what has happened since the last look."""
+        """The party's report; None if the process was restarted and has no party yet."""
         host = self.host
         if host is None:
             return None
-        events, over = host.events[self._told :], host.rounds_over[self._over :]
-        self._told, self._over = len(host.events), len(host.rounds_over)
+        events, over = host.events[self._reported :], host.rounds_over[self._over :]
+        self._reported, self._over = len(host.events), len(host.rounds_over)
         sent = host.transcript
         return Report(host.status, events, over, sent.messages, sent.bytes, os.getpid())
 
@@ -261,12 +260,12 @@ class PartyActor:
         return saved | {"once": dict.fromkeys(saved["once"])}
 
     async def ask(self, question: Callable[[Party], Any]) -> Any:
-        """What a function makes of the party as it stands."""
+        """Result of a function of the party as it stands."""
         assert self.host is not None
         return question(self.host.party)
 
     async def transcript(self) -> dict[str, Any]:
-        """The messages that this life of the party has sent."""
+        """State of the transcript of this incarnation: the messages that it has sent."""
         assert self.host is not None
         return self.host.transcript.state()
 
@@ -275,7 +274,7 @@ class PartyActor:
 
 
 def own_folder(folder: str, index: int) -> Path:
-    """Where a party keeps what is its own, in a run's folder on its machine."""
+    """Folder of a party's own files, within a run's folder on its machine."""
     return Path(folder) / "parties" / ("server" if index == SERVER else str(index))
 
 

@@ -1,10 +1,10 @@
-"""Who is who: long-lived keys of parties, and the signed list of those who take part in a session.
+"""Identities of parties (long-lived keys) and manifests (signed lists of a session's parties).
 
 A party's identity is an Ed25519 key pair whose secret half never leaves its file. A manifest names
 the session, its protocol, and for each party number the public key and, where the protocol has
-them, the point at which its shares are evaluated; every party signs the same statement. Each life
-of a party then has a fresh X25519 key for its links, which the identity signs: who is not in the
-manifest cannot speak for a party, and nobody has to be trusted at first sight.
+them, the point at which its shares are evaluated; every party signs the same statement. Each
+incarnation of a party then has a fresh X25519 key for its links, which the identity signs. So no
+key outside the manifest can speak for a party, and no key is trusted at first sight.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _HELLO = "securevfl hello 1"
 
 
 def fingerprint(public: bytes) -> str:
-    """Short name of a public key, to be compared by people: SHA-256 in base 64, as SSH shows it.
+    """Short name of a public key, for people to compare: SHA-256 in base 64, as SSH shows it.
 
     Parameters
     ----------
@@ -125,7 +125,7 @@ class Identity:
         return self._secret.sign(statement)
 
     def introduce(self, session: bytes, index: int, hello: Hello) -> Hello:
-        """The hello of a life with a signature.
+        """The introduction of an incarnation, with a signature.
 
         Parameters
         ----------
@@ -138,7 +138,7 @@ class Identity:
 
 
 def public_file(path: Path) -> Path:
-    """Where the public half of a key file lies."""
+    """Path of the public half of a key file."""
     return path.with_name(path.name + ".pub")
 
 
@@ -162,14 +162,14 @@ def read_public(path: Path) -> bytes:
 
 @dataclass(frozen=True)
 class ManifestEntry:
-    """One line of a manifest.
+    """The entry of one party in a manifest.
 
     Attributes
     ----------
     public : bytes
         The party's identity.
     point : int or None
-        Where its shares are evaluated (alpha), where the protocol has such points.
+        Evaluation point of its shares (alpha), if the protocol has such points.
     """
 
     public: bytes
@@ -178,7 +178,7 @@ class ManifestEntry:
 
 @dataclass(frozen=True)
 class Manifest:
-    """Who takes part in a session; it counts when all of them have signed it.
+    """The list of a session's parties. It is valid once all of them have signed it.
 
     Attributes
     ----------
@@ -212,7 +212,7 @@ class Manifest:
 
     @property
     def statement(self) -> bytes:
-        """What everybody signs."""
+        """The bytes that every party signs."""
         rows = [(n, entry.public, entry.point) for n, entry in sorted(self.entries.items())]
         return wire.encode((_STATEMENT, self.session, self.protocol, rows))
 
@@ -222,7 +222,7 @@ class Manifest:
         return hashlib.sha256(self.statement).digest()
 
     def signed(self, index: int, identity: Identity) -> Manifest:
-        """With one more signature.
+        """The manifest with one more signature.
 
         Raises
         ------
@@ -248,12 +248,12 @@ class Manifest:
         ]
 
     def check(self) -> None:
-        """Refuse a manifest that not everybody has signed as it stands.
+        """Refuse a manifest that not every party has signed as it stands.
 
         Raises
         ------
         SealError
-            Naming who has not.
+            Naming the parties that have not.
         """
         missing = self.unsigned
         if missing:
@@ -263,7 +263,7 @@ class Manifest:
             )
 
     def verify(self, index: int, hello: Hello) -> None:
-        """Refuse the hello of a life that the party's identity has not signed.
+        """Refuse an introduction that the party's identity has not signed.
 
         Raises
         ------
@@ -300,7 +300,7 @@ class Manifest:
 
     @classmethod
     def read(cls, path: Path) -> Manifest:
-        """Inverse of `write`; signatures are looked at by `check`.
+        """Inverse of `write`; `check` verifies the signatures.
 
         Raises
         ------

@@ -13,7 +13,7 @@ from securevfl.errors import RunError
 
 
 class Drawing(Party):
-    """Draws from its secret stream, once it is made and in its life."""
+    """Draws from its secret stream, once when it is made and once when it runs."""
 
     kept = ("drawn",)
 
@@ -35,7 +35,7 @@ def assignment(folder):
 
 
 def run_actor(folder, *, restored=False, index=0):
-    """The party of a new actor after its life, and what the actor tells others."""
+    """The host of a new actor's party that has ended, and what the actor tells others."""
 
     async def scenario():
         actor = PartyActor(index, assignment(folder))

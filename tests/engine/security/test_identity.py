@@ -1,4 +1,4 @@
-"""Identities, manifests, and lives that only their identities can introduce."""
+"""Identities, manifests, and incarnations that only their identities can introduce."""
 
 import os
 import stat
