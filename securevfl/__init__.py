@@ -58,7 +58,7 @@ __all__ = [
     "verify",
 ]
 
-_HOMES = {
+_EXPORTS = {
     "Conditions": "engine.conditions",
     "ConfigurationError": "errors",
     "FedVSClassifier": "runs.estimator",
@@ -85,11 +85,11 @@ logging.getLogger(__name__).addHandler(logging.NullHandler())
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    if name not in _EXPORTS:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    value = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    value = getattr(import_module(f"{__name__}.{_EXPORTS[name]}"), name)
     globals()[name] = value
     return value
 

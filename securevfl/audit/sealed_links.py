@@ -18,8 +18,8 @@ def open_links(sealer: type[Sealer]) -> list[str]:
 
     one, two = (sealer("links", "run", index) for index in (0, 1))
     keys = {0: one.public, 1: two.public}
-    one.meet(keys)
-    two.meet(keys)
+    one.add_peers(keys)
+    two.add_peers(keys)
     payload = wire.encode(PrimeField(2**31 - 1).random(64))
     sent = one.seal(1, "model", 3, 0, payload)
     faults = ["the payload is in the wire bytes"] if payload[-32:] in sent else []

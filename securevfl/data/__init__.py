@@ -20,7 +20,7 @@ __all__ = [
     "load_dataset",
 ]
 
-_HOMES = {
+_EXPORTS = {
     "About": "origin",
     "CatalogueEntry": "catalogue.registry",
     "PartyPreprocessor": "preparation.preprocess",
@@ -32,11 +32,11 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    if name not in _EXPORTS:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    return getattr(import_module(f"{__name__}.{_EXPORTS[name]}"), name)
 
 
 def __dir__() -> list[str]:

@@ -1,4 +1,4 @@
-"""Checkpoints on disk: written whole or not at all, checked when read, never unpickled.
+"""Checkpoint files: written whole or not at all, checked when read, never unpickled.
 
 A folder holds ``checkpoint.svfl`` and the one before it, ``checkpoint.previous.svfl``, and for each
 party that keeps large constants ``once-<party>.svfl``, written with the first checkpoint. A file is
@@ -31,7 +31,7 @@ def write_checkpoint(folder: Path, state: Mapping[str, Any]) -> None:
     folder : Path
         Created if needed.
     state : mapping
-        ``{"simulation": Simulation state, ...}``; the rest is the caller's, any payload.
+        ``{"simulation": Simulation.state(), ...}``; the other values are any payloads.
     """
     folder.mkdir(parents=True, exist_ok=True)
     current, previous = folder / _NAME, folder / _PREVIOUS
@@ -47,7 +47,7 @@ def write_checkpoint(folder: Path, state: Mapping[str, Any]) -> None:
 
 
 def read_checkpoint(folder: Path) -> dict[str, Any]:
-    """State of the newest checkpoint that is whole.
+    """The state of the newest checkpoint that can be read.
 
     Raises
     ------
@@ -105,7 +105,7 @@ def _without_constants(
 
 
 def write_file(path: Path, value: Any) -> None:
-    """Write a payload with its checksum, whole or not at all, for the owner's eyes only."""
+    """Write a payload with its checksum, whole or not at all, with mode 0600."""
     body = wire.encode(value)
     head = _MAGIC + _VERSION.to_bytes(4, "little") + hashlib.sha256(body).digest()
     part = path.with_suffix(".part")

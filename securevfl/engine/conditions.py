@@ -1,4 +1,4 @@
-"""The circumstances of a run: delays by activity and party, bandwidth, and who computes how long.
+"""The conditions of a run: delays of its parties, bandwidth, and the time that computing takes.
 
 Times are seconds here and nanoseconds in the engine. Every delay is a function of (seed, party,
 round, activity), so all protocols of a comparison meet the same ones.
@@ -41,7 +41,7 @@ _COMPUTES = ("none", "measured", "modelled")
 
 @dataclass(frozen=True)
 class Conditions:
-    """Delays of each client, the rate of each uplink, and the mode of computing time.
+    """The conditions of a run: delays of clients, rates of uplinks, and the mode of computing time.
 
     Parameters
     ----------
@@ -97,7 +97,7 @@ class Conditions:
             raise ConfigurationError("conditions: either all clients replay a trace, or none")
 
     def delay(self, seed: int, party: int, round: int, activity: str) -> int:
-        """Nanoseconds by which a party's activity of a round is late."""
+        """Delay in nanoseconds of a party's message of a class (upload, share) in a round."""
         if not 0 <= party < len(self.uploads):
             return 0
         seconds = self.uploads[party].seconds(seed, party, round, activity)
@@ -208,7 +208,7 @@ def slow_set(
     compute: Compute = "none",
     seconds_per_multiply_add: float = 0.0,
 ) -> Conditions:
-    """The named clients straggle, always; the others never do.
+    """Conditions under which the named clients always straggle, and the others never do.
 
     Parameters
     ----------
@@ -383,17 +383,17 @@ def conditions_from(
     own = {key: value for key, value in values.items() if key != "pattern"}
     own = _checked(form, own)
     common = _common(own, parties)
-    laws = _laws(own, parties)
+    distributions = _distributions(own, parties)
     own = {key: value for key, value in own.items() if key not in _COMMON | _LAW}
     if form == "paper":
         made = paper(parties, batch_rows=batch_rows, **own)
-        return replace(made, uploads=_with_laws(made, laws), **common)
+        return replace(made, uploads=_with_distributions(made, distributions), **common)
     if form == "slow_set":
         made = slow_set(parties, own.pop("slow_parties"), batch_rows=batch_rows, **own)
-        return replace(made, uploads=_with_laws(made, laws), **common)
+        return replace(made, uploads=_with_distributions(made, distributions), **common)
     if "share_factor" not in own and parties:
         own["share_factor"] = share_factor(parties, batch_rows)
-    uploads = _traces(own, parties) if form == "trace" else _delays(own, laws, parties)
+    uploads = _traces(own, parties) if form == "trace" else _delays(own, distributions, parties)
     factor = float(own.get("share_factor", 0))
     return Conditions(name=name, uploads=uploads, share_factor=factor, **common)
 
@@ -430,8 +430,8 @@ def _common(values: Mapping[str, Any], parties: int) -> dict[str, Any]:
     return common
 
 
-def _laws(values: Mapping[str, Any], parties: int) -> list[tuple[str, float]]:
-    """Law and shape of each client's delay."""
+def _distributions(values: Mapping[str, Any], parties: int) -> list[tuple[str, float]]:
+    """Distribution and shape of each client's delay."""
     given = values.get("upload_law", "exponential")
     names = _one_each("upload_law", given, parties)
     if "upload_shape" in values:
@@ -439,17 +439,19 @@ def _laws(values: Mapping[str, Any], parties: int) -> list[tuple[str, float]]:
     return [(name, DEFAULT_SHAPE.get(str(name), 0.0)) for name in names]
 
 
-def _with_laws(made: Conditions, laws: Sequence[tuple[str, float]]) -> tuple[Delay, ...]:
+def _with_distributions(
+    made: Conditions, distributions: Sequence[tuple[str, float]]
+) -> tuple[Delay, ...]:
     means = [delay.expectation for delay in made.uploads]
-    return tuple(Delay(mean, 0.0, *law) for mean, law in zip(means, laws, strict=True))
+    return tuple(Delay(mean, 0.0, *law) for mean, law in zip(means, distributions, strict=True))
 
 
 def _delays(
-    values: Mapping[str, Any], laws: Sequence[tuple[str, float]], parties: int
+    values: Mapping[str, Any], distributions: Sequence[tuple[str, float]], parties: int
 ) -> tuple[Delay, ...]:
     means = _per_party(values, "upload_mean", parties)
     shifts = _per_party(values, "upload_shift", parties)
-    each = zip(means, shifts, laws, strict=True)
+    each = zip(means, shifts, distributions, strict=True)
     return tuple(Delay(mean, shift, *law) for mean, shift, law in each)
 
 

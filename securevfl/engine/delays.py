@@ -1,4 +1,4 @@
-"""Laws of delay: how long one activity of one party takes in one round.
+"""Distributions of delay: how long one activity of one party takes in one round.
 
 A delay is a function of (seed, party, round, activity) and of nothing else, so all protocols of a
 comparison meet the same ones, whatever they draw and in whatever order they ask.
@@ -35,8 +35,8 @@ def _lognormal(stream: np.random.Generator, shape: float) -> float:
     return math.exp(shape * float(stream.standard_normal()) - shape**2 / 2)
 
 
-# Each law has mean 1; with it the values of its shape that it takes.
-LAWS: dict[str, Callable[[np.random.Generator, float], float]] = {
+# Each distribution has mean 1. It is a function of a stream and of the shape.
+DISTRIBUTIONS: dict[str, Callable[[np.random.Generator, float], float]] = {
     "exponential": _exponential,
     "pareto": _pareto,
     "lognormal": _lognormal,
@@ -47,7 +47,7 @@ DEFAULT_SHAPE = {"exponential": 0.0, "pareto": 2.5, "lognormal": 1.0}
 
 @dataclass(frozen=True)
 class Delay:
-    """A constant part and a random part.
+    """A random delay with a constant part.
 
     Parameters
     ----------
@@ -56,10 +56,10 @@ class Delay:
     shift : float
         Constant part in seconds, at least 0.
     law : {"exponential", "pareto", "lognormal"}
-        Law of the random part; the last two have heavy tails.
+        Distribution of the random part; the last two have heavy tails.
     shape : float
-        Tail index of the Pareto law, above 1, or the standard deviation of the logarithm of the
-        lognormal law, above 0. The exponential law has none: 0.
+        Tail index of the Pareto distribution, above 1, or the standard deviation of the logarithm
+        of the lognormal distribution, above 0. The exponential distribution has none: 0.
     """
 
     mean: float = 0.0
@@ -72,8 +72,10 @@ class Delay:
             raise ConfigurationError(
                 f"delay: mean {self.mean} s and shift {self.shift} s must be finite and at least 0"
             )
-        if self.law not in tuple(LAWS):
-            raise ConfigurationError(f"delay: unknown law {self.law!r}; known: {', '.join(LAWS)}")
+        if self.law not in tuple(DISTRIBUTIONS):
+            raise ConfigurationError(
+                f"delay: unknown law {self.law!r}; known: {', '.join(DISTRIBUTIONS)}"
+            )
         least = _LEAST.get(self.law)
         if least is None and self.shape != 0:
             raise ConfigurationError(f"delay: the {self.law} law has no shape; leave it out")
@@ -88,7 +90,7 @@ class Delay:
         if self.mean == 0:
             return self.shift
         stream = keyed_stream(seed, party, f"delay/{activity}", round)
-        return self.shift + self.mean * LAWS[self.law](stream, self.shape)
+        return self.shift + self.mean * DISTRIBUTIONS[self.law](stream, self.shape)
 
     @property
     def expectation(self) -> float:
@@ -98,7 +100,7 @@ class Delay:
 
 @dataclass(frozen=True)
 class Trace:
-    """Delays of one party that were measured somewhere, replayed round by round.
+    """Measured delays of one party, replayed round by round.
 
     Every activity of a round replays the same value; neither seed nor chance enters.
 
@@ -107,7 +109,7 @@ class Trace:
     recorded : tuple of float
         Seconds of round 1, 2, ..., each finite and at least 0.
     end : {"wrap", "refuse"}
-        What happens in rounds beyond the last: begin anew, or stop the run.
+        In rounds beyond the last: begin anew, or stop the run.
     """
 
     recorded: tuple[float, ...]

@@ -1,4 +1,4 @@
-"""What breaks, and when: two-state chains of parties and links, and outages by script.
+"""Faults of a run: two-state chains of parties and links, and scripted outages.
 
 A chain has a fault rate and a rejoin rate. Each round every entity draws u from U(0, 1): alive and
 u < fault, it is down from this round on; down and u < rejoin, it is up again (DVFL's fault model).
@@ -27,7 +27,7 @@ LINK = "link"
 
 @dataclass(frozen=True)
 class Chain:
-    """Rates of a two-state chain, for each round.
+    """A two-state chain (up, down) with its rates for each round.
 
     Parameters
     ----------
@@ -54,7 +54,7 @@ class Chain:
 
 @dataclass(frozen=True)
 class Outage:
-    """One party or link that is down for some rounds or seconds.
+    """A scripted outage: one party or link is down for some rounds or seconds.
 
     Parameters
     ----------
@@ -94,20 +94,20 @@ class Outage:
 
 @dataclass(frozen=True)
 class Faults:
-    """Everything that breaks in a run.
+    """The faults of a run, not yet bound to its parties.
 
     Parameters
     ----------
     chains : mapping
-        Role ("client", "server", or what else a protocol names) or "link" to its chain.
+        Chain of each role ("client", "server", or another of the protocol) and of "link".
     outages : tuple of Outage
     tick : float
-        Virtual seconds after which a round counts as over for the chains while somebody is down
-        and no newer round was begun; without it nobody would come back to a run that waits.
+        Virtual seconds after which a round counts as over for the chains, while a party is down
+        and no message was sent. Without it no party would rejoin a run that waits for it.
     name : str
         Shown in summaries.
     first : int
-        Round from which on chains strike, at least 1; before it they are all up. The server's
+        First round in which chains apply, at least 1; before it all are up. The server's
         round 1 may begin while clients still set up.
     """
 
@@ -134,7 +134,7 @@ class Faults:
             Role to the numbers of its parties; a party may have several.
         seed : int
         last : int, optional
-            Last round in which chains strike; afterwards all are up but for what a script says.
+            Last round in which chains apply; afterwards only scripted outages do.
 
         Raises
         ------
@@ -155,7 +155,7 @@ class Faults:
 
 
 class Schedule:
-    """State of every party and link in every round, for one seed.
+    """The state of every party and link in every round, for one seed.
 
     Parameters
     ----------
@@ -164,7 +164,7 @@ class Schedule:
         Role to the numbers of its parties; of a party's roles with a chain the last one counts.
     seed : int
     last : int or None
-        Last round in which chains strike; None where they strike to the end.
+        Last round in which chains apply; None if they apply to the end.
     """
 
     def __init__(
@@ -208,8 +208,8 @@ class Schedule:
         return entity
 
     @property
-    def mortal(self) -> frozenset[int]:
-        """Parties that can go down; only their own checkpoints are worth keeping."""
+    def may_crash(self) -> frozenset[int]:
+        """Parties that the faults can take down; only these need own checkpoints."""
         scripted = {entity for entity in self._outages if isinstance(entity, int)}
         return frozenset(scripted | {n for n, chain in self._chains.items() if chain.fault > 0})
 
@@ -243,7 +243,7 @@ class Schedule:
         return chain is None or chain.rejoin > 0 or self._last < math.inf
 
     def ends_after(self, round: int) -> bool:
-        """Whether chains strike in this round and will not do so for ever."""
+        """Whether chains apply in this round and end at a later one."""
         return round <= self._last < math.inf
 
     def _up(self, entity: int | Link, chain: Chain | None, round: int, seconds: float) -> bool:
@@ -273,12 +273,12 @@ class Schedule:
 
 
 def load_faults(source: str | Path | Mapping[str, Any] | Faults | None) -> Faults | None:
-    """Faults from a TOML file, or from what would stand in one; None for none.
+    """Faults of a TOML file, or of a mapping with the same keys; None for none.
 
     ::
 
         tick = 1.0                      # optional
-        first = 2                       # optional: round from which on chains strike
+        first = 2                       # optional: first round in which chains apply
         [client]                        # a role: the chain of each of its parties
         fault = 0.3
         rejoin = 0.5

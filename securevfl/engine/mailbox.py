@@ -1,11 +1,11 @@
-"""Arrived messages of one party: which wait they satisfy, in which order, and which are late.
+"""The mailbox of a party: it matches arrived messages to waits and decides which are late.
 
-Both engines use this class, so a protocol meets the same rules in simulation and over processes:
+Simulation and real time use the same class, so a protocol finds the same rules in both:
 
 - A collect takes messages in order of arrival and, once it has enough, closes its (kind, round);
   what comes later for it is late.
-- A party that enters a round has no use for messages of earlier ones; they are late.
-- Of several announced rounds the newest counts.
+- Once a party has entered a round, messages of earlier rounds are late.
+- Of several announced rounds a wait takes the newest.
 - A second message of the same kind, round and sender, while the first is held or waited for, is
   late: the first one counts.
 """
@@ -21,12 +21,17 @@ ANNOUNCE = "round"
 
 
 class Mailbox:
-    """Messages that arrived and were not taken yet.
+    """The messages that have arrived at a party and that no wait has taken yet.
 
     Parameters
     ----------
     late : callable
-        Told each message that is counted late.
+        Called with each message that is counted as late.
+
+    Attributes
+    ----------
+    wait : Wait or None
+        The present wait of the party.
     """
 
     def __init__(self, late: Callable[[Message], None]) -> None:
@@ -39,7 +44,7 @@ class Mailbox:
         self.wait: Wait | None = None
 
     def put(self, message: Message) -> bool:
-        """Take in an arrival; True when the wait now posted is satisfied by it."""
+        """Add an arrived message; True if it satisfies the present wait."""
         key = (message.round, message.sender)
         if message.round < self._floor or (message.kind, message.round) in self._closed:
             self._late(message)
@@ -59,8 +64,8 @@ class Mailbox:
             self._arrivals += 1
         return False
 
-    def post(self, wait: Wait) -> bool:
-        """Start waiting; True when what is already here satisfies it."""
+    def begin_wait(self, wait: Wait) -> bool:
+        """Begin a wait; True if messages that are already here satisfy it."""
         self.wait = wait
         wait.taken, self._restored = self._restored, []
         if wait.count:
@@ -93,7 +98,7 @@ class Mailbox:
                 wait.taken.append(message)
 
     def finish(self) -> list[Message]:
-        """End the wait and return what it took; a collect closes its kind and round."""
+        """End the present wait and return its messages; a collect closes its kind and round."""
         wait = self.wait
         self.wait = None
         if wait is None:
@@ -124,12 +129,12 @@ class Mailbox:
             self._drop(lambda message: message.round < round)
 
     def withdraw(self, kind: str) -> list[Message]:
-        """Take out all messages of a kind, in order of arrival."""
+        """Remove and return all messages of a kind, in order of arrival."""
         entries = sorted(self._held.pop(kind, {}).values(), key=_arrival)
         return [message for _, message in entries]
 
     def close(self) -> None:
-        """Count what is left late; nobody will take it."""
+        """Count all remaining messages as late."""
         self._drop(lambda message: True)
 
     def _remove(self, message: Message) -> None:
@@ -142,7 +147,7 @@ class Mailbox:
                 self._late(message)
 
     def state(self) -> dict[str, Any]:
-        """Content as a payload; what a wait has taken so far is kept apart."""
+        """The content as a payload; messages that the present wait has taken are a list apart."""
         taken = [] if self.wait is None else self.wait.taken
         entries = sorted(
             (entry for held in self._held.values() for entry in held.values()), key=_arrival
@@ -155,7 +160,7 @@ class Mailbox:
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Inverse of `state`; the next wait, the same one again, goes on with what it had."""
+        """Inverse of `state`. The present wait must begin anew; it gets its messages back."""
         self._restored = [Message(*fields) for fields in state["taken"]]
         self._floor = state["floor"]
         self._closed = {(kind, number) for kind, number in state["closed"]}

@@ -1,12 +1,15 @@
-"""What a party may ask of whoever runs it, and the values that pass between the two."""
+"""The interface between a party and the engine that runs it, and the values that cross it.
+
+A party calls a `Network`; the engine hands it a `Message`. An awaited `Wait` gives control to the
+engine, which hands back the messages that the wait took, or raises `RoundOverError` in the party.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from collections.abc import Generator, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from securevfl.engine.party import Party
     from securevfl.engine.streams import Secrets
 
 SERVER = -1
@@ -14,7 +17,7 @@ ANY_ROUND = -1
 
 
 class Message(NamedTuple):
-    """A message under way; `row` is its place in the transcript, -1 for one to oneself."""
+    """A message in flight; `row` is its row in the transcript, -1 for a message to oneself."""
 
     sender: int
     receiver: int
@@ -26,7 +29,7 @@ class Message(NamedTuple):
 
 
 class Event(NamedTuple):
-    """Something that a party recorded, at a virtual (or wall-clock) time in nanoseconds."""
+    """An entry of a run's history; `time` is in nanoseconds, virtual or of the wall clock."""
 
     time: int
     party: int
@@ -35,29 +38,35 @@ class Event(NamedTuple):
     fields: dict[str, Any]
 
 
-class RoundOverError(Exception):
-    """The round was left because a newer one was announced; `Round` keeps it inside."""
+class RoundOverError(BaseException):
+    """The signal that ends a party's round because a newer round was announced.
+
+    The engine raises it in the party, and `securevfl.engine.party.Round` keeps it inside its
+    ``with`` block. It is no `Exception`: an author's ``except Exception`` around a wait must not
+    keep the party in a round that is over.
+    """
 
 
 class Wait:
-    """What a party waits for; awaiting it hands control to the engine.
+    """A description of the messages that a party waits for. Awaiting it hands over control.
 
     Parameters
     ----------
     kinds : tuple of str
-        Kinds of message that are accepted; empty to wait for the clock only.
+        Accepted kinds of message; empty to wait for the clock only.
     round : int
-        Round that is accepted, `ANY_ROUND` for every one.
+        Accepted round, or `ANY_ROUND`.
     count : int
-        How many messages are wanted; 0 for a receive (one message, of any of the kinds).
+        Number of messages needed; 0 for a receive (one message, of any of the kinds).
     senders : frozenset of int or None
-        Who is asked; None for anybody.
+        Accepted senders; None for all.
     timeout : float or None
-        Seconds of patience.
+        Seconds after which the wait ends without the messages.
     safe : bool
         Whether this wait is a safe point of its party.
     announced : int or None
-        Inside a round: its number, so that a newer announcement ends the wait.
+        Number of the round in which the party waits, so that a newer announcement ends the wait;
+        None outside of rounds.
     """
 
     __slots__ = ("announced", "count", "kinds", "round", "safe", "senders", "taken", "timeout")
@@ -85,7 +94,7 @@ class Wait:
         return (yield self)
 
     def accepts(self, message: Message) -> bool:
-        """Whether the message is one of those waited for."""
+        """Whether the wait can take this message."""
         return (
             message.kind in self.kinds
             and (self.round == ANY_ROUND or message.round == self.round)
@@ -98,7 +107,7 @@ class Wait:
         return bool(self.kinds) and len(self.taken) >= max(self.count, 1)
 
     def describe(self) -> str:
-        """Words for the stall error."""
+        """Text for the error of a stalled run: what is missing, and from whom."""
         if not self.kinds:
             return "waits for the clock"
         kinds = " or ".join(repr(kind) for kind in self.kinds)
@@ -116,8 +125,20 @@ def name_of(party: int) -> str:
     return "the server" if party == SERVER else f"party {party}"
 
 
+class PartyState(Protocol):
+    """The attributes of a party that an engine reads when the party calls its `Network`."""
+
+    activities: ClassVar[Mapping[str, str]]
+    index: int
+    round: int
+    epoch: int
+
+    def operations(self, kind: str) -> int:
+        """Multiply-adds that the party does for its next message of a kind."""
+
+
 class Network(Protocol):
-    """The engine, as a party sees it.
+    """The engine, as a party sees it. Each call names the calling party.
 
     Attributes
     ----------
@@ -130,25 +151,31 @@ class Network(Protocol):
     seed: int
     secrets: Secrets
 
-    def time(self, party: Party) -> int:
-        """Nanoseconds on the clock that the party lives by."""
+    def time(self, party: PartyState) -> int:
+        """Nanoseconds on the party's clock."""
 
     def send(
-        self, party: Party, to: tuple[int, ...], kind: str, payloads: Any, round: int, after: float
+        self,
+        party: PartyState,
+        to: tuple[int, ...],
+        kind: str,
+        payloads: Any,
+        round: int,
+        after: float,
     ) -> None:
-        """Send one payload to each receiver, or the same one to all when it is no list."""
+        """Send ``payloads[i]`` to ``to[i]``, `after` seconds from now."""
 
-    def record(self, party: Party, name: str, fields: dict[str, Any]) -> None:
-        """Keep an event."""
+    def record(self, party: PartyState, name: str, fields: dict[str, Any]) -> None:
+        """Put an event into the history of the run."""
 
-    def safe_point(self, party: Party) -> None:
-        """Let the engine copy the party's kept state, if it wants to."""
+    def safe_point(self, party: PartyState) -> None:
+        """Allow the engine to copy the party's kept attributes now."""
 
-    def round_over(self, party: Party, round: int, left: bool) -> None:
-        """Tell that the party is through with a round, or left it."""
+    def round_over(self, party: PartyState, round: int, left: bool) -> None:
+        """Report that the party has finished a round, or left it for a newer one."""
 
-    def handled(self, party: Party, kind: str) -> None:
-        """Pass what has arrived of a kind to the handler that was registered just now."""
+    def handled(self, party: PartyState, kind: str) -> None:
+        """Hand the messages of a kind that arrived before to the handler just registered."""
 
-    def enter_round(self, party: Party, round: int) -> None:
-        """Tell that messages of earlier rounds are late from now on."""
+    def enter_round(self, party: PartyState, round: int) -> None:
+        """Count messages of earlier rounds as late from now on."""

@@ -1,12 +1,13 @@
-"""A party of a protocol: its own data, its own model, its mailbox, and nothing else.
+"""The base class of parties: the interface between the author of a protocol and the engine.
 
 A protocol author derives from `Party` and writes `setup` and `run` as plain coroutines. They await
-only what this class offers, so that the engine decides when things happen, can replay them, and can
-run the same file in virtual time or over processes.
+only methods of this class. So the engine decides when things happen, can replay them, and can run
+the same file in virtual time or over processes.
 
-What a party keeps, `kept` names; everything else must follow from it. At each safe point (the top
-of a loop over `rounds`, a wait with ``safe=True``, or `safe_point`) calling `run` anew on an object
-whose kept attributes are restored must go on as if nothing had happened.
+The attributes named in `kept` are the state of a party; everything else must follow from them. At
+each safe point (the top of a loop over `rounds`, a wait with ``safe=True``, or `safe_point`)
+calling `run` anew on an object whose kept attributes are restored must go on as if nothing had
+happened.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _STOP = "stop"
 
 
 class Party:
-    """Base class of every role.
+    """A party of a protocol: the base class of every role.
 
     Attributes
     ----------
@@ -42,14 +43,15 @@ class Party:
         Attributes of the state that are replaced and never changed in place, such as a tuple of
         arrays that grows long: a safe point keeps a reference and copies nothing.
     activities : mapping
-        For each kind of message that costs the sender work: "upload" or "share". The conditions
-        of a run delay messages by activity.
+        Delay class ("upload" or "share") of each kind of message that costs the sender work. The
+        conditions of a run delay messages by this class.
     index : int
         Number of the party, from 0; `SERVER` for the server.
     peers : sequence of int
         Numbers of all clients, this one included where it is a client.
     round, epoch : int
-        The round it is in (0 in setup), and how often it was restarted.
+        Number of its present round (0 in setup), and of its incarnation: how often it was
+        restarted.
     """
 
     kept: ClassVar[tuple[str, ...]] = ()
@@ -75,14 +77,14 @@ class Party:
         self._announced: int | None = None
 
     async def setup(self) -> None:
-        """Do what is done once in a life, before the first round."""
+        """Prepare for the first round; called once, and not after a resume or rejoin."""
 
     async def run(self) -> None:
-        """Take part until the end; called again after every resume and rejoin."""
+        """Carry out the party's part of the protocol; called again after a resume or rejoin."""
         raise NotImplementedError
 
     def operations(self, kind: str) -> int:
-        """Multiply-adds that the party does for its next message of a kind; 0 for none to speak of.
+        """Multiply-adds for the party's next message of a kind; 0 for a negligible number.
 
         Only conditions with modelled computing ask, once for each call that sends, whatever the
         number of receivers: the party is busy for so long, and then the message departs.
@@ -167,13 +169,13 @@ class Party:
         kind : str
             Kind of message.
         count : int, optional
-            How many are wanted; all of `senders` if not given.
+            Number of payloads needed; all of `senders` if not given.
         senders : iterable of int, optional
-            Who is asked; all peers if not given.
+            Accepted senders; all peers if not given.
         round : int, optional
             The round that is collected, at least 0; the current one if not given.
         timeout : float, optional
-            Seconds after which what has arrived is returned, be it fewer than `count`.
+            Seconds after which the payloads that have arrived are returned, even if fewer.
         safe : bool
             Whether the wait is a safe point.
         """
@@ -193,10 +195,10 @@ class Party:
         await Wait((), ANY_ROUND, 0, None, seconds, False, self._announced)
 
     def on(self, kind: str, handler: Callable[[Message], None]) -> None:
-        """Call `handler` on each arrival of `kind`, whatever else the party waits for.
+        """Call `handler` on each arrival of `kind`, also while the party waits for other kinds.
 
         Register handlers at the top of `run`, before the first safe point. They must not wait.
-        What has arrived of the kind before, they are given at once.
+        They get at once the messages of the kind that have arrived before.
         """
         self.handlers[kind] = handler
         self.engine.handled(self, kind)
@@ -204,7 +206,7 @@ class Party:
     # -- rounds ------------------------------------------------------------------------------
 
     def announce(self, round: int, payload: Any = None, to: Sequence[int] | None = None) -> None:
-        """Open a round: the announcer's own, and that of all who loop over `rounds`."""
+        """Open a round: for the announcer, and for all parties that loop over `rounds`."""
         self.round = round
         self.engine.enter_round(self, round)
         self.broadcast(ANNOUNCE, payload, to)
@@ -219,7 +221,7 @@ class Party:
         return Rounds(self)
 
     def safe_point(self) -> None:
-        """Declare that the kept attributes are the whole state right now."""
+        """Declare that the kept attributes are the party's whole state now."""
         self.engine.safe_point(self)
 
     # -- time, chance, events ----------------------------------------------------------------
@@ -232,7 +234,7 @@ class Party:
     def stream(self, name: str, *keys: int) -> np.random.Generator:
         """Public generator: a function of the run's seed, the party's number, `name` and `keys`.
 
-        Every party can draw the same numbers. Use it for what others may or must know.
+        Every party can draw the same numbers. Use it for numbers that others may know.
         """
         return keyed_stream(self.engine.seed, self.index, name, *keys)
 
@@ -253,7 +255,7 @@ class Party:
 
 
 class Rounds:
-    """Asynchronous iterator over announced rounds; skips those that were overtaken."""
+    """The announced rounds, as an asynchronous iterator; it skips those that are over already."""
 
     def __init__(self, party: Party) -> None:
         self._party = party
@@ -274,13 +276,16 @@ class Rounds:
 
 
 class Round:
-    """One round; the ``with`` block is left quietly when a newer round is announced.
+    """An announced round. Its ``with`` block ends, without an error, once a newer one is announced.
+
+    A wait inside the block then raises `securevfl.engine.network.RoundOverError`, which is no
+    `Exception`: code in the block cannot catch it by accident.
 
     Attributes
     ----------
     number : int
     payload : payload of `securevfl.engine.wire`
-        What the announcement said.
+        Payload of the announcement.
     """
 
     def __init__(self, party: Party, number: int, payload: Any) -> None:

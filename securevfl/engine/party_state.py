@@ -1,33 +1,28 @@
-"""A party's state at a safe point, and running it from there to where a checkpoint cut it.
+"""The state of a party at a safe point: taking a copy of it, and restoring a party from the copy.
 
-A moment at which nothing is under way does not exist: stragglers' messages always are. So a party's
-kept attributes are copied at its own safe point, what its waits return from there to the cut is
-logged, and a resumed party runs the same code over that log with its sends suppressed.
+At a safe point the attributes that a party names in `kept`, `kept_once` and `kept_frozen` are its
+whole state: its code, started anew on them, goes on as if nothing had happened.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 from securevfl.engine import wire
-from securevfl.engine.network import Message, RoundOverError
+from securevfl.engine.party import Party
 from securevfl.errors import CheckpointError
-
-if TYPE_CHECKING:
-    from securevfl.engine.party import Party
-    from securevfl.engine.simulation.simulator import Home
 
 
 def snapshot(party: Party, *, waits: int, time: int) -> dict[str, Any]:
-    """Copy of what the party keeps; what nobody changes in place is passed by reference.
+    """Copy of the kept attributes; those that nobody changes in place are passed by reference.
 
     Parameters
     ----------
     waits : int
-        How many waits the party has begun.
+        Number of waits that the party has begun.
     time : int
-        Nanoseconds on its clock when it came to the safe point.
+        Nanoseconds on its clock at the safe point.
     """
     kept = {name: _state_of(getattr(party, name)) for name in party.kept}
     return {
@@ -51,7 +46,7 @@ def restore(party: Party, saved: Mapping[str, Any]) -> None:
             f"{sorted(kept)}; it was written by another version of this protocol"
         )
     for name, value in kept.items():
-        _give_back(party, name, value)
+        _set(party, name, value)
     for name, value in (saved["once"] | saved["frozen"]).items():
         setattr(party, name, value)
     party.round = saved["round"]
@@ -62,7 +57,7 @@ def _state_of(value: Any) -> Any:
     return value.state_dict() if hasattr(value, "load_state_dict") else value
 
 
-def _give_back(party: Party, name: str, value: Any) -> None:
+def _set(party: Party, name: str, value: Any) -> None:
     current: Any = getattr(party, name, None)
     if hasattr(current, "load_state_dict"):
         current.load_state_dict(value)
@@ -81,44 +76,3 @@ def _writable(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _writable(item) for key, item in value.items()}
     return value
-
-
-class Replay:
-    """The log of one party, on its way back to the cut.
-
-    Parameters
-    ----------
-    party : Party
-        Newly made; its kept attributes are set here.
-    saved : mapping
-        What `snapshot` returned.
-    log : sequence
-        (time, over, messages) of each wait, with `over` None for a handler's message.
-
-    Attributes
-    ----------
-    waits : int
-        How many waits the party had begun at its safe point.
-    now : int
-        Nanoseconds on the clock at the moment that is being replayed.
-    """
-
-    def __init__(self, party: Party, saved: Mapping[str, Any], log: Sequence[Any]) -> None:
-        restore(party, saved)
-        self.waits: int = saved["waits"]
-        self.now: int = saved["time"]
-        self._log = list(log)
-
-    def next(self, home: Home) -> tuple[list[Message] | None, BaseException | None] | None:
-        """Outcome of the party's next wait; None when the log is at its end."""
-        while self._log:
-            time, over, fields = self._log.pop(0)
-            messages = [Message(*each) for each in fields]
-            before, self.now = self.now, time
-            if over is None:
-                home.party.handlers[messages[0].kind](messages[0])
-                self.now = before
-                continue
-            home.waits += 1
-            return (None, RoundOverError()) if over else (messages, None)
-        return None

@@ -1,4 +1,4 @@
-"""What was sent: one row a message, its exact size, when it left and arrived, and whether late."""
+"""The transcript of a run: one row a message, with its size, times, and whether it was late."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NOT_ARRIVED = -1
 
 
 class Transcript:
-    """Rows of all messages between different parties, in the order in which they were sent.
+    """The list of all messages between different parties, in the order of sending.
 
     Attributes
     ----------
@@ -71,7 +71,7 @@ class Transcript:
         self._columns["arrived"][row] = time
 
     def mark_late(self, row: int) -> None:
-        """Note that the message came when nobody waited for it any more."""
+        """Note that the message came too late to be used."""
         late = self._columns["late"]
         self.late += not late[row]
         late[row] = 1
@@ -129,7 +129,7 @@ class Transcript:
 
     @classmethod
     def joined(cls, states: Iterable[Mapping[str, Any]]) -> Transcript:
-        """Transcript of several senders' own ones, ordered by the time of sending."""
+        """The transcript of several senders' own ones, ordered by the time of sending."""
         parts = [cls.from_state(state).columns() for state in states]
         made = cls()
         if not parts:

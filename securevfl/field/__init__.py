@@ -29,7 +29,7 @@ __all__ = [
     "warmup",
 ]
 
-_HOME = {
+_EXPORTS = {
     "FixedPoint": "fixed_point",
     "LagrangeCode": "lagrange_code",
     "PrimeField": "prime_field",
@@ -40,9 +40,9 @@ _HOME = {
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOME:
+    if name not in _EXPORTS:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)
+    return getattr(importlib.import_module(f"{__name__}.{_EXPORTS[name]}"), name)
 
 
 def __dir__() -> list[str]:

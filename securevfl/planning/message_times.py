@@ -251,9 +251,9 @@ class Timeline:
         late = np.zeros(shape)
         if activity is None:
             return late
-        laws: Sequence[Delay | Trace] = self._conditions.uploads
-        for n, law in enumerate(laws):
-            late[:, n] = draw(law, self._round, shape[0], self._stream)
+        delays: Sequence[Delay | Trace] = self._conditions.uploads
+        for n, delay in enumerate(delays):
+            late[:, n] = draw(delay, self._round, shape[0], self._stream)
         return late * (self._conditions.share_factor if activity == "share" else 1.0)
 
     def _send(self, leaves: np.ndarray, seconds: np.ndarray) -> None:
@@ -289,7 +289,7 @@ class Timeline:
         self._takes = np.take_along_axis(self._takes, order, 2)[:, :, :kept]
 
 
-# The laws of securevfl.engine.delays.LAWS, of mean 1, many values at once.
+# The distributions of securevfl.engine.delays.DISTRIBUTIONS, of mean 1, many values at once.
 MANY: dict[str, Callable[[np.random.Generator, float, int], np.ndarray]] = {
     "exponential": lambda stream, _, count: stream.standard_exponential(count),
     "pareto": lambda stream, shape, count: (

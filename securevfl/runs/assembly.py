@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from securevfl.engine.faults import Schedule
@@ -28,11 +28,6 @@ def schedule_of(protocol: Protocol, plan: Plan) -> Schedule | None:
     if plan.faults is None:
         return None
     return plan.faults.bind(protocol.roles(), plan.seed, last=protocol.last_fault)
-
-
-def reviver(protocol: Protocol) -> Callable[[int], Party]:
-    """Makes parties anew that come back after a crash."""
-    return protocol.party
 
 
 def make_protocol(

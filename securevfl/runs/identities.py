@@ -10,7 +10,7 @@ from securevfl.engine.network import SERVER
 from securevfl.engine.security.identity import (
     Identity,
     Manifest,
-    Seat,
+    ManifestEntry,
     fingerprint,
     public_file,
     read_public,
@@ -54,7 +54,7 @@ def write_manifest(
     get_protocol(protocol)
     if out.exists():
         raise ConfigurationError(f"keys: {out} is there already; name another file")
-    seats = {SERVER: Seat(read_public(server))}
+    entries = {SERVER: ManifestEntry(read_public(server))}
     for text in parties:
         number, _, rest = text.partition("=")
         name, _, point = rest.partition("@")
@@ -62,10 +62,10 @@ def write_manifest(
             raise ConfigurationError(
                 f"keys: --party {text!r}: write N=FILE.key.pub, or N=FILE.key.pub@POINT"
             )
-        if int(number) in seats:
+        if int(number) in entries:
             raise ConfigurationError(f"keys: party {number} is named twice")
-        seats[int(number)] = Seat(read_public(Path(name)), int(point) if point else None)
-    made = Manifest(session or secrets.token_hex(8), protocol, seats)
+        entries[int(number)] = ManifestEntry(read_public(Path(name)), int(point) if point else None)
+    made = Manifest(session or secrets.token_hex(8), protocol, entries)
     made.write(out)
     return described(made)
 
@@ -94,11 +94,11 @@ def described(manifest: Manifest) -> dict[str, str]:
     """Who takes part, and who has signed."""
     missing = set(manifest.unsigned)
     told = {"session": manifest.session, "protocol": manifest.protocol}
-    for index, seat in sorted(manifest.seats.items()):
+    for index, entry in sorted(manifest.entries.items()):
         name = "server" if index == SERVER else f"party {index}"
-        point = "" if seat.point is None else f", point {seat.point}"
+        point = "" if entry.point is None else f", point {entry.point}"
         signed = "not signed" if index in missing else "signed"
-        told[name] = f"{fingerprint(seat.public)}{point}, {signed}"
+        told[name] = f"{fingerprint(entry.public)}{point}, {signed}"
     return told
 
 

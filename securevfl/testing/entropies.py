@@ -13,7 +13,7 @@ from pathlib import Path
 from unittest import mock
 
 from securevfl.engine.network import SERVER
-from securevfl.engine.realtime.checkpoint_store import Keeper
+from securevfl.engine.realtime.checkpoint_store import CheckpointStore
 from securevfl.engine.streams import Composed, OwnEntropy
 from securevfl.runs.engines.ray import Driver
 from securevfl.runs.spec import Plan
@@ -24,7 +24,7 @@ def read_entropies(folder: Path) -> dict[int, OwnEntropy]:
     found = {}
     for place in sorted((folder / "parties").iterdir()):
         index = SERVER if place.name == "server" else int(place.name)
-        entropy = Keeper(place).entropy()
+        entropy = CheckpointStore(place).entropy()
         if entropy is not None:
             found[index] = OwnEntropy(index, entropy)
     return found

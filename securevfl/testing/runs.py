@@ -172,7 +172,7 @@ def simulate(
         observer=history,
         copying=copying,
         faults=None if faults is None else faults.bind(made.roles(), seed, last=made.last_fault),
-        revive=made.party,
+        make_party=made.party,
     )
     with one_thread():
         simulation.run()

@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 from securevfl.engine.conditions import Conditions, conditions_from
-from securevfl.engine.delays import DEFAULT_SHAPE, LAWS, Delay, Trace, read_trace
+from securevfl.engine.delays import DEFAULT_SHAPE, DISTRIBUTIONS, Delay, Trace, read_trace
 from securevfl.engine.streams import keyed_stream
 from securevfl.errors import ConfigurationError
 
@@ -43,7 +43,7 @@ def test_an_exponential_delay_is_what_it_was_before_there_were_laws():
     assert Delay(2.0, 0.5).seconds(3, 5, 7, "upload") == expected
 
 
-@pytest.mark.parametrize("law", LAWS)
+@pytest.mark.parametrize("law", DISTRIBUTIONS)
 def test_laws_share_the_streams_and_depend_on_nothing_else(law):
     delay = Delay(1.0, 0.0, law, DEFAULT_SHAPE[law])
     assert (drawn(delay) == drawn(delay)).all()

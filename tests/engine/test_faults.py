@@ -28,7 +28,7 @@ def test_the_server_is_up_where_only_clients_fail():
     schedule = Faults({"client": Chain(1.0, 0.0)}).bind(ROLES, seed=0)
     assert all(schedule.alive(-1, r, 0.0) for r in range(50))
     assert not any(schedule.alive(2, r, 0.0) for r in range(1, 50))
-    assert schedule.mortal == frozenset(range(6))
+    assert schedule.may_crash == frozenset(range(6))
 
 
 def test_chains_strike_from_the_first_round_on():
@@ -74,9 +74,9 @@ def test_who_is_down_for_good_does_not_come_back():
 def test_a_party_of_several_roles_meets_the_faults_of_each():
     roles = ROLES | {"active": (0, 1)}
     all_clients = Faults({"client": Chain(1.0, 0.0)}).bind(roles, seed=0)
-    assert all_clients.mortal == set(range(6))
+    assert all_clients.may_crash == set(range(6))
     mixed = Faults({"active": Chain(0.0, 1.0), "client": Chain(1.0, 0.0)}).bind(roles, seed=0)
-    assert mixed.mortal == {2, 3, 4, 5}
+    assert mixed.may_crash == {2, 3, 4, 5}
 
 
 def test_states_do_not_depend_on_the_order_of_questions():
@@ -107,7 +107,7 @@ def test_outages_by_rounds_and_seconds():
     assert [schedule.linked(2, -1, 1, t) for t in (11.9, 12.0)] == [True, False]
     assert [schedule.alive(-1, 0, t) for t in (0.5, 1.0, 2.0)] == [True, False, True]
     assert schedule.moments == [1.0, 2.0]
-    assert schedule.mortal == {3, -1}
+    assert schedule.may_crash == {3, -1}
 
 
 def test_description_gives_the_faults_back(tmp_path):

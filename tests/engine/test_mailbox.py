@@ -21,10 +21,10 @@ class Box:
 
     def collect(self, count, senders=None, kind="x", round=1):
         wanted = None if senders is None else frozenset(senders)
-        return self.mailbox.post(Wait((kind,), round, count, wanted, None, False, None))
+        return self.mailbox.begin_wait(Wait((kind,), round, count, wanted, None, False, None))
 
     def receive(self, *kinds, round=ANY_ROUND):
-        return self.mailbox.post(Wait(kinds, round, 0, None, None, False, None))
+        return self.mailbox.begin_wait(Wait(kinds, round, 0, None, None, False, None))
 
     def finish(self):
         return [(m.kind, m.round, m.sender) for m in self.mailbox.finish()]
@@ -187,7 +187,7 @@ def test_nothing_is_lost_and_a_restored_mailbox_goes_on_alike(events, cut):
     twin.mailbox._late = twin.late.append
     if wait is not None:
         again = Wait(wait.kinds, wait.round, wait.count, wait.senders, None, False, None)
-        assert not twin.mailbox.post(again)
+        assert not twin.mailbox.begin_wait(again)
     for event in events[cut:]:
         play(box, event, taken)
         play(twin, event, twin_taken)

@@ -11,7 +11,7 @@ from scipy import stats
 import securevfl as svfl
 from securevfl.data.builders.arrays import from_numpy
 from securevfl.engine.conditions import NONE, Conditions, Delay, Trace
-from securevfl.engine.delays import DEFAULT_SHAPE, LAWS
+from securevfl.engine.delays import DEFAULT_SHAPE, DISTRIBUTIONS
 from securevfl.engine.network import SERVER
 from securevfl.planning.message_times import MANY, draw, expected_times, sent_bytes
 from securevfl.protocols.base.schedule import Shape
@@ -138,7 +138,9 @@ def test_drawn_delays_follow_the_laws_of_the_engine(law):
     """Two-sample Kolmogorov-Smirnov, seeded; a wrong law of the same mean gives p < 1e-20."""
     stream = np.random.Generator(np.random.Philox(3))
     drawn = draw(law, 1, 20_000, stream)
-    engine = [law.shift + law.mean * LAWS[law.law](stream, law.shape) for _ in range(20_000)]
+    engine = [
+        law.shift + law.mean * DISTRIBUTIONS[law.law](stream, law.shape) for _ in range(20_000)
+    ]
     assert stats.ks_2samp(drawn, engine).pvalue > 1e-4
 
 
@@ -151,8 +153,8 @@ def test_a_timeout_cannot_be_outlined():
 
 
 def test_many_delays_follow_the_laws_of_single_ones():
-    assert MANY.keys() == LAWS.keys()
-    for name, law in LAWS.items():
+    assert MANY.keys() == DISTRIBUTIONS.keys()
+    for name, law in DISTRIBUTIONS.items():
         shape = DEFAULT_SHAPE[name]
         one, many = (np.random.Generator(np.random.Philox(3)) for _ in range(2))
         single = [law(one, shape) for _ in range(50)]

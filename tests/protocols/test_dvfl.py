@@ -431,7 +431,7 @@ def test_chains_end_with_the_training_phase():
 def test_clients_of_a_comparison_are_the_guests():
     made = make("dvfl", data(), **SMALL)
     faults = faults_from({"client": {"fault": 0.3, "rejoin": 0.5}})
-    assert faults.bind(made.roles(), 0).mortal == {0, 1, 2, 3}
+    assert faults.bind(made.roles(), 0).may_crash == {0, 1, 2, 3}
 
 
 # -- the rest --------------------------------------------------------------------------------------

@@ -104,7 +104,7 @@ def carry_out(protocol, options, seed):
         conditions=one_of(rng, NONE, paper_conditions(made)),
         observer=history,
         faults=faults.bind(made.roles(), seed, last=made.last_fault),
-        revive=made.party,
+        make_party=made.party,
     )
     instants = iter(range(INSTANTS))
     with one_thread():
@@ -142,7 +142,7 @@ def test_the_same_seed_has_the_same_faults_in_every_protocol(name):
         seed=5,
         observer=history,
         faults=faults.bind(made.roles(), 5, last=made.last_fault),
-        revive=made.party,
+        make_party=made.party,
     )
     with one_thread():
         simulation.run()

@@ -75,7 +75,7 @@ def test_payloads_are_those_that_the_run_sends(data, run):
         transcript=transcript,
         sealing=sealing_of(run.plan, parties),
         faults=schedule_of(run.protocol, run.plan),
-        revive=run.protocol.party,
+        make_party=run.protocol.party,
     ).run()
     found = run.trace(payloads=True)
     assert [entry.payload for entry in found] == [describe(p) for p in transcript.payloads]

@@ -110,7 +110,7 @@ def test_links_that_only_encrypt_or_only_authenticate_are_caught():
 def test_planted_links_carry_messages_like_real_ones(planted):
     one, two = (planted("fedvs", "run", index) for index in (0, 1))
     for sealer in (one, two):
-        sealer.meet({0: one.public, 1: two.public})
+        sealer.add_peers({0: one.public, 1: two.public})
     for payload in (b"", b"x", bytes(range(200))):
         assert two.open(0, "model", 1, 0, one.seal(1, "model", 1, 0, payload)) == payload
 

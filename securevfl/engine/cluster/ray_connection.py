@@ -1,4 +1,4 @@
-"""The way into a Ray cluster: connected, or told within seconds what stands in the way."""
+"""The connection to a Ray cluster, refused within seconds if it cannot be made."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from securevfl.errors import ConfigurationError
 
 
 def connect(address: str | None, *, seconds: float = 3.0) -> Any:
-    """The Ray module, connected; a cluster of this machine is started where no address is given.
+    """The Ray module, connected. Without an address it starts a cluster on this machine.
 
     Raises
     ------
     ConfigurationError
-        When Ray is not installed, or nobody listens at the address.
+        When Ray is not installed, or no cluster answers at the address.
     """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     try:
@@ -54,7 +54,7 @@ _SETTINGS = 4  # type of the frame that a server answers with
 
 
 def _preflight(address: str, seconds: float) -> None:
-    """Say at once that nobody is there, or speaks otherwise; Ray itself tries for a minute."""
+    """Refuse an address at which no Ray cluster answers; Ray itself would try for a minute."""
     import socket
 
     host, _, port = address.rpartition(":")
@@ -80,7 +80,7 @@ def _preflight(address: str, seconds: float) -> None:
 
 
 def _wrapped(plain: Any) -> Any:
-    """The connection, within TLS where Ray is told to use it."""
+    """The connection, within TLS if Ray is configured for it."""
     import ssl
 
     if os.environ.get("RAY_USE_TLS", "0").lower() not in ("1", "true"):

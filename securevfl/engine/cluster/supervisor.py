@@ -1,12 +1,11 @@
-"""Parties as Ray actors: the same party files, over processes and machines.
+"""The supervisor of a run on a Ray cluster: it starts, polls and restarts the parties' actors.
 
-Every party has a seat (`securevfl.engine.realtime.actor`), an actor of its own; seats send each
-other frames (`securevfl.engine.realtime.frames`), sealed end to end, and the driver only
-supervises: it introduces the parties to each other, looks at how they are doing, restarts those
-that died from their own checkpoints, and ends the run when the server has ended or nothing can go
-on.
+Every party is an actor of its own (`securevfl.engine.realtime.actor`). Actors send each other
+frames (`securevfl.engine.realtime.frames`), sealed end to end; none passes through the driver. The
+driver introduces the parties to each other, polls their status, restarts those that died from their
+own checkpoints, and ends the run when the server has ended or nothing can go on.
 
-A Ray cluster is no trust boundary: whoever is in it can run code on all of its machines. Sealing
+A Ray cluster is no trust boundary: each of its members can run code on all of its machines. Sealing
 protects payloads from the network and from mistakes, not from the cluster's operator.
 """
 
@@ -22,25 +21,25 @@ from securevfl.engine.cluster.ray_connection import connect
 from securevfl.engine.network import SERVER, Event, name_of
 from securevfl.engine.party import Party
 from securevfl.engine.party_state import restore, snapshot
-from securevfl.engine.realtime.actor import Job, Report, SeatActor
+from securevfl.engine.realtime.actor import PartyActor, PartyAssignment, Report
 from securevfl.engine.realtime.frames import Hello
-from securevfl.engine.realtime.host import Standing
+from securevfl.engine.realtime.host import PartyStatus
 from securevfl.errors import ConfigurationError, RunError, StalledError
 
-_TICK = 0.05  # seconds between looks at the parties
+_TICK = 0.05  # seconds between polls
 _GRACE = 5.0  # seconds without progress, after a party was lost for good, that end a run
 
 
 @dataclass
-class _Place:
-    """What the driver knows of a seat."""
+class _ActorRecord:
+    """The driver's record of one party's actor."""
 
-    seat: Any
+    actor: Any
     epoch: int = 0
     hello: Hello | None = None
-    look: Any = None  # reference of the look under way
+    poll: Any = None  # reference of the poll under way
     begin: Any = None  # reference of the restart under way
-    standing: Standing | None = None
+    status: PartyStatus | None = None
     lost: bool = False
     messages: int = 0
     bytes: int = 0
@@ -50,12 +49,12 @@ class _Place:
 
 @dataclass
 class Ended:
-    """What is left of a run.
+    """The result of a run: what the parties' actors returned at its end.
 
     Attributes
     ----------
     states : dict
-        Snapshots of the parties' lives that were there at the end, by number.
+        Snapshots of the parties that were alive at the end, by number.
     transcripts : dict
         States of their transcripts.
     """
@@ -65,38 +64,39 @@ class Ended:
 
 
 class Cluster:
-    """Runs parties as actors of a Ray cluster.
+    """A run whose parties are actors of a Ray cluster.
 
     Parameters
     ----------
-    job : Job
+    assignment : PartyAssignment
     address : str, optional
-        Of a running cluster; one is started on this machine unless given.
+        Address of a running cluster; one is started on this machine if not given.
     place : mapping of int to str
         Ray resource that a party's node must have, such as ``{3: "node-b"}``.
     restarts : int
-        How often a party that died is started again; -1 without end. Needs `Job.folder`.
+        How often a party that died is started again; -1 for no limit. Needs
+        `PartyAssignment.folder`.
     patience : float
-        Real seconds without any progress after which the run counts as stalled.
+        Stall timeout: real seconds without progress of any party after which the run has stalled.
     """
 
     def __init__(
         self,
-        job: Job,
+        assignment: PartyAssignment,
         *,
         address: str | None = None,
         place: Mapping[int, str] | None = None,
         restarts: int = -1,
         patience: float = 120.0,
     ) -> None:
-        job.check()
-        self.job = job
+        assignment.check()
+        self.assignment = assignment
         self.patience = patience
-        self._restarts = restarts if job.folder is not None else 0
+        self._restarts = restarts if assignment.folder is not None else 0
         self._place = dict(place or {})
         self._ray = connect(address)
         self._check_places()
-        self._places: dict[int, _Place] = {}
+        self._records: dict[int, _ActorRecord] = {}
         self._origin = 0
         self._floor = 0
         self._moved = time.monotonic()
@@ -106,18 +106,18 @@ class Cluster:
 
     def run(
         self,
-        told: Callable[[Event], None],
+        on_event: Callable[[Event], None],
         *,
         at: int | None = None,
         restored: bool = False,
         pause: Callable[[], bool] | None = None,
     ) -> Ended | None:
-        """Run to the end; None if `pause` said so before.
+        """Run to the end; None if `pause` returned true before.
 
         Parameters
         ----------
-        told : callable
-            Given every event of the parties, and those of the cluster ("down", "up").
+        on_event : callable
+            Called with every event of the parties, and those of the cluster ("down", "up").
         at : int, optional
             Round from whose checkpoints a run that was broken goes on; the newest if not given.
         restored : bool
@@ -130,13 +130,13 @@ class Cluster:
         StalledError
             When nothing moves for `patience` seconds.
         """
-        self._seat_all()
+        self._start_actors()
         self._begin_all(restored, at)
         while True:
-            self._look_around(told)
-            server = self._places[SERVER].standing
+            self._poll_all(on_event)
+            server = self._records[SERVER].status
             if server is not None and server.done:
-                self._last_looks(told)
+                self._last_polls(on_event)
                 return self._collect()
             if pause is not None and pause():
                 return None
@@ -144,11 +144,11 @@ class Cluster:
             time.sleep(_TICK)
 
     def states(self) -> dict[int, dict[str, Any]]:
-        """Snapshots of those parties that are there, as they stand."""
+        """Snapshots of the parties that are alive, as they stand."""
         return self._from_all("models")
 
     def ask(self, index: int, question: Callable[[Party], Any]) -> Any:
-        """What a function makes of a party, where the party is; before `close`.
+        """Result of a function of a party, computed where the party is; not after `close`.
 
         Raises
         ------
@@ -158,33 +158,33 @@ class Cluster:
         from ray.exceptions import RayError
 
         try:
-            return self._ray.get(self._places[index].seat.ask.remote(question))
+            return self._ray.get(self._records[index].actor.ask.remote(question))
         except RayError as error:
             said = str(error).strip().splitlines()[-1]
             raise RunError(f"cluster: {name_of(index)} does not answer: {said}") from None
 
     @property
     def processes(self) -> dict[int, int]:
-        """Process number of each party's actor on its machine, as it was told last."""
-        return {n: place.process for n, place in self._places.items()}
+        """Process number of each party's actor on its machine, by the newest polls."""
+        return {n: record.process for n, record in self._records.items()}
 
     def close(self) -> None:
-        """End all seats."""
-        for place in self._places.values():
+        """End all actors."""
+        for record in self._records.values():
             with contextlib.suppress(Exception):
-                self._ray.kill(place.seat, no_restart=True)
-        self._places = {}
+                self._ray.kill(record.actor, no_restart=True)
+        self._records = {}
 
     @property
     def bytes(self) -> int:
-        """Bytes that all parties had sent when they were looked at last."""
-        return sum(place.bytes for place in self._places.values())
+        """Bytes that all parties have sent, by the newest polls."""
+        return sum(record.bytes for record in self._records.values())
 
-    # -- seats ---------------------------------------------------------------------------------
+    # -- actors --------------------------------------------------------------------------------
 
     def _check_places(self) -> None:
-        """Refuse what Ray would wait for without end: a node that nobody has."""
-        strange = sorted(set(self._place) - set(self.job.parties))
+        """Refuse a resource that no node has: Ray would wait for it without end."""
+        strange = sorted(set(self._place) - set(self.assignment.parties))
         if strange:
             raise ConfigurationError(f"cluster: there is no {name_of(strange[0])} to place")
         there = self._ray.cluster_resources()
@@ -198,23 +198,23 @@ class Cluster:
                 )
 
     def rounds(self) -> dict[int, list[int]]:
-        """Rounds of which each party has a whole checkpoint, where it lives.
+        """Rounds of which each party has a whole checkpoint on its machine.
 
-        Processes of the run that are still there, because its driver was killed and they have not
-        heard of it, are waited for.
+        Processes of an earlier driver that was killed may still write there; it waits for their
+        end.
 
         Raises
         ------
         CheckpointError
             When such a process does not end.
         """
-        self._seat_all()
-        claims = [place.seat.claim.remote() for place in self._places.values()]
-        return dict(zip(self._places, self._ray.get(claims), strict=True))
+        self._start_actors()
+        claims = [record.actor.claim.remote() for record in self._records.values()]
+        return dict(zip(self._records, self._ray.get(claims), strict=True))
 
-    def _seat_all(self) -> None:
-        actor = self._ray.remote(SeatActor)
-        for index in self.job.parties if not self._places else ():
+    def _start_actors(self) -> None:
+        actor = self._ray.remote(PartyActor)
+        for index in self.assignment.parties if not self._records else ():
             options: dict[str, Any] = {
                 "num_cpus": 0,
                 "max_restarts": self._restarts,
@@ -224,141 +224,153 @@ class Cluster:
             }
             if index in self._place:
                 options["resources"] = {self._place[index]: 0.001}
-            self._places[index] = _Place(actor.options(**options).remote(index, self.job))
+            self._records[index] = _ActorRecord(
+                actor.options(**options).remote(index, self.assignment)
+            )
 
     def _begin_all(self, restored: bool, at: int | None) -> None:
         hellos = self._make_all(restored, at)
         for n, hello in hellos.items():
-            self._places[n].hello, self._places[n].epoch = hello, hello.epoch
-        seats = {n: place.seat for n, place in self._places.items()}
-        self._ray.get([place.seat.connect.remote(seats, hellos) for place in self._places.values()])
+            self._records[n].hello, self._records[n].epoch = hello, hello.epoch
+        actors = {n: record.actor for n, record in self._records.items()}
+        self._ray.get(
+            [record.actor.connect.remote(actors, hellos) for record in self._records.values()]
+        )
         self._origin = self._origin or time.time_ns()
-        self._ray.get([place.seat.go.remote(self._origin) for place in self._places.values()])
+        self._ray.get([record.actor.go.remote(self._origin) for record in self._records.values()])
 
     def _make_all(self, restored: bool, at: int | None) -> dict[int, Hello]:
-        """Let the parties be made, so many at once as there are cores twice over.
+        """Let the actors make their parties; their introductions.
 
-        To load data takes several times the memory that a party needs afterwards.
+        At most twice as many as there are cores do so at once: to load data takes several times
+        the memory that a party needs afterwards.
         """
         most = 2 * max(1, int(self._ray.cluster_resources().get("CPU", 1)))
-        told: dict[Any, int] = {}
+        pending: dict[Any, int] = {}
         hellos: dict[int, Hello] = {}
-        for n, place in self._places.items():
-            if len(told) == most:
-                ready, _ = self._ray.wait(list(told), num_returns=1)
-                hellos[told.pop(ready[0])] = self._ray.get(ready[0])
-            told[place.seat.begin.remote(0, restored=restored, at=at, floor=self._floor)] = n
-        hellos |= {n: self._ray.get(reference) for reference, n in told.items()}
+        for n, record in self._records.items():
+            if len(pending) == most:
+                ready, _ = self._ray.wait(list(pending), num_returns=1)
+                hellos[pending.pop(ready[0])] = self._ray.get(ready[0])
+            pending[record.actor.begin.remote(0, restored=restored, at=at, floor=self._floor)] = n
+        hellos |= {n: self._ray.get(reference) for reference, n in pending.items()}
         return hellos
 
-    def _look_around(self, told: Callable[[Event], None]) -> None:
-        """Ask each seat how it is doing; answers that take long are waited for in later rounds."""
-        for index, place in self._places.items():
-            if place.lost:
+    def _poll_all(self, on_event: Callable[[Event], None]) -> None:
+        """Ask each actor for its report; slow answers are taken by a later call."""
+        for index, record in self._records.items():
+            if record.lost:
                 continue
-            if place.begin is not None:
-                self._try_return(index, place, told)
+            if record.begin is not None:
+                self._try_return(index, record, on_event)
                 continue
-            if place.look is None:
-                place.look = place.seat.look.remote()
-        looks = {p.look: n for n, p in self._places.items() if p.look is not None}
-        if not looks:
+            if record.poll is None:
+                record.poll = record.actor.poll.remote()
+        polls = {p.poll: n for n, p in self._records.items() if p.poll is not None}
+        if not polls:
             return
-        ready, _ = self._ray.wait(list(looks), num_returns=len(looks), timeout=_TICK)
+        ready, _ = self._ray.wait(list(polls), num_returns=len(polls), timeout=_TICK)
         for reference in ready:
-            self._take_look(looks[reference], self._places[looks[reference]], told)
+            self._take_report(polls[reference], self._records[polls[reference]], on_event)
 
-    def _take_look(self, index: int, place: _Place, told: Callable[[Event], None]) -> None:
+    def _take_report(
+        self, index: int, record: _ActorRecord, on_event: Callable[[Event], None]
+    ) -> None:
         from ray.exceptions import RayActorError
 
-        reference, place.look = place.look, None
+        reference, record.poll = record.poll, None
         try:
             report: Report | None = self._ray.get(reference)
         except RayActorError:
             report = None
         if report is None:
-            self._went_down(index, place, told)
+            self._went_down(index, record, on_event)
             return
-        place.standing = report.standing
-        place.messages, place.bytes = report.messages, report.bytes
-        place.process = report.process
+        record.status = report.status
+        record.messages, record.bytes = report.messages, report.bytes
+        record.process = report.process
         # A server that comes back must announce no round that anybody is in already.
-        self._floor = max(self._floor, report.standing.round)
+        self._floor = max(self._floor, report.status.round)
         for event in report.events:
             self._floor = max(self._floor, event.round)
-            told(event)
-        if report.standing.failed:
-            raise RunError(f"cluster: {report.standing.failed}")
+            on_event(event)
+        if report.status.failed:
+            raise RunError(f"cluster: {report.status.failed}")
 
-    def _went_down(self, index: int, place: _Place, told: Callable[[Event], None]) -> None:
-        standing = place.standing
-        if standing is None or not standing.settled:
+    def _went_down(
+        self, index: int, record: _ActorRecord, on_event: Callable[[Event], None]
+    ) -> None:
+        status = record.status
+        if status is None or not status.setup_done:
             raise RunError(
                 f"cluster: {name_of(index)} died before it had set up, and nobody could begin "
                 "without it; look at its machine and start the run again"
             )
-        place.restarts += 1
-        place.lost = 0 <= self._restarts < place.restarts
-        self._tell(told, index, "down", {"life": place.epoch, "for good": place.lost})
-        if not place.lost:
-            self._ask_back(place)
+        record.restarts += 1
+        record.lost = 0 <= self._restarts < record.restarts
+        self._record(on_event, index, "down", {"life": record.epoch, "for good": record.lost})
+        if not record.lost:
+            self._ask_back(record)
 
-    def _ask_back(self, place: _Place) -> None:
-        place.begin = place.seat.begin.remote(
-            place.epoch + 1, restored=True, at=None, floor=self._floor
+    def _ask_back(self, record: _ActorRecord) -> None:
+        record.begin = record.actor.begin.remote(
+            record.epoch + 1, restored=True, at=None, floor=self._floor
         )
 
-    def _try_return(self, index: int, place: _Place, told: Callable[[Event], None]) -> None:
+    def _try_return(
+        self, index: int, record: _ActorRecord, on_event: Callable[[Event], None]
+    ) -> None:
         """Bring a party back if its new process is there."""
         from ray.exceptions import ActorUnavailableError, RayActorError
 
-        ready, _ = self._ray.wait([place.begin], timeout=0)
+        ready, _ = self._ray.wait([record.begin], timeout=0)
         if not ready:
             return
         try:
-            hello: Hello = self._ray.get(place.begin)
+            hello: Hello = self._ray.get(record.begin)
         except ActorUnavailableError:
-            self._ask_back(place)
+            self._ask_back(record)
             return
         except RayActorError:
-            place.begin, place.lost = None, True
-            self._tell(told, index, "down", {"life": place.epoch, "for good": True})
+            record.begin, record.lost = None, True
+            self._record(on_event, index, "down", {"life": record.epoch, "for good": True})
             return
-        place.begin, place.hello, place.epoch = None, hello, hello.epoch
-        for n, other in self._places.items():
+        record.begin, record.hello, record.epoch = None, hello, hello.epoch
+        for n, other in self._records.items():
             if n != index and not other.lost and other.begin is None:
-                other.seat.meet.remote({index: hello})
-        seats = {n: other.seat for n, other in self._places.items()}
-        hellos = {n: other.hello for n, other in self._places.items()}
-        place.seat.connect.remote(seats, hellos)
-        place.seat.go.remote(self._origin)
-        self._tell(told, index, "up", {"life": hello.epoch})
+                other.actor.add_peers.remote({index: hello})
+        actors = {n: other.actor for n, other in self._records.items()}
+        hellos = {n: other.hello for n, other in self._records.items()}
+        record.actor.connect.remote(actors, hellos)
+        record.actor.go.remote(self._origin)
+        self._record(on_event, index, "up", {"life": hello.epoch})
 
-    def _tell(
-        self, told: Callable[[Event], None], index: int, name: str, fields: dict[str, Any]
+    def _record(
+        self, on_event: Callable[[Event], None], index: int, name: str, fields: dict[str, Any]
     ) -> None:
-        told(Event(time.time_ns() - self._origin, index, self._floor, name, fields))
+        """Record an event of the cluster itself."""
+        on_event(Event(time.time_ns() - self._origin, index, self._floor, name, fields))
         self._moved = time.monotonic()
 
     # -- the end -------------------------------------------------------------------------------
 
     def _check_progress(self) -> None:
-        """Refuse to wait for ever."""
-        standings = {n: p.standing for n, p in self._places.items()}
-        signature = [None if s is None else s.progress for s in standings.values()]
-        busy = any(p.look is not None or p.begin is not None for p in self._places.values()
+        """End a run in which nothing moves any more."""
+        statuses = {n: p.status for n, p in self._records.items()}
+        signature = [None if s is None else s.progress for s in statuses.values()]
+        busy = any(p.poll is not None or p.begin is not None for p in self._records.values()
                    if not p.lost)  # fmt: skip
         now = time.monotonic()
         if signature != self._signature or busy:
             self._signature = signature
             self._moved = now
             return
-        lost = [n for n, place in self._places.items() if place.lost]
+        lost = [n for n, record in self._records.items() if record.lost]
         if now - self._moved < (_GRACE if lost else self.patience):
             return
         waiting = "; ".join(
             f"{name_of(n)} {s.waits}"
-            for n, s in standings.items()
+            for n, s in statuses.items()
             if s is not None and s.waits and n not in lost
         )
         if lost:
@@ -369,13 +381,13 @@ class Cluster:
             )
         raise StalledError(f"cluster: nothing moved for {self.patience:g} s: {waiting}")
 
-    def _last_looks(self, told: Callable[[Event], None]) -> None:
-        """Give the others a moment to hear of the end, and take in what they have to tell."""
+    def _last_polls(self, on_event: Callable[[Event], None]) -> None:
+        """Give the other parties a second to end as well, and take their last reports."""
         end = time.monotonic() + 1.0
         while time.monotonic() < end:
-            self._look_around(told)
-            standings = [p.standing for p in self._places.values() if not p.lost and not p.begin]
-            if all(s is not None and s.done for s in standings):
+            self._poll_all(on_event)
+            statuses = [p.status for p in self._records.values() if not p.lost and not p.begin]
+            if all(s is not None and s.done for s in statuses):
                 return
             time.sleep(_TICK)
 
@@ -383,11 +395,11 @@ class Cluster:
         return Ended(self.states(), self._from_all("transcript"))
 
     def _from_all(self, what: str) -> dict[int, Any]:
-        """What those seats tell that are there."""
+        """Results of a method of all actors that are alive."""
         asked = {
-            index: getattr(place.seat, what).remote()
-            for index, place in self._places.items()
-            if not place.lost and place.begin is None
+            index: getattr(record.actor, what).remote()
+            for index, record in self._records.items()
+            if not record.lost and record.begin is None
         }
         found = {}
         for index, reference in asked.items():
@@ -403,8 +415,8 @@ _ONE_THREAD = {
 }
 
 
-def mirrored(party: Party, state: Mapping[str, Any]) -> Party:
-    """A party object of the driver, with the state that an actor has told."""
+def restored_copy(party: Party, state: Mapping[str, Any]) -> Party:
+    """The given party object of the driver, with the state that an actor has returned."""
     own = snapshot(party, waits=0, time=0)
     restore(party, {**state, "once": own["once"]})
     return party

@@ -1,9 +1,9 @@
-"""Seats of parties on a cluster: what each has to know, and the actor that lives there.
+"""The actor of a party on a node of a cluster, and the assignment that it carries out.
 
-A seat makes its party where the party's data and keys are, from its own checkpoint where it comes
-back, runs it by `securevfl.engine.realtime.host`, and takes and posts frames.
-`securevfl.engine.cluster.supervisor` supervises the seats of a run; nothing here imports Ray, so
-that a seat can be tried without it.
+An actor makes its party on the node that has the party's data and keys, from the party's own
+checkpoint if it was restarted. It runs the party by a `securevfl.engine.realtime.host.PartyHost`,
+receives its frames and transmits them. `securevfl.engine.cluster.supervisor` supervises the actors
+of a run. Nothing here imports Ray, so an actor can be tried without it.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from securevfl.engine.conditions import NONE, Conditions
 from securevfl.engine.network import SERVER, Event, name_of
 from securevfl.engine.party import Party
 from securevfl.engine.party_state import restore
-from securevfl.engine.realtime.checkpoint_store import Keeper
+from securevfl.engine.realtime.checkpoint_store import CheckpointStore
 from securevfl.engine.realtime.frames import Hello, Links
-from securevfl.engine.realtime.host import LiveHome, Standing
+from securevfl.engine.realtime.host import PartyHost, PartyStatus
 from securevfl.engine.security.identity import Identity, Manifest
 from securevfl.engine.security.sealing import Sealer
 from securevfl.engine.streams import OwnEntropy, Secrets
@@ -28,14 +28,13 @@ from securevfl.errors import ConfigurationError, RunError
 
 
 @dataclass(frozen=True)
-class Job:
-    """What a seat has to know; plain values only, but for `make`.
+class PartyAssignment:
+    """The assignment of a run's actors; plain values only, but for `make`.
 
     Attributes
     ----------
     make : callable
-        Party of a number, newly made, with its own data, by its own secrets. It is called where
-        the party lives.
+        Makes the party of a number with its own data and its own secrets, on the party's node.
     protocol, run_id : str
         Bound into every sealed message.
     parties : tuple of int
@@ -49,7 +48,7 @@ class Job:
     every : int
         Rounds between checkpoints.
     manifest : Manifest or None
-        Who takes part; without one, keys are introduced by the driver, who is then trusted.
+        The signed list of parties. Without one the driver introduces keys, and is trusted with it.
     keys : str or None
         Folder of key files, ``server.key`` and ``party-0.key``, on each party's own machine.
     points : mapping
@@ -70,7 +69,7 @@ class Job:
     points: Mapping[int, int] = field(default_factory=dict)
 
     def identity(self, index: int) -> Identity | None:
-        """A party's long-lived key, read where it lives.
+        """A party's long-lived key, read on its node.
 
         Raises
         ------
@@ -100,31 +99,31 @@ class Job:
                 "links"
             )
         manifest.check()
-        if manifest.protocol != self.protocol or sorted(manifest.seats) != sorted(self.parties):
+        if manifest.protocol != self.protocol or sorted(manifest.entries) != sorted(self.parties):
             raise ConfigurationError(
-                f"cluster: the manifest is of {manifest.protocol} with {len(manifest.seats) - 1} "
+                f"cluster: the manifest is of {manifest.protocol} with {len(manifest.entries) - 1} "
                 f"parties, and this run is of {self.protocol} with {len(self.parties) - 1}"
             )
-        for index, seat in manifest.seats.items():
+        for index, entry in manifest.entries.items():
             point = self.points.get(index)
-            if seat.point is not None and seat.point != point:
+            if entry.point is not None and entry.point != point:
                 raise ConfigurationError(
-                    f"cluster: {name_of(index)} has the point {seat.point} in the manifest, and "
+                    f"cluster: {name_of(index)} has the point {entry.point} in the manifest, and "
                     f"{point} in this run"
                 )
 
-    def keeper(self, index: int) -> Keeper | None:
-        """Who writes a party's checkpoints."""
+    def checkpoint_store(self, index: int) -> CheckpointStore | None:
+        """The store of a party's own checkpoints; None for none."""
         if self.folder is None:
             return None
-        return Keeper(own_folder(self.folder, index), every=self.every)
+        return CheckpointStore(own_folder(self.folder, index), every=self.every)
 
 
 @dataclass(frozen=True)
 class Report:
-    """What a seat tells when it is looked at; None where its process has been restarted."""
+    """The answer of an actor to a poll: the party's status, and what is new since the last poll."""
 
-    standing: Standing
+    status: PartyStatus
     events: list[Event]
     rounds_over: list[tuple[int, bool, int]]
     messages: int
@@ -132,74 +131,78 @@ class Report:
     process: int
 
 
-class SeatActor:
-    """One party's actor. All its methods run on one event loop."""
+class PartyActor:
+    """The actor of one party. All its methods run on one event loop."""
 
-    def __init__(self, index: int, job: Job) -> None:
+    def __init__(self, index: int, assignment: PartyAssignment) -> None:
         self.index = index
-        self.job = job
-        self.home: LiveHome | None = None
-        self.keeper: Keeper | None = None
-        self._seats: dict[int, Any] = {}
-        self._told = self._over = 0
+        self.assignment = assignment
+        self.host: PartyHost | None = None
+        self.store: CheckpointStore | None = None
+        self._actors: dict[int, Any] = {}
+        self._reported = self._over = 0
 
     async def claim(self) -> list[int]:
-        """Make the party's checkpoints this process's own; the rounds that can be gone back to."""
-        keeper = self._claimed()
-        if keeper is None or keeper.entropy() is None:  # without it the party would be another one
+        """Lock the party's checkpoints for this process; the rounds from which it can go on."""
+        store = self._claimed()
+        if store is None or store.entropy() is None:  # without it the party would be another one
             return []
-        return keeper.whole()
+        return store.whole()
 
-    def _claimed(self) -> Keeper | None:
-        if self.keeper is None:
-            self.keeper = self.job.keeper(self.index)
-            if self.keeper is not None:
-                self.keeper.claim()
-        return self.keeper
+    def _claimed(self) -> CheckpointStore | None:
+        if self.store is None:
+            self.store = self.assignment.checkpoint_store(self.index)
+            if self.store is not None:
+                self.store.claim()
+        return self.store
 
     async def begin(self, epoch: int, *, restored: bool, at: int | None, floor: int) -> Hello:
-        """Make the party, from its own checkpoint where asked to; what the others need to know."""
+        """Make the party, from its own checkpoint if asked to; its introduction to the others."""
         import torch
 
         torch.set_num_threads(1)
-        job = self.job
-        keeper, saved = self._claimed(), None
+        assignment = self.assignment
+        store, saved = self._claimed(), None
         if restored:
-            saved = None if keeper is None else keeper.read(at)
+            saved = None if store is None else store.read(at)
             if saved is None:
                 of = "" if at is None else f" of round {at}"
                 raise RunError(f"{name_of(self.index)} has no checkpoint{of} to come back from")
-        secrets = self._secrets(keeper, restored=restored)
-        party = job.make(self.index, secrets)
+        secrets = self._secrets(store, restored=restored)
+        party = assignment.make(self.index, secrets)
         if saved is not None:
             restore(party, saved)
-        if keeper is not None:
-            epoch = max(epoch, keeper.begin_life())
-            keeper.forget(-1 if saved is None else saved["round"])
+        if store is not None:
+            epoch = max(epoch, store.begin_incarnation())
+            store.forget(-1 if saved is None else saved["round"])
         party.epoch = epoch
         if self.index == SERVER:
             party.round = max(party.round, floor)
-        sealer = Sealer(job.protocol, job.run_id, self.index) if job.sealed else None
-        identity, verify = job.identity(self.index), None
-        if job.manifest is not None:
-            job.manifest.check()
-            verify = job.manifest.verify
-        links = Links(job.run_id, self.index, epoch, job.parties, sealer, verify)
-        self.home = LiveHome(
+        sealer = (
+            Sealer(assignment.protocol, assignment.run_id, self.index)
+            if assignment.sealed
+            else None
+        )
+        identity, verify = assignment.identity(self.index), None
+        if assignment.manifest is not None:
+            assignment.manifest.check()
+            verify = assignment.manifest.verify
+        links = Links(assignment.run_id, self.index, epoch, assignment.parties, sealer, verify)
+        self.host = PartyHost(
             party,
             links,
-            self._post,
-            seed=job.seed,
+            self._transmit,
+            seed=assignment.seed,
             secrets=secrets,
-            conditions=job.conditions,
-            keep=keeper,
-            settled=saved is not None,
+            conditions=assignment.conditions,
+            keep=store,
+            setup_done=saved is not None,
         )
-        if identity is None or job.manifest is None:
+        if identity is None or assignment.manifest is None:
             return links.hello
-        return identity.introduce(job.manifest.digest, self.index, links.hello)
+        return identity.introduce(assignment.manifest.digest, self.index, links.hello)
 
-    def _secrets(self, keeper: Keeper | None, *, restored: bool) -> OwnEntropy:
+    def _secrets(self, store: CheckpointStore | None, *, restored: bool) -> OwnEntropy:
         """The party's own secrets: of its run so far where it comes back, else newly drawn.
 
         A run that begins anew draws anew even where an earlier attempt left entropy behind. With
@@ -208,10 +211,10 @@ class SeatActor:
         """
         if not restored:
             secrets = OwnEntropy.draw(self.index)
-            if keeper is not None:
-                keeper.new_entropy(secrets.entropy)
+            if store is not None:
+                store.new_entropy(secrets.entropy)
             return secrets
-        entropy = None if keeper is None else keeper.entropy()
+        entropy = None if store is None else store.entropy()
         if entropy is None:
             raise RunError(
                 f"{name_of(self.index)} has checkpoints, but no whole file entropy.svfl beside "
@@ -220,58 +223,58 @@ class SeatActor:
             )
         return OwnEntropy(self.index, entropy)
 
-    async def connect(self, seats: Mapping[int, Any], hellos: Mapping[int, Hello]) -> None:
-        """Learn where the others are, and of their lives."""
-        self._seats = dict(seats)
-        await self.meet(hellos)
+    async def connect(self, actors: Mapping[int, Any], hellos: Mapping[int, Hello]) -> None:
+        """Learn the actors of the other parties, and their incarnations."""
+        self._actors = dict(actors)
+        await self.add_peers(hellos)
 
-    async def meet(self, hellos: Mapping[int, Hello]) -> None:
-        """Learn of new lives."""
-        if self.home is not None:
-            self.home.meet(dict(hellos))
+    async def add_peers(self, hellos: Mapping[int, Hello]) -> None:
+        """Learn of new incarnations of other parties."""
+        if self.host is not None:
+            self.host.add_peers(dict(hellos))
 
     async def go(self, origin: int) -> None:
-        """Let the party live; its clock counts from `origin`."""
-        assert self.home is not None
-        self.home.start(origin)
+        """Start the party; its clock counts from `origin`."""
+        assert self.host is not None
+        self.host.start(origin)
 
     async def take(self, data: bytes) -> None:
-        """A frame has come."""
-        if self.home is not None:
-            self.home.take(data)
+        """Receive a frame."""
+        if self.host is not None:
+            self.host.take(data)
 
-    async def look(self) -> Report | None:
-        """How the party is doing, and what has happened since the last look."""
-        home = self.home
-        if home is None:
+    async def poll(self) -> Report | None:
+        """The party's report; None if the process was restarted and has no party yet."""
+        host = self.host
+        if host is None:
             return None
-        events, over = home.events[self._told :], home.rounds_over[self._over :]
-        self._told, self._over = len(home.events), len(home.rounds_over)
-        sent = home.transcript
-        return Report(home.standing, events, over, sent.messages, sent.bytes, os.getpid())
+        events, over = host.events[self._reported :], host.rounds_over[self._over :]
+        self._reported, self._over = len(host.events), len(host.rounds_over)
+        sent = host.transcript
+        return Report(host.status, events, over, sent.messages, sent.bytes, os.getpid())
 
     async def models(self) -> dict[str, Any]:
         """Snapshot of the party as it stands, without what never changes."""
-        assert self.home is not None
-        saved = self.home.snapshot()
+        assert self.host is not None
+        saved = self.host.snapshot()
         return saved | {"once": dict.fromkeys(saved["once"])}
 
     async def ask(self, question: Callable[[Party], Any]) -> Any:
-        """What a function makes of the party as it stands."""
-        assert self.home is not None
-        return question(self.home.party)
+        """Result of a function of the party as it stands."""
+        assert self.host is not None
+        return question(self.host.party)
 
     async def transcript(self) -> dict[str, Any]:
-        """The messages that this life of the party has sent."""
-        assert self.home is not None
-        return self.home.transcript.state()
+        """State of the transcript of this incarnation: the messages that it has sent."""
+        assert self.host is not None
+        return self.host.transcript.state()
 
-    def _post(self, receiver: int, data: bytes) -> None:
-        self._seats[receiver].take.remote(data)
+    def _transmit(self, receiver: int, data: bytes) -> None:
+        self._actors[receiver].take.remote(data)
 
 
 def own_folder(folder: str, index: int) -> Path:
-    """Where a party keeps what is its own, in a run's folder on its machine."""
+    """Folder of a party's own files, within a run's folder on its machine."""
     return Path(folder) / "parties" / ("server" if index == SERVER else str(index))
 
 

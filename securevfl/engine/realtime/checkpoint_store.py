@@ -1,14 +1,13 @@
-"""A party's own checkpoints on disk: what it keeps at safe points, some rounds back.
+"""The store of a party's own checkpoints: its kept attributes at safe points of several rounds.
 
-One folder a party: ``round-<r>.svfl`` for each round kept, ``once.svfl`` for what never changes,
-``entropy.svfl`` with the entropy of the party's secret choices, ``life`` with the number of the
-party's life, and ``lock``, which the process holds that writes.
-Files are written whole or not at all, carry a checksum, are never unpickled, and have the mode
-0600; what is damaged is passed over.
+Each party has a folder: ``round-<r>.svfl`` for each stored round, ``once.svfl`` for constants,
+``entropy.svfl`` with the entropy of the party's secret choices, ``life`` with the number of its
+incarnation, and ``lock``, which the writing process holds. Files are written whole or not at all,
+carry a checksum, are never unpickled, and have the mode 0600. A damaged file is passed over.
 
-Kept are the newest eight rounds, the newest eight multiples of eight before them, and so on.
-Parties that made the same rounds keep the same, so that a driver whose history is a second old
-finds one that it knows and everybody has.
+The store keeps the newest eight rounds, the newest eight multiples of eight, of 64, and so on.
+Parties that made the same rounds keep the same ones. So a driver whose history is some rounds old
+finds a round that it knows and of which every party has a checkpoint.
 """
 
 from __future__ import annotations
@@ -29,18 +28,18 @@ if TYPE_CHECKING:
 
 _ONCE = "once.svfl"
 _ENTROPY = "entropy.svfl"
-_LIFE = "life"
+_INCARNATION = "life"
 _LOCK = "lock"
 _KEPT = 8  # rounds of each step, and the ratio of steps
 
 
-class Keeper:
-    """Writes and reads one party's checkpoints.
+class CheckpointStore:
+    """The checkpoints of one party, in a folder.
 
     Parameters
     ----------
     folder : Path
-        The party's own; created if needed.
+        The party's own folder; created if needed.
     every : int
         Rounds between checkpoints.
     """
@@ -54,7 +53,7 @@ class Keeper:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
 
     def claim(self, patience: float = 30.0) -> None:
-        """Be the only process that writes here, until it ends.
+        """Lock the folder for this process until it ends.
 
         Raises
         ------
@@ -74,14 +73,14 @@ class Keeper:
             ) from None
         self._lock = lock
 
-    def begin_life(self) -> int:
-        """Number of a new life, which no earlier one had."""
-        path = self.folder / _LIFE
-        life = int(path.read_text()) + 1 if path.exists() else 0
+    def begin_incarnation(self) -> int:
+        """Number of a new incarnation, which no earlier one had."""
+        path = self.folder / _INCARNATION
+        incarnation = int(path.read_text()) + 1 if path.exists() else 0
         part = path.with_suffix(".part")
-        part.write_text(str(life))
+        part.write_text(str(incarnation))
         os.replace(part, path)
-        return life
+        return incarnation
 
     def new_entropy(self, entropy: bytes) -> None:
         """Write a party's own entropy, in the place of an earlier run's."""
@@ -96,7 +95,7 @@ class Keeper:
         return entropy if isinstance(entropy, bytes) and len(entropy) == ENTROPY else None
 
     def __call__(self, party: Party, state: Callable[[], dict[str, Any]]) -> None:
-        """Write a checkpoint if one is due; called at safe points."""
+        """Write a checkpoint if one is due; the party must be at a safe point."""
         if party.round % self.every or party.round == self._last:
             return
         saved = state()
@@ -111,7 +110,7 @@ class Keeper:
             self._path(round).unlink(missing_ok=True)
 
     def rounds(self) -> list[int]:
-        """Rounds that there are checkpoints of, ascending; they may turn out to be damaged."""
+        """Rounds with a checkpoint file, ascending; the file may be damaged."""
         found = [path.stem.partition("-")[2] for path in self.folder.glob("round-*.svfl")]
         return sorted(int(text) for text in found if text.isdigit())
 
@@ -120,7 +119,7 @@ class Keeper:
         return [round for round in self.rounds() if self._read(round) is not None]
 
     def read(self, at: int | None = None) -> dict[str, Any] | None:
-        """The checkpoint of a round, or the newest that is whole; None where there is none."""
+        """The checkpoint of a round, or the newest that can be read; None if there is none."""
         for round in reversed(self.rounds()) if at is None else [at]:
             state = self._read(round)
             if state is not None:
@@ -142,7 +141,7 @@ class Keeper:
     def forget(self, after: int) -> None:
         """Remove checkpoints of later rounds, which a run that goes back will write anew.
 
-        With -1 everything goes but the number of the life.
+        With -1 everything is removed but the number of the incarnation.
         """
         self._once = None
         for round in self.rounds():

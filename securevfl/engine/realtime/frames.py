@@ -1,9 +1,9 @@
-"""One party's links to the others when messages cross processes: frames, lives and order.
+"""The links of one party to the others, where messages cross processes.
 
-A frame is a message with the lives of both ends. A party that was restarted begins a new life, with
-a new key, and all its links begin anew; what was sent to or by an earlier life is lost. Within a
-link's life frames are numbered: whatever carries them may shuffle, repeat or forge them, but the
-party sees each one once and in the order in which it left.
+A frame is a message with the incarnations of both ends. A party that was restarted is a new
+incarnation with a new key, and all its links begin anew; messages to or from an earlier incarnation
+are lost. The frames of a link are numbered: its carrier may shuffle, repeat or forge them, but the
+party gets each one once, in the order in which it was sent.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from securevfl.engine.network import Message, name_of
 from securevfl.engine.security.sealing import Sealer
 from securevfl.errors import SealError, WireError
 
-_EARLY = 4096  # frames of a life that is not known yet, or ahead of a missing one, per link
+_EARLY = 4096  # most frames of an unknown incarnation, or ahead of a missing one, per link
 
 
 class Frame(NamedTuple):
@@ -30,7 +30,7 @@ class Frame(NamedTuple):
     sender, receiver : int
     kind : str
     round : int
-    life, to_life : int
+    incarnation, to_incarnation : int
         Epochs of the sender and of the receiver whom it was meant for.
     number : int
         Its place among the frames of this link, from 0.
@@ -43,8 +43,8 @@ class Frame(NamedTuple):
     receiver: int
     kind: str
     round: int
-    life: int
-    to_life: int
+    incarnation: int
+    to_incarnation: int
     number: int
     body: bytes
 
@@ -71,10 +71,9 @@ class Frame(NamedTuple):
 
 
 class Hello(NamedTuple):
-    """A life of a party, as the others learn of it: its epoch and its key of this life.
+    """The introduction of an incarnation to the others: its epoch and its public key.
 
-    The signature is the party's identity's (`securevfl.engine.security.identity`), where there are
-    any.
+    The signature is that of the party's `securevfl.engine.security.identity.Identity`, if any.
     """
 
     epoch: int
@@ -84,23 +83,23 @@ class Hello(NamedTuple):
 
 @dataclass
 class _Link:
-    """One peer: the life that is known of it, and where both directions are."""
+    """The link to one peer: its newest known incarnation, and frame numbers both ways."""
 
     epoch: int = -1
     sent: int = 0
     expected: int = 0
     early: dict[int, Message] = field(default_factory=dict)  # ahead of a missing one
-    unknown: list[Frame] = field(default_factory=list)  # of a life that is not known yet
+    unknown: list[Frame] = field(default_factory=list)  # of an incarnation that is not known yet
 
 
 class Links:
-    """All links of one life of a party.
+    """All links of one incarnation of a party.
 
     Parameters
     ----------
     run : str
     index, epoch : int
-        The party, and its life.
+        The party, and the number of its incarnation.
     peers : iterable of int
         The other parties.
     sealer : Sealer, optional
@@ -111,7 +110,7 @@ class Links:
     Attributes
     ----------
     lost : int
-        Frames of or for a life that is over.
+        Number of frames from or to an earlier incarnation.
     """
 
     def __init__(
@@ -133,13 +132,13 @@ class Links:
 
     @property
     def hello(self) -> Hello:
-        """What the others have to know of this life."""
+        """The introduction of this incarnation to the others."""
         return Hello(self.epoch, b"" if self.sealer is None else self.sealer.public)
 
-    def meet(self, hellos: Mapping[int, Hello]) -> list[Message]:
-        """Learn of the others' lives; messages of new ones that came before are returned.
+    def add_peers(self, hellos: Mapping[int, Hello]) -> list[Message]:
+        """Learn of new incarnations; return their messages that had arrived before.
 
-        Frames that are rejected now are lost, as their senders' lives were not known before.
+        Frames of an incarnation that was not known are kept; those that prove invalid now are lost.
 
         Raises
         ------
@@ -165,7 +164,7 @@ class Links:
         return messages
 
     def knows(self, peer: int) -> bool:
-        """Whether a party exists and some life of it is known."""
+        """Whether an incarnation of the party is known."""
         return peer in self._links and self._links[peer].epoch >= 0
 
     def pack(self, receiver: int, kind: str, round: int, payload: bytes) -> bytes:
@@ -205,28 +204,30 @@ class Links:
         link = self._links.get(frame.sender)
         if link is None:
             raise WireError(f"link: {name_of(frame.sender)} is no party of this run")
-        if frame.life > link.epoch:
+        if frame.incarnation > link.epoch:
             if len(link.unknown) >= _EARLY:
                 raise WireError(
-                    f"link: {_EARLY} frames of life {frame.life} of {name_of(frame.sender)}, which "
-                    "nobody has told of, are kept already"
+                    f"link: {_EARLY} frames of incarnation {frame.incarnation} of "
+                    f"{name_of(frame.sender)} are kept already, and it has not been introduced"
                 )
             link.unknown.append(frame)
             return []
         return self._take(link, frame)
 
     def _take(self, link: _Link, frame: Frame) -> list[Message]:
-        if frame.life < link.epoch or frame.to_life < self.epoch:
+        if frame.incarnation < link.epoch or frame.to_incarnation < self.epoch:
             self.lost += 1
             return []
         body = frame.body
         what = f"{frame.kind!r} of round {frame.round} from {name_of(frame.sender)}"
-        if frame.to_life > self.epoch:
-            raise WireError(f"link: {what} is for life {frame.to_life}, and this is {self.epoch}")
+        if frame.to_incarnation > self.epoch:
+            raise WireError(
+                f"link: {what} is for incarnation {frame.to_incarnation}, and this is {self.epoch}"
+            )
         if self.sealer is not None:
             if int.from_bytes(body[:8], "little") != frame.number:  # before it counts as received
                 raise SealError(f"sealed link: {what} was rejected: its number was changed")
-            body = self.sealer.open(frame.sender, frame.kind, frame.round, frame.life, body)
+            body = self.sealer.open(frame.sender, frame.kind, frame.round, frame.incarnation, body)
         elif frame.number < link.expected or frame.number in link.early:
             raise SealError(f"link: {what} was rejected: it was received before")
         if len(link.early) >= _EARLY:
@@ -234,7 +235,7 @@ class Links:
                 f"link: {what}: {_EARLY} frames wait for number {link.expected} already"
             )
         link.early[frame.number] = Message(
-            frame.sender, self.index, frame.kind, wire.decode(body), frame.round, frame.life,
+            frame.sender, self.index, frame.kind, wire.decode(body), frame.round, frame.incarnation,
             frame.number,
         )  # fmt: skip
         ready = []

@@ -1,8 +1,8 @@
-"""A party in real time: one object on one asyncio loop, whatever carries its messages.
+"""The host of a party in real time: one party on one asyncio loop, whatever carries its messages.
 
-The same party files as in simulation: `LiveHome` is the `securevfl.engine.network.Network` of its
-party. Waits, order, lateness and rounds are decided by the same `Mailbox`; time is the machine's.
-Delays of conditions may be injected: a message then departs later, as in simulation.
+It runs the same party files as a simulation, by the same `securevfl.engine.runner.PartyRunner`;
+only the time is the machine's. Delays of conditions may be injected: a message then departs later,
+as in simulation.
 """
 
 from __future__ import annotations
@@ -10,64 +10,65 @@ from __future__ import annotations
 import asyncio
 import time
 import traceback
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from securevfl.engine import wire
 from securevfl.engine.conditions import NONE, Conditions
-from securevfl.engine.mailbox import ANNOUNCE, Mailbox
-from securevfl.engine.network import Event, Message, RoundOverError, Wait, name_of
+from securevfl.engine.network import Event, Message, PartyState, RoundOverError, name_of
 from securevfl.engine.party import Party
 from securevfl.engine.party_state import snapshot
 from securevfl.engine.realtime.frames import Hello, Links
+from securevfl.engine.runner import Owner, PartyRunner
 from securevfl.engine.streams import Secrets
 from securevfl.engine.transcript import Transcript
 from securevfl.errors import SealError, WireError
 
-Post = Callable[[int, bytes], None]
+Transmit = Callable[[int, bytes], None]
 _SHOWN = 20  # rejected frames whose reasons are recorded one by one
 
 
 @dataclass(frozen=True)
-class Standing:
-    """How a party is doing.
+class PartyStatus:
+    """The status of a party, as its host reports it.
 
     Attributes
     ----------
     done : bool
-        It has ended.
+        Whether the party has ended.
     failed : str
-        What its code raised, with the lines; empty if nothing.
+        The error that its code raised, with its lines; empty if none.
     waits : str
-        What it waits for, in words; empty where it does not.
+        Description of its present wait; empty if it does not wait.
     round : int
-    settled : bool
-        Setup is over.
+    setup_done : bool
     progress : int
-        Grows with everything that it takes in or records.
+        Number of messages received and events recorded.
     rejected : int
-        Frames that were no valid message.
+        Number of frames that were no valid message.
     """
 
     done: bool
     failed: str
     waits: str
     round: int
-    settled: bool
+    setup_done: bool
     progress: int
     rejected: int
 
 
-class LiveHome:
-    """Runs one party; all calls must come from one asyncio loop.
+class PartyHost(Owner):
+    """The host of one party; all calls must come from one asyncio loop.
+
+    It is the `securevfl.engine.network.Network` of its party.
 
     Parameters
     ----------
     party : Party
-        Newly made, or restored from its own checkpoint; then `settled` is true.
+        Newly made, or restored from its own checkpoint; then `setup_done` is true.
     links : Links
-    post : callable
+    transmit : callable
         Carries a frame to a party; must not block, and may lose, repeat or shuffle frames.
     seed : int
         Seed of the run's public choices.
@@ -76,22 +77,23 @@ class LiveHome:
     conditions : Conditions
         Delays to inject. Bandwidth and modelled computing are those of the machine.
     keep : callable, optional
-        Given the party's snapshot at safe points; decides by itself which to write.
-    settled : bool
-        Whether setup was done in an earlier life.
+        Called at safe points with the party and with a function that makes its snapshot; it writes
+        those that are due.
+    setup_done : bool
+        Whether an earlier incarnation has done the setup.
     """
 
     def __init__(
         self,
         party: Party,
         links: Links,
-        post: Post,
+        transmit: Transmit,
         *,
         seed: int,
         secrets: Secrets,
         conditions: Conditions = NONE,
         keep: Callable[[Party, Callable[[], dict[str, Any]]], None] | None = None,
-        settled: bool = False,
+        setup_done: bool = False,
     ) -> None:
         self.party = party
         self.links = links
@@ -101,14 +103,11 @@ class LiveHome:
         self.transcript = Transcript()
         self.events: list[Event] = []
         self.rounds_over: list[tuple[int, bool, int]] = []
-        self._post = post
+        self._runner = PartyRunner(party, self, self._late)
+        self._runner.setup_done = setup_done
+        self._transmit = transmit
         self._keep = keep
-        self._settled = settled
-        self._mailbox = Mailbox(self._late)
-        self._coroutine: Coroutine[Wait, Any, None] | None = None
-        self._waits = 0
-        self._done = False
-        self._over = False
+        self._stopped = False
         self._failed = ""
         self._progress = 0
         self._rejected = 0
@@ -118,7 +117,7 @@ class LiveHome:
     # -- from outside --------------------------------------------------------------------------
 
     def start(self, origin: int | None = None) -> None:
-        """Begin or go on with the party's life.
+        """Start the party, or go on with it.
 
         Parameters
         ----------
@@ -128,21 +127,13 @@ class LiveHome:
         """
         passed = 0 if origin is None else time.time_ns() - origin
         self._zero = time.monotonic_ns() - passed
+        self._guard(lambda: self._runner.start(setup_done=self._runner.setup_done))
 
-        async def life() -> None:
-            if not self._settled:
-                await self.party.setup()
-            self._settled = True
-            await self.party.run()
-
-        self._coroutine = life()
-        self._step(None)
-
-    def meet(self, hellos: dict[int, Hello]) -> None:
-        """Learn of new lives of other parties."""
+    def add_peers(self, hellos: dict[int, Hello]) -> None:
+        """Learn of new incarnations of other parties."""
         for peer, hello in hellos.items():
             try:
-                messages = self.links.meet({peer: hello})
+                messages = self.links.add_peers({peer: hello})
             except SealError as error:
                 self._reject(error)
                 continue
@@ -150,7 +141,7 @@ class LiveHome:
                 self._arrive(message)
 
     def take(self, data: Any) -> None:
-        """Take in a frame; one that is none is counted and recorded, and harms nothing."""
+        """Receive a frame. Bytes that are no valid frame are counted and recorded, and ignored."""
         try:
             messages = self.links.unpack(data)
         except (WireError, SealError) as error:
@@ -165,40 +156,44 @@ class LiveHome:
             self.record(self.party, "rejected", {"why": str(error)})
 
     def stop(self) -> None:
-        """End the life where it stands."""
-        if self._coroutine is not None:
-            self._coroutine.close()
-        self._coroutine = None
-        self._done = self._over = True
+        """End the party where it stands; frames that are still delayed are not sent."""
+        self._runner.close()
+        self._stopped = True
 
     @property
-    def standing(self) -> Standing:
-        """How the party is doing."""
-        wait = self._mailbox.wait
-        return Standing(
-            done=self._done,
+    def status(self) -> PartyStatus:
+        """The present status of the party."""
+        wait = self._runner.mailbox.wait
+        return PartyStatus(
+            done=self._runner.done,
             failed=self._failed,
-            waits="" if wait is None or self._done else wait.describe(),
+            waits="" if wait is None or self._runner.done else wait.describe(),
             round=self.party.round,
-            settled=self._settled,
+            setup_done=self._runner.setup_done,
             progress=self._progress,
             rejected=self._rejected,
         )
 
     def snapshot(self) -> dict[str, Any]:
-        """Copy of what the party keeps, as it stands."""
-        return snapshot(self.party, waits=self._waits, time=self.time(self.party))
+        """Copy of the party's kept attributes as they stand."""
+        return snapshot(self.party, waits=self._runner.waits, time=self.time(self.party))
 
     # -- the party's network -------------------------------------------------------------------
 
-    def time(self, party: Party) -> int:
+    def time(self, party: PartyState) -> int:
         """Nanoseconds since the run began."""
         return time.monotonic_ns() - self._zero
 
     def send(
-        self, party: Party, to: tuple[int, ...], kind: str, payloads: Any, round: int, after: float
+        self,
+        party: PartyState,
+        to: tuple[int, ...],
+        kind: str,
+        payloads: Any,
+        round: int,
+        after: float,
     ) -> None:
-        """Send one payload to each receiver."""
+        """Send one message to each receiver. Every message of the party starts here."""
         delay = after
         activity = party.activities.get(kind)
         if activity is not None:
@@ -213,113 +208,68 @@ class LiveHome:
             if payload is not known or not body:
                 known, body = payload, wire.encode(payload)
             if delay > 0:
-                loop.call_later(delay, self._transmit, receiver, kind, round, body)
+                loop.call_later(delay, self._depart, receiver, kind, round, body)
             else:
-                self._transmit(receiver, kind, round, body)
+                self._depart(receiver, kind, round, body)
 
-    def _transmit(self, receiver: int, kind: str, round: int, body: bytes) -> None:
-        if self._over:
+    def _depart(self, receiver: int, kind: str, round: int, body: bytes) -> None:
+        """Number and seal a message, and hand its frame to the carrier."""
+        if self._stopped:
             return
         frame = self.links.pack(receiver, kind, round, body)
         now = self.time(self.party)
         self.transcript.add(self.party.index, receiver, kind, round, len(frame), now, None)
-        self._post(receiver, frame)
+        self._transmit(receiver, frame)
 
-    def record(self, party: Party, name: str, fields: dict[str, Any]) -> None:
+    def record(self, party: PartyState, name: str, fields: dict[str, Any]) -> None:
         """Keep an event."""
         self._progress += 1
         self.events.append(Event(self.time(party), party.index, party.round, name, fields))
 
-    def safe_point(self, party: Party) -> None:
-        """Let the keeper write the party's checkpoint."""
+    def safe_point(self, party: PartyState) -> None:
+        """Write the party's checkpoint if one is due."""
         if self._keep is not None:
-            self._keep(party, self.snapshot)
+            self._keep(self.party, self.snapshot)
 
-    def round_over(self, party: Party, round: int, left: bool) -> None:
-        """Note that the party is through with a round."""
+    def round_over(self, party: PartyState, round: int, left: bool) -> None:
+        """Note that the party has finished a round, or left it."""
         self.rounds_over.append((round, left, self.time(party)))
 
-    def enter_round(self, party: Party, round: int) -> None:
+    def enter_round(self, party: PartyState, round: int) -> None:
         """Count messages of earlier rounds late from now on."""
-        self._mailbox.enter(round)
+        self._runner.mailbox.enter(round)
 
-    def handled(self, party: Party, kind: str) -> None:
+    def handled(self, party: PartyState, kind: str) -> None:
         """Pass what arrived before a handler was registered to that handler."""
-        for message in self._mailbox.withdraw(kind):
-            self._handle(message)
+        self._runner.deliver_held(kind)
 
-    # -- running -------------------------------------------------------------------------------
+    # -- the runner's owner --------------------------------------------------------------------
 
-    def _step(self, value: Any, error: BaseException | None = None) -> None:
-        """Run the party until it has to wait for something that is not here."""
-        coroutine = self._coroutine
-        if coroutine is None:
-            return
-        while True:
-            try:
-                wait = coroutine.send(value) if error is None else coroutine.throw(error)
-            except StopIteration:
-                self._done = True
-                self._mailbox.close()
-                return
-            except Exception as failure:
-                self._fail(failure)
-                return
-            if not self._begin(wait):
-                return
-            value, error = self._outcome()
+    def at_safe_point(self) -> None:
+        """Write the party's checkpoint if one is due."""
+        self.safe_point(self.party)
 
-    def _begin(self, wait: Wait) -> bool:
-        """Begin a wait; True when it is over at once."""
-        if wait.safe:
-            self.safe_point(self.party)
-        self._waits += 1
-        satisfied = self._mailbox.post(wait)
-        if not satisfied and wait.timeout is not None:
-            loop = asyncio.get_running_loop()
-            loop.call_later(max(0.0, wait.timeout), self._timed_out, self._waits)
-        return satisfied or self._mailbox.overtaken
+    def set_timer(self, seconds: float, wait: int) -> None:
+        """Let a wait time out."""
+        asyncio.get_running_loop().call_later(seconds, self._time_out, wait)
 
-    def _outcome(self, *, timed_out: bool = False) -> tuple[Any, BaseException | None]:
-        wait = self._mailbox.wait
-        assert wait is not None
-        over = not wait.satisfied and not timed_out and self._mailbox.overtaken
-        taken = self._mailbox.finish()
-        return (None, RoundOverError()) if over else (taken, None)
-
-    def _timed_out(self, number: int) -> None:
-        wait = self._mailbox.wait
-        if not self._done and self._waits == number and wait is not None and not wait.satisfied:
-            self._step(*self._outcome(timed_out=True))
+    def _time_out(self, wait: int) -> None:
+        self._guard(lambda: self._runner.time_out(wait))
 
     def _arrive(self, message: Message) -> None:
+        """Give a message to the party. Every message that is taken in ends here."""
         self._progress += 1
-        if self._done:
-            self._late(message)
-            return
-        if message.kind in self.party.handlers:
-            self._handle(message)
-            return
-        satisfied = self._mailbox.put(message)
-        wait = self._mailbox.wait
-        if wait is None:
-            return
-        if message.kind == ANNOUNCE and not wait.satisfied:
-            satisfied = self._mailbox.overtaken
-        if satisfied:
-            self._step(*self._outcome())
+        self._guard(lambda: self._runner.deliver(message))
 
-    def _handle(self, message: Message) -> None:
+    def _guard(self, step: Callable[[], None]) -> None:
+        """Run the party's code; its errors end the party and stand in its status."""
         try:
-            self.party.handlers[message.kind](message)
-        except Exception as failure:
-            self._fail(failure)
-
-    def _fail(self, failure: Exception) -> None:
-        said = "".join(traceback.format_exception_only(failure)).strip()
-        lines = "".join(traceback.format_tb(failure.__traceback__)[-3:])
-        self._failed = f"{name_of(self.party.index)}: {said}\n{lines}"
-        self._done = True
+            step()
+        except (Exception, RoundOverError) as failure:
+            last = "".join(traceback.format_exception_only(failure)).strip()
+            lines = "".join(traceback.format_tb(failure.__traceback__)[-3:])
+            self._failed = f"{name_of(self.party.index)}: {last}\n{lines}"
+            self._runner.close()
 
     def _late(self, message: Message) -> None:
         if message.row >= 0:

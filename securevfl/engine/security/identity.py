@@ -1,10 +1,10 @@
-"""Who is who: long-lived keys of parties, and the signed list of those who take part in a session.
+"""Identities of parties (long-lived keys) and manifests (signed lists of a session's parties).
 
 A party's identity is an Ed25519 key pair whose secret half never leaves its file. A manifest names
 the session, its protocol, and for each party number the public key and, where the protocol has
-them, the point at which its shares are evaluated; every party signs the same statement. Each life
-of a party then has a fresh X25519 key for its links, which the identity signs: who is not in the
-manifest cannot speak for a party, and nobody has to be trusted at first sight.
+them, the point at which its shares are evaluated; every party signs the same statement. Each
+incarnation of a party then has a fresh X25519 key for its links, which the identity signs. So no
+key outside the manifest can speak for a party, and no key is trusted at first sight.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _HELLO = "securevfl hello 1"
 
 
 def fingerprint(public: bytes) -> str:
-    """Short name of a public key, to be compared by people: SHA-256 in base 64, as SSH shows it.
+    """Short name of a public key, for people to compare: SHA-256 in base 64, as SSH shows it.
 
     Parameters
     ----------
@@ -125,7 +125,7 @@ class Identity:
         return self._secret.sign(statement)
 
     def introduce(self, session: bytes, index: int, hello: Hello) -> Hello:
-        """The hello of a life with a signature.
+        """The introduction of an incarnation, with a signature.
 
         Parameters
         ----------
@@ -138,7 +138,7 @@ class Identity:
 
 
 def public_file(path: Path) -> Path:
-    """Where the public half of a key file lies."""
+    """Path of the public half of a key file."""
     return path.with_name(path.name + ".pub")
 
 
@@ -161,15 +161,15 @@ def read_public(path: Path) -> bytes:
 
 
 @dataclass(frozen=True)
-class Seat:
-    """One line of a manifest.
+class ManifestEntry:
+    """The entry of one party in a manifest.
 
     Attributes
     ----------
     public : bytes
         The party's identity.
     point : int or None
-        Where its shares are evaluated (alpha), where the protocol has such points.
+        Evaluation point of its shares (alpha), if the protocol has such points.
     """
 
     public: bytes
@@ -178,32 +178,32 @@ class Seat:
 
 @dataclass(frozen=True)
 class Manifest:
-    """Who takes part in a session; it counts when all of them have signed it.
+    """The list of a session's parties. It is valid once all of them have signed it.
 
     Attributes
     ----------
     session : str
         A name that is used once.
     protocol : str
-    seats : mapping of int to Seat
+    entries : mapping of int to ManifestEntry
         By party number; the server is -1.
     signatures : mapping of int to bytes
     """
 
     session: str
     protocol: str
-    seats: Mapping[int, Seat]
+    entries: Mapping[int, ManifestEntry]
     signatures: Mapping[int, bytes] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        keys = [seat.public for seat in self.seats.values()]
-        points = [seat.point for seat in self.seats.values() if seat.point is not None]
-        if SERVER not in self.seats or len(self.seats) < 2:
+        keys = [entry.public for entry in self.entries.values()]
+        points = [entry.point for entry in self.entries.values() if entry.point is not None]
+        if SERVER not in self.entries or len(self.entries) < 2:
             raise ConfigurationError("manifest: it needs a server and at least one party")
-        if sorted(self.seats) != list(range(SERVER, len(self.seats) - 1)):
+        if sorted(self.entries) != list(range(SERVER, len(self.entries) - 1)):
             raise ConfigurationError(
-                f"manifest: parties must be numbered 0 to {len(self.seats) - 2}, they are "
-                f"{sorted(set(self.seats) - {SERVER})}"
+                f"manifest: parties must be numbered 0 to {len(self.entries) - 2}, they are "
+                f"{sorted(set(self.entries) - {SERVER})}"
             )
         if len(set(keys)) < len(keys) or len(set(points)) < len(points):
             raise ConfigurationError(
@@ -212,8 +212,8 @@ class Manifest:
 
     @property
     def statement(self) -> bytes:
-        """What everybody signs."""
-        rows = [(n, seat.public, seat.point) for n, seat in sorted(self.seats.items())]
+        """The bytes that every party signs."""
+        rows = [(n, entry.public, entry.point) for n, entry in sorted(self.entries.items())]
         return wire.encode((_STATEMENT, self.session, self.protocol, rows))
 
     @property
@@ -222,16 +222,16 @@ class Manifest:
         return hashlib.sha256(self.statement).digest()
 
     def signed(self, index: int, identity: Identity) -> Manifest:
-        """With one more signature.
+        """The manifest with one more signature.
 
         Raises
         ------
         ConfigurationError
             When the manifest gives that party another key.
         """
-        seat = self.seats.get(index)
-        if seat is None or seat.public != identity.public:
-            named = "nobody" if seat is None else fingerprint(seat.public)
+        entry = self.entries.get(index)
+        if entry is None or entry.public != identity.public:
+            named = "nobody" if entry is None else fingerprint(entry.public)
             raise ConfigurationError(
                 f"manifest: {name_of(index)} is {named} there, and this key is "
                 f"{fingerprint(identity.public)}"
@@ -243,17 +243,17 @@ class Manifest:
         """Parties whose signature is missing or wrong."""
         return [
             n
-            for n, seat in sorted(self.seats.items())
-            if not _verifies(seat.public, self.signatures.get(n, b""), self.statement)
+            for n, entry in sorted(self.entries.items())
+            if not _verifies(entry.public, self.signatures.get(n, b""), self.statement)
         ]
 
     def check(self) -> None:
-        """Refuse a manifest that not everybody has signed as it stands.
+        """Refuse a manifest that not every party has signed as it stands.
 
         Raises
         ------
         SealError
-            Naming who has not.
+            Naming the parties that have not.
         """
         missing = self.unsigned
         if missing:
@@ -263,18 +263,18 @@ class Manifest:
             )
 
     def verify(self, index: int, hello: Hello) -> None:
-        """Refuse the hello of a life that the party's identity has not signed.
+        """Refuse an introduction that the party's identity has not signed.
 
         Raises
         ------
         SealError
         """
-        seat = self.seats.get(index)
+        entry = self.entries.get(index)
         statement = _introduction(self.digest, index, hello)
-        if seat is None or not _verifies(seat.public, hello.signature, statement):
+        if entry is None or not _verifies(entry.public, hello.signature, statement):
             raise SealError(
                 f"manifest {self.session!r}: a key for {name_of(index)} is not signed by "
-                f"{'anybody known' if seat is None else fingerprint(seat.public)}"
+                f"{'anybody known' if entry is None else fingerprint(entry.public)}"
             )
 
     def write(self, path: Path) -> None:
@@ -284,23 +284,23 @@ class Manifest:
         content: dict[str, Any] = {
             "session": self.session,
             "protocol": self.protocol,
-            "parties": [self._row(n) for n in sorted(self.seats)],
+            "parties": [self._row(n) for n in sorted(self.entries)],
         }
         path.write_text(tomli_w.dumps(content))
 
     def _row(self, index: int) -> dict[str, Any]:
-        seat = self.seats[index]
+        entry = self.entries[index]
         row: dict[str, Any] = {"party": "server" if index == SERVER else index}
-        row |= {"key": seat.public.hex()}
-        if seat.point is not None:
-            row["point"] = str(seat.point)  # TOML's integers end at 2^63
+        row |= {"key": entry.public.hex()}
+        if entry.point is not None:
+            row["point"] = str(entry.point)  # TOML's integers end at 2^63
         if index in self.signatures:
             row["signature"] = self.signatures[index].hex()
         return row
 
     @classmethod
     def read(cls, path: Path) -> Manifest:
-        """Inverse of `write`; signatures are looked at by `check`.
+        """Inverse of `write`; `check` verifies the signatures.
 
         Raises
         ------
@@ -320,8 +320,8 @@ class Manifest:
             return cls(
                 session=str(content["session"]),
                 protocol=str(content["protocol"]),
-                seats={
-                    n: Seat(
+                entries={
+                    n: ManifestEntry(
                         bytes.fromhex(row["key"]), int(row["point"]) if "point" in row else None
                     )
                     for n, row in rows.items()

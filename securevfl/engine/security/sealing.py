@@ -2,13 +2,13 @@
 
 Each ordered pair of parties has its own key: X25519 of their key pairs, through HKDF-SHA256 with
 the run and both numbers as context. A payload is sealed with ChaCha20-Poly1305; the nonce is a
-counter that never repeats under a key in a life of a party, and the associated data bind protocol,
-run, kind, round, epoch, sender and receiver. What a relay or listener still sees is the envelope:
-who sent what kind to whom in which round, sizes and times.
+counter that never repeats under a key in one incarnation of a party. Associated data bind protocol,
+run, kind, round, epoch, sender and receiver. A relay or listener still sees the envelope: sender,
+receiver, kind, round, size and time.
 
-A life on a cluster begins with new keys. A simulation that is resumed goes on with the keys and
-counters of its checkpoint, so the rounds that it repeats are sealed under nonces that the broken
-run may have used; nothing of a simulation leaves its process.
+An incarnation on a cluster begins with new keys. A simulation that is resumed goes on with the
+keys and counters of its checkpoint, so the rounds that it repeats are sealed under nonces that the
+broken run may have used; nothing of a simulation leaves its process.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ OVERHEAD = _COUNTER + _TAG
 
 
 class Sealer:
-    """The links of one party.
+    """The encryption of one party's links.
 
     Parameters
     ----------
@@ -43,8 +43,8 @@ class Sealer:
 
     Notes
     -----
-    `meet` must have been called with the other parties' public keys, obtained over an authentic
-    channel: whoever can replace a public key can sit in the middle of that link.
+    `add_peers` must have been called with the other parties' public keys, obtained over an
+    authentic channel: an attacker who can replace a public key can read and change that link.
     """
 
     def __init__(
@@ -67,13 +67,13 @@ class Sealer:
         """The party's public key, 32 bytes."""
         return self._secret.public_key().public_bytes_raw()
 
-    def meet(self, keys: Mapping[int, bytes]) -> None:
+    def add_peers(self, keys: Mapping[int, bytes]) -> None:
         """Learn the other parties' public keys."""
         self._public = {n: bytes(key) for n, key in keys.items() if n != self.index}
         self._ciphers = {}
 
     def renew(self, peer: int, public: bytes) -> None:
-        """Learn the key of a new life of a party; the counters of both directions begin anew.
+        """Replace a party's key by that of its new incarnation; both directions count from 0 again.
 
         Raises
         ------
@@ -186,7 +186,7 @@ class Sealer:
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Inverse of `state`; `meet` follows."""
+        """Inverse of `state`; `add_peers` follows."""
         from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
         self._secret = X25519PrivateKey.from_private_bytes(state["secret"])
@@ -214,7 +214,7 @@ class Sealing:
     def _introduce(self) -> None:
         keys = {index: sealer.public for index, sealer in self._sealers.items()}
         for sealer in self._sealers.values():
-            sealer.meet(keys)
+            sealer.add_peers(keys)
 
     def seal(
         self, sender: int, receiver: int, kind: str, round: int, epoch: int, payload: bytes

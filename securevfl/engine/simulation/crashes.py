@@ -1,183 +1,225 @@
-"""Crashes, rejoins and lost messages of a simulation, as `securevfl.engine.faults` schedules them.
+"""Crashes, rejoins and lost messages of a simulated run, as a fault schedule prescribes them.
 
-A party that goes down loses its coroutine, its mailbox and its messages under way. One that comes
-back is a new object, restored from its last own checkpoint (the kept attributes at its last safe
-point; never masks, never messages), one epoch later. What reaches a party that is down, or has to
-cross a link that is cut, is lost. Each of these is an event of the run.
+A party that crashes loses its coroutine, its mailbox and its messages in flight. One that rejoins
+is a new object, one epoch later, restored from its own checkpoint: the kept attributes at its last
+safe point, never masks and never messages. A message is lost if its receiver is down or its link is
+cut. Each crash, rejoin and lost message is an event of the run.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
 
 from securevfl.engine.conditions import round_ns
 from securevfl.engine.faults import Schedule
 from securevfl.engine.network import SERVER, Event, Message, name_of
-from securevfl.engine.party_state import restore, snapshot
+from securevfl.engine.party import Party
+from securevfl.engine.simulation.slot import PartySlot
 
-if TYPE_CHECKING:
-    from securevfl.engine.party import Party
-    from securevfl.engine.simulation.simulator import Home, Simulation
-
-_FRUITLESS = 1000  # ticks without an event of any party: whoever returns makes no difference
+_MOST_IDLE_TICKS = 1000  # ticks without an event of any party: a rejoin would change nothing
 
 
-class Breakdowns:
-    """Who is down.
+class Clock(Protocol):
+    """Virtual time, and the moments at which the fault schedule is looked at."""
+
+    @property
+    def now(self) -> int:
+        """Virtual nanoseconds."""
+
+    @property
+    def no_messages_in_flight(self) -> bool:
+        """Whether nothing but looks at the fault schedule is to come."""
+
+    def schedule_faults(self, time: int, *, tick: bool) -> None:
+        """Call `CrashInjector.apply_faults` at a time."""
+
+
+class Slots(Protocol):
+    """The parties of the run, and what others have to do when one crashes or rejoins."""
+
+    @property
+    def slots(self) -> Mapping[int, PartySlot]:
+        """The slots by number of their party."""
+
+    @property
+    def messages_sent(self) -> int:
+        """Number of messages that have been sent so far."""
+
+    def observe(self, event: Event) -> None:
+        """Put an event into the history of the run."""
+
+    def on_crash(self, slot: PartySlot) -> None:
+        """React to the crash of a party."""
+
+    def on_rejoin(self, slot: PartySlot) -> None:
+        """Start the new party of a slot."""
+
+
+class CrashInjector:
+    """The part of a simulation that takes parties down and brings them back.
+
+    Fault chains are in one state in each round. A round in which the crashed parties are missing
+    may never end by itself, so virtual time must advance without messages: a tick is scheduled
+    every `Schedule.tick` seconds while a party is down that may come back, and where no message
+    was sent since the last tick, it counts as the end of the round. Ticks stop when
+    they can change nothing any more (`_worth_ticking`), or a stalled run would go on for ever.
 
     Parameters
     ----------
-    simulation : Simulation
+    clock : Clock
+    slots : Slots
     schedule : Schedule
-    revive : callable
+    make_party : callable
         New party object of a number, as it was before the run.
 
     Attributes
     ----------
     round : int
-        Newest round that any party has begun; the chains are at this round.
-    fruitless : int
-        Ticks since a party last recorded an event.
+        Newest round that any party has begun, or a later one that ticks have come to; the fault
+        chains are at this round.
     """
 
     def __init__(
-        self, simulation: Simulation, schedule: Schedule, revive: Callable[[int], Party]
+        self, clock: Clock, slots: Slots, schedule: Schedule, make_party: Callable[[int], Party]
     ) -> None:
-        self._simulation = simulation
+        self._clock = clock
+        self._simulation = slots
         self._schedule = schedule
-        self._revive = revive
-        self._mortal = schedule.mortal
+        self._make_party = make_party
+        self._may_crash = schedule.may_crash
         self._lost: deque[str] = deque(maxlen=3)
-        self._since: dict[int, int] = {}  # round in which each party that is down went down
-        self._ticking = False
-        self._seen = 0  # messages sent when last a tick looked
-        self._tried: set[int] = set()  # came back, and did nothing, since the last message
+        self._down_since: dict[int, int] = {}  # round in which each party that is down crashed
+        self._tick_scheduled = False
+        self._seen = 0  # messages sent by the last tick
+        self._tried: set[int] = set()  # rejoined since the last message, without sending one
         self._tried_at = 0  # messages sent by then
+        self._idle_ticks = 0  # ticks since a party last recorded an event
         self.round = 0
-        self.fruitless = 0
 
     def begin(self) -> None:
         """Put the scripted moments into the queue."""
         for seconds in self._schedule.moments:
-            self._simulation.schedule_strike(round_ns(seconds), tick=False)
+            self._clock.schedule_faults(round_ns(seconds), tick=False)
 
-    def begun(self, round: int) -> None:
-        """A party has begun a round; if nobody had before, the chains move on at this instant."""
+    def round_begun(self, round: int) -> None:
+        """Move the fault chains on, at this instant, if nobody had begun this round before."""
         if round > self.round:
             self.round = round
-            self._simulation.schedule_strike(self._simulation.clock, tick=False)
+            self._clock.schedule_faults(self._clock.now, tick=False)
 
-    def keep(self, home: Home) -> None:
-        """Write the own checkpoint of a party that is at a safe point and may go down."""
-        if home.party.index in self._mortal and home.settled:
-            home.own = snapshot(home.party, waits=0, time=self._simulation.clock)
+    def event_recorded(self) -> None:
+        """Note that a party has recorded an event: the run makes headway."""
+        self._idle_ticks = 0
 
-    def strike(self, *, tick: bool) -> None:
-        """Take down who is to go down and bring back who is to come back, by number."""
-        simulation = self._simulation
+    def keep(self, slot: PartySlot) -> None:
+        """Write the own checkpoint of a party that is at a safe point and may crash."""
+        if slot.party.index in self._may_crash and slot.setup_done and not slot.done:
+            slot.keep_own()
+
+    def apply_faults(self, *, tick: bool) -> None:
+        """Crash and rejoin the parties that the schedule names now, by ascending number.
+
+        Parameters
+        ----------
+        tick : bool
+            Whether a round's time has passed since the last look.
+        """
         if tick:
             self._tick()
-        for index in sorted(self._mortal):
-            home = simulation.homes[index]
-            alive = self._schedule.alive(index, self.round, simulation.clock / 1e9)
-            if home.down and alive:
-                self._rejoin(home)
-            elif not alive and not (home.down or home.done) and home.own is not None:
-                self._crash(home)
-        if self._worth_ticking() and not self._ticking:
-            self._ticking = True
-            due = simulation.clock + round_ns(self._schedule.tick)
-            simulation.schedule_strike(due, tick=True)
+        for index in sorted(self._may_crash):
+            slot = self._simulation.slots[index]
+            alive = self._schedule.alive(index, self.round, self._clock.now / 1e9)
+            if slot.down and alive:
+                self._rejoin(slot)
+            elif not alive and not (slot.down or slot.done) and slot.own is not None:
+                self._crash(slot)
+        if self._worth_ticking() and not self._tick_scheduled:
+            self._tick_scheduled = True
+            due = self._clock.now + round_ns(self._schedule.tick)
+            self._clock.schedule_faults(due, tick=True)
 
     def _tick(self) -> None:
-        """A round's time has passed; where no newer one was begun it counts as over."""
-        self._ticking = False
-        sent = len(self._simulation.transcript)
+        """Count the round as over if no message was sent since the last tick."""
+        self._tick_scheduled = False
+        sent = self._simulation.messages_sent
         if sent == self._seen:
             self.round += 1
         self._seen = sent
-        self.fruitless += 1
+        self._idle_ticks += 1
 
     def _worth_ticking(self) -> bool:
-        """Whether somebody is down who may come back to a run that is not over.
+        """Whether virtual time must advance although no message is in flight.
 
-        It is where chains end with a phase of the run that is not over. It is not where nothing is
-        under way and everybody who can has come back since the last message and sent nothing: what
-        they were restored from is what it was, and so is the rest.
+        True while a crashed party may still rejoin a run that can still change by it.
         """
         if self.over:
             return False
         if self._schedule.ends_after(self.round):
-            return any(home.down for home in self._simulation.homes.values())
-        if self.fruitless > _FRUITLESS:
+            # The chains end with a phase of the run: all parties come back after it.
+            return any(slot.down for slot in self._simulation.slots.values())
+        if self._idle_ticks > _MOST_IDLE_TICKS:
             return False
-        simulation = self._simulation
-        seconds = simulation.clock / 1e9
-        able = {n for n in self._mortal if self._schedule.returns(n, self.round, seconds)}
-        if not any(simulation.homes[n].down for n in able):
+        slots = self._simulation.slots
+        seconds = self._clock.now / 1e9
+        able = {n for n in self._may_crash if self._schedule.returns(n, self.round, seconds)}
+        if not any(slots[n].down for n in able):
             return False
-        return not (able <= self._tried and simulation.quiet)
+        # All that can rejoin have done so since the last message, and sent nothing. They would be
+        # restored from the same state again, and the others wait as before.
+        return not (able <= self._tried and self._clock.no_messages_in_flight)
 
     @property
     def over(self) -> bool:
-        """Whether the server has ended: whoever did not hear of it is dismissed."""
-        server = self._simulation.homes.get(SERVER)
+        """Whether the server has ended, and with it the run: others may not have heard of it."""
+        server = self._simulation.slots.get(SERVER)
         return server is not None and server.done
 
-    def _crash(self, home: Home) -> None:
-        self._record(home, "down")
-        self._since[home.party.index] = self.round
-        home.close()
-        home.down = True
-        self._simulation.cut_down(home)
+    def _crash(self, slot: PartySlot) -> None:
+        self._record(slot, "down")
+        self._down_since[slot.party.index] = self.round
+        slot.crash()
+        self._simulation.on_crash(slot)
 
-    def _rejoin(self, home: Home) -> None:
-        index = home.party.index
-        assert home.own is not None
-        party = self._revive(index)
-        party.engine = self._simulation
-        restore(party, home.own)
-        home.epochs += 1
-        party.epoch = home.epochs
-        if index == SERVER:
-            party.round = max(party.round, self.round)  # rounds that were announced are spent
-        home.down = False
-        self._since.pop(index, None)
-        home.party = party
-        self._record(home, "up", down_since_round=home.own["round"])
-        self._simulation.move_in(home)
-        sent = len(self._simulation.transcript)
+    def _rejoin(self, slot: PartySlot) -> None:
+        index = slot.party.index
+        assert slot.own is not None
+        # Rounds that the server announced before it crashed are spent: clients may be in them.
+        least_round = self.round if index == SERVER else 0
+        slot.rejoin(self._make_party(index), least_round=least_round)
+        self._down_since.pop(index, None)
+        self._record(slot, "up", down_since_round=slot.own["round"])
+        self._simulation.on_rejoin(slot)
+        sent = self._simulation.messages_sent
         if sent != self._tried_at:
             self._tried_at, self._tried = sent, set()
         else:
             self._tried.add(index)
 
-    def _record(self, home: Home, name: str, **fields: Any) -> None:
-        self._note(home.party.index, name, {"epoch": home.epochs, **fields})
+    def _record(self, slot: PartySlot, name: str, **fields: Any) -> None:
+        self._note(slot.party.index, name, {"epoch": slot.incarnation, **fields})
 
     def _note(self, party: int, name: str, fields: dict[str, Any]) -> None:
-        simulation = self._simulation
-        simulation.observer.record(Event(simulation.clock, party, self.round, name, fields))
+        self._simulation.observe(Event(self._clock.now, party, self.round, name, fields))
 
     # -- messages ------------------------------------------------------------------------------
 
     def departs(self, message: Message) -> bool:
-        """Whether a message leaves: its sender must be up, in the same life, and the link too."""
-        sender = self._simulation.homes[message.sender]
+        """Whether a message leaves: its sender has not crashed, and its link is up."""
+        sender = self._simulation.slots[message.sender]
         if sender.down or sender.party.epoch != message.epoch:
             return self._lose(message, f"{name_of(message.sender)} went down")
-        seconds = self._simulation.clock / 1e9
+        seconds = self._clock.now / 1e9
         if self._schedule.linked(message.sender, message.receiver, self.round, seconds):
             return True
         return self._lose(message, "the link is down")
 
     def arrives(self, message: Message) -> bool:
-        """Whether a message reaches its receiver, and its sender has not gone down meanwhile."""
-        homes = self._simulation.homes
-        sender = homes[message.sender]
-        if homes[message.receiver].down:
+        """Whether a message arrives: its receiver is up, and its sender has not crashed since."""
+        slots = self._simulation.slots
+        sender = slots[message.sender]
+        if slots[message.receiver].down:
             return self._lose(message, f"{name_of(message.receiver)} is down")
         if sender.down or sender.party.epoch != message.epoch:
             return self._lose(message, f"{name_of(message.sender)} went down")
@@ -194,30 +236,30 @@ class Breakdowns:
         return False
 
     def late(self, message: Message) -> None:
-        """Record a message that came when nobody waited for it any more."""
+        """Record a message that came too late."""
         what = {"kind": message.kind, "to": message.receiver, "of_round": message.round}
         self._note(message.sender, "late", what)
 
     def explain(self) -> str:
-        """What a stalled run has to do with faults."""
-        said = [
+        """Text for the error of a stalled run: parties that are down, and messages lost last."""
+        causes = [
             f"{name_of(n)} has been down since round {round}"
-            for n, round in sorted(self._since.items())
+            for n, round in sorted(self._down_since.items())
         ]
         if self._lost:
-            said.append("lost last: " + ", ".join(self._lost))
-        return "; ".join(said)
+            causes.append("lost last: " + ", ".join(self._lost))
+        return "; ".join(causes)
 
     # -- checkpoints ---------------------------------------------------------------------------
 
     def state(self) -> dict[str, Any]:
-        """Content for a checkpoint."""
+        """The content as a payload of `securevfl.engine.wire`."""
         return {
             "round": self.round,
-            "since": self._since,
+            "since": self._down_since,
             "lost": tuple(self._lost),
-            "ticking": self._ticking,
-            "fruitless": self.fruitless,
+            "ticking": self._tick_scheduled,
+            "fruitless": self._idle_ticks,
             "seen": self._seen,
             "tried": tuple(sorted(self._tried)),
             "tried_at": self._tried_at,
@@ -226,10 +268,10 @@ class Breakdowns:
     def restore(self, state: dict[str, Any]) -> None:
         """Inverse of `state`."""
         self.round = state["round"]
-        self._since = dict(state["since"])
+        self._down_since = dict(state["since"])
         self._lost.extend(state["lost"])
-        self._ticking = state["ticking"]
-        self.fruitless = state["fruitless"]
+        self._tick_scheduled = state["ticking"]
+        self._idle_ticks = state["fruitless"]
         self._seen = state["seen"]
         self._tried = set(state["tried"])
         self._tried_at = state["tried_at"]

@@ -1,51 +1,41 @@
-"""Parties in one process, in virtual time: one event queue, no event loop, no threads.
+"""The simulation of a run: all parties in one process, in virtual time.
 
-Events are ordered by (time, order of scheduling), so a run is a function of its seed. A message
+There is one event queue, no event loop and no thread, so a run is a function of its seed. A message
 leaves after its sender's delay, queues on its sender's uplink behind what left before, and arrives;
 what a party does in between costs no time, except in the "measured" and "modelled" compute modes.
 """
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import Callable, Coroutine, Mapping, MutableMapping
-from time import perf_counter_ns
+from collections.abc import Callable, Mapping, MutableMapping
 from typing import Any, Protocol
 
 from securevfl.engine import wire
 from securevfl.engine.conditions import NONE, Conditions, round_ns
 from securevfl.engine.faults import Schedule
-from securevfl.engine.mailbox import ANNOUNCE, Mailbox
-from securevfl.engine.network import SERVER, Event, Message, RoundOverError, Wait, name_of
+from securevfl.engine.network import SERVER, Event, Message, PartyState, name_of
 from securevfl.engine.party import Party
-from securevfl.engine.party_state import Replay
 from securevfl.engine.security.sealing import OVERHEAD, Sealing
-from securevfl.engine.simulation.crashes import Breakdowns
-from securevfl.engine.simulation.snapshots import (
-    Cuts,
-    check_parties,
-    home_state,
-    pack_queue,
-    restore_home,
-    unpack_queue,
-)
+from securevfl.engine.simulation.crashes import CrashInjector
+from securevfl.engine.simulation.event_queue import ARRIVE, DEPART, FAULTS, TIMER, EventQueue
+from securevfl.engine.simulation.slot import PartySlot
+from securevfl.engine.simulation.snapshots import ConsistentSnapshot, check_parties
 from securevfl.engine.streams import Secrets, SecretSeed
 from securevfl.engine.transcript import Transcript
 from securevfl.errors import StalledError
 
-_DEPART, _ARRIVE, _TIMER, _RESUME, _STRIKE = range(5)
 _ENDLESS = 5_000_000  # events of one instant, none of them recorded
 _LOOK = 64  # events of one instant after which `pause` is asked: without delays all is one
 
 
 class Observer(Protocol):
-    """Whoever looks on: writes the history, evaluates the models. It is part of no protocol."""
+    """The reader of a run's events: it writes the history and evaluates the models."""
 
     def record(self, event: Event) -> None:
-        """Take in an event."""
+        """Add an event."""
 
     def round_over(self, party: int, round: int, time: int, left: bool) -> None:
-        """Learn that a party is through with a round."""
+        """Note that a party has finished a round, or left it for a newer one."""
 
 
 class _Silent:
@@ -56,41 +46,13 @@ class _Silent:
         pass
 
 
-class Home:
-    """A party and what the engine knows of it."""
-
-    def __init__(self, party: Party, mailbox: Mailbox) -> None:
-        self.party = party
-        self.mailbox = mailbox
-        self.coroutine: Coroutine[Wait, Any, None] | None = None
-        self.settled = False  # setup is over; only then can it be resumed
-        self.done = False
-        self.waits = 0
-        self.since = 0  # when its present wait began
-        self.busy_until = 0
-        self.uplink_free = 0
-        self.snapshot: dict[str, Any] | None = None
-        self.log: list[Any] = []
-        self.replay: Replay | None = None
-        self.down = False
-        self.own: dict[str, Any] | None = None  # the party's own checkpoint, if it may go down
-        self.epochs = party.epoch  # lives that have ended
-
-    def close(self) -> None:
-        """End the party's life where it stands."""
-        if self.coroutine is not None:
-            self.coroutine.close()
-        self.coroutine = None
-        self.party.handlers.clear()
-
-
 class Simulation:
-    """Runs parties in virtual time; it is their `securevfl.engine.network.Network`.
+    """A run in virtual time. It is the `securevfl.engine.network.Network` of its parties.
 
     Parameters
     ----------
     parties : mutable mapping of int to Party
-        A party that comes back after a crash is a new object, and is put into it.
+        A party that rejoins after a crash is a new object, and replaces the old one here.
     seed : int
         Seed of delays and of the parties' public streams.
     conditions : Conditions
@@ -98,18 +60,22 @@ class Simulation:
     transcript : Transcript, optional
     observer : Observer, optional
     patience : float
-        Virtual seconds without a recorded event after which the run counts as stalled.
+        Stall timeout: virtual seconds without a recorded event after which the run has stalled.
     copying : bool
         Pass every payload through its bytes, as separate processes would; a test of protocols.
     sealing : Sealing, optional
         Encrypt and authenticate every payload between two parties; it is then bytes until it is
         opened on arrival.
     faults : Schedule, optional
-        Who goes down when; needs `revive`.
-    revive : callable, optional
+        Crashes and lost links; needs `make_party`.
+    make_party : callable, optional
         New party object of a number, as it was before the run.
     secrets : Secrets, optional
         Secret streams of all parties; they follow from `seed` if not given.
+
+    Attributes
+    ----------
+    slots : dict of int to PartySlot
     """
 
     def __init__(
@@ -124,7 +90,7 @@ class Simulation:
         copying: bool = False,
         sealing: Sealing | None = None,
         faults: Schedule | None = None,
-        revive: Callable[[int], Party] | None = None,
+        make_party: Callable[[int], Party] | None = None,
         secrets: Secrets | None = None,
     ) -> None:
         self.parties = parties
@@ -133,29 +99,31 @@ class Simulation:
         self.conditions = conditions
         self.transcript = Transcript() if transcript is None else transcript
         self.observer: Observer = _Silent() if observer is None else observer
-        self.clock = 0
+        self.slots: dict[int, PartySlot] = {}
+        self._queue = EventQueue()
         self._patience = round_ns(patience)
         self._copying = copying
         self._sealing = sealing
-        self._queue: list[tuple[int, int, int, Any]] = []
-        self._scheduled = 0
+        self._measured = conditions.compute == "measured"
+        self._modelled = conditions.compute == "modelled"
         self._last_event = 0
         self._handled = 0  # events so far, and how many when last the run made headway
         self._headway = 0
-        self._step_started = 0
-        self.homes: dict[int, Home] = {}
-        self.cuts = Cuts(self)
-        self.breakdowns: Breakdowns | None = None
-        if faults is not None:
-            if revive is None:
-                raise ValueError("Simulation: faults need revive, which makes parties anew")
-            self.breakdowns = Breakdowns(self, faults, revive)
-        for index in sorted(parties):
-            self.homes[index] = Home(parties[index], Mailbox(self._count_late))
-            parties[index].engine = self
-        self._measured = conditions.compute == "measured"
-        self._modelled = conditions.compute == "modelled"
         self._started = False
+        self._snapshot = ConsistentSnapshot(self.slots, self.state)
+        self._crashes: CrashInjector | None = None
+        if faults is not None:
+            if make_party is None:
+                raise ValueError("Simulation: faults need make_party, which makes parties anew")
+            self._crashes = CrashInjector(self, self, faults, make_party)
+        for index in sorted(parties):
+            self._add(parties[index])
+
+    def _add(self, party: Party) -> None:
+        party.engine = self
+        self.slots[party.index] = PartySlot(
+            party, self._queue, self._count_late, self._at_rest, measured=self._measured
+        )
 
     # -- running -------------------------------------------------------------------------------
 
@@ -173,16 +141,17 @@ class Simulation:
         """
         if not self._started:
             self._started = True
-            if self.breakdowns is not None:
-                self.breakdowns.begin()
-            for home in self.homes.values():
-                self._start(home)
+            if self._crashes is not None:
+                self._crashes.begin()
+            for slot in self.slots.values():
+                slot.start()
         queue = self._queue
         end = None if until is None else round_ns(until)
-        while queue:
-            instant = queue[0][0]
+        events = queue.events
+        while events:
+            instant = events[0][0]
             self._handled += 1
-            if instant > self.clock:
+            if instant > queue.now:
                 self._headway = self._handled
                 if end is not None and instant > end:
                     return
@@ -195,143 +164,71 @@ class Simulation:
                     raise StalledError(self._stalled(f"for {_ENDLESS} events of one instant"))
                 if pause is not None and pause():
                     return
-            self.clock, _, what, subject = heapq.heappop(queue)
-            if what == _ARRIVE:
-                self._arrive(subject)
-            elif what == _DEPART:
-                self._transmit(*subject)
-            elif what == _STRIKE:
-                assert self.breakdowns is not None
-                self.breakdowns.strike(tick=subject)
-            else:
-                self._wake(what, *subject)
-            if self.cuts.pending:
-                self.cuts.try_finish()
+            self._happen(*queue.pop())
+            if self._snapshot.pending:
+                self._snapshot.try_finish()
         if not self.finished:
             raise StalledError(self._stalled("nothing is under way"))
 
+    def _happen(self, kind: int, subject: Any) -> None:
+        """Let one event of the queue happen."""
+        if kind == ARRIVE:
+            self._arrive(subject)
+        elif kind == DEPART:
+            self._transmit(*subject)
+        elif kind == FAULTS:
+            assert self._crashes is not None
+            self._crashes.apply_faults(tick=subject)
+        else:
+            index, number = subject
+            runner = self.slots[index].runner
+            if kind == TIMER:
+                runner.time_out(number)
+            else:
+                runner.resume(number)
+
+    @property
+    def clock(self) -> int:
+        """Virtual nanoseconds."""
+        return self._queue.now
+
     @property
     def finished(self) -> bool:
-        """Whether every party has ended; where parties may go down, whether the server has."""
-        if self.breakdowns is not None and self.breakdowns.over:
+        """Whether every party has ended; where parties may crash, whether the server has."""
+        if self._crashes is not None and self._crashes.over:
             return True
-        return all(home.done for home in self.homes.values())
-
-    def _start(self, home: Home) -> None:
-        async def life() -> None:
-            if not home.settled:
-                await home.party.setup()
-            home.settled = True
-            await home.party.run()
-
-        home.coroutine = life()
-        self._step(home, None)
-
-    def _step(self, home: Home, value: Any, error: BaseException | None = None) -> None:
-        """Run a party until it has to wait for something that is not here."""
-        coroutine = home.coroutine
-        assert coroutine is not None
-        if self._measured:
-            self._step_started = perf_counter_ns()
-        while True:
-            try:
-                wait = coroutine.send(value) if error is None else coroutine.throw(error)
-            except StopIteration:
-                home.done = True
-                home.mailbox.close()
-                home.since = self.clock
-                home.snapshot = None
-                home.log = []
-                self.cuts.take(home)
-                return
-            if home.replay is not None:
-                outcome = home.replay.next(home)
-                if outcome is not None:
-                    value, error = outcome
-                    continue
-                home.since = home.replay.now
-                home.replay = None
-                posted = self._post(home, wait, live=False)
-            else:
-                home.since = self.clock
-                posted = self._post(home, wait, live=True)
-            if self._measured:
-                elapsed = perf_counter_ns() - self._step_started
-                home.busy_until = max(home.busy_until, self.clock) + elapsed
-            if not posted or self._postpone(home):
-                return
-            value, error = self._outcome(home)
-
-    def _post(self, home: Home, wait: Wait, *, live: bool) -> bool:
-        """Begin a wait; True when it is over at once."""
-        if wait.safe:
-            self._at_safe_point(home)
-        home.waits += 1
-        satisfied = home.mailbox.post(wait)
-        if not satisfied and wait.timeout is not None and live:
-            due = max(self.clock, home.busy_until) + max(0, round_ns(wait.timeout))
-            self._schedule(due, _TIMER, (home.party.index, home.waits))
-        return satisfied or home.mailbox.overtaken
-
-    def _outcome(self, home: Home, *, timed_out: bool = False) -> tuple[Any, BaseException | None]:
-        """Result of the wait that just ended; logged while a checkpoint is being taken."""
-        wait = home.mailbox.wait
-        assert wait is not None
-        over = not wait.satisfied and not timed_out and home.mailbox.overtaken
-        taken = home.mailbox.finish()
-        error = RoundOverError() if over else None
-        if home.snapshot is not None:
-            home.log.append((self.clock, over, [tuple(message) for message in taken]))
-        return (None, error) if over else (taken, None)
-
-    def _postpone(self, home: Home) -> bool:
-        """Let a busy party go on only when it is free; without a compute mode none is busy."""
-        if home.busy_until <= self.clock:
-            return False
-        self._schedule(home.busy_until, _RESUME, (home.party.index, home.waits))
-        return True
-
-    def _wake(self, what: int, index: int, number: int) -> None:
-        home = self.homes[index]
-        if home.done or home.waits != number or home.mailbox.wait is None:
-            return
-        timed_out = what == _TIMER
-        if timed_out and home.mailbox.wait.satisfied:
-            return  # it goes on when the party is free
-        self._step(home, *self._outcome(home, timed_out=timed_out))
+        return all(slot.done for slot in self.slots.values())
 
     # -- messages ------------------------------------------------------------------------------
 
-    def time(self, party: Party) -> int:
+    def time(self, party: PartyState) -> int:
         """Virtual nanoseconds; while a party is replayed, those of the moment it is replaying."""
-        home = self.homes[party.index]
-        return self.clock if home.replay is None else home.replay.now
+        return self.slots[party.index].now
 
     def send(
         self,
-        party: Party,
+        party: PartyState,
         to: tuple[int, ...],
         kind: str,
         payloads: Any,
         round: int,
         after: float,
     ) -> None:
-        """Put one message for each receiver on its way."""
-        home = self.homes[party.index]
-        if home.replay is not None:
+        """Send one message to each receiver. Every message of a party starts here."""
+        slot = self.slots[party.index]
+        if slot.replaying:
             return
+        now = self._queue.now
         chosen = round_ns(after) if after else 0
         wait = chosen
         activity = party.activities.get(kind)
         if activity is not None:
             wait += self.conditions.delay(self.seed, party.index, round, activity)
-        departure = self.clock + wait
+        departure = now + wait
         if self._measured:
-            departure += perf_counter_ns() - self._step_started
+            departure += slot.elapsed()
         elif self._modelled:
-            home.busy_until = max(home.busy_until, self.clock)
-            home.busy_until += self.conditions.work(party.operations(kind))
-            departure = home.busy_until + wait
+            departure = slot.occupy(self.conditions.work(party.operations(kind))) + wait
         envelope = wire.envelope(kind) + (OVERHEAD if self._sealing is not None else 0)
         known: Any = None
         nbytes = 0
@@ -340,21 +237,21 @@ class Simulation:
                 nbytes = envelope + wire.size(payload)
                 known = payload
             if receiver == party.index:
-                self._keep(home, kind, payload, round, self.clock + chosen)
+                self._keep(party, kind, payload, round, now + chosen)
             else:
-                self._dispatch(home, receiver, kind, payload, round, departure, nbytes)
+                self._dispatch(party, receiver, kind, payload, round, departure, nbytes)
 
-    def _keep(self, home: Home, kind: str, payload: Any, round: int, time: int) -> None:
+    def _keep(self, party: PartyState, kind: str, payload: Any, round: int, time: int) -> None:
         """Deliver to oneself: no bytes, and no delay but the one that was asked for."""
-        index = home.party.index
+        index = party.index
         if self._copying:
             payload = wire.decode(wire.encode(payload))
-        own = Message(index, index, kind, payload, round, home.party.epoch, -1)
-        self._schedule(time, _ARRIVE, own)
+        own = Message(index, index, kind, payload, round, party.epoch, -1)
+        self._queue.schedule(time, ARRIVE, own)
 
     def _dispatch(
         self,
-        home: Home,
+        party: PartyState,
         receiver: int,
         kind: str,
         payload: Any,
@@ -362,71 +259,46 @@ class Simulation:
         departure: int,
         nbytes: int,
     ) -> None:
-        party = home.party
+        """Write a message into the transcript, seal it, and let it depart when it is time."""
         if self._copying:
             payload = wire.decode(wire.encode(payload))
-        if receiver not in self.homes:
+        if receiver not in self.slots:
             raise ValueError(f"send: {name_of(receiver)} does not exist")
-        row = self.transcript.add(party.index, receiver, kind, round, nbytes, self.clock, payload)
+        now = self._queue.now
+        row = self.transcript.add(party.index, receiver, kind, round, nbytes, now, payload)
         if self._sealing is not None:
             plain = wire.encode(payload)
             payload = self._sealing.seal(party.index, receiver, kind, round, party.epoch, plain)
         message = Message(party.index, receiver, kind, payload, round, party.epoch, row)
-        if departure > self.clock:
-            self._schedule(departure, _DEPART, (message, nbytes))
+        if departure > now:
+            self._queue.schedule(departure, DEPART, (message, nbytes))
         else:
             self._transmit(message, nbytes)
 
     def _transmit(self, message: Message, nbytes: int) -> None:
-        if self.breakdowns is not None and not self.breakdowns.departs(message):
+        """Put a message that departs on its sender's uplink."""
+        if self._crashes is not None and not self._crashes.departs(message):
             return
-        home = self.homes[message.sender]
-        start = max(self.clock, home.uplink_free)
-        home.uplink_free = start + self.conditions.transfer(nbytes, message.sender)
-        self._schedule(home.uplink_free, _ARRIVE, message)
+        transfer = self.conditions.transfer(nbytes, message.sender)
+        arrival = self.slots[message.sender].use_uplink(transfer)
+        self._queue.schedule(arrival, ARRIVE, message)
 
     def _arrive(self, message: Message) -> None:
-        if self.breakdowns is not None and not self.breakdowns.arrives(message):
+        """Give a message to its receiver. Every message that is not lost ends here."""
+        if self._crashes is not None and not self._crashes.arrives(message):
             return
-        home = self.homes[message.receiver]
+        slot = self.slots[message.receiver]
         if message.row >= 0:
-            self.transcript.arrive(message.row, self.clock)
-        if home.done:
-            self._count_late(message)
-            return
-        if self._sealing is not None and message.row >= 0:
-            message = self._opened(message)
-        if message.kind in home.party.handlers:
-            self._handle(home, message)
-            return
-        satisfied = home.mailbox.put(message)
-        wait = home.mailbox.wait
-        if wait is None:
-            return
-        if message.kind == ANNOUNCE and not wait.satisfied:
-            satisfied = home.mailbox.overtaken
-        if satisfied and not self._postpone(home):
-            self._step(home, *self._outcome(home))
+            self.transcript.arrive(message.row, self._queue.now)
+            if self._sealing is not None and not slot.done:
+                message = self._opened(message)
+        slot.runner.deliver(message)
 
-    def _handle(self, home: Home, message: Message) -> None:
-        if home.snapshot is not None:
-            home.log.append((self.clock, None, [tuple(message)]))
-        if not self._measured:
-            home.party.handlers[message.kind](message)
-            return
-        outer, started = self._step_started, perf_counter_ns()
-        self._step_started = started
-        home.party.handlers[message.kind](message)
-        elapsed = perf_counter_ns() - started
-        self._step_started = outer + elapsed  # a step in which a handler ran is not charged for it
-        home.busy_until = max(home.busy_until, self.clock) + elapsed
-
-    def handled(self, party: Party, kind: str) -> None:
+    def handled(self, party: PartyState, kind: str) -> None:
         """Pass what arrived before a handler was registered to that handler."""
-        home = self.homes[party.index]
-        if home.replay is None:
-            for message in home.mailbox.withdraw(kind):
-                self._handle(home, message)
+        slot = self.slots[party.index]
+        if not slot.replaying:
+            slot.runner.deliver_held(kind)
 
     def _opened(self, message: Message) -> Message:
         assert self._sealing is not None
@@ -437,111 +309,112 @@ class Simulation:
     def _count_late(self, message: Message) -> None:
         if message.row >= 0:
             self.transcript.mark_late(message.row)
-            if self.breakdowns is not None:
-                self.breakdowns.late(message)
-
-    def _schedule(self, time: int, what: int, subject: Any) -> None:
-        heapq.heappush(self._queue, (time, self._scheduled, what, subject))
-        self._scheduled += 1
+            if self._crashes is not None:
+                self._crashes.late(message)
 
     # -- events --------------------------------------------------------------------------------
 
-    def record(self, party: Party, name: str, fields: dict[str, Any]) -> None:
-        """Pass an event on to the observer."""
-        if self.homes[party.index].replay is None:
-            self._last_event = self.clock
+    def record(self, party: PartyState, name: str, fields: dict[str, Any]) -> None:
+        """Pass an event of a party on to the observer."""
+        if not self.slots[party.index].replaying:
+            self._last_event = self._queue.now
             self._headway = self._handled
-            if self.breakdowns is not None:
-                self.breakdowns.fruitless = 0
-            self.observer.record(Event(self.clock, party.index, party.round, name, fields))
+            if self._crashes is not None:
+                self._crashes.event_recorded()
+            self.observe(Event(self._queue.now, party.index, party.round, name, fields))
 
-    def round_over(self, party: Party, round: int, left: bool) -> None:
-        """Tell the observer that a party is through with a round."""
-        if self.homes[party.index].replay is None:
-            self.observer.round_over(party.index, round, self.clock, left)
+    def observe(self, event: Event) -> None:
+        """Pass an event on to the observer."""
+        self.observer.record(event)
 
-    def enter_round(self, party: Party, round: int) -> None:
+    def round_over(self, party: PartyState, round: int, left: bool) -> None:
+        """Tell the observer that a party has finished a round, or left it."""
+        if not self.slots[party.index].replaying:
+            self.observer.round_over(party.index, round, self._queue.now, left)
+
+    def enter_round(self, party: PartyState, round: int) -> None:
         """Count messages of earlier rounds late from now on."""
-        if self.homes[party.index].replay is None:
-            if self.breakdowns is not None:
-                self.breakdowns.begun(round)
-            self.homes[party.index].mailbox.enter(round)
+        slot = self.slots[party.index]
+        if not slot.replaying:
+            if self._crashes is not None:
+                self._crashes.round_begun(round)
+            slot.mailbox.enter(round)
 
     def _stalled(self, why: str) -> str:
-        waiting = [
-            f"{name_of(index)} {home.mailbox.wait.describe()}"
-            for index, home in self.homes.items()
-            if not (home.done or home.down) and home.mailbox.wait is not None
-        ]
-        faults = "" if self.breakdowns is None else self.breakdowns.explain()
+        waits = {index: slot.describe_wait() for index, slot in self.slots.items()}
+        waiting = [f"{name_of(index)} {text}" for index, text in waits.items() if text is not None]
+        faults = "" if self._crashes is None else self._crashes.explain()
         return (
             f"the run stalled at {self.clock / 1e9:.3f} s ({why}): {'; '.join(waiting)}. "
             + (f"Faults: {faults}. " if faults else "")
             + "A party that never sends must be covered by a timeout or a smaller count."
         )
 
-    # -- faults --------------------------------------------------------------------------------
+    # -- faults: the clock and the slots of the crash injector ---------------------------------
 
     @property
-    def quiet(self) -> bool:
-        """Whether nothing is under way but looks at who is down."""
-        return all(what == _STRIKE for _, _, what, _ in self._queue)
+    def now(self) -> int:
+        """Virtual nanoseconds."""
+        return self._queue.now
 
-    def schedule_strike(self, time: int, *, tick: bool) -> None:
-        """Look at who is to go down or come back, at a time."""
-        self._schedule(time, _STRIKE, tick)
+    @property
+    def no_messages_in_flight(self) -> bool:
+        """Whether nothing but looks at the fault schedule is to come."""
+        return self._queue.no_messages_in_flight
 
-    def cut_down(self, home: Home) -> None:
-        """Leave a party that has just gone down an empty mailbox; timers of its waits are stale."""
-        home.mailbox = Mailbox(self._count_late)
-        home.waits += 1
-        home.busy_until = 0
-        if self.cuts.pending:
-            self.cuts.forget(home)
-            home.snapshot = home.own
+    @property
+    def messages_sent(self) -> int:
+        """Number of messages that have been sent so far."""
+        return len(self.transcript)
 
-    def move_in(self, home: Home) -> None:
-        """Start the new object of a party that has come back."""
-        self.parties[home.party.index] = home.party
-        self.cuts.forget(home)
-        self._start(home)
+    def schedule_faults(self, time: int, *, tick: bool) -> None:
+        """Look at the fault schedule at a time."""
+        self._queue.schedule(time, FAULTS, tick)
+
+    def on_crash(self, slot: PartySlot) -> None:
+        """Replace the crashed party's copy for a checkpoint."""
+        self._snapshot.on_crash(slot)
+
+    def on_rejoin(self, slot: PartySlot) -> None:
+        """Start the new party of a slot."""
+        self.parties[slot.party.index] = slot.party
+        slot.party.engine = self
+        slot.start()
 
     # -- checkpoints ---------------------------------------------------------------------------
 
     def request_state(self, then: Callable[[dict[str, Any]], None]) -> None:
-        """Hand the state to `then` as soon as every party has passed a safe point.
+        """Hand a consistent snapshot to `then` as soon as every party has passed a safe point.
 
-        The run goes on meanwhile; each party's kept attributes are copied at its next safe point,
-        and what its waits return until the last party is there is logged.
+        The run goes on meanwhile; see `securevfl.engine.simulation.snapshots`.
         """
-        self.cuts.request(then)
+        self._snapshot.request(then)
 
-    def safe_point(self, party: Party) -> None:
-        """Copy the party's kept attributes if a checkpoint wants them, or it may go down."""
-        home = self.homes[party.index]
-        if home.replay is not None:
+    def safe_point(self, party: PartyState) -> None:
+        """Copy the party's kept attributes if a checkpoint wants them, or it may crash."""
+        slot = self.slots[party.index]
+        if slot.replaying:
             return
-        self._at_safe_point(home)
-        if self.breakdowns is not None and party.index != SERVER:
-            self.breakdowns.begun(party.round)
+        self._at_rest(slot)
+        if self._crashes is not None and party.index != SERVER:
+            self._crashes.round_begun(party.round)
 
-    def _at_safe_point(self, home: Home) -> None:
-        self.cuts.take(home)
-        if self.breakdowns is not None:
-            self.breakdowns.keep(home)
+    def _at_rest(self, slot: PartySlot) -> None:
+        """Copy a party that is at a safe point, or has ended."""
+        self._snapshot.take(slot)
+        if self._crashes is not None:
+            self._crashes.keep(slot)
 
     def state(self) -> dict[str, Any]:
         """Everything that a checkpoint needs; every party must have been copied."""
         return {
             "seed": self.seed,
-            "clock": self.clock,
-            "scheduled": self._scheduled,
+            **self._queue.state(),
             "last_event": self._last_event,
-            "queue": pack_queue(self._queue, _ARRIVE, _DEPART),
-            "parties": {index: home_state(home) for index, home in self.homes.items()},
+            "parties": {index: slot.state() for index, slot in self.slots.items()},
             "transcript": self.transcript.state(),
             "sealing": None if self._sealing is None else self._sealing.state(),
-            "breakdowns": None if self.breakdowns is None else self.breakdowns.state(),
+            "breakdowns": None if self._crashes is None else self._crashes.state(),
         }
 
     @classmethod
@@ -558,19 +431,16 @@ class Simulation:
         check_parties(parties, state["parties"])
         transcript = Transcript.from_state(state["transcript"])
         self = cls(parties, seed=state["seed"], transcript=transcript, **options)
-        self.clock = state["clock"]
-        self._scheduled = state["scheduled"]
+        self._queue.restore(state)
         self._last_event = state["last_event"]
-        self._queue = unpack_queue(state["queue"], _ARRIVE, _DEPART)
         self._started = True
         if self._sealing is not None:
             self._sealing.restore(state["sealing"])
-        if self.breakdowns is not None:
-            self.breakdowns.restore(state["breakdowns"])
-        for index, home in self.homes.items():
-            restore_home(home, state["parties"][index])
-        for home in self.homes.values():
-            if not (home.done or home.down):
-                self._start(home)
-            home.replay = None
+        if self._crashes is not None:
+            self._crashes.restore(state["breakdowns"])
+        for index, slot in self.slots.items():
+            slot.restore(state["parties"][index])
+        for slot in self.slots.values():
+            if not (slot.done or slot.down):
+                slot.start()
         return self

@@ -1,106 +1,80 @@
-"""Checkpoints of a simulation: a consistent cut, taken while the run goes on.
+"""The consistent snapshot of a simulation: a checkpoint that is taken while the run goes on.
 
-A moment at which nothing is under way does not exist, so each party's kept attributes are copied at
-its own next safe point, and what its waits return from there until the last party is there is
-logged (`securevfl.engine.party_state`). The cut holds clock, queue, uplinks and mailboxes.
+No moment exists at which no message is in flight: those of stragglers always are. So parties are
+copied one by one, each at its own next safe point, where its kept attributes are its whole state.
+From there on the slot logs what the party's waits give back, until the last party has come to a
+safe point. Then clock, queue, uplinks and mailboxes are copied as they stand at that instant.
+
+The copies are of different instants, and the log makes them agree: a resumed party starts at its
+safe point and is given its logged outcomes (`securevfl.engine.simulation.slot.Replay`), with its
+sends suppressed, as their messages are in the copied queue and mailboxes. It then stands where it
+stood when the snapshot was complete.
 """
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from securevfl.engine.network import Message
-from securevfl.engine.party_state import Replay, snapshot
+from securevfl.engine.simulation.slot import PartySlot
 from securevfl.errors import CheckpointError
 
-if TYPE_CHECKING:
-    from securevfl.engine.simulation.simulator import Home, Simulation
 
-Entry = tuple[int, int, int, Any]
-
-
-class Cuts:
-    """The checkpoint that is being taken, if any.
+class ConsistentSnapshot:
+    """The consistent snapshot that is being taken, if any.
 
     Parameters
     ----------
-    simulation : Simulation
+    slots : mapping of int to PartySlot
+    state : callable
+        Everything that the checkpoint needs, once every party has been copied.
     """
 
-    def __init__(self, simulation: Simulation) -> None:
-        self._simulation = simulation
+    def __init__(self, slots: Mapping[int, PartySlot], state: Callable[[], dict[str, Any]]) -> None:
+        self._slots = slots
+        self._state = state
         self._then: Callable[[dict[str, Any]], None] | None = None
 
     @property
     def pending(self) -> bool:
-        """Whether one is being taken."""
+        """Whether a snapshot is being taken."""
         return self._then is not None
 
     def request(self, then: Callable[[dict[str, Any]], None]) -> None:
-        """Hand the state to `then` as soon as every party has passed a safe point."""
+        """Begin a snapshot; `then` gets the state as soon as every party has been copied.
+
+        A request replaces one that is pending.
+        """
         self._then = then
-        for home in self._simulation.homes.values():
-            self.forget(home)
-            wait = home.mailbox.wait
-            if home.down:
-                home.snapshot = home.own
-            elif home.done or (wait is not None and wait.safe and not wait.satisfied):
-                self.take(home, posted=not home.done)
+        for slot in self._slots.values():
+            slot.forget_snapshot()
+            if slot.down:
+                slot.take_own_snapshot()
+            elif slot.done:
+                self.take(slot)
+            elif slot.waits_safely:
+                self.take(slot, waiting=True)
 
-    def forget(self, home: Home) -> None:
-        """Drop what was copied of a party."""
-        home.snapshot = None
-        home.log = []
-
-    def take(self, home: Home, *, posted: bool = False) -> None:
+    def take(self, slot: PartySlot, *, waiting: bool = False) -> None:
         """Copy a party that is at a safe point, if it is wanted and not copied yet."""
-        if self.pending and home.snapshot is None and home.settled:
-            time = home.since if posted else self._simulation.clock
-            home.snapshot = snapshot(home.party, waits=home.waits - posted, time=time)
+        if self.pending and slot.saved is None and slot.setup_done:
+            slot.take_snapshot(waiting=waiting)
+
+    def on_crash(self, slot: PartySlot) -> None:
+        """Replace the copy of a party that has crashed: it comes back from its own checkpoint."""
+        if self.pending:
+            slot.take_own_snapshot()
 
     def try_finish(self) -> None:
         """Hand the state on if every party has been copied."""
-        homes = self._simulation.homes.values()
-        if self._then is None or any(home.snapshot is None for home in homes):
+        slots = self._slots.values()
+        if self._then is None or any(slot.saved is None for slot in slots):
             return
         then, self._then = self._then, None
-        state = self._simulation.state()
-        for home in homes:
-            self.forget(home)
+        state = self._state()
+        for slot in slots:
+            slot.forget_snapshot()
         then(state)
-
-
-def home_state(home: Home) -> dict[str, Any]:
-    """What the engine knows of a party, as a payload of `securevfl.engine.wire`."""
-    own = None if home.own is None else {**home.own, "once": {}}  # the snapshot has the constants
-    return {
-        "snapshot": home.snapshot,
-        "log": home.log,
-        "done": home.done,
-        "mailbox": home.mailbox.state(),
-        "uplink_free": home.uplink_free,
-        "busy_until": home.busy_until,
-        "down": home.down,
-        "own": own,
-        "epochs": home.epochs,
-    }
-
-
-def restore_home(home: Home, saved: Mapping[str, Any]) -> None:
-    """Inverse of `home_state`; the party is then at its safe point, its log before it."""
-    home.replay = Replay(home.party, saved["snapshot"], saved["log"])
-    home.settled = True
-    home.waits = home.replay.waits
-    home.mailbox.restore(saved["mailbox"])
-    home.uplink_free = saved["uplink_free"]
-    home.busy_until = saved["busy_until"]
-    home.done = saved["done"]
-    home.down = saved["down"]
-    home.epochs = saved["epochs"]
-    if saved["own"] is not None:
-        home.own = {**saved["own"], "once": saved["snapshot"]["once"]}
 
 
 def check_parties(have: Mapping[int, Any], saved: Mapping[int, Any]) -> None:
@@ -110,33 +84,3 @@ def check_parties(have: Mapping[int, Any], saved: Mapping[int, Any]) -> None:
             f"checkpoint: it holds the parties {sorted(saved)} and the run has {sorted(have)}; it "
             "is of another run"
         )
-
-
-def pack_queue(queue: list[Entry], arrive: int, depart: int) -> list[tuple[Any, ...]]:
-    """Events as payloads; messages become tuples."""
-
-    def pack(entry: Entry) -> tuple[Any, ...]:
-        time, order, what, subject = entry
-        if what == arrive:
-            subject = tuple(subject)
-        elif what == depart:
-            subject = (tuple(subject[0]), subject[1])
-        return time, order, what, subject
-
-    return [pack(entry) for entry in queue]
-
-
-def unpack_queue(packed: list[tuple[Any, ...]], arrive: int, depart: int) -> list[Entry]:
-    """Inverse of `pack_queue`, as a heap."""
-
-    def unpack(entry: tuple[Any, ...]) -> Entry:
-        time, order, what, subject = entry
-        if what == arrive:
-            subject = Message(*subject)
-        elif what == depart:
-            subject = (Message(*subject[0]), subject[1])
-        return time, order, what, subject
-
-    queue = [unpack(entry) for entry in packed]
-    heapq.heapify(queue)
-    return queue

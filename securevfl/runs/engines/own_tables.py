@@ -25,7 +25,7 @@ from securevfl.data.source import DataSource
 from securevfl.engine.cluster.supervisor import Cluster
 from securevfl.engine.network import SERVER
 from securevfl.engine.party import Party
-from securevfl.engine.realtime.actor import Job, own_folder
+from securevfl.engine.realtime.actor import PartyAssignment, own_folder
 from securevfl.engine.security.identity import Manifest
 from securevfl.engine.streams import Secrets
 from securevfl.errors import ConfigurationError, DataError, RunError
@@ -192,8 +192,8 @@ def prepare(
     """
     folder = folder.resolve()
     session = secrets.token_hex(8) if manifest is None else manifest.session
-    seats = {} if manifest is None else manifest.seats
-    job = Job(
+    entries = {} if manifest is None else manifest.entries
+    job = PartyAssignment(
         make=HolderMaker(tables, str(folder)),
         protocol=protocol,
         run_id=f"{session}, own tables",  # no frame of it is one of the training
@@ -202,7 +202,7 @@ def prepare(
         sealed=sealed,
         manifest=manifest,
         keys=keys,
-        points={n: s.point for n, s in seats.items() if s.point is not None},  # compared later
+        points={n: s.point for n, s in entries.items() if s.point is not None},  # compared later
     )
     cluster = Cluster(job, address=address, place=place)
     try:

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from securevfl.data.source import DataSource
 from securevfl.engine.checkpoint import read_file, write_file
-from securevfl.engine.cluster.supervisor import Cluster, Ended, mirrored
+from securevfl.engine.cluster.supervisor import Cluster, Ended, restored_copy
 from securevfl.engine.network import Event, name_of
 from securevfl.engine.party import Party
-from securevfl.engine.realtime.actor import Job
+from securevfl.engine.realtime.actor import PartyAssignment
 from securevfl.engine.security.identity import Manifest
 from securevfl.engine.streams import Secrets
 from securevfl.engine.transcript import Transcript
@@ -80,7 +80,7 @@ class Driver:
     address, place : optional
         As for `Cluster`.
     manifest, keys : optional
-        As for `Job`; the session's name then stands for the run's.
+        As for `PartyAssignment`; the session's name then stands for the run's.
     apart : (Tables, PublicFacts), optional
         Where the parties read their own tables; needs a folder.
 
@@ -116,7 +116,7 @@ class Driver:
         if apart is not None:
             assert folder is not None
             make = ApartMaker(*common, *apart, str(folder.resolve()))
-        self.job = Job(
+        self.job = PartyAssignment(
             make=make,
             protocol=plan.protocol,
             run_id=plan.run_id if manifest is None else manifest.session,
@@ -211,7 +211,7 @@ class Driver:
         """The parties as they are where they live, without what never changes."""
         self._mirrors = self._mirrors or self.protocol.parties()
         for index, state in states.items():
-            mirrored(self._mirrors[index], state)
+            restored_copy(self._mirrors[index], state)
         return self._mirrors
 
     def _measured(self) -> dict[str, float]:

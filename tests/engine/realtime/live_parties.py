@@ -1,11 +1,11 @@
-"""Parties in real time in one process: an unreliable carrier between `LiveHome`s."""
+"""Parties in real time in one process: an unreliable carrier between `PartyHost`s."""
 
 import asyncio
 import random
 
 from securevfl.engine.network import SERVER
 from securevfl.engine.realtime.frames import Links
-from securevfl.engine.realtime.host import LiveHome
+from securevfl.engine.realtime.host import PartyHost
 from securevfl.engine.security.sealing import Sealer
 from securevfl.engine.streams import SecretSeed
 
@@ -14,28 +14,28 @@ class Carrier:
     """Carries frames; may shuffle them, deliver them twice, and lets others add their own."""
 
     def __init__(self, parties, *, seed=0, sealed=True, jitter=0.0, twice=0.0, chance=0, **options):
-        self.homes = {}
+        self.hosts = {}
         self.options = {"seed": seed, "secrets": SecretSeed(seed), **options}
         self.sealed, self.jitter, self.twice = sealed, jitter, twice
         self.chance = random.Random(chance)
         self.parties, self.seed, self.carried = parties, seed, []
         self.dead = set()
 
-    def seat(self, index, party, epoch=0, settled=False):
+    def add(self, index, party, epoch=0, setup_done=False):
         sealer = Sealer("test", "run", index) if self.sealed else None
         party.epoch = epoch
         links = Links("run", index, epoch, list(self.parties), sealer)
-        home = LiveHome(party, links, self.post, settled=settled, **self.options)
-        self.homes[index] = home
+        host = PartyHost(party, links, self.transmit, setup_done=setup_done, **self.options)
+        self.hosts[index] = host
         self.dead.discard(index)
-        return home
+        return host
 
     def introduce(self):
-        hellos = {index: home.links.hello for index, home in self.homes.items()}
-        for home in self.homes.values():
-            home.meet(hellos)
+        hellos = {index: host.links.hello for index, host in self.hosts.items()}
+        for host in self.hosts.values():
+            host.add_peers(hellos)
 
-    def post(self, receiver, data):
+    def transmit(self, receiver, data):
         self.carried.append((receiver, data))
         for _ in range(2 if self.chance.random() < self.twice else 1):
             late = self.chance.random() * self.jitter
@@ -43,27 +43,27 @@ class Carrier:
 
     def deliver(self, receiver, data):
         if receiver not in self.dead:
-            self.homes[receiver].take(data)
+            self.hosts[receiver].take(data)
 
     async def run(self, until=30.0):
         for index, party in self.parties.items():
-            self.seat(index, party)
+            self.add(index, party)
         self.introduce()
-        for home in list(self.homes.values()):
-            home.start()
+        for host in list(self.hosts.values()):
+            host.start()
         await self.ended(until)
 
     async def ended(self, until=30.0):
         end = asyncio.get_running_loop().time() + until
-        while SERVER in self.dead or not self.homes[SERVER].standing.done:
+        while SERVER in self.dead or not self.hosts[SERVER].status.done:
             assert asyncio.get_running_loop().time() < end, self.words()
             await asyncio.sleep(0.002)
-        failures = [home.standing.failed for home in self.homes.values()]
+        failures = [host.status.failed for host in self.hosts.values()]
         assert not any(failures), failures
         await asyncio.sleep(self.jitter)
 
     def words(self):
-        return {index: home.standing.waits for index, home in self.homes.items()}
+        return {index: host.status.waits for index, host in self.hosts.items()}
 
 
 def live(made, **options):

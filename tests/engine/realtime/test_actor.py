@@ -8,12 +8,12 @@ import pytest
 from securevfl.engine.conditions import NONE
 from securevfl.engine.network import SERVER
 from securevfl.engine.party import Party
-from securevfl.engine.realtime.actor import Job, SeatActor, own_folder
+from securevfl.engine.realtime.actor import PartyActor, PartyAssignment, own_folder
 from securevfl.errors import RunError
 
 
 class Drawing(Party):
-    """Draws from its secret stream, once it is made and in its life."""
+    """Draws from its secret stream, once when it is made and once when it runs."""
 
     kept = ("drawn",)
 
@@ -27,25 +27,25 @@ class Drawing(Party):
         self.drawn.append(int(self.secret_stream("x").integers(2**60)))
 
 
-def job(folder):
-    return Job(
+def assignment(folder):
+    return PartyAssignment(
         make=Drawing, protocol="p", run_id="r", parties=(SERVER, 0, 1), seed=0, conditions=NONE,
         folder=None if folder is None else str(folder),
     )  # fmt: skip
 
 
-def life(folder, *, restored=False, index=0):
-    """The party of a new actor after its life, and what the actor tells others."""
+def run_actor(folder, *, restored=False, index=0):
+    """The host of a new actor's party that has ended, and what the actor tells others."""
 
     async def scenario():
-        actor = SeatActor(index, job(folder))
+        actor = PartyActor(index, assignment(folder))
         rounds = await actor.claim()
         await actor.begin(0, restored=restored, at=None, floor=0)
         await actor.go(0)
-        told = (await actor.models(), await actor.look(), await actor.transcript())
-        if actor.keeper is not None:
-            actor.keeper._lock.release()  # as if the process had ended
-        return actor.home, rounds, told
+        told = (await actor.models(), await actor.poll(), await actor.transcript())
+        if actor.store is not None:
+            actor.store._lock.release()  # as if the process had ended
+        return actor.host, rounds, told
 
     return asyncio.run(scenario())
 
@@ -55,8 +55,8 @@ def entropy_file(folder, index=0):
 
 
 def test_entropy_is_drawn_anew_kept_0600_and_told_nobody(tmp_path):
-    home, _, told = life(tmp_path)
-    entropy = home.secrets.entropy
+    host, _, told = run_actor(tmp_path)
+    entropy = host.secrets.entropy
     assert len(entropy) == 32
     assert stat.S_IMODE(entropy_file(tmp_path).stat().st_mode) == 0o600
     assert entropy in entropy_file(tmp_path).read_bytes()
@@ -65,8 +65,8 @@ def test_entropy_is_drawn_anew_kept_0600_and_told_nobody(tmp_path):
 
 
 def test_a_party_that_comes_back_goes_on_with_its_entropy(tmp_path):
-    before, _, _ = life(tmp_path)
-    after, rounds, _ = life(tmp_path, restored=True)
+    before, _, _ = run_actor(tmp_path)
+    after, rounds, _ = run_actor(tmp_path, restored=True)
     assert rounds == [0]
     assert after.secrets == before.secrets
     assert after.party.first == before.party.first
@@ -74,31 +74,31 @@ def test_a_party_that_comes_back_goes_on_with_its_entropy(tmp_path):
 
 
 def test_a_run_that_begins_anew_draws_anew(tmp_path):
-    before, _, _ = life(tmp_path)
-    after, _, _ = life(tmp_path)
+    before, _, _ = run_actor(tmp_path)
+    after, _, _ = run_actor(tmp_path)
     assert after.secrets != before.secrets
     assert after.party.first != before.party.first
 
 
 def test_without_a_folder_it_is_in_memory_alone(tmp_path):
-    home, rounds, _ = life(None)
-    other, _, _ = life(None)
+    host, rounds, _ = run_actor(None)
+    other, _, _ = run_actor(None)
     assert rounds == []
-    assert home.secrets != other.secrets
+    assert host.secrets != other.secrets
 
 
 @pytest.mark.parametrize("damage", [lambda path: path.unlink(), lambda path: path.write_bytes(b"")])
 def test_without_its_entropy_no_checkpoint_counts(tmp_path, damage):
-    life(tmp_path)
+    run_actor(tmp_path)
     damage(entropy_file(tmp_path))
 
     async def scenario():
-        actor = SeatActor(0, job(tmp_path))
+        actor = PartyActor(0, assignment(tmp_path))
         rounds = await actor.claim()
         try:
             await actor.begin(0, restored=True, at=None, floor=0)
         finally:
-            actor.keeper._lock.release()
+            actor.store._lock.release()
             assert rounds == []
 
     with pytest.raises(RunError, match=r"party 0 has checkpoints, but no whole file entropy\.svfl"):
@@ -107,5 +107,5 @@ def test_without_its_entropy_no_checkpoint_counts(tmp_path, damage):
 
 
 def test_parties_draw_each_their_own(tmp_path):
-    homes = [life(tmp_path, index=n)[0] for n in (0, 1, SERVER)]
-    assert len({home.secrets.entropy for home in homes}) == 3
+    hosts = [run_actor(tmp_path, index=n)[0] for n in (0, 1, SERVER)]
+    assert len({host.secrets.entropy for host in hosts}) == 3

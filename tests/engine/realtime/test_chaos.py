@@ -14,7 +14,7 @@ import pytest
 from securevfl.engine.conditions import NONE
 from securevfl.engine.network import SERVER, name_of
 from securevfl.engine.party_state import restore
-from securevfl.engine.realtime.checkpoint_store import Keeper
+from securevfl.engine.realtime.checkpoint_store import CheckpointStore
 from securevfl.engine.realtime.frames import Frame
 from securevfl.runs.threads import one_thread
 from securevfl.testing.runs import make, simulate
@@ -32,32 +32,32 @@ class Chaos(Carrier):
     def __init__(self, made, folder, seed):
         super().__init__(made.parties(), seed=made.seed, jitter=0.002, twice=0.2, chance=seed)
         self.made, self.folder = made, Path(folder)
-        self.keepers, self.delivered, self.kills, self.earlier = {}, [], [], []
+        self.stores, self.delivered, self.kills, self.earlier = {}, [], [], []
         self.tried = self.accepted = 0
 
-    def seat(self, index, party, epoch=0, settled=False):
-        keeper = self.keepers[index] = Keeper(self.folder / str(index))
-        self.options["keep"] = keeper
-        home = super().seat(index, party, keeper.begin_life(), settled)
-        arrive = home._arrive
-        home.arrived = 0
+    def add(self, index, party, epoch=0, setup_done=False):
+        store = self.stores[index] = CheckpointStore(self.folder / str(index))
+        self.options["keep"] = store
+        host = super().add(index, party, store.begin_incarnation(), setup_done)
+        arrive = host._arrive
+        host.arrived = 0
 
         def counted(message):
-            home.arrived += 1
+            host.arrived += 1
             arrive(message)
 
-        home._arrive = counted
-        return home
+        host._arrive = counted
+        return host
 
     def deliver(self, receiver, data):
         if receiver in self.dead:
             return
-        home = self.homes[receiver]
+        host = self.hosts[receiver]
         for frame in (self.forged(receiver, data), self.forged(receiver, data)):
-            before = home.arrived
-            home.take(frame)
+            before = host.arrived
+            host.take(frame)
             self.tried += 1
-            self.accepted += home.arrived - before
+            self.accepted += host.arrived - before
         super().deliver(receiver, data)
         self.delivered.append((receiver, data))
 
@@ -78,8 +78,8 @@ class Chaos(Carrier):
 
     async def kill(self, index, wound):
         """Kill a party; it comes back from its newest whole checkpoint."""
-        old = self.homes[index]
-        if not old.standing.settled or old.standing.done:
+        old = self.hosts[index]
+        if not old.status.setup_done or old.status.done:
             return
         self.kills.append(index)
         self.dead.add(index)
@@ -88,21 +88,21 @@ class Chaos(Carrier):
         if wound and len(files) > 1:
             files[-1].write_bytes(files[-1].read_bytes()[:-7])
         await asyncio.sleep(self.chance.random() * 0.1)
-        state = self.keepers[index].read()
+        state = self.stores[index].read()
         party = self.made.party(index)
         restore(party, state)
         if index == SERVER:
             # What a driver knows: the rounds in which the others are.
-            others = [home.standing.round for n, home in self.homes.items() if n != SERVER]
+            others = [host.status.round for n, host in self.hosts.items() if n != SERVER]
             party.round = max(party.round, *others)
         self.earlier += old.events
-        home = self.seat(index, party, settled=True)
+        host = self.add(index, party, setup_done=True)
         self.introduce()
-        home.start()
+        host.start()
 
     @property
     def steps(self):
-        events = self.earlier + self.homes[SERVER].events
+        events = self.earlier + self.hosts[SERVER].events
         return [e.fields for e in events if e.name == "round"]
 
     async def torment(self):

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from securevfl.engine.network import SERVER
-from securevfl.engine.realtime.checkpoint_store import Keeper, _worth_keeping
+from securevfl.engine.realtime.checkpoint_store import CheckpointStore, _worth_keeping
 from securevfl.errors import CheckpointError
 from securevfl.runs.engines.ray import Driver
 
@@ -38,23 +38,23 @@ def test_a_run_that_had_hardly_begun_is_begun_anew(tmp_path):
 
 
 class Stand:
-    """What a keeper asks of a party."""
+    """What a store asks of a party."""
 
     def __init__(self, round):
         self.round = round
 
 
-def write(keeper, rounds):
+def write(store, rounds):
     for round in rounds:
-        keeper(Stand(round), lambda round=round: {"once": {"data": 7}, "round": round})
+        store(Stand(round), lambda round=round: {"once": {"data": 7}, "round": round})
 
 
 def test_the_newest_rounds_are_kept_and_ever_fewer_of_those_before(tmp_path):
-    keeper = Keeper(tmp_path)
-    write(keeper, range(1001))
+    store = CheckpointStore(tmp_path)
+    write(store, range(1001))
     steps = [*range(512, 1001, 64), *range(944, 1001, 8), *range(993, 1001)]
-    assert keeper.rounds() == sorted({0, 512, *steps})
-    assert len(keeper.rounds()) < 28
+    assert store.rounds() == sorted({0, 512, *steps})
+    assert len(store.rounds()) < 28
 
 
 @pytest.mark.parametrize("lag", [0, 3, 9, 40, 63, 200, 480])
@@ -65,22 +65,22 @@ def test_parties_that_stand_some_rounds_apart_have_a_round_in_common(lag):
 
 
 def test_what_is_damaged_is_not_offered(tmp_path):
-    keeper = Keeper(tmp_path)
-    write(keeper, range(5))
+    store = CheckpointStore(tmp_path)
+    write(store, range(5))
     path = tmp_path / "round-00000004.svfl"
     path.write_bytes(path.read_bytes()[:-3])
-    assert keeper.whole() == [0, 1, 2, 3]
-    assert keeper.read()["round"] == 3
-    assert keeper.read(4) is None  # never another round than the one that is asked for
-    assert keeper.read(2)["once"] == {"data": 7}
+    assert store.whole() == [0, 1, 2, 3]
+    assert store.read()["round"] == 3
+    assert store.read(4) is None  # never another round than the one that is asked for
+    assert store.read(2)["once"] == {"data": 7}
 
 
 HOLD = """
 import sys, time
 from pathlib import Path
-from securevfl.engine.realtime.checkpoint_store import Keeper
-keeper = Keeper(Path(sys.argv[1]))
-keeper.claim()
+from securevfl.engine.realtime.checkpoint_store import CheckpointStore
+store = CheckpointStore(Path(sys.argv[1]))
+store.claim()
 print("held", flush=True)
 time.sleep(60)
 """
@@ -90,8 +90,8 @@ def test_one_process_writes_and_the_next_waits_until_it_has_ended(tmp_path):
     command = [sys.executable, "-c", HOLD, str(tmp_path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
         assert child.stdout.readline() == "held\n"
-        keeper = Keeper(tmp_path)
+        store = CheckpointStore(tmp_path)
         with pytest.raises(CheckpointError, match=r"another process .* nothing was changed"):
-            keeper.claim(patience=0.2)
+            store.claim(patience=0.2)
         child.kill()
-    keeper.claim(patience=5.0)
+    store.claim(patience=5.0)

@@ -30,7 +30,7 @@ STEADY = {
 
 
 def losses(carrier):
-    events = carrier.homes[SERVER].events
+    events = carrier.hosts[SERVER].events
     return [event.fields["loss"] for event in events if event.name == "round"]
 
 
@@ -42,7 +42,7 @@ def test_real_time_and_simulation_give_the_same_numbers(name):
         carrier = live(make(name, **options))
     assert losses(carrier) == wanted.losses
     made = wanted.protocol
-    ours = made.scores({i: home.party for i, home in carrier.homes.items()}, made.data.test)
+    ours = made.scores({i: host.party for i, host in carrier.hosts.items()}, made.data.test)
     assert (ours == made.scores(wanted.parties, made.data.test)).all()
 
 
@@ -51,7 +51,7 @@ def test_a_carrier_that_shuffles_and_repeats_changes_nothing():
     with one_thread():
         carrier = live(make("fedvs"), jitter=0.003, twice=0.3)
     assert losses(carrier) == wanted.losses
-    assert sum(home.standing.rejected for home in carrier.homes.values()) > 10
+    assert sum(host.status.rejected for host in carrier.hosts.values()) > 10
 
 
 def test_open_links_repeat_nothing_either():
@@ -59,7 +59,7 @@ def test_open_links_repeat_nothing_either():
     with one_thread():
         carrier = live(make("split"), sealed=False, twice=0.5)
     assert losses(carrier) == wanted.losses
-    rejected = [e for home in carrier.homes.values() for e in home.events if e.name == "rejected"]
+    rejected = [e for host in carrier.hosts.values() for e in host.events if e.name == "rejected"]
     assert rejected
     assert "received before" in rejected[0].fields["why"]
 
@@ -72,7 +72,7 @@ def test_bytes_of_strangers_harm_nothing():
     class Attacked(Carrier):
         def deliver(self, receiver, data):
             for _ in range(60):
-                self.homes[receiver].take(self.forged(receiver, data))
+                self.hosts[receiver].take(self.forged(receiver, data))
             super().deliver(receiver, data)
 
         def forged(self, receiver, data):
@@ -94,8 +94,8 @@ def test_bytes_of_strangers_harm_nothing():
         carrier = Attacked(make("split", rounds=6).parties())
         asyncio.run(carrier.run())
     assert losses(carrier) == wanted.losses
-    rejected = sum(home.standing.rejected for home in carrier.homes.values())
-    lost = sum(home.links.lost for home in carrier.homes.values())
+    rejected = sum(host.status.rejected for host in carrier.hosts.values())
+    lost = sum(host.links.lost for host in carrier.hosts.values())
     assert rejected + lost > 2500
 
 
@@ -109,24 +109,24 @@ def test_a_party_that_was_killed_comes_back_from_its_own_checkpoint():
     async def scenario():
         carrier = Carrier(made.parties(), keep=keep)
         task = asyncio.ensure_future(carrier.run())
-        while carrier.homes.get(SERVER) is None or carrier.homes[SERVER].party.round < 3:
+        while carrier.hosts.get(SERVER) is None or carrier.hosts[SERVER].party.round < 3:
             await asyncio.sleep(0.001)
         carrier.dead.add(2)
-        carrier.homes[2].stop()
-        while carrier.homes[SERVER].party.round < 7:
+        carrier.hosts[2].stop()
+        while carrier.hosts[SERVER].party.round < 7:
             await asyncio.sleep(0.001)
         party = made.party(2)
         restore(party, saved[2])
-        home = carrier.seat(2, party, epoch=1, settled=True)
+        host = carrier.add(2, party, epoch=1, setup_done=True)
         carrier.introduce()
-        home.start()
+        host.start()
         await task
         return carrier
 
     with one_thread():
         carrier = asyncio.run(scenario())
     assert len(losses(carrier)) == 12
-    assert carrier.homes[2].party.round > 7
+    assert carrier.hosts[2].party.round > 7
     assert np.isfinite(losses(carrier)).all()
 
 
@@ -148,7 +148,7 @@ def pair(sealed=True):
         both[index] = Links("r", index, 0, (0, 1), sealer)
     hellos = {index: links.hello for index, links in both.items()}
     for links in both.values():
-        links.meet(hellos)
+        links.add_peers(hellos)
     return both[0], both[1]
 
 
@@ -162,18 +162,18 @@ def test_frames_come_out_in_the_order_in_which_they_left(sealed):
         two.unpack(frames[2])
 
 
-def test_a_new_life_has_links_of_its_own():
+def test_a_new_incarnation_has_links_of_its_own():
     one, two = pair()
     old = one.pack(1, "kind", 0, NOTHING)
     again = Links("r", 1, 1, (0, 1), Sealer("p", "r", 1))
-    again.meet({0: one.hello})
+    again.add_peers({0: one.hello})
     early = again.pack(0, "kind", 7, NOTHING)
-    assert one.unpack(early) == []  # nobody has told of this life yet
-    assert [message.round for message in one.meet({1: again.hello})] == [7]
-    assert again.unpack(old) == []  # meant for the life before
+    assert one.unpack(early) == []  # this incarnation has not been introduced yet
+    assert [message.round for message in one.add_peers({1: again.hello})] == [7]
+    assert again.unpack(old) == []  # meant for the incarnation before
     assert again.lost == 1
     assert [m.round for m in again.unpack(one.pack(1, "kind", 8, NOTHING))] == [8]
-    assert one.unpack(two.pack(0, "kind", 0, NOTHING)) == []  # the old life still talks
+    assert one.unpack(two.pack(0, "kind", 0, NOTHING)) == []  # the old incarnation still talks
 
 
 def test_strangers_are_named():

@@ -1,4 +1,4 @@
-"""Identities, manifests, and lives that only their identities can introduce."""
+"""Identities, manifests, and incarnations that only their identities can introduce."""
 
 import os
 import stat
@@ -11,10 +11,12 @@ from securevfl.engine.realtime.frames import Links
 from securevfl.engine.security.identity import (
     Identity,
     Manifest,
-    Seat,
     fingerprint,
     public_file,
     read_public,
+)
+from securevfl.engine.security.identity import (
+    ManifestEntry as Entry,
 )
 from securevfl.engine.security.sealing import Sealer
 from securevfl.errors import ConfigurationError, SealError
@@ -28,8 +30,10 @@ def identities(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def manifest(identities):
-    seats = {n: Seat(who.public, None if n == SERVER else n + 3) for n, who in identities.items()}
-    made = Manifest("session", "fedvs", seats)
+    entries = {
+        n: Entry(who.public, None if n == SERVER else n + 3) for n, who in identities.items()
+    }
+    made = Manifest("session", "fedvs", entries)
     for n, who in identities.items():
         made = made.signed(n, who)
     return made
@@ -69,12 +73,19 @@ def test_a_manifest_counts_when_all_have_signed_it_as_it_stands(manifest, identi
     path = tmp_path / "session.toml"
     manifest.write(path)
     assert Manifest.read(path) == manifest
-    seats = dict(manifest.seats)
+    entries = dict(manifest.entries)
     for changed in (
         replace(manifest, session="another"),
         replace(manifest, protocol="split"),
-        replace(manifest, seats={**seats, 0: Seat(seats[0].public, 9)}),
-        replace(manifest, seats={**seats, 0: Seat(seats[1].public, 9), 1: Seat(seats[0].public)}),
+        replace(manifest, entries={**entries, 0: Entry(entries[0].public, 9)}),
+        replace(
+            manifest,
+            entries={
+                **entries,
+                0: Entry(entries[1].public, 9),
+                1: Entry(entries[0].public),
+            },
+        ),
     ):
         with pytest.raises(SealError, match="no valid signature of the server, party 0, party 1"):
             changed.check()
@@ -86,17 +97,24 @@ def test_a_manifest_counts_when_all_have_signed_it_as_it_stands(manifest, identi
 
 
 @pytest.mark.parametrize(
-    ("seats", "said"),
+    ("entries", "said"),
     [
-        ({0: Seat(b"a" * 32)}, "needs a server"),
-        ({SERVER: Seat(b"s" * 32), 1: Seat(b"a" * 32)}, "numbered 0 to 0"),
-        ({SERVER: Seat(b"a" * 32), 0: Seat(b"a" * 32)}, "same key"),
-        ({SERVER: Seat(b"s" * 32), 0: Seat(b"a" * 32, 4), 1: Seat(b"b" * 32, 4)}, "same point"),
+        ({0: Entry(b"a" * 32)}, "needs a server"),
+        ({SERVER: Entry(b"s" * 32), 1: Entry(b"a" * 32)}, "numbered 0 to 0"),
+        ({SERVER: Entry(b"a" * 32), 0: Entry(b"a" * 32)}, "same key"),
+        (
+            {
+                SERVER: Entry(b"s" * 32),
+                0: Entry(b"a" * 32, 4),
+                1: Entry(b"b" * 32, 4),
+            },
+            "same point",
+        ),
     ],
 )
-def test_manifests_that_cannot_be_are_refused(seats, said):
+def test_manifests_that_cannot_be_are_refused(entries, said):
     with pytest.raises(ConfigurationError, match=said):
-        Manifest("s", "fedvs", seats)
+        Manifest("s", "fedvs", entries)
 
 
 @pytest.mark.parametrize("text", ["", "session = 1", "parties = 3", "[", "session='s'\nparties=[]"])
@@ -112,7 +130,7 @@ def links(manifest, index, epoch=0):
     return Links("r", index, epoch, (SERVER, 0, 1), Sealer("fedvs", "r", index), verify)
 
 
-def test_a_key_of_a_life_counts_only_with_its_identity_s_signature(manifest, identities):
+def test_a_key_of_an_incarnation_counts_only_with_its_identity_s_signature(manifest, identities):
     mine, theirs = links(manifest, 0), links(None, 1)
     own = identities[1].introduce(manifest.digest, 1, theirs.hello)
     other_session = identities[1].introduce(b"another", 1, theirs.hello)
@@ -126,7 +144,7 @@ def test_a_key_of_a_life_counts_only_with_its_identity_s_signature(manifest, ide
         older._replace(epoch=7),
     ):
         with pytest.raises(SealError, match="a key for party 1 is not signed by SHA256:"):
-            mine.meet({1: forged})
+            mine.add_peers({1: forged})
         assert not mine.knows(1)
-    mine.meet({1: own})
+    mine.add_peers({1: own})
     assert mine.knows(1)

@@ -15,7 +15,7 @@ from securevfl.errors import SealError
 def pair(run="run", protocol="p"):
     sealers = [Sealer(protocol, run, n) for n in range(3)]
     for sealer in sealers:
-        sealer.meet({other.index: other.public for other in sealers})
+        sealer.add_peers({other.index: other.public for other in sealers})
     return sealers
 
 
@@ -50,7 +50,7 @@ def test_another_run_or_protocol_with_the_same_keys_is_rejected():
     sealed = a.seal(1, "model", 3, 0, b"payload")
     for protocol, run in (("p", "other"), ("q", "run")):
         twin = Sealer(protocol, run, 1, b._secret)
-        twin.meet({0: a.public})
+        twin.add_peers({0: a.public})
         with pytest.raises(SealError):
             twin.open(0, "model", 3, 0, sealed)
 

@@ -79,7 +79,7 @@ def simulate(values: dict[str, Any], *, timeout: float | None = 1.0, seed: int =
     parties, history = make(timeout), History()
     faults = faults_from(values).bind({"server": (SERVER,), "client": range(N)}, seed)
     simulation = Simulation(
-        parties, seed=seed, observer=history, faults=faults, revive=lambda n: make(timeout)[n]
+        parties, seed=seed, observer=history, faults=faults, make_party=lambda n: make(timeout)[n]
     )
     simulation.run()
     return simulation, history.events
@@ -93,7 +93,8 @@ def test_a_party_goes_down_and_comes_back_from_its_own_checkpoint():
     simulation, events = simulate({"outage": [{"party": 2, "rounds": [4, 7]}]})
     heard = simulation.parties[SERVER].heard
     assert [r for r in heard if 2 not in heard[r]] == [4, 5, 6]
-    # It counted 3 before, lost the rounds in between, and goes on from 3 in its second life.
+    # It counted 3 before, lost the rounds in between, and goes on from 3 in its second
+    # incarnation.
     assert [heard[r][2] for r in (3, 7, 12)] == [(3, 0), (4, 1), (9, 1)]
     assert all(heard[r][n] == (r, 0) for r in heard for n in (0, 1, 3))
     assert [(e.party, e.round) for e in named(events, "down")] == [(2, 4)]
@@ -190,7 +191,7 @@ def test_a_checkpoint_during_faults_resumes_bit_for_bit(cut):
     whole, events = simulate(values, seed=2)
     states: list[tuple[bytes, list[Any]]] = []
     parties, history = make(), History()
-    options: dict[str, Any] = {"revive": lambda n: make()[n]}
+    options: dict[str, Any] = {"make_party": lambda n: make()[n]}
     broken = Simulation(
         parties,
         seed=2,

@@ -29,7 +29,7 @@ SEED = 11
 
 def finish(simulation, recorder):
     simulation.run()
-    parties = {index: home.party for index, home in simulation.homes.items()}
+    parties = {index: slot.party for index, slot in simulation.slots.items()}
     kept = {
         index: wire.encode({name: getattr(party, name) for name in (*party.kept, *party.kept_once)})
         for index, party in parties.items()

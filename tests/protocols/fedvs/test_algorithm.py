@@ -109,7 +109,7 @@ def run_with_spy(protocol, *, conditions=NONE, seed=0, outages=()):
         conditions=conditions,
         observer=Recorder(),
         faults=faults and faults.bind(protocol.roles(), seed, last=protocol.last_fault),
-        revive=protocol.party,
+        make_party=protocol.party,
     )
     simulation.run()
     return spy, events, simulation

@@ -13,7 +13,7 @@ import securevfl as svfl
 from securevfl.cli.app import app
 from securevfl.data.source import DataSource
 from securevfl.engine.network import SERVER
-from securevfl.engine.security.identity import Identity, Manifest, Seat
+from securevfl.engine.security.identity import Identity, Manifest, ManifestEntry
 from securevfl.errors import ConfigurationError, DataError
 from securevfl.runs.alignment import data_source
 from securevfl.testing.entropies import kept_entropies, simulated_with
@@ -59,8 +59,8 @@ def identities(tmp_path_factory):
     names = {SERVER: "server"} | {n: f"party-{n}" for n in range(4)}
     made = {n: Identity.create(folder / f"{name}.key") for n, name in names.items()}
     points = {n: n + 3 for n in range(4)}  # beta = 1, 2 and alpha = 3 to 6 for K = T = 1
-    seats = {n: Seat(each.public, points.get(n)) for n, each in made.items()}
-    manifest = Manifest("session", "fedvs", seats)
+    entries = {n: ManifestEntry(each.public, points.get(n)) for n, each in made.items()}
+    manifest = Manifest("session", "fedvs", entries)
     for n, each in made.items():
         manifest = manifest.signed(n, each)
     manifest.write(folder / "session.toml")

@@ -17,7 +17,7 @@ import securevfl as svfl
 from securevfl.data.source import DataSource
 from securevfl.engine.cluster.supervisor import Cluster
 from securevfl.engine.network import SERVER
-from securevfl.engine.security.identity import Identity, Manifest, Seat
+from securevfl.engine.security.identity import Identity, Manifest, ManifestEntry
 from securevfl.errors import ConfigurationError, RunError, SealError
 from securevfl.runs.engines.ray import Driver
 from securevfl.testing.entropies import kept_entropies, read_entropies, simulated_with
@@ -96,7 +96,9 @@ def test_parties_with_identities_believe_only_those_of_the_manifest(digits, tmp_
     names = {n: "server" if n == SERVER else f"party-{n}" for n in parties}
     made = {n: Identity.create(tmp_path / f"{names[n]}.key") for n in parties}
     points = {n: n + 3 for n in range(4)}  # beta = 1, 2 and alpha = 3 to 6 for K = T = 1
-    manifest = Manifest("a", "fedvs", {n: Seat(made[n].public, points.get(n)) for n in parties})
+    manifest = Manifest(
+        "a", "fedvs", {n: ManifestEntry(made[n].public, points.get(n)) for n in parties}
+    )
     for n in parties:
         manifest = manifest.signed(n, made[n])
     manifest.write(tmp_path / "m.toml")
@@ -105,7 +107,7 @@ def test_parties_with_identities_believe_only_those_of_the_manifest(digits, tmp_
     assert run.summary()["rounds"] == 3
     with pytest.raises(ConfigurationError, match=r"of fedvs with 4 parties, and this run is of sp"):
         svfl.run("split", digits, rounds=3, **{k: v for k, v in given.items() if k != "segments"})
-    Manifest("b", "fedvs", manifest.seats).write(tmp_path / "m.toml")
+    Manifest("b", "fedvs", manifest.entries).write(tmp_path / "m.toml")
     with pytest.raises(SealError, match="no valid signature of the server, party 0"):
         svfl.run("fedvs", digits, rounds=3, **given)
 

@@ -1,0 +1,91 @@
+"""The event queue of a simulation: virtual time, and what happens when.
+
+Events are ordered by (time, number of scheduling). So two events of one instant happen in the order
+in which they were scheduled, whatever they are, and a run is a function of its seed: no event is
+ever compared by its content, and the order does not depend on the heap.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Mapping
+from typing import Any
+
+from securevfl.engine.network import Message
+
+# Kinds of event; their numbers stand in checkpoints.
+DEPART, ARRIVE, TIMER, RESUME, FAULTS = range(5)
+
+
+class EventQueue:
+    """The virtual clock and the events that are to come.
+
+    Attributes
+    ----------
+    now : int
+        Virtual nanoseconds: the time of the event that happens.
+    events : list
+        Heap of (time, number, kind, subject) of the events that are to come.
+    """
+
+    def __init__(self) -> None:
+        self.now = 0
+        self.events: list[tuple[int, int, int, Any]] = []
+        self._scheduled = 0
+
+    def pop(self) -> tuple[int, Any]:
+        """Move the clock to the next event and return its kind and subject."""
+        self.now, _, kind, subject = heapq.heappop(self.events)
+        return kind, subject
+
+    def schedule(self, time: int, kind: int, subject: Any) -> None:
+        """Add an event.
+
+        Parameters
+        ----------
+        time : int
+            Virtual nanoseconds, not before `now`.
+        kind : int
+            `DEPART` (message and its bytes), `ARRIVE` (message), `TIMER` or `RESUME` (party and
+            number of its wait), `FAULTS` (whether a round's time has passed).
+        subject
+            As the kind says.
+        """
+        heapq.heappush(self.events, (time, self._scheduled, kind, subject))
+        self._scheduled += 1
+
+    @property
+    def no_messages_in_flight(self) -> bool:
+        """Whether nothing but looks at the fault schedule is to come: no message and no timer."""
+        return all(kind == FAULTS for _, _, kind, _ in self.events)
+
+    def state(self) -> dict[str, Any]:
+        """The content as a payload of `securevfl.engine.wire`; messages become tuples."""
+        return {
+            "clock": self.now,
+            "scheduled": self._scheduled,
+            "queue": [_packed(*entry) for entry in self.events],
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Inverse of `state`."""
+        self.now = state["clock"]
+        self._scheduled = state["scheduled"]
+        self.events = [_unpacked(*entry) for entry in state["queue"]]
+        heapq.heapify(self.events)
+
+
+def _packed(time: int, number: int, kind: int, subject: Any) -> tuple[int, int, int, Any]:
+    if kind == ARRIVE:
+        subject = tuple(subject)
+    elif kind == DEPART:
+        subject = (tuple(subject[0]), subject[1])
+    return time, number, kind, subject
+
+
+def _unpacked(time: int, number: int, kind: int, subject: Any) -> tuple[int, int, int, Any]:
+    if kind == ARRIVE:
+        subject = Message(*subject)
+    elif kind == DEPART:
+        subject = (Message(*subject[0]), subject[1])
+    return time, number, kind, subject

@@ -1,0 +1,314 @@
+"""The slot of a party in a simulation: the party, its runner, and what the engine knows of both.
+
+A slot outlives its party: one that comes back after a crash is a new object in the same slot. What
+happens to a party (a wait, a crash, a copy for a checkpoint) goes through a method of its slot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from time import perf_counter_ns
+from typing import Any
+
+from securevfl.engine.conditions import round_ns
+from securevfl.engine.mailbox import Mailbox
+from securevfl.engine.network import Message, RoundOverError
+from securevfl.engine.party import Party
+from securevfl.engine.party_state import restore, snapshot
+from securevfl.engine.runner import Outcome, Owner, PartyRunner
+from securevfl.engine.simulation.event_queue import RESUME, TIMER, EventQueue
+
+
+class Replay:
+    """The way of a restored party from its safe point to where the checkpoint found it.
+
+    Parameters
+    ----------
+    log : list
+        (time, over, messages) of each wait since the safe point, with `over` None for a message
+        that a handler was given.
+    now : int
+        Virtual nanoseconds at the safe point.
+
+    Attributes
+    ----------
+    now : int
+        Virtual nanoseconds of the moment that is replayed.
+    """
+
+    def __init__(self, log: list[Any], now: int) -> None:
+        self.now = now
+        self._log = log
+
+    def outcomes(self, party: Party) -> Iterator[Outcome]:
+        """Outcomes of the party's waits in order; handlers are called in between."""
+        for time, over, fields in self._log:
+            messages = [Message(*each) for each in fields]
+            if over is None:
+                # The party stands in a wait that began before: its clock goes back afterwards.
+                before, self.now = self.now, time
+                party.handlers[messages[0].kind](messages[0])
+                self.now = before
+            else:
+                self.now = time
+                yield (None, RoundOverError()) if over else (messages, None)
+
+
+class PartySlot(Owner):
+    """The place of one party in a simulation.
+
+    Parameters
+    ----------
+    party : Party
+    queue : EventQueue
+        Clock of the run, to which the slot adds the party's timers.
+    late : callable
+        Called with each message that is counted as late.
+    at_rest : callable
+        Called with the slot when the party begins a wait that is a safe point, and when it ends.
+    measured : bool
+        Whether the party is busy for the real time that its code takes.
+
+    Attributes
+    ----------
+    uplink_free, busy_until : int
+        Virtual nanoseconds from which on the party's uplink, and the party, are free.
+    saved : dict or None
+        The copy of the party for the checkpoint that is being taken.
+    down : bool
+        Whether the party has crashed and not come back.
+    own : dict or None
+        The party's own checkpoint, if it may crash.
+    incarnation : int
+        Number of crashes from which the party has come back; `Party.epoch` on the wire.
+    """
+
+    def __init__(
+        self,
+        party: Party,
+        queue: EventQueue,
+        late: Callable[[Message], None],
+        at_rest: Callable[[PartySlot], None],
+        *,
+        measured: bool,
+    ) -> None:
+        self.party = party
+        self.runner = PartyRunner(party, self, late)
+        self.busy_until = 0
+        self.uplink_free = 0
+        self.saved: dict[str, Any] | None = None
+        self.down = False
+        self.own: dict[str, Any] | None = None
+        self.incarnation = party.epoch
+        self._queue = queue
+        self._late = late
+        self._at_rest = at_rest
+        self._measured = measured
+        self._stopwatch = 0  # real nanoseconds at which the present step began
+        self._since = 0  # when the present wait began
+        self._log: list[Any] = []  # what the waits gave back since `saved`
+        self._replay: Replay | None = None
+
+    # -- reading -------------------------------------------------------------------------------
+
+    @property
+    def mailbox(self) -> Mailbox:
+        """The party's mailbox."""
+        return self.runner.mailbox
+
+    @property
+    def done(self) -> bool:
+        """Whether the party has ended."""
+        return self.runner.done
+
+    @property
+    def setup_done(self) -> bool:
+        """Whether the party's setup is over; only then can it be resumed."""
+        return self.runner.setup_done
+
+    @property
+    def replaying(self) -> bool:
+        """Whether the party is being brought back to a checkpoint: it sends and records nothing."""
+        return self._replay is not None
+
+    @property
+    def now(self) -> int:
+        """Virtual nanoseconds on the party's clock."""
+        return self._queue.now if self._replay is None else self._replay.now
+
+    def describe_wait(self) -> str | None:
+        """Text of what the party waits for; None if it waits for nothing."""
+        wait = self.mailbox.wait
+        return None if self.done or self.down or wait is None else wait.describe()
+
+    # -- running -------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Start the party, or the new party of the slot, and run it to its first wait."""
+        self._since = self._queue.now
+        recorded = None if self._replay is None else self._outcomes(self._replay)
+        self.runner.start(setup_done=self.setup_done, recorded=recorded)
+        self._replay = None
+
+    def _outcomes(self, replay: Replay) -> Iterator[Outcome]:
+        yield from replay.outcomes(self.party)
+        self._since = replay.now
+        self._replay = None
+
+    def set_timer(self, seconds: float, wait: int) -> None:
+        """Let a wait time out; the time counts from when the party is free."""
+        due = max(self._queue.now, self.busy_until) + round_ns(seconds)
+        self._queue.schedule(due, TIMER, (self.party.index, wait))
+
+    def at_safe_point(self) -> None:
+        """Let the simulation copy the party."""
+        self._at_rest(self)
+
+    def step_begins(self) -> int:
+        """Start the stopwatch, where computing is measured; when the step around began."""
+        outer = self._stopwatch
+        if self._measured:
+            self._stopwatch = perf_counter_ns()
+        return outer
+
+    def step_ends(self, outer: int) -> None:
+        """Charge the party for the time of the step, where computing is measured."""
+        if self._measured:
+            elapsed = self.elapsed()
+            self.occupy(elapsed)
+            self._stopwatch = outer + elapsed  # so the step around is not charged for this one
+
+    def is_free(self) -> bool:
+        """Whether the party may go on; a busy one goes on when it is free."""
+        if self.busy_until <= self._queue.now:
+            return True
+        self._queue.schedule(self.busy_until, RESUME, (self.party.index, self.runner.waits))
+        return False
+
+    def received(self, messages: list[Message], *, over: bool | None) -> None:
+        """Log what the party gets, if a checkpoint that has copied the party is being taken."""
+        if over is not None:
+            self._since = self._queue.now
+        if self.saved is not None:
+            self._log.append((self._queue.now, over, [tuple(message) for message in messages]))
+
+    def ended(self) -> None:
+        """Replace the copy of the party: there is nothing to replay any more."""
+        self.forget_snapshot()
+        self._at_rest(self)
+
+    def elapsed(self) -> int:
+        """Real nanoseconds since the present step began, where computing is measured."""
+        return perf_counter_ns() - self._stopwatch
+
+    def occupy(self, nanoseconds: int) -> int:
+        """Keep the party busy for so long; the time when it is free again."""
+        self.busy_until = max(self.busy_until, self._queue.now) + nanoseconds
+        return self.busy_until
+
+    def use_uplink(self, nanoseconds: int) -> int:
+        """Queue a message on the party's uplink; the time when it has left."""
+        self.uplink_free = max(self.uplink_free, self._queue.now) + nanoseconds
+        return self.uplink_free
+
+    # -- crashes -------------------------------------------------------------------------------
+
+    def keep_own(self) -> None:
+        """Write the party's own checkpoint, which has neither masks nor messages."""
+        self.own = snapshot(self.party, waits=0, time=self._queue.now)
+
+    def crash(self) -> None:
+        """End the party where it stands and lose its messages."""
+        self.runner.close()
+        self.down = True
+        # One wait further: timers of this incarnation are for waits that are over.
+        self._renew_runner(waits=self.runner.waits + 1)
+        self.busy_until = 0
+
+    def rejoin(self, party: Party, *, least_round: int) -> None:
+        """Put a new party, restored from the slot's own checkpoint, into the slot.
+
+        Parameters
+        ----------
+        party : Party
+            As it was before the run.
+        least_round : int
+            The round in which it is at least.
+        """
+        assert self.own is not None
+        restore(party, self.own)
+        self.incarnation += 1
+        party.epoch = self.incarnation
+        party.round = max(party.round, least_round)
+        self.down = False
+        self.party = party
+        self._renew_runner(waits=self.runner.waits)
+        self.forget_snapshot()
+
+    def _renew_runner(self, *, waits: int) -> None:
+        setup_done = self.setup_done
+        self.runner = PartyRunner(self.party, self, self._late, waits=waits)
+        self.runner.setup_done = setup_done
+
+    # -- checkpoints ---------------------------------------------------------------------------
+
+    @property
+    def waits_safely(self) -> bool:
+        """Whether the party stands at a safe point: it waits there, and has not got all yet."""
+        wait = self.mailbox.wait
+        return wait is not None and wait.safe and not wait.satisfied
+
+    def take_snapshot(self, *, waiting: bool = False) -> None:
+        """Copy the party, which is at a safe point, and log from now on what it gets.
+
+        Parameters
+        ----------
+        waiting : bool
+            Whether it has begun the wait that is the safe point. The copy is then of the moment
+            before, as the replayed party begins that wait anew.
+        """
+        time = self._since if waiting else self._queue.now
+        self.saved = snapshot(self.party, waits=self.runner.waits - waiting, time=time)
+
+    def take_own_snapshot(self) -> None:
+        """Take the own checkpoint of a party that is down for the copy."""
+        self.saved = self.own
+        self._log = []
+
+    def forget_snapshot(self) -> None:
+        """Drop the copy of the party and its log."""
+        self.saved = None
+        self._log = []
+
+    def state(self) -> dict[str, Any]:
+        """The slot as a payload of `securevfl.engine.wire`."""
+        # The snapshot holds the constants already.
+        own = None if self.own is None else {**self.own, "once": {}}
+        return {
+            "snapshot": self.saved,
+            "log": self._log,
+            "done": self.done,
+            "mailbox": self.mailbox.state(),
+            "uplink_free": self.uplink_free,
+            "busy_until": self.busy_until,
+            "down": self.down,
+            "own": own,
+            "epochs": self.incarnation,
+        }
+
+    def restore(self, saved: Mapping[str, Any]) -> None:
+        """Inverse of `state`. The party is at its safe point; `start` replays the log."""
+        copied = saved["snapshot"]
+        restore(self.party, copied)
+        self.runner.waits = copied["waits"]
+        self.runner.setup_done = True
+        self.runner.done = saved["done"]
+        self.mailbox.restore(saved["mailbox"])
+        self.uplink_free = saved["uplink_free"]
+        self.busy_until = saved["busy_until"]
+        self.down = saved["down"]
+        self.incarnation = saved["epochs"]
+        if saved["own"] is not None:
+            self.own = {**saved["own"], "once": copied["once"]}
+        if not (self.done or self.down):
+            self._replay = Replay(saved["log"], copied["time"])
