@@ -59,7 +59,7 @@ def start(protocol: str, variant: Mapping[str, str], values: Mapping[str, Any]) 
     name = Path(source.name).stem
     import securevfl
 
-    def call(folder: Path, watcher: output.Watcher, stop: Callable[[], bool]) -> Run:
+    def call(folder: Path, display: output.ProgressDisplay, stop: Callable[[], bool]) -> Run:
         return securevfl.run(
             protocol,
             source,
@@ -77,7 +77,7 @@ def start(protocol: str, variant: Mapping[str, str], values: Mapping[str, Any]) 
             sealed=common["sealed"],
             track=common["track"],
             out=folder,
-            progress=watcher,
+            progress=display,
             interrupted=stop,
             **chosen,
         )
@@ -105,21 +105,21 @@ def go_on(folder: Path, *, place: Sequence[str] = (), as_json: bool, **ray: Any)
         raise ConfigurationError(f"resume: {folder} is no folder; name the folder of a run")
     import securevfl
 
-    def call(watcher: output.Watcher, stop: Callable[[], bool]) -> Run:
+    def call(display: output.ProgressDisplay, stop: Callable[[], bool]) -> Run:
         return securevfl.resume(
-            folder, place=places(place), progress=watcher, interrupted=stop, **ray
+            folder, place=places(place), progress=display, interrupted=stop, **ray
         )
 
     finish(watched(folder.resolve().name, call), as_json=as_json)
 
 
-def watched(name: str, call: Callable[[output.Watcher, Callable[[], bool]], Run]) -> Run:
+def watched(name: str, call: Callable[[output.ProgressDisplay, Callable[[], bool]], Run]) -> Run:
     """Call with a progress display and a heed of Ctrl-C; say how to go on when it was pressed."""
     from securevfl.runs.run import Interrupted
 
     try:
-        with output.watcher(name) as watcher, stopping(watcher) as stop:
-            return call(watcher, stop)
+        with output.progress_display(name) as display, stopping(display) as stop:
+            return call(display, stop)
     except Interrupted as error:
         folder = shlex.quote(str(error.folder))
         output.say(f"interrupted; go on with: securevfl resume {folder}")
@@ -238,7 +238,7 @@ def _make_new(folder: Path) -> Path:
 
 
 @contextmanager
-def stopping(watcher: output.Notes) -> Iterator[Callable[[], bool]]:
+def stopping(display: output.NoteDisplay) -> Iterator[Callable[[], bool]]:
     """Give a function that says whether Ctrl-C was pressed; a second Ctrl-C ends the process."""
     asked = threading.Event()
 
@@ -246,7 +246,7 @@ def stopping(watcher: output.Notes) -> Iterator[Callable[[], bool]]:
         asked.set()
         # From now on the signal has its default effect, so that nothing can delay a second one.
         signal.signal(signal.SIGINT, signal.SIG_DFL)
-        watcher.note("stopping at the next safe point; press Ctrl-C again to quit at once")
+        display.note("stopping at the next safe point; press Ctrl-C again to quit at once")
 
     if threading.current_thread() is not threading.main_thread():
         yield asked.is_set

@@ -13,7 +13,7 @@ from typing import Any
 from securevfl.machine import versions
 from securevfl.report import claims, figures
 from securevfl.report.loading import Record
-from securevfl.report.reproduce import how_to_repeat
+from securevfl.report.reproduce import how_to_reproduce
 from securevfl.report.timeline import event_counts, timeline
 from securevfl.studies.intervals import mean_interval
 
@@ -125,7 +125,7 @@ def _run(record: Record, group: int) -> dict[str, Any]:
         "other_parameters": claims.other_parameters(record),
         "spent": claims.spent(record),
         "card": claims.card(record.protocol),
-        "repeat": how_to_repeat(record.config),
+        "reproduction": how_to_reproduce(record.config),
         "versions": {"securevfl": record.config.get("version")}
         | dict(record.config.get("versions", {})),
         "drawn": {

@@ -1,4 +1,4 @@
-"""The command that repeats a run, with the files that it needs, and what it cannot say."""
+"""The command that reproduces a run, the files that it needs, and what it cannot say."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _FLAGS = {"parties": "--parties", "label": "--label"}
 
 
 @dataclass
-class Repeat:
-    """How to do a run again.
+class Reproduction:
+    """The command line that reproduces a run.
 
     Attributes
     ----------
@@ -44,7 +44,7 @@ class Repeat:
         return " ".join(self.quoted)
 
 
-def how_to_repeat(config: Mapping[str, Any]) -> Repeat:
+def how_to_reproduce(config: Mapping[str, Any]) -> Reproduction:
     """The command line of a run.
 
     Parameters
@@ -52,65 +52,65 @@ def how_to_repeat(config: Mapping[str, Any]) -> Repeat:
     config : mapping
         Content of a run's ``config.toml``.
     """
-    made = Repeat(["securevfl", "run", str(config["protocol"])])
+    found = Reproduction(["securevfl", "run", str(config["protocol"])])
     seed = config.get("seed", 0)
-    _data(made, config.get("data", {}), seed)
-    _options(made, str(config["protocol"]), config.get("options", {}))
-    made.words += ["--seed", str(seed)]
+    _data(found, config.get("data", {}), seed)
+    _options(found, str(config["protocol"]), config.get("options", {}))
+    found.words += ["--seed", str(seed)]
     if config.get("secret_seed") is not None:
-        made.words += ["--secret-seed", str(config["secret_seed"])]
-    _conditions(made, config)
+        found.words += ["--secret-seed", str(config["secret_seed"])]
+    _conditions(found, config)
     if config.get("faults"):
         said = {k: v for k, v in config["faults"].items() if k != "name"}
-        name = _file(made, str(config["faults"].get("name", "faults")), "faults", said)
-        made.words += ["--faults", name]
+        name = _file(found, str(config["faults"].get("name", "faults")), "faults", said)
+        found.words += ["--faults", name]
     if config.get("until") is not None:
-        made.words += ["--until", str(config["until"])]
+        found.words += ["--until", str(config["until"])]
     if config.get("sealed") is False:
-        made.words.append("--unsealed")
+        found.words.append("--unsealed")
     if config.get("engine", "simulation") != "simulation":
-        made.words += ["--engine", str(config["engine"])]
-        made.notes.append(
+        found.words += ["--engine", str(config["engine"])]
+        found.notes.append(
             "A run on a cluster takes real time, and its parties draw initial weights and rounding "
             "from entropy of their own: accuracy repeats nearly, losses and times do not."
         )
-    _evaluation(made, config)
-    return made
+    _evaluation(found, config)
+    return found
 
 
-def _data(made: Repeat, data: Mapping[str, Any], seed: Any) -> None:
+def _data(found: Reproduction, data: Mapping[str, Any], seed: Any) -> None:
     options = {k: v for k, v in data.get("options", {}).items() if v is not None}
     name = data.get("name")
     if name is None:
-        made.notes.append(
+        found.notes.append(
             "The run was given a data set object in Python, which a command cannot name; its "
             f"fingerprint is {data.get('fingerprint', 'unknown')}."
         )
     elif name == "tables":
         for file in options.pop("party_files", ()):
-            made.words += ["--party", str(file)]
+            found.words += ["--party", str(file)]
         for key, flag in _TABLES.items():
             if key in options:
-                made.words += [flag, str(options.pop(key))]
+                found.words += [flag, str(options.pop(key))]
     else:
-        made.words += ["--data", str(name)]
+        found.words += ["--data", str(name)]
     if options.pop("seed", seed) != seed:
-        made.notes.append("The data were split by another seed than the run's; use Python for it.")
+        found.notes.append("The data were split by another seed than the run's; use Python for it.")
     if options.pop("data_dir", None) is not None:
-        made.notes.append("The data files were found by --data-dir; name your folder there.")
+        found.notes.append("The data files were found by --data-dir; name your folder there.")
     for key, flag in _FLAGS.items():
         if key in options:
-            made.words += [flag, str(options.pop(key))]
+            found.words += [flag, str(options.pop(key))]
     for key, value in options.items():
-        made.words += ["--set", f"data.{key}={_toml(value)}"]
+        found.words += ["--set", f"data.{key}={_toml(value)}"]
 
 
-def _options(made: Repeat, protocol: str, options: Mapping[str, Any]) -> None:
+def _options(found: Reproduction, protocol: str, options: Mapping[str, Any]) -> None:
     """Options that are not what they are by default; all of them where that is not known."""
     known = find_protocols().get(protocol)
     fields = {} if known is None else known.Config.model_fields
     if known is None:
-        made.notes.append(
+        found.notes.append(
             f"The protocol {protocol!r} is not installed here; all options are shown."
         )
     for name, value in options.items():
@@ -118,24 +118,24 @@ def _options(made: Repeat, protocol: str, options: Mapping[str, Any]) -> None:
             continue
         flag = "--" + name.replace("_", "-")
         if name not in fields:
-            made.words += ["--set", f"{name}={_plain(value)}"]
+            found.words += ["--set", f"{name}={_plain(value)}"]
         elif isinstance(value, bool):
-            made.words.append(flag if value else f"--no-{flag[2:]}")
+            found.words.append(flag if value else f"--no-{flag[2:]}")
         else:
-            made.words += [flag, _plain(value)]
+            found.words += [flag, _plain(value)]
 
 
 def _plain(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _conditions(made: Repeat, config: Mapping[str, Any]) -> None:
+def _conditions(found: Reproduction, config: Mapping[str, Any]) -> None:
     said = dict(config.get("conditions", {}))
     name = str(said.pop("name", "conditions"))
     if not said or _is_named(name, said, config.get("derived", {})):
-        made.words += ["--conditions", name]
+        found.words += ["--conditions", name]
         return
-    made.words += ["--conditions", _file(made, name, "conditions", said)]
+    found.words += ["--conditions", _file(found, name, "conditions", said)]
 
 
 def _is_named(name: str, said: Mapping[str, Any], derived: Mapping[str, Any]) -> bool:
@@ -149,16 +149,16 @@ def _is_named(name: str, said: Mapping[str, Any], derived: Mapping[str, Any]) ->
     return {"name": name, **said} == expected.describe()
 
 
-def _file(made: Repeat, name: str, kind: str, content: Mapping[str, Any]) -> str:
+def _file(found: Reproduction, name: str, kind: str, content: Mapping[str, Any]) -> str:
     import tomli_w
 
     word = re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-.") or kind
-    file = f"{word}.toml" if f"{word}.toml" not in made.files else f"{word}-{kind}.toml"
-    made.files[file] = tomli_w.dumps(dict(content))
+    file = f"{word}.toml" if f"{word}.toml" not in found.files else f"{word}-{kind}.toml"
+    found.files[file] = tomli_w.dumps(dict(content))
     return file
 
 
-def _evaluation(made: Repeat, config: Mapping[str, Any]) -> None:
+def _evaluation(found: Reproduction, config: Mapping[str, Any]) -> None:
     """Say where the run was evaluated otherwise than a command evaluates; training is the same."""
     rounds, until = config.get("options", {}).get("rounds"), config.get("until")
     every, seconds = config.get("eval_every"), config.get("eval_seconds")
@@ -170,7 +170,7 @@ def _evaluation(made: Repeat, config: Mapping[str, Any]) -> None:
         )
     if not usual:
         said = f"{seconds:g} virtual seconds" if seconds is not None else f"{every} rounds"
-        made.notes.append(
+        found.notes.append(
             f"The run was evaluated every {said}, which only Python can ask for; training is the "
             "same."
         )

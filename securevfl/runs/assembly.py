@@ -12,22 +12,22 @@ from securevfl.engine.security.sealing import Sealing
 from securevfl.errors import WouldNotFitError
 from securevfl.protocols.base.protocol import Protocol
 from securevfl.protocols.base.registry import get_protocol, make_config
-from securevfl.runs.spec import Plan
+from securevfl.runs.spec import RunSpec
 
 if TYPE_CHECKING:
     from securevfl.data.dataset import VerticalDataset
 
 
-def sealing_of(plan: Plan, parties: Mapping[int, Party]) -> Sealing | None:
+def sealing_of(spec: RunSpec, parties: Mapping[int, Party]) -> Sealing | None:
     """The sealed links of a run, if it has them."""
-    return Sealing(plan.protocol, plan.run_id, parties) if plan.sealed else None
+    return Sealing(spec.protocol, spec.run_id, parties) if spec.sealed else None
 
 
-def schedule_of(protocol: Protocol, plan: Plan) -> Schedule | None:
+def schedule_of(protocol: Protocol, spec: RunSpec) -> Schedule | None:
     """What breaks in a run, if anything."""
-    if plan.faults is None:
+    if spec.faults is None:
         return None
-    return plan.faults.bind(protocol.roles(), plan.seed, last=protocol.last_fault)
+    return spec.faults.bind(protocol.roles(), spec.seed, last=protocol.last_fault)
 
 
 def reviver(protocol: Protocol) -> Callable[[int], Party]:

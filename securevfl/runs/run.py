@@ -23,16 +23,16 @@ from securevfl.runs.assembly import check_memory, make_protocol, reviver, schedu
 from securevfl.runs.autosave import Autosave
 from securevfl.runs.engines.own_tables import (
     FACTS,
-    experimenters,
+    driver_dataset,
     facts_of,
     prepare,
-    stays_apart,
+    reads_local_tables,
     tables_of,
 )
-from securevfl.runs.history import Historian, Progress
-from securevfl.runs.load import the_data
+from securevfl.runs.history import HistoryRecorder, Progress
+from securevfl.runs.load import load_run_data
 from securevfl.runs.result import Run
-from securevfl.runs.spec import CONFIG, Plan
+from securevfl.runs.spec import CONFIG, RunSpec
 from securevfl.runs.storage import SUMMARY
 from securevfl.runs.threads import one_thread
 from securevfl.runs.tracking import Track, Tracker, make_tracker
@@ -173,10 +173,10 @@ def run(
     folder = None if out is None else Path(out)
     source = data if isinstance(data, DataSource) else None
     apart = None
-    if source is not None and stays_apart(source, engine):
+    if source is not None and reads_local_tables(source, engine):
         make_config(get_protocol(protocol), options)  # what is wrong with it is told first
         apart = _prepared(protocol, source, folder, ray, sealed=sealed, interrupted=interrupted)
-        dataset = experimenters(*apart)
+        dataset = driver_dataset(*apart)
     else:
         dataset = data.load() if isinstance(data, DataSource) else data
     made, config = make_protocol(protocol, options, dataset, seed)
@@ -194,7 +194,7 @@ def run(
         raise ConfigurationError(
             f"run: eval_seconds must be a positive time in seconds, it is {eval_seconds}"
         )
-    plan = Plan(
+    spec = RunSpec(
         protocol=protocol,
         options=config.model_dump(),
         seed=seed,
@@ -210,29 +210,29 @@ def run(
         engine=engine,
         secret_seed=secret_seed,
     )
-    made.secrets = plan.secrets
-    schedule = schedule_of(made, plan)
+    made.secrets = spec.secrets
+    schedule = schedule_of(made, spec)
     check_memory(made)
     if folder is not None:
-        _claim(folder, plan, made)
-    tracker = make_tracker(track, plan, folder)
+        reserve_folder(folder, spec, made)
+    tracker = make_tracker(track, spec, folder)
     _LOG.info("run of %s on %r with seed %s, %s", protocol, dataset.name, seed, made.describe())
     if engine == "ray":
-        return _on_cluster(made, plan, folder, progress, interrupted, ray, tracker, apart=apart)
+        return _on_cluster(made, spec, folder, progress, interrupted, ray, tracker, apart=apart)
     parties = made.parties()
-    historian = _historian(made, parties, plan, progress, tracker)
+    recorder = _historian(made, parties, spec, progress, tracker)
     simulation = Simulation(
         parties,
         seed=seed,
         secrets=made.secrets,
         conditions=conditions,
-        observer=historian,
-        sealing=sealing_of(plan, parties),
+        observer=recorder,
+        sealing=sealing_of(spec, parties),
         faults=schedule,
         revive=reviver(made),
     )
-    keeper = Autosave(simulation, historian, folder, checkpoint_seconds, interrupted)
-    return _finish(made, plan, simulation, historian, keeper, tracker)
+    keeper = Autosave(simulation, recorder, folder, checkpoint_seconds, interrupted)
+    return _finish(made, spec, simulation, recorder, keeper, tracker)
 
 
 def resume(
@@ -274,47 +274,47 @@ def resume(
         When the checkpoints are damaged.
     """
     folder = Path(folder)
-    plan = Plan.from_toml(folder / CONFIG)
+    spec = RunSpec.from_toml(folder / CONFIG)
     if (folder / SUMMARY).exists():
         raise ConfigurationError(f"resume: the run in {folder} is complete; nothing is left to do")
     ray = {"address": address, "place": place, "manifest": manifest, "keys": keys}
-    _check_engine(plan.engine, ray)
+    _check_engine(spec.engine, ray)
     allow(*code)
-    get_protocol(plan.protocol)  # its module declares the messages that a checkpoint holds
-    state = read_checkpoint(folder) if plan.engine == "simulation" else {}
+    get_protocol(spec.protocol)  # its module declares the messages that a checkpoint holds
+    state = read_checkpoint(folder) if spec.engine == "simulation" else {}
     apart = None
-    if data is None and plan.source is not None and stays_apart(plan.source, plan.engine):
-        apart = tables_of(plan.source, plan.protocol), facts_of(folder)
-        data = experimenters(*apart)
-    data = the_data(plan, folder, data, "resume")
-    made, _ = make_protocol(plan.protocol, plan.options, data, plan.seed)
-    made.secrets = plan.secrets
+    if data is None and spec.source is not None and reads_local_tables(spec.source, spec.engine):
+        apart = tables_of(spec.source, spec.protocol), facts_of(folder)
+        data = driver_dataset(*apart)
+    data = load_run_data(spec, folder, data, "resume")
+    made, _ = make_protocol(spec.protocol, spec.options, data, spec.seed)
+    made.secrets = spec.secrets
     check_memory(made)
     rows = state["historian"]["rows"] if state else []
-    tracker = make_tracker(track, plan, folder, done=len(rows))
+    tracker = make_tracker(track, spec, folder, done=len(rows))
     _LOG.info("resume of the run in %s after %s steps", folder, len(rows))
-    if plan.engine == "ray":
+    if spec.engine == "ray":
         return _on_cluster(
-            made, plan, folder, progress, interrupted, ray, tracker, resumed=True, apart=apart
+            made, spec, folder, progress, interrupted, ray, tracker, resumed=True, apart=apart
         )
     parties = made.parties()
-    historian = _historian(made, parties, plan, progress, tracker)
-    historian.restore(state["historian"])
+    recorder = _historian(made, parties, spec, progress, tracker)
+    recorder.restore(state["historian"])
     with one_thread():  # to come back, parties compute again what followed their safe points
         simulation = Simulation.from_state(
             parties,
             state["simulation"],
             secrets=made.secrets,
-            conditions=plan.conditions,
-            observer=historian,
-            sealing=sealing_of(plan, parties),
-            faults=schedule_of(made, plan),
+            conditions=spec.conditions,
+            observer=recorder,
+            sealing=sealing_of(spec, parties),
+            faults=schedule_of(made, spec),
             revive=reviver(made),
         )
     keeper = Autosave(
-        simulation, historian, folder, checkpoint_seconds, interrupted, state["wall_seconds"]
+        simulation, recorder, folder, checkpoint_seconds, interrupted, state["wall_seconds"]
     )
-    return _finish(made, plan, simulation, historian, keeper, tracker)
+    return _finish(made, spec, simulation, recorder, keeper, tracker)
 
 
 def _check_secret_seed(secret_seed: int | None, engine: str) -> None:
@@ -362,7 +362,7 @@ def _identities(ray: Mapping[str, Any]) -> tuple[Manifest | None, str | None]:
 
 def _on_cluster(
     protocol: Protocol,
-    plan: Plan,
+    spec: RunSpec,
     folder: Path | None,
     progress: Callable[[Progress], None] | None,
     interrupted: Callable[[], bool] | None,
@@ -375,12 +375,12 @@ def _on_cluster(
     from securevfl.runs.engines.ray import Driver
 
     started = time.monotonic()
-    historian = _historian(protocol, protocol.parties(), plan, progress, tracker)
+    recorder = _historian(protocol, protocol.parties(), spec, progress, tracker)
     signed, keys = _identities(ray)
     driver = Driver(
         protocol,
-        plan,
-        historian,
+        spec,
+        recorder,
         folder,
         address=ray["address"],
         place=ray["place"],
@@ -393,10 +393,10 @@ def _on_cluster(
             raise Interrupted(folder)
     result = Run(
         protocol=protocol,
-        parties=historian.parties,
-        plan=plan,
-        history=historian.rows,
-        events=historian.events,
+        parties=recorder.parties,
+        spec=spec,
+        history=recorder.rows,
+        events=recorder.events,
         transcript=driver.transcript,
         wall_seconds=time.monotonic() - started,
     )
@@ -409,15 +409,15 @@ def _on_cluster(
 def _historian(
     protocol: Protocol,
     parties: Mapping[int, Any],
-    plan: Plan,
+    spec: RunSpec,
     progress: Callable[[Progress], None] | None,
     tracker: Tracker,
-) -> Historian:
-    return Historian(
+) -> HistoryRecorder:
+    return HistoryRecorder(
         protocol,
         parties,
-        eval_every=plan.eval_every,
-        eval_seconds=plan.eval_seconds,
+        eval_every=spec.eval_every,
+        eval_seconds=spec.eval_seconds,
         progress=progress,
         track=tracker.step,
     )
@@ -465,32 +465,32 @@ def _refuse_used(folder: Path) -> None:
         )
 
 
-def _claim(folder: Path, plan: Plan, protocol: Protocol) -> None:
+def reserve_folder(folder: Path, spec: RunSpec, protocol: Protocol) -> None:
     """Make the folder this run's own; one that holds a run already is refused, not overwritten."""
     _refuse_used(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / CONFIG).write_text(plan.to_toml(protocol.describe()))
+    (folder / CONFIG).write_text(spec.to_toml(protocol.describe()))
 
 
 def _finish(
     protocol: Protocol,
-    plan: Plan,
+    spec: RunSpec,
     simulation: Simulation,
-    historian: Historian,
+    recorder: HistoryRecorder,
     keeper: Autosave,
     tracker: Tracker,
 ) -> Run:
     with tracker, one_thread():
-        simulation.run(keeper.pause, until=plan.until)
+        simulation.run(keeper.pause, until=spec.until)
         if keeper.stopped and not simulation.finished:
             raise Interrupted(keeper.folder)
-        historian.finish()
+        recorder.finish()
     result = Run(
         protocol=protocol,
-        parties=historian.parties,
-        plan=plan,
-        history=historian.rows,
-        events=historian.events,
+        parties=recorder.parties,
+        spec=spec,
+        history=recorder.rows,
+        events=recorder.events,
         transcript=simulation.transcript,
         wall_seconds=keeper.spent,
     )

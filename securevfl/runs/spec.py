@@ -23,7 +23,7 @@ CONFIG = "config.toml"
 
 
 @dataclass(frozen=True)
-class Plan:
+class RunSpec:
     """Everything that determines a run.
 
     Attributes
@@ -120,8 +120,8 @@ class Plan:
         return tomli_w.dumps(content)
 
     @classmethod
-    def from_toml(cls, path: Path) -> Plan:
-        """Plan of a run's ``config.toml``.
+    def from_toml(cls, path: Path) -> RunSpec:
+        """RunSpec of a run's ``config.toml``.
 
         Raises
         ------
@@ -150,7 +150,7 @@ class Plan:
             ) from None
 
     @classmethod
-    def _from_content(cls, content: Mapping[str, Any]) -> Plan:
+    def _from_content(cls, content: Mapping[str, Any]) -> RunSpec:
         data, conditions = content["data"], dict(content["conditions"])
         name, parties = conditions.pop("name"), len(conditions["upload_mean"])
         faults = content.get("faults")

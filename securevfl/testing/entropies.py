@@ -16,7 +16,7 @@ from securevfl.engine.network import SERVER
 from securevfl.engine.realtime.checkpoint_store import Keeper
 from securevfl.engine.streams import Composed, OwnEntropy
 from securevfl.runs.engines.ray import Driver
-from securevfl.runs.spec import Plan
+from securevfl.runs.spec import RunSpec
 
 
 def read_entropies(folder: Path) -> dict[int, OwnEntropy]:
@@ -48,5 +48,5 @@ def kept_entropies() -> Iterator[dict[int, OwnEntropy]]:
 @contextmanager
 def simulated_with(entropies: dict[int, OwnEntropy]) -> Iterator[None]:
     """Simulations within the block draw secret choices from these entropies."""
-    with mock.patch.object(Plan, "secrets", Composed(entropies)):
+    with mock.patch.object(RunSpec, "secrets", Composed(entropies)):
         yield

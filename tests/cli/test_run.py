@@ -408,7 +408,7 @@ def test_ctrl_c_writes_a_checkpoint_and_says_how_to_go_on(monkeypatch):
     long = ("fedvs", *SMALL[2:], "--rounds", "30")
     whole = run_json(*long, "--out", "whole")
     with monkeypatch.context() as patched:
-        patched.setattr(show, "watcher", Watch)
+        patched.setattr(show, "progress_display", Watch)
         result = call("run", *long, "--out", "cut it")
     assert result.exit_code == 130
     assert result.stderr.splitlines()[-1] == ("interrupted; go on with: securevfl resume 'cut it'")

@@ -403,7 +403,7 @@ _ONE_THREAD = {
 }
 
 
-def mirrored(party: Party, state: Mapping[str, Any]) -> Party:
+def restored_copy(party: Party, state: Mapping[str, Any]) -> Party:
     """A party object of the driver, with the state that an actor has told."""
     own = snapshot(party, waits=0, time=0)
     restore(party, {**state, "once": own["once"]})

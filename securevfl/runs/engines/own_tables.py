@@ -39,7 +39,7 @@ _MADE: dict[tuple[str, str, int], Protocol] = {}  # of this process, which is a 
 
 
 @dataclass(frozen=True)
-class HolderMaker:
+class TableOwnerFactory:
     """Makes who prepares a table, where the table is.
 
     Attributes
@@ -59,7 +59,7 @@ class HolderMaker:
 
 
 @dataclass(frozen=True)
-class ApartMaker:
+class LocalTableFactory:
     """Makes a party of a protocol from its own table, where that is.
 
     Attributes
@@ -100,11 +100,11 @@ class ApartMaker:
 class OwnEmbedding:
     """Asks a party for the embedding of its own test rows, (m, h)."""
 
-    maker: ApartMaker
+    factory: LocalTableFactory
 
     def __call__(self, party: Party) -> Any:
         """The embedding."""
-        made = self.maker.made(party.index)
+        made = self.factory.made(party.index)
         return made.embed(party, made.data.test[party.index])
 
 
@@ -112,16 +112,16 @@ class OwnEmbedding:
 class Measures:
     """Asks the server what the embeddings of all test rows are worth."""
 
-    maker: ApartMaker
+    factory: LocalTableFactory
     embeddings: Mapping[int, Any]
 
     def __call__(self, party: Party) -> dict[str, float]:
         """Held-out measures and the loss."""
-        parties: dict[int, Any] = {n: _Told(e) for n, e in self.embeddings.items()}
-        return measures(self.maker.made(party.index), parties | {SERVER: party})
+        parties: dict[int, Any] = {n: _KnownEmbedding(e) for n, e in self.embeddings.items()}
+        return measures(self.factory.made(party.index), parties | {SERVER: party})
 
 
-class _Told:
+class _KnownEmbedding:
     """Stands for a client whose embedding of the rows in question is known."""
 
     def __init__(self, embedding: np.ndarray) -> None:
@@ -135,7 +135,7 @@ class _Told:
     encode = forward
 
 
-def stays_apart(source: DataSource | None, engine: str) -> bool:
+def reads_local_tables(source: DataSource | None, engine: str) -> bool:
     """Whether a run is one whose parties read their own tables."""
     return engine == "ray" and source is not None and "party_files" in source.options
 
@@ -194,7 +194,7 @@ def prepare(
     session = secrets.token_hex(8) if manifest is None else manifest.session
     seats = {} if manifest is None else manifest.seats
     job = Job(
-        make=HolderMaker(tables, str(folder)),
+        make=TableOwnerFactory(tables, str(folder)),
         protocol=protocol,
         run_id=f"{session}, own tables",  # no frame of it is one of the training
         parties=(SERVER, *range(len(tables.party_files))),
@@ -247,17 +247,17 @@ def facts_of(folder: Path) -> PublicFacts:
         ) from None
 
 
-def experimenters(tables: Tables, facts: PublicFacts) -> VerticalDataset:
+def driver_dataset(tables: Tables, facts: PublicFacts) -> VerticalDataset:
     """The data set as the driver has it: its shape, and nothing in it."""
     return tables.seen_by(None, facts, None)
 
 
-def measured(cluster: Cluster, maker: ApartMaker) -> dict[str, float]:
+def measured(cluster: Cluster, factory: LocalTableFactory) -> dict[str, float]:
     """The models as they stand, evaluated where the data are; nothing while a party is down."""
-    peers = range(len(maker.tables.party_files))
+    peers = range(len(factory.tables.party_files))
     try:
-        embeddings = {n: cluster.ask(n, OwnEmbedding(maker)) for n in peers}
-        found: dict[str, float] = cluster.ask(SERVER, Measures(maker, embeddings))
+        embeddings = {n: cluster.ask(n, OwnEmbedding(factory)) for n in peers}
+        found: dict[str, float] = cluster.ask(SERVER, Measures(factory, embeddings))
     except RunError:
         return {}
     return found

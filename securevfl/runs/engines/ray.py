@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from securevfl.data.source import DataSource
 from securevfl.engine.checkpoint import read_file, write_file
-from securevfl.engine.cluster.supervisor import Cluster, Ended, mirrored
+from securevfl.engine.cluster.supervisor import Cluster, Ended, restored_copy
 from securevfl.engine.network import Event, name_of
 from securevfl.engine.party import Party
 from securevfl.engine.realtime.actor import Job
@@ -23,9 +23,9 @@ from securevfl.engine.transcript import Transcript
 from securevfl.errors import CheckpointError
 from securevfl.protocols.base.protocol import Protocol
 from securevfl.protocols.base.registry import get_protocol, make_config
-from securevfl.runs.engines.own_tables import FACTS, ApartMaker, measured
-from securevfl.runs.history import Historian, measures
-from securevfl.runs.spec import Plan
+from securevfl.runs.engines.own_tables import FACTS, LocalTableFactory, measured
+from securevfl.runs.history import HistoryRecorder, measures
+from securevfl.runs.spec import RunSpec
 
 if TYPE_CHECKING:
     from securevfl.data.alignment.local_tables import PublicFacts, Tables
@@ -39,7 +39,7 @@ _UNTOLD = 2  # rounds that may be over before the driver has written of any
 
 
 @dataclass(frozen=True)
-class Maker:
+class PartyFactory:
     """Makes a party where it lives, by its own secrets; data are loaded there.
 
     Attributes
@@ -71,8 +71,8 @@ class Driver:
     Parameters
     ----------
     protocol : Protocol
-    plan : Plan
-    historian : Historian
+    spec : RunSpec
+    recorder : HistoryRecorder
         It evaluates copies of the parties' models, as they stand when it is due: some may be a
         round further than others, but at the end.
     folder : Path, optional
@@ -95,8 +95,8 @@ class Driver:
     def __init__(
         self,
         protocol: Protocol,
-        plan: Plan,
-        historian: Historian,
+        spec: RunSpec,
+        recorder: HistoryRecorder,
         folder: Path | None,
         *,
         address: str | None = None,
@@ -106,24 +106,24 @@ class Driver:
         apart: tuple[Tables, PublicFacts] | None = None,
     ) -> None:
         self.protocol = protocol
-        self.plan = plan
-        self.historian = historian
+        self.spec = spec
+        self.recorder = recorder
         self.folder = folder
         self.transcript = Transcript()
-        historian.transcript = self.transcript
-        common = (plan.protocol, plan.options, plan.seed)
-        make: Maker | ApartMaker = Maker(*common, plan.source or protocol.data)
+        recorder.transcript = self.transcript
+        common = (spec.protocol, spec.options, spec.seed)
+        make: PartyFactory | LocalTableFactory = PartyFactory(*common, spec.source or protocol.data)
         if apart is not None:
             assert folder is not None
-            make = ApartMaker(*common, *apart, str(folder.resolve()))
+            make = LocalTableFactory(*common, *apart, str(folder.resolve()))
         self.job = Job(
             make=make,
-            protocol=plan.protocol,
-            run_id=plan.run_id if manifest is None else manifest.session,
+            protocol=spec.protocol,
+            run_id=spec.run_id if manifest is None else manifest.session,
             parties=tuple(sorted(protocol.parties())),
-            seed=plan.seed,
-            conditions=plan.conditions,
-            sealed=plan.sealed,
+            seed=spec.seed,
+            conditions=spec.conditions,
+            sealed=spec.sealed,
             folder=None if folder is None else str(folder.resolve()),
             manifest=manifest,
             keys=keys,
@@ -131,16 +131,16 @@ class Driver:
         )
         self.cluster = Cluster(self.job, address=address, place=place, restarts=self.restarts)
         self._mirrors: dict[int, Party] = {}
-        historian.measured = self._measured
-        if isinstance(make, ApartMaker):
-            historian.measured = functools.partial(measured, self.cluster, make)
+        recorder.measured = self._measured
+        if isinstance(make, LocalTableFactory):
+            recorder.measured = functools.partial(measured, self.cluster, make)
         self._due = 0.0
 
     def run(self, pause: Callable[[], bool] | None = None, *, resumed: bool = False) -> bool:
         """Run to the end; False when `pause` said so before."""
         try:
             at = self._take_up() if resumed else None
-            ended = self.cluster.run(self._told, at=at, restored=at is not None, pause=pause)
+            ended = self.cluster.run(self._on_event, at=at, restored=at is not None, pause=pause)
             if ended is None:
                 self._write()
                 return False
@@ -149,16 +149,16 @@ class Driver:
             self.cluster.close()
         return True
 
-    def _told(self, event: Event) -> None:
+    def _on_event(self, event: Event) -> None:
         self.transcript.bytes = self.cluster.bytes
-        self.historian.record(event)
+        self.recorder.record(event)
         if time.monotonic() > self._due:
             self._write()
 
     def _write(self) -> None:
         began = time.monotonic()
         if self.folder is not None:
-            write_file(self.folder / HISTORY, self.historian.state())
+            write_file(self.folder / HISTORY, self.recorder.state())
         now = time.monotonic()
         self._due = now + max(_WRITE, _SHARE * (now - began))
 
@@ -178,8 +178,8 @@ class Driver:
             self._refuse_loss(kept, newest)
             return None
         _LOG.info("the run goes on from round %s; its history was at %s", at, newest)
-        self.historian.restore(state)
-        self.historian.go_back(at)
+        self.recorder.restore(state)
+        self.recorder.go_back(at)
         return at
 
     def _refuse_loss(self, kept: Mapping[int, Sequence[int]], newest: int) -> None:
@@ -200,18 +200,18 @@ class Driver:
 
     def _finish(self, ended: Ended) -> None:
         """Copy the parties' models, put their transcripts together, and evaluate."""
-        self.historian.parties = self._mirror(ended.states)
+        self.recorder.parties = self._mirror(ended.states)
         self.transcript = Transcript.joined(ended.transcripts.values())
-        self.historian.transcript = self.transcript
-        late = [e for e in self.historian.events if e["event"] == "late"]
+        self.recorder.transcript = self.transcript
+        late = [e for e in self.recorder.events if e["event"] == "late"]
         self.transcript.late = len(late)
-        self.historian.finish()
+        self.recorder.finish()
 
     def _mirror(self, states: Mapping[int, dict[str, Any]]) -> dict[int, Party]:
         """The parties as they are where they live, without what never changes."""
         self._mirrors = self._mirrors or self.protocol.parties()
         for index, state in states.items():
-            mirrored(self._mirrors[index], state)
+            restored_copy(self._mirrors[index], state)
         return self._mirrors
 
     def _measured(self) -> dict[str, float]:
