@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from securevfl.errors import ConfigurationError
 from securevfl.models.user_code import allow
 from securevfl.protocols.base.registry import get_protocol, make_config
-from securevfl.runs.engines.own_tables import reads_local_tables
+from securevfl.runs.engines.registry import reads_local_tables
 from securevfl.runs.spec import CONFIG, RunSpec
 from securevfl.runs.storage import PARTIES, SUMMARY, read_history, read_parties, read_transcript
 

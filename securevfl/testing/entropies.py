@@ -15,7 +15,7 @@ from unittest import mock
 from securevfl.engine.network import SERVER
 from securevfl.engine.realtime.checkpoint_store import Keeper
 from securevfl.engine.streams import Composed, OwnEntropy
-from securevfl.runs.engines.ray import Driver
+from securevfl.runs.engines.ray import RayEngine
 from securevfl.runs.spec import RunSpec
 
 
@@ -34,14 +34,13 @@ def read_entropies(folder: Path) -> dict[int, OwnEntropy]:
 def kept_entropies() -> Iterator[dict[int, OwnEntropy]]:
     """Mapping that a run on a cluster within the block fills when it ends; it needs a folder."""
     kept: dict[int, OwnEntropy] = {}
-    clear = Driver.clear
+    clear = RayEngine.clear
 
-    def reading(driver: Driver) -> None:
-        assert driver.folder is not None
-        kept.update(read_entropies(driver.folder))
-        clear(driver)
+    def reading(engine: RayEngine, folder: Path) -> None:
+        kept.update(read_entropies(folder))
+        clear(engine, folder)
 
-    with mock.patch.object(Driver, "clear", reading):
+    with mock.patch.object(RayEngine, "clear", reading):
         yield kept
 
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from pydantic import BaseModel
 
 from securevfl.data.alignment.local_tables import Holder, PublicFacts, Tables
 from securevfl.data.dataset import VerticalDataset
@@ -26,14 +27,14 @@ from securevfl.engine.cluster.supervisor import Cluster
 from securevfl.engine.network import SERVER
 from securevfl.engine.party import Party
 from securevfl.engine.realtime.actor import Job, own_folder
-from securevfl.engine.security.identity import Manifest
 from securevfl.engine.streams import Secrets
 from securevfl.errors import ConfigurationError, DataError, RunError
 from securevfl.protocols.base.protocol import Protocol
 from securevfl.protocols.base.registry import get_protocol, make_config
+from securevfl.runs.engines.cluster_options import ClusterOptions
 from securevfl.runs.history import measures
+from securevfl.runs.storage import FACTS, refuse_used
 
-FACTS = "facts.json"
 FORMAT = 1
 _MADE: dict[tuple[str, str, int], Protocol] = {}  # of this process, which is a party's own
 
@@ -135,11 +136,6 @@ class _KnownEmbedding:
     encode = forward
 
 
-def reads_local_tables(source: DataSource | None, engine: str) -> bool:
-    """Whether a run is one whose parties read their own tables."""
-    return engine == "ray" and source is not None and "party_files" in source.options
-
-
 def tables_of(source: DataSource, protocol: str) -> Tables:
     """Who reads what.
 
@@ -162,35 +158,47 @@ def tables_of(source: DataSource, protocol: str) -> Tables:
 
 
 def prepare(
-    tables: Tables,
+    source: DataSource,
     protocol: str,
-    folder: Path,
+    folder: Path | None,
     *,
     sealed: bool,
-    address: str | None,
-    place: Mapping[int, str],
-    manifest: Manifest | None = None,
-    keys: str | None = None,
-    interrupted: Callable[[], bool] | None = None,
-) -> PublicFacts | None:
+    options: BaseModel,
+    pause: Callable[[], bool] | None = None,
+) -> tuple[Tables, PublicFacts] | None:
     """Let all parties read, align, split and fit; writes ``facts.json``. None if interrupted.
 
     Parameters
     ----------
-    tables : Tables
+    source : DataSource
+        With the parties' files.
     protocol : str
         Of the training that follows.
-    folder : Path
+    folder : Path or None
         Of the run.
-    sealed, address, place, manifest, keys, interrupted
-        As for `securevfl.run`; with a manifest these links, too, believe only its identities.
+    sealed : bool
+        As for `securevfl.run`.
+    options : ClusterOptions
+        With a manifest these links, too, believe only its identities.
+    pause : callable, optional
+        Asked often; when it says True, all is left.
 
     Raises
     ------
+    ConfigurationError
+        Without a folder, and for one that is in use.
     DataError
         For whatever a party finds wrong with its table; the party is named.
     """
-    folder = folder.resolve()
+    tables = tables_of(source, protocol)
+    if folder is None:
+        raise ConfigurationError(
+            "run: parties with tables of their own need a folder, in which each keeps the numbers "
+            "of its aligned rows. Set out=FOLDER."
+        )
+    refuse_used(folder)
+    assert isinstance(options, ClusterOptions)
+    folder, manifest = folder.resolve(), options.signed_manifest()
     session = secrets.token_hex(8) if manifest is None else manifest.session
     seats = {} if manifest is None else manifest.seats
     job = Job(
@@ -201,12 +209,12 @@ def prepare(
         seed=tables.request.seed,
         sealed=sealed,
         manifest=manifest,
-        keys=keys,
+        keys=options.key_folder(),
         points={n: s.point for n, s in seats.items() if s.point is not None},  # compared later
     )
-    cluster = Cluster(job, address=address, place=place)
+    cluster = Cluster(job, address=options.address, place=options.place)
     try:
-        if cluster.run(lambda event: None, pause=interrupted) is None:
+        if cluster.run(lambda event: None, pause=pause) is None:
             return None
         values = cluster.ask(SERVER, _facts)
     except RunError as error:
@@ -220,7 +228,7 @@ def prepare(
     part = folder / f"{FACTS}.part"
     part.write_text(json.dumps({"format": FORMAT, **values}))
     part.replace(folder / FACTS)
-    return PublicFacts.of(values)
+    return tables, PublicFacts.of(values)
 
 
 def _facts(party: Any) -> dict[str, Any]:

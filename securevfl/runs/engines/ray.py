@@ -11,24 +11,28 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from pydantic import BaseModel
+
 from securevfl.data.source import DataSource
 from securevfl.engine.checkpoint import read_file, write_file
-from securevfl.engine.cluster.supervisor import Cluster, Ended, restored_copy
+from securevfl.engine.cluster.supervisor import Cluster, restored_copy
+from securevfl.engine.cluster.supervisor import Ended as EndedCluster
 from securevfl.engine.network import Event, name_of
 from securevfl.engine.party import Party
 from securevfl.engine.realtime.actor import Job
-from securevfl.engine.security.identity import Manifest
 from securevfl.engine.streams import Secrets
 from securevfl.engine.transcript import Transcript
 from securevfl.errors import CheckpointError
-from securevfl.protocols.base.protocol import Protocol
 from securevfl.protocols.base.registry import get_protocol, make_config
-from securevfl.runs.engines.own_tables import FACTS, LocalTableFactory, measured
+from securevfl.runs.assembly import Assembled
+from securevfl.runs.engines.base import Ended
+from securevfl.runs.engines.cluster_options import ClusterOptions
+from securevfl.runs.engines.own_tables import LocalTableFactory, measured
 from securevfl.runs.history import HistoryRecorder, measures
-from securevfl.runs.spec import RunSpec
+from securevfl.runs.storage import FACTS
+from securevfl.runs.threads import one_thread
 
 if TYPE_CHECKING:
-    from securevfl.data.alignment.local_tables import PublicFacts, Tables
     from securevfl.data.dataset import VerticalDataset
 
 HISTORY = "driver.svfl"
@@ -70,19 +74,13 @@ class Driver:
 
     Parameters
     ----------
-    protocol : Protocol
-    spec : RunSpec
+    assembled : Assembled
+        Without a folder, parties that die do not come back.
     recorder : HistoryRecorder
         It evaluates copies of the parties' models, as they stand when it is due: some may be a
         round further than others, but at the end.
-    folder : Path, optional
-        Of the run; without it parties that die do not come back.
-    address, place : optional
-        As for `Cluster`.
-    manifest, keys : optional
-        As for `Job`; the session's name then stands for the run's.
-    apart : (Tables, PublicFacts), optional
-        Where the parties read their own tables; needs a folder.
+    options : ClusterOptions
+        With a manifest, the session's name stands for the run's.
 
     Attributes
     ----------
@@ -93,29 +91,21 @@ class Driver:
     restarts: ClassVar[int] = -1
 
     def __init__(
-        self,
-        protocol: Protocol,
-        spec: RunSpec,
-        recorder: HistoryRecorder,
-        folder: Path | None,
-        *,
-        address: str | None = None,
-        place: Mapping[int, str] | None = None,
-        manifest: Manifest | None = None,
-        keys: str | None = None,
-        apart: tuple[Tables, PublicFacts] | None = None,
+        self, assembled: Assembled, recorder: HistoryRecorder, options: ClusterOptions
     ) -> None:
+        spec, protocol, folder = assembled.spec, assembled.protocol, assembled.folder
         self.protocol = protocol
-        self.spec = spec
         self.recorder = recorder
         self.folder = folder
         self.transcript = Transcript()
         recorder.transcript = self.transcript
+        manifest = options.signed_manifest()
         common = (spec.protocol, spec.options, spec.seed)
-        make: PartyFactory | LocalTableFactory = PartyFactory(*common, spec.source or protocol.data)
-        if apart is not None:
+        make: PartyFactory | LocalTableFactory
+        make = PartyFactory(*common, spec.source or protocol.data)
+        if assembled.tables is not None:
             assert folder is not None
-            make = LocalTableFactory(*common, *apart, str(folder.resolve()))
+            make = LocalTableFactory(*common, *assembled.tables, str(folder.resolve()))
         self.job = Job(
             make=make,
             protocol=spec.protocol,
@@ -126,10 +116,12 @@ class Driver:
             sealed=spec.sealed,
             folder=None if folder is None else str(folder.resolve()),
             manifest=manifest,
-            keys=keys,
+            keys=options.key_folder(),
             points=protocol.points,
         )
-        self.cluster = Cluster(self.job, address=address, place=place, restarts=self.restarts)
+        self.cluster = Cluster(
+            self.job, address=options.address, place=options.place, restarts=self.restarts
+        )
         self._mirrors: dict[int, Party] = {}
         recorder.measured = self._measured
         if isinstance(make, LocalTableFactory):
@@ -198,7 +190,7 @@ class Driver:
             "start another run. Nothing was changed"
         )
 
-    def _finish(self, ended: Ended) -> None:
+    def _finish(self, ended: EndedCluster) -> None:
         """Copy the parties' models, put their transcripts together, and evaluate."""
         self.recorder.parties = self._mirror(ended.states)
         self.transcript = Transcript.joined(ended.transcripts.values())
@@ -221,9 +213,43 @@ class Driver:
             return {}
         return measures(self.protocol, self._mirror(states))
 
-    def clear(self) -> None:
+
+class RayEngine:
+    """Runs each party as an actor of a Ray cluster, in real time."""
+
+    name: ClassVar[str] = "ray"
+    Options: ClassVar[type[BaseModel]] = ClusterOptions
+    supports: ClassVar[frozenset[str]] = frozenset({"own_tables"})
+    conditions: ClassVar[str] = "none"
+
+    def read(self, folder: Path) -> Mapping[str, Any]:
+        """Nothing: the driver and each party read what they have written themselves."""
+        return {}
+
+    def run(
+        self,
+        job: Assembled,
+        recorder: HistoryRecorder,
+        *,
+        options: BaseModel,
+        resume_from: Mapping[str, Any] | None,
+        checkpoint_seconds: float | None,
+        pause: Callable[[], bool] | None,
+    ) -> Ended | None:
+        """Run to the end; None if `pause` stopped the run before.
+
+        The parties write a checkpoint after every round, whatever `checkpoint_seconds` says.
+        """
+        assert isinstance(options, ClusterOptions)
+        started = time.monotonic()
+        driver = Driver(job, recorder, options)
+        with one_thread():
+            if not driver.run(pause, resumed=resume_from is not None):
+                return None
+        return Ended(driver.transcript, time.monotonic() - started)
+
+    def clear(self, folder: Path) -> None:
         """Remove checkpoints and the driver's own history; a finished run keeps no shares."""
-        assert self.folder is not None
         for name in (HISTORY, FACTS):
-            (self.folder / name).unlink(missing_ok=True)
-        shutil.rmtree(self.folder / "parties", ignore_errors=True)
+            (folder / name).unlink(missing_ok=True)
+        shutil.rmtree(folder / "parties", ignore_errors=True)
