@@ -10,6 +10,8 @@ from typing import Any
 
 from securevfl.engine.conditions import NONE, paper
 from securevfl.protocols.base.registry import find_protocols
+from securevfl.runs.options import options_of
+from securevfl.runs.spec import RunSpec
 
 _TABLES = {"id_column": "--id", "label_file": "--label-file", "align": "--align"}
 _FLAGS = {"parties": "--parties", "label": "--label"}
@@ -56,20 +58,8 @@ def how_to_reproduce(config: Mapping[str, Any]) -> Reproduction:
     seed = config.get("seed", 0)
     _data(found, config.get("data", {}), seed)
     _options(found, str(config["protocol"]), config.get("options", {}))
-    found.words += ["--seed", str(seed)]
-    if config.get("secret_seed") is not None:
-        found.words += ["--secret-seed", str(config["secret_seed"])]
-    _conditions(found, config)
-    if config.get("faults"):
-        said = {k: v for k, v in config["faults"].items() if k != "name"}
-        name = _file(found, str(config["faults"].get("name", "faults")), "faults", said)
-        found.words += ["--faults", name]
-    if config.get("until") is not None:
-        found.words += ["--until", str(config["until"])]
-    if config.get("sealed") is False:
-        found.words.append("--unsealed")
+    _run_options(found, config)
     if config.get("engine", "simulation") != "simulation":
-        found.words += ["--engine", str(config["engine"])]
         found.notes.append(
             "A run on a cluster takes real time, and its parties draw initial weights and rounding "
             "from entropy of their own: accuracy repeats nearly, losses and times do not."
@@ -125,28 +115,50 @@ def _options(found: Reproduction, protocol: str, options: Mapping[str, Any]) -> 
             found.words += [flag, _plain(value)]
 
 
+def _run_options(found: Reproduction, config: Mapping[str, Any]) -> None:
+    """Options of the run that are not what they are by default, and always seed and conditions."""
+    for name, declared in options_of(RunSpec).items():
+        value, default = config.get(name), RunSpec.model_fields[name].default
+        if not declared.has_flag("run"):
+            continue
+        on, _, off = (declared.flag or "--" + name.replace("_", "-")).partition("/")
+        if name == "conditions":
+            _conditions(found, config, on)
+        elif name == "seed":
+            found.words += [on, str(config.get(name, default))]
+        elif value is None or value == default:
+            continue
+        elif declared.file:
+            content = {k: v for k, v in value.items() if k != "name"}
+            found.words += [on, _file(found, str(value.get("name", name)), name, content)]
+        elif isinstance(value, bool):
+            found.words.append(on if value else off)
+        else:
+            found.words += [on, str(value)]
+
+
 def _plain(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _conditions(found: Reproduction, config: Mapping[str, Any]) -> None:
-    said = dict(config.get("conditions", {}))
-    name = str(said.pop("name", "conditions"))
-    if not said or _is_named(name, said, config.get("derived", {})):
-        found.words += ["--conditions", name]
+def _conditions(found: Reproduction, config: Mapping[str, Any], flag: str) -> None:
+    content = dict(config.get("conditions", {}))
+    name = str(content.pop("name", "conditions"))
+    if not content or _is_named(name, content, config.get("derived", {})):
+        found.words += [flag, name]
         return
-    found.words += ["--conditions", _file(found, name, "conditions", said)]
+    found.words += [flag, _file(found, name, "conditions", content)]
 
 
-def _is_named(name: str, said: Mapping[str, Any], derived: Mapping[str, Any]) -> bool:
+def _is_named(name: str, content: Mapping[str, Any], derived: Mapping[str, Any]) -> bool:
     """Whether the conditions are what their name stands for."""
     if name == "none":
         expected = NONE
-    elif name == "paper" and "batch_rows" in derived and said.get("upload_mean"):
-        expected = paper(len(said["upload_mean"]), batch_rows=derived["batch_rows"])
+    elif name == "paper" and "batch_rows" in derived and content.get("upload_mean"):
+        expected = paper(len(content["upload_mean"]), batch_rows=derived["batch_rows"])
     else:
         return False
-    return {"name": name, **said} == expected.describe()
+    return {"name": name, **content} == expected.describe()
 
 
 def _file(found: Reproduction, name: str, kind: str, content: Mapping[str, Any]) -> str:
@@ -169,9 +181,9 @@ def _evaluation(found: Reproduction, config: Mapping[str, Any]) -> None:
             every is None or rounds is None or every == max(1, rounds // 50)
         )
     if not usual:
-        said = f"{seconds:g} virtual seconds" if seconds is not None else f"{every} rounds"
+        steps = f"{seconds:g} virtual seconds" if seconds is not None else f"{every} rounds"
         found.notes.append(
-            f"The run was evaluated every {said}, which only Python can ask for; training is the "
+            f"The run was evaluated every {steps}, which only Python can ask for; training is the "
             "same."
         )
 
