@@ -13,8 +13,6 @@ import typer
 from securevfl.cli import output
 from securevfl.cli.completion import epilog
 from securevfl.cli.options import (
-    ENGINE,
-    common_parameters,
     keyword,
     make_command,
     plain_flags,
@@ -104,11 +102,13 @@ def _command(text: str, *, completing: bool) -> Any:
         return None
     if name not in known:
         raise UnknownNameError("protocol", name, known)
+    from securevfl.cli.common import shared_parameters
+
     plain = typer.Option(
         "--plain", help="The paper's evaluation, against what the paper claims of it."
     )
     shared = {
-        **common_parameters(*ENGINE, "faults", "until", "conditions", "sealed"),
+        **shared_parameters("verify"),
         "plain": keyword("plain", Annotated[bool, plain], False),
     }
     fields = {k: (f, f"Options of {name}") for k, f in known[name].Config.model_fields.items()}
@@ -152,7 +152,7 @@ def start(
         )
     if out is not None:
         _write(report, out)
-    if common["json"]:
+    if common["as_json"]:
         output.print_json(report.to_dict())
     else:
         print_report(report)

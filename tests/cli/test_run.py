@@ -68,7 +68,7 @@ MISTAKES = {
     "unknown data set": (["run", "fedvs", "--data", "digitz"], "did you mean digits?"),
     "unknown engine": (["run", "fedvs", "--engine", "rai"], "unknown engine 'rai'"),
     "unknown place": (["run", "fedvs", "--engine", "ray", "--place", "3=x"], "write party-3="),
-    "a cluster's option": (["run", "fedvs", "--address", "a:1"], "only a cluster"),
+    "a cluster's option": (["run", "fedvs", "--address", "a:1"], "address has no effect"),
     "unknown conditions": (["run", "fedvs", "--conditions", "papr"], "'papr'"),
     "no file of faults": (["run", "fedvs", "--faults", "gone.toml"], "gone.toml cannot be read"),
     "unknown variant option": (["run", "split:quantised=true"], "did you mean quantized"),

@@ -28,8 +28,8 @@ class ClusterOptions(BaseModel):
     place: Mapping[int, str] | None = option(
         None, metavar="PARTY=RESOURCE", panel=RUN, commands="resume", default_text="any node",
         accepts="mapping of int to str",
-        help="Ray resource that the node of a party must have. On the command line party-3=node-b "
-        "or server=node-a, in Python {3: 'node-b'}.",
+        help="Ray resource that the node of a party must have, such as party-3=node-b or "
+        "server=node-a. In Python a mapping, with -1 for the server.",
     )  # fmt: skip
     manifest: Path | None = option(
         None, metavar="FILE.toml", panel=RUN, commands="resume",
