@@ -73,7 +73,8 @@ def test_help_texts_are_sentences():
     for model in common.MODELS:
         for name, info in model.model_fields.items():
             if name in options_of(model):
-                assert info.description[0].isupper() and info.description.endswith((".", ".)"))
+                assert info.description[0].isupper()
+                assert info.description.endswith((".", ".)"))
 
 
 def test_a_new_option_is_in_help_and_on_the_command_line(monkeypatch):
@@ -84,7 +85,8 @@ def test_a_new_option_is_in_help_and_on_the_command_line(monkeypatch):
     try:
         for command in (["run", "split"], ["compare"]):
             page = CliRunner().invoke(app, [*command, "--help"], prog_name="securevfl").output
-            assert "--grace" in page and "Virtual seconds of" in page
+            assert "--grace" in page
+            assert "Virtual seconds of" in page
         assert "--grace" not in CliRunner().invoke(app, ["plan", "--help"]).output
     finally:
         common.shared_options.cache_clear()
