@@ -22,9 +22,7 @@ from securevfl.cli.completion import dataset_names, epilog, protocol_names
 from securevfl.cli.logs import LEVELS, start_logging, to_the_front
 from securevfl.cli.model import Code
 from securevfl.cli.options import (
-    ENGINE,
     choices,
-    common_parameters,
     keyword,
     make_command,
     option_names,
@@ -156,6 +154,7 @@ class Made(TyperCommand):
 
 
 def _compare() -> Callable[..., None]:
+    from securevfl.cli.common import shared_parameters
     from securevfl.cli.studies import compare
     from securevfl.studies.compare import all_options
 
@@ -168,7 +167,7 @@ def _compare() -> Callable[..., None]:
         "variants": inspect.Parameter(
             "variants", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=protocols
         ),
-        **common_parameters(*ENGINE),
+        **shared_parameters("compare"),
         "seeds": keyword("seeds", Annotated[int, seeds], 3),
         "workers": keyword("workers", Annotated[int, workers], 1),
         "attacks": keyword("attacks", Annotated[bool, attacks], False),
@@ -183,7 +182,7 @@ def _compare() -> Callable[..., None]:
 
 
 def _plan() -> Callable[..., None]:
-    from securevfl.cli.options import DATA
+    from securevfl.cli.common import DATA, shared_parameters
     from securevfl.cli.studies import plan
     from securevfl.runs.catalogue import protocols
 
@@ -192,7 +191,7 @@ def _plan() -> Callable[..., None]:
 
     bits = typer.Option(metavar="n", help="Fractional bits wanted of data and weights, at least.")
     shared = {
-        **common_parameters(*ENGINE, "out", "until", "faults"),
+        **shared_parameters("plan"),
         "rows": keyword("rows", number("Training rows, in place of a data set.")),
         "features": keyword("features", number("Columns of all parties together.")),
         "test_rows": keyword("test_rows", number("Test rows, for --secure."), 0),
@@ -203,7 +202,28 @@ def _plan() -> Callable[..., None]:
     return make_command(shared, {k: (f, title) for k, f in config.model_fields.items()}, plan)
 
 
+def _resume() -> Callable[..., None]:
+    from securevfl.cli.common import shared_parameters
+    from securevfl.cli.run import go_on
+
+    named = typer.Argument(help="Folder of a run that did not end.", show_default=False)
+    folder = inspect.Parameter(
+        "folder", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=Annotated[Path, named]
+    )
+    shared = {
+        "folder": folder,
+        **shared_parameters("resume"),
+        "code": keyword("code", Code),
+    }
+    return make_command(shared, {}, go_on)
+
+
 MADE = {
+    "resume": Made(
+        "resume",
+        "Go on with a run that was stopped; the result is that of the unbroken run.",
+        _resume,
+    ),
     "compare": Made(
         "compare",
         "Run protocols side by side: same data, seeds and delays.\n\nA variant is a protocol with "
@@ -339,52 +359,12 @@ def run() -> None:
     """
 
 
-@app.command(epilog=epilog("resume"))
-def resume(
-    folder: Annotated[Path, typer.Argument(help="Folder of a run that did not end.")],
-    address: Annotated[
-        str | None, typer.Option(metavar="HOST:PORT", help="Of a Ray cluster, for a run on one.")
-    ] = None,
-    place: Annotated[
-        list[str] | None,
-        typer.Option(metavar="PARTY=RESOURCE", help="Put a party on a node that has a resource."),
-    ] = None,
-    manifest: Annotated[
-        Path | None, typer.Option(metavar="FILE.toml", help="Signed list of those who take part.")
-    ] = None,
-    keys: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="Of the parties' key files.")
-    ] = None,
-    track: Annotated[
-        str | None,
-        typer.Option(
-            metavar="tensorboard|mlflow[:WHERE]",
-            help="Log every step from here on.",
-            autocompletion=lambda incomplete: choices("tensorboard|mlflow", incomplete),
-        ),
-    ] = None,
-    code: Code = None,
-    json: AsJson = False,
-) -> None:
-    """Go on with a run that was stopped; the result is that of the unbroken run."""
-    from securevfl.cli.run import go_on
-
-    go_on(
-        folder,
-        address=address,
-        place=place or (),
-        manifest=manifest,
-        keys=keys,
-        track=track,
-        code=code or (),
-        as_json=json,
-    )
-
-
 @app.command(epilog=epilog("study"))
 def study(
     file: Annotated[Path, typer.Argument(metavar="FILE.toml", help="A study; docs/stragglers.md.")],
-    quick: Annotated[bool, typer.Option("--quick", help="Apply its [quick] table.")] = False,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Apply the changes of its table \\[quick].")
+    ] = False,
     workers: Annotated[int, typer.Option(metavar="n", min=1, help="Processes.")] = 1,
     out: Annotated[
         Path | None,

@@ -6,223 +6,22 @@ import inspect
 import re
 import types
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_origin
 
 import typer
 
-from securevfl.cli.completion import condition_names, data_names
 from securevfl.errors import ConfigurationError, UnknownNameError
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
     from pydantic.fields import FieldInfo
 
-DATA = "Data"
-RUN = "Run"
 _POWER = re.compile(r"\s*(\d+)\s*(?:\^|\*\*)\s*(\d+)\s*(?:([+-])\s*(\d+))?\s*")
-
-
-def common(
-    data: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME|FILE.csv",
-            help="A data set that `securevfl datasets` lists, or a CSV file.  \\[default: digits]",
-            rich_help_panel=DATA,
-            autocompletion=data_names,
-        ),
-    ] = None,
-    label: Annotated[
-        str | None,
-        typer.Option(metavar="COLUMN", help="Label column of own files.", rich_help_panel=DATA),
-    ] = None,
-    parties: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N",
-            help="Parties that the columns are dealt to.  \\[default: that of the data, or 8]",
-            rich_help_panel=DATA,
-        ),
-    ] = None,
-    party: Annotated[
-        list[Path] | None,
-        typer.Option(
-            metavar="FILE.csv",
-            help="One party's own table; once for each party.",
-            rich_help_panel=DATA,
-        ),
-    ] = None,
-    id: Annotated[
-        str | None,
-        typer.Option(
-            metavar="COLUMN", help="Column that joins the --party files.", rich_help_panel=DATA
-        ),
-    ] = None,
-    label_file: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE.csv",
-            help="Table with the labels, where no --party file holds them.",
-            rich_help_panel=DATA,
-        ),
-    ] = None,
-    align: Annotated[
-        str | None,
-        typer.Option(
-            metavar="plain|psi",
-            autocompletion=lambda incomplete: choices("plain|psi", incomplete),
-            help="Compare ids in plain form, or by private set intersection.  \\[default: plain]",
-            rich_help_panel=DATA,
-        ),
-    ] = None,
-    data_dir: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FOLDER",
-            help="Folder with the files of known data sets.  \\[default: $SECUREVFL_DATA]",
-            rich_help_panel=DATA,
-        ),
-    ] = None,
-    rounds: Annotated[
-        int | None,
-        typer.Option(metavar="R", help="Steps of the server.", rich_help_panel=RUN),
-    ] = None,
-    seed: Annotated[
-        int,
-        typer.Option(
-            metavar="S",
-            help="Seed of split, batches and delays, which every party knows; masks never depend "
-            "on it.",
-            rich_help_panel=RUN,
-        ),
-    ] = 0,
-    secret_seed: Annotated[
-        int | None,
-        typer.Option(
-            metavar="S",
-            help="Seed of initial weights and rounding in a simulation; on a cluster each party "
-            "draws its own.  \\[default: --seed]",
-            rich_help_panel=RUN,
-        ),
-    ] = None,
-    conditions: Annotated[
-        str | None,
-        typer.Option(
-            metavar="none|paper|FILE.toml",
-            autocompletion=condition_names,
-            help="Delays and bandwidth; in `paper` half of the parties straggle.  "
-            "\\[default: paper; none on a cluster]",
-            rich_help_panel=RUN,
-        ),
-    ] = None,
-    faults: Annotated[
-        str | None,
-        typer.Option(
-            metavar="none|FILE.toml",
-            help="Which parties and links break, and when.",
-            rich_help_panel=RUN,
-        ),
-    ] = None,
-    until: Annotated[
-        float | None,
-        typer.Option(
-            metavar="SECONDS",
-            help="End at this virtual second if the rounds have not ended before.",
-            rich_help_panel=RUN,
-        ),
-    ] = None,
-    sealed: Annotated[
-        bool,
-        typer.Option(
-            "--sealed/--unsealed",
-            help="Encrypt every message between two parties; unsealed runs are faster.",
-            rich_help_panel=RUN,
-        ),
-    ] = True,
-    engine: Annotated[
-        str,
-        typer.Option(
-            metavar="simulation|ray",
-            autocompletion=lambda incomplete: choices("simulation|ray", incomplete),
-            help="Parties in this process in virtual time, or as actors of a Ray cluster.",
-            rich_help_panel=RUN,
-        ),
-    ] = "simulation",
-    address: Annotated[
-        str | None,
-        typer.Option(
-            metavar="HOST:PORT",
-            help="A running Ray cluster.  \\[default: a new one on this machine]",
-            rich_help_panel=RUN,
-        ),
-    ] = None,
-    place: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="PARTY=RESOURCE",
-            help="Put a party on a node that has a Ray resource (party-3=node-b, server=node-a).",
-            rich_help_panel=RUN,
-        ),
-    ] = None,
-    manifest: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE.toml",
-            help="Who takes part on a cluster, signed by all (`securevfl keys`).",
-            rich_help_panel=RUN,
-        ),
-    ] = None,
-    keys: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FOLDER",
-            help="Of server.key, party-0.key, ..., on each party's own machine.",
-            rich_help_panel=RUN,
-        ),
-    ] = None,
-    track: Annotated[
-        str | None,
-        typer.Option(
-            metavar="tensorboard|mlflow[:WHERE]",
-            help="Log every step to TensorBoard or MLflow, in a folder or at a URI (extra track).",
-            autocompletion=lambda incomplete: choices("tensorboard|mlflow", incomplete),
-            rich_help_panel=RUN,
-        ),
-    ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FOLDER",
-            help="Run folder.  \\[default: a new one in ./runs]",
-            rich_help_panel=RUN,
-        ),
-    ] = None,
-    json: Annotated[
-        bool,
-        typer.Option("--json", help="Print the summary as one JSON object.", rich_help_panel=RUN),
-    ] = False,
-    set: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="KEY=VALUE",
-            help="Set an option of the protocol by its name, or one of the data with data.KEY "
-            "(data.scaling=none).",
-            rich_help_panel=RUN,
-        ),
-    ] = None,
-) -> None:
-    """Hold the options that every protocol has; only its signature is used."""
 
 
 def choices(words: str, incomplete: str) -> list[str]:
     """Words, with ``|`` between them, that begin like what has been typed."""
     return [word for word in words.split("|") if word.startswith(incomplete)]
-
-
-# Options of single runs.
-ENGINE = ("engine", "address", "place", "manifest", "keys", "track", "secret_seed")
-COMMON = tuple(inspect.signature(common).parameters)
 
 
 def run_command(
@@ -239,17 +38,13 @@ def run_command(
     start : callable
         Takes all values by option name; those of the protocol only where they were given.
     """
-    shared = common_parameters()
+    from securevfl.cli.common import parameter, shared_options, shared_parameters
+
+    shared = shared_parameters("run")
     rounds = config.model_fields.get("rounds")
     if rounds is not None:
-        shared["rounds"] = _with_default(shared["rounds"], rounds.default)
+        shared["rounds"] = parameter("rounds", *shared_options()["rounds"], str(rounds.default))
     return make_command(shared, {k: (f, title) for k, f in config.model_fields.items()}, start)
-
-
-def common_parameters(*without: str) -> dict[str, inspect.Parameter]:
-    """The common options by name, but for some of them."""
-    found = inspect.signature(common, eval_str=True).parameters
-    return {name: parameter for name, parameter in found.items() if name not in without}
 
 
 def make_command(
@@ -315,16 +110,6 @@ def _parameter(name: str, field: FieldInfo, title: str) -> inspect.Parameter:
         autocompletion=(lambda incomplete: choices(words, incomplete)) if "|" in words else None,
     )
     return keyword(name, Annotated[str | None, declared])
-
-
-def _with_default(parameter: inspect.Parameter, default: Any) -> inspect.Parameter:
-    declared = typer.Option(
-        metavar="R",
-        help=f"Steps of the server.  \\[default: {default}]",
-        show_default=False,
-        rich_help_panel=RUN,
-    )
-    return parameter.replace(annotation=Annotated[int | None, declared])
 
 
 def metavar(kind: Any) -> str:

@@ -386,17 +386,17 @@ def busy(what: str) -> Iterator[Callable[[str], None]]:
         timer.cancel()
 
 
-class Notes(Protocol):
+class NoteDisplay(Protocol):
     """What can say something while it shows progress."""
 
     def note(self, text: str) -> None:
         """Say something without disturbing the display."""
 
 
-class Watcher(Notes, Protocol):
+class ProgressDisplay(NoteDisplay, Protocol):
     """What shows the progress of a run."""
 
-    def __enter__(self) -> Watcher: ...
+    def __enter__(self) -> ProgressDisplay: ...
 
     def __exit__(self, *_: object) -> None: ...
 
@@ -404,7 +404,7 @@ class Watcher(Notes, Protocol):
         """Show the newest round."""
 
 
-def watcher(name: str) -> Watcher:
+def progress_display(name: str) -> ProgressDisplay:
     """Bar on a terminal, else a line for each tenth of the rounds; both on standard error."""
     console = Console(file=sys.stderr, highlight=False)
     return Bar(name, console) if console.is_terminal else Lines(name)

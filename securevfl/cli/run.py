@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from securevfl.cli import output
-from securevfl.cli.options import COMMON, protocol_options, split_data_pairs
+from securevfl.cli.options import protocol_options, split_data_pairs
 from securevfl.errors import ConfigurationError
 from securevfl.runs import alignment
 from securevfl.runs.catalogue import protocols
@@ -59,67 +59,70 @@ def start(protocol: str, variant: Mapping[str, str], values: Mapping[str, Any]) 
     name = Path(source.name).stem
     import securevfl
 
-    def call(folder: Path, watcher: output.Watcher, stop: Callable[[], bool]) -> Run:
+    def call(folder: Path, display: output.ProgressDisplay, stop: Callable[[], bool]) -> Run:
         return securevfl.run(
             protocol,
             source,
             rounds=chosen.pop("rounds", None),
-            seed=common["seed"],
-            secret_seed=common["secret_seed"],
-            conditions=common["conditions"],
-            faults=common["faults"],
-            engine=common["engine"],
-            address=common["address"],
-            place=places(common["place"] or ()),
-            manifest=common["manifest"],
-            keys=common["keys"],
-            until=common["until"],
-            sealed=common["sealed"],
-            track=common["track"],
             out=folder,
-            progress=watcher,
+            track=common["track"],
+            progress=display,
             interrupted=stop,
+            **run_options(common),
             **chosen,
         )
 
     with run_folder(common["out"], protocol, name) as folder:
         run = watched(f"{protocol} on {name}", functools.partial(call, folder))
-    finish(run, as_json=common["json"])
+    finish(run, as_json=common["as_json"])
 
 
 def sort_out(
     values: Mapping[str, Any],
 ) -> tuple[dict[str, Any], dict[str, Any], dict[str, str], dict[str, Any]]:
     """Separate the common options, those of protocols, and the two kinds of ``--set``."""
-    common = {name: values.get(name) for name in COMMON}
-    options = {name: value for name, value in values.items() if name not in COMMON}
+    from securevfl.cli.common import shared_options
+
+    common = {name: values.get(name) for name in shared_options()}
+    options = {name: value for name, value in values.items() if name not in common}
     if common["rounds"] is not None:
         options["rounds"] = common["rounds"]
     pairs, data_pairs = split_data_pairs(parse_pairs(common["set"] or (), what="--set"))
     return common, options, pairs, data_pairs
 
 
-def go_on(folder: Path, *, place: Sequence[str] = (), as_json: bool, **ray: Any) -> None:
+def run_options(common: Mapping[str, Any]) -> dict[str, Any]:
+    """Options of the run and of the cluster that have a flag, as `securevfl.run` takes them."""
+    from securevfl.runs.engines.cluster_options import ClusterOptions
+    from securevfl.runs.options import pick
+    from securevfl.runs.spec import RunSpec
+
+    chosen = pick(RunSpec, common) | pick(ClusterOptions, common)
+    return chosen | {"place": places(common["place"] or ())}
+
+
+def go_on(values: Mapping[str, Any]) -> None:
     """Carry out ``securevfl resume``."""
+    options = dict(values)
+    folder, as_json = options.pop("folder"), options.pop("as_json")
     if not folder.is_dir():
         raise ConfigurationError(f"resume: {folder} is no folder; name the folder of a run")
+    options |= {"place": places(options["place"] or ()), "code": options["code"] or ()}
     import securevfl
 
-    def call(watcher: output.Watcher, stop: Callable[[], bool]) -> Run:
-        return securevfl.resume(
-            folder, place=places(place), progress=watcher, interrupted=stop, **ray
-        )
+    def call(display: output.ProgressDisplay, stop: Callable[[], bool]) -> Run:
+        return securevfl.resume(folder, progress=display, interrupted=stop, **options)
 
     finish(watched(folder.resolve().name, call), as_json=as_json)
 
 
-def watched(name: str, call: Callable[[output.Watcher, Callable[[], bool]], Run]) -> Run:
+def watched(name: str, call: Callable[[output.ProgressDisplay, Callable[[], bool]], Run]) -> Run:
     """Call with a progress display and a heed of Ctrl-C; say how to go on when it was pressed."""
     from securevfl.runs.run import Interrupted
 
     try:
-        with output.watcher(name) as watcher, stopping(watcher) as stop:
-            return call(watcher, stop)
+        with output.progress_display(name) as display, stopping(display) as stop:
+            return call(display, stop)
     except Interrupted as error:
         folder = shlex.quote(str(error.folder))
         output.say(f"interrupted; go on with: securevfl resume {folder}")
@@ -238,7 +241,7 @@ def _make_new(folder: Path) -> Path:
 
 
 @contextmanager
-def stopping(watcher: output.Notes) -> Iterator[Callable[[], bool]]:
+def stopping(display: output.NoteDisplay) -> Iterator[Callable[[], bool]]:
     """Give a function that says whether Ctrl-C was pressed; a second Ctrl-C ends the process."""
     asked = threading.Event()
 
@@ -246,7 +249,7 @@ def stopping(watcher: output.Notes) -> Iterator[Callable[[], bool]]:
         asked.set()
         # From now on the signal has its default effect, so that nothing can delay a second one.
         signal.signal(signal.SIGINT, signal.SIG_DFL)
-        watcher.note("stopping at the next safe point; press Ctrl-C again to quit at once")
+        display.note("stopping at the next safe point; press Ctrl-C again to quit at once")
 
     if threading.current_thread() is not threading.main_thread():
         yield asked.is_set

@@ -127,14 +127,11 @@ def compare(values: Mapping[str, Any]) -> None:
         source,
         options=_merged(options, pairs),
         seeds=range(common["seed"], common["seed"] + count),
-        conditions=_whole_path(common["conditions"]),
-        faults=None if common["faults"] is None else _whole_path(common["faults"]),
-        until=common["until"],
-        sealed=common["sealed"],
+        **_job_options(common),
     )
     with run_folder(common["out"], "compare", Path(source.name).stem) as folder:
         again = f"the same command with --out {shlex.quote(str(folder))}"
-        _carry_out(made, folder, "compare", workers, again, common["json"])
+        _carry_out(made, folder, "compare", workers, again, common["as_json"])
 
 
 def _attack(
@@ -165,12 +162,10 @@ def _attack(
                     source,
                     options=options,
                     seeds=range(common["seed"], common["seed"] + count),
-                    conditions=_whole_path(common["conditions"]),
-                    until=common["until"],
-                    sealed=common["sealed"],
                     folder=folder,
                     progress=display.progress,
                     interrupted=stop,
+                    **_job_options(common),
                 )
         except Interrupted:
             output.say(
@@ -179,18 +174,25 @@ def _attack(
             )
             raise typer.Exit(INTERRUPTED) from None
         content = write_matrix(matrix, folder / "attacks.json")
-        if common["json"]:
+        if common["as_json"]:
             output.print_json({**content, "run_folder": str(folder)})
         else:
             output.print_attacks(content)
             output.out().print(f"written to {folder}", soft_wrap=True)
 
 
-def _whole_path(conditions: str | None) -> str:
-    if conditions is None:
-        return "paper"
-    path = Path(conditions)
-    return str(path.absolute()) if path.is_file() else conditions
+def _job_options(common: Mapping[str, Any]) -> dict[str, Any]:
+    """Options of each run but its seed, where they were given; files by their whole path."""
+    from securevfl.runs.options import options_of
+    from securevfl.runs.spec import RunSpec
+
+    found: dict[str, Any] = {"conditions": "paper"}
+    for name, declared in options_of(RunSpec).items():
+        value = common.get(name)
+        if declared.per_job and name != "seed" and value is not None:
+            path = Path(value) if declared.file else None
+            found[name] = str(path.absolute()) if path and path.is_file() else value
+    return found
 
 
 def _merged(options: Mapping[str, Any], pairs: Mapping[str, str]) -> dict[str, Any]:
@@ -253,7 +255,7 @@ def plan(values: Mapping[str, Any]) -> None:
             **sizes,
             **chosen,
         )
-    if common["json"]:
+    if common["as_json"]:
         output.print_json(asdict(found))
     else:
         tables.print_plan(found, _as_typed(common))

@@ -13,8 +13,6 @@ import typer
 from securevfl.cli import output
 from securevfl.cli.completion import epilog
 from securevfl.cli.options import (
-    ENGINE,
-    common_parameters,
     keyword,
     make_command,
     plain_flags,
@@ -26,7 +24,7 @@ from securevfl.errors import ConfigurationError, UnknownNameError
 if TYPE_CHECKING:
     from securevfl.audit.verify import Finding, Report
     from securevfl.data.source import DataSource
-    from securevfl.runs.spec import Plan
+    from securevfl.runs.spec import RunSpec
 
 _STYLES = {
     "PROVED": "green",
@@ -90,31 +88,33 @@ def register(app: typer.Typer, group: type[Any]) -> None:
 
 def _command(text: str, *, completing: bool) -> Any:
     from securevfl.runs.catalogue import protocols
-    from securevfl.runs.spec import CONFIG, Plan
+    from securevfl.runs.spec import CONFIG, RunSpec
     from securevfl.studies.variant import parse_variant
 
     known = protocols()
-    plan = None
+    spec = None
     if (Path(text) / CONFIG).is_file():
-        plan = Plan.from_toml(Path(text) / CONFIG)
-        name, variant = plan.protocol, plan.options
+        spec = RunSpec.from_toml(Path(text) / CONFIG)
+        name, variant = spec.protocol, spec.options
     else:
         name, variant = parse_variant(text)
     if name not in known and completing:
         return None
     if name not in known:
         raise UnknownNameError("protocol", name, known)
+    from securevfl.cli.common import shared_parameters
+
     plain = typer.Option(
         "--plain", help="The paper's evaluation, against what the paper claims of it."
     )
     shared = {
-        **common_parameters(*ENGINE, "faults", "until", "conditions", "sealed"),
+        **shared_parameters("verify"),
         "plain": keyword("plain", Annotated[bool, plain], False),
     }
     fields = {k: (f, f"Options of {name}") for k, f in known[name].Config.model_fields.items()}
 
     def begin(values: dict[str, Any]) -> None:
-        start(name, variant, values, None if plan is None else (Path(text), plan))
+        start(name, variant, values, None if spec is None else (Path(text), spec))
 
     single = typer.Typer(add_completion=False, rich_markup_mode="rich")
     about = f"Verify the claims of {known[name].card.title}."
@@ -128,7 +128,7 @@ def start(
     protocol: str,
     variant: Mapping[str, Any],
     values: Mapping[str, Any],
-    run: tuple[Path, Plan] | None = None,
+    run: tuple[Path, RunSpec] | None = None,
 ) -> None:
     """Carry out ``securevfl verify``; of a run with its data, options and seed, into its folder."""
     from securevfl.runs.catalogue import protocols
@@ -141,8 +141,8 @@ def start(
     source = data_source(common, data_pairs)
     seed, out = common["seed"], common["out"]
     if run is not None:
-        folder, plan = run
-        source, seed = _data_of(folder, plan, common), seed or plan.seed
+        folder, spec = run
+        source, seed = _data_of(folder, spec, common), seed or spec.seed
         out = out or (None if plain or pairs or options else folder)
     import securevfl
 
@@ -152,20 +152,20 @@ def start(
         )
     if out is not None:
         _write(report, out)
-    if common["json"]:
+    if common["as_json"]:
         output.print_json(report.to_dict())
     else:
         print_report(report)
 
 
-def _data_of(folder: Path, plan: Plan, common: Mapping[str, Any]) -> DataSource:
+def _data_of(folder: Path, spec: RunSpec, common: Mapping[str, Any]) -> DataSource:
     if common["data"] is not None or common["party"]:
         raise ConfigurationError("verify: a run has its own data; leave out --data and --party")
-    if plan.source is None:
+    if spec.source is None:
         raise ConfigurationError(
             f"verify: the run in {folder} was given a data set object; name the protocol and --data"
         )
-    return plan.source
+    return spec.source
 
 
 def _write(report: Report, folder: Path) -> None:

@@ -13,8 +13,10 @@ from typing import Any
 from securevfl.machine import versions
 from securevfl.report import claims, figures
 from securevfl.report.loading import Record
-from securevfl.report.reproduce import how_to_repeat
+from securevfl.report.reproduce import how_to_reproduce
 from securevfl.report.timeline import event_counts, timeline
+from securevfl.runs.options import options_of
+from securevfl.runs.spec import RunSpec
 from securevfl.studies.intervals import mean_interval
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -39,19 +41,9 @@ _SUMMARY = {
     "clipped": "weight clippings",
 }
 _ALWAYS = ("rounds", "virtual_seconds", "bytes", "messages", "late", "crashes")
-_COMPARED = (
-    "version",
-    "versions",
-    "seed",
-    "secret_seed",
-    "data",
-    "conditions",
-    "faults",
-    "until",
-    "sealed",
-    "engine",
-    "options",
-)
+# Keys of config.toml that the table of differences shows: versions, and what a command can say.
+_RUN_OPTIONS = tuple(name for name, own in options_of(RunSpec).items() if own.has_flag("run"))
+_COMPARED = ("version", "versions", "data", *_RUN_OPTIONS, "options")
 
 
 def render(records: Sequence[Record]) -> str:
@@ -125,7 +117,7 @@ def _run(record: Record, group: int) -> dict[str, Any]:
         "other_parameters": claims.other_parameters(record),
         "spent": claims.spent(record),
         "card": claims.card(record.protocol),
-        "repeat": how_to_repeat(record.config),
+        "reproduction": how_to_reproduce(record.config),
         "versions": {"securevfl": record.config.get("version")}
         | dict(record.config.get("versions", {})),
         "drawn": {

@@ -1,4 +1,4 @@
-"""The command that repeats a run, with the files that it needs, and what it cannot say."""
+"""The command that reproduces a run, the files that it needs, and what it cannot say."""
 
 from __future__ import annotations
 
@@ -10,14 +10,16 @@ from typing import Any
 
 from securevfl.engine.conditions import NONE, paper
 from securevfl.protocols.base.registry import find_protocols
+from securevfl.runs.options import options_of
+from securevfl.runs.spec import RunSpec
 
 _TABLES = {"id_column": "--id", "label_file": "--label-file", "align": "--align"}
 _FLAGS = {"parties": "--parties", "label": "--label"}
 
 
 @dataclass
-class Repeat:
-    """How to do a run again.
+class Reproduction:
+    """The command line that reproduces a run.
 
     Attributes
     ----------
@@ -44,7 +46,7 @@ class Repeat:
         return " ".join(self.quoted)
 
 
-def how_to_repeat(config: Mapping[str, Any]) -> Repeat:
+def how_to_reproduce(config: Mapping[str, Any]) -> Reproduction:
     """The command line of a run.
 
     Parameters
@@ -52,65 +54,53 @@ def how_to_repeat(config: Mapping[str, Any]) -> Repeat:
     config : mapping
         Content of a run's ``config.toml``.
     """
-    made = Repeat(["securevfl", "run", str(config["protocol"])])
+    found = Reproduction(["securevfl", "run", str(config["protocol"])])
     seed = config.get("seed", 0)
-    _data(made, config.get("data", {}), seed)
-    _options(made, str(config["protocol"]), config.get("options", {}))
-    made.words += ["--seed", str(seed)]
-    if config.get("secret_seed") is not None:
-        made.words += ["--secret-seed", str(config["secret_seed"])]
-    _conditions(made, config)
-    if config.get("faults"):
-        said = {k: v for k, v in config["faults"].items() if k != "name"}
-        name = _file(made, str(config["faults"].get("name", "faults")), "faults", said)
-        made.words += ["--faults", name]
-    if config.get("until") is not None:
-        made.words += ["--until", str(config["until"])]
-    if config.get("sealed") is False:
-        made.words.append("--unsealed")
+    _data(found, config.get("data", {}), seed)
+    _options(found, str(config["protocol"]), config.get("options", {}))
+    _run_options(found, config)
     if config.get("engine", "simulation") != "simulation":
-        made.words += ["--engine", str(config["engine"])]
-        made.notes.append(
+        found.notes.append(
             "A run on a cluster takes real time, and its parties draw initial weights and rounding "
             "from entropy of their own: accuracy repeats nearly, losses and times do not."
         )
-    _evaluation(made, config)
-    return made
+    _evaluation(found, config)
+    return found
 
 
-def _data(made: Repeat, data: Mapping[str, Any], seed: Any) -> None:
+def _data(found: Reproduction, data: Mapping[str, Any], seed: Any) -> None:
     options = {k: v for k, v in data.get("options", {}).items() if v is not None}
     name = data.get("name")
     if name is None:
-        made.notes.append(
+        found.notes.append(
             "The run was given a data set object in Python, which a command cannot name; its "
             f"fingerprint is {data.get('fingerprint', 'unknown')}."
         )
     elif name == "tables":
         for file in options.pop("party_files", ()):
-            made.words += ["--party", str(file)]
+            found.words += ["--party", str(file)]
         for key, flag in _TABLES.items():
             if key in options:
-                made.words += [flag, str(options.pop(key))]
+                found.words += [flag, str(options.pop(key))]
     else:
-        made.words += ["--data", str(name)]
+        found.words += ["--data", str(name)]
     if options.pop("seed", seed) != seed:
-        made.notes.append("The data were split by another seed than the run's; use Python for it.")
+        found.notes.append("The data were split by another seed than the run's; use Python for it.")
     if options.pop("data_dir", None) is not None:
-        made.notes.append("The data files were found by --data-dir; name your folder there.")
+        found.notes.append("The data files were found by --data-dir; name your folder there.")
     for key, flag in _FLAGS.items():
         if key in options:
-            made.words += [flag, str(options.pop(key))]
+            found.words += [flag, str(options.pop(key))]
     for key, value in options.items():
-        made.words += ["--set", f"data.{key}={_toml(value)}"]
+        found.words += ["--set", f"data.{key}={_toml(value)}"]
 
 
-def _options(made: Repeat, protocol: str, options: Mapping[str, Any]) -> None:
+def _options(found: Reproduction, protocol: str, options: Mapping[str, Any]) -> None:
     """Options that are not what they are by default; all of them where that is not known."""
     known = find_protocols().get(protocol)
     fields = {} if known is None else known.Config.model_fields
     if known is None:
-        made.notes.append(
+        found.notes.append(
             f"The protocol {protocol!r} is not installed here; all options are shown."
         )
     for name, value in options.items():
@@ -118,47 +108,69 @@ def _options(made: Repeat, protocol: str, options: Mapping[str, Any]) -> None:
             continue
         flag = "--" + name.replace("_", "-")
         if name not in fields:
-            made.words += ["--set", f"{name}={_plain(value)}"]
+            found.words += ["--set", f"{name}={_plain(value)}"]
         elif isinstance(value, bool):
-            made.words.append(flag if value else f"--no-{flag[2:]}")
+            found.words.append(flag if value else f"--no-{flag[2:]}")
         else:
-            made.words += [flag, _plain(value)]
+            found.words += [flag, _plain(value)]
+
+
+def _run_options(found: Reproduction, config: Mapping[str, Any]) -> None:
+    """Options of the run that are not what they are by default, and always seed and conditions."""
+    for name, declared in options_of(RunSpec).items():
+        value, default = config.get(name), RunSpec.model_fields[name].default
+        if not declared.has_flag("run"):
+            continue
+        on, _, off = (declared.flag or "--" + name.replace("_", "-")).partition("/")
+        if name == "conditions":
+            _conditions(found, config, on)
+        elif name == "seed":
+            found.words += [on, str(config.get(name, default))]
+        elif value is None or value == default:
+            continue
+        elif declared.file:
+            content = {k: v for k, v in value.items() if k != "name"}
+            found.words += [on, _file(found, str(value.get("name", name)), name, content)]
+        elif isinstance(value, bool):
+            found.words.append(on if value else off)
+        else:
+            found.words += [on, str(value)]
 
 
 def _plain(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _conditions(made: Repeat, config: Mapping[str, Any]) -> None:
-    said = dict(config.get("conditions", {}))
-    name = str(said.pop("name", "conditions"))
-    if not said or _is_named(name, said, config.get("derived", {})):
-        made.words += ["--conditions", name]
+def _conditions(found: Reproduction, config: Mapping[str, Any], flag: str) -> None:
+    content = dict(config.get("conditions", {}))
+    name = str(content.pop("name", "conditions"))
+    if not content or _is_named(name, content, config.get("derived", {})):
+        found.words += [flag, name]
         return
-    made.words += ["--conditions", _file(made, name, "conditions", said)]
+    found.words += [flag, _file(found, name, "conditions", content)]
 
 
-def _is_named(name: str, said: Mapping[str, Any], derived: Mapping[str, Any]) -> bool:
+def _is_named(name: str, content: Mapping[str, Any], derived: Mapping[str, Any]) -> bool:
     """Whether the conditions are what their name stands for."""
     if name == "none":
         expected = NONE
-    elif name == "paper" and "batch_rows" in derived and said.get("upload_mean"):
-        expected = paper(len(said["upload_mean"]), batch_rows=derived["batch_rows"])
+    elif name == "paper" and "batch_rows" in derived and content.get("upload_mean"):
+        expected = paper(len(content["upload_mean"]), batch_rows=derived["batch_rows"])
     else:
         return False
-    return {"name": name, **said} == expected.describe()
+    return {"name": name, **content} == expected.describe()
 
 
-def _file(made: Repeat, name: str, kind: str, content: Mapping[str, Any]) -> str:
+def _file(found: Reproduction, name: str, kind: str, content: Mapping[str, Any]) -> str:
     import tomli_w
 
     word = re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-.") or kind
-    file = f"{word}.toml" if f"{word}.toml" not in made.files else f"{word}-{kind}.toml"
-    made.files[file] = tomli_w.dumps(dict(content))
+    file = f"{word}.toml" if f"{word}.toml" not in found.files else f"{word}-{kind}.toml"
+    found.files[file] = tomli_w.dumps(dict(content))
     return file
 
 
-def _evaluation(made: Repeat, config: Mapping[str, Any]) -> None:
+def _evaluation(found: Reproduction, config: Mapping[str, Any]) -> None:
     """Say where the run was evaluated otherwise than a command evaluates; training is the same."""
     rounds, until = config.get("options", {}).get("rounds"), config.get("until")
     every, seconds = config.get("eval_every"), config.get("eval_seconds")
@@ -169,9 +181,9 @@ def _evaluation(made: Repeat, config: Mapping[str, Any]) -> None:
             every is None or rounds is None or every == max(1, rounds // 50)
         )
     if not usual:
-        said = f"{seconds:g} virtual seconds" if seconds is not None else f"{every} rounds"
-        made.notes.append(
-            f"The run was evaluated every {said}, which only Python can ask for; training is the "
+        steps = f"{seconds:g} virtual seconds" if seconds is not None else f"{every} rounds"
+        found.notes.append(
+            f"The run was evaluated every {steps}, which only Python can ask for; training is the "
             "same."
         )
 

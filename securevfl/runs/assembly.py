@@ -3,31 +3,103 @@
 from __future__ import annotations
 
 import gc
+import secrets
 from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from securevfl.data.source import DataSource
+from securevfl.engine.conditions import load_conditions
 from securevfl.engine.faults import Schedule
 from securevfl.engine.party import Party
 from securevfl.engine.security.sealing import Sealing
 from securevfl.errors import WouldNotFitError
 from securevfl.protocols.base.protocol import Protocol
 from securevfl.protocols.base.registry import get_protocol, make_config
-from securevfl.runs.spec import Plan
+from securevfl.runs.spec import RunSpec
 
 if TYPE_CHECKING:
+    from securevfl.data.alignment.local_tables import PublicFacts, Tables
     from securevfl.data.dataset import VerticalDataset
 
 
-def sealing_of(plan: Plan, parties: Mapping[int, Party]) -> Sealing | None:
+@dataclass(frozen=True)
+class Assembled:
+    """A run that is ready to start: what an engine needs of it.
+
+    Attributes
+    ----------
+    spec : RunSpec
+    protocol : Protocol
+        Configured, with its data and secrets.
+    folder : Path or None
+        Of the run; None where nothing is kept.
+    tables : (Tables, PublicFacts) or None
+        Where the parties read tables of their own; needs a folder.
+    """
+
+    spec: RunSpec
+    protocol: Protocol
+    folder: Path | None
+    tables: tuple[Tables, PublicFacts] | None = None
+
+    def sealing(self, parties: Mapping[int, Party]) -> Sealing | None:
+        """The sealed links of the run, if it has them."""
+        return sealing_of(self.spec, parties)
+
+    def schedule(self) -> Schedule | None:
+        """What breaks in the run, if anything."""
+        return schedule_of(self.protocol, self.spec)
+
+
+def specify(
+    protocol: Protocol,
+    asked: Mapping[str, Any],
+    *,
+    conditions: str,
+    source: DataSource | None,
+) -> RunSpec:
+    """The specification of a run, with a value for all that was left open.
+
+    Parameters
+    ----------
+    protocol : Protocol
+    asked : mapping
+        Options of the run by name, checked; None where nothing was said.
+    conditions : str
+        Conditions where none were asked for.
+    source : DataSource or None
+        None for a data set that was passed as an object.
+    """
+    data, rounds = protocol.data, protocol.config.rounds
+    values = {name: value for name, value in asked.items() if value is not None}
+    values["conditions"] = load_conditions(
+        values.get("conditions", conditions), parties=data.parties, batch_rows=protocol.batch_rows
+    )
+    if "until" in values and not values.keys() & {"eval_every", "eval_seconds"}:
+        values["eval_seconds"] = values["until"] / 50
+    values.setdefault("eval_every", max(1, rounds // 50))
+    return RunSpec(
+        protocol=protocol.name,
+        options=protocol.config.model_dump(),
+        run_id=secrets.token_hex(8),
+        source=source,
+        fingerprint=data.fingerprint(),
+        **values,
+    )
+
+
+def sealing_of(spec: RunSpec, parties: Mapping[int, Party]) -> Sealing | None:
     """The sealed links of a run, if it has them."""
-    return Sealing(plan.protocol, plan.run_id, parties) if plan.sealed else None
+    return Sealing(spec.protocol, spec.run_id, parties) if spec.sealed else None
 
 
-def schedule_of(protocol: Protocol, plan: Plan) -> Schedule | None:
+def schedule_of(protocol: Protocol, spec: RunSpec) -> Schedule | None:
     """What breaks in a run, if anything."""
-    if plan.faults is None:
+    if spec.faults is None:
         return None
-    return plan.faults.bind(protocol.roles(), plan.seed, last=protocol.last_fault)
+    return spec.faults.bind(protocol.roles(), spec.seed, last=protocol.last_fault)
 
 
 def make_protocol(

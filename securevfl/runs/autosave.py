@@ -10,7 +10,7 @@ from typing import Any
 
 from securevfl.engine.checkpoint import write_checkpoint
 from securevfl.engine.simulation.simulator import Simulation
-from securevfl.runs.history import Historian
+from securevfl.runs.history import HistoryRecorder
 
 _LOG = logging.getLogger(__name__)
 
@@ -21,14 +21,14 @@ class Autosave:
     def __init__(
         self,
         simulation: Simulation,
-        historian: Historian,
+        recorder: HistoryRecorder,
         folder: Path | None,
         seconds: float | None,
         interrupted: Callable[[], bool] | None,
         spent: float = 0.0,
     ) -> None:
         self.simulation = simulation
-        self.historian = historian
+        self.recorder = recorder
         self.folder = folder
         self.stopped = False
         self._seconds = seconds
@@ -36,7 +36,7 @@ class Autosave:
         self._started = time.monotonic() - spent
         self._last = time.monotonic()
         self._asked = False
-        historian.transcript = simulation.transcript
+        recorder.transcript = simulation.transcript
 
     @property
     def spent(self) -> float:
@@ -72,7 +72,7 @@ class Autosave:
                 self.folder,
                 {
                     "simulation": state,
-                    "historian": self.historian.state(),
+                    "historian": self.recorder.state(),
                     "wall_seconds": self.spent,
                 },
             )

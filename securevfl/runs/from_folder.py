@@ -61,7 +61,7 @@ def predict_files(
             f"predict: {len(frames)} files for {data.parties} parties; give one with all columns, "
             "or one for each party in their order"
         )
-    id_column = None if run.plan.source is None else run.plan.source.options.get("id_column")
+    id_column = None if run.spec.source is None else run.spec.source.options.get("id_column")
     left_out: dict[str, int] = {}
     if len(frames) > 1 and id_column is not None:
         frames, left_out = _joined(frames, files, id_column)

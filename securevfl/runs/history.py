@@ -71,7 +71,7 @@ def measures(protocol: Protocol, parties: Mapping[int, Party]) -> dict[str, floa
     return measure(data.task, scores, data.test_labels) | {"test_loss": loss}
 
 
-class Historian:
+class HistoryRecorder:
     """The observer of a run: writes rows, and evaluates the parties' models on held-out rows.
 
     A server step is a row, timed when the server had what it needed, with the bytes that all

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from securevfl.errors import ConfigurationError
 from securevfl.models.user_code import allow
 from securevfl.protocols.base.registry import get_protocol, make_config
-from securevfl.runs.engines.own_tables import stays_apart
-from securevfl.runs.spec import CONFIG, Plan
+from securevfl.runs.engines.registry import reads_local_tables
+from securevfl.runs.spec import CONFIG, RunSpec
 from securevfl.runs.storage import PARTIES, SUMMARY, read_history, read_parties, read_transcript
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def load_run(
     folder = Path(folder)
     if not folder.is_dir():
         raise ConfigurationError(f"load: {folder} is no folder; name the folder of a run")
-    plan = Plan.from_toml(folder / CONFIG)
+    spec = RunSpec.from_toml(folder / CONFIG)
     if not (folder / SUMMARY).exists():
         raise ConfigurationError(f"load: the run in {folder} did not end; resume it first")
     if not (folder / PARTIES).exists():
@@ -54,17 +54,17 @@ def load_run(
             f"load: {folder} has no {PARTIES}: it was written by an older version; run it again"
         )
     allow(*code)
-    cls = get_protocol(plan.protocol)
-    data = the_data(plan, folder, data)
-    protocol = cls(make_config(cls, plan.options), data, seed=plan.seed)
-    protocol.secrets = plan.secrets
+    cls = get_protocol(spec.protocol)
+    data = load_run_data(spec, folder, data)
+    protocol = cls(make_config(cls, spec.options), data, seed=spec.seed)
+    protocol.secrets = spec.secrets
     parties = protocol.parties()
     read_parties(folder / PARTIES, parties)
     rows, events = read_history(folder)
     return Run(
         protocol=protocol,
         parties=parties,
-        plan=plan,
+        spec=spec,
         history=rows,
         events=events,
         transcript=read_transcript(folder),
@@ -73,8 +73,8 @@ def load_run(
     )
 
 
-def the_data(
-    plan: Plan, folder: Path, data: VerticalDataset | None, what: str = "load"
+def load_run_data(
+    spec: RunSpec, folder: Path, data: VerticalDataset | None, what: str = "load"
 ) -> VerticalDataset:
     """The data set of a run: loaded as it was, or the one that is given, if it is the same.
 
@@ -84,17 +84,17 @@ def the_data(
         When it is another one, or cannot be loaded by name.
     """
     if data is None:
-        if plan.source is None:
+        if spec.source is None:
             raise ConfigurationError(
                 f"{what}: the run in {folder} was started with a data set object; pass it as data="
             )
-        if stays_apart(plan.source, plan.engine):
+        if reads_local_tables(spec.source, spec.engine):
             raise ConfigurationError(
                 f"{what}: the parties of the run in {folder} read tables of their own, and nobody "
                 "has them all; the weights are in model.npz"
             )
-        data = plan.source.load()
-    if data.fingerprint() != plan.fingerprint:
+        data = spec.source.load()
+    if data.fingerprint() != spec.fingerprint:
         raise ConfigurationError(
             f"{what}: the data set {data.name!r} differs from that of the run in {folder}"
         )

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from securevfl.engine.party import Party
     from securevfl.protocols.base.protocol import Protocol
-    from securevfl.runs.spec import Plan
+    from securevfl.runs.spec import RunSpec
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,7 +70,7 @@ class _Recorder:
 def infer(
     protocol: Protocol,
     parties: Mapping[int, Party],
-    plan: Plan,
+    spec: RunSpec,
     rows: Any,
     conditions: str | Path | Mapping[str, Any] | Conditions | None = None,
 ) -> Inference:
@@ -82,7 +82,7 @@ def infer(
         That trained.
     parties : mapping of int to Party
         Holding the trained models; they are not changed.
-    plan : Plan
+    spec : RunSpec
         Of the run.
     rows : data frame, array, or one of them per party
         Raw rows in the form of the training data, at least one.
@@ -100,16 +100,16 @@ def infer(
     if not len(features[0]):
         raise DataError("predict: a coded prediction needs at least one row, there are 0")
     parties = protocol.predictors(parties, features)
-    chosen = plan.conditions
+    chosen = spec.conditions
     if conditions is not None:
         count, batch = protocol.data.parties, protocol.batch_rows
         chosen = load_conditions(conditions, parties=count, batch_rows=batch)
     recorder = _Recorder()
     name = secrets.token_hex(8)
-    sealing = Sealing(plan.protocol, name, parties) if plan.sealed else None
+    sealing = Sealing(spec.protocol, name, parties) if spec.sealed else None
     simulation = Simulation(
         parties,
-        seed=plan.seed,
+        seed=spec.seed,
         secrets=protocol.secrets,
         conditions=chosen,
         observer=recorder,

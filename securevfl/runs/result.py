@@ -18,7 +18,7 @@ from securevfl.models.scores import decided, probabilities
 from securevfl.privacy.claims import Claim, link_claims
 from securevfl.protocols.base.protocol import Protocol
 from securevfl.runs.history import History
-from securevfl.runs.spec import CONFIG, Plan
+from securevfl.runs.spec import CONFIG, RunSpec
 from securevfl.runs.storage import (
     HISTORY,
     NO_MODELS,
@@ -45,6 +45,8 @@ class Run:
         With its configuration (``protocol.config``) and data (``protocol.data``).
     parties : mapping of int to Party
         Holding the trained models.
+    spec : RunSpec
+        Everything that determines the run; `plan` is an older name of it.
     history : History
         A list of dict, one a server step: ``step``, ``round``, ``time`` (virtual seconds),
         ``loss``, ``used``, ``bytes`` (sent by all parties so far), and in evaluated rows
@@ -60,12 +62,17 @@ class Run:
 
     protocol: Protocol
     parties: Mapping[int, Party]
-    plan: Plan
+    spec: RunSpec
     history: History
     events: History
     transcript: Transcript
     wall_seconds: float
     folder: Path | None = None
+
+    @property
+    def plan(self) -> RunSpec:
+        """The same as `spec`: its name before `RunSpec` was called so."""
+        return self.spec
 
     @property
     def virtual_seconds(self) -> float:
@@ -76,22 +83,22 @@ class Run:
     @property
     def claims(self) -> tuple[Claim, ...]:
         """What the protocol claims in this configuration, and what its links claim."""
-        return self.protocol.claims + link_claims(self.plan.sealed)
+        return self.protocol.claims + link_claims(self.spec.sealed)
 
     @functools.cached_property
     def planned(self) -> dict[str, Any] | None:
         """What the planner predicts beside what was measured, for protocols that it knows."""
         from securevfl.planning.forecast import held_against
 
-        if self.plan.faults is not None:
+        if self.spec.faults is not None:
             return None
         return held_against(
             self.protocol,
-            self.plan.conditions,
+            self.spec.conditions,
             self.history,
             self.transcript.bytes,
-            sealed=self.plan.sealed,
-            seed=self.plan.seed,
+            sealed=self.spec.sealed,
+            seed=self.spec.seed,
         )
 
     def summary(self) -> dict[str, Any]:
@@ -112,12 +119,12 @@ class Run:
             "test_rows": data.test_rows,
             "notes": list(data.about.notes),
             "rounds": len(self.history),
-            "seed": self.plan.seed,
-            "secret_choices": self.plan.secret_choices,
-            "conditions": self.plan.conditions.name,
-            "compute": self.plan.conditions.compute,
-            "faults": None if self.plan.faults is None else self.plan.faults.name,
-            "until": self.plan.until,
+            "seed": self.spec.seed,
+            "secret_choices": self.spec.secret_choices,
+            "conditions": self.spec.conditions.name,
+            "compute": self.spec.conditions.compute,
+            "faults": None if self.spec.faults is None else self.spec.faults.name,
+            "until": self.spec.until,
         }
         for name in ("accuracy", "auc", "f1", "rmse"):
             if name in measures:
@@ -139,8 +146,8 @@ class Run:
             "clipped": sum(event["event"] == "clipped" for event in self.events),
             "derived": self.protocol.describe(),
             "claims": [asdict(claim) for claim in self.claims],
-            "sealed": self.plan.sealed,
-            "engine": self.plan.engine,
+            "sealed": self.spec.sealed,
+            "engine": self.spec.engine,
             "bytes_by_kind": self.transcript.bytes_by_kind(),
             "run_folder": None if self.folder is None else str(self.folder),
         }
@@ -192,7 +199,7 @@ class Run:
         """
         from securevfl.runs.prediction import infer
 
-        return infer(self.protocol, self.parties, self.plan, rows, conditions)
+        return infer(self.protocol, self.parties, self.spec, rows, conditions)
 
     def export(self, folder: Path | str) -> list[Path]:
         """Write each party's own model into a file of its own.
@@ -207,7 +214,7 @@ class Run:
         """The messages of the run, one by one; `securevfl.runs.trace.trace` says how to choose."""
         from securevfl.runs.trace import trace
 
-        return trace(self.protocol, self.plan, self.transcript, self.events, **chosen)
+        return trace(self.protocol, self.spec, self.transcript, self.events, **chosen)
 
     def save(self, folder: Path | str) -> None:
         """Write configuration, history, messages, models, curves and summary into a folder."""
@@ -216,7 +223,7 @@ class Run:
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
-        (folder / CONFIG).write_text(self.plan.to_toml(self.protocol.describe()))
+        (folder / CONFIG).write_text(self.spec.to_toml(self.protocol.describe()))
         entries = sorted(self.history + self.events, key=lambda entry: entry["time"])
         lines = [json.dumps(entry) for entry in entries]
         (folder / HISTORY).write_text("\n".join(lines) + "\n")

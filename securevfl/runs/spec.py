@@ -1,11 +1,12 @@
-"""What determines a run, and its form on disk."""
+"""The specification of a run: everything that determines it, and its form on disk."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from pydantic import BaseModel, ConfigDict, InstanceOf, ValidationError
 
 from securevfl.data.source import DataSource
 from securevfl.engine.conditions import Conditions, conditions_from
@@ -13,60 +14,113 @@ from securevfl.engine.faults import Faults, faults_from
 from securevfl.engine.streams import SecretSeed
 from securevfl.errors import CheckpointError, ConfigurationError
 from securevfl.runs.alignment import data_source
+from securevfl.runs.options import may_be_none, option, options_of
+from securevfl.runs.storage import CONFIG as CONFIG
 
 FORMAT = 1
 SECRET_SEED_KNOWN = (
     "A server that knows it knows all weights and rounding, and recovers the rows where all "
     "columns together are at most the embedding's width: given the sums, nothing is hidden there"
 )
-CONFIG = "config.toml"
+RUN = "Run"
+_VIRTUAL = "needs virtual time"
 
 
-@dataclass(frozen=True)
-class Plan:
-    """Everything that determines a run.
+def _conditions_to_file(conditions: Conditions) -> dict[str, Any]:
+    return conditions.describe()
+
+
+def _conditions_from_file(content: Mapping[str, Any]) -> Conditions:
+    values = dict(content)
+    name, parties = values.pop("name"), len(values["upload_mean"])
+    return conditions_from(values, parties=parties, batch_rows=1, name=name)
+
+
+def _faults_to_file(faults: Faults) -> dict[str, Any]:
+    return {"name": faults.name, **faults.describe()}
+
+
+class RunSpec(BaseModel):
+    """Everything that determines a run. ``config.toml`` is its image.
+
+    Each option of a run is declared here, in one call of `option`. The command line, study files,
+    jobs, ``config.toml``, the report's command and the docstring of `securevfl.run` derive from
+    the declarations. Only the keyword of `run` is written out beside it, for editors.
+
+    A specification holds the values that a run has. `securevfl.run` takes them as they are asked:
+    conditions and faults also by name or as a file, and None where the run chooses.
 
     Attributes
     ----------
     protocol : str
     options : mapping
         All options of the protocol, defaults included.
-    seed, eval_every : int
-    secret_seed : int or None
-        Seed of the parties' secret choices in a simulation; None for `seed`. On a cluster every
-        party has entropy of its own.
-    conditions : Conditions
+    run_id : str
+        Random name of the run, bound into every sealed message.
     source : DataSource or None
         None for a data set that was passed as an object.
     fingerprint : str
         Of the data set.
-    until : float or None
-        Virtual second at which the run ends, if its rounds have not ended before.
-    sealed : bool
-        Whether links are sealed.
-    run_id : str
-        Random name of the run, bound into every sealed message.
-    eval_seconds : float or None
-        Virtual seconds between evaluations, in place of `eval_every` steps.
-    faults : Faults or None
-        What breaks.
-    engine : {"simulation", "ray"}
     """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
 
     protocol: str
     options: Mapping[str, Any]
-    seed: int
-    eval_every: int
-    conditions: Conditions
-    source: DataSource | None
-    fingerprint: str
-    until: float | None = None
-    eval_seconds: float | None = None
-    sealed: bool = True
+    seed: int = option(
+        0, ge=0, metavar="S", panel=RUN, per_job=True, commands="plan verify", recorded=True,
+        help="Seed of public choices, such as split, batches and delays. Every party knows it, and "
+        "masks never depend on it.",
+    )  # fmt: skip
+    secret_seed: int | None = option(
+        None, ge=0, metavar="S", panel=RUN, per_job=True, default_text="the seed",
+        needs="must be left out: every party of a cluster draws its secret choices from entropy of "
+        "its own, and a seed that all know would give the server their rows",
+        help="Seed of the parties' secret choices in a simulation, such as initial weights and "
+        "rounding. Whoever knows it can reconstruct rows. On a cluster each party draws its own "
+        "entropy instead.",
+    )  # fmt: skip
+    conditions: InstanceOf[Conditions] = option(
+        None, metavar="none|paper|FILE.toml", panel=RUN, per_job=True, commands="plan", file=True,
+        default_text="paper; none on a cluster", accepts="str, Path, mapping or Conditions",
+        to_file=_conditions_to_file, from_file=_conditions_from_file, recorded=True,
+        help="Delays and bandwidth: a name, or a TOML file. In `paper` half of the clients "
+        "straggle, in `none` nothing is late.",
+    )  # fmt: skip
+    faults: InstanceOf[Faults] | None = option(
+        None, metavar="none|FILE.toml", panel=RUN, per_job=True, file=True, default_text="none",
+        accepts="str, Path, mapping or Faults", needs=_VIRTUAL,
+        to_file=_faults_to_file, from_file=faults_from,
+        help="Parties and links that break, and when: a TOML file. A party that comes back starts "
+        "from its own last safe point.",
+    )  # fmt: skip
+    until: float | None = option(
+        None, gt=0, metavar="SECONDS", panel=RUN, per_job=True, needs=_VIRTUAL,
+        default_text="the end of the last round",
+        help="Virtual second at which the run ends, even if rounds are left.",
+    )  # fmt: skip
+    eval_every: int = option(
+        None, ge=1, per_job=True, recorded=True, default_text="a fiftieth of the rounds",
+        help="Server steps between evaluations on the test rows.",
+    )  # fmt: skip
+    eval_seconds: float | None = option(
+        None, gt=0, per_job=True,
+        default_text="a fiftieth of `until`, if that is given and `eval_every` is not",
+        help="Virtual seconds between evaluations, in place of `eval_every`.",
+    )  # fmt: skip
+    sealed: bool = option(
+        True, flag="--sealed/--unsealed", panel=RUN, per_job=True, commands="plan", recorded=True,
+        help="Encrypt and authenticate every message between two parties. An unsealed run is "
+        "faster and its claims against outsiders fall away.",
+    )  # fmt: skip
+    engine: str = option(
+        "simulation", metavar="simulation|ray", panel=RUN,
+        help="Where the parties run: in this process in virtual time, or as actors of a Ray "
+        "cluster in real time.",
+    )  # fmt: skip
     run_id: str = ""
-    faults: Faults | None = None
-    engine: str = "simulation"
-    secret_seed: int | None = None
+    source: InstanceOf[DataSource] | None = None
+    fingerprint: str
 
     @property
     def secrets(self) -> SecretSeed:
@@ -91,37 +145,42 @@ class Plan:
         from securevfl._version import __version__
         from securevfl.machine import versions
 
-        content: dict[str, Any] = {
+        always, optional = self._image()
+        data: dict[str, Any] = {"fingerprint": self.fingerprint}
+        if self.source is not None:
+            given = {k: v for k, v in self.source.options.items() if v is not None}
+            data |= {"name": self.source.name, "options": _plain(given)}
+        conditions = always.pop("conditions")
+        content = {
             "format": FORMAT,
             "version": __version__,
             "protocol": self.protocol,
-            "seed": self.seed,
-            "eval_every": self.eval_every,
-            "sealed": self.sealed,
-            "engine": self.engine,
+            **always,
             "run_id": self.run_id,
             "options": {k: v for k, v in self.options.items() if v is not None},
-            "conditions": self.conditions.describe(),
-            "data": {"fingerprint": self.fingerprint},
+            "conditions": conditions,
+            "data": data,
             "derived": dict(derived),
             "versions": versions(),
+            **optional,
         }
-        if self.secret_seed is not None:
-            content["secret_seed"] = self.secret_seed
-        if self.until is not None:
-            content["until"] = self.until
-        if self.eval_seconds is not None:
-            content["eval_seconds"] = self.eval_seconds
-        if self.faults is not None:
-            content["faults"] = {"name": self.faults.name, **self.faults.describe()}
-        if self.source is not None:
-            given = {k: v for k, v in self.source.options.items() if v is not None}
-            content["data"] |= {"name": self.source.name, "options": _plain(given)}
         return tomli_w.dumps(content)
 
+    def _image(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Options for the file: those that are always written, and those that may be None."""
+        always: dict[str, Any] = {}
+        optional: dict[str, Any] = {}
+        for name, declared in options_of(type(self)).items():
+            value = getattr(self, name)
+            if value is None:
+                continue
+            kind = optional if may_be_none(type(self).model_fields[name]) else always
+            kind[name] = value if declared.to_file is None else declared.to_file(value)
+        return always, optional
+
     @classmethod
-    def from_toml(cls, path: Path) -> Plan:
-        """Plan of a run's ``config.toml``.
+    def from_toml(cls, path: Path) -> RunSpec:
+        """Specification of a run, from its ``config.toml``.
 
         Raises
         ------
@@ -144,31 +203,27 @@ class Plan:
             )
         try:
             return cls._from_content(content)
-        except (KeyError, TypeError, AttributeError) as error:
+        except (KeyError, TypeError, AttributeError, ValidationError) as error:
             raise CheckpointError(
                 f"resume: {path} is damaged: {type(error).__name__}: {error}"
             ) from None
 
     @classmethod
-    def _from_content(cls, content: Mapping[str, Any]) -> Plan:
-        data, conditions = content["data"], dict(content["conditions"])
-        name, parties = conditions.pop("name"), len(conditions["upload_mean"])
-        faults = content.get("faults")
+    def _from_content(cls, content: Mapping[str, Any]) -> RunSpec:
+        data = content["data"]
+        values: dict[str, Any] = {}
+        for name, declared in options_of(cls).items():
+            value = content[name] if declared.recorded else content.get(name)
+            if value is None:
+                continue
+            values[name] = value if declared.from_file is None else declared.from_file(value)
         return cls(
             protocol=content["protocol"],
             options=content["options"],
-            seed=content["seed"],
-            eval_every=content["eval_every"],
-            conditions=conditions_from(conditions, parties=parties, batch_rows=1, name=name),
+            run_id=content["run_id"],
             source=data_source(data["name"], data["options"]) if "name" in data else None,
             fingerprint=data["fingerprint"],
-            until=content.get("until"),
-            sealed=content["sealed"],
-            run_id=content["run_id"],
-            eval_seconds=content.get("eval_seconds"),
-            faults=None if faults is None else faults_from(faults),
-            engine=content.get("engine", "simulation"),
-            secret_seed=content.get("secret_seed"),
+            **values,
         )
 
 

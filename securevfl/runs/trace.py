@@ -1,7 +1,7 @@
 """The messages of a run, to step through: when, from whom, to whom, what kind, and what became.
 
 A transcript keeps sizes and times. The shapes of payloads are found by running the run again: it is
-a function of its plan, and what it sends has the same shapes, though masks are drawn anew.
+a function of its specification, and what it sends has the same shapes, though masks are drawn anew.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from securevfl.protocols.base.protocol import Protocol
-    from securevfl.runs.spec import Plan
+    from securevfl.runs.spec import RunSpec
 
 Fate = Literal["arrived", "late", "lost", "under way"]
 FATES = ("arrived", "late", "lost", "under way")
@@ -147,7 +147,7 @@ class Trace(Sequence[Entry]):
 
 def trace(
     protocol: Protocol,
-    plan: Plan,
+    spec: RunSpec,
     transcript: Transcript,
     events: Sequence[Mapping[str, Any]],
     *,
@@ -164,7 +164,7 @@ def trace(
     Parameters
     ----------
     protocol : Protocol
-    plan : Plan
+    spec : RunSpec
     transcript : Transcript
     events : sequence of mapping
         What the run recorded besides its history.
@@ -194,7 +194,7 @@ def trace(
     if not (payloads and len(found)):
         return found
     return Trace(
-        found.columns, found.rows, _again(protocol, plan, found.columns, int(found.rows[-1]))
+        found.columns, found.rows, _again(protocol, spec, found.columns, int(found.rows[-1]))
     )
 
 
@@ -293,12 +293,12 @@ def _some(parts: Sequence[str]) -> str:
 
 
 def _again(
-    protocol: Protocol, plan: Plan, columns: Mapping[str, np.ndarray], last: int
+    protocol: Protocol, spec: RunSpec, columns: Mapping[str, np.ndarray], last: int
 ) -> list[str]:
     """Descriptions of the payloads of all messages up to `last`."""
     from securevfl.runs.assembly import schedule_of, sealing_of
 
-    if plan.engine != "simulation" or plan.conditions.compute == "measured":
+    if spec.engine != "simulation" or spec.conditions.compute == "measured":
         raise ConfigurationError(
             "trace: payloads are found by running again, and a run in real time, or with measured "
             "computing, does not send the same again; leave out payloads"
@@ -308,16 +308,16 @@ def _again(
     transcript.payloads = _Shapes()
     simulation = Simulation(
         parties,
-        seed=plan.seed,
+        seed=spec.seed,
         secrets=protocol.secrets,
-        conditions=plan.conditions,
+        conditions=spec.conditions,
         transcript=transcript,
-        sealing=sealing_of(plan, parties),
-        faults=schedule_of(protocol, plan),
+        sealing=sealing_of(spec, parties),
+        faults=schedule_of(protocol, spec),
         make_party=protocol.party,
     )
     with one_thread():
-        simulation.run(lambda: len(transcript) > last, until=plan.until)
+        simulation.run(lambda: len(transcript) > last, until=spec.until)
     again = transcript.columns()
     for name in ("sender", "receiver", "kind", "round", "bytes", "sent"):
         if not np.array_equal(again[name][: last + 1], columns[name][: last + 1]):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from securevfl.errors import ConfigurationError, UnknownNameError
 
 if TYPE_CHECKING:
-    from securevfl.runs.spec import Plan
+    from securevfl.runs.spec import RunSpec
 
 Track = str | Callable[[Mapping[str, Any]], None] | None
 KINDS = ("tensorboard", "mlflow")
@@ -121,14 +121,14 @@ class MLflow(Tracker):
             self._client.log_metric(self._run, name, value, step=row["step"])
 
 
-def make_tracker(track: Track, plan: Plan, folder: Path | None, *, done: int = 0) -> Tracker:
+def make_tracker(track: Track, spec: RunSpec, folder: Path | None, *, done: int = 0) -> Tracker:
     """Tracker of a run.
 
     Parameters
     ----------
     track : str, callable or None
         As for `securevfl.run`.
-    plan : Plan
+    spec : RunSpec
     folder : Path or None
         Of the run; event files go into it unless another folder is named.
     done : int
@@ -152,11 +152,11 @@ def make_tracker(track: Track, plan: Plan, folder: Path | None, *, done: int = 0
         raise ConfigurationError(
             f"track = {track!r} needs the package {kind}; pip install 'securevfl[track]'"
         )
-    options = {"protocol": plan.protocol, "seed": plan.seed, **plan.options}
+    options = {"protocol": spec.protocol, "seed": spec.seed, **spec.options}
     if kind == "tensorboard":
         chosen = Path(where) if where else (folder or Path("runs")) / "tensorboard"
         return TensorBoard(chosen, options, done)
     try:
-        return MLflow(where, f"{plan.protocol}-{plan.run_id}", options)
+        return MLflow(where, f"{spec.protocol}-{spec.run_id}", options)
     except Exception as error:
         raise ConfigurationError(f"track = {track!r}: MLflow says: {error}") from error

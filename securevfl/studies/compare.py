@@ -20,9 +20,7 @@ def comparison(
     options: Mapping[str, Any],
     seeds: Sequence[int],
     conditions: str = "paper",
-    faults: Any = None,
-    until: float | None = None,
-    sealed: bool | None = None,
+    **asked: Any,
 ) -> Study:
     """Study of protocols that meet identical rows, batches, initial weights and delays.
 
@@ -37,11 +35,8 @@ def comparison(
     seeds : sequence of int
     conditions : str
         As `securevfl.engine.conditions.load_conditions` takes them.
-    faults : str, mapping or Faults, optional
-        As `securevfl.engine.faults.load_faults` takes them.
-    until : float, optional
-        Virtual second at which every run ends.
-    sealed : bool, optional
+    **asked
+        Further options of every run that a `Job` takes, such as ``until``.
 
     Raises
     ------
@@ -66,10 +61,8 @@ def comparison(
             dataset=source.name,
             data=data | {"seed": seed},
             conditions=conditions,
-            faults=faults,
             seed=seed,
-            until=until,
-            sealed=sealed,
+            **asked,
         )
         for seed in seeds
         for variant, (protocol, own) in chosen.items()

@@ -18,10 +18,12 @@ from multiprocessing import get_context, parent_process
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from securevfl.errors import RunError, SecureVFLError
+from securevfl.errors import RunError, SecureVFLError, UnknownNameError
 from securevfl.models.user_code import refuse_unsaid
 from securevfl.protocols.base.registry import get_protocol
 from securevfl.runs.alignment import data_source
+from securevfl.runs.options import per_job
+from securevfl.runs.spec import RunSpec
 
 if TYPE_CHECKING:
     from securevfl.runs.history import Progress
@@ -29,14 +31,18 @@ if TYPE_CHECKING:
 MEASURES = ("accuracy", "auc", "f1", "rmse")
 UNBOUNDED = 10**6  # rounds of a job that ends at a virtual second
 _POLL = 0.2  # real seconds between looks at Ctrl-C and at the workers' progress
-# Part of the key only where they are set.
-_LATER = ("until", "eval_seconds", "sealed", "faults", "secret_seed")
+JOB_OPTIONS = per_job(RunSpec)
+# Part of the key even where they are not set, as in the first studies.
+_ALWAYS = ("conditions", "seed", "eval_every")
 Watch = Callable[["Job", float], None]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class Job:
     """One run of a study, in values that can be written down.
+
+    The options of a run that `RunSpec` declares ``per_job`` are keyword arguments and attributes,
+    such as ``job.until``: as they were asked, and None where nothing was said.
 
     Attributes
     ----------
@@ -48,17 +54,9 @@ class Job:
     dataset : str
     data : mapping
         Options of `securevfl.data.load_dataset`.
-    conditions : str or mapping
-        As `securevfl.engine.conditions.load_conditions` takes them.
-    seed : int
-    eval_every : int or None
-    until, eval_seconds : float or None
-        As for `securevfl.run`. With `until`, a job without ``rounds`` has as many as fit in.
-    sealed : bool or None
-    faults : str, mapping or None
-        As `securevfl.engine.faults.load_faults` takes them.
-    secret_seed : int or None
-        As for `securevfl.run`.
+    asked : mapping
+        Options of the run by name. Where a virtual end is asked, a job without ``rounds`` has as
+        many as fit in.
     """
 
     label: str
@@ -66,14 +64,31 @@ class Job:
     options: Mapping[str, Any]
     dataset: str
     data: Mapping[str, Any]
-    conditions: Any
-    seed: int
-    eval_every: int | None = None
-    until: float | None = None
-    eval_seconds: float | None = None
-    sealed: bool | None = None
-    faults: Any = None
-    secret_seed: int | None = None
+    asked: Mapping[str, Any]
+
+    def __init__(
+        self,
+        *,
+        label: str,
+        protocol: str,
+        options: Mapping[str, Any],
+        dataset: str,
+        data: Mapping[str, Any],
+        asked: Mapping[str, Any] | None = None,
+        **more: Any,
+    ) -> None:
+        asked = {**(asked or {}), **more}
+        for name in asked:
+            if name not in JOB_OPTIONS:
+                raise UnknownNameError("option of a run", name, JOB_OPTIONS)
+        parts = {"label": label, "protocol": protocol, "options": options, "dataset": dataset}
+        for name, value in {**parts, "data": data, "asked": asked}.items():
+            object.__setattr__(self, name, value)
+
+    def __getattr__(self, name: str) -> Any:
+        if name in JOB_OPTIONS:
+            return self.asked.get(name)
+        raise AttributeError(f"a Job has no attribute {name!r}")
 
     @property
     def name(self) -> str:
@@ -84,9 +99,9 @@ class Job:
         """Digest of the settings; the data folder does not count."""
         content = asdict(self)
         content["data"] = {k: v for k, v in self.data.items() if k != "data_dir"}
-        for name in _LATER:
-            if content[name] is None:
-                del content[name]
+        asked = content.pop("asked")
+        content |= {name: asked.get(name) for name in _ALWAYS}
+        content |= {name: value for name, value in asked.items() if value is not None}
         text = json.dumps(content, sort_keys=True, default=str)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -146,21 +161,9 @@ def run_job(
     fields = get_protocol(job.protocol).Config.model_fields
     if job.until is not None and "rounds" in fields:
         options.setdefault("rounds", UNBOUNDED)
-    if job.sealed is not None:
-        options["sealed"] = job.sealed
+    asked = {name: value for name, value in job.asked.items() if value is not None}
     result = run(
-        job.protocol,
-        source,
-        seed=job.seed,
-        secret_seed=job.secret_seed,
-        conditions=job.conditions,
-        faults=job.faults,
-        eval_every=job.eval_every,
-        eval_seconds=job.eval_seconds,
-        until=job.until,
-        progress=progress,
-        interrupted=interrupted,
-        **options,
+        job.protocol, source, progress=progress, interrupted=interrupted, **options, **asked
     )
     keep = ("step", "time", "bytes", "loss", "test_loss", *MEASURES)
     curve = [

@@ -15,14 +15,16 @@ A study file::
     [data]                           # options of `load_dataset`
     [options]                        # of every run
     secret_seed = 7                  # of the parties' secret choices; that of each run if left out
-    [runs.LABEL]                     # one table a run: `protocol`, its options, and what of the
-                                     # keys `conditions`, `faults`, `until`, `eval_every`,
-                                     # `eval_seconds`, `sealed` and `secret_seed` differs for it
+    [runs.LABEL]                     # one table a run: `protocol`, its options, and the options of
+                                     # the run that differ for it (`conditions`, `until`, ...)
     [paper]                          # what the paper says, for the tables: `accuracy` of all runs,
                                      # or a table for each, in per cent
     [ours]                           # every value that the paper leaves open, and why
-    [quick]                          # what `--quick` changes: seeds, options, data, until, times,
-                                     # eval_every, eval_seconds, and of single runs [quick.runs.X]
+    [quick]                          # what `--quick` changes: seeds, times, aligned, options, data,
+                                     # options of runs, and those of one run in [quick.runs.X]
+
+The keys `conditions`, `faults`, `until` and `secret_seed` above are options of runs: all that
+`securevfl.runs.spec.RunSpec` declares ``per_job`` are keys here.
 
 Each (run, seed) is one job; its result is a file of its own, so a study that was interrupted goes
 on where it stopped, and a job whose settings changed is run again. That a run with faults cannot go
@@ -38,36 +40,13 @@ from pathlib import Path
 from typing import Any
 
 from securevfl.errors import ConfigurationError
-from securevfl.studies.jobs import Job
+from securevfl.studies.jobs import JOB_OPTIONS, Job
 
-_EACH = ("conditions", "faults", "eval_every", "until", "eval_seconds", "sealed", "secret_seed")
-_KEYS = {
-    "title",
-    "dataset",
-    "seeds",
-    "baseline",
-    "times",
-    "aligned",
-    "data",
-    "options",
-    "runs",
-    "grid",
-    "paper",
-    "ours",
-    "quick",
-    *_EACH,
-}
-_QUICK = {
-    "seeds",
-    "aligned",
-    "options",
-    "data",
-    "runs",
-    "until",
-    "times",
-    "eval_every",
-    "eval_seconds",
-}
+# Options of runs that stand for all runs or in the table of one; seeds have a key of their own.
+_EACH = tuple(name for name in JOB_OPTIONS if name != "seed")
+_OWN = ("title", "dataset", "seeds", "baseline", "times", "aligned", "data", "options", "runs")
+_KEYS = {*_OWN, "grid", "paper", "ours", "quick", *_EACH}
+_QUICK = {"seeds", "times", "aligned", "data", "options", "runs", *_EACH}
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,8 @@ from unittest import mock
 from securevfl.engine.network import SERVER
 from securevfl.engine.realtime.checkpoint_store import CheckpointStore
 from securevfl.engine.streams import Composed, OwnEntropy
-from securevfl.runs.engines.ray import Driver
-from securevfl.runs.spec import Plan
+from securevfl.runs.engines.ray import RayEngine
+from securevfl.runs.spec import RunSpec
 
 
 def read_entropies(folder: Path) -> dict[int, OwnEntropy]:
@@ -34,19 +34,18 @@ def read_entropies(folder: Path) -> dict[int, OwnEntropy]:
 def kept_entropies() -> Iterator[dict[int, OwnEntropy]]:
     """Mapping that a run on a cluster within the block fills when it ends; it needs a folder."""
     kept: dict[int, OwnEntropy] = {}
-    clear = Driver.clear
+    clear = RayEngine.clear
 
-    def reading(driver: Driver) -> None:
-        assert driver.folder is not None
-        kept.update(read_entropies(driver.folder))
-        clear(driver)
+    def reading(engine: RayEngine, folder: Path) -> None:
+        kept.update(read_entropies(folder))
+        clear(engine, folder)
 
-    with mock.patch.object(Driver, "clear", reading):
+    with mock.patch.object(RayEngine, "clear", reading):
         yield kept
 
 
 @contextmanager
 def simulated_with(entropies: dict[int, OwnEntropy]) -> Iterator[None]:
     """Simulations within the block draw secret choices from these entropies."""
-    with mock.patch.object(Plan, "secrets", Composed(entropies)):
+    with mock.patch.object(RunSpec, "secrets", Composed(entropies)):
         yield

@@ -68,7 +68,7 @@ MISTAKES = {
     "unknown data set": (["run", "fedvs", "--data", "digitz"], "did you mean digits?"),
     "unknown engine": (["run", "fedvs", "--engine", "rai"], "unknown engine 'rai'"),
     "unknown place": (["run", "fedvs", "--engine", "ray", "--place", "3=x"], "write party-3="),
-    "a cluster's option": (["run", "fedvs", "--address", "a:1"], "only a cluster"),
+    "a cluster's option": (["run", "fedvs", "--address", "a:1"], "address has no effect"),
     "unknown conditions": (["run", "fedvs", "--conditions", "papr"], "'papr'"),
     "no file of faults": (["run", "fedvs", "--faults", "gone.toml"], "gone.toml cannot be read"),
     "unknown variant option": (["run", "split:quantised=true"], "did you mean quantized"),
@@ -408,7 +408,7 @@ def test_ctrl_c_writes_a_checkpoint_and_says_how_to_go_on(monkeypatch):
     long = ("fedvs", *SMALL[2:], "--rounds", "30")
     whole = run_json(*long, "--out", "whole")
     with monkeypatch.context() as patched:
-        patched.setattr(show, "watcher", Watch)
+        patched.setattr(show, "progress_display", Watch)
         result = call("run", *long, "--out", "cut it")
     assert result.exit_code == 130
     assert result.stderr.splitlines()[-1] == ("interrupted; go on with: securevfl resume 'cut it'")

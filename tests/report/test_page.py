@@ -30,7 +30,7 @@ from securevfl.report import write_report
 from securevfl.report.figures import curves, links
 from securevfl.report.loading import read_records
 from securevfl.report.page import value_text
-from securevfl.report.reproduce import how_to_repeat
+from securevfl.report.reproduce import how_to_reproduce
 from securevfl.report.timeline import CELLS, down_times, timeline
 from securevfl.runs.result import Run
 from securevfl.runs.storage import write_transcript
@@ -456,7 +456,7 @@ def rows_of(folder: Path) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("which", ["faulty", "plain"])
 def test_the_command_of_the_page_repeats_the_run(which, request, tmp_path, monkeypatch):
     run = request.getfixturevalue(which)
-    made = how_to_repeat(tomllib.loads((run.folder / "config.toml").read_text()))
+    made = how_to_reproduce(tomllib.loads((run.folder / "config.toml").read_text()))
     monkeypatch.chdir(tmp_path)
     for name, text in made.files.items():
         Path(name).write_text(text)
@@ -483,7 +483,7 @@ def test_the_command_names_options_that_are_not_the_default():
         "data": {"name": "my file.csv", "options": {"seed": 4, "label": "y", "scaling": "none"}},
         "conditions": {"name": "none"},
     }  # fmt: skip
-    made = how_to_repeat(config)
+    made = how_to_reproduce(config)
     assert made.command == (
         "securevfl run fedvs --data 'my file.csv' --label y --set 'data.scaling=\"none\"' "
         "--rounds 60 --no-masked --lr 0.05 --prime 2147483647 --seed 3 --conditions none "
@@ -494,7 +494,7 @@ def test_the_command_names_options_that_are_not_the_default():
 
 
 def test_what_a_command_cannot_say_is_said():
-    made = how_to_repeat({"protocol": "mine", "seed": 0, "options": {"a": True}, "data": {}})
+    made = how_to_reproduce({"protocol": "mine", "seed": 0, "options": {"a": True}, "data": {}})
     words = "securevfl run mine --set a=true --seed 0 --conditions conditions"
     assert made.command == words
     assert "data set object" in made.notes[0]

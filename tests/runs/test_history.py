@@ -3,13 +3,13 @@
 import pytest
 
 from securevfl.engine.network import SERVER, Event
-from securevfl.runs.history import Historian
+from securevfl.runs.history import HistoryRecorder
 from securevfl.testing.runs import make, tiny_data
 
 
 def historian(accuracy):
     made = make("split", tiny_data())
-    found = Historian(made, made.parties(), eval_every=2, progress=None)
+    found = HistoryRecorder(made, made.parties(), eval_every=2, progress=None)
     found.measured = lambda: {"accuracy": accuracy}
     return found
 

@@ -6,9 +6,9 @@ import securevfl as svfl
 from securevfl.cli.output import print_summary
 from securevfl.errors import ConfigurationError
 from securevfl.protocols.protocol import find_protocols, get_protocol, make_config
-from securevfl.report.reproduce import how_to_repeat
-from securevfl.runs.history import Historian
-from securevfl.runs.spec import CONFIG, Plan
+from securevfl.report.reproduce import how_to_reproduce
+from securevfl.runs.history import HistoryRecorder
+from securevfl.runs.spec import CONFIG, RunSpec
 from securevfl.studies.jobs import Job, run_job
 from securevfl.studies.study import read_study
 from securevfl.testing.runs import make, tiny_data
@@ -62,7 +62,7 @@ def test_it_survives_a_resume_and_a_loaded_run(data, tmp_path):
 
     with pytest.raises(KeyboardInterrupt):
         svfl.run("fedvs", data, out=tmp_path / "run", interrupted=interrupted, **options)
-    assert Plan.from_toml(tmp_path / "run" / CONFIG).secret_seed == 6
+    assert RunSpec.from_toml(tmp_path / "run" / CONFIG).secret_seed == 6
     resumed = svfl.resume(tmp_path / "run", data=data)
     assert resumed.history == whole.history
     loaded = svfl.load_run(tmp_path / "run", data=data)
@@ -113,9 +113,9 @@ def test_a_study_and_the_command_that_repeats_a_run_know_it(tmp_path):
     assert one.key() != other.key()
     assert run_job(one)["history"] != run_job(other)["history"]
     config = {"protocol": "fedvs", "seed": 0, "options": {}, "data": {}, "secret_seed": 4}
-    assert "--seed 0 --secret-seed 4" in how_to_repeat(config).command
+    assert "--seed 0 --secret-seed 4" in how_to_reproduce(config).command
     del config["secret_seed"]
-    assert "secret" not in how_to_repeat(config).command
+    assert "secret" not in how_to_reproduce(config).command
 
 
 def test_jobs_without_one_keep_their_key():
@@ -151,4 +151,4 @@ def test_no_protocol_draws_secrets_before_its_parties_are_made(name, data):
     made.secrets = Composed.draw(*range(-1, 20))
     parties = made.parties()
     made.scores(parties, made.data.test)
-    Historian(made, parties, eval_every=1, progress=None)
+    HistoryRecorder(made, parties, eval_every=1, progress=None)

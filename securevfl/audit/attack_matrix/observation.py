@@ -27,7 +27,7 @@ from securevfl.engine.transcript import Transcript
 from securevfl.privacy.coalition import Coalition
 from securevfl.protocols.base.card import Exposure
 from securevfl.protocols.base.protocol import Protocol
-from securevfl.runs.history import Historian
+from securevfl.runs.history import HistoryRecorder
 from securevfl.runs.threads import one_thread
 
 _EPOCH = 64  # messages of a link that are kept where a protocol has no layout of its rows
@@ -343,7 +343,7 @@ def observe(
         inputs = _Inputs(10**9 if every else epoch)
         inputs.watch(centre)
     rounds = getattr(protocol.config, "rounds", 1)
-    historian = Historian(protocol, parties, eval_every=max(1, rounds), progress=None)
+    historian = HistoryRecorder(protocol, parties, eval_every=max(1, rounds), progress=None)
     transcript = historian.transcript = Recorder(first, epoch)
     simulation = Simulation(
         parties,
@@ -387,7 +387,7 @@ def _observer(transcript: Transcript, protocol: Protocol, client: int) -> int:
     return int(receivers[counts.argmax()]) if len(receivers) else SERVER
 
 
-def _figures(historian: Historian, transcript: Transcript) -> dict[str, Any]:
+def _figures(historian: HistoryRecorder, transcript: Transcript) -> dict[str, Any]:
     last = historian.rows[-1] if historian.rows else {}
     times = [e["time"] for e in historian.rows + historian.events if e["party"] == SERVER]
     return {

@@ -17,10 +17,10 @@ from typing import Any
 
 from securevfl.audit.attack_matrix.matrix import FIGURES, Matrix
 from securevfl.audit.attack_matrix.registry import ATTACKS, Attack
-from securevfl.audit.attack_matrix.setting import Case, Settings
+from securevfl.audit.attack_matrix.setting import RUN_OPTIONS, Case, Settings
 from securevfl.audit.attacks.outcome import Failed, NoView, Outcome
 from securevfl.data.source import DataSource
-from securevfl.errors import ConfigurationError, RunError
+from securevfl.errors import ConfigurationError, RunError, UnknownNameError
 from securevfl.runs.threads import one_thread
 from securevfl.studies.compare import comparison
 from securevfl.studies.intervals import mean_interval
@@ -53,12 +53,11 @@ def attack_matrix(
     attacks: Sequence[str] | None = None,
     rounds: int | None = None,
     conditions: str = "none",
-    until: float | None = None,
-    sealed: bool | None = None,
     settings: Settings | None = None,
     folder: Path | None = None,
     progress: Callable[[int, int, str], None] | None = None,
     interrupted: Callable[[], bool] | None = None,
+    **asked: Any,
 ) -> Matrix:
     """Attack every protocol in every way.
 
@@ -77,10 +76,6 @@ def attack_matrix(
         Server steps, where no variant says otherwise.
     conditions : str
         As for `securevfl.run`.
-    until : float, optional
-        Virtual second at which the runs end.
-    sealed : bool, optional
-        Whether links are sealed, which changes bytes; they are not if not said.
     settings : Settings, optional
         Of the attackers.
     folder : Path, optional
@@ -89,6 +84,8 @@ def attack_matrix(
         Told (runs done, runs in all, what was done).
     interrupted : callable, optional
         Asked often; when it says True, `Interrupted` is raised.
+    **asked
+        Options of every run among `RUN_OPTIONS`. Links are unsealed unless ``sealed`` says so.
 
     Raises
     ------
@@ -98,6 +95,9 @@ def attack_matrix(
     chosen = tuple(ATTACKS.all() if attacks is None else attacks)
     for name in chosen:
         ATTACKS.get(name)
+    for name in asked:
+        if name not in RUN_OPTIONS:
+            raise UnknownNameError("option of attacked runs", name, RUN_OPTIONS)
     settings = settings or Settings()
     given = dict(options or {}) | ({} if rounds is None else {"rounds": rounds})
     study = comparison(
@@ -106,8 +106,7 @@ def attack_matrix(
         options=given,
         seeds=seeds,
         conditions=conditions,
-        until=until,
-        sealed=sealed,
+        **asked,
     )
     for job in study.jobs[: len(study.labels)]:
         Case(job, settings).protocol()  # what cannot run is refused before anything is started
@@ -134,8 +133,9 @@ def attack_matrix(
             "options": given,
             "seeds": list(seeds),
             "conditions": conditions,
-            "until": until,
-            "sealed": bool(sealed),
+            "until": None,
+            "sealed": False,
+            **{name: value for name, value in asked.items() if value is not None},
             "attackers": asdict(settings),
         },
     )
@@ -174,7 +174,7 @@ def _tried(attack: Attack, case: Case) -> Outcome | NoView | Failed:
 def _row(found: Outcome | NoView | Failed) -> dict[str, Any]:
     if not isinstance(found, Outcome):
         empty = dict.fromkeys(("metric", "success", "chance", "low", "high"))
-        said = {**empty, "samples": 0, "controls": {}, "note": found.reason}
+        said: dict[str, Any] = {**empty, "samples": 0, "controls": {}, "note": found.reason}
         return said | ({"failed": True} if isinstance(found, Failed) else {})
     row = asdict(found)
     return {k: _number(v) if isinstance(v, float) else v for k, v in row.items()}

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from securevfl.data.dataset import VerticalDataset
     from securevfl.studies.jobs import Job
 
+RUN_OPTIONS = frozenset({"conditions", "until", "sealed", "secret_seed"})  # that `Case` heeds
 _SHARED_ROWS = 60  # whose shares are pooled
 
 

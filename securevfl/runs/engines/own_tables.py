@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from pydantic import BaseModel
 
 from securevfl.data.alignment.local_tables import Holder, PublicFacts, Tables
 from securevfl.data.dataset import VerticalDataset
@@ -26,20 +27,20 @@ from securevfl.engine.cluster.supervisor import Cluster
 from securevfl.engine.network import SERVER
 from securevfl.engine.party import Party
 from securevfl.engine.realtime.actor import PartyAssignment, own_folder
-from securevfl.engine.security.identity import Manifest
 from securevfl.engine.streams import Secrets
 from securevfl.errors import ConfigurationError, DataError, RunError
 from securevfl.protocols.base.protocol import Protocol
 from securevfl.protocols.base.registry import get_protocol, make_config
+from securevfl.runs.engines.cluster_options import ClusterOptions
 from securevfl.runs.history import measures
+from securevfl.runs.storage import FACTS, refuse_used
 
-FACTS = "facts.json"
 FORMAT = 1
 _MADE: dict[tuple[str, str, int], Protocol] = {}  # of this process, which is a party's own
 
 
 @dataclass(frozen=True)
-class HolderMaker:
+class TableOwnerFactory:
     """Makes who prepares a table, where the table is.
 
     Attributes
@@ -59,7 +60,7 @@ class HolderMaker:
 
 
 @dataclass(frozen=True)
-class ApartMaker:
+class LocalTableFactory:
     """Makes a party of a protocol from its own table, where that is.
 
     Attributes
@@ -100,11 +101,11 @@ class ApartMaker:
 class OwnEmbedding:
     """Asks a party for the embedding of its own test rows, (m, h)."""
 
-    maker: ApartMaker
+    factory: LocalTableFactory
 
     def __call__(self, party: Party) -> Any:
         """The embedding."""
-        made = self.maker.made(party.index)
+        made = self.factory.made(party.index)
         return made.embed(party, made.data.test[party.index])
 
 
@@ -112,16 +113,16 @@ class OwnEmbedding:
 class Measures:
     """Asks the server what the embeddings of all test rows are worth."""
 
-    maker: ApartMaker
+    factory: LocalTableFactory
     embeddings: Mapping[int, Any]
 
     def __call__(self, party: Party) -> dict[str, float]:
         """Held-out measures and the loss."""
-        parties: dict[int, Any] = {n: _Told(e) for n, e in self.embeddings.items()}
-        return measures(self.maker.made(party.index), parties | {SERVER: party})
+        parties: dict[int, Any] = {n: _KnownEmbedding(e) for n, e in self.embeddings.items()}
+        return measures(self.factory.made(party.index), parties | {SERVER: party})
 
 
-class _Told:
+class _KnownEmbedding:
     """Stands for a client whose embedding of the rows in question is known."""
 
     def __init__(self, embedding: np.ndarray) -> None:
@@ -133,11 +134,6 @@ class _Told:
         return self.embedding
 
     encode = forward
-
-
-def stays_apart(source: DataSource | None, engine: str) -> bool:
-    """Whether a run is one whose parties read their own tables."""
-    return engine == "ray" and source is not None and "party_files" in source.options
 
 
 def tables_of(source: DataSource, protocol: str) -> Tables:
@@ -162,51 +158,63 @@ def tables_of(source: DataSource, protocol: str) -> Tables:
 
 
 def prepare(
-    tables: Tables,
+    source: DataSource,
     protocol: str,
-    folder: Path,
+    folder: Path | None,
     *,
     sealed: bool,
-    address: str | None,
-    place: Mapping[int, str],
-    manifest: Manifest | None = None,
-    keys: str | None = None,
-    interrupted: Callable[[], bool] | None = None,
-) -> PublicFacts | None:
+    options: BaseModel,
+    pause: Callable[[], bool] | None = None,
+) -> tuple[Tables, PublicFacts] | None:
     """Let all parties read, align, split and fit; writes ``facts.json``. None if interrupted.
 
     Parameters
     ----------
-    tables : Tables
+    source : DataSource
+        With the parties' files.
     protocol : str
         Of the training that follows.
-    folder : Path
+    folder : Path or None
         Of the run.
-    sealed, address, place, manifest, keys, interrupted
-        As for `securevfl.run`; with a manifest these links, too, believe only its identities.
+    sealed : bool
+        As for `securevfl.run`.
+    options : ClusterOptions
+        With a manifest these links, too, believe only its identities.
+    pause : callable, optional
+        Asked often; when it says True, all is left.
 
     Raises
     ------
+    ConfigurationError
+        Without a folder, and for one that is in use.
     DataError
         For whatever a party finds wrong with its table; the party is named.
     """
-    folder = folder.resolve()
+    tables = tables_of(source, protocol)
+    if folder is None:
+        raise ConfigurationError(
+            "run: parties with tables of their own need a folder, in which each keeps the numbers "
+            "of its aligned rows. Set out=FOLDER."
+        )
+    refuse_used(folder)
+    assert isinstance(options, ClusterOptions)
+    folder, manifest = folder.resolve(), options.signed_manifest()
     session = secrets.token_hex(8) if manifest is None else manifest.session
     entries = {} if manifest is None else manifest.entries
     job = PartyAssignment(
-        make=HolderMaker(tables, str(folder)),
+        make=TableOwnerFactory(tables, str(folder)),
         protocol=protocol,
         run_id=f"{session}, own tables",  # no frame of it is one of the training
         parties=(SERVER, *range(len(tables.party_files))),
         seed=tables.request.seed,
         sealed=sealed,
         manifest=manifest,
-        keys=keys,
+        keys=options.key_folder(),
         points={n: s.point for n, s in entries.items() if s.point is not None},  # compared later
     )
-    cluster = Cluster(job, address=address, place=place)
+    cluster = Cluster(job, address=options.address, place=options.place)
     try:
-        if cluster.run(lambda event: None, pause=interrupted) is None:
+        if cluster.run(lambda event: None, pause=pause) is None:
             return None
         values = cluster.ask(SERVER, _facts)
     except RunError as error:
@@ -220,7 +228,7 @@ def prepare(
     part = folder / f"{FACTS}.part"
     part.write_text(json.dumps({"format": FORMAT, **values}))
     part.replace(folder / FACTS)
-    return PublicFacts.of(values)
+    return tables, PublicFacts.of(values)
 
 
 def _facts(party: Any) -> dict[str, Any]:
@@ -247,17 +255,17 @@ def facts_of(folder: Path) -> PublicFacts:
         ) from None
 
 
-def experimenters(tables: Tables, facts: PublicFacts) -> VerticalDataset:
+def driver_dataset(tables: Tables, facts: PublicFacts) -> VerticalDataset:
     """The data set as the driver has it: its shape, and nothing in it."""
     return tables.seen_by(None, facts, None)
 
 
-def measured(cluster: Cluster, maker: ApartMaker) -> dict[str, float]:
+def measured(cluster: Cluster, factory: LocalTableFactory) -> dict[str, float]:
     """The models as they stand, evaluated where the data are; nothing while a party is down."""
-    peers = range(len(maker.tables.party_files))
+    peers = range(len(factory.tables.party_files))
     try:
-        embeddings = {n: cluster.ask(n, OwnEmbedding(maker)) for n in peers}
-        found: dict[str, float] = cluster.ask(SERVER, Measures(maker, embeddings))
+        embeddings = {n: cluster.ask(n, OwnEmbedding(factory)) for n in peers}
+        found: dict[str, float] = cluster.ask(SERVER, Measures(factory, embeddings))
     except RunError:
         return {}
     return found

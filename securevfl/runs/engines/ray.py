@@ -11,24 +11,28 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from pydantic import BaseModel
+
 from securevfl.data.source import DataSource
 from securevfl.engine.checkpoint import read_file, write_file
-from securevfl.engine.cluster.supervisor import Cluster, Ended, restored_copy
+from securevfl.engine.cluster.supervisor import Cluster, restored_copy
+from securevfl.engine.cluster.supervisor import Ended as EndedCluster
 from securevfl.engine.network import Event, name_of
 from securevfl.engine.party import Party
 from securevfl.engine.realtime.actor import PartyAssignment
-from securevfl.engine.security.identity import Manifest
 from securevfl.engine.streams import Secrets
 from securevfl.engine.transcript import Transcript
 from securevfl.errors import CheckpointError
-from securevfl.protocols.base.protocol import Protocol
 from securevfl.protocols.base.registry import get_protocol, make_config
-from securevfl.runs.engines.own_tables import FACTS, ApartMaker, measured
-from securevfl.runs.history import Historian, measures
-from securevfl.runs.spec import Plan
+from securevfl.runs.assembly import Assembled
+from securevfl.runs.engines.base import Ended
+from securevfl.runs.engines.cluster_options import ClusterOptions
+from securevfl.runs.engines.own_tables import LocalTableFactory, measured
+from securevfl.runs.history import HistoryRecorder, measures
+from securevfl.runs.storage import FACTS
+from securevfl.runs.threads import one_thread
 
 if TYPE_CHECKING:
-    from securevfl.data.alignment.local_tables import PublicFacts, Tables
     from securevfl.data.dataset import VerticalDataset
 
 HISTORY = "driver.svfl"
@@ -39,7 +43,7 @@ _UNTOLD = 2  # rounds that may be over before the driver has written of any
 
 
 @dataclass(frozen=True)
-class Maker:
+class PartyFactory:
     """Makes a party where it lives, by its own secrets; data are loaded there.
 
     Attributes
@@ -70,19 +74,13 @@ class Driver:
 
     Parameters
     ----------
-    protocol : Protocol
-    plan : Plan
-    historian : Historian
+    assembled : Assembled
+        Without a folder, parties that die do not come back.
+    recorder : HistoryRecorder
         It evaluates copies of the parties' models, as they stand when it is due: some may be a
         round further than others, but at the end.
-    folder : Path, optional
-        Of the run; without it parties that die do not come back.
-    address, place : optional
-        As for `Cluster`.
-    manifest, keys : optional
-        As for `PartyAssignment`; the session's name then stands for the run's.
-    apart : (Tables, PublicFacts), optional
-        Where the parties read their own tables; needs a folder.
+    options : ClusterOptions
+        With a manifest, the session's name stands for the run's.
 
     Attributes
     ----------
@@ -93,54 +91,48 @@ class Driver:
     restarts: ClassVar[int] = -1
 
     def __init__(
-        self,
-        protocol: Protocol,
-        plan: Plan,
-        historian: Historian,
-        folder: Path | None,
-        *,
-        address: str | None = None,
-        place: Mapping[int, str] | None = None,
-        manifest: Manifest | None = None,
-        keys: str | None = None,
-        apart: tuple[Tables, PublicFacts] | None = None,
+        self, assembled: Assembled, recorder: HistoryRecorder, options: ClusterOptions
     ) -> None:
+        spec, protocol, folder = assembled.spec, assembled.protocol, assembled.folder
         self.protocol = protocol
-        self.plan = plan
-        self.historian = historian
+        self.recorder = recorder
         self.folder = folder
         self.transcript = Transcript()
-        historian.transcript = self.transcript
-        common = (plan.protocol, plan.options, plan.seed)
-        make: Maker | ApartMaker = Maker(*common, plan.source or protocol.data)
-        if apart is not None:
+        recorder.transcript = self.transcript
+        manifest = options.signed_manifest()
+        common = (spec.protocol, spec.options, spec.seed)
+        make: PartyFactory | LocalTableFactory
+        make = PartyFactory(*common, spec.source or protocol.data)
+        if assembled.tables is not None:
             assert folder is not None
-            make = ApartMaker(*common, *apart, str(folder.resolve()))
+            make = LocalTableFactory(*common, *assembled.tables, str(folder.resolve()))
         self.job = PartyAssignment(
             make=make,
-            protocol=plan.protocol,
-            run_id=plan.run_id if manifest is None else manifest.session,
+            protocol=spec.protocol,
+            run_id=spec.run_id if manifest is None else manifest.session,
             parties=tuple(sorted(protocol.parties())),
-            seed=plan.seed,
-            conditions=plan.conditions,
-            sealed=plan.sealed,
+            seed=spec.seed,
+            conditions=spec.conditions,
+            sealed=spec.sealed,
             folder=None if folder is None else str(folder.resolve()),
             manifest=manifest,
-            keys=keys,
+            keys=options.key_folder(),
             points=protocol.points,
         )
-        self.cluster = Cluster(self.job, address=address, place=place, restarts=self.restarts)
+        self.cluster = Cluster(
+            self.job, address=options.address, place=options.place, restarts=self.restarts
+        )
         self._mirrors: dict[int, Party] = {}
-        historian.measured = self._measured
-        if isinstance(make, ApartMaker):
-            historian.measured = functools.partial(measured, self.cluster, make)
+        recorder.measured = self._measured
+        if isinstance(make, LocalTableFactory):
+            recorder.measured = functools.partial(measured, self.cluster, make)
         self._due = 0.0
 
     def run(self, pause: Callable[[], bool] | None = None, *, resumed: bool = False) -> bool:
         """Run to the end; False when `pause` said so before."""
         try:
             at = self._take_up() if resumed else None
-            ended = self.cluster.run(self._told, at=at, restored=at is not None, pause=pause)
+            ended = self.cluster.run(self._on_event, at=at, restored=at is not None, pause=pause)
             if ended is None:
                 self._write()
                 return False
@@ -149,16 +141,16 @@ class Driver:
             self.cluster.close()
         return True
 
-    def _told(self, event: Event) -> None:
+    def _on_event(self, event: Event) -> None:
         self.transcript.bytes = self.cluster.bytes
-        self.historian.record(event)
+        self.recorder.record(event)
         if time.monotonic() > self._due:
             self._write()
 
     def _write(self) -> None:
         began = time.monotonic()
         if self.folder is not None:
-            write_file(self.folder / HISTORY, self.historian.state())
+            write_file(self.folder / HISTORY, self.recorder.state())
         now = time.monotonic()
         self._due = now + max(_WRITE, _SHARE * (now - began))
 
@@ -178,8 +170,8 @@ class Driver:
             self._refuse_loss(kept, newest)
             return None
         _LOG.info("the run goes on from round %s; its history was at %s", at, newest)
-        self.historian.restore(state)
-        self.historian.go_back(at)
+        self.recorder.restore(state)
+        self.recorder.go_back(at)
         return at
 
     def _refuse_loss(self, kept: Mapping[int, Sequence[int]], newest: int) -> None:
@@ -198,14 +190,14 @@ class Driver:
             "start another run. Nothing was changed"
         )
 
-    def _finish(self, ended: Ended) -> None:
+    def _finish(self, ended: EndedCluster) -> None:
         """Copy the parties' models, put their transcripts together, and evaluate."""
-        self.historian.parties = self._mirror(ended.states)
+        self.recorder.parties = self._mirror(ended.states)
         self.transcript = Transcript.joined(ended.transcripts.values())
-        self.historian.transcript = self.transcript
-        late = [e for e in self.historian.events if e["event"] == "late"]
+        self.recorder.transcript = self.transcript
+        late = [e for e in self.recorder.events if e["event"] == "late"]
         self.transcript.late = len(late)
-        self.historian.finish()
+        self.recorder.finish()
 
     def _mirror(self, states: Mapping[int, dict[str, Any]]) -> dict[int, Party]:
         """The parties as they are where they live, without what never changes."""
@@ -221,9 +213,43 @@ class Driver:
             return {}
         return measures(self.protocol, self._mirror(states))
 
-    def clear(self) -> None:
+
+class RayEngine:
+    """Runs each party as an actor of a Ray cluster, in real time."""
+
+    name: ClassVar[str] = "ray"
+    Options: ClassVar[type[BaseModel]] = ClusterOptions
+    supports: ClassVar[frozenset[str]] = frozenset({"own_tables"})
+    conditions: ClassVar[str] = "none"
+
+    def read(self, folder: Path) -> Mapping[str, Any]:
+        """Nothing: the driver and each party read what they have written themselves."""
+        return {}
+
+    def run(
+        self,
+        job: Assembled,
+        recorder: HistoryRecorder,
+        *,
+        options: BaseModel,
+        resume_from: Mapping[str, Any] | None,
+        checkpoint_seconds: float | None,
+        pause: Callable[[], bool] | None,
+    ) -> Ended | None:
+        """Run to the end; None if `pause` stopped the run before.
+
+        The parties write a checkpoint after every round, whatever `checkpoint_seconds` says.
+        """
+        assert isinstance(options, ClusterOptions)
+        started = time.monotonic()
+        driver = Driver(job, recorder, options)
+        with one_thread():
+            if not driver.run(pause, resumed=resume_from is not None):
+                return None
+        return Ended(driver.transcript, time.monotonic() - started)
+
+    def clear(self, folder: Path) -> None:
         """Remove checkpoints and the driver's own history; a finished run keeps no shares."""
-        assert self.folder is not None
         for name in (HISTORY, FACTS):
-            (self.folder / name).unlink(missing_ok=True)
-        shutil.rmtree(self.folder / "parties", ignore_errors=True)
+            (folder / name).unlink(missing_ok=True)
+        shutil.rmtree(folder / "parties", ignore_errors=True)

@@ -226,7 +226,7 @@ def test_ctrl_c_keeps_the_run(digits, tmp_path):
         ({"engine": "ray", "until": 5.0}, "until needs virtual time"),
         ({"engine": "ray", "faults": {"client": {"fault": 0.1, "rejoin": 0.5}}}, "faults needs"),
         ({"engine": "ray", "secret_seed": 1}, "secret_seed = 1 with engine = 'ray'"),
-        ({"address": "127.0.0.1:1"}, "address: only a cluster"),
+        ({"address": "127.0.0.1:1"}, "address has no effect with engine = 'simulation'"),
         ({"engine": "rai"}, "unknown engine"),
         ({"engine": "ray", "place": {3: "node-b"}}, "no node has the resource 'node-b'"),
         ({"engine": "ray", "place": {9: "node-b"}}, "there is no party 9"),

@@ -1,0 +1,91 @@
+"""What an engine is: it carries out an assembled run, and says which options it supports."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Protocol
+
+from pydantic import BaseModel
+
+from securevfl.engine.transcript import Transcript
+from securevfl.runs.assembly import Assembled
+from securevfl.runs.history import HistoryRecorder
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A run that came to its end.
+
+    Attributes
+    ----------
+    transcript : Transcript
+        Every message.
+    wall_seconds : float
+        Real seconds, those before a resume included where they are known.
+    """
+
+    transcript: Transcript
+    wall_seconds: float
+
+
+class Engine(Protocol):
+    """Carries out a run. It refuses before the start what it cannot do.
+
+    Attributes
+    ----------
+    name : str
+        Value of the run's option `engine`.
+    Options : type of BaseModel
+        Options of this engine alone, which do not influence the result.
+    supports : frozenset of str
+        Of what not every engine can: names of options of a run that say what they need ("until",
+        "faults", "secret_seed"), and "own_tables", parties that read tables of their own.
+    conditions : str
+        Conditions of a run that asks for none.
+    """
+
+    name: ClassVar[str]
+    Options: ClassVar[type[BaseModel]]
+    supports: ClassVar[frozenset[str]]
+    conditions: ClassVar[str]
+
+    def read(self, folder: Path) -> Mapping[str, Any]:
+        """State of an interrupted run, for `run`.
+
+        Raises
+        ------
+        ConfigurationError, CheckpointError
+            When there is none, or it is damaged.
+        """
+
+    def run(
+        self,
+        job: Assembled,
+        recorder: HistoryRecorder,
+        *,
+        options: BaseModel,
+        resume_from: Mapping[str, Any] | None,
+        checkpoint_seconds: float | None,
+        pause: Callable[[], bool] | None,
+    ) -> Ended | None:
+        """Run to the end; None if `pause` stopped the run before.
+
+        Parameters
+        ----------
+        job : Assembled
+        recorder : HistoryRecorder
+            Holds the parties as they are at the start, and observes.
+        options : BaseModel
+            Of the type `Options`.
+        resume_from : mapping or None
+            What `read` returned, to go on with a run.
+        checkpoint_seconds : float or None
+            Real seconds between checkpoints; None for none.
+        pause : callable or None
+            Asked often; when it says True the run stops at a point from which it can go on.
+        """
+
+    def clear(self, folder: Path) -> None:
+        """Remove checkpoints of a finished run."""

@@ -1,0 +1,85 @@
+"""The engines by name, and the check of what they support."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from securevfl.data.source import DataSource
+from securevfl.errors import ConfigurationError
+from securevfl.runs.engines.base import Engine
+from securevfl.runs.engines.ray import RayEngine
+from securevfl.runs.engines.simulation import SimulationEngine
+from securevfl.runs.options import options_of
+from securevfl.runs.spec import RunSpec
+
+ENGINES: Mapping[str, Engine] = {
+    engine.name: engine for engine in (SimulationEngine(), RayEngine())
+}
+
+
+def get_engine(name: str) -> Engine:
+    """The engine of a name.
+
+    Raises
+    ------
+    ConfigurationError
+        For an unknown name.
+    """
+    if name not in ENGINES:
+        raise ConfigurationError(f"run: unknown engine {name!r}; known: {', '.join(ENGINES)}")
+    return ENGINES[name]
+
+
+def check_supported(engine: Engine, values: Mapping[str, Any]) -> None:
+    """Refuse options of a run that an engine does not support.
+
+    Raises
+    ------
+    ConfigurationError
+        Naming the option, what it needs, and what to change.
+    """
+    for name, declared in options_of(RunSpec).items():
+        value = values.get(name)
+        if value is None or not declared.needs or name in engine.supports:
+            continue
+        shown = f" = {value!r}" if isinstance(value, (int, float, str)) else ""
+        others = " or ".join(repr(e.name) for e in ENGINES.values() if name in e.supports)
+        raise ConfigurationError(
+            f"run: {name}{shown} with engine = {engine.name!r}: {name} {declared.needs}. Remove "
+            f"it, or set engine = {others}."
+        )
+
+
+def engine_options(engine: Engine, values: Mapping[str, Any]) -> BaseModel:
+    """Those of some values that are options of an engine.
+
+    Raises
+    ------
+    ConfigurationError
+        For options of another engine, and values of the wrong type.
+    """
+    own = engine.Options.model_fields
+    for other in ENGINES.values():
+        given = [n for n in other.Options.model_fields if n not in own and values.get(n)]
+        if given:
+            raise ConfigurationError(
+                f"run: {', '.join(given)} {'has' if len(given) == 1 else 'have'} no effect with "
+                f"engine = {engine.name!r}. Remove {'it' if len(given) == 1 else 'them'}, or set "
+                f"engine = {other.name!r}."
+            )
+    try:
+        return engine.Options(**{name: values[name] for name in own if values.get(name)})
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise ConfigurationError(
+            f"run: {first['loc'][0]} = {first['input']!r}: {first['msg']}. Choose another value."
+        ) from None
+
+
+def reads_local_tables(source: DataSource | None, engine: str) -> bool:
+    """Whether a run is one whose parties read tables of their own."""
+    found = source is not None and "party_files" in source.options
+    return found and "own_tables" in get_engine(engine).supports

@@ -1,0 +1,80 @@
+"""Runs in virtual time, with all parties in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, ClassVar
+
+from pydantic import BaseModel
+
+from securevfl.engine.checkpoint import read_checkpoint, remove_checkpoints
+from securevfl.engine.simulation.simulator import Simulation
+from securevfl.runs.assembly import Assembled
+from securevfl.runs.autosave import Autosave
+from securevfl.runs.engines.base import Ended
+from securevfl.runs.history import HistoryRecorder
+from securevfl.runs.threads import one_thread
+
+
+class NoOptions(BaseModel):
+    """The simulation has no options of its own."""
+
+
+class SimulationEngine:
+    """Runs all parties in this process; a party's delays cost virtual time only."""
+
+    name: ClassVar[str] = "simulation"
+    Options: ClassVar[type[BaseModel]] = NoOptions
+    supports: ClassVar[frozenset[str]] = frozenset({"until", "faults", "secret_seed"})
+    conditions: ClassVar[str] = "paper"
+
+    def read(self, folder: Path) -> Mapping[str, Any]:
+        """Content of the newest whole checkpoint."""
+        return read_checkpoint(folder)
+
+    def run(
+        self,
+        job: Assembled,
+        recorder: HistoryRecorder,
+        *,
+        options: BaseModel,
+        resume_from: Mapping[str, Any] | None,
+        checkpoint_seconds: float | None,
+        pause: Callable[[], bool] | None,
+    ) -> Ended | None:
+        """Run to the end; None if `pause` stopped the run before."""
+        simulation = _simulation(job, recorder, resume_from)
+        spent = 0.0 if resume_from is None else resume_from["wall_seconds"]
+        autosave = Autosave(simulation, recorder, job.folder, checkpoint_seconds, pause, spent)
+        with one_thread():
+            simulation.run(autosave.pause, until=job.spec.until)
+            if autosave.stopped and not simulation.finished:
+                return None
+            recorder.finish()
+        return Ended(simulation.transcript, autosave.spent)
+
+    def clear(self, folder: Path) -> None:
+        """Remove the checkpoints."""
+        remove_checkpoints(folder)
+
+
+def _simulation(
+    job: Assembled, recorder: HistoryRecorder, state: Mapping[str, Any] | None
+) -> Simulation:
+    """The simulation at its start, or as a checkpoint has it."""
+    parties = dict(recorder.parties)
+    recorder.parties = parties  # who comes back after a crash is put into it
+    parts: dict[str, Any] = {
+        "secrets": job.protocol.secrets,
+        "conditions": job.spec.conditions,
+        "observer": recorder,
+        "sealing": job.sealing(parties),
+        "faults": job.schedule(),
+        "make_party": job.protocol.party,
+    }
+    if state is None:
+        return Simulation(parties, seed=job.spec.seed, **parts)
+    recorder.restore(state["historian"])
+    with one_thread():  # to come back, parties compute again what followed their safe points
+        return Simulation.from_state(parties, state["simulation"], **parts)

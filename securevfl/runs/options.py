@@ -1,0 +1,234 @@
+"""Declarations of options: one line gives an option its type, default, range, flag and help.
+
+A model declares its options as fields (`option`). The command line, study files, ``config.toml``,
+the jobs of studies and the docstring of `securevfl.run` read these declarations.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import textwrap
+import types
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic.fields import FieldInfo
+
+from securevfl.errors import ConfigurationError
+
+_KEY = "option"
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True)
+class Option:
+    """What the declaration of an option says besides its type, default, range and help.
+
+    Attributes
+    ----------
+    metavar : str
+        Word for its value in help pages, such as "SECONDS"; words in lower case between ``|`` are
+        values that a shell completes.
+    panel : str
+        Group of options in help pages. An option without one has no flag.
+    flag : str
+        The flag, where it is not the name with hyphens; of a switch ``--on/--off``.
+    default_text : str
+        The default in words, where the value None stands for something.
+    accepts : str
+        Its type in words, where it accepts more than the field holds.
+    per_job : bool
+        Whether studies and comparisons have the option, too.
+    commands : str
+        Further commands that have its flag, with spaces between them.
+    complete : callable, optional
+        Values that a word may become in a shell.
+    file : bool
+        Whether the value may be a TOML file, by its name.
+    to_file, from_file : callable, optional
+        Conversion to what stands in ``config.toml``, and back.
+    recorded : bool
+        Whether every ``config.toml`` has the key, also an old one.
+    needs : str
+        Why not every engine supports the option. Such an engine refuses it.
+    """
+
+    metavar: str = ""
+    panel: str = ""
+    flag: str = ""
+    default_text: str = ""
+    accepts: str = ""
+    per_job: bool = False
+    commands: str = ""
+    complete: Callable[[str], list[str]] | None = None
+    file: bool = False
+    to_file: Callable[[Any], Any] | None = None
+    from_file: Callable[[Any], Any] | None = None
+    recorded: bool = False
+    needs: str = ""
+
+    def has_flag(self, command: str) -> bool:
+        """Whether a command has the option."""
+        named = command == "run" or (command == "compare" and self.per_job)
+        return bool(self.panel) and (named or command in self.commands.split())
+
+
+def option(
+    default: Any, *, help: str, ge: int | None = None, gt: float | None = None, **details: Any
+) -> Any:
+    """Declare a field of a model as an option.
+
+    Parameters
+    ----------
+    default : object
+        Value where nothing is said; None is never checked.
+    help : str
+        Sentences for help pages and docstrings; the default is added to them.
+    ge, gt : number, optional
+        Least value; value that it must exceed.
+    **details
+        Attributes of `Option`.
+    """
+    extra: Any = {_KEY: Option(**details)}
+    finite = None if gt is None else False
+    return Field(
+        default, description=help, ge=ge, gt=gt, allow_inf_nan=finite, json_schema_extra=extra
+    )
+
+
+def option_of(info: FieldInfo) -> Option | None:
+    """The declaration of a field; None for a field that is no option."""
+    extra = info.json_schema_extra
+    found = extra.get(_KEY) if isinstance(extra, dict) else None
+    return found if isinstance(found, Option) else None
+
+
+def options_of(model: type[BaseModel]) -> dict[str, Option]:
+    """The options of a model by name, in the order of their declaration."""
+    found = {name: option_of(info) for name, info in model.model_fields.items()}
+    return {name: declared for name, declared in found.items() if declared is not None}
+
+
+def default_words(info: FieldInfo) -> str:
+    """The default of an option in words; empty if there is none to name."""
+    declared = option_of(info)
+    if declared is not None and declared.default_text:
+        return declared.default_text
+    return "" if info.default is None else str(info.default)
+
+
+def plain_type(annotation: Any) -> Any:
+    """The type of an option's values other than None."""
+    if get_origin(annotation) is Annotated:
+        return plain_type(get_args(annotation)[0])
+    if get_origin(annotation) in (Union, types.UnionType):
+        return plain_type(next(p for p in get_args(annotation) if p is not type(None)))
+    if get_origin(annotation) is Literal:
+        return str
+    return get_origin(annotation) or annotation
+
+
+def may_be_none(info: FieldInfo) -> bool:
+    """Whether a field may hold None."""
+    return type(None) in get_args(info.annotation)
+
+
+# -- checks --------------------------------------------------------------------------------------
+
+
+def check_values(model: type[BaseModel], values: Mapping[str, Any], place: str) -> None:
+    """Refuse values that options of a model cannot have; None stands for the default.
+
+    Values that are read from a file, such as conditions, are checked where they are read.
+
+    Raises
+    ------
+    ConfigurationError
+        Naming the option, its value and the requirement.
+    """
+    for name, declared in options_of(model).items():
+        info, value = model.model_fields[name], values.get(name)
+        if name not in values or declared.file or (value is None and info.default is None):
+            continue
+        try:
+            _checker(model, name).validate_python(value, strict=_is_scalar(model, name))
+        except ValidationError:
+            raise ConfigurationError(
+                f"{place}: {name} must be {requirement(info)}, it is {value!r}. Choose another "
+                "value, or leave the option out."
+            ) from None
+
+
+def _is_scalar(model: type[BaseModel], name: str) -> bool:
+    return plain_type(model.model_fields[name].annotation) in (int, float, bool, str)
+
+
+@functools.cache
+def _checker(model: type[BaseModel], name: str) -> TypeAdapter[Any]:
+    info = model.model_fields[name]
+    kind: Any = info.annotation
+    for part in info.metadata:
+        kind = Annotated[kind, part]
+    return TypeAdapter(kind, config=ConfigDict(arbitrary_types_allowed=True))
+
+
+def requirement(info: FieldInfo) -> str:
+    """What a value must be, in words.
+
+    Examples
+    --------
+    >>> class Model(BaseModel):
+    ...     rounds: int | None = option(None, ge=1, help="Rounds.")
+    >>> requirement(Model.model_fields["rounds"])
+    'an integer of at least 1'
+    """
+    noun = {int: "an integer", float: "a finite number", bool: "True or False", str: "a text"}
+    kind = plain_type(info.annotation)
+    words = [noun.get(kind, f"a {getattr(kind, '__name__', kind)}")]
+    for part in info.metadata:
+        if getattr(part, "ge", None) is not None:
+            words.append(f"of at least {part.ge}")
+        if getattr(part, "gt", None) is not None:
+            words.append(f"above {part.gt:g}")
+    return " ".join(words)
+
+
+# -- docstrings ----------------------------------------------------------------------------------
+
+
+def documents_options(*models: type[BaseModel]) -> Callable[[_F], _F]:
+    """Put the options of models in the place of ``{options}`` in a function's docstring."""
+    text = "\n".join(_entry(name, model) for model in models for name in options_of(model))
+
+    def write(function: _F) -> _F:
+        if function.__doc__ is not None:  # there is none under python -OO
+            function.__doc__ = inspect.cleandoc(function.__doc__).replace("{options}", text)
+        return function
+
+    return write
+
+
+def _entry(name: str, model: type[BaseModel]) -> str:
+    """Two lines or more of a docstring's list of parameters."""
+    info, declared = model.model_fields[name], options_of(model)[name]
+    kind = plain_type(info.annotation)
+    words = declared.accepts or getattr(kind, "__name__", str(kind))
+    given = default_words(info)
+    rest = "optional" if info.default is None else f"default {info.default!r}"
+    text = str(info.description)
+    if info.default is None and given:
+        text += f" Default: {given}."
+    return f"{name} : {words}, {rest}\n" + textwrap.indent(textwrap.fill(text, 92), "    ")
+
+
+def pick(model: type[BaseModel], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of some values that belong to options of a model."""
+    return {name: values[name] for name in options_of(model) if name in values}
+
+
+def per_job(model: type[BaseModel]) -> Sequence[str]:
+    """Names of the options that each run of a study may have of its own."""
+    return tuple(name for name, declared in options_of(model).items() if declared.per_job)
