@@ -35,7 +35,7 @@ from securevfl.models.stale import LastEmbeddings
 from securevfl.models.weights import load_weights, penalty, refuse_running_statistics, weights_of
 from securevfl.privacy.claims import Claim
 from securevfl.protocols.base.card import Card
-from securevfl.protocols.base.messages import MessageSpec, announcement
+from securevfl.protocols.base.messages import MessageSpec, announcement, last_word
 from securevfl.protocols.base.options import EmbeddingConfig
 from securevfl.protocols.base.split import EmbeddingProtocol
 
@@ -533,8 +533,7 @@ class Cvfl(EmbeddingProtocol):
             "penalty", "client", "active", "weights", source="Algorithm 2, line 10: r(theta_m)"
         )
         top = MessageSpec("top", "server", "active", "weights", source="Algorithm 3: w_0")
-        end = MessageSpec("stop", "server", "passive" if in_step else "client", "control",
-                          public=True, source="ours")  # fmt: skip
+        end = last_word("passive" if in_step else "client")
         return (
             *[announcement("active", carries="weights", source="Algorithm 3: w_0")] * in_step,
             MessageSpec("request", "active", "client", "control", source="Algorithm 1, line 6"),

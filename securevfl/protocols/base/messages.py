@@ -163,6 +163,11 @@ def announcement(
     )
 
 
+def last_word(receiver: str = "client", *, sender: str = "server") -> MessageSpec:
+    """The message "stop" of methods whose parties do not loop over announced rounds."""
+    return MessageSpec("stop", sender, receiver, "control", public=True, source="ours: the end")
+
+
 def in_setup(key: MessageKey) -> int:
     """Count of a message that is sent once, before the first round."""
     return int(key.round == 0)
