@@ -303,7 +303,7 @@ def test_a_planted_fault_is_found(check, number):
 
 DECLARED = {  # options in which every message of the declaration is sent, beyond VARIANTS
     "fedvs": [{"pretrain": "full", "pretrain_epochs": 1}],
-    "cvfl": [{"slow": "0"}, {"mode": "single"}],
+    "cvfl": [{"slow": "0"}],
     "multivfl": [{"intersection": "psi", "label_owners": 2}, {"intersection": "plain"}],
     "secagg_split": [{"consistency": True}],
 }
