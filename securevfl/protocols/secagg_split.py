@@ -673,7 +673,7 @@ class SecAggSplit(EmbeddingProtocol):
         """
         later = ("deal", "embedding", "opening")
         limbs = 2 * len(self.public.split(bytes(SEED)))
-        polynomials = (self.public.threshold - 1, 1, limbs)
+        polynomials = (self.public.threshold - 1, limbs)
         identity = Draw("identity", "client", _in_setup(SEED), ("identity", "signature"), "uint8")
         return (
             *[identity] * self.config.consistency,
