@@ -22,7 +22,7 @@ from securevfl.errors import ConfigurationError
 from securevfl.machine import describe_machine
 from securevfl.protocols.base.defaults import DEFAULT
 from securevfl.protocols.base.registry import get_protocol, make_config
-from securevfl.runs.assembly import check_memory
+from securevfl.runs.assembly import check_memory, rules_of
 from securevfl.runs.threads import one_thread
 
 if TYPE_CHECKING:
@@ -95,6 +95,7 @@ class Rounds:
             seed=_SEED,
             conditions=conditions or Conditions(name="bench", bandwidth=_BANDWIDTH),
             observer=self,
+            rules=rules_of(made),
         )
 
     def record(self, event: Event) -> None:

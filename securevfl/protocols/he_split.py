@@ -31,6 +31,14 @@ from securevfl.models.homomorphic import Ckks, Paillier, Scheme
 from securevfl.models.split import Batches, Centre, rows_of
 from securevfl.privacy.claims import Claim
 from securevfl.protocols.base.card import Card
+from securevfl.protocols.base.messages import (
+    MessageKey,
+    MessageSpec,
+    RunSecrets,
+    fixed,
+    in_rounds,
+    in_setup,
+)
 from securevfl.protocols.base.options import SegmentedConfig
 from securevfl.protocols.base.split import EmbeddingProtocol
 
@@ -104,7 +112,7 @@ class Client(Party):
     async def setup(self) -> None:
         """The key holder makes the keys, and the public one known."""
         if self.index != self.public.holder:
-            self.public_key = await self.receive("key")
+            self.public_key = await self.receive("key", sender=self.public.holder)
             return
         self.public_key, self.secret_key = self.public.scheme.generate()
         others = [n for n in self.peers if n != self.index]
@@ -119,8 +127,9 @@ class Client(Party):
                 ciphertexts = self.public.scheme.encrypt(self.public_key, x.reshape(-1))
                 self.send(SERVER, "embedding", ciphertexts)
                 if self.index == self.public.holder:
-                    self.send(SERVER, "opened", self.decrypt(await self.receive("sum"), x.shape))
-                clipped = self.network.update(own, await self.receive("gradient"))
+                    sums = await self.receive("sum", sender=SERVER)
+                    self.send(SERVER, "opened", self.decrypt(sums, x.shape))
+                clipped = self.network.update(own, await self.receive("gradient", sender=SERVER))
                 if clipped:
                     self.record("clipped", weights=clipped, bound=self.network.bound)
 
@@ -179,7 +188,7 @@ class Server(Party):
 
     async def setup(self) -> None:
         """Learn the public key, without which ciphertexts cannot be added."""
-        self.public_key = await self.receive("key")
+        self.public_key = await self.receive("key", sender=self.public.holder)
 
     async def run(self) -> None:
         """One step a round, on the first `quorum` embeddings; later ones are late."""
@@ -190,7 +199,9 @@ class Server(Party):
             uploads = await self.collect("embedding", count=self.public.quorum)
             total = self.public.scheme.add(self.public_key, list(uploads.values()))
             self.send(self.public.holder, "sum", total)
-            self.train(batch, tuple(uploads), await self.receive("opened", round=self.round))
+            holder = self.public.holder
+            opened = await self.receive("opened", sender=holder, round=self.round)
+            self.train(batch, tuple(uploads), opened)
         self.conclude()
 
     def train(self, batch: np.ndarray, summed: tuple[int, ...], total: np.ndarray) -> None:
@@ -261,6 +272,48 @@ class HESplit(EmbeddingProtocol):
         self.public = self.parameters()
         if quorum == N:
             self.card = replace(type(self).card, absence="waits")
+
+    def roles(self) -> dict[str, tuple[int, ...]]:
+        """Server and clients, one of which is the key holder."""
+        return super().roles() | {"key_holder": (self.config.holder,)}
+
+    @property
+    def messages(self) -> tuple[MessageSpec, ...]:
+        """The public key, ciphertexts, and sums to the key holder and back."""
+        opening, embedding, gradient = self.step_messages("ciphertext", dtype="")
+        rows = self.layout.coded * self.layout.segments
+        return (
+            MessageSpec("key", "key_holder", "server", "key", public=True, count=in_setup),
+            MessageSpec("key", "key_holder", "client", "key", public=True, count=in_setup),
+            opening,
+            embedding,
+            MessageSpec("sum", "server", "key_holder", "ciphertext", count=in_rounds),
+            MessageSpec(
+                *("opened", "key_holder", "server", "result"),
+                shape=fixed(rows, self.config.width),
+                dtype="int64",
+                count=in_rounds,
+            ),
+            gradient,
+        )
+
+    def ideal_output(self, secrets: RunSecrets, key: MessageKey) -> Any:
+        """The sum that the key holder decrypts and the server is told, as integers.
+
+        Of the clients that got a gradient; None for other messages. `draws` is empty here: keys
+        and the randomness of ciphertexts are drawn in SEAL or phe, and never are arrays of ours.
+        """
+        if key.kind not in ("sum", "opened"):
+            return None
+        summed = sorted(n for _, n in secrets.sent("gradient", key.round))
+        return np.sum([self.upload(secrets, n, key.round) for n in summed], axis=0)
+
+    def upload(self, secrets: RunSecrets, client: int, round: int) -> np.ndarray:
+        """x_u: what a client encrypted in a round, from its rows and its network of then."""
+        key = MessageKey("embedding", round, client, SERVER)
+        embedding = self.embedding_at(secrets, key)
+        rounded: np.ndarray = self.public.point.round(embedding)
+        return rounded
 
     def parameters(self) -> Parameters:
         """What all parties agree on, for one of them."""

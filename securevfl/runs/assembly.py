@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Any
 from securevfl.data.source import DataSource
 from securevfl.engine.conditions import load_conditions
 from securevfl.engine.faults import Schedule
+from securevfl.engine.message_rules import MessageRules, Route
 from securevfl.engine.party import Party
 from securevfl.engine.security.sealing import Sealing
-from securevfl.errors import WouldNotFitError
+from securevfl.errors import ConfigurationError, WouldNotFitError
+from securevfl.protocols.base.messages import SELF, MessageSpec
 from securevfl.protocols.base.protocol import Protocol
 from securevfl.protocols.base.registry import get_protocol, make_config
 from securevfl.runs.spec import RunSpec
@@ -109,6 +111,42 @@ def make_protocol(
     cls = get_protocol(protocol)
     config = make_config(cls, options)
     return cls(config, data, seed=seed), config
+
+
+def rules_of(
+    protocol: Protocol, messages: Sequence[MessageSpec] | None = None
+) -> MessageRules | None:
+    """What the engine of a run lets pass; None where the protocol declares no messages.
+
+    Parameters
+    ----------
+    protocol : Protocol
+    messages : sequence of MessageSpec, optional
+        Those of a run if not given.
+
+    Raises
+    ------
+    ConfigurationError
+        When a declaration names a role that the protocol has not.
+    """
+    declared = protocol.messages if messages is None else messages
+    if not declared:
+        return None
+    return MessageRules(protocol.name, [_route(protocol, one) for one in declared])
+
+
+def _route(protocol: Protocol, declared: MessageSpec) -> Route:
+    roles = protocol.roles()
+    sender, receiver = declared.sender, declared.receiver
+    for role in (sender, receiver):
+        if role not in {*roles, SELF} or sender == SELF:
+            raise ConfigurationError(
+                f"{protocol.name}: the message {declared.kind!r} is declared from {sender!r} to "
+                f"{receiver!r}, and the roles are {', '.join(roles)}; name one of these, or add it "
+                "to roles()"
+            )
+    receivers = None if receiver == SELF else frozenset(roles[receiver])
+    return Route(declared.kind, sender, receiver, frozenset(roles[sender]), receivers)
 
 
 def check_memory(protocol: Protocol) -> None:

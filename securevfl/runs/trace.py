@@ -296,7 +296,7 @@ def _again(
     protocol: Protocol, spec: RunSpec, columns: Mapping[str, np.ndarray], last: int
 ) -> list[str]:
     """Descriptions of the payloads of all messages up to `last`."""
-    from securevfl.runs.assembly import schedule_of, sealing_of
+    from securevfl.runs.assembly import rules_of, schedule_of, sealing_of
 
     if spec.engine != "simulation" or spec.conditions.compute == "measured":
         raise ConfigurationError(
@@ -315,6 +315,7 @@ def _again(
         sealing=sealing_of(spec, parties),
         faults=schedule_of(protocol, spec),
         make_party=protocol.party,
+        rules=rules_of(protocol),
     )
     with one_thread():
         simulation.run(lambda: len(transcript) > last, until=spec.until)

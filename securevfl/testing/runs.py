@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from securevfl.engine import wire
 from securevfl.engine.conditions import Conditions, paper
 from securevfl.engine.faults import Faults
-from securevfl.engine.network import Event
+from securevfl.engine.network import Event, Message
 from securevfl.engine.party import Party
 from securevfl.engine.party_state import snapshot
 from securevfl.engine.simulation.simulator import Simulation
@@ -17,6 +17,7 @@ from securevfl.engine.streams import Secrets
 from securevfl.engine.transcript import Transcript
 from securevfl.protocols.base.protocol import Protocol
 from securevfl.protocols.base.registry import get_protocol, make_config
+from securevfl.runs.assembly import rules_of
 from securevfl.runs.threads import one_thread
 
 if TYPE_CHECKING:
@@ -134,6 +135,7 @@ def simulate(
     copying: bool = False,
     payloads: bool = False,
     faults: Faults | None = None,
+    forged: Iterable[tuple[float, Message]] = (),
     defaults: Mapping[str, Any] = TINY,
     **options: Any,
 ) -> Outcome:
@@ -156,6 +158,8 @@ def simulate(
         Keep the payloads in the transcript.
     faults : Faults, optional
         What breaks.
+    forged : iterable of (float, Message)
+        Messages of parties that deviate, and the virtual seconds at which they arrive.
     defaults : mapping
         Options that are set where the protocol has them and `options` does not say otherwise.
     **options
@@ -173,7 +177,10 @@ def simulate(
         copying=copying,
         faults=None if faults is None else faults.bind(made.roles(), seed, last=made.last_fault),
         make_party=made.party,
+        rules=rules_of(made),
     )
+    for at, message in forged:
+        simulation.inject(message, at)
     with one_thread():
         simulation.run()
     return Outcome(made, parties, tuple(history.events), simulation)
@@ -195,7 +202,12 @@ def state_at(
     """Bytes of a state asked for at the given instant of virtual time, and the events until it."""
     made = make(protocol, data, **options)
     history, states = History(), list[tuple[bytes, list[Event]]]()
-    simulation = Simulation(made.parties(), conditions=paper_conditions(made), observer=history)
+    simulation = Simulation(
+        made.parties(),
+        conditions=paper_conditions(made),
+        observer=history,
+        rules=rules_of(made),
+    )
     passed = -1
 
     def pause() -> bool:
@@ -227,7 +239,11 @@ def resume_from(
     parties = made.parties()
     with one_thread():  # from_state computes: it replays what parties did since their safe points
         simulation = Simulation.from_state(
-            parties, wire.decode(saved), conditions=paper_conditions(made), observer=history
+            parties,
+            wire.decode(saved),
+            conditions=paper_conditions(made),
+            observer=history,
+            rules=rules_of(made),
         )
         simulation.run()
     return Outcome(made, parties, tuple(history.events), simulation)

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from securevfl.engine.conditions import NONE, Conditions
+from securevfl.engine.message_rules import MessageRules
 from securevfl.engine.network import SERVER, Event, name_of
 from securevfl.engine.party import Party
 from securevfl.engine.party_state import restore
@@ -53,6 +54,8 @@ class PartyAssignment:
         Folder of key files, ``server.key`` and ``party-0.key``, on each party's own machine.
     points : mapping
         Where each party's shares are evaluated, for comparison with the manifest.
+    rules : MessageRules or None
+        What the protocol declares; None where it declares nothing.
     """
 
     make: Callable[[int, Secrets], Party]
@@ -67,6 +70,7 @@ class PartyAssignment:
     manifest: Manifest | None = None
     keys: str | None = None
     points: Mapping[int, int] = field(default_factory=dict)
+    rules: MessageRules | None = None
 
     def identity(self, index: int) -> Identity | None:
         """A party's long-lived key, read on its node.
@@ -197,6 +201,7 @@ class PartyActor:
             conditions=assignment.conditions,
             keep=store,
             setup_done=saved is not None,
+            rules=assignment.rules,
         )
         if identity is None or assignment.manifest is None:
             return links.hello

@@ -16,6 +16,7 @@ from typing import Any
 
 from securevfl.engine import wire
 from securevfl.engine.conditions import NONE, Conditions
+from securevfl.engine.message_rules import MessageRules
 from securevfl.engine.network import Event, Message, PartyState, RoundOverError, name_of
 from securevfl.engine.party import Party
 from securevfl.engine.party_state import snapshot
@@ -46,7 +47,7 @@ class PartyStatus:
     progress : int
         Number of messages received and events recorded.
     rejected : int
-        Number of frames that were no valid message.
+        Number of frames that were no valid message, and of messages that were not declared.
     """
 
     done: bool
@@ -81,6 +82,8 @@ class PartyHost(Owner):
         those that are due.
     setup_done : bool
         Whether an earlier incarnation has done the setup.
+    rules : MessageRules, optional
+        What the protocol declares; every other message is refused.
     """
 
     def __init__(
@@ -94,8 +97,10 @@ class PartyHost(Owner):
         conditions: Conditions = NONE,
         keep: Callable[[Party, Callable[[], dict[str, Any]]], None] | None = None,
         setup_done: bool = False,
+        rules: MessageRules | None = None,
     ) -> None:
         self.party = party
+        self._rules = rules
         self.links = links
         self.seed = seed
         self.secrets = secrets
@@ -151,9 +156,19 @@ class PartyHost(Owner):
             self._arrive(message)
 
     def _reject(self, error: Exception) -> None:
+        self._tell_rejected("rejected", {"why": str(error)})
+
+    def _refused(self, message: Message) -> bool:
+        """Drop what was not declared, and tell who sent it."""
+        refusal = None if self._rules is None else self._rules.refusal(message)
+        if refusal is not None:
+            self._tell_rejected("refused", refusal)
+        return refusal is not None
+
+    def _tell_rejected(self, event: str, fields: dict[str, Any]) -> None:
         self._rejected += 1
         if self._rejected <= _SHOWN:
-            self.record(self.party, "rejected", {"why": str(error)})
+            self.record(self.party, event, fields)
 
     def stop(self) -> None:
         """End the party where it stands; frames that are still delayed are not sent."""
@@ -194,6 +209,8 @@ class PartyHost(Owner):
         after: float,
     ) -> None:
         """Send one message to each receiver. Every message of the party starts here."""
+        if self._rules is not None:
+            self._rules.check_sending(party.index, to, kind)
         delay = after
         activity = party.activities.get(kind)
         if activity is not None:
@@ -259,7 +276,8 @@ class PartyHost(Owner):
     def _arrive(self, message: Message) -> None:
         """Give a message to the party. Every message that is taken in ends here."""
         self._progress += 1
-        self._guard(lambda: self._runner.deliver(message))
+        if not self._refused(message):
+            self._guard(lambda: self._runner.deliver(message))
 
     def _guard(self, step: Callable[[], None]) -> None:
         """Run the party's code; its errors end the party and stand in its status."""

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from securevfl.engine import wire
 from securevfl.engine.conditions import NONE, Conditions, round_ns
 from securevfl.engine.faults import Schedule
+from securevfl.engine.message_rules import MessageRules
 from securevfl.engine.network import SERVER, Event, Message, PartyState, name_of
 from securevfl.engine.party import Party
 from securevfl.engine.security.sealing import OVERHEAD, Sealing
@@ -72,6 +73,8 @@ class Simulation:
         New party object of a number, as it was before the run.
     secrets : Secrets, optional
         Secret streams of all parties; they follow from `seed` if not given.
+    rules : MessageRules, optional
+        What the protocol declares; every other message is refused.
 
     Attributes
     ----------
@@ -92,8 +95,10 @@ class Simulation:
         faults: Schedule | None = None,
         make_party: Callable[[int], Party] | None = None,
         secrets: Secrets | None = None,
+        rules: MessageRules | None = None,
     ) -> None:
         self.parties = parties
+        self._rules = rules
         self.seed = seed
         self.secrets: Secrets = SecretSeed(seed) if secrets is None else secrets
         self.conditions = conditions
@@ -218,6 +223,8 @@ class Simulation:
         slot = self.slots[party.index]
         if slot.replaying:
             return
+        if self._rules is not None:
+            self._rules.check_sending(party.index, to, kind)
         now = self._queue.now
         chosen = round_ns(after) if after else 0
         wait = chosen
@@ -290,9 +297,27 @@ class Simulation:
         slot = self.slots[message.receiver]
         if message.row >= 0:
             self.transcript.arrive(message.row, self._queue.now)
-            if self._sealing is not None and not slot.done:
-                message = self._opened(message)
+        if self._refused(message):
+            return
+        if message.row >= 0 and self._sealing is not None and not slot.done:
+            message = self._opened(message)
         slot.runner.deliver(message)
+
+    def _refused(self, message: Message) -> bool:
+        """Drop what was not declared, and tell who sent it."""
+        refusal = None if self._rules is None else self._rules.refusal(message)
+        if refusal is not None:
+            round = self.parties[message.receiver].round
+            event = Event(self._queue.now, message.receiver, round, "refused", refusal)
+            self.observer.record(event)
+        return refusal is not None
+
+    def inject(self, message: Message, at: float) -> None:
+        """Let a message arrive at a virtual second that no engine sent, as of a deviating party.
+
+        It is no part of the transcript, and no link seals it.
+        """
+        self._queue.schedule(round_ns(at), ARRIVE, message._replace(row=-1))
 
     def handled(self, party: PartyState, kind: str) -> None:
         """Pass what arrived before a handler was registered to that handler."""

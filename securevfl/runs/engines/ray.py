@@ -24,7 +24,7 @@ from securevfl.engine.streams import Secrets
 from securevfl.engine.transcript import Transcript
 from securevfl.errors import CheckpointError
 from securevfl.protocols.base.registry import get_protocol, make_config
-from securevfl.runs.assembly import Assembled
+from securevfl.runs.assembly import Assembled, rules_of
 from securevfl.runs.engines.base import Ended
 from securevfl.runs.engines.cluster_options import ClusterOptions
 from securevfl.runs.engines.own_tables import LocalTableFactory, measured
@@ -118,6 +118,7 @@ class Driver:
             manifest=manifest,
             keys=options.key_folder(),
             points=protocol.points,
+            rules=rules_of(protocol),
         )
         self.cluster = Cluster(
             self.job, address=options.address, place=options.place, restarts=self.restarts

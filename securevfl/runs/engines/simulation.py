@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from securevfl.engine.checkpoint import read_checkpoint, remove_checkpoints
 from securevfl.engine.simulation.simulator import Simulation
-from securevfl.runs.assembly import Assembled
+from securevfl.runs.assembly import Assembled, rules_of
 from securevfl.runs.autosave import Autosave
 from securevfl.runs.engines.base import Ended
 from securevfl.runs.history import HistoryRecorder
@@ -72,6 +72,7 @@ def _simulation(
         "sealing": job.sealing(parties),
         "faults": job.schedule(),
         "make_party": job.protocol.party,
+        "rules": rules_of(job.protocol),
     }
     if state is None:
         return Simulation(parties, seed=job.spec.seed, **parts)
