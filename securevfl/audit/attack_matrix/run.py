@@ -174,7 +174,7 @@ def _tried(attack: Attack, case: Case) -> Outcome | NoView | Failed:
 def _row(found: Outcome | NoView | Failed) -> dict[str, Any]:
     if not isinstance(found, Outcome):
         empty = dict.fromkeys(("metric", "success", "chance", "low", "high"))
-        said = {**empty, "samples": 0, "controls": {}, "note": found.reason}
+        said: dict[str, Any] = {**empty, "samples": 0, "controls": {}, "note": found.reason}
         return said | ({"failed": True} if isinstance(found, Failed) else {})
     row = asdict(found)
     return {k: _number(v) if isinstance(v, float) else v for k, v in row.items()}
