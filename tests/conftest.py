@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 import tomllib
+from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -26,6 +28,8 @@ def look_again() -> None:
     find_protocols.cache_clear()
     for registry in (ATTACKS, DATASETS, CONDITIONS):
         registry.forget()
+    with suppress(ImportError):
+        import_module("securevfl.audit.verifiers.registry").VERIFIERS.forget()
 
 
 @pytest.fixture

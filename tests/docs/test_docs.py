@@ -215,8 +215,8 @@ def test_every_block_runs(document, prepared, tmp_path, monkeypatch, capsys, req
     if document == "docs/own-protocol.md":
         request.getfixturevalue("outside")
     if document == "docs/extending.md":
-        for example in ("own_attack", "own_dataset", "own_conditions"):
-            request.getfixturevalue("install")(example)
+        for kind in ("protocol", "attack", "verifier", "dataset", "conditions"):
+            request.getfixturevalue("install")(f"own_{kind}")
     names: dict[str, Any] = {"__name__": "documents"}
     for block in BLOCKS[document]:
         if "" in block.skipped:

@@ -280,3 +280,45 @@ def test_installed_conditions_are_in_every_command(install, tmp_path, monkeypatc
     Path("far.toml").write_text('pattern = "distance"\nstep = 1.5\n')
     slow = last(f"run split --conditions far.toml {small} --out two")
     assert slow["virtual_seconds"] > run["virtual_seconds"] + 3
+
+
+# -- a verifier in a file outside the package ------------------------------------------------------
+
+
+def evidence_of(claims: Any, verifier: str) -> list[Any]:
+    """What a verifier found out about the claims of a report."""
+    return [one for claim in claims for one in claim.evidence if one.verifier == verifier]
+
+
+@pytest.fixture
+def only_own(install, monkeypatch):
+    """The example verifier alone, beside the example protocol."""
+    registry = pytest.importorskip("securevfl.audit.verifiers.registry")
+    install("own_protocol")
+    name = install("own_verifier")
+    monkeypatch.setattr(registry.VERIFIERS, "_built_in", dict)
+    registry.VERIFIERS.forget()
+    return name
+
+
+def test_an_installed_verifier_examines_claims(only_own, monkeypatch):
+    import securevfl as svfl
+
+    small = svfl.load_dataset("digits", parties=4)
+    report = svfl.verify("additive_split", small)
+    found = evidence_of(report.claims, only_own)
+    assert [one.effect for one in found] == ["supports", "supports"]  # features and model
+    assert "0 of 48 arrays" in found[0].text  # 3 rounds, 4 clients, 3 shares and an upload
+
+    module = sys.modules["additive_split"]
+    monkeypatch.setattr(module.Client, "uniform", lambda self, shape: np.zeros(shape, np.uint64))
+    report = svfl.verify("additive_split", small)
+    found = evidence_of(report.claims, only_own)
+    assert {one.effect for one in found} == {"accuses"}
+    accused = {claim.claim.asset for claim in report.claims if claim.verdict == "VIOLATED"}
+    assert accused == {"features", "model"}
+
+
+def test_an_installed_verifier_is_in_the_command(only_own):
+    report = last("verify additive_split --parties 4")
+    assert "arrays of field elements that clients send" in json.dumps(report)
