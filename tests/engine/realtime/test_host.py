@@ -9,7 +9,7 @@ import pytest
 from securevfl.engine import wire
 from securevfl.engine.conditions import NONE
 from securevfl.engine.network import SERVER
-from securevfl.engine.party import ANNOUNCE
+from securevfl.engine.party import ANNOUNCE, Party
 from securevfl.engine.party_state import restore
 from securevfl.engine.realtime.frames import Frame, Links
 from securevfl.engine.security.sealing import Sealer
@@ -142,6 +142,49 @@ def test_an_error_in_a_party_is_told_with_its_lines():
         pytest.raises(AssertionError, match=r"the server: AttributeError[^$]*split\.py"),
     ):
         asyncio.run(Carrier(parties).run())
+
+
+def test_a_checkpoint_that_cannot_be_written_ends_its_party():
+    def keep(party, state):
+        if party.index == 1 and party.round == 2:
+            raise OSError("no space left on device")
+
+    carrier = Carrier(make("split", rounds=3).parties(), keep=keep)
+    with one_thread(), pytest.raises(AssertionError, match="missing: party 1"):
+        asyncio.run(carrier.run(1.0))
+    status = carrier.hosts[1].status
+    assert status.done
+    assert status.failed.startswith("party 1: OSError: no space left on device")
+
+
+def test_a_cautious_party_leaves_a_round_that_is_over():
+    """Its `except Exception` around a wait does not keep it in the round."""
+
+    class Hurried(Party):
+        async def run(self):
+            self.announce(1)
+            await self.sleep(0.01)
+            self.announce(2)
+            self.heard = await self.collect("end")
+            self.conclude()
+
+    class Cautious(Party):
+        async def run(self):
+            async for round_ in self.rounds():
+                with round_:
+                    try:
+                        await self.receive("never", timeout=0.05)
+                    except Exception as error:
+                        self.send(SERVER, "end", [round_.number, type(error).__name__])
+
+    parties = {SERVER: Hurried(SERVER, (0,)), 0: Cautious(0, (0,))}
+    carrier = Carrier(parties)
+    asyncio.run(carrier.run(5.0))
+    assert parties[SERVER].heard == {0: [2, "TimeoutError"]}
+    assert [(round, left) for round, left, _ in carrier.hosts[0].rounds_over] == [
+        (1, True),
+        (2, False),
+    ]
 
 
 def pair(sealed=True):

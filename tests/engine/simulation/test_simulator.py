@@ -542,3 +542,33 @@ def test_a_handler_computes_in_the_measured_mode_too():
     assert first >= 3_000_000
     assert second >= first
     assert second < 900_000_000  # and is not charged from the beginning of somebody else's step
+
+
+def test_except_exception_around_a_wait_keeps_nobody_in_a_round_that_is_over():
+    class Hurried(Party):
+        async def run(self):
+            for number in (1, 2, 3):
+                self.announce(number)
+                await self.sleep(1.0)
+            self.conclude()
+
+    class Cautious(Party):
+        def __init__(self):
+            super().__init__(0, (0,))
+            self.heard = []
+
+        async def run(self):
+            async for round_ in self.rounds():
+                with round_:
+                    try:
+                        await self.receive("never", timeout=0.4 if round_.number == 3 else 9.0)
+                    except Exception as error:
+                        self.heard.append((round_.number, type(error).__name__, self.now))
+
+    client, watch = Cautious(), Recorder()
+    Simulation({SERVER: Hurried(SERVER, (0,)), 0: client}, observer=watch).run()
+    assert client.heard == [(3, "TimeoutError", 2.4)]
+    over = [
+        (number, fields["left"]) for _, _, number, name, fields in watch.events if name == "over"
+    ]
+    assert over == [(1, True), (2, True), (3, False)]
