@@ -68,7 +68,7 @@ def specify(
     ----------
     protocol : Protocol
     asked : mapping
-        Options of the run by name, checked; None where nothing was said.
+        Options of the run by name, checked; None where the run chooses.
     conditions : str
         Conditions where none were asked for.
     source : DataSource or None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, MutableMapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -40,7 +40,7 @@ class History(list[dict[str, Any]]):
 
 @dataclass(frozen=True)
 class Progress:
-    """Where a run is, told once a server step.
+    """How far a run is, reported once a server step.
 
     Attributes
     ----------
@@ -83,15 +83,16 @@ class HistoryRecorder:
     Parameters
     ----------
     protocol : Protocol
-    parties : mapping of int to Party
+    parties : mutable mapping of int to Party
+        A party that comes back after a crash is a new object, which the simulation puts into it.
     eval_every : int
         Steps between evaluations, at least 1; the last step is always evaluated.
     eval_seconds : float, optional
         Virtual seconds between evaluations, in place of `eval_every`.
     progress : callable or None
-        Told a `Progress` after each step.
+        Called with a `Progress` after each step.
     track : callable, optional
-        Told each row of the history once nothing is added to it any more.
+        Called with each row of the history once it is complete.
 
     Attributes
     ----------
@@ -103,7 +104,7 @@ class HistoryRecorder:
     def __init__(
         self,
         protocol: Protocol,
-        parties: Mapping[int, Party],
+        parties: MutableMapping[int, Party],
         *,
         eval_every: int,
         eval_seconds: float | None = None,
@@ -162,7 +163,7 @@ class HistoryRecorder:
         self._settled()
 
     def _settled(self) -> None:
-        """Tell who tracks the run of the newest row, to which nothing is added any more."""
+        """Pass the newest row, which is now complete, to the tracker."""
         if self.track is not None and self.rows:
             self.track(self.rows[-1])
 
@@ -230,6 +231,6 @@ class HistoryRecorder:
         if len(rows) < len(self.rows):  # then those that are left have been evaluated
             self._pending = False
             self._finished = set()
-            told = [row["accuracy"] for row in rows if "accuracy" in row]
-            self._accuracy = told[-1] if told else None
+            evaluated = [row["accuracy"] for row in rows if "accuracy" in row]
+            self._accuracy = evaluated[-1] if evaluated else None
         self.events, self.rows = History(events), History(rows)

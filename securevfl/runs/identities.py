@@ -93,13 +93,13 @@ def sign(manifest: Path, key: Path, party: str) -> dict[str, str]:
 def described(manifest: Manifest) -> dict[str, str]:
     """Who takes part, and who has signed."""
     missing = set(manifest.unsigned)
-    told = {"session": manifest.session, "protocol": manifest.protocol}
+    lines = {"session": manifest.session, "protocol": manifest.protocol}
     for index, entry in sorted(manifest.entries.items()):
         name = "server" if index == SERVER else f"party {index}"
         point = "" if entry.point is None else f", point {entry.point}"
         signed = "not signed" if index in missing else "signed"
-        told[name] = f"{fingerprint(entry.public)}{point}, {signed}"
-    return told
+        lines[name] = f"{fingerprint(entry.public)}{point}, {signed}"
+    return lines
 
 
 def look(manifest: Path) -> tuple[dict[str, str], Manifest]:

@@ -84,7 +84,7 @@ def option(
     Parameters
     ----------
     default : object
-        Value where nothing is said; None is never checked.
+        Value of an option that is not given; it is never checked.
     help : str
         Sentences for help pages and docstrings; the default is added to them.
     ge, gt : number, optional

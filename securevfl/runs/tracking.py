@@ -68,7 +68,7 @@ class TensorBoard(Tracker):
     options : mapping
         Shown as a text beside the curves.
     done : int
-        Steps that an earlier life of the run has told; what it told of later ones is hidden.
+        Steps that the run had tracked before it was resumed; later ones are hidden.
     """
 
     def __init__(self, folder: Path, options: Mapping[str, Any], done: int) -> None:

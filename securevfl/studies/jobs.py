@@ -42,7 +42,7 @@ class Job:
     """One run of a study, in values that can be written down.
 
     The options of a run that `RunSpec` declares ``per_job`` are keyword arguments and attributes,
-    such as ``job.until``: as they were asked, and None where nothing was said.
+    such as ``job.until``: as they were asked, and None where the run chooses.
 
     Attributes
     ----------
@@ -205,7 +205,7 @@ def carry_out(
     workers : int
         Processes; with 1 the jobs run in this one.
     watch : callable, optional
-        Told (job, part that is done) now and then.
+        Called with (job, part that is done) now and then.
     interrupted : callable, optional
         When it says True, no job is begun any more, and those under way are dropped.
 

@@ -31,9 +31,9 @@ def run_study(
     workers : int
         Processes; each computes on one thread.
     progress : callable, optional
-        Told (jobs done, jobs in all, what was finished).
+        Called with (jobs done, jobs in all, what was finished).
     watch : callable, optional
-        Told (job, part of it that is done) now and then.
+        Called with (job, part of it that is done) now and then.
     interrupted : callable, optional
         Asked often; when it says True the jobs under way are dropped.
 
@@ -50,7 +50,7 @@ def run_study(
         Of the first job that failed, but for a `RunError` of one with faults, which is its result;
         the results of the others are kept.
     Interrupted
-        When `interrupted` said so; the results of finished jobs are kept.
+        When `interrupted` returned True; the results of finished jobs are kept.
     """
     from securevfl.runs.run import Interrupted
 

@@ -141,9 +141,9 @@ def _sum_up(jobs: Sequence[Mapping[str, Any]], label: str) -> dict[str, Any]:
 
 
 def _errors(jobs: Sequence[Mapping[str, Any]], label: str) -> dict[str, Any]:
-    """What the runs that could not go on said, by seed; nothing where there are none."""
-    said = {str(job["seed"]): job["error"] for job in jobs if job["label"] == label}
-    return {"errors": said} if said else {}
+    """Errors of the runs that could not go on, by seed; empty where there are none."""
+    messages = {str(job["seed"]): job["error"] for job in jobs if job["label"] == label}
+    return {"errors": messages} if messages else {}
 
 
 def _differences(jobs: Sequence[Mapping[str, Any]], study: Study) -> dict[str, Any]:

@@ -130,7 +130,7 @@ class Driver:
         self._due = 0.0
 
     def run(self, pause: Callable[[], bool] | None = None, *, resumed: bool = False) -> bool:
-        """Run to the end; False when `pause` said so before."""
+        """Run to the end; False if `pause` stopped it before."""
         try:
             at = self._take_up() if resumed else None
             ended = self.cluster.run(self._on_event, at=at, restored=at is not None, pause=pause)
