@@ -23,22 +23,29 @@ from numpy.typing import NDArray
 
 from securevfl.data.alignment.join import PartyTable, own_ids, refuse_label
 from securevfl.data.alignment.psi import intersect
-from securevfl.data.builders.tabular import Request, Rows, build, checked_frame, label_column
+from securevfl.data.builders.tabular import Rows, build, checked_frame, label_column
 from securevfl.data.dataset import VerticalDataset
 from securevfl.data.labels import RawLabels, encode_labels, read_labels
+from securevfl.data.options import TableKeywords, TableOptions
 from securevfl.data.origin import About
 from securevfl.data.partition import split_random, split_stratified
-from securevfl.data.preparation.cells import MISSING_TEXTS
-from securevfl.data.preparation.columns import Column, listed_names
+from securevfl.data.preparation.columns import Column
 from securevfl.data.preparation.csvfile import read_csv
 from securevfl.data.preparation.preprocess import PartyPreprocessor, Preprocessor
 from securevfl.engine.party import SERVER, Party
 from securevfl.errors import DataError
 
 ROWS = "rows.npz"
-_OPTIONS = {"party_files", "label", "label_file", "id_column", "separator", "name", "task", "drop",
-            "test_fraction", "seed", "scaling", "missing_values", "max_categories", "coding",
-            "party_names", "align"}  # fmt: skip
+# A group is a column that one party has; the server, which splits the rows, does not.
+_TABLE_OPTIONS = set(TableKeywords.__annotations__) - {"group", "about"}
+_OPTIONS = {
+    "party_files",
+    "label",
+    "label_file",
+    "id_column",
+    "separator",
+    "align",
+} | _TABLE_OPTIONS
 
 
 @dataclass(frozen=True)
@@ -86,7 +93,7 @@ class Tables:
     id_column : str or None
         None for tables whose rows are in the same order already.
     separator : str or None
-    request : Request
+    options : TableOptions
         Everything else, as for `from_files`.
     """
 
@@ -95,7 +102,7 @@ class Tables:
     label: str
     id_column: str | None
     separator: str | None
-    request: Request
+    options: TableOptions
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> Tables:
@@ -120,22 +127,14 @@ class Tables:
                 raise DataError(f"tables that stay apart need {name}=, {what}")
         files = tuple(map(str, given["party_files"]))
         called = tuple(given.get("party_names") or (f"party {n}" for n in range(len(files))))
-        request = Request(
-            name=given.get("name", "+".join(Path(file).name.split(".")[0] for file in files)),
+        named = {key: value for key, value in given.items() if key in _TABLE_OPTIONS}
+        asked = TableOptions.of(
+            named | {"party_names": called},
+            name="+".join(Path(file).name.split(".")[0] for file in files),
             about=About("tables of their owners", "their owners' own data", "", "", ""),
-            task=given.get("task"),
-            party_names=called,
-            drop=listed_names(given.get("drop", ())),
-            group=None,
-            test_fraction=given.get("test_fraction", 0.25),
-            seed=given.get("seed", 0),
-            scaling=given.get("scaling", "minmax"),
-            missing=tuple(given.get("missing_values", MISSING_TEXTS)),
-            max_categories=given.get("max_categories", 1000),
-            coding=given.get("coding", "onehot"),
         )
         return cls(files, str(given["label_file"]), given["label"], given.get("id_column"),
-                   given.get("separator"), request)  # fmt: skip
+                   given.get("separator"), asked)  # fmt: skip
 
     def read(self, index: int) -> PartyTable:
         """The table of a party, or the server's; called where it lives."""
@@ -145,13 +144,13 @@ class Tables:
     def labels(self, table: PartyTable) -> RawLabels:
         """The label column of the server's table."""
         return read_labels(
-            label_column(table.frame, self.label, table.name), missing=self.request.missing
+            label_column(table.frame, self.label, table.name), missing=self.options.missing
         )
 
     def part(self, index: int, train: np.ndarray, test: np.ndarray) -> VerticalDataset:
         """A party's own columns as a data set of one party, its labels being of no meaning."""
         table = self.read(index)
-        left_out = {self.id_column, *self.request.drop}
+        left_out = {self.id_column, *self.options.drop}
         columns = [name for name in table.frame.columns if name not in left_out]
         if not columns:
             raise DataError(
@@ -163,7 +162,7 @@ class Tables:
             for rows in (train, test)
         )
         places = (tuple(range(len(columns))),)
-        asked = replace(self.request, task="regression", party_names=None, drop=())
+        asked = replace(self.options, task="regression", party_names=None, drop=())
         return build(held_in, held_out, places, asked, split="", partition="")
 
     def seen_by(self, index: int | None, facts: PublicFacts, place: Path | None) -> VerticalDataset:
@@ -188,7 +187,7 @@ class Tables:
                 train, test = kept["train"], kept["test"]
             if index == SERVER:
                 raw = self.labels(self.read(index))
-                labels = list(encode_labels(raw.take(train), raw.take(test), self.request.task)[:2])
+                labels = list(encode_labels(raw.take(train), raw.take(test), self.options.task)[:2])
             else:
                 own = self.part(index, train, test)
                 features[0][index], features[1][index] = own.train[0], own.test[0]
@@ -198,13 +197,13 @@ class Tables:
             tuple(range(end - len(f.columns), end)) for f, end in zip(fitted, ends, strict=True)
         )
         about = replace(
-            self.request.about,
-            split=f"{self.request.test_fraction:.0%} held out by the holder of the labels",
+            self.options.origin,
+            split=f"{self.options.test_fraction:.0%} held out by the holder of the labels",
             partition="each party's own table, which stays where it is",
             notes=notes,
         )
         return VerticalDataset(
-            name=self.request.name,
+            name=self.options.name,
             task=facts.task,  # type: ignore[arg-type]
             train=tuple(features[0]),
             test=tuple(features[1]),
@@ -212,9 +211,9 @@ class Tables:
             test_labels=labels[1],
             classes=facts.classes,
             columns=tuple(f.encoded for f in fitted),
-            party_names=self.request.party_names or (),
+            party_names=self.options.called(len(fitted)),
             about=about,
-            transform=Preprocessor(tuple(fitted), positions, self.request.scaling),  # type: ignore[arg-type]
+            transform=Preprocessor(tuple(fitted), positions, self.options.scaling_rule),
         )
 
 
@@ -276,7 +275,7 @@ class Holder(Party):
         rows = rows[order]
         own = self.tables.part(self.index, rows[train], rows[test])
         self.keep(rows[train], rows[test])
-        dropped = [name for name in self.tables.request.drop if name in table.frame.columns]
+        dropped = [name for name in self.tables.options.drop if name in table.frame.columns]
         self.send(SERVER, "width", (own.widths[0], dropped))
 
     async def run(self) -> None:
@@ -303,11 +302,11 @@ class Holder(Party):
         train, test = self.split(raw)
         self.broadcast("split", (order, train, test), to=self.peers)
         labels, held, classes, task = encode_labels(
-            raw.take(train), raw.take(test), self.tables.request.task
+            raw.take(train), raw.take(test), self.tables.options.task
         )
         self.keep(rows[order][train], rows[order][test])
         told = await self.collect("width", senders=self.peers)
-        unknown = set(self.tables.request.drop).difference(*(names for _, names in told.values()))
+        unknown = set(self.tables.options.drop).difference(*(names for _, names in told.values()))
         if unknown:
             raise DataError(f"drop= names {min(unknown)!r}, which no party's table has.")
         found = tuple(int(told[n][0]) for n in self.peers)
@@ -315,10 +314,10 @@ class Holder(Party):
 
     def split(self, raw: RawLabels) -> tuple[np.ndarray, np.ndarray]:
         """Training and test rows, as `from_files` draws them."""
-        request = self.tables.request
-        if (request.task or raw.task()) == "regression":
-            return split_random(len(raw), request.test_fraction, request.seed)
-        return split_stratified(raw.values, request.test_fraction, request.seed)
+        options = self.tables.options
+        if (options.task or raw.task()) == "regression":
+            return split_random(len(raw), options.test_fraction, options.seed)
+        return split_stratified(raw.values, options.test_fraction, options.seed)
 
     def keep(self, train: np.ndarray, test: np.ndarray) -> None:
         """Leave the numbers of the own rows on the own disk."""

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import replace
+from typing import Any, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from securevfl.data.dataset import ImageShape, VerticalDataset
 from securevfl.data.labels import encode_labels, read_labels
-from securevfl.data.origin import About
+from securevfl.data.options import ArrayKeywords, TableOptions, own_data, table_options
 from securevfl.data.partition import (
     Positions,
     Strips,
@@ -24,31 +25,26 @@ from securevfl.data.partition import (
 from securevfl.data.preparation.columns import refuse_repeated, take_columns
 from securevfl.data.preparation.fit import fit_matrix
 from securevfl.data.preparation.preprocess import Preprocessor
-from securevfl.data.preparation.scaling import SCALING_RULES, check_scaling
+from securevfl.data.preparation.scaling import SCALING_RULES
 from securevfl.errors import DataError
 
 #: Parties of a table or array that nobody dealt, or one per column where there are fewer.
 DEFAULT_PARTIES = 8
 
 
+@table_options(ArrayKeywords)
 def from_numpy(
     features: ArrayLike | Sequence[ArrayLike],
     labels: ArrayLike,
     *,
     test_features: ArrayLike | Sequence[ArrayLike] | None = None,
     test_labels: ArrayLike | None = None,
-    name: str = "arrays",
-    task: str | None = None,
     parties: int | None = None,
     owners: Sequence[Sequence[str]] | Mapping[str, Sequence[str]] | None = None,
     columns: Sequence[str] | None = None,
-    party_names: Sequence[str] | None = None,
-    test_fraction: float = 0.25,
-    seed: int = 0,
-    scaling: str = "minmax",
     strips: str | None = None,
     image_shape: ImageShape | None = None,
-    about: About | None = None,
+    **options: Unpack[ArrayKeywords],
 ) -> VerticalDataset:
     """Build a data set from numeric arrays.
 
@@ -62,10 +58,6 @@ def from_numpy(
     test_features, test_labels : optional
         The test rows, in the same form; else a part of the rows is held out at random, stratified
         by class.
-    name : str
-        Name of the data set.
-    task : {"binary", "multiclass", "regression"}, optional
-        Found from the labels unless given.
     parties : int, optional
         How many parties the columns are dealt to; 8, or one per array where several are given.
     owners : sequence of sequences of str, or mapping of str to them, optional
@@ -73,20 +65,12 @@ def from_numpy(
         names.
     columns : sequence of str, optional
         Names of all source columns; "x0", "x1", ... unless given.
-    party_names : sequence of str, optional
-        One per party.
-    test_fraction : float
-        Part of the rows that is held out, in (0, 1).
-    seed : int
-        Seed of the split, 0 or more.
-    scaling : {"minmax", "standard", "none"}
-        Fitted on training rows; min-max is clipped into [0, 1].
     strips : {"rows", "columns", "pixels"}, optional
         How images are cut; single pixels in order unless given.
     image_shape : (channels, height, width), optional
         For images that are already flat.
-    about : About, optional
-        Origin, licence and notes; split, scaling and partition are filled in.
+    **options
+        Fields of `securevfl.data.options.TableOptions`.
 
     Returns
     -------
@@ -99,7 +83,10 @@ def from_numpy(
     """
     if (test_features is None) != (test_labels is None):
         raise DataError("test_features and test_labels go together; give both or neither.")
-    owners, party_names = named_owners(owners, party_names)
+    owners, party_names = named_owners(owners, options.get("party_names"))
+    asked = TableOptions.of(
+        {**options, "party_names": party_names}, name="arrays", about=own_data("arrays of the user")
+    )
     matrix, views, found_shape = _as_matrix(features, "features")
     raw = read_labels(labels)
     if len(raw) != len(matrix):
@@ -116,62 +103,56 @@ def from_numpy(
         train_part, test_part = (matrix, raw), (test_matrix, read_labels(test_labels))
         split = "test rows given by the user"
     else:
-        regression = task == "regression" or (task is None and raw.task() == "regression")
+        regression = (asked.task or raw.task()) == "regression"
         if regression:
-            train_rows, test_rows = split_random(len(raw), test_fraction, seed)
+            train_rows, test_rows = split_random(len(raw), asked.test_fraction, asked.seed)
         else:
-            train_rows, test_rows = split_stratified(raw.values, test_fraction, seed)
+            train_rows, test_rows = split_stratified(raw.values, asked.test_fraction, asked.seed)
         train_part = (matrix[train_rows], raw.take(train_rows))
         test_part = (matrix[test_rows], raw.take(test_rows))
-        split = describe_split(test_fraction, seed, stratified=not regression)
-    train_labels, held_labels, classes, found_task = encode_labels(
-        train_part[1], test_part[1], task
+        split = describe_split(asked.test_fraction, asked.seed, stratified=not regression)
+    train_labels, held_labels, classes, task = encode_labels(
+        train_part[1], test_part[1], asked.task
     )
-    given = about or About("arrays of the user", "the user's own data", split, "", "")
-    shape = image_shape or found_shape
     return from_matrix(
-        name=name,
+        asked,
         train=train_part[0],
         test=test_part[0],
         labels=(train_labels, held_labels),
         classes=classes,
-        task=found_task,
+        task=task,
         names=_column_names(columns, matrix.shape[1]),
         views=None if len(views) == 1 else views,
         parties=parties,
         owners=owners,
-        party_names=party_names,
-        scaling=scaling,
         strips=strips,
-        image_shape=shape,
-        about=given,
+        image_shape=image_shape or found_shape,
         split=split,
     )
 
 
 def from_matrix(
+    options: TableOptions,
     *,
-    name: str,
     train: NDArray[Any],
     test: NDArray[Any],
     labels: tuple[NDArray[Any], NDArray[Any]],
     classes: tuple[str, ...],
     task: Any,
     names: Sequence[str],
-    about: About,
     split: str,
-    scaling: str = "minmax",
     parties: int | None = None,
     owners: Sequence[Sequence[str]] | None = None,
     views: Sequence[int] | None = None,
-    party_names: Sequence[str] | None = None,
     strips: str | None = None,
     image_shape: ImageShape | None = None,
 ) -> VerticalDataset:
-    """Deal, fit and scale two numeric matrices; the source is never copied whole.
+    """Divide the columns, fit and scale two numeric matrices; the source is never copied whole.
 
     Parameters
     ----------
+    options : TableOptions
+        Name, scaling, names of the parties and origin of the data.
     train, test : ndarray, shape (M, d) and (M_test, d)
         Raw features, of any real dtype.
     labels : pair of ndarray
@@ -180,14 +161,16 @@ def from_matrix(
         Names of the source columns.
     views : sequence of int, optional
         Number of columns of each view, where each view is one party's.
-    about, split, scaling, parties, owners, party_names, strips, image_shape, name, classes, task
+    split : str
+        A sentence for reports.
+    parties, owners, strips, image_shape, classes, task
         As for `from_numpy` and `VerticalDataset`.
 
     Returns
     -------
     VerticalDataset
     """
-    rule = check_scaling(scaling)
+    rule, about = options.scaling_rule, options.origin
     refuse_repeated(names)
     if image_shape is not None and int(np.prod(image_shape)) != train.shape[1]:
         raise DataError(
@@ -196,7 +179,6 @@ def from_matrix(
         )
     cut = check_strips(strips, image_shape)
     positions, partition = _positions(names, parties, owners, views, image_shape, cut)
-    party_names = tuple(party_names or (f"party {n}" for n in range(len(positions))))
     owned = [[names[k] for k in party] for party in positions]
     fitted, scaled = [], []
     for party, columns in zip(positions, owned, strict=True):
@@ -204,7 +186,7 @@ def from_matrix(
         fitted.append(fit_matrix(block, columns, rule))
         scaled.append(fitted[-1].scale_matrix(block))
     return VerticalDataset(
-        name=name,
+        name=options.name,
         task=task,
         train=tuple(scaled),
         test=tuple(
@@ -215,10 +197,8 @@ def from_matrix(
         test_labels=labels[1],
         classes=classes,
         columns=tuple(map(tuple, owned)),
-        party_names=party_names,
-        about=About(
-            about.origin, about.licence, split, SCALING_RULES[rule], partition, about.notes
-        ),
+        party_names=options.called(len(positions)),
+        about=replace(about, split=split, scaling=SCALING_RULES[rule], partition=partition),
         transform=Preprocessor(tuple(fitted), positions, rule),
         image_shape=image_shape,
         strips=cut,

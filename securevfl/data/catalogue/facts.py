@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from securevfl.data.catalogue.checksums import SHA256
+from securevfl.data.origin import About
 from securevfl.errors import DataError
 
 #: Environment variable that names the folder of data sets.
@@ -51,6 +53,10 @@ class Facts:
     obtain: str = "scikit-learn, which brings it along"
     openml: tuple[int, ...] = ()
     bundled: bool = False
+
+    def about(self, notes: Iterable[str] = ()) -> About:
+        """Origin of the data, before they are split and scaled."""
+        return About(self.origin, self.licence, "", "", "", tuple(notes))
 
     def available(self, data_dir: str | Path | None = None) -> bool:
         """Whether the set can be loaded without a download."""

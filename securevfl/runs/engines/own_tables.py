@@ -198,7 +198,7 @@ def prepare(
         protocol=protocol,
         run_id=f"{session}, own tables",  # no frame of it is one of the training
         parties=(SERVER, *range(len(tables.party_files))),
-        seed=tables.request.seed,
+        seed=tables.options.seed,
         sealed=sealed,
         manifest=manifest,
         keys=keys,
