@@ -27,8 +27,8 @@ from securevfl.data.origin import About
 from securevfl.data.partition import (
     Positions,
     Strips,
-    deal_columns,
     owned_columns,
+    partition_columns,
     strip_columns,
     strip_shapes,
 )
@@ -73,7 +73,7 @@ class VerticalDataset:
     image_shape : (channels, height, width), optional
         Shape of the whole image whose pixels are the source columns.
     strips : {"rows", "columns"}, optional
-        How `with_parties` cuts images; None deals single pixels.
+        How `with_parties` divides images into strips; None divides single pixels.
     alone : tuple of ndarray of float32
         One (m_n, d_n) array per party with training rows that only this party holds, or () where
         there are none; see `securevfl.data.alignment.overlap.limit_overlap`.
@@ -155,7 +155,7 @@ class VerticalDataset:
 
     @property
     def cardinalities(self) -> tuple[tuple[int, ...], ...]:
-        """For each party and column the number of its code numbers; 0 where values are sizes."""
+        """For each party and column the number of its category codes; 0 where values are sizes."""
         return tuple(part.cardinalities for part in self.transform.parties)
 
     @property
@@ -184,9 +184,9 @@ class VerticalDataset:
         )
 
     def with_parties(self, parties: int) -> VerticalDataset:
-        """Deal the same source columns, in the same order, to another number of parties.
+        """Divide the same source columns, in the same order, among another number of parties.
 
-        Image strips stay strips; all other columns are dealt as `numpy.array_split` does. What was
+        Image strips stay strips; other columns are divided as `numpy.array_split` does. What was
         fitted on the training rows is kept, so the values do not change, only their owners.
 
         Parameters
@@ -205,14 +205,14 @@ class VerticalDataset:
             positions = strip_columns(self.image_shape, parties, self.strips)
             rule = f"{parties} image strips of pixel {self.strips}, numpy.array_split"
         else:
-            positions = deal_columns(len(self.transform.columns), parties)
+            positions = partition_columns(len(self.transform.columns), parties)
             rule = f"source columns dealt to {parties} parties by numpy.array_split"
         return self._dealt(positions, _numbered(parties), rule)
 
     def with_owners(
         self, owners: Sequence[Sequence[str]], party_names: Sequence[str] | None = None
     ) -> VerticalDataset:
-        """Deal the source columns to named owners.
+        """Divide the source columns among named owners.
 
         Parameters
         ----------
@@ -251,15 +251,15 @@ class VerticalDataset:
             If no row is left, or a row does not exist.
         """
         chosen = row_numbers(rows, self.rows)
-        held = row_numbers(slice(None) if test_rows is None else test_rows, self.test_rows)
+        tested = row_numbers(slice(None) if test_rows is None else test_rows, self.test_rows)
         return replace(
             self,
             train=tuple(array[chosen] for array in self.train),
             train_labels=self.train_labels[chosen],
-            test=self.test if test_rows is None else tuple(array[held] for array in self.test),
-            test_labels=self.test_labels[held],
+            test=self.test if test_rows is None else tuple(array[tested] for array in self.test),
+            test_labels=self.test_labels[tested],
             about=self._noted(
-                f"subset of {len(chosen)} of {self.rows} training and {len(held)} of "
+                f"subset of {len(chosen)} of {self.rows} training and {len(tested)} of "
                 f"{self.test_rows} test rows; the scaling is that of all training rows"
             ),
         )

@@ -24,7 +24,7 @@ from securevfl.engine.party import SERVER, Party
 from securevfl.errors import ConfigurationError, RangeError, RunError
 from securevfl.field import FixedPoint, PrimeField
 from securevfl.models.client_networks import ClientNetwork
-from securevfl.models.imputation import Filling, make_filling
+from securevfl.models.imputation import Imputation, make_imputation
 from securevfl.models.polynomial_network import PolynomialNetwork, expand
 from securevfl.privacy.claims import OPEN_EMBEDDINGS, Claim
 from securevfl.protocols.base.card import Card
@@ -125,7 +125,7 @@ class Server(SplitServer):
     quorum: int
     needed: int
     timeout: float | None
-    filling: Filling
+    filling: Imputation
     skipped: int = field(default=0, init=False)
     answered: np.ndarray = field(init=False)  # rounds in which each client was used
 
@@ -258,7 +258,7 @@ class Split(EmbeddingProtocol):
             quorum=self.quorum,
             needed=1 if self.fills else self.quorum,
             timeout=self.config.timeout,
-            filling=make_filling(
+            filling=make_imputation(
                 self.config.stragglers if self.fills else "nothing",
                 self.data.parties,
                 self.data.rows,

@@ -1,10 +1,10 @@
-"""Data that stay apart: each party reads its own table where it lives, and nobody has the whole.
+"""Local tables: each party reads its own file on its own machine, and nobody has the whole.
 
-What `securevfl.data.builders.files.from_files` does in one process, parties do here by messages:
-they find their common rows by private set intersection, the holder of the labels splits them into
-training and test rows, and each party fits its own columns on its own training rows. A party's
-`VerticalDataset` then has its own columns, and zeros of the right shape in the place of the
-others'; the server's has the labels and no columns. Row for row they are those of `from_files`.
+What `securevfl.data.builders.files.from_files` does in one process, parties do here by messages.
+They find their common rows by private set intersection. The owner of the label table splits them
+into training and test rows. Each party fits its own columns on its own training rows. A party's
+`VerticalDataset` then has its own columns, and placeholder arrays of zeros for the others'; the
+server's has the labels and no columns. Row for row they are those of `from_files`.
 
 What is shared: the number of common rows, which of them are test rows, the names of the classes,
 and how many columns each party has; with an id column, what `securevfl.data.alignment.psi` says
@@ -148,7 +148,7 @@ class Tables:
         )
 
     def part(self, index: int, train: np.ndarray, test: np.ndarray) -> VerticalDataset:
-        """A party's own columns as a data set of one party, its labels being of no meaning."""
+        """A party's own columns as a data set of one party; its labels mean nothing."""
         table = self.read(index)
         left_out = {self.id_column, *self.options.drop}
         columns = [name for name in table.frame.columns if name not in left_out]
@@ -157,13 +157,13 @@ class Tables:
                 f"{table.name} has no columns besides ids: an empty party; each party needs at "
                 "least one column, so leave this party out."
             )
-        held_in, held_out = (
+        train_rows, test_rows = (
             Rows((table.frame.iloc[rows][columns],), RawLabels(np.arange(len(rows)) % 2.0, "none"))
             for rows in (train, test)
         )
         places = (tuple(range(len(columns))),)
         asked = replace(self.options, task="regression", party_names=None, drop=())
-        return build(held_in, held_out, places, asked, split="", partition="")
+        return build(train_rows, test_rows, places, asked, split="", partition="")
 
     def seen_by(self, index: int | None, facts: PublicFacts, place: Path | None) -> VerticalDataset:
         """The data set as a party has it; the experimenter's, with neither, for None.
@@ -177,7 +177,7 @@ class Tables:
         """
         sizes = (facts.rows, facts.test_rows)
         features = [[np.zeros((m, d), np.float32) for d in facts.widths] for m in sizes]
-        fitted: list[PartyPreprocessor] = [Elsewhere.of(width) for width in facts.widths]
+        fitted: list[PartyPreprocessor] = [RemoteColumns.of(width) for width in facts.widths]
         kind = np.float32 if facts.task == "regression" else np.int64
         labels = [np.zeros(m, kind) for m in sizes]
         notes: tuple[str, ...] = ()
@@ -217,11 +217,11 @@ class Tables:
         )
 
 
-class Elsewhere(PartyPreprocessor):
-    """Of a party whose columns are somewhere else: only their number is known here."""
+class RemoteColumns(PartyPreprocessor):
+    """Preprocessor of a party whose columns are on another machine: only their number is known."""
 
     @classmethod
-    def of(cls, width: int) -> Elsewhere:
+    def of(cls, width: int) -> RemoteColumns:
         """So many columns."""
         columns = tuple(Column(f"column {i}") for i in range(width))
         return cls(columns, (0.0,) * width, (1.0,) * width, False)
@@ -239,13 +239,13 @@ class Elsewhere(PartyPreprocessor):
         )
 
 
-class Holder(Party):
-    """Has a table, takes part in finding the common rows, and leaves its own on its own disk.
+class TableOwner(Party):
+    """Owner of a local table: finds the common rows with the others, and stores its own.
 
     Parameters
     ----------
     index : int
-        SERVER holds the labels.
+        SERVER owns the label table.
     peers : sequence of int
         Numbers of the parties.
     tables : Tables
@@ -268,7 +268,7 @@ class Holder(Party):
             refuse_label(table, self.tables.label)
         rows = await self.common(table)
         if self.index == SERVER:
-            await self.deal(table, rows)
+            await self.partition(table, rows)
             return
         self.send(SERVER, "common rows", len(rows))
         order, train, test = (await self.collect("split", senders=[SERVER]))[SERVER]
@@ -288,8 +288,8 @@ class Holder(Party):
         ids = list(own_ids(table, self.tables.id_column))
         return await intersect(self, ids, [*self.peers, SERVER], collector=SERVER, workers=1)
 
-    async def deal(self, table: PartyTable, rows: np.ndarray) -> None:
-        """The server: put the rows into the order of its table, hold some out, and tell."""
+    async def partition(self, table: PartyTable, rows: np.ndarray) -> None:
+        """The server: order the rows as in its table, draw the test rows, and tell the others."""
         counts = await self.collect("common rows", senders=self.peers)
         sizes = [*counts.values(), len(rows)]
         if len(set(sizes)) > 1:
@@ -301,7 +301,7 @@ class Holder(Party):
         raw = self.tables.labels(table).take(rows[order])
         train, test = self.split(raw)
         self.broadcast("split", (order, train, test), to=self.peers)
-        labels, held, classes, task = encode_labels(
+        labels, test_labels, classes, task = encode_labels(
             raw.take(train), raw.take(test), self.tables.options.task
         )
         self.keep(rows[order][train], rows[order][test])
@@ -310,7 +310,7 @@ class Holder(Party):
         if unknown:
             raise DataError(f"drop= names {min(unknown)!r}, which no party's table has.")
         found = tuple(int(told[n][0]) for n in self.peers)
-        self.facts = PublicFacts(found, len(labels), len(held), classes, task).plain()
+        self.facts = PublicFacts(found, len(labels), len(test_labels), classes, task).plain()
 
     def split(self, raw: RawLabels) -> tuple[np.ndarray, np.ndarray]:
         """Training and test rows, as `from_files` draws them."""
@@ -320,6 +320,6 @@ class Holder(Party):
         return split_stratified(raw.values, options.test_fraction, options.seed)
 
     def keep(self, train: np.ndarray, test: np.ndarray) -> None:
-        """Leave the numbers of the own rows on the own disk."""
+        """Store the positions of the own rows on the own disk."""
         self.place.mkdir(parents=True, exist_ok=True, mode=0o700)
         np.savez(self.place / ROWS, train=train, test=test)

@@ -15,9 +15,9 @@ from securevfl.data.options import ArrayKeywords, TableOptions, own_data, table_
 from securevfl.data.partition import (
     Positions,
     Strips,
-    deal_columns,
     named_owners,
     owned_columns,
+    partition_columns,
     split_random,
     split_stratified,
     strip_columns,
@@ -28,7 +28,7 @@ from securevfl.data.preparation.preprocess import Preprocessor
 from securevfl.data.preparation.scaling import SCALING_RULES
 from securevfl.errors import DataError
 
-#: Parties of a table or array that nobody dealt, or one per column where there are fewer.
+#: Number of parties if none was asked for; one per column where there are fewer columns.
 DEFAULT_PARTIES = 8
 
 
@@ -56,17 +56,18 @@ def from_numpy(
     labels : array of shape (rows,)
         Class names or numbers of any type, or targets.
     test_features, test_labels : optional
-        The test rows, in the same form; else a part of the rows is held out at random, stratified
-        by class.
+        The test rows, in the same form; else a part of the rows is drawn at random, stratified by
+        class.
     parties : int, optional
-        How many parties the columns are dealt to; 8, or one per array where several are given.
+        Number of parties among which the columns are divided; 8, or one per array where several
+        are given.
     owners : sequence of sequences of str, or mapping of str to them, optional
         Names of each party's columns, instead of `parties`; the keys of a mapping are the parties'
         names.
     columns : sequence of str, optional
         Names of all source columns; "x0", "x1", ... unless given.
     strips : {"rows", "columns", "pixels"}, optional
-        How images are cut; single pixels in order unless given.
+        How images are divided into strips; single pixels in order unless given.
     image_shape : (channels, height, width), optional
         For images that are already flat.
     **options
@@ -111,14 +112,14 @@ def from_numpy(
         train_part = (matrix[train_rows], raw.take(train_rows))
         test_part = (matrix[test_rows], raw.take(test_rows))
         split = describe_split(asked.test_fraction, asked.seed, stratified=not regression)
-    train_labels, held_labels, classes, task = encode_labels(
+    train_numbers, test_numbers, classes, task = encode_labels(
         train_part[1], test_part[1], asked.task
     )
     return from_matrix(
         asked,
         train=train_part[0],
         test=test_part[0],
-        labels=(train_labels, held_labels),
+        labels=(train_numbers, test_numbers),
         classes=classes,
         task=task,
         names=_column_names(columns, matrix.shape[1]),
@@ -214,7 +215,7 @@ def from_torch(train: Any, test: Any = None, **options: Any) -> VerticalDataset:
         Map-style or iterable. Features are tensors, arrays or images that NumPy can read, all of
         one shape; labels are numbers, texts or one-element tensors.
     test : torch.utils.data.Dataset, optional
-        The test rows; else a part of the rows is held out.
+        The test rows; else a part of the rows becomes them.
     **options
         As for `from_numpy`.
 
@@ -287,7 +288,7 @@ def _positions(
         rule = f"{count} image strips of pixel {strips}, numpy.array_split"
         return strip_columns(image_shape, count, strips), rule
     return (
-        deal_columns(len(names), count),
+        partition_columns(len(names), count),
         f"source columns dealt to {count} parties by numpy.array_split",
     )
 

@@ -55,6 +55,12 @@ def from_csv(
         For a file, column or cell that cannot be used; the message names it.
     """
     path = Path(path)
+    owners, party_names = named_owners(owners, options.get("party_names"))
+    asked = TableOptions.of(
+        {**options, "party_names": party_names},
+        name=path.name.split(".")[0],
+        about=_about([path]),
+    )
     frame = read_csv(path, separator)
     if label is None:
         raise DataError(
@@ -63,12 +69,6 @@ def from_csv(
     frame = checked_frame(frame, path.name)
     label_column(frame, label, path.name)  # before the test rows are read
     test = None if test_file is None else read_csv(Path(test_file), separator)
-    owners, party_names = named_owners(owners, options.get("party_names"))
-    asked = TableOptions.of(
-        {**options, "party_names": party_names},
-        name=path.name.split(".")[0],
-        about=_about([path]),
-    )
     return from_frame(frame, test, label, parties, owners, asked, path.name)
 
 
@@ -127,13 +127,13 @@ def from_files(
     if label is None or id_column is None:
         option = "label=" if label is None else "id_column="
         raise DataError(f"party files need {option}, the name of that column; give it.")
-    tables = [_table(path, separator) for path in paths]
-    label_table = None if label_file is None else _table(Path(label_file), separator)
     called = tuple(options.get("party_names") or _stems(paths))
     asked = TableOptions.of(
         {**options, "name": options.get("name") or "+".join(called), "party_names": called},
         about=_about(paths),
     )
+    tables = [_table(path, separator) for path in paths]
+    label_table = None if label_file is None else _table(Path(label_file), separator)
     return from_parties(tables, label_table, label, id_column, asked, match, unmatched=unmatched)
 
 

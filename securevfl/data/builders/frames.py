@@ -23,7 +23,7 @@ from securevfl.data.builders.tabular import (
 from securevfl.data.dataset import VerticalDataset
 from securevfl.data.labels import RawLabels, read_labels
 from securevfl.data.options import TableKeywords, TableOptions, own_data, table_options
-from securevfl.data.partition import Positions, deal_columns, named_owners, owned_columns
+from securevfl.data.partition import Positions, named_owners, owned_columns, partition_columns
 from securevfl.errors import DataError
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def from_pandas(
     label_frame : DataFrame, optional
         Frame of ids and labels, where no party's frame has them.
     parties : int, optional
-        How many parties a single frame's columns are dealt to; 8 unless given.
+        Number of parties among which a single frame's columns are divided; 8 unless given.
     owners : sequence of sequences of str, or mapping of str to them, optional
         Names of each party's columns, instead of `parties`; the keys of a mapping are the parties'
         names.
@@ -261,6 +261,6 @@ def _owners(
         return owned_columns(names, owners), "owners named by the user"
     count = min(DEFAULT_PARTIES, len(names)) if parties is None else parties
     return (
-        deal_columns(len(names), count),
+        partition_columns(len(names), count),
         f"source columns dealt to {count} parties by numpy.array_split",
     )

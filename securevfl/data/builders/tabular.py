@@ -1,4 +1,4 @@
-"""Tables to data sets: the split, the fit on training rows, the encoding of both sides."""
+"""Builder of data sets from tables: the split, the fit on training rows, the encoding of both."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Rows:
 
 @dataclass(frozen=True)
 class Alone:
-    """Rows that parties hold alone, and labels of the first one's."""
+    """Unaligned rows, each of a single party, and the labels of the first party's."""
 
     parts: tuple[pd.DataFrame, ...]
     labels: RawLabels | None = None
@@ -51,7 +51,7 @@ class Alone:
 def split_rows(
     rows: Rows, groups: NDArray[Any] | None, options: TableOptions
 ) -> tuple[Rows, Rows, str]:
-    """Hold out test rows: by group, stratified by class, or for a regression at random.
+    """Draw the test rows: by group, stratified by class, or for a regression at random.
 
     Parameters
     ----------
@@ -131,8 +131,8 @@ def build(
         for part in train.parts
     ]
     notes = describe([column for preprocessor in fitted for column in preprocessor.columns])
-    for preprocessor, part, held in zip(fitted, train.parts, test.parts, strict=True):
-        notes += _id_notes(part, missing) + _test_gap_notes(preprocessor, held)
+    for preprocessor, part, tested in zip(fitted, train.parts, test.parts, strict=True):
+        notes += _id_notes(part, missing) + _test_gap_notes(preprocessor, tested)
     train_labels, test_labels, classes, task = encode_labels(
         train.labels, test.labels, options.task
     )
@@ -267,10 +267,10 @@ def _read_numbers_once(train: Rows, test: Rows, missing: tuple[str, ...]) -> tup
     import pandas as pd
 
     sides: tuple[list[pd.DataFrame], list[pd.DataFrame]] = ([], [])
-    for part, held in zip(train.parts, test.parts, strict=True):
+    for part, tested in zip(train.parts, test.parts, strict=True):
         columns: tuple[dict[str, Any], dict[str, Any]] = ({}, {})
         for name in map(str, part.columns):
-            cells: tuple[Any, Any] = (part[name], held[name])
+            cells: tuple[Any, Any] = (part[name], tested[name])
             kept = isinstance(part[name].dtype, pd.CategoricalDtype)
             if part[name].dtype.kind == "O" and not kept:
                 numbers = [read_numbers(c, missing) for c in cells]
@@ -279,15 +279,15 @@ def _read_numbers_once(train: Rows, test: Rows, missing: tuple[str, ...]) -> tup
                     cells = (numbers[0], numbers[1])
             columns[0][name], columns[1][name] = cells
         sides[0].append(pd.DataFrame(columns[0], index=part.index))
-        sides[1].append(pd.DataFrame(columns[1], index=held.index))
+        sides[1].append(pd.DataFrame(columns[1], index=tested.index))
     return Rows(tuple(sides[0]), train.labels), Rows(tuple(sides[1]), test.labels)
 
 
-def _test_gap_notes(preprocessor: PartyPreprocessor, held: pd.DataFrame) -> list[str]:
+def _test_gap_notes(preprocessor: PartyPreprocessor, tested: pd.DataFrame) -> list[str]:
     """Say where only test rows miss values, which no column marks."""
     notes = []
     for column in preprocessor.columns:
-        cells = held[column.name]
+        cells = tested[column.name]
         gaps = int((cells.isna() | cells.isin(preprocessor.missing)).sum())
         if gaps and not column.indicator:
             filling = "the training median" if column.categories is None else "zeros"

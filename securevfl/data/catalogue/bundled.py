@@ -34,12 +34,12 @@ def load_digits(
     strips: str | None = None,
     **options: Unpack[SplitKeywords],
 ) -> VerticalDataset:
-    """Load 1797 handwritten digits of 8 x 8 pixels, dealt to 8 parties of one pixel row each.
+    """Load 1797 handwritten digits of 8 x 8 pixels, one pixel row for each of 8 parties.
 
     Parameters
     ----------
     parties : int, optional
-        8 unless given; the 64 pixels are dealt as `numpy.array_split` does.
+        8 unless given; the 64 pixels are divided as `numpy.array_split` does.
     data_dir : path, optional
         Not used: the set is bundled.
     strips : {"rows", "columns", "pixels"}, optional

@@ -1,6 +1,6 @@
 """Click-through sets: Criteo and Avazu from their files as distributed, and synthetic twins.
 
-The full files are licensed downloads of tens of gigabytes: they are read in pieces and never held
+The full files are licensed downloads of tens of gigabytes: they are read in pieces and never kept
 whole, and a sample of their rows is kept. The twins are generated, have the same fields, and are
 called synthetic wherever they are shown; they are for machines without the files, not for claims.
 """
@@ -86,7 +86,7 @@ def load_criteo(
     ----------
     parties : int, optional
         2 unless given, as in VFLHLP: the active one has the texts, the passive one the counts.
-        Another number is dealt all columns, texts first.
+        All columns are divided among another number, texts first.
     data_dir : path, optional
         Folder of ``train.txt`` as distributed (tab-separated, no header), or of its first rows.
     rows : int, optional
@@ -173,7 +173,7 @@ def _build(
     notes: Sequence[str],
     options: CodedKeywords,
 ) -> VerticalDataset:
-    """Data set of fields that are texts, but for Criteo's counts, dealt as the paper deals them."""
+    """Data set of fields that are texts, but for Criteo's counts, divided as in the paper."""
     columns = [name for own in owners for name in own]
     texts = [name for name in columns if name not in CRITEO_NUMBERS]
     frame = frame[[LABEL, *columns]].astype(dict.fromkeys(texts, "category"))
@@ -261,7 +261,7 @@ def _sample(
 
 
 @dataclass(frozen=True)
-class Twin:
+class SyntheticGenerator:
     """A synthetic generator: it makes rows with the fields of a published data set.
 
     Every row has a hidden vector z of `hidden` normal numbers. A field sorts rows into groups by
@@ -278,7 +278,7 @@ class Twin:
     clicks : float
         Part of the rows that are clicks.
     owners, names
-        As the paper deals the fields.
+        Fields and names of the parties, as in the paper.
     """
 
     facts: Facts
@@ -384,14 +384,14 @@ _CRITEO_SIZES = (
     1000, 500, 20000, 15000, 200, 16, 9000, 400, 3, 12000, 4500, 20000, 3000, 26, 6500, 20000, 10,
     3200, 1500, 4, 20000, 12, 15, 15000, 60, 10000,
 )  # fmt: skip
-AVAZU_TWIN = Twin(
+AVAZU_TWIN = SyntheticGenerator(
     _twin_facts(AVAZU, 22),
     dict(zip(AVAZU_TEXTS, _AVAZU_SIZES, strict=True)),
     0.17,
     (AVAZU_TEXTS[:7], AVAZU_TEXTS[7:14], AVAZU_TEXTS[14:]),
     ("active", "passive 1", "passive 2"),
 )
-CRITEO_TWIN = Twin(
+CRITEO_TWIN = SyntheticGenerator(
     _twin_facts(CRITEO, 39),
     {
         **dict(zip(CRITEO_TEXTS, _CRITEO_SIZES, strict=True)),

@@ -1,4 +1,4 @@
-"""What is known about a published data set, and where its files lie."""
+"""Metadata of a published data set, and the place of its files."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FOLDER_VARIABLE = "SECUREVFL_DATA"
 
 @dataclass(frozen=True)
 class Facts:
-    """Figures, terms and whereabouts of a published data set.
+    """Metadata of a published data set: sizes, terms of use, files and where to get them.
 
     Parameters
     ----------

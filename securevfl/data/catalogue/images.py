@@ -223,7 +223,7 @@ def load_cifar10(
     test: str = "official",
     **options: Unpack[ScalingKeywords],
 ) -> VerticalDataset:
-    """Load CIFAR-10: 60000 colour images of 32 x 32 pixels, dealt as strips of pixel columns.
+    """Load CIFAR-10: 60000 colour images of 32 x 32 pixels, in vertical strips of pixel columns.
 
     Parameters
     ----------

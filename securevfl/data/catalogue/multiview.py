@@ -78,7 +78,7 @@ def load_handwritten(
     Parameters
     ----------
     parties : int, optional
-        Six parties with one view each unless given; any other number is dealt all columns.
+        Six parties with one view each unless given; all columns are divided among another number.
     data_dir : path, optional
         Folder of data sets; ``SECUREVFL_DATA`` unless given.
     verify : bool

@@ -89,11 +89,11 @@ def load_dataset(
         Folder with the files of known data sets; the environment variable ``SECUREVFL_DATA``
         unless given.
     test_fraction : float, optional
-        Part of the rows that is held out; the data set's default, 0.25 for the user's files.
+        Part of the rows that become test rows; the data set's default, 0.25 for the user's files.
     scaling : {"minmax", "standard", "none"}
         Fitted on training rows; min-max is clipped into [0, 1].
     aligned, rest, local : optional
-        Keep so many training rows aligned; the parties hold the others alone, as
+        Keep so many training rows aligned; the others become unaligned rows of single parties, as
         `securevfl.data.alignment.overlap.limit_overlap` says.
     **options
         Of the data set (``split=`` for parkinson, ``strips=`` for images, ``verify=False`` to skip

@@ -103,7 +103,7 @@ def load_credit_card(
     Parameters
     ----------
     parties : int, optional
-        11 unless given; columns are dealt as `numpy.array_split` does.
+        11 unless given; columns are divided as `numpy.array_split` does.
     data_dir : path, optional
         Folder of data sets; ``SECUREVFL_DATA`` unless given.
     verify : bool
@@ -154,7 +154,7 @@ def load_parkinson(
     Parameters
     ----------
     parties : int, optional
-        10 unless given; columns are dealt as `numpy.array_split` does.
+        10 unless given; columns are divided as `numpy.array_split` does.
     data_dir, verify, download
         As for `load_credit_card`.
     split : {"person", "row"}
@@ -219,7 +219,7 @@ def load_adult(
     Parameters
     ----------
     parties : int, optional
-        7 unless given (ours); columns are dealt as `numpy.array_split` does.
+        7 unless given (ours); columns are divided as `numpy.array_split` does.
     data_dir, verify, download
         As for `load_credit_card`; the split is the official one.
     **options
@@ -270,7 +270,7 @@ def load_breast_cancer(
     Parameters
     ----------
     parties : int, optional
-        The two parties of FATE's files unless given; another number is dealt all columns.
+        The two parties of FATE's files unless given; all columns are divided among another number.
     data_dir, verify
         As for `load_credit_card`. Without files the same features come from scikit-learn.
     **options

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from securevfl.data.alignment.local_tables import Holder, PublicFacts, Tables
+from securevfl.data.alignment.local_tables import PublicFacts, TableOwner, Tables
 from securevfl.data.dataset import VerticalDataset
 from securevfl.data.source import DataSource
 from securevfl.engine.cluster.supervisor import Cluster
@@ -55,7 +55,7 @@ class HolderMaker:
     def __call__(self, index: int, secrets: Secrets) -> Party:
         """The party."""
         place = own_folder(self.folder, index)
-        return Holder(index, range(len(self.tables.party_files)), self.tables, place)
+        return TableOwner(index, range(len(self.tables.party_files)), self.tables, place)
 
 
 @dataclass(frozen=True)
