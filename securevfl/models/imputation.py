@@ -1,4 +1,4 @@
-"""Imputation of embeddings that did not come: by nothing, zeros, the last ones, or a moving average.
+"""Imputation of embeddings that did not come: nothing, zeros, the last ones, or a moving average.
 
 Zeros and last embeddings are the strategies SplitNN-zeros and SplitNN-buffer of DVFL, section 6.
 The moving average is ours. A client whose embedding was imputed counts as present.
