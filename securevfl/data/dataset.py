@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -22,12 +22,13 @@ from securevfl.data.checks import (
     row_numbers,
 )
 from securevfl.data.labels import Task
+from securevfl.data.options import ArrayKeywords, TableKeywords, table_options
 from securevfl.data.origin import About
 from securevfl.data.partition import (
     Positions,
     Strips,
-    deal_columns,
     owned_columns,
+    partition_columns,
     strip_columns,
     strip_shapes,
 )
@@ -36,6 +37,8 @@ from securevfl.errors import DataError
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from securevfl.data.alignment.join import Match
 
 Features = tuple[NDArray[np.float32], ...]
 ImageShape = tuple[int, int, int]
@@ -70,7 +73,7 @@ class VerticalDataset:
     image_shape : (channels, height, width), optional
         Shape of the whole image whose pixels are the source columns.
     strips : {"rows", "columns"}, optional
-        How `with_parties` cuts images; None deals single pixels.
+        How `with_parties` divides images into strips; None divides single pixels.
     alone : tuple of ndarray of float32
         One (m_n, d_n) array per party with training rows that only this party holds, or () where
         there are none; see `securevfl.data.alignment.overlap.limit_overlap`.
@@ -152,7 +155,7 @@ class VerticalDataset:
 
     @property
     def cardinalities(self) -> tuple[tuple[int, ...], ...]:
-        """For each party and column the number of its code numbers; 0 where values are sizes."""
+        """For each party and column the number of its category codes; 0 where values are sizes."""
         return tuple(part.cardinalities for part in self.transform.parties)
 
     @property
@@ -181,9 +184,9 @@ class VerticalDataset:
         )
 
     def with_parties(self, parties: int) -> VerticalDataset:
-        """Deal the same source columns, in the same order, to another number of parties.
+        """Divide the same source columns, in the same order, among another number of parties.
 
-        Image strips stay strips; all other columns are dealt as `numpy.array_split` does. What was
+        Image strips stay strips; other columns are divided as `numpy.array_split` does. What was
         fitted on the training rows is kept, so the values do not change, only their owners.
 
         Parameters
@@ -202,14 +205,14 @@ class VerticalDataset:
             positions = strip_columns(self.image_shape, parties, self.strips)
             rule = f"{parties} image strips of pixel {self.strips}, numpy.array_split"
         else:
-            positions = deal_columns(len(self.transform.columns), parties)
+            positions = partition_columns(len(self.transform.columns), parties)
             rule = f"source columns dealt to {parties} parties by numpy.array_split"
         return self._dealt(positions, _numbered(parties), rule)
 
     def with_owners(
         self, owners: Sequence[Sequence[str]], party_names: Sequence[str] | None = None
     ) -> VerticalDataset:
-        """Deal the source columns to named owners.
+        """Divide the source columns among named owners.
 
         Parameters
         ----------
@@ -248,15 +251,15 @@ class VerticalDataset:
             If no row is left, or a row does not exist.
         """
         chosen = row_numbers(rows, self.rows)
-        held = row_numbers(slice(None) if test_rows is None else test_rows, self.test_rows)
+        tested = row_numbers(slice(None) if test_rows is None else test_rows, self.test_rows)
         return replace(
             self,
             train=tuple(array[chosen] for array in self.train),
             train_labels=self.train_labels[chosen],
-            test=self.test if test_rows is None else tuple(array[held] for array in self.test),
-            test_labels=self.test_labels[held],
+            test=self.test if test_rows is None else tuple(array[tested] for array in self.test),
+            test_labels=self.test_labels[tested],
             about=self._noted(
-                f"subset of {len(chosen)} of {self.rows} training and {len(held)} of "
+                f"subset of {len(chosen)} of {self.rows} training and {len(tested)} of "
                 f"{self.test_rows} test rows; the scaling is that of all training rows"
             ),
         )
@@ -272,15 +275,21 @@ class VerticalDataset:
         return self._fingerprint
 
     @staticmethod
+    @table_options(ArrayKeywords)
     def from_numpy(
         features: ArrayLike | Sequence[ArrayLike],
         labels: ArrayLike,
         *,
         test_features: ArrayLike | Sequence[ArrayLike] | None = None,
         test_labels: ArrayLike | None = None,
-        **options: Any,
+        parties: int | None = None,
+        owners: Sequence[Sequence[str]] | Mapping[str, Sequence[str]] | None = None,
+        columns: Sequence[str] | None = None,
+        strips: str | None = None,
+        image_shape: ImageShape | None = None,
+        **options: Unpack[ArrayKeywords],
     ) -> VerticalDataset:
-        """Build from arrays; see `securevfl.data.builders.arrays.from_numpy` for all options.
+        """Build from arrays.
 
         Parameters
         ----------
@@ -290,48 +299,109 @@ class VerticalDataset:
         labels : array of shape (rows,)
             Of any type.
         test_features, test_labels : optional
-            Given together they are the test rows; else `test_fraction` of the rows is held out.
+            Given together they are the test rows; else `test_fraction` of the rows become them.
+        parties : int, optional
+            Number of parties among which the columns are divided; 8, or one per array where several
+            are given.
+        owners : sequence of sequences of str, or mapping of str to them, optional
+            Names of each party's columns, instead of `parties`; the keys of a mapping are the
+            parties' names.
+        columns : sequence of str, optional
+            Names of all source columns; "x0", "x1", ... unless given.
+        strips : {"rows", "columns", "pixels"}, optional
+            How images are divided: into strips of whole pixel rows or columns, or pixel by pixel
+            (the default).
+        image_shape : (channels, height, width), optional
+            For images that are already flat.
         **options
-            name, task, parties, owners (names of each party's columns, a mapping of party names
-            to them), columns, party_names, test_fraction, seed, scaling, strips, image_shape,
-            about.
+            Fields of `securevfl.data.options.TableOptions`.
 
         Returns
         -------
         VerticalDataset
+
+        Examples
+        --------
+        >>> rows = [[0.0, 1.0, 5.0], [1.0, 0.0, 6.0], [0.5, 0.5, 7.0], [0.2, 0.9, 8.0]]
+        >>> VerticalDataset.from_numpy(rows, ["a", "b", "a", "b"], parties=2, test_fraction=0.5)
+        VerticalDataset('arrays', 2 classes, 2 parties, 2 + 2 rows, widths (2, 1))
         """
         from securevfl.data.builders.arrays import from_numpy
 
         return from_numpy(
-            features, labels, test_features=test_features, test_labels=test_labels, **options
+            features,
+            labels,
+            test_features=test_features,
+            test_labels=test_labels,
+            parties=parties,
+            owners=owners,
+            columns=columns,
+            strips=strips,
+            image_shape=image_shape,
+            **options,
         )
 
     @staticmethod
+    @table_options(TableKeywords)
     def from_pandas(
         frame: pd.DataFrame | Sequence[pd.DataFrame] | Mapping[str, pd.DataFrame],
         label: str,
-        **options: Any,
+        *,
+        test_frame: pd.DataFrame | None = None,
+        id_column: str | None = None,
+        label_frame: pd.DataFrame | None = None,
+        parties: int | None = None,
+        owners: Sequence[Sequence[str]] | Mapping[str, Sequence[str]] | None = None,
+        **options: Unpack[TableKeywords],
     ) -> VerticalDataset:
-        """Build from data frames; see `securevfl.data.builders.frames.from_pandas` for all options.
+        """Build from one data frame, or from one per party.
+
+        Numbers and truth values stay one column. Texts and pandas categories are encoded as
+        `coding` says. Missing numbers become the training median.
 
         Parameters
         ----------
         frame : DataFrame, or sequence of one DataFrame per party, or mapping of names to them
-            Several frames are joined by ``id_column``.
+            Several frames are joined by ``id_column``, or taken row by row without one.
         label : str
             Name of the label column.
+        test_frame : DataFrame, optional
+            The test rows, with the same columns; for a single frame only.
+        id_column : str, optional
+            Column that names the rows in every party's frame.
+        label_frame : DataFrame, optional
+            Frame of ids and labels, where no party's frame has them.
+        parties : int, optional
+            Number of parties among which a single frame's columns are divided; 8 unless given.
+        owners : sequence of sequences of str, or mapping of str to them, optional
+            Names of each party's columns, instead of `parties`; the keys of a mapping are the
+            parties' names.
         **options
-            test_frame, id_column, label_frame, name, task, parties, owners (names of each party's
-            columns, a mapping of party names to them), party_names, drop, test_fraction, group,
-            seed, scaling, missing_values, max_categories, coding.
+            Fields of `securevfl.data.options.TableOptions`.
 
         Returns
         -------
         VerticalDataset
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> frame = pd.DataFrame({"age": range(40), "town": ["a", "b"] * 20, "ill": [0, 1] * 20})
+        >>> VerticalDataset.from_pandas(frame, "ill", parties=2)
+        VerticalDataset('table', 2 classes, 2 parties, 30 + 10 rows, widths (1, 2))
         """
         from securevfl.data.builders.frames import from_pandas
 
-        return from_pandas(frame, label, **options)
+        return from_pandas(
+            frame,
+            label,
+            test_frame=test_frame,
+            id_column=id_column,
+            label_frame=label_frame,
+            parties=parties,
+            owners=owners,
+            **options,
+        )
 
     @staticmethod
     def from_torch(train: Any, test: Any = None, **options: Any) -> VerticalDataset:
@@ -342,7 +412,7 @@ class VerticalDataset:
         train : torch.utils.data.Dataset
             Map-style or iterable; features are tensors, arrays or images.
         test : torch.utils.data.Dataset, optional
-            The test rows; else `test_fraction` of the rows is held out.
+            The test rows; else `test_fraction` of the rows become them.
         **options
             As for `from_numpy`.
 
@@ -374,10 +444,19 @@ class VerticalDataset:
         return from_sklearn(bunch, **options)
 
     @staticmethod
+    @table_options(TableKeywords)
     def from_files(
-        party_files: Sequence[str | Path], *, id_column: str, label: str, **options: Any
+        party_files: Sequence[str | Path],
+        *,
+        id_column: str,
+        label: str,
+        label_file: str | Path | None = None,
+        separator: str | None = None,
+        match: Match | None = None,
+        unmatched: str = "dropped",
+        **options: Unpack[TableKeywords],
     ) -> VerticalDataset:
-        """Build from several parties' own CSV files, joined by an id column in plain form.
+        """Build from several parties' own CSV files, joined by an id column.
 
         Parameters
         ----------
@@ -387,8 +466,17 @@ class VerticalDataset:
             Name of the id column in every file.
         label : str
             Name of the label column, in `label_file` or in one of the parties' files.
+        label_file : path, optional
+            File of ids and labels.
+        separator : str, optional
+            A comma, or a tab for .tsv files, unless given.
+        match : callable, optional
+            Finds the common ids; in plain form if not given.
+        unmatched : {"dropped", "kept"}
+            What becomes of rows whose id is not in every file; kept ones are unaligned rows of
+            their party (``alone``).
         **options
-            label_file, and the options of `from_pandas`.
+            Fields of `securevfl.data.options.TableOptions`.
 
         Returns
         -------
@@ -396,7 +484,16 @@ class VerticalDataset:
         """
         from securevfl.data.builders.files import from_files
 
-        return from_files(party_files, id_column=id_column, label=label, **options)
+        return from_files(
+            party_files,
+            id_column=id_column,
+            label=label,
+            label_file=label_file,
+            separator=separator,
+            match=match,
+            unmatched=unmatched,
+            **options,
+        )
 
     @cached_property
     def _fingerprint(self) -> str:

@@ -1,4 +1,4 @@
-"""Where a data set comes from and what was done to it."""
+"""Origin of a data set: source, licence, split, scaling, partition and notes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class About:
-    """Where a data set comes from and what was done to it; reports show all of it.
+    """Origin of a data set, and what was done to it; reports show all of it.
 
     Parameters
     ----------
@@ -22,7 +22,7 @@ class About:
     scaling : str
         How the features were scaled.
     partition : str
-        How the columns were dealt to the parties.
+        How the columns were divided among the parties.
     notes : tuple of str
         Encoding, filling, dropped rows or columns, and everything else a reader must know.
     """

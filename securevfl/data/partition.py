@@ -1,4 +1,4 @@
-"""Who owns which columns, and which rows are held out for testing."""
+"""Partition of columns among parties, and of rows into training and test rows."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ Positions = tuple[tuple[int, ...], ...]
 Strips = Literal["rows", "columns"]
 
 
-def deal_columns(count: int, parties: int) -> Positions:
-    """Deal columns to parties in the order of `numpy.array_split`.
+def partition_columns(count: int, parties: int) -> Positions:
+    """Divide columns among parties in order, in parts as equal as those of `numpy.array_split`.
 
     Parameters
     ----------
@@ -37,7 +37,7 @@ def deal_columns(count: int, parties: int) -> Positions:
 
     Examples
     --------
-    >>> deal_columns(5, 2)
+    >>> partition_columns(5, 2)
     ((0, 1, 2), (3, 4))
     """
     if isinstance(parties, bool) or not isinstance(parties, (int, np.integer)) or parties < 1:
@@ -139,7 +139,7 @@ def strip_columns(shape: tuple[int, int, int], parties: int, strips: Strips) -> 
     """
     pixels = np.arange(int(np.prod(shape))).reshape(shape)
     axis = _strip_axis(strips)
-    lines = deal_columns(shape[axis], parties)
+    lines = partition_columns(shape[axis], parties)
     return tuple(tuple(pixels.take(line, axis=axis).ravel().tolist()) for line in lines)
 
 
@@ -181,7 +181,7 @@ def split_random(
     count : int
         Number of rows, at least 2.
     test_fraction : float
-        Part of the rows that is held out, in (0, 1); at least one row stays on each side.
+        Part of the rows that become test rows, in (0, 1); at least one row stays on each side.
     seed : int
         0 or more; the same seed gives the same split on every machine.
 
@@ -203,7 +203,7 @@ def split_stratified(
     labels : ndarray, shape (rows,)
         Class of each row, of any type that can be sorted.
     test_fraction : float
-        Part of the rows that is held out, in (0, 1).
+        Part of the rows that become test rows, in (0, 1).
     seed : int
         0 or more; the same seed gives the same split on every machine.
 
@@ -247,7 +247,7 @@ def split_groups(
     labels : ndarray, shape (rows,)
         The class of each row; a group counts as the class of its first row.
     test_fraction : float
-        Part of the groups that is held out, in (0, 1).
+        Part of the groups whose rows become test rows, in (0, 1).
     seed : int
         0 or more.
 

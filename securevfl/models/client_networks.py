@@ -53,7 +53,7 @@ class ClientNetwork(Protocol):
 
 
 class TorchNetwork:
-    """A torch module as a client's network.
+    """A torch module as a bottom model (a client's network).
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
-"""What stands in the place of embeddings that did not come: nothing, zeros, old ones, a mean.
+"""Imputation of embeddings that did not come: nothing, zeros, the last ones, or a moving average.
 
-Zeros and old ones are the strategies SplitNN-zeros and SplitNN-buffer that DVFL tries, section 6;
-the running mean is ours. Where a rule puts something, the client counts as present.
+Zeros and last embeddings are the strategies SplitNN-zeros and SplitNN-buffer of DVFL, section 6.
+The moving average is ours. A client whose embedding was imputed counts as present.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from securevfl.models.stale import LastEmbeddings
 _DECAY = 0.9  # of the running mean, in a round: that of batch normalisation
 
 
-class Filling(ABC):
+class Imputation(ABC):
     """A rule, for N clients with embeddings of M rows and width h.
 
     Parameters
@@ -75,7 +75,7 @@ class Filling(ABC):
         return {"filled": self.parties - len(fresh), "how": how, "unknown": unknown}
 
 
-class Nothing(Filling):
+class Nothing(Imputation):
     """Who is absent is left out, and nothing is said."""
 
     def fill(
@@ -85,7 +85,7 @@ class Nothing(Filling):
         return *gather(fresh, self.parties), {}
 
 
-class Zeros(Filling):
+class Zeros(Imputation):
     """Zeros, as if they had been sent."""
 
     def fill(
@@ -96,7 +96,7 @@ class Zeros(Filling):
         return stack, np.ones_like(present), self._told("zeros", fresh, 0)
 
 
-class Buffer(Filling):
+class Buffer(Imputation):
     """The last embedding of each of those rows that came; zeros where none did."""
 
     def __init__(self, parties: int, rows: int, width: int) -> None:
@@ -122,7 +122,7 @@ class Buffer(Filling):
         self.last.load_state_dict(state)
 
 
-class RunningMean(Filling):
+class RunningMean(Imputation):
     """A running mean of each client's embeddings, ``m <- 0.9 m + 0.1 mean of the batch``.
 
     It begins with the first batch that came of a client; before that there are zeros.
@@ -152,7 +152,7 @@ class RunningMean(Filling):
         return stack, np.ones_like(present), self._told("mean", fresh, unknown)
 
 
-FILLINGS: dict[str, type[Filling]] = {
+IMPUTATIONS: dict[str, type[Imputation]] = {
     "nothing": Nothing,
     "zeros": Zeros,
     "buffer": Buffer,
@@ -160,7 +160,7 @@ FILLINGS: dict[str, type[Filling]] = {
 }
 
 
-def make_filling(name: str, parties: int, rows: int, width: int) -> Filling:
+def make_imputation(name: str, parties: int, rows: int, width: int) -> Imputation:
     """Rule by name.
 
     Raises
@@ -168,6 +168,6 @@ def make_filling(name: str, parties: int, rows: int, width: int) -> Filling:
     UnknownNameError
         When no rule has that name.
     """
-    if name not in FILLINGS:
-        raise UnknownNameError("filling", name, FILLINGS)
-    return FILLINGS[name](parties, rows, width)
+    if name not in IMPUTATIONS:
+        raise UnknownNameError("imputation", name, IMPUTATIONS)
+    return IMPUTATIONS[name](parties, rows, width)

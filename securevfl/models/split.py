@@ -1,4 +1,4 @@
-"""What all methods of split training share: batches, the centre's step, evaluation."""
+"""Parts that all methods of split training share: batches, the server model, measures."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def rows_of(features: np.ndarray, samples: np.ndarray) -> np.ndarray:
 
 
 class Centre:
-    """The server's half: central network, loss, optimiser.
+    """Server model (top model): its network, loss and optimiser.
 
     Parameters
     ----------
@@ -255,7 +255,7 @@ class Centre:
 
 
 def measure(task: Task, scores: np.ndarray, labels: np.ndarray) -> dict[str, float]:
-    """Held-out measures of raw scores: fractions in [0, 1], or the error of a regression.
+    """Measures of raw scores of test rows: fractions in [0, 1], or the error of a regression.
 
     Returns
     -------
@@ -278,7 +278,7 @@ def measure(task: Task, scores: np.ndarray, labels: np.ndarray) -> dict[str, flo
 
 
 def mean_loss(task: Task, scores: np.ndarray, labels: np.ndarray) -> float:
-    """Mean loss of raw scores of held-out rows: cross entropy, or the mean square error."""
+    """Mean loss of raw scores of test rows: cross entropy, or the mean square error."""
     if task == "regression":
         return float(np.mean((scores.reshape(-1) - labels) ** 2))
     exact = scores.astype(np.float64)

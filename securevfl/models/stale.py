@@ -1,4 +1,4 @@
-"""The last embeddings of clients' rows, for those that do not come in time."""
+"""Table of the last embeddings of each client's rows, for those that do not come in time."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 
 class LastEmbeddings:
-    """For each client and row the newest embedding that came, and of which round it is.
+    """Table of the newest embedding of each client and row, with its round.
 
     Parameters
     ----------

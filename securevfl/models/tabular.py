@@ -1,4 +1,4 @@
-"""Columns of code numbers in front of a network: each is looked up in a table of embeddings."""
+"""Input layer for columns of category codes: each code is looked up in a table of embeddings."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ if TYPE_CHECKING:
 
 
 def tabular_front(cardinalities: Sequence[int], width: int) -> tuple[nn.Module, int]:
-    """Module from rows with code numbers to rows of numbers, and the width of these.
+    """Module from rows with category codes to rows of numbers, and the width of these.
 
     Numeric columns come first, in their order, then the embedding of each coded column.
 
     Parameters
     ----------
     cardinalities : sequence of int
-        For each column the number of its code numbers, 0 for a numeric one
+        For each column the number of its category codes, 0 for a numeric one
         (`securevfl.data.VerticalDataset.cardinalities`).
     width : int
         Numbers of an embedding.
@@ -36,7 +36,7 @@ def tabular_front(cardinalities: Sequence[int], width: int) -> tuple[nn.Module, 
             )
 
         def forward(self, rows: torch.Tensor) -> torch.Tensor:
-            # Code numbers are whole and below 2^24, so float32 holds them exactly.
+            # Category codes are whole and below 2^24, so float32 holds them exactly.
             looked_up = [
                 table(rows[:, place].long())
                 for place, table in zip(coded, self.tables, strict=True)

@@ -30,7 +30,7 @@ def initialised(build: Callable[[], Built], seed: int | np.random.Generator) -> 
 
 
 def parameters_of(model: Any) -> dict[str, torch.Tensor]:
-    """Trained tensors by name, of a centre, a client's network or a torch module."""
+    """Trained tensors by name, of a server model, a bottom model or a torch module."""
     if hasattr(model, "weight") and hasattr(model, "degree"):  # a PolynomialNetwork
         return {"weight": model.weight}
     for name in ("network", "module"):

@@ -14,7 +14,7 @@ Then both encoders of each client, side by side, are its network in split traini
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import KW_ONLY, InitVar, dataclass, field, replace
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -42,7 +42,8 @@ from securevfl.models.split import Centre, rows_of
 from securevfl.protocols.base.card import Card
 from securevfl.protocols.base.messages import MessageSpec
 from securevfl.protocols.base.options import EmbeddingConfig
-from securevfl.protocols.base.split_training import DownstreamProtocol, SplitClient, SplitServer
+from securevfl.protocols.base.split_parties import SplitClient, SplitServer
+from securevfl.protocols.base.split_training import DownstreamProtocol
 
 
 class FedHsslConfig(PretrainingOptions, EmbeddingConfig):
@@ -61,28 +62,26 @@ class FedHsslConfig(PretrainingOptions, EmbeddingConfig):
     )
 
 
+@dataclass(eq=False, repr=False)
 class Client(SplitClient):
     """Client k: a cross-party and a local encoder, pre-trained, then trained side by side."""
 
     kept: ClassVar[tuple[str, ...]] = ("network", "encoders", "cross", "local")
 
-    def __init__(
-        self,
-        *arguments: Any,
-        alone: np.ndarray | None,
-        encoders: Pair,
-        cross: Cross,
-        local: TwoViews,
-        config: FedHsslConfig,
-    ) -> None:
-        super().__init__(*arguments)
+    network: Any
+    _: KW_ONLY
+    alone: InitVar[np.ndarray | None]
+    encoders: Pair
+    cross: Cross
+    local: TwoViews
+    config: FedHsslConfig
+
+    def __post_init__(self, alone: np.ndarray | None) -> None:
+        super().__post_init__()
         self.rows = own_rows(self.features, alone)
-        self.encoders = encoders
-        self.cross = cross
-        self.local = local
-        self.config = config
-        local.guidance = config.guidance
-        local.guide = lambda view: cross.project(encoders.cross, view)
+        self.local.guidance = self.config.guidance
+        cross, encoders = self.cross, self.encoders
+        self.local.guide = lambda view: cross.project(encoders.cross, view)
 
     async def take_part(self, announced: Any) -> None:
         """Do what the round is for: a meeting, learning alone, or a step of split training."""
@@ -121,15 +120,14 @@ class Client(SplitClient):
         self.network.adopt(self.encoders)
 
 
+@dataclass(eq=False, repr=False)
 class Server(SplitServer):
     """Paces pre-training and averages upper layers; then trains the head."""
 
     kept: ClassVar[tuple[str, ...]] = (*SplitServer.kept, "done")
 
-    def __init__(self, *arguments: Any, config: FedHsslConfig) -> None:
-        super().__init__(*arguments, rounds=config.rounds)
-        self.epochs = config.pretrain_epochs
-        self.done = 0  # rounds of pre-training
+    epochs: int = field(kw_only=True)  # of pre-training
+    done: int = field(default=0, init=False)  # rounds of pre-training
 
     async def run(self) -> None:
         """Global iterations of pre-training, then split training."""
@@ -223,7 +221,8 @@ class FedHssl(DownstreamProtocol):
             self.aggregation,
             self.joint_centre(),
             self.data.train_labels,
-            config=self.config,
+            max_steps=self.config.rounds,
+            epochs=self.config.pretrain_epochs,
         )
         return {SERVER: server} | {k: self.client(k) for k in self.peers()}
 

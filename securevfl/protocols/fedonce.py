@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
 import numpy as np
@@ -29,6 +29,7 @@ from securevfl.protocols.base.card import Card
 from securevfl.protocols.base.messages import MessageKey, MessageSpec, in_setup
 from securevfl.protocols.base.options import SegmentedConfig
 from securevfl.protocols.base.split import EmbeddingProtocol
+from securevfl.protocols.base.split_step import aggregated, split_step
 
 if TYPE_CHECKING:
     from securevfl.data.dataset import VerticalDataset
@@ -123,31 +124,24 @@ class Reconstruction:
         return self.encoder.train(features[places], self._stream), 0
 
 
+@dataclass(eq=False, repr=False)
 class Guest(Party):
     """Client n: learns from all its own rows, then answers for those that are shared."""
 
     kept: ClassVar[tuple[str, ...]] = ("learner", "trained")
 
-    def __init__(
-        self,
-        index: int,
-        peers: Sequence[int],
-        layout: Batches,
-        shared: np.ndarray,
-        own: np.ndarray,
-        batches: Batches,
-        learner: Learner,
-        *,
-        updates: int,
-    ) -> None:
-        super().__init__(index, peers)
-        self.layout = layout
-        self.shared = shared
-        self.own = own  # shared rows, and after them those that it holds alone
-        self.batches = batches
-        self.learner = learner
-        self.updates = updates
-        self.trained = 0
+    index: int
+    peers: Sequence[int]
+    layout: Batches
+    shared: np.ndarray
+    own: np.ndarray  # shared rows, and after them those that it holds alone
+    batches: Batches
+    learner: Learner
+    updates: int = field(kw_only=True)
+    trained: int = field(default=0, init=False)
+
+    def __post_init__(self) -> None:
+        super().__init__(self.index, self.peers)
 
     async def run(self) -> None:
         """Train before the first round; then each round asks for some rows, all of them once."""
@@ -181,36 +175,31 @@ class Guest(Party):
         return samples * self.learner.operations if kind == "embedding" else 0
 
 
+@dataclass(eq=False, repr=False)
 class Server(Party):
     """Collects the representations once and trains its model on them."""
 
     kept: ClassVar[tuple[str, ...]] = ("centre", "steps", "ready", "came", "concluded")
     kept_frozen: ClassVar[tuple[str, ...]] = ("received",)
 
-    def __init__(
-        self,
-        peers: Sequence[int],
-        layout: Batches,
-        aggregation: Aggregation,
-        centre: Centre,
-        labels: np.ndarray,
-        *,
-        rounds: int,
-        width: int,
-        timeout: float | None,
-    ) -> None:
-        super().__init__(SERVER, peers)
-        self.layout = layout
-        self.aggregation = aggregation
-        self.centre = centre
-        self.labels = labels
-        self.wanted = rounds
-        self.width = width
-        self.timeout = timeout
-        self.ready = self.concluded = False
-        self.steps = 0
-        self.received: tuple[np.ndarray, ...] = ()
-        self.came = np.zeros((len(self.peers), pieces(layout)), bool)
+    peers: Sequence[int]
+    layout: Batches
+    aggregation: Aggregation
+    centre: Centre
+    labels: np.ndarray
+    _: KW_ONLY
+    max_steps: int
+    width: int
+    timeout: float | None
+    ready: bool = field(default=False, init=False)
+    concluded: bool = field(default=False, init=False)
+    steps: int = field(default=0, init=False)
+    received: tuple[np.ndarray, ...] = field(default=(), init=False)
+    came: np.ndarray = field(init=False)  # (N, pieces), whether each piece of each guest came
+
+    def __post_init__(self) -> None:
+        super().__init__(SERVER, self.peers)
+        self.came = np.zeros((len(self.peers), pieces(self.layout)), bool)
 
     async def run(self) -> None:
         """Let the guests train, ask for every row once, let them go, and train."""
@@ -259,17 +248,18 @@ class Server(Party):
     async def train(self) -> None:
         """Steps of the central model alone; nothing is sent."""
         table = self.table()
-        while self.steps < self.wanted:
+        while self.steps < self.max_steps:
             self.safe_point()
             await self.sleep(0)
             self.round += 1
             samples = self.layout.samples(self.layout.draw(self.steps + 1))
             stack = table[:, samples]
-            joint = self.aggregation.combine(stack, np.ones(stack.shape[:2], bool))
-            loss, _ = self.centre.step(joint, samples, self.labels)
+            everywhere = np.ones(stack.shape[:2], bool)
+            joint = aggregated(self.aggregation, stack, everywhere, clients=())
+            step = split_step(self.centre, joint, samples, self.labels)
             self.steps += 1
             used = int(self.came.any(axis=1).sum())
-            self.record("round", step=self.steps, loss=loss, used=used)
+            self.record("round", step=self.steps, loss=step.loss, used=used)
 
     def table(self) -> np.ndarray:
         """Representations of all rows, (N, M + 1, h); the last row is that of padding."""
@@ -345,7 +335,7 @@ class FedOnce(EmbeddingProtocol):
             self.aggregation,
             self.joint_centre(),
             self.data.train_labels,
-            rounds=self.config.rounds,
+            max_steps=self.config.rounds,
             width=self.config.width,
             timeout=self.config.timeout,
         )

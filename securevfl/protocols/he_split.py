@@ -16,8 +16,8 @@ Both packages are optional: ``pip install 'securevfl[he]'``.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
@@ -26,9 +26,7 @@ from pydantic import Field
 from securevfl.engine.party import SERVER, Party
 from securevfl.errors import ConfigurationError, PrivacyError, RangeError
 from securevfl.field import FixedPoint, PrimeField
-from securevfl.models.client_networks import ClientNetwork
 from securevfl.models.homomorphic import Ckks, Paillier, Scheme
-from securevfl.models.split import Batches, Centre, rows_of
 from securevfl.privacy.claims import Claim
 from securevfl.protocols.base.card import Card
 from securevfl.protocols.base.messages import (
@@ -41,6 +39,8 @@ from securevfl.protocols.base.messages import (
 )
 from securevfl.protocols.base.options import SegmentedConfig
 from securevfl.protocols.base.split import EmbeddingProtocol
+from securevfl.protocols.base.split_parties import SplitClient, SplitServer
+from securevfl.protocols.base.split_step import JointEmbedding, SplitStep, summed
 
 if TYPE_CHECKING:
     from securevfl.data.dataset import VerticalDataset
@@ -86,28 +86,15 @@ class Parameters:
     quorum: int
 
 
-class Client(Party):
+@dataclass(eq=False, repr=False)
+class Client(SplitClient):
     """Encrypts its embedding; the key holder among the clients decrypts the sums too."""
 
-    kept: ClassVar[tuple[str, ...]] = ("network",)
     kept_once: ClassVar[tuple[str, ...]] = ("public_key", "secret_key")
 
-    def __init__(
-        self,
-        index: int,
-        peers: Sequence[int],
-        public: Parameters,
-        batches: Batches,
-        features: np.ndarray,
-        network: ClientNetwork,
-    ) -> None:
-        super().__init__(index, peers)
-        self.public = public
-        self.batches = batches
-        self.features = features
-        self.network = network
-        self.public_key = b""
-        self.secret_key = b""  # the key holder's alone
+    public: Parameters
+    public_key: bytes = field(default=b"", init=False)
+    secret_key: bytes = field(default=b"", init=False)  # the key holder's alone
 
     async def setup(self) -> None:
         """The key holder makes the keys, and the public one known."""
@@ -118,27 +105,24 @@ class Client(Party):
         others = [n for n in self.peers if n != self.index]
         self.broadcast("key", self.public_key, to=(SERVER, *others))
 
-    async def run(self) -> None:
-        """Take part in every round; one that is over before the gradient comes is left."""
-        async for round_ in self.rounds():
-            with round_:
-                own = rows_of(self.features, self.batches.samples(round_.payload))
-                x = self.quantised(own)
-                ciphertexts = self.public.scheme.encrypt(self.public_key, x.reshape(-1))
-                self.send(SERVER, "embedding", ciphertexts)
-                if self.index == self.public.holder:
-                    sums = await self.receive("sum", sender=SERVER)
-                    self.send(SERVER, "opened", self.decrypt(sums, x.shape))
-                clipped = self.network.update(own, await self.receive("gradient", sender=SERVER))
-                if clipped:
-                    self.record("clipped", weights=clipped, bound=self.network.bound)
+    async def train(self, batch: np.ndarray) -> None:
+        """One step of split training on an encrypted embedding."""
+        own = self.rows_of(batch)
+        x = self.quantised(own)
+        ciphertexts = self.public.scheme.encrypt(self.public_key, x.reshape(-1))
+        self.send(SERVER, "embedding", ciphertexts)
+        if self.index == self.public.holder:
+            self.send(
+                SERVER, "opened", self.decrypt(await self.receive("sum", sender=SERVER), x.shape)
+            )
+        self.update(own, await self.receive("gradient", sender=SERVER))
 
     def quantised(self, own: np.ndarray) -> np.ndarray:
         """x_u as int64, refused where a sum could leave the scheme's range.
 
         That a client stopped here is one bit about its data, listed on the card.
         """
-        x: np.ndarray = self.public.point.round(self.network.forward(own))
+        x: np.ndarray = self.public.point.round(self.embed(own))
         limit, largest = self.public.scheme.limit, int(np.abs(x).max(initial=0))
         if largest > limit:
             raise RangeError(
@@ -154,37 +138,21 @@ class Client(Party):
         values = public.scheme.decrypt(self.secret_key, sums, math.prod(shape), public.quorum)
         return values.reshape(shape)
 
-    def operations(self, kind: str) -> int:
-        """Multiply-adds of embedding a batch; encryption is not counted."""
-        samples = self.batches.coded * self.batches.segments
-        return samples * self.network.operations if kind == "embedding" else 0
 
-
-class Server(Party):
+@dataclass(eq=False, repr=False)
+class Server(SplitServer):
     """Adds ciphertexts, has the sum decrypted, trains the centre."""
 
     kept: ClassVar[tuple[str, ...]] = ("centre", "steps", "answered")
     kept_once: ClassVar[tuple[str, ...]] = ("public_key",)
 
-    def __init__(
-        self,
-        peers: Sequence[int],
-        public: Parameters,
-        batches: Batches,
-        centre: Centre,
-        labels: np.ndarray,
-        *,
-        rounds: int,
-    ) -> None:
-        super().__init__(SERVER, peers)
-        self.public = public
-        self.batches = batches
-        self.centre = centre
-        self.labels = labels
-        self.wanted = rounds
-        self.steps = 0
-        self.public_key = b""
-        self.answered = np.zeros(len(self.peers), np.int64)  # rounds in which each was summed
+    public: Parameters
+    public_key: bytes = field(default=b"", init=False)
+    answered: np.ndarray = field(init=False)  # rounds in which each client was summed
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.answered = np.zeros(len(self.peers), np.int64)
 
     async def setup(self) -> None:
         """Learn the public key, without which ciphertexts cannot be added."""
@@ -192,7 +160,7 @@ class Server(Party):
 
     async def run(self) -> None:
         """One step a round, on the first `quorum` embeddings; later ones are late."""
-        while self.steps < self.wanted:
+        while self.steps < self.max_steps:
             self.safe_point()
             batch = self.batches.draw(self.round + 1)
             self.announce(self.round + 1, batch)
@@ -201,18 +169,21 @@ class Server(Party):
             self.send(self.public.holder, "sum", total)
             holder = self.public.holder
             opened = await self.receive("opened", sender=holder, round=self.round)
-            self.train(batch, tuple(uploads), opened)
+            self.train(batch, (opened, tuple(uploads)))
         self.conclude()
 
-    def train(self, batch: np.ndarray, summed: tuple[int, ...], total: np.ndarray) -> None:
-        """Step on the mean of those summed; padded rows have no loss and no gradient."""
-        samples = self.batches.samples(batch)
-        mean = total * 2.0**-self.public.point.bits / len(summed)
-        loss, gradient = self.centre.step(mean, samples, self.labels)
-        self.steps += 1
-        self.answered[list(summed)] += 1
-        self.broadcast("gradient", gradient / np.float32(len(summed)), to=summed)
-        self.record("round", step=self.steps, loss=loss, used=len(summed))
+    def join(
+        self, uploads: tuple[np.ndarray, tuple[int, ...]], samples: np.ndarray
+    ) -> JointEmbedding:
+        """Mean of those summed, from the decrypted sum and their numbers."""
+        total, clients = uploads
+        mean = total * 2.0**-self.public.point.bits / len(clients)
+        return summed(mean, clients, lambda gradient: gradient / np.float32(len(clients)))
+
+    def answer(self, batch: np.ndarray, step: SplitStep) -> None:
+        """Send all who were summed the same gradient, and count them."""
+        self.answered[list(step.clients)] += 1
+        self.broadcast("gradient", next(iter(step.gradients.values())), to=step.clients)
 
 
 class HESplit(EmbeddingProtocol):
@@ -330,18 +301,19 @@ class HESplit(EmbeddingProtocol):
         """The server and N clients."""
         server = Server(
             self.peers(),
-            self.parameters(),
             self.layout,
+            self.aggregation,
             self.joint_centre(),
             self.data.train_labels,
-            rounds=self.config.rounds,
+            self.parameters(),
+            max_steps=self.config.rounds,
         )
         return {SERVER: server} | {n: self.client(n) for n in self.peers()}
 
     def client(self, index: int) -> Client:
         """Client `index`, from 0."""
         network, features = self.client_network(index), self.data.train[index]
-        return Client(index, self.peers(), self.parameters(), self.layout, features, network)
+        return Client(index, self.peers(), self.layout, features, network, self.parameters())
 
     def evaluated(self, parties: Mapping[int, Party]) -> Collection[int]:
         """All clients, or those that were summed most often, the lowest first among equals."""

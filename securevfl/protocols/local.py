@@ -9,6 +9,7 @@ home; the other clients take no part.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
@@ -20,7 +21,8 @@ from securevfl.privacy.claims import Claim
 from securevfl.protocols.base.card import Card
 from securevfl.protocols.base.messages import MessageSpec, last_word
 from securevfl.protocols.base.options import EmbeddingConfig
-from securevfl.protocols.base.split_training import DownstreamProtocol, SplitClient, SplitServer
+from securevfl.protocols.base.split_parties import SplitClient, SplitServer
+from securevfl.protocols.base.split_training import DownstreamProtocol
 
 
 class LocalConfig(EmbeddingConfig):
@@ -39,12 +41,11 @@ class Idle(Party):
         await self.receive("stop", safe=True)
 
 
+@dataclass(eq=False, repr=False)
 class Server(SplitServer):
     """The active party's server; client 0 is all its peers."""
 
-    def __init__(self, *arguments: Any, others: Sequence[int], rounds: int) -> None:
-        super().__init__(*arguments, rounds=rounds)
-        self.others = others
+    others: Sequence[int] = field(kw_only=True)
 
     async def run(self) -> None:
         """Train with client 0, then dismiss the others."""
@@ -96,7 +97,7 @@ class Local(DownstreamProtocol):
             self.joint_centre(),
             labels,
             others=others,
-            rounds=self.config.rounds,
+            max_steps=self.config.rounds,
         )
         active = SplitClient(0, self.peers(), self.layout, features, self.client_network(0))
         return {SERVER: server, 0: active} | {k: Idle(k, self.peers()) for k in others}

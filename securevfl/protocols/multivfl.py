@@ -16,7 +16,7 @@ from __future__ import annotations
 import functools
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
@@ -28,7 +28,7 @@ from securevfl.engine.party import SERVER, Party
 from securevfl.engine.streams import keyed_stream
 from securevfl.errors import ConfigurationError
 from securevfl.field.sampling import SYSTEM, SeededSource
-from securevfl.models.aggregation import Aggregation, gather
+from securevfl.models.aggregation import Aggregation
 from securevfl.models.client_networks import ClientNetwork, make_client_network
 from securevfl.models.server_optimizers import ServerOptimizer, average, make_server_optimizer
 from securevfl.models.split import Batches, Centre
@@ -40,6 +40,7 @@ from securevfl.protocols.base.card import Card
 from securevfl.protocols.base.messages import SELF, MessageSpec, announcement, last_word
 from securevfl.protocols.base.options import EmbeddingConfig
 from securevfl.protocols.base.split import EmbeddingProtocol
+from securevfl.protocols.base.split_step import gathered, split_step
 
 if TYPE_CHECKING:
     from securevfl.data.dataset import VerticalDataset
@@ -226,34 +227,26 @@ class DataOwner(Party):
         return self.batch * first.operations if kind == "embedding" else 0
 
 
+@dataclass(eq=False, repr=False)
 class LabelOwner(Party):
     """Label owner k: the labels of some samples, and the network beyond the cut."""
 
     kept_once: ClassVar[tuple[str, ...]] = ("rows",)
 
-    def __init__(
-        self,
-        index: int,
-        data_owners: Sequence[int],
-        labels: np.ndarray,
-        ids: Sequence[str],
-        make: Callable[[], Centre],
-        aggregation: Aggregation,
-        stream: Callable[..., np.random.Generator],
-        *,
-        batch: int,
-        epochs: int,
-        private: bool,
-    ) -> None:
-        super().__init__(index, data_owners)
-        self.labels = labels
-        self.ids = ids
-        self.make = make
-        self.aggregation = aggregation
-        self.public = stream
-        self.batch = batch
-        self.epochs = epochs
-        self.private = private
+    index: int
+    peers: Sequence[int]  # the data owners
+    labels: np.ndarray
+    ids: Sequence[str]
+    make: Callable[[], Centre]
+    aggregation: Aggregation
+    public: Callable[..., np.random.Generator]
+    _: KW_ONLY
+    batch: int
+    epochs: int
+    private: bool
+
+    def __post_init__(self) -> None:
+        super().__init__(self.index, self.peers)
         self.rows = np.empty(0, np.int64)
 
     async def setup(self) -> None:
@@ -283,43 +276,36 @@ class LabelOwner(Party):
         for d in self.peers:
             self.send(d, "request", (self.round, places), round=number)
         answers = await self.collect("embedding", senders=self.peers, round=number)
-        stack, present = gather({d: own for d, (_, own) in answers.items()}, len(self.peers))
-        loss, gradient = centre.step(self.aggregation.combine(stack, present), places, labels)
-        for d in self.peers:
-            part = self.aggregation.gradient(gradient, stack, present, d)
-            self.send(d, "gradient", ((self.index, places), part), round=number)
-        return loss
+        embeddings = {d: answers[d][1] for d in self.peers}
+        joint = gathered(self.aggregation, embeddings, len(self.peers))
+        step = split_step(centre, joint, places, labels)
+        for d, gradient in step.gradients.items():
+            self.send(d, "gradient", ((self.index, places), gradient), round=number)
+        return step.loss
 
 
+@dataclass(eq=False, repr=False)
 class Server(Party):
     """The aggregation server: the label owners' common network, and the server optimiser."""
 
     kept: ClassVar[tuple[str, ...]] = ("centre", "optimizer", "steps")
 
-    def __init__(
-        self,
-        data_owners: Sequence[int],
-        label_owners: Sequence[int],
-        centre: Centre,
-        optimizer: ServerOptimizer,
-        *,
-        rounds: int,
-        epochs: int,
-        privacy: Privacy | None,
-    ) -> None:
-        super().__init__(SERVER, (*data_owners, *label_owners))
-        self.data_owners = data_owners
-        self.label_owners = label_owners
-        self.centre = centre
-        self.optimizer = optimizer
-        self.wanted = rounds
-        self.epochs = epochs
-        self.privacy = privacy
-        self.steps = 0
+    data_owners: Sequence[int]
+    label_owners: Sequence[int]
+    centre: Centre
+    optimizer: ServerOptimizer
+    _: KW_ONLY
+    max_steps: int
+    epochs: int
+    privacy: Privacy | None
+    steps: int = field(default=0, init=False)
+
+    def __post_init__(self) -> None:
+        super().__init__(SERVER, (*self.data_owners, *self.label_owners))
 
     async def run(self) -> None:
         """Aggregate what the label owners have trained, once a round (`ServerAggregation`)."""
-        while self.steps < self.wanted:
+        while self.steps < self.max_steps:
             self.safe_point()
             weights = weights_of(self.centre)
             self.announce(self.round + 1, weights, to=self.label_owners)
@@ -433,7 +419,7 @@ class MultiVfl(EmbeddingProtocol):
                 tau=config.tau,
                 rounds=config.rounds,
             ),
-            rounds=config.rounds,
+            max_steps=config.rounds,
             epochs=config.epochs,
             privacy=self.privacy,
         )

@@ -36,8 +36,6 @@ from securevfl.errors import (
 )
 from securevfl.field import FixedPoint, LagrangeCode, PrimeField
 from securevfl.field.sampling import SYSTEM, Keystream, fill_uniform
-from securevfl.models.client_networks import ClientNetwork
-from securevfl.models.split import Batches, Centre, rows_of
 from securevfl.privacy.claims import Claim
 from securevfl.protocols.base.card import Card
 from securevfl.protocols.base.messages import (
@@ -51,6 +49,8 @@ from securevfl.protocols.base.messages import (
 )
 from securevfl.protocols.base.options import SegmentedConfig
 from securevfl.protocols.base.split import EmbeddingProtocol
+from securevfl.protocols.base.split_parties import SplitClient, SplitServer
+from securevfl.protocols.base.split_step import JointEmbedding, SplitStep, summed
 
 if TYPE_CHECKING:
     from securevfl.data.dataset import VerticalDataset
@@ -268,29 +268,16 @@ def pair_masks(
     return total
 
 
-class Client(Party):
+@dataclass(eq=False, repr=False)
+class Client(SplitClient):
     """Client u: masks its embedding, and opens for each other either the seed or the key."""
 
     activities: ClassVar[Mapping[str, str]] = {**Party.activities, "deal": "share"}
-    kept: ClassVar[tuple[str, ...]] = ("network",)
     kept_once: ClassVar[tuple[str, ...]] = ("identity", "verifiers")
 
-    def __init__(
-        self,
-        index: int,
-        peers: Sequence[int],
-        public: Parameters,
-        batches: Batches,
-        features: np.ndarray,
-        network: ClientNetwork,
-    ) -> None:
-        super().__init__(index, peers)
-        self.public = public
-        self.batches = batches
-        self.features = features
-        self.network = network
-        self.identity = b""  # signing key of round 3
-        self.verifiers: dict[int, bytes] = {}
+    public: Parameters
+    identity: bytes = field(default=b"", init=False)  # signing key of round 3
+    verifiers: dict[int, bytes] = field(default_factory=dict, init=False)
 
     async def setup(self) -> None:
         """Make the signing keys known, where round 3 is run."""
@@ -301,16 +288,12 @@ class Client(Party):
         self.share("identity", [own] * len(self.peers))
         self.verifiers = await self.collect("identity", senders=self.peers)
 
-    async def run(self) -> None:
-        """Take part in every round; what a round drew is forgotten with it."""
-        async for round_ in self.rounds():
-            with round_:
-                own = rows_of(self.features, self.batches.samples(round_.payload))
-                survivors = await self.aggregate(self.quantised(own))
-                gradient: np.ndarray = await self.receive("gradient", sender=SERVER)
-                clipped = self.network.update(own, gradient / np.float32(len(survivors)))
-                if clipped:
-                    self.record("clipped", weights=clipped, bound=self.network.bound)
+    async def train(self, batch: np.ndarray) -> None:
+        """One step of split training; what a round drew is forgotten with it."""
+        own = self.rows_of(batch)
+        survivors = await self.aggregate(self.quantised(own))
+        gradient: np.ndarray = await self.receive("gradient", sender=SERVER)
+        self.update(own, gradient / np.float32(len(survivors)))
 
     async def aggregate(self, x: np.ndarray) -> tuple[int, ...]:
         """Rounds 0 to 4 for one input; the survivors. Those that are not one of them stay here."""
@@ -342,7 +325,7 @@ class Client(Party):
         That a client stopped here is one bit about its data, listed on the card.
         """
         public = self.public
-        x: np.ndarray = public.point.quantize(self.network.forward(own))
+        x: np.ndarray = public.point.quantize(self.embed(own))
         limit = (public.field.modulus - 1) // (2 * len(self.peers))
         largest = int(np.abs(public.field.signed(x)).max(initial=0))
         if largest > limit:
@@ -432,39 +415,30 @@ def _signed(
         yield v
 
 
-class Server(Party):
+@dataclass(eq=False, repr=False)
+class Server(SplitServer):
     """Names U2 and U3, removes the masks from the sum of U3, trains the centre."""
 
     kept: ClassVar[tuple[str, ...]] = ("centre", "steps", "given_up", "answered")
 
-    def __init__(
-        self,
-        peers: Sequence[int],
-        public: Parameters,
-        config: SecAggConfig,
-        batches: Batches,
-        centre: Centre,
-        labels: np.ndarray,
-    ) -> None:
-        super().__init__(SERVER, peers)
-        self.public = public
-        self.config = config
-        self.batches = batches
-        self.centre = centre
-        self.labels = labels
-        self.steps = 0
-        self.given_up = 0
-        self.answered = np.zeros(len(self.peers), np.int64)  # rounds in which each survived
+    public: Parameters
+    config: SecAggConfig
+    given_up: int = field(default=0, init=False)
+    answered: np.ndarray = field(init=False)  # rounds in which each client survived
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.answered = np.zeros(len(self.peers), np.int64)
 
     async def run(self) -> None:
         """One step a round, or none where the round was given up."""
-        while self.steps < self.config.rounds:
+        while self.steps < self.max_steps:
             self.safe_point()
             batch = self.batches.draw(self.round + 1)
             self.announce(self.round + 1, batch)
             outcome = await self.aggregate()
             if outcome is not None:
-                self.train(batch, *outcome)
+                self.train(batch, outcome)
         self.conclude()
 
     async def aggregate(self) -> tuple[np.ndarray, tuple[int, ...], int] | None:
@@ -527,18 +501,18 @@ class Server(Party):
             total = public.field.add(total, gone)
         return total
 
-    def train(
-        self, batch: np.ndarray, total: np.ndarray, survivors: tuple[int, ...], sharers: int
-    ) -> None:
-        """Step on the mean over the survivors; padded rows have no loss and no gradient."""
-        samples = self.batches.samples(batch)
+    def join(
+        self, uploads: tuple[np.ndarray, tuple[int, ...], int], samples: np.ndarray
+    ) -> JointEmbedding:
+        """Mean over the survivors, from their sum, their numbers and how many shared."""
+        total, survivors, sharers = uploads
         mean = self.public.point.dequantize(total) / len(survivors)
-        loss, gradient = self.centre.step(mean, samples, self.labels)
-        self.steps += 1
-        self.answered[list(survivors)] += 1
-        self.broadcast("gradient", gradient, to=survivors)
-        dropped = sharers - len(survivors)
-        self.record("round", step=self.steps, loss=loss, used=len(survivors), dropped=dropped)
+        return summed(mean, survivors, dropped=sharers - len(survivors))
+
+    def answer(self, batch: np.ndarray, step: SplitStep) -> None:
+        """Send all survivors dL/dH, which each of them divides by their number, and count them."""
+        self.answered[list(step.clients)] += 1
+        self.broadcast("gradient", next(iter(step.gradients.values())), to=step.clients)
 
     def operations(self, kind: str) -> int:
         """One addition an element and mask to remove, at most; when the gradient is sent."""
@@ -698,16 +672,22 @@ class SecAggSplit(EmbeddingProtocol):
 
     def parties(self) -> dict[int, Party]:
         """The server and N clients."""
-        labels = self.data.train_labels
         server = Server(
-            self.peers(), self.public, self.config, self.layout, self.joint_centre(), labels
+            self.peers(),
+            self.layout,
+            self.aggregation,
+            self.joint_centre(),
+            self.data.train_labels,
+            self.public,
+            self.config,
+            max_steps=self.config.rounds,
         )
         return {SERVER: server} | {n: self.client(n) for n in self.peers()}
 
     def client(self, index: int) -> Client:
         """Client `index`, from 0."""
         network, features = self.client_network(index), self.data.train[index]
-        return Client(index, self.peers(), self.public, self.layout, features, network)
+        return Client(index, self.peers(), self.layout, features, network, self.public)
 
     def evaluated(self, parties: Mapping[int, Party]) -> Collection[int]:
         """All clients, or those that survived most often, the lowest first among equals."""

@@ -13,8 +13,8 @@ ours, a running mean of each client's embeddings.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Mapping
+from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
@@ -23,16 +23,16 @@ from pydantic import Field
 from securevfl.engine.party import SERVER, Party
 from securevfl.errors import ConfigurationError, RangeError, RunError
 from securevfl.field import FixedPoint, PrimeField
-from securevfl.models.aggregation import Aggregation
 from securevfl.models.client_networks import ClientNetwork
-from securevfl.models.imputation import Filling, make_filling
+from securevfl.models.imputation import Imputation, make_imputation
 from securevfl.models.polynomial_network import PolynomialNetwork, expand
-from securevfl.models.split import Batches, Centre, rows_of
 from securevfl.privacy.claims import OPEN_EMBEDDINGS, Claim
 from securevfl.protocols.base.card import Card
 from securevfl.protocols.base.messages import MessageSpec
 from securevfl.protocols.base.options import SegmentedConfig
 from securevfl.protocols.base.split import EmbeddingProtocol
+from securevfl.protocols.base.split_parties import SplitClient, SplitServer
+from securevfl.protocols.base.split_step import JointEmbedding, SplitStep, aggregated
 
 if TYPE_CHECKING:
     from securevfl.data.dataset import VerticalDataset
@@ -99,88 +99,44 @@ class Rounding:
         return embedding
 
 
-class Client(Party):
-    """Client n: embeds its rows of the batch, and steps with the gradient if it gets one."""
+@dataclass(eq=False, repr=False)
+class Client(SplitClient):
+    """Client n of split training; it can round as FedVS does."""
 
-    kept: ClassVar[tuple[str, ...]] = ("network",)
-
-    def __init__(
-        self,
-        index: int,
-        peers: Sequence[int],
-        batches: Batches,
-        features: np.ndarray,
-        network: ClientNetwork,
-        rounding: Rounding | None,
-    ) -> None:
-        super().__init__(index, peers)
-        self.batches = batches
-        self.features = features
-        self.network = network
-        self.rounding = rounding
-
-    async def run(self) -> None:
-        """Take part in every round; one that is over before the gradient comes is left."""
-        async for round_ in self.rounds():
-            with round_:
-                own = rows_of(self.features, self.batches.samples(round_.payload))
-                self.send(SERVER, "embedding", self.embed(own))
-                clipped = self.network.update(own, await self.receive("gradient"))
-                if clipped:
-                    self.record("clipped", weights=clipped, bound=self.network.bound)
+    rounding: Rounding | None
 
     def embed(self, own: np.ndarray) -> np.ndarray:
         """H_n, float32; with FedVS's rounding float64."""
         if self.rounding is None:
-            return self.network.forward(own)
+            return super().embed(own)
         return self.rounding.forward(own, self.secret_stream("rounding", self.round))
 
-    def operations(self, kind: str) -> int:
-        """Multiply-adds of embedding a batch, as FedVS counts them: the forward pass."""
-        samples = self.batches.coded * self.batches.segments
-        return samples * self.network.operations if kind == "embedding" else 0
 
+@dataclass(eq=False, repr=False)
+class Server(SplitServer):
+    """Server of split training that waits for some embeddings or for some time.
 
-class Server(Party):
-    """Aggregates the embeddings that it waits for and trains the centre.
-
-    A round ends with `quorum` embeddings or after `timeout` seconds; with fewer than `needed` of
+    A round ends with `quorum` embeddings or after `timeout` seconds. With fewer than `needed` of
     them it is skipped.
     """
 
     kept: ClassVar[tuple[str, ...]] = ("centre", "steps", "skipped", "answered", "filling")
 
-    def __init__(
-        self,
-        peers: Sequence[int],
-        batches: Batches,
-        aggregation: Aggregation,
-        centre: Centre,
-        labels: np.ndarray,
-        *,
-        rounds: int,
-        quorum: int,
-        needed: int,
-        timeout: float | None,
-        filling: Filling,
-    ) -> None:
-        super().__init__(SERVER, peers)
-        self.batches = batches
-        self.aggregation = aggregation
-        self.centre = centre
-        self.labels = labels
-        self.wanted = rounds
-        self.quorum = quorum
-        self.needed = needed
-        self.timeout = timeout
-        self.filling = filling
-        self.steps = 0
-        self.skipped = 0
-        self.answered = np.zeros(len(self.peers), np.int64)  # rounds in which each was used
+    _: KW_ONLY
+    quorum: int
+    needed: int
+    timeout: float | None
+    filling: Imputation
+    skipped: int = field(default=0, init=False)
+    answered: np.ndarray = field(init=False)  # rounds in which each client was used
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.answered = np.zeros(len(self.peers), np.int64)
 
     async def run(self) -> None:
         """One step a round, with what came in time; later embeddings are late."""
-        while self.steps + self.skipped < self.wanted:
+        while self.steps + self.skipped < self.max_steps:
             self.safe_point()
             batch = self.batches.draw(self.round + 1)
             self.announce(self.round + 1, batch)
@@ -196,25 +152,24 @@ class Server(Party):
         missing = [n for n in self.peers if n not in embeddings]
         self.skipped += 1
         self.record("skipped", came=len(embeddings), missing=missing)
-        if self.skipped == self.wanted:
+        if self.skipped == self.max_steps:
             raise RunError(
-                f"split: nothing was trained: all {self.wanted} rounds were skipped, for none had "
-                f"{self.needed} of {len(self.peers)} embeddings within {self.timeout} s; in round "
-                f"{self.round} there were none of {', '.join(f'party {n}' for n in missing)}. Use "
-                "more rounds, a longer timeout, or another rule for stragglers"
+                f"split: nothing was trained: all {self.max_steps} rounds were skipped, for none "
+                f"had {self.needed} of {len(self.peers)} embeddings within {self.timeout} s; in "
+                f"round {self.round} there were none of "
+                f"{', '.join(f'party {n}' for n in missing)}. Use more rounds, a longer timeout, "
+                "or another rule for stragglers"
             )
 
-    def train(self, batch: np.ndarray, embeddings: Mapping[int, np.ndarray]) -> None:
-        """Update the centre and return dL/dH_n; padded rows have no loss and no gradient."""
-        samples = self.batches.samples(batch)
-        stack, present, told = self.filling.fill(embeddings, samples, self.round)
-        joint = self.aggregation.combine(stack, present)
-        loss, gradient = self.centre.step(joint, samples, self.labels)
-        self.steps += 1
-        for n in embeddings:
-            self.answered[n] += 1
-            self.send(n, "gradient", self.aggregation.gradient(gradient, stack, present, n))
-        self.record("round", step=self.steps, loss=loss, used=len(embeddings), **told)
+    def join(self, uploads: Mapping[int, np.ndarray], samples: np.ndarray) -> JointEmbedding:
+        """Aggregate what came and what stands for the rest; only who came gets a gradient."""
+        stack, present, told = self.filling.fill(uploads, samples, self.round)
+        return aggregated(self.aggregation, stack, present, uploads.keys(), **told)
+
+    def answer(self, batch: np.ndarray, step: SplitStep) -> None:
+        """Send each client its gradient, and count it as used."""
+        self.answered[list(step.clients)] += 1
+        super().answer(batch, step)
 
 
 class Split(EmbeddingProtocol):
@@ -305,11 +260,11 @@ class Split(EmbeddingProtocol):
             self.aggregation,
             self.joint_centre(),
             self.data.train_labels,
-            rounds=self.config.rounds,
+            max_steps=self.config.rounds,
             quorum=self.quorum,
             needed=1 if self.fills else self.quorum,
             timeout=self.config.timeout,
-            filling=make_filling(
+            filling=make_imputation(
                 self.config.stragglers if self.fills else "nothing",
                 self.data.parties,
                 self.data.rows,

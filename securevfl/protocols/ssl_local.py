@@ -8,6 +8,7 @@ passive parties do.
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field
@@ -18,7 +19,8 @@ from securevfl.models.weights import load_weights, weights_of
 from securevfl.protocols.base.card import Card
 from securevfl.protocols.base.messages import MessageSpec
 from securevfl.protocols.base.options import EmbeddingConfig
-from securevfl.protocols.base.split_training import DownstreamProtocol, SplitClient, SplitServer
+from securevfl.protocols.base.split_parties import SplitClient, SplitServer
+from securevfl.protocols.base.split_training import DownstreamProtocol
 
 
 class SslLocalConfig(PretrainingOptions, EmbeddingConfig):
@@ -32,13 +34,12 @@ class SslLocalConfig(PretrainingOptions, EmbeddingConfig):
     )
 
 
+@dataclass(eq=False, repr=False)
 class Client(SplitClient):
     """Client k: pre-trains on all its rows, then trains on the aligned ones."""
 
-    def __init__(self, *arguments: Any, pretraining: Pretraining, method: str) -> None:
-        super().__init__(*arguments)
-        self.pretraining = pretraining
-        self.method = method
+    pretraining: Pretraining = field(kw_only=True)
+    method: str = field(kw_only=True)
 
     async def setup(self) -> None:
         """Pre-train, and start from the result."""
@@ -87,7 +88,7 @@ class SslLocal(DownstreamProtocol):
             self.aggregation,
             self.joint_centre(),
             self.data.train_labels,
-            rounds=self.config.rounds,
+            max_steps=self.config.rounds,
         )
         return {SERVER: server} | {k: self.client(k) for k in self.peers()}
 

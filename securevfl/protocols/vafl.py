@@ -9,7 +9,7 @@ updates its centre and returns the gradient with respect to that client's embedd
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
@@ -17,15 +17,15 @@ from pydantic import Field
 
 from securevfl.engine.party import SERVER, Party
 from securevfl.engine.streams import Secrets, keyed_stream
-from securevfl.models.aggregation import Aggregation
-from securevfl.models.client_networks import ClientNetwork
-from securevfl.models.split import Batches, Centre, rows_of
+from securevfl.models.split import Batches
 from securevfl.models.stale import LastEmbeddings
 from securevfl.privacy.claims import OPEN_EMBEDDINGS, Claim
 from securevfl.protocols.base.card import Card
 from securevfl.protocols.base.messages import MessageSpec, last_word
 from securevfl.protocols.base.options import SegmentedConfig
 from securevfl.protocols.base.split import EmbeddingProtocol
+from securevfl.protocols.base.split_parties import SplitClient, SplitServer
+from securevfl.protocols.base.split_step import JointEmbedding, SplitStep, aggregated
 
 _UNANSWERED = 1000  # rounds in a row after which a client waits for as long as it takes
 
@@ -41,26 +41,14 @@ class VaflConfig(SegmentedConfig):
     )
 
 
-class Client(Party):
+@dataclass(eq=False, repr=False)
+class Client(SplitClient):
     """Client m: embeds a batch of its own, waits for its gradient, steps, and begins anew."""
 
     kept: ClassVar[tuple[str, ...]] = ("network", "unanswered")
 
-    def __init__(
-        self,
-        index: int,
-        peers: Sequence[int],
-        batches: Batches,
-        features: np.ndarray,
-        network: ClientNetwork,
-        timeout: float | None,
-    ) -> None:
-        super().__init__(index, peers)
-        self.batches = batches
-        self.features = features
-        self.network = network
-        self.timeout = timeout
-        self.unanswered = 0  # rounds in a row
+    timeout: float | None
+    unanswered: int = field(default=0, init=False)  # rounds in a row
 
     async def run(self) -> None:
         """Go on until the server says stop; the rounds are the client's own."""
@@ -68,8 +56,8 @@ class Client(Party):
             self.safe_point()
             self.round += 1
             batch = self.batches.draw(self.round)
-            own = rows_of(self.features, self.batches.samples(batch))
-            self.send(SERVER, "embedding", (batch, self.network.forward(own)))
+            own = self.rows_of(batch)
+            self.send(SERVER, "embedding", (batch, self.embed(own)))
             try:
                 gradient = await self.answer()
             except TimeoutError:
@@ -78,9 +66,7 @@ class Client(Party):
             self.unanswered = 0
             if gradient is None:
                 return
-            clipped = self.network.update(own, gradient)
-            if clipped:
-                self.record("clipped", weights=clipped, bound=self.network.bound)
+            self.update(own, gradient)
 
     async def answer(self) -> np.ndarray | None:
         """Gradient of this round, None at the end; one of an earlier round is left aside."""
@@ -93,58 +79,41 @@ class Client(Party):
             if gradient is None or self.envelope.round == self.round:
                 return gradient
 
-    def operations(self, kind: str) -> int:
-        """Multiply-adds of embedding a batch: the forward pass, as FedVS counts them."""
-        samples = self.batches.coded * self.batches.segments
-        return samples * self.network.operations if kind == "embedding" else 0
 
-
-class Server(Party):
+@dataclass(eq=False, repr=False)
+class Server(SplitServer):
     """Keeps the last embedding of every sample and client; each arrival is a step."""
 
     kept: ClassVar[tuple[str, ...]] = ("centre", "steps", "last")
 
-    def __init__(
-        self,
-        peers: Sequence[int],
-        batches: Batches,
-        aggregation: Aggregation,
-        centre: Centre,
-        labels: np.ndarray,
-        *,
-        rounds: int,
-        width: int,
-    ) -> None:
-        super().__init__(SERVER, peers)
-        self.batches = batches
-        self.aggregation = aggregation
-        self.centre = centre
-        self.labels = labels
-        self.wanted = rounds
-        self.steps = 0
-        self.last = LastEmbeddings(len(self.peers), len(labels), width)
+    width: int = field(kw_only=True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.last = LastEmbeddings(len(self.peers), len(self.labels), self.width)
 
     async def run(self) -> None:
         """Step at every arrival; embeddings that come after the last step are late."""
-        while self.steps < self.wanted:
+        while self.steps < self.max_steps:
             batch, embedding = await self.receive("embedding", safe=True)
             assert self.envelope is not None
-            self.train(self.envelope.sender, self.envelope.round, batch, embedding)
+            self.train(batch, (self.envelope.sender, embedding))
         self.broadcast("stop", None)
 
-    def train(self, client: int, round: int, batch: np.ndarray, embedding: np.ndarray) -> None:
-        """Update the centre with the newest embeddings of the samples; answer who sent some."""
-        samples = self.batches.samples(batch)
+    def join(self, uploads: tuple[int, np.ndarray], samples: np.ndarray) -> JointEmbedding:
+        """Aggregate the newest embeddings of the samples; only who sent some gets a gradient."""
+        client, embedding = uploads
         self.last.keep(client, samples, embedding, self.steps)
         stack, present = self.last.at(samples)
-        joint = self.aggregation.combine(stack, present)
-        loss, gradient = self.centre.step(joint, samples, self.labels)
-        self.steps += 1
-        self.round = self.steps
-        own = self.aggregation.gradient(gradient, stack, present, client)
-        self.send(client, "gradient", own, round=round)
         known = float(present[:, samples >= 0].mean())
-        self.record("round", step=self.steps, loss=loss, used=1, client=client, known=known)
+        return aggregated(self.aggregation, stack, present, (client,), client=client, known=known)
+
+    def answer(self, batch: np.ndarray, step: SplitStep) -> None:
+        """Answer in the client's own round; the server's is the number of steps."""
+        assert self.envelope is not None
+        self.round = self.steps
+        for client, gradient in step.gradients.items():
+            self.send(client, "gradient", gradient, round=self.envelope.round)
 
 
 class Vafl(EmbeddingProtocol):
@@ -185,7 +154,7 @@ class Vafl(EmbeddingProtocol):
             self.aggregation,
             self.joint_centre(),
             self.data.train_labels,
-            rounds=self.config.rounds,
+            max_steps=self.config.rounds,
             width=self.config.width,
         )
         return {SERVER: server} | {n: self.client(n) for n in self.peers()}

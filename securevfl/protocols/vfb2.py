@@ -10,8 +10,8 @@ then have. It runs several such launches at once and waits for nobody's update.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
@@ -19,14 +19,13 @@ from pydantic import Field
 
 from securevfl.engine.party import SERVER, Party
 from securevfl.errors import RunError
-from securevfl.models.aggregation import Aggregation, gather
-from securevfl.models.client_networks import ClientNetwork
-from securevfl.models.split import Batches, Centre, rows_of
 from securevfl.privacy.claims import Claim
 from securevfl.protocols.base.card import Card
 from securevfl.protocols.base.messages import MessageSpec, last_word
 from securevfl.protocols.base.options import SegmentedConfig
 from securevfl.protocols.base.split import EmbeddingProtocol
+from securevfl.protocols.base.split_parties import SplitClient, SplitServer
+from securevfl.protocols.base.split_step import JointEmbedding, SplitStep
 
 if TYPE_CHECKING:
     from securevfl.data.dataset import VerticalDataset
@@ -49,23 +48,9 @@ class Vfb2Config(SegmentedConfig):
     )
 
 
-class Collaborator(Party):
+@dataclass(eq=False, repr=False)
+class Collaborator(SplitClient):
     """Client n: answers requests, and updates backwards whenever a theta arrives."""
-
-    kept: ClassVar[tuple[str, ...]] = ("network",)
-
-    def __init__(
-        self,
-        index: int,
-        peers: Sequence[int],
-        batches: Batches,
-        features: np.ndarray,
-        network: ClientNetwork,
-    ) -> None:
-        super().__init__(index, peers)
-        self.batches = batches
-        self.features = features
-        self.network = network
 
     async def run(self) -> None:
         """Serve until the dominator says stop."""
@@ -77,60 +62,30 @@ class Collaborator(Party):
             assert self.envelope is not None
             number = self.envelope.round
             if self.envelope.kind == "request":
-                output = self.network.forward(self.rows(payload))
+                output = self.embed(self.rows_of(payload))
                 self.send(SERVER, "embedding", (payload, output), round=number)
             else:
                 self.round = number
-                self.update(*payload)
-
-    def update(self, batch: np.ndarray, theta: np.ndarray) -> None:
-        """``w_n -= lr theta . dH_n/dw_n``, at the present weights."""
-        clipped = self.network.update(self.rows(batch), theta)
-        if clipped:
-            self.record("clipped", weights=clipped, bound=self.network.bound)
-
-    def rows(self, batch: np.ndarray) -> np.ndarray:
-        """Own columns of a coded batch."""
-        return rows_of(self.features, self.batches.samples(batch))
-
-    def operations(self, kind: str) -> int:
-        """Multiply-adds of the outputs of a batch: the forward pass, as FedVS counts them."""
-        samples = self.batches.coded * self.batches.segments
-        return samples * self.network.operations if kind == "embedding" else 0
+                batch, theta = payload
+                # w_n -= lr theta . dH_n/dw_n, at the present weights
+                self.update(self.rows_of(batch), theta)
 
 
-class Dominator(Party):
+@dataclass(eq=False, repr=False)
+class Dominator(SplitServer):
     """Holds the labels and the central model; launches updates and finishes them in order."""
 
     kept: ClassVar[tuple[str, ...]] = ("centre", "steps", "skipped", "due")
 
-    def __init__(
-        self,
-        peers: Sequence[int],
-        batches: Batches,
-        aggregation: Aggregation,
-        centre: Centre,
-        labels: np.ndarray,
-        *,
-        rounds: int,
-        threads: int,
-        timeout: float | None,
-    ) -> None:
-        super().__init__(SERVER, peers)
-        self.batches = batches
-        self.aggregation = aggregation
-        self.centre = centre
-        self.labels = labels
-        self.wanted = rounds
-        self.threads = threads
-        self.timeout = timeout
-        self.steps = 0
-        self.skipped = 0
-        self.due: tuple[float, ...] = ()  # of the launches under way: when they were made
+    _: KW_ONLY
+    threads: int
+    timeout: float | None
+    skipped: int = field(default=0, init=False)
+    due: tuple[float, ...] = field(default=(), init=False)  # when each open launch was made
 
     async def run(self) -> None:
         """Keep so many launches under way; finish the oldest with what came in time."""
-        while self.steps + self.skipped < self.wanted:
+        while self.steps + self.skipped < self.max_steps:
             self.safe_point()
             self.announce(self.steps + self.skipped + 1, to=())  # requests are sent ahead of it
             self.launch()
@@ -140,41 +95,40 @@ class Dominator(Party):
             found = await self.collect("embedding", timeout=left)
             self.due = self.due[1:]
             if found:
-                self.train({n: output for n, (_, output) in found.items()})
+                self.train(
+                    self.batches.draw(self.round), {n: output for n, (_, output) in found.items()}
+                )
             else:
                 self.skip()
         self.broadcast("stop", None)
 
     def launch(self) -> None:
         """Ask for the outputs of as many batches as may be under way."""
-        last = min(self.round + self.threads - 1, self.wanted)
+        last = min(self.round + self.threads - 1, self.max_steps)
         for number in range(self.round + len(self.due), last + 1):
             batch = self.batches.draw(number)
             for n in self.peers:
                 self.send(n, "request", batch, round=number)
             self.due = (*self.due, self.now)
 
-    def train(self, outputs: Mapping[int, np.ndarray]) -> None:
-        """Step with the sum; theta goes to those who are in it. Padded rows have no loss."""
-        batch = self.batches.draw(self.round)
-        samples = self.batches.samples(batch)
-        stack, present = gather(outputs, len(self.peers))
-        joint = self.aggregation.combine(stack, present)
-        loss, theta = self.centre.step(joint, samples, self.labels)
-        self.steps += 1
-        for n in outputs:
+    def join(self, uploads: Mapping[int, np.ndarray], samples: np.ndarray) -> JointEmbedding:
+        """The sum of the outputs; the history says how many are not in it."""
+        absent = len(self.peers) - len(uploads)
+        return replace(super().join(uploads, samples), details={"absent": absent})
+
+    def answer(self, batch: np.ndarray, step: SplitStep) -> None:
+        """Send theta with its batch to those who are in the sum."""
+        for n, theta in step.gradients.items():
             self.send(n, "gradient", (batch, theta))
-        absent = len(self.peers) - len(outputs)
-        self.record("round", step=self.steps, loss=loss, used=len(outputs), absent=absent)
 
     def skip(self) -> None:
         """Give up a launch without a single output; where all were, there is no model."""
         self.skipped += 1
         self.record("skipped", came=0, missing=list(self.peers))
-        if self.skipped == self.wanted:
+        if self.skipped == self.max_steps:
             raise RunError(
-                f"vfb2: nothing was trained: in none of {self.wanted} rounds an output came within "
-                f"{self.timeout} s; in round {self.round} there were none of "
+                f"vfb2: nothing was trained: in none of {self.max_steps} rounds an output came "
+                f"within {self.timeout} s; in round {self.round} there were none of "
                 f"{', '.join(f'party {n}' for n in self.peers)}. Use more rounds or a longer "
                 "timeout"
             )
@@ -228,7 +182,7 @@ class Vfb2(EmbeddingProtocol):
                 self.aggregation,
                 self.joint_centre(),
                 self.data.train_labels,
-                rounds=self.config.rounds,
+                max_steps=self.config.rounds,
                 threads=self.config.threads,
                 timeout=self.config.timeout,
             )

@@ -13,6 +13,7 @@ head, are one organisation. Client k > 0 are the passive parties.
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -32,7 +33,8 @@ from securevfl.models.weights import load_weights, weights_of
 from securevfl.protocols.base.card import Card
 from securevfl.protocols.base.messages import MessageSpec, in_setup
 from securevfl.protocols.base.options import EmbeddingConfig
-from securevfl.protocols.base.split_training import DownstreamProtocol, SplitClient, SplitServer
+from securevfl.protocols.base.split_parties import SplitClient, SplitServer
+from securevfl.protocols.base.split_training import DownstreamProtocol
 
 _IMAGES = ("conv", "vgg13")  # centres whose first layer is no Linear one
 
@@ -67,23 +69,21 @@ class VflhlpConfig(PretrainingOptions, EmbeddingConfig):
         return self.variant in ("full", "p")
 
 
+@dataclass(eq=False, repr=False)
 class ActiveClient(SplitClient):
     """Client 0: step 1, and the pull towards Theta^1 in step 3."""
 
     kept_once: ClassVar[tuple[str, ...]] = ("theta",)
 
-    def __init__(
-        self,
-        *arguments: Any,
-        pretraining: Pretraining,
-        config: VflhlpConfig,
-    ) -> None:
-        super().__init__(*arguments)
-        self.pretraining = pretraining
-        self.config = config
-        self.theta: dict[str, np.ndarray] | None = None  # Theta^1
-        if config.active:
-            self.pull = Pull(self.network, config.beta, lambda: self.theta)
+    network: Any
+    pretraining: Pretraining = field(kw_only=True)
+    config: VflhlpConfig = field(kw_only=True)
+    theta: dict[str, np.ndarray] | None = field(default=None, init=False)  # Theta^1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.config.active:
+            self.pull = Pull(self.network, self.config.beta, lambda: self.theta)
 
     async def setup(self) -> None:
         """Step 1: minimise F(f(Theta^0; h(Theta^1; X^1)), Y); the head goes to the server."""
@@ -96,18 +96,13 @@ class ActiveClient(SplitClient):
         self.send(SERVER, "head", weights_of(self.pretraining.means))
 
 
+@dataclass(eq=False, repr=False)
 class PassiveClient(SplitClient):
     """Client k > 0: step 2, whose result step 3 starts from."""
 
-    def __init__(
-        self,
-        *arguments: Any,
-        pretraining: Pretraining,
-        config: VflhlpConfig,
-    ) -> None:
-        super().__init__(*arguments)
-        self.pretraining = pretraining
-        self.config = config
+    network: Any
+    pretraining: Pretraining = field(kw_only=True)
+    config: VflhlpConfig = field(kw_only=True)
 
     async def setup(self) -> None:
         """Step 2: minimise InfoNCE of the projections of rows and their corrupted views."""
@@ -118,24 +113,24 @@ class PassiveClient(SplitClient):
         load_weights(self.network, weights_of(self.pretraining.encoder))
 
 
+@dataclass(eq=False, repr=False)
 class Server(SplitServer):
     """The active party's server: gives its labels to step 1; in step 3 its head is pulled too."""
 
     kept_once: ClassVar[tuple[str, ...]] = ("theta",)
 
-    def __init__(
-        self, *arguments: Any, alone_labels: np.ndarray | None, config: VflhlpConfig
-    ) -> None:
-        super().__init__(*arguments, rounds=config.rounds)
-        self.alone_labels = alone_labels
-        self.active = config.active
-        self.theta: dict[str, np.ndarray] | None = None  # Theta^0
-        if config.active:
-            self.pull = Pull(self.centre, config.beta, lambda: self.theta)
+    alone_labels: np.ndarray | None = field(kw_only=True)
+    config: VflhlpConfig = field(kw_only=True)
+    theta: dict[str, np.ndarray] | None = field(default=None, init=False)  # Theta^0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.config.active:
+            self.pull = Pull(self.centre, self.config.beta, lambda: self.theta)
 
     async def setup(self) -> None:
         """Within one organisation: the labels to client 0, its head back."""
-        if not self.active:
+        if not self.config.active:
             return
         more = [] if self.alone_labels is None else [self.alone_labels]
         self.send(0, "labels", np.concatenate([self.labels, *more]))
@@ -201,6 +196,7 @@ class Vflhlp(DownstreamProtocol):
             self.joint_centre(),
             self.data.train_labels,
             alone_labels=self.data.alone_labels,
+            max_steps=self.config.rounds,
             config=self.config,
         )
         return {SERVER: server} | {k: self.client(k) for k in self.peers()}

@@ -22,8 +22,8 @@ all that follows is computed from them, and the (label_epsilon, 0) holds for the
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
@@ -32,9 +32,6 @@ from pydantic import Field
 from securevfl.engine.party import SERVER, Party
 from securevfl.errors import ConfigurationError
 from securevfl.field.sampling import SYSTEM, SeededSource, Source
-from securevfl.models.aggregation import Aggregation, gather
-from securevfl.models.client_networks import ClientNetwork
-from securevfl.models.split import Batches, Centre, rows_of
 from securevfl.privacy.accountant import Released, gaussian_epsilon, sensitivity
 from securevfl.privacy.claims import Claim
 from securevfl.privacy.mechanisms import (
@@ -49,6 +46,8 @@ from securevfl.protocols.base.card import Card
 from securevfl.protocols.base.messages import MessageSpec
 from securevfl.protocols.base.options import SegmentedConfig
 from securevfl.protocols.base.split import EmbeddingProtocol
+from securevfl.protocols.base.split_parties import SplitClient, SplitServer
+from securevfl.protocols.base.split_step import JointEmbedding
 
 if TYPE_CHECKING:
     from securevfl.data.dataset import VerticalDataset
@@ -129,42 +128,22 @@ class Privacy(Released):
         return gaussian_epsilon(self.multiplier, releases, self.delta)
 
 
-class Client(Party):
+@dataclass(eq=False, repr=False)
+class Client(SplitClient):
     """Client n: sends its embeddings, clipped and noised if asked to; steps with the gradient."""
 
-    kept: ClassVar[tuple[str, ...]] = ("network",)
+    privacy: Privacy
+    seeded: bool = field(kw_only=True)
 
-    def __init__(
-        self,
-        index: int,
-        peers: Sequence[int],
-        batches: Batches,
-        features: np.ndarray,
-        network: ClientNetwork,
-        privacy: Privacy,
-        *,
-        seeded: bool,
-    ) -> None:
-        super().__init__(index, peers)
-        self.batches = batches
-        self.features = features
-        self.network = network
-        self.privacy = privacy
-        self.seeded = seeded
-
-    async def run(self) -> None:
-        """Take part in every round."""
-        async for round_ in self.rounds():
-            with round_:
-                own = rows_of(self.features, self.batches.samples(round_.payload))
-                embedding = self.network.forward(own)
-                self.send(SERVER, "embedding", self.release(embedding))
-                gradient = await self.receive("gradient")
-                if self.privacy.embeddings:
-                    gradient = clip_gradient(embedding, gradient, self.privacy.clip)
-                clipped = self.network.update(own, gradient)
-                if clipped:
-                    self.record("clipped", weights=clipped, bound=self.network.bound)
+    async def train(self, batch: np.ndarray) -> None:
+        """One step of split training, with a released embedding."""
+        own = self.rows_of(batch)
+        embedding = self.embed(own)
+        self.send(SERVER, "embedding", self.release(embedding))
+        gradient = await self.receive("gradient")
+        if self.privacy.embeddings:
+            gradient = clip_gradient(embedding, gradient, self.privacy.clip)
+        self.update(own, gradient)
 
     def release(self, embedding: np.ndarray) -> np.ndarray:
         """Clipped rows of H_n with noise of this round, or H_n as it is."""
@@ -175,48 +154,23 @@ class Client(Party):
             embedding, bound=privacy.clip, sigma=privacy.sigma, source=source_of(self, self.seeded)
         )
 
-    def operations(self, kind: str) -> int:
-        """Multiply-adds of embedding a batch: the forward pass, as FedVS counts them."""
-        samples = self.batches.coded * self.batches.segments
-        return samples * self.network.operations if kind == "embedding" else 0
-
 
 def source_of(party: Party, seeded: bool) -> Source:
     """Source of a party's noise of this round."""
     return SeededSource(party.stream("noise", party.round).bytes(32)) if seeded else SYSTEM
 
 
-class Server(Party):
+@dataclass(eq=False, repr=False)
+class Server(SplitServer):
     """Aggregates the embeddings of all clients, trains the centre, keeps the budget."""
 
-    kept: ClassVar[tuple[str, ...]] = ("centre", "steps")
     kept_once: ClassVar[tuple[str, ...]] = ("labels",)  # randomised once, never again
 
-    def __init__(
-        self,
-        peers: Sequence[int],
-        batches: Batches,
-        aggregation: Aggregation,
-        centre: Centre,
-        labels: np.ndarray,
-        privacy: Privacy,
-        *,
-        classes: int,
-        rounds: int,
-        budget: float | None,
-        seeded: bool,
-    ) -> None:
-        super().__init__(SERVER, peers)
-        self.batches = batches
-        self.aggregation = aggregation
-        self.centre = centre
-        self.labels = labels
-        self.privacy = privacy
-        self.classes = classes
-        self.wanted = rounds
-        self.budget = budget
-        self.seeded = seeded
-        self.steps = 0
+    privacy: Privacy
+    _: KW_ONLY
+    classes: int
+    budget: float | None
+    seeded: bool
 
     async def setup(self) -> None:
         """Randomise the labels; the true ones are not used again."""
@@ -228,7 +182,7 @@ class Server(Party):
 
     async def run(self) -> None:
         """One step a round, as long as the next one is within the budget."""
-        while self.steps < self.wanted and self.affordable():
+        while self.steps < self.max_steps and self.affordable():
             self.safe_point()
             batch = self.batches.draw(self.round + 1)
             self.announce(self.round + 1, batch)
@@ -245,30 +199,24 @@ class Server(Party):
         self.record("budget", epsilon=spent, next=next_, budget=self.budget, steps=self.steps)
         return False
 
-    def train(self, batch: np.ndarray, embeddings: dict[int, np.ndarray]) -> None:
-        """Update the centre and return dL/dH_n; padded rows have no loss and no gradient."""
-        samples = self.batches.samples(batch)
-        stack, present = gather(embeddings, len(self.peers))
-        joint = self.aggregation.combine(stack, present)
-        loss, gradient = self.centre.step(joint, samples, self.labels)
-        self.steps += 1
-        if self.privacy.gradients:
-            gradient = self.release(gradient, samples)
-        for n in embeddings:
-            self.send(n, "gradient", self.aggregation.gradient(gradient, stack, present, n))
-        self.record(
-            "round",
-            step=self.steps,
-            loss=loss,
-            used=len(embeddings),
-            epsilon_round=self.privacy.epsilon if self.privacy.releases else 0.0,
-            epsilon_total=self.privacy.spent(self.round),
-            **({} if self.privacy.labels is None else {"epsilon_labels": self.privacy.labels}),
-        )
+    def join(self, uploads: Mapping[int, np.ndarray], samples: np.ndarray) -> JointEmbedding:
+        """Aggregate all embeddings; the history says what their releases have cost."""
+        return replace(super().join(uploads, samples), details=self.costs())
+
+    def costs(self) -> dict[str, float]:
+        """Epsilon of this round and of all so far."""
+        privacy = self.privacy
+        costs = {
+            "epsilon_round": privacy.epsilon if privacy.releases else 0.0,
+            "epsilon_total": privacy.spent(self.round),
+        }
+        return costs if privacy.labels is None else costs | {"epsilon_labels": privacy.labels}
 
     def release(self, gradient: np.ndarray, samples: np.ndarray) -> np.ndarray:
         """dL/dH with each sample's own gradient clipped and noised; one release for all clients."""
         privacy = self.privacy
+        if not privacy.gradients:
+            return gradient
         return release_gradient(
             gradient,
             samples,
@@ -388,7 +336,7 @@ class WaitDP(EmbeddingProtocol):
             self.data.train_labels,
             self.privacy,
             classes=self.data.num_classes if self.data.task == "multiclass" else 2,
-            rounds=self.config.rounds,
+            max_steps=self.config.rounds,
             budget=self.config.epsilon_budget,
             seeded=self.config.noise == "seeded",
         )

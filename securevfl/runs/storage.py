@@ -16,14 +16,14 @@ from securevfl.engine.network import SERVER
 from securevfl.engine.party import Party
 from securevfl.engine.transcript import Transcript
 from securevfl.errors import CheckpointError, ConfigurationError
-from securevfl.models.imputation import Filling
+from securevfl.models.imputation import Imputation
 from securevfl.models.stale import LastEmbeddings
 from securevfl.runs.history import History
 
 SUMMARY, HISTORY = "summary.json", "history.jsonl"
 PARTIES, MESSAGES = "parties.state", "messages.npz"
 CONFIG, FACTS = "config.toml", "facts.json"
-NO_MODELS = (LastEmbeddings, Filling)  # kept by parties, and too large to save as a model
+NO_MODELS = (LastEmbeddings, Imputation)  # kept by parties, and too large to save as a model
 
 
 def refuse_used(folder: Path) -> None:

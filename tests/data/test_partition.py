@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from securevfl.data.partition import (
-    deal_columns,
+    partition_columns,
     shuffled,
     split_groups,
     split_random,
@@ -19,10 +19,10 @@ from securevfl.errors import DataError
 def test_columns_are_dealt_as_array_split_does(count, parties):
     if parties > count:
         with pytest.raises(DataError, match=f"{count} columns cannot be dealt to {parties}"):
-            deal_columns(count, parties)
+            partition_columns(count, parties)
         return
     expected = [part.tolist() for part in np.array_split(np.arange(count), parties)]
-    assert [list(part) for part in deal_columns(count, parties)] == expected
+    assert [list(part) for part in partition_columns(count, parties)] == expected
 
 
 @given(st.integers(1, 3), st.integers(1, 7), st.integers(1, 7), st.data())
@@ -40,8 +40,8 @@ def test_strips_are_whole_lines_and_lose_no_pixel(channels, height, width, data)
 
 
 def test_pixels_that_make_no_rectangle_have_no_shape():
-    assert strip_shapes((1, 28, 28), deal_columns(784, 16)) is None
-    assert strip_shapes((1, 28, 28), deal_columns(784, 28)) == ((1, 1, 28),) * 28
+    assert strip_shapes((1, 28, 28), partition_columns(784, 16)) is None
+    assert strip_shapes((1, 28, 28), partition_columns(784, 28)) == ((1, 1, 28),) * 28
 
 
 @given(

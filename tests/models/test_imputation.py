@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from securevfl.errors import UnknownNameError
-from securevfl.models.imputation import FILLINGS, make_filling
+from securevfl.models.imputation import IMPUTATIONS, make_imputation
 
 N, ROWS, H = 3, 6, 2
 
@@ -15,7 +15,7 @@ def of(*values):
 
 
 def test_nothing_leaves_the_absent_out_and_says_nothing():
-    rule = make_filling("nothing", N, ROWS, H)
+    rule = make_imputation("nothing", N, ROWS, H)
     stack, present, told = rule.fill({1: of(4, 5)}, np.array([0, 1]), 1)
     assert stack[:, :, 0].tolist() == [[0, 0], [4, 5], [0, 0]]
     assert present.tolist() == [[False] * 2, [True] * 2, [False] * 2]
@@ -23,7 +23,7 @@ def test_nothing_leaves_the_absent_out_and_says_nothing():
 
 
 def test_zeros_count_as_present():
-    rule = make_filling("zeros", N, ROWS, H)
+    rule = make_imputation("zeros", N, ROWS, H)
     stack, present, told = rule.fill({1: of(4, 5)}, np.array([0, 1]), 1)
     assert stack[:, :, 0].tolist() == [[0, 0], [4, 5], [0, 0]]
     assert present.all()
@@ -31,7 +31,7 @@ def test_zeros_count_as_present():
 
 
 def test_the_buffer_has_the_last_of_each_row_and_counts_what_it_lacks():
-    rule = make_filling("buffer", N, ROWS, H)
+    rule = make_imputation("buffer", N, ROWS, H)
     everybody = {n: of(10 * n, 10 * n + 1) for n in range(N)}
     assert rule.fill(everybody, np.array([0, 1]), 1)[2]["unknown"] == 0
     stack, present, told = rule.fill({2: of(7, 8, 0)}, np.array([1, 3, -1]), 2)
@@ -44,7 +44,7 @@ def test_the_buffer_has_the_last_of_each_row_and_counts_what_it_lacks():
 
 
 def test_the_mean_runs_and_begins_with_the_first_batch():
-    rule = make_filling("mean", N, ROWS, H)
+    rule = make_imputation("mean", N, ROWS, H)
     places = np.array([0, 1, -1])
     stack, present, told = rule.fill({0: of(1, 3, 99)}, places, 1)
     assert stack[1:].tolist() == np.zeros((2, 3, H)).tolist()
@@ -57,9 +57,9 @@ def test_the_mean_runs_and_begins_with_the_first_batch():
     assert told == {"filled": 2, "how": "mean", "unknown": 0}
 
 
-@pytest.mark.parametrize("name", FILLINGS)
+@pytest.mark.parametrize("name", IMPUTATIONS)
 def test_nobody_absent_nothing_changed(name):
-    rule = make_filling(name, N, ROWS, H)
+    rule = make_imputation(name, N, ROWS, H)
     fresh = {n: np.full((2, H), 1 / (n + 3)) for n in range(N)}  # float64, as FedVS's rounding has
     stack, present, told = rule.fill(fresh, np.array([2, 4]), 1)
     assert present.all()
@@ -68,9 +68,9 @@ def test_nobody_absent_nothing_changed(name):
     assert told.get("filled", 0) == 0
 
 
-@pytest.mark.parametrize("name", FILLINGS)
+@pytest.mark.parametrize("name", IMPUTATIONS)
 def test_a_checkpoint_gives_all_back(name):
-    rule, copy = make_filling(name, N, ROWS, H), make_filling(name, N, ROWS, H)
+    rule, copy = make_imputation(name, N, ROWS, H), make_imputation(name, N, ROWS, H)
     places = np.array([0, 1])
     rule.fill({0: of(1, 2), 1: of(3, 4)}, places, 1)
     copy.load_state_dict(rule.state_dict())
@@ -81,4 +81,4 @@ def test_a_checkpoint_gives_all_back(name):
 
 def test_no_other_rule():
     with pytest.raises(UnknownNameError, match="zeros"):
-        make_filling("zero", N, ROWS, H)
+        make_imputation("zero", N, ROWS, H)

@@ -192,7 +192,7 @@ class Deaf(Server):
 
 class Impatient(Server):
     async def run(self):
-        while self.steps < self.wanted:
+        while self.steps < self.max_steps:
             self.safe_point()
             batch = self.batches.draw(self.round + 1)
             self.announce(self.round + 1, batch)

@@ -54,7 +54,7 @@ class Joined:
 
 def join_parties(
     tables: Sequence[PartyTable],
-    holder: PartyTable | None,
+    label_table: PartyTable | None,
     label: str,
     id_column: str | None,
     match: Match | None = None,
@@ -67,10 +67,10 @@ def join_parties(
     ----------
     tables : sequence of PartyTable
         One per party.
-    holder : PartyTable, optional
+    label_table : PartyTable, optional
         A table of ids and labels, which is no party's.
     label : str
-        Name of the label column, in `holder` or else in exactly one party's table.
+        Name of the label column, in `label_table` or else in exactly one party's table.
     id_column : str, optional
         Name of the id column in every table; None for tables that are already aligned.
     match : callable, optional
@@ -90,8 +90,8 @@ def join_parties(
     """
     if not tables:
         raise DataError("no party's table was given; at least one is needed.")
-    everyone = [*tables, *([holder] if holder else [])]
-    owner = _label_owner(tables, holder, label)
+    everyone = [*tables, *([label_table] if label_table else [])]
+    owner = _label_owner(tables, label_table, label)
     if id_column is None:
         sizes = [len(table.frame) for table in everyone]
         if len(set(sizes)) > 1:
@@ -104,7 +104,7 @@ def join_parties(
         orders, notes = _common_rows(everyone, owner, id_column, match or match_plainly, keep)
     aligned = [t.frame.iloc[order] for t, order in zip(everyone, orders, strict=True)]
     labels = aligned[owner][label]
-    not_features = {id_column} | ({label} if holder is None else set())
+    not_features = {id_column} | ({label} if label_table is None else set())
 
     def features(frames: Sequence[pd.DataFrame]) -> tuple[pd.DataFrame, ...]:
         return tuple(f[[c for c in f.columns if c not in not_features]] for f in frames)
@@ -116,7 +116,7 @@ def join_parties(
         table.frame.iloc[np.setdiff1d(np.arange(len(table.frame)), order)]
         for table, order in zip(tables, orders, strict=False)
     ]
-    own = rest[0][label] if owner == 0 and holder is None else None
+    own = rest[0][label] if owner == 0 and label_table is None else None
     if own is None:
         notes.append(
             f"the rows that {tables[0].name} holds alone have no label: the labels are not in "
@@ -125,13 +125,13 @@ def join_parties(
     return Joined(parts, labels, tuple(notes), features(rest), own)
 
 
-def _label_owner(tables: Sequence[PartyTable], holder: PartyTable | None, label: str) -> int:
-    """Return the number of the table with the labels; `len(tables)` is the holder's."""
-    if holder is not None:
-        if label not in holder.frame.columns:
+def _label_owner(tables: Sequence[PartyTable], label_table: PartyTable | None, label: str) -> int:
+    """Return the number of the table with the labels; `len(tables)` is the label table's."""
+    if label_table is not None:
+        if label not in label_table.frame.columns:
             raise DataError(
-                f"{holder.name} has no column {label!r} for the label; its columns are "
-                f"{', '.join(map(str, holder.frame.columns[:12]))}."
+                f"{label_table.name} has no column {label!r} for the label; its columns are "
+                f"{', '.join(map(str, label_table.frame.columns[:12]))}."
             )
         for table in tables:
             refuse_label(table, label)

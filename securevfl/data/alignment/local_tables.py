@@ -1,10 +1,10 @@
-"""Data that stay apart: each party reads its own table where it lives, and nobody has the whole.
+"""Local tables: each party reads its own file on its own machine, and nobody has the whole.
 
-What `securevfl.data.builders.files.from_files` does in one process, parties do here by messages:
-they find their common rows by private set intersection, the holder of the labels splits them into
-training and test rows, and each party fits its own columns on its own training rows. A party's
-`VerticalDataset` then has its own columns, and zeros of the right shape in the place of the
-others'; the server's has the labels and no columns. Row for row they are those of `from_files`.
+What `securevfl.data.builders.files.from_files` does in one process, parties do here by messages.
+They find their common rows by private set intersection. The owner of the label table splits them
+into training and test rows. Each party fits its own columns on its own training rows. A party's
+`VerticalDataset` then has its own columns, and placeholder arrays of zeros for the others'; the
+server's has the labels and no columns. Row for row they are those of `from_files`.
 
 What is shared: the number of common rows, which of them are test rows, the names of the classes,
 and how many columns each party has; with an id column, what `securevfl.data.alignment.psi` says
@@ -23,22 +23,29 @@ from numpy.typing import NDArray
 
 from securevfl.data.alignment.join import PartyTable, own_ids, refuse_label
 from securevfl.data.alignment.psi import intersect
-from securevfl.data.builders.tabular import Request, Rows, build, checked_frame, label_column
+from securevfl.data.builders.tabular import Rows, build, checked_frame, label_column
 from securevfl.data.dataset import VerticalDataset
 from securevfl.data.labels import RawLabels, encode_labels, read_labels
+from securevfl.data.options import TableKeywords, TableOptions
 from securevfl.data.origin import About
 from securevfl.data.partition import split_random, split_stratified
-from securevfl.data.preparation.cells import MISSING_TEXTS
-from securevfl.data.preparation.columns import Column, listed_names
+from securevfl.data.preparation.columns import Column
 from securevfl.data.preparation.csvfile import read_csv
 from securevfl.data.preparation.preprocess import PartyPreprocessor, Preprocessor
 from securevfl.engine.party import SERVER, Party
 from securevfl.errors import DataError
 
 ROWS = "rows.npz"
-_OPTIONS = {"party_files", "label", "label_file", "id_column", "separator", "name", "task", "drop",
-            "test_fraction", "seed", "scaling", "missing_values", "max_categories", "coding",
-            "party_names", "align"}  # fmt: skip
+# A group is a column that one party has; the server, which splits the rows, does not.
+_TABLE_OPTIONS = set(TableKeywords.__annotations__) - {"group", "about"}
+_OPTIONS = {
+    "party_files",
+    "label",
+    "label_file",
+    "id_column",
+    "separator",
+    "align",
+} | _TABLE_OPTIONS
 
 
 @dataclass(frozen=True)
@@ -86,7 +93,7 @@ class Tables:
     id_column : str or None
         None for tables whose rows are in the same order already.
     separator : str or None
-    request : Request
+    options : TableOptions
         Everything else, as for `from_files`.
     """
 
@@ -95,7 +102,7 @@ class Tables:
     label: str
     id_column: str | None
     separator: str | None
-    request: Request
+    options: TableOptions
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> Tables:
@@ -120,22 +127,14 @@ class Tables:
                 raise DataError(f"tables that stay apart need {name}=, {what}")
         files = tuple(map(str, given["party_files"]))
         called = tuple(given.get("party_names") or (f"party {n}" for n in range(len(files))))
-        request = Request(
-            name=given.get("name", "+".join(Path(file).name.split(".")[0] for file in files)),
+        named = {key: value for key, value in given.items() if key in _TABLE_OPTIONS}
+        asked = TableOptions.of(
+            named | {"party_names": called},
+            name="+".join(Path(file).name.split(".")[0] for file in files),
             about=About("tables of their owners", "their owners' own data", "", "", ""),
-            task=given.get("task"),
-            party_names=called,
-            drop=listed_names(given.get("drop", ())),
-            group=None,
-            test_fraction=given.get("test_fraction", 0.25),
-            seed=given.get("seed", 0),
-            scaling=given.get("scaling", "minmax"),
-            missing=tuple(given.get("missing_values", MISSING_TEXTS)),
-            max_categories=given.get("max_categories", 1000),
-            coding=given.get("coding", "onehot"),
         )
         return cls(files, str(given["label_file"]), given["label"], given.get("id_column"),
-                   given.get("separator"), request)  # fmt: skip
+                   given.get("separator"), asked)  # fmt: skip
 
     def read(self, index: int) -> PartyTable:
         """The table of a party, or the server's; called where it lives."""
@@ -145,26 +144,26 @@ class Tables:
     def labels(self, table: PartyTable) -> RawLabels:
         """The label column of the server's table."""
         return read_labels(
-            label_column(table.frame, self.label, table.name), missing=self.request.missing
+            label_column(table.frame, self.label, table.name), missing=self.options.missing
         )
 
     def part(self, index: int, train: np.ndarray, test: np.ndarray) -> VerticalDataset:
-        """A party's own columns as a data set of one party, its labels being of no meaning."""
+        """A party's own columns as a data set of one party; its labels mean nothing."""
         table = self.read(index)
-        left_out = {self.id_column, *self.request.drop}
+        left_out = {self.id_column, *self.options.drop}
         columns = [name for name in table.frame.columns if name not in left_out]
         if not columns:
             raise DataError(
                 f"{table.name} has no columns besides ids: an empty party; each party needs at "
                 "least one column, so leave this party out."
             )
-        held_in, held_out = (
+        train_rows, test_rows = (
             Rows((table.frame.iloc[rows][columns],), RawLabels(np.arange(len(rows)) % 2.0, "none"))
             for rows in (train, test)
         )
         places = (tuple(range(len(columns))),)
-        asked = replace(self.request, task="regression", party_names=None, drop=())
-        return build(held_in, held_out, places, asked, split="", partition="")
+        asked = replace(self.options, task="regression", party_names=None, drop=())
+        return build(train_rows, test_rows, places, asked, split="", partition="")
 
     def seen_by(self, index: int | None, facts: PublicFacts, place: Path | None) -> VerticalDataset:
         """The data set as a party has it; the experimenter's, with neither, for None.
@@ -178,7 +177,7 @@ class Tables:
         """
         sizes = (facts.rows, facts.test_rows)
         features = [[np.zeros((m, d), np.float32) for d in facts.widths] for m in sizes]
-        fitted: list[PartyPreprocessor] = [Elsewhere.of(width) for width in facts.widths]
+        fitted: list[PartyPreprocessor] = [RemoteColumns.of(width) for width in facts.widths]
         kind = np.float32 if facts.task == "regression" else np.int64
         labels = [np.zeros(m, kind) for m in sizes]
         notes: tuple[str, ...] = ()
@@ -188,7 +187,7 @@ class Tables:
                 train, test = kept["train"], kept["test"]
             if index == SERVER:
                 raw = self.labels(self.read(index))
-                labels = list(encode_labels(raw.take(train), raw.take(test), self.request.task)[:2])
+                labels = list(encode_labels(raw.take(train), raw.take(test), self.options.task)[:2])
             else:
                 own = self.part(index, train, test)
                 features[0][index], features[1][index] = own.train[0], own.test[0]
@@ -198,13 +197,13 @@ class Tables:
             tuple(range(end - len(f.columns), end)) for f, end in zip(fitted, ends, strict=True)
         )
         about = replace(
-            self.request.about,
-            split=f"{self.request.test_fraction:.0%} held out by the holder of the labels",
+            self.options.origin,
+            split=f"{self.options.test_fraction:.0%} held out by the holder of the labels",
             partition="each party's own table, which stays where it is",
             notes=notes,
         )
         return VerticalDataset(
-            name=self.request.name,
+            name=self.options.name,
             task=facts.task,  # type: ignore[arg-type]
             train=tuple(features[0]),
             test=tuple(features[1]),
@@ -212,17 +211,17 @@ class Tables:
             test_labels=labels[1],
             classes=facts.classes,
             columns=tuple(f.encoded for f in fitted),
-            party_names=self.request.party_names or (),
+            party_names=self.options.called(len(fitted)),
             about=about,
-            transform=Preprocessor(tuple(fitted), positions, self.request.scaling),  # type: ignore[arg-type]
+            transform=Preprocessor(tuple(fitted), positions, self.options.scaling_rule),
         )
 
 
-class Elsewhere(PartyPreprocessor):
-    """Of a party whose columns are somewhere else: only their number is known here."""
+class RemoteColumns(PartyPreprocessor):
+    """Preprocessor of a party whose columns are on another machine: only their number is known."""
 
     @classmethod
-    def of(cls, width: int) -> Elsewhere:
+    def of(cls, width: int) -> RemoteColumns:
         """So many columns."""
         columns = tuple(Column(f"column {i}") for i in range(width))
         return cls(columns, (0.0,) * width, (1.0,) * width, False)
@@ -240,13 +239,13 @@ class Elsewhere(PartyPreprocessor):
         )
 
 
-class Holder(Party):
-    """Has a table, takes part in finding the common rows, and leaves its own on its own disk.
+class TableOwner(Party):
+    """Owner of a local table: finds the common rows with the others, and stores its own.
 
     Parameters
     ----------
     index : int
-        SERVER holds the labels.
+        SERVER owns the label table.
     peers : sequence of int
         Numbers of the parties.
     tables : Tables
@@ -269,14 +268,14 @@ class Holder(Party):
             refuse_label(table, self.tables.label)
         rows = await self.common(table)
         if self.index == SERVER:
-            await self.deal(table, rows)
+            await self.partition(table, rows)
             return
         self.send(SERVER, "common rows", len(rows))
         order, train, test = (await self.collect("split", senders=[SERVER]))[SERVER]
         rows = rows[order]
         own = self.tables.part(self.index, rows[train], rows[test])
         self.keep(rows[train], rows[test])
-        dropped = [name for name in self.tables.request.drop if name in table.frame.columns]
+        dropped = [name for name in self.tables.options.drop if name in table.frame.columns]
         self.send(SERVER, "width", (own.widths[0], dropped))
 
     async def run(self) -> None:
@@ -289,8 +288,8 @@ class Holder(Party):
         ids = list(own_ids(table, self.tables.id_column))
         return await intersect(self, ids, [*self.peers, SERVER], collector=SERVER, workers=1)
 
-    async def deal(self, table: PartyTable, rows: np.ndarray) -> None:
-        """The server: put the rows into the order of its table, hold some out, and tell."""
+    async def partition(self, table: PartyTable, rows: np.ndarray) -> None:
+        """The server: order the rows as in its table, draw the test rows, and tell the others."""
         counts = await self.collect("common rows", senders=self.peers)
         sizes = [*counts.values(), len(rows)]
         if len(set(sizes)) > 1:
@@ -302,25 +301,25 @@ class Holder(Party):
         raw = self.tables.labels(table).take(rows[order])
         train, test = self.split(raw)
         self.broadcast("split", (order, train, test), to=self.peers)
-        labels, held, classes, task = encode_labels(
-            raw.take(train), raw.take(test), self.tables.request.task
+        labels, test_labels, classes, task = encode_labels(
+            raw.take(train), raw.take(test), self.tables.options.task
         )
         self.keep(rows[order][train], rows[order][test])
         told = await self.collect("width", senders=self.peers)
-        unknown = set(self.tables.request.drop).difference(*(names for _, names in told.values()))
+        unknown = set(self.tables.options.drop).difference(*(names for _, names in told.values()))
         if unknown:
             raise DataError(f"drop= names {min(unknown)!r}, which no party's table has.")
         found = tuple(int(told[n][0]) for n in self.peers)
-        self.facts = PublicFacts(found, len(labels), len(held), classes, task).plain()
+        self.facts = PublicFacts(found, len(labels), len(test_labels), classes, task).plain()
 
     def split(self, raw: RawLabels) -> tuple[np.ndarray, np.ndarray]:
         """Training and test rows, as `from_files` draws them."""
-        request = self.tables.request
-        if (request.task or raw.task()) == "regression":
-            return split_random(len(raw), request.test_fraction, request.seed)
-        return split_stratified(raw.values, request.test_fraction, request.seed)
+        options = self.tables.options
+        if (options.task or raw.task()) == "regression":
+            return split_random(len(raw), options.test_fraction, options.seed)
+        return split_stratified(raw.values, options.test_fraction, options.seed)
 
     def keep(self, train: np.ndarray, test: np.ndarray) -> None:
-        """Leave the numbers of the own rows on the own disk."""
+        """Store the positions of the own rows on the own disk."""
         self.place.mkdir(parents=True, exist_ok=True, mode=0o700)
         np.savez(self.place / ROWS, train=train, test=test)

@@ -184,11 +184,14 @@ def common_places(sets: Sequence[np.ndarray]) -> list[np.ndarray]:
     -------
     list of ndarray, (common,), int64
     """
+    # Points as four 64-bit words, most significant first, so that lexsort orders them as numbers.
     words = [np.ascontiguousarray(each).view(">u8").astype(np.uint64) for each in sets]
     stacked = np.concatenate(words)
     owner = np.repeat(np.arange(len(sets)), [len(each) for each in sets])
     place = np.concatenate([np.arange(len(each)) for each in sets])
     order = np.lexsort((owner, *(stacked[:, k] for k in reversed(range(stacked.shape[1])))))
+    # Equal points now stand side by side, those of set 0 first. As no set has a point twice, a
+    # group of as many points as there are sets has one of each, in the order of the sets.
     rows = stacked[order]
     fresh = np.ones(len(rows), bool)
     fresh[1:] = (rows[1:] != rows[:-1]).any(axis=1)
@@ -250,6 +253,8 @@ async def intersect(
     party.send(
         onward, name, blind([identifiers[i] for i in order], scalar, workers=workers), round=1
     )
+    # Each set starts one step ahead of its member and is multiplied at every further stop. After
+    # len(ring) - 1 hops it carries all scalars, and lies with the member before its own.
     for hop in range(1, len(ring)):
         points = (await party.collect(name, senders=[before], round=hop))[before]
         again = blind_again(points, scalar, workers=workers)
@@ -268,6 +273,7 @@ async def intersect(
             f"psi: the {len(ring)} members have no identifier in common (member {party.index} has "
             f"{len(identifiers)}); check that all use the same kind of identifier, written alike"
         )
+    # Places count in the order in which the own set was sent; only this member can undo it.
     rows: np.ndarray = order[places]
     return rows
 

@@ -1,1 +1,1 @@
-"""Data sets from frames, arrays, files and scikit-learn's bunches."""
+"""Data sets from frames, arrays, files and scikit-learn's `Bunch` objects."""

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import replace
+from typing import Any, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from securevfl.data.dataset import ImageShape, VerticalDataset
 from securevfl.data.labels import encode_labels, read_labels
-from securevfl.data.origin import About
+from securevfl.data.options import ArrayKeywords, TableOptions, own_data, table_options
 from securevfl.data.partition import (
     Positions,
     Strips,
-    deal_columns,
     named_owners,
     owned_columns,
+    partition_columns,
     split_random,
     split_stratified,
     strip_columns,
@@ -24,31 +25,26 @@ from securevfl.data.partition import (
 from securevfl.data.preparation.columns import refuse_repeated, take_columns
 from securevfl.data.preparation.fit import fit_matrix
 from securevfl.data.preparation.preprocess import Preprocessor
-from securevfl.data.preparation.scaling import SCALING_RULES, check_scaling
+from securevfl.data.preparation.scaling import SCALING_RULES
 from securevfl.errors import DataError
 
-#: Parties of a table or array that nobody dealt, or one per column where there are fewer.
+#: Number of parties if none was asked for; one per column where there are fewer columns.
 DEFAULT_PARTIES = 8
 
 
+@table_options(ArrayKeywords)
 def from_numpy(
     features: ArrayLike | Sequence[ArrayLike],
     labels: ArrayLike,
     *,
     test_features: ArrayLike | Sequence[ArrayLike] | None = None,
     test_labels: ArrayLike | None = None,
-    name: str = "arrays",
-    task: str | None = None,
     parties: int | None = None,
     owners: Sequence[Sequence[str]] | Mapping[str, Sequence[str]] | None = None,
     columns: Sequence[str] | None = None,
-    party_names: Sequence[str] | None = None,
-    test_fraction: float = 0.25,
-    seed: int = 0,
-    scaling: str = "minmax",
     strips: str | None = None,
     image_shape: ImageShape | None = None,
-    about: About | None = None,
+    **options: Unpack[ArrayKeywords],
 ) -> VerticalDataset:
     """Build a data set from numeric arrays.
 
@@ -60,33 +56,22 @@ def from_numpy(
     labels : array of shape (rows,)
         Class names or numbers of any type, or targets.
     test_features, test_labels : optional
-        The test rows, in the same form; else a part of the rows is held out at random, stratified
-        by class.
-    name : str
-        Name of the data set.
-    task : {"binary", "multiclass", "regression"}, optional
-        Found from the labels unless given.
+        The test rows, in the same form; else a part of the rows is drawn at random, stratified by
+        class.
     parties : int, optional
-        How many parties the columns are dealt to; 8, or one per array where several are given.
+        Number of parties among which the columns are divided; 8, or one per array where several
+        are given.
     owners : sequence of sequences of str, or mapping of str to them, optional
         Names of each party's columns, instead of `parties`; the keys of a mapping are the parties'
         names.
     columns : sequence of str, optional
         Names of all source columns; "x0", "x1", ... unless given.
-    party_names : sequence of str, optional
-        One per party.
-    test_fraction : float
-        Part of the rows that is held out, in (0, 1).
-    seed : int
-        Seed of the split, 0 or more.
-    scaling : {"minmax", "standard", "none"}
-        Fitted on training rows; min-max is clipped into [0, 1].
     strips : {"rows", "columns", "pixels"}, optional
-        How images are cut; single pixels in order unless given.
+        How images are divided into strips; single pixels in order unless given.
     image_shape : (channels, height, width), optional
         For images that are already flat.
-    about : About, optional
-        Origin, licence and notes; split, scaling and partition are filled in.
+    **options
+        Fields of `securevfl.data.options.TableOptions`.
 
     Returns
     -------
@@ -99,7 +84,10 @@ def from_numpy(
     """
     if (test_features is None) != (test_labels is None):
         raise DataError("test_features and test_labels go together; give both or neither.")
-    owners, party_names = named_owners(owners, party_names)
+    owners, party_names = named_owners(owners, options.get("party_names"))
+    asked = TableOptions.of(
+        {**options, "party_names": party_names}, name="arrays", about=own_data("arrays of the user")
+    )
     matrix, views, found_shape = _as_matrix(features, "features")
     raw = read_labels(labels)
     if len(raw) != len(matrix):
@@ -116,62 +104,56 @@ def from_numpy(
         train_part, test_part = (matrix, raw), (test_matrix, read_labels(test_labels))
         split = "test rows given by the user"
     else:
-        regression = task == "regression" or (task is None and raw.task() == "regression")
+        regression = (asked.task or raw.task()) == "regression"
         if regression:
-            train_rows, test_rows = split_random(len(raw), test_fraction, seed)
+            train_rows, test_rows = split_random(len(raw), asked.test_fraction, asked.seed)
         else:
-            train_rows, test_rows = split_stratified(raw.values, test_fraction, seed)
+            train_rows, test_rows = split_stratified(raw.values, asked.test_fraction, asked.seed)
         train_part = (matrix[train_rows], raw.take(train_rows))
         test_part = (matrix[test_rows], raw.take(test_rows))
-        split = describe_split(test_fraction, seed, stratified=not regression)
-    train_labels, held_labels, classes, found_task = encode_labels(
-        train_part[1], test_part[1], task
+        split = describe_split(asked.test_fraction, asked.seed, stratified=not regression)
+    train_numbers, test_numbers, classes, task = encode_labels(
+        train_part[1], test_part[1], asked.task
     )
-    given = about or About("arrays of the user", "the user's own data", split, "", "")
-    shape = image_shape or found_shape
     return from_matrix(
-        name=name,
+        asked,
         train=train_part[0],
         test=test_part[0],
-        labels=(train_labels, held_labels),
+        labels=(train_numbers, test_numbers),
         classes=classes,
-        task=found_task,
+        task=task,
         names=_column_names(columns, matrix.shape[1]),
         views=None if len(views) == 1 else views,
         parties=parties,
         owners=owners,
-        party_names=party_names,
-        scaling=scaling,
         strips=strips,
-        image_shape=shape,
-        about=given,
+        image_shape=image_shape or found_shape,
         split=split,
     )
 
 
 def from_matrix(
+    options: TableOptions,
     *,
-    name: str,
     train: NDArray[Any],
     test: NDArray[Any],
     labels: tuple[NDArray[Any], NDArray[Any]],
     classes: tuple[str, ...],
     task: Any,
     names: Sequence[str],
-    about: About,
     split: str,
-    scaling: str = "minmax",
     parties: int | None = None,
     owners: Sequence[Sequence[str]] | None = None,
     views: Sequence[int] | None = None,
-    party_names: Sequence[str] | None = None,
     strips: str | None = None,
     image_shape: ImageShape | None = None,
 ) -> VerticalDataset:
-    """Deal, fit and scale two numeric matrices; the source is never copied whole.
+    """Divide the columns, fit and scale two numeric matrices; the source is never copied whole.
 
     Parameters
     ----------
+    options : TableOptions
+        Name, scaling, names of the parties and origin of the data.
     train, test : ndarray, shape (M, d) and (M_test, d)
         Raw features, of any real dtype.
     labels : pair of ndarray
@@ -180,14 +162,16 @@ def from_matrix(
         Names of the source columns.
     views : sequence of int, optional
         Number of columns of each view, where each view is one party's.
-    about, split, scaling, parties, owners, party_names, strips, image_shape, name, classes, task
+    split : str
+        A sentence for reports.
+    parties, owners, strips, image_shape, classes, task
         As for `from_numpy` and `VerticalDataset`.
 
     Returns
     -------
     VerticalDataset
     """
-    rule = check_scaling(scaling)
+    rule, about = options.scaling_rule, options.origin
     refuse_repeated(names)
     if image_shape is not None and int(np.prod(image_shape)) != train.shape[1]:
         raise DataError(
@@ -196,7 +180,6 @@ def from_matrix(
         )
     cut = check_strips(strips, image_shape)
     positions, partition = _positions(names, parties, owners, views, image_shape, cut)
-    party_names = tuple(party_names or (f"party {n}" for n in range(len(positions))))
     owned = [[names[k] for k in party] for party in positions]
     fitted, scaled = [], []
     for party, columns in zip(positions, owned, strict=True):
@@ -204,7 +187,7 @@ def from_matrix(
         fitted.append(fit_matrix(block, columns, rule))
         scaled.append(fitted[-1].scale_matrix(block))
     return VerticalDataset(
-        name=name,
+        name=options.name,
         task=task,
         train=tuple(scaled),
         test=tuple(
@@ -215,10 +198,8 @@ def from_matrix(
         test_labels=labels[1],
         classes=classes,
         columns=tuple(map(tuple, owned)),
-        party_names=party_names,
-        about=About(
-            about.origin, about.licence, split, SCALING_RULES[rule], partition, about.notes
-        ),
+        party_names=options.called(len(positions)),
+        about=replace(about, split=split, scaling=SCALING_RULES[rule], partition=partition),
         transform=Preprocessor(tuple(fitted), positions, rule),
         image_shape=image_shape,
         strips=cut,
@@ -234,7 +215,7 @@ def from_torch(train: Any, test: Any = None, **options: Any) -> VerticalDataset:
         Map-style or iterable. Features are tensors, arrays or images that NumPy can read, all of
         one shape; labels are numbers, texts or one-element tensors.
     test : torch.utils.data.Dataset, optional
-        The test rows; else a part of the rows is held out.
+        The test rows; else a part of the rows becomes them.
     **options
         As for `from_numpy`.
 
@@ -307,7 +288,7 @@ def _positions(
         rule = f"{count} image strips of pixel {strips}, numpy.array_split"
         return strip_columns(image_shape, count, strips), rule
     return (
-        deal_columns(len(names), count),
+        partition_columns(len(names), count),
         f"source columns dealt to {count} parties by numpy.array_split",
     )
 

@@ -1,4 +1,4 @@
-"""Data sets from the bunches of `sklearn.datasets`."""
+"""Data sets from what `sklearn.datasets` returns (`sklearn.utils.Bunch`)."""
 
 from __future__ import annotations
 

@@ -2,28 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Unpack
 
 from securevfl.data.alignment.join import Match, PartyTable
-from securevfl.data.builders.frames import from_pandas, from_parties
-from securevfl.data.builders.tabular import Request, checked_frame, label_column, listed
+from securevfl.data.builders.frames import from_frame, from_parties
+from securevfl.data.builders.tabular import checked_frame, label_column, listed
 from securevfl.data.dataset import VerticalDataset
+from securevfl.data.options import TableKeywords, TableOptions, own_data, table_options
 from securevfl.data.origin import About
-from securevfl.data.preparation.cells import MISSING_TEXTS
-from securevfl.data.preparation.columns import listed_names
+from securevfl.data.partition import named_owners
 from securevfl.data.preparation.csvfile import read_csv
 from securevfl.errors import DataError
 
 
+@table_options(TableKeywords)
 def from_csv(
     path: str | Path,
     label: str | None = None,
     *,
     test_file: str | Path | None = None,
     separator: str | None = None,
-    **options: Any,
+    parties: int | None = None,
+    owners: Sequence[Sequence[str]] | Mapping[str, Sequence[str]] | None = None,
+    **options: Unpack[TableKeywords],
 ) -> VerticalDataset:
     """Build a data set from a CSV file with a header line.
 
@@ -37,8 +40,10 @@ def from_csv(
         A file with the same columns that holds the test rows.
     separator : str, optional
         A comma, or a tab for .tsv files, unless given.
-    **options
+    parties, owners
         As for `from_pandas`.
+    **options
+        Fields of `securevfl.data.options.TableOptions`.
 
     Returns
     -------
@@ -50,18 +55,24 @@ def from_csv(
         For a file, column or cell that cannot be used; the message names it.
     """
     path = Path(path)
+    owners, party_names = named_owners(owners, options.get("party_names"))
+    asked = TableOptions.of(
+        {**options, "party_names": party_names},
+        name=path.name.split(".")[0],
+        about=_about([path]),
+    )
     frame = read_csv(path, separator)
     if label is None:
         raise DataError(
             f"{path.name}: label= is missing; name the label column, one of {listed(frame)}."
         )
-    label_column(checked_frame(frame, path.name), label, path.name)
+    frame = checked_frame(frame, path.name)
+    label_column(frame, label, path.name)  # before the test rows are read
     test = None if test_file is None else read_csv(Path(test_file), separator)
-    options.setdefault("about", _own_data(str(path.name)))
-    options.setdefault("name", path.name.split(".")[0])
-    return from_pandas(frame, label, test_frame=test, **options)
+    return from_frame(frame, test, label, parties, owners, asked, path.name)
 
 
+@table_options(TableKeywords)
 def from_files(
     party_files: Sequence[str | Path],
     *,
@@ -69,20 +80,9 @@ def from_files(
     label: str | None,
     label_file: str | Path | None = None,
     separator: str | None = None,
-    name: str | None = None,
-    task: str | None = None,
-    party_names: Sequence[str] | None = None,
-    drop: Sequence[str] = (),
-    group: str | None = None,
-    test_fraction: float = 0.25,
-    seed: int = 0,
-    scaling: str = "minmax",
-    missing_values: Sequence[str] = MISSING_TEXTS,
-    max_categories: int = 1000,
-    coding: str = "onehot",
-    about: About | None = None,
     match: Match | None = None,
     unmatched: str = "dropped",
+    **options: Unpack[TableKeywords],
 ) -> VerticalDataset:
     """Build a data set from several parties' own CSV files, joined by an id column.
 
@@ -100,9 +100,8 @@ def from_files(
         Name of the label column, in `label_file` or in one of the parties' files.
     label_file : path, optional
         File of ids and labels.
-    separator, name, task, party_names, drop, group, test_fraction, seed, scaling, missing_values, \
-max_categories, coding, about
-        As for `from_csv` and `from_pandas`; parties are named after their files.
+    separator : str, optional
+        A comma, or a tab for .tsv files, unless given.
     match : callable, optional
         Finds the common ids: in plain form if not given, by private set intersection with
         `securevfl.runs.alignment.match_privately` (``align="psi"`` on the command line).
@@ -110,6 +109,8 @@ max_categories, coding, about
         What becomes of rows whose id is not in every file. Kept ones are training rows in
         ``alone``, those of the first party with labels if its own file has the labels; columns are
         then fitted on them too. Test rows are common ones always.
+    **options
+        Fields of `securevfl.data.options.TableOptions`.
 
     Returns
     -------
@@ -126,26 +127,14 @@ max_categories, coding, about
     if label is None or id_column is None:
         option = "label=" if label is None else "id_column="
         raise DataError(f"party files need {option}, the name of that column; give it.")
-    tables = [PartyTable(path.name, read_csv(path, separator)) for path in paths]
-    holder = None
-    if label_file is not None:
-        holder = PartyTable(Path(label_file).name, read_csv(Path(label_file), separator))
-    called = tuple(party_names) if party_names else _stems(paths)
-    request = Request(
-        name=name or "+".join(called),
-        about=about or _own_data(", ".join(path.name for path in paths)),
-        task=task,
-        party_names=called,
-        drop=listed_names(drop),
-        group=group,
-        test_fraction=test_fraction,
-        seed=seed,
-        scaling=scaling,
-        missing=tuple(missing_values),
-        max_categories=max_categories,
-        coding=coding,
+    called = tuple(options.get("party_names") or _stems(paths))
+    asked = TableOptions.of(
+        {**options, "name": options.get("name") or "+".join(called), "party_names": called},
+        about=_about(paths),
     )
-    return from_parties(tables, holder, label, id_column, request, match, unmatched=unmatched)
+    tables = [_table(path, separator) for path in paths]
+    label_table = None if label_file is None else _table(Path(label_file), separator)
+    return from_parties(tables, label_table, label, id_column, asked, match, unmatched=unmatched)
 
 
 def refuse_twice(paths: Sequence[Path]) -> None:
@@ -164,8 +153,12 @@ def refuse_twice(paths: Sequence[Path]) -> None:
             )
 
 
-def _own_data(files: str) -> About:
-    return About(f"file of the user: {files}", "the user's own data", "", "", "")
+def _table(path: Path, separator: str | None) -> PartyTable:
+    return PartyTable(path.name, checked_frame(read_csv(path, separator), path.name))
+
+
+def _about(paths: Sequence[Path]) -> About:
+    return own_data(f"file of the user: {', '.join(path.name for path in paths)}")
 
 
 def _stems(paths: Sequence[Path]) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
 import numpy as np
 
@@ -12,7 +12,6 @@ from securevfl.data.alignment.join import Joined, Match, PartyTable, join_partie
 from securevfl.data.builders.arrays import DEFAULT_PARTIES
 from securevfl.data.builders.tabular import (
     Alone,
-    Request,
     Rows,
     build,
     checked_frame,
@@ -23,16 +22,15 @@ from securevfl.data.builders.tabular import (
 )
 from securevfl.data.dataset import VerticalDataset
 from securevfl.data.labels import RawLabels, read_labels
-from securevfl.data.origin import About
-from securevfl.data.partition import Positions, deal_columns, named_owners, owned_columns
-from securevfl.data.preparation.cells import MISSING_TEXTS
-from securevfl.data.preparation.columns import listed_names
+from securevfl.data.options import TableKeywords, TableOptions, own_data, table_options
+from securevfl.data.partition import Positions, named_owners, owned_columns, partition_columns
 from securevfl.errors import DataError
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
+@table_options(TableKeywords)
 def from_pandas(
     frame: pd.DataFrame | Sequence[pd.DataFrame] | Mapping[str, pd.DataFrame],
     label: str,
@@ -40,27 +38,15 @@ def from_pandas(
     test_frame: pd.DataFrame | None = None,
     id_column: str | None = None,
     label_frame: pd.DataFrame | None = None,
-    name: str = "table",
-    task: str | None = None,
     parties: int | None = None,
     owners: Sequence[Sequence[str]] | Mapping[str, Sequence[str]] | None = None,
-    party_names: Sequence[str] | None = None,
-    drop: Sequence[str] = (),
-    group: str | None = None,
-    test_fraction: float = 0.25,
-    seed: int = 0,
-    scaling: str = "minmax",
-    missing_values: Sequence[str] = MISSING_TEXTS,
-    max_categories: int = 1000,
-    coding: str = "onehot",
-    about: About | None = None,
+    **options: Unpack[TableKeywords],
 ) -> VerticalDataset:
     """Build a data set from one data frame, or from one per party.
 
-    Numbers and truth values stay one column; texts and pandas categories are one-hot encoded
-    unless `coding` says otherwise;
-    missing numbers become the training median, and one more column marks them where the training
-    rows have any. All of it is fitted on the training rows, as is the type of each column.
+    Numbers and truth values stay one column. Texts and pandas categories are encoded as `coding`
+    says. Missing numbers become the training median, and one more column marks them where the
+    training rows have any. All of it is fitted on the training rows, as is the type of each column.
 
     Parameters
     ----------
@@ -74,38 +60,13 @@ def from_pandas(
         Column that names the rows in every party's frame.
     label_frame : DataFrame, optional
         Frame of ids and labels, where no party's frame has them.
-    name : str
-        Name of the data set.
-    task : {"binary", "multiclass", "regression"}, optional
-        Found from the labels unless given.
     parties : int, optional
-        How many parties a single frame's columns are dealt to; 8 unless given.
+        Number of parties among which a single frame's columns are divided; 8 unless given.
     owners : sequence of sequences of str, or mapping of str to them, optional
         Names of each party's columns, instead of `parties`; the keys of a mapping are the parties'
         names.
-    party_names : sequence of str, optional
-        One per party.
-    drop : sequence of str
-        Columns that are left out.
-    group : str, optional
-        Column whose values (people, for example) are never on both sides of the split; it is no
-        feature.
-    test_fraction : float
-        Part of the rows (or groups) that is held out, in (0, 1).
-    seed : int
-        Seed of the split, 0 or more.
-    scaling : {"minmax", "standard", "none"}
-        Fitted on training rows; min-max is clipped into [0, 1].
-    missing_values : sequence of str
-        Texts that stand for a missing value.
-    max_categories : int
-        Largest number of distinct texts in one column.
-    coding : {"onehot", "codes"}
-        How texts and pandas categories are encoded: one column for each value of the training
-        rows, or one column of code numbers (`VerticalDataset.cardinalities`), for networks that
-        look them up; beyond `max_categories` the rarer values then share the code 0.
-    about : About, optional
-        Origin, licence and notes; split, scaling and partition are filled in.
+    **options
+        Fields of `securevfl.data.options.TableOptions`.
 
     Returns
     -------
@@ -118,49 +79,43 @@ def from_pandas(
     """
     import pandas as pd
 
-    owners, party_names = named_owners(owners, party_names)
+    owners, party_names = named_owners(owners, options.get("party_names"))
     if isinstance(frame, Mapping):
         tables, party_names = named_owners(frame, party_names)
         frame = list(tables or ())
-    request = Request(
-        name=name,
-        about=about or About("data frame of the user", "the user's own data", "", "", ""),
-        task=task,
-        party_names=None if party_names is None else tuple(party_names),
-        drop=listed_names(drop),
-        group=group,
-        test_fraction=test_fraction,
-        seed=seed,
-        scaling=scaling,
-        missing=tuple(missing_values),
-        max_categories=max_categories,
-        coding=coding,
+    asked = TableOptions.of(
+        {**options, "party_names": party_names},
+        name="table",
+        about=own_data("data frame of the user"),
     )
     if isinstance(frame, pd.DataFrame):
         if id_column is not None or label_frame is not None:
             raise DataError(
                 "id_column= and label_frame= join several tables; give a list of data frames."
             )
-        return _from_frame(frame, test_frame, label, parties, owners, request)
+        whole = checked_frame(frame, asked.name)
+        return from_frame(whole, test_frame, label, parties, owners, asked)
     if test_frame is not None or parties not in (None, len(frame)) or owners is not None:
         raise DataError(
             f"{len(frame)} parties' tables own their columns and are split after the join; "
             f"leave out parties=, owners= and test_frame=."
         )
-    called = request.party_names or tuple(f"party {n}" for n in range(len(frame)))
+    called = asked.called(len(frame))
     if len(called) != len(frame):
         raise DataError(f"{len(called)} party names for {len(frame)} tables; give one per table.")
-    tables = [PartyTable(who, f) for who, f in zip(called, frame, strict=True)]
-    holder = None if label_frame is None else PartyTable("label_frame", label_frame)
-    return from_parties(tables, holder, label, id_column, replace(request, party_names=called))
+    tables = [PartyTable(who, checked_frame(f, who)) for who, f in zip(called, frame, strict=True)]
+    labels = None
+    if label_frame is not None:
+        labels = PartyTable("label_frame", checked_frame(label_frame, "label_frame"))
+    return from_parties(tables, labels, label, id_column, replace(asked, party_names=called))
 
 
 def from_parties(
     tables: Sequence[PartyTable],
-    holder: PartyTable | None,
+    label_table: PartyTable | None,
     label: str,
     id_column: str | None,
-    request: Request,
+    options: TableOptions,
     match: Match | None = None,
     *,
     unmatched: str = "dropped",
@@ -170,42 +125,40 @@ def from_parties(
     Parameters
     ----------
     tables : sequence of PartyTable
-        One per party.
-    holder : PartyTable, optional
+        One per party, checked by `checked_frame`.
+    label_table : PartyTable, optional
         A table of ids and labels, which is no party's.
     label, id_column : str
         Names of columns; without an id column the rows are taken as aligned.
-    request : Request
+    options : TableOptions
         Everything else that was asked.
     match : callable, optional
         As for `join_parties`.
     unmatched : {"dropped", "kept"}
-        What becomes of rows whose id is not in every table; kept ones are ``alone``.
+        What becomes of rows whose id is not in every table; kept ones are unaligned rows
+        (``alone``).
 
     Returns
     -------
     VerticalDataset
     """
     keep = unmatched == "kept"
-    _check_unmatched(unmatched, request)
-    tables = [PartyTable(t.name, checked_frame(t.frame, t.name)) for t in tables]
-    if holder is not None:
-        holder = PartyTable(holder.name, checked_frame(holder.frame, holder.name))
-    joined = join_parties(tables, holder, label, id_column, match, keep=keep)
-    unknown = [c for c in request.drop if all(c not in part.columns for part in joined.parts)]
+    _check_unmatched(unmatched, options)
+    joined = join_parties(tables, label_table, label, id_column, match, keep=keep)
+    unknown = [c for c in options.drop if all(c not in part.columns for part in joined.parts)]
     if unknown:
         raise DataError(f"drop= names {unknown[0]!r}, which no party's table has.")
     groups = None
-    if request.group is not None:
-        owner = [part for part in joined.parts if request.group in part.columns]
+    if options.group is not None:
+        owner = [part for part in joined.parts if options.group in part.columns]
         if len(owner) != 1:
             raise DataError(
-                f"group={request.group!r} is a column of {len(owner)} tables; one is needed."
+                f"group={options.group!r} is a column of {len(owner)} tables; one is needed."
             )
-        groups = group_codes(owner[0], request.group, "the parties", request.missing)
+        groups = group_codes(owner[0], options.group, "the parties", options.missing)
     parts = []
     for table, part in zip(tables, joined.parts, strict=True):
-        left = [c for c in part.columns if c not in (*request.drop, request.group)]
+        left = [c for c in part.columns if c not in (*options.drop, options.group)]
         if not left:
             raise DataError(
                 f"{table.name} has no columns besides ids and labels: an empty party; each party "
@@ -216,71 +169,85 @@ def from_parties(
     positions = tuple(
         tuple(range(end - part.shape[1], end)) for part, end in zip(parts, ends, strict=True)
     )
-    labels, alone = _labels_and_alone(joined, parts, label, request)
-    train, test, split = split_rows(Rows(tuple(parts), labels), groups, request)
+    labels, alone = _labels_and_alone(joined, parts, label, options)
+    train, test, split = split_rows(Rows(tuple(parts), labels), groups, options)
     partition = "each party's own table" + (f", joined by {id_column!r}" if id_column else "")
-    about = replace(request.about, notes=(*request.about.notes, *joined.notes))
-    noted = replace(request, about=about)
+    about = replace(options.origin, notes=(*options.origin.notes, *joined.notes))
+    noted = replace(options, about=about)
     return build(train, test, positions, noted, split=split, partition=partition, alone=alone)
 
 
-def _check_unmatched(unmatched: str, request: Request) -> None:
+def _check_unmatched(unmatched: str, options: TableOptions) -> None:
     if unmatched not in ("dropped", "kept"):
         raise DataError(f"unmatched={unmatched!r} does not exist; use dropped or kept.")
-    if unmatched == "kept" and request.group is not None:
+    if unmatched == "kept" and options.group is not None:
         raise DataError(
-            f"unmatched='kept' and group={request.group!r}: rows that a party holds alone are "
+            f"unmatched='kept' and group={options.group!r}: rows that a party holds alone are "
             f"trained on, and some may belong to a group that is held out; leave one of them out."
         )
 
 
 def _labels_and_alone(
-    joined: Joined, parts: Sequence[pd.DataFrame], label: str, request: Request
+    joined: Joined, parts: Sequence[pd.DataFrame], label: str, options: TableOptions
 ) -> tuple[RawLabels, Alone | None]:
     """Labels of the common rows, and the others with theirs, read as one column."""
     import pandas as pd
 
     common = len(joined.labels)
     if not any(len(frame) for frame in joined.alone):
-        return read_labels(joined.labels, label, request.missing), None
+        return read_labels(joined.labels, label, options.missing), None
     own = [] if joined.alone_labels is None else [joined.alone_labels]
-    labels = read_labels(pd.concat([joined.labels, *own]), label, request.missing)
+    labels = read_labels(pd.concat([joined.labels, *own]), label, options.missing)
     rest = tuple(f[list(p.columns)] for f, p in zip(joined.alone, parts, strict=True))
     others = labels.take(np.arange(common, len(labels))) if own else None
     return labels.take(np.arange(common)), Alone(rest, others)
 
 
-def _from_frame(
+def from_frame(
     frame: pd.DataFrame,
     test_frame: pd.DataFrame | None,
     label: str,
     parties: int | None,
     owners: Sequence[Sequence[str]] | None,
-    request: Request,
+    options: TableOptions,
+    what: str = "",
 ) -> VerticalDataset:
-    """Deal a single frame's columns to parties and build the data set."""
-    name, group, missing = request.name, request.group, request.missing
-    source = checked_frame(frame, name)
-    labels = read_labels(label_column(source, label, name), label, missing)
-    groups = None if group is None else group_codes(source, group, name, missing)
-    left_out = [label, *([group] if group is not None else []), *request.drop]
-    features = feature_columns(source, left_out, name)
+    """Divide one frame's columns among parties and build the data set.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        Training rows, or all rows; checked by `checked_frame`.
+    test_frame : DataFrame, optional
+        Test rows with the same columns, as the user gave them.
+    label, parties, owners
+        As for `from_pandas`.
+    options : TableOptions
+        Everything else that was asked.
+    what : str
+        What messages call the table; the name of the data set unless given.
+    """
+    name, group, missing = what or options.name, options.group, options.missing
+    labels = read_labels(label_column(frame, label, name), label, missing)
+    groups = None if group is None else group_codes(frame, group, name, missing)
+    left_out = [label, *([group] if group is not None else []), *options.drop]
+    features = feature_columns(frame, left_out, name)
     names = [str(c) for c in features.columns]
     positions, partition = _owners(names, parties, owners)
     rows = Rows(tuple(features.iloc[:, list(p)] for p in positions), labels)
     if test_frame is None:
-        train, test, split = split_rows(rows, groups, request)
+        train, test, split = split_rows(rows, groups, options)
     else:
-        held = checked_frame(test_frame, "the test rows")
-        test_labels = read_labels(label_column(held, label, "the test rows"), label, missing)
-        absent = [c for c in names if c not in held.columns]
+        tested = checked_frame(test_frame, "the test rows")
+        test_labels = read_labels(label_column(tested, label, "the test rows"), label, missing)
+        absent = [c for c in names if c not in tested.columns]
         if absent:
             raise DataError(
                 f"the test rows have no column {absent[0]!r}; give the same columns as in training."
             )
-        test = Rows(tuple(held[[names[k] for k in p]] for p in positions), test_labels)
+        test = Rows(tuple(tested[[names[k] for k in p]] for p in positions), test_labels)
         train, split = rows, "test rows given by the user"
-    return build(train, test, positions, request, split=split, partition=partition)
+    return build(train, test, positions, options, split=split, partition=partition)
 
 
 def _owners(
@@ -294,6 +261,6 @@ def _owners(
         return owned_columns(names, owners), "owners named by the user"
     count = min(DEFAULT_PARTIES, len(names)) if parties is None else parties
     return (
-        deal_columns(len(names), count),
+        partition_columns(len(names), count),
         f"source columns dealt to {count} parties by numpy.array_split",
     )

@@ -1,4 +1,4 @@
-"""Tables to data sets: the split, the fit on training rows, the encoding of both sides."""
+"""Builder of data sets from tables: the split, the fit on training rows, the encoding of both."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 from securevfl.data.builders.arrays import describe_split
 from securevfl.data.dataset import VerticalDataset
 from securevfl.data.labels import RawLabels, encode_labels
-from securevfl.data.origin import About
+from securevfl.data.options import TableOptions
 from securevfl.data.partition import Positions, split_groups, split_random, split_stratified
 from securevfl.data.preparation.cells import read_numbers, read_texts
 from securevfl.data.preparation.columns import refuse_repeated
 from securevfl.data.preparation.fit import describe, fit_frame
 from securevfl.data.preparation.preprocess import PartyPreprocessor, Preprocessor
-from securevfl.data.preparation.scaling import SCALING_RULES, check_scaling
+from securevfl.data.preparation.scaling import SCALING_RULES
 from securevfl.errors import DataError
 
 if TYPE_CHECKING:
@@ -26,24 +26,6 @@ if TYPE_CHECKING:
 
 # Fewer different whole numbers than this say nothing about being row numbers.
 _FEWEST_IDS = 20
-
-
-@dataclass(frozen=True)
-class Request:
-    """What was asked for a table, apart from the table; the fields are those of `from_pandas`."""
-
-    name: str
-    about: About
-    task: str | None
-    party_names: tuple[str, ...] | None
-    drop: tuple[str, ...]
-    group: str | None
-    test_fraction: float
-    seed: int
-    scaling: str
-    missing: tuple[str, ...]
-    max_categories: int
-    coding: str = "onehot"
 
 
 @dataclass(frozen=True)
@@ -60,14 +42,16 @@ class Rows:
 
 @dataclass(frozen=True)
 class Alone:
-    """Rows that parties hold alone, and labels of the first one's."""
+    """Unaligned rows, each of a single party, and the labels of the first party's."""
 
     parts: tuple[pd.DataFrame, ...]
     labels: RawLabels | None = None
 
 
-def split_rows(rows: Rows, groups: NDArray[Any] | None, request: Request) -> tuple[Rows, Rows, str]:
-    """Hold out test rows: by group, stratified by class, or for a regression at random.
+def split_rows(
+    rows: Rows, groups: NDArray[Any] | None, options: TableOptions
+) -> tuple[Rows, Rows, str]:
+    """Draw the test rows: by group, stratified by class, or for a regression at random.
 
     Parameters
     ----------
@@ -75,7 +59,7 @@ def split_rows(rows: Rows, groups: NDArray[Any] | None, request: Request) -> tup
         All rows.
     groups : ndarray, shape (rows,), optional
         Group of each row.
-    request : Request
+    options : TableOptions
         Fraction, seed and task.
 
     Returns
@@ -84,13 +68,13 @@ def split_rows(rows: Rows, groups: NDArray[Any] | None, request: Request) -> tup
     rule : str
         One sentence for reports.
     """
-    labels, fraction, seed = rows.labels, request.test_fraction, request.seed
-    regression = (request.task or labels.task()) == "regression"
+    labels, fraction, seed = rows.labels, options.test_fraction, options.seed
+    regression = (options.task or labels.task()) == "regression"
     if groups is not None:
         strata = np.zeros(len(labels)) if regression else labels.values
         train, test = split_groups(groups, strata, fraction, seed)
         rule = (
-            f"{fraction:.0%} of the values of {request.group!r} held out at random with all their "
+            f"{fraction:.0%} of the values of {options.group!r} held out at random with all their "
             f"rows, seed {seed}"
         )
     elif regression:
@@ -106,7 +90,7 @@ def build(
     train: Rows,
     test: Rows,
     positions: Positions,
-    request: Request,
+    options: TableOptions,
     *,
     split: str,
     partition: str,
@@ -120,7 +104,7 @@ def build(
         Rows of both sides.
     positions : tuple of tuple of int
         Where each party's columns stand in a whole row.
-    request : Request
+    options : TableOptions
         Everything else that was asked.
     split, partition : str
         Sentences for reports.
@@ -134,33 +118,31 @@ def build(
     rows, labels = len(train.labels), train.labels
     if alone is not None:
         train = _with_rows(train, alone)
-    scaling, missing = check_scaling(request.scaling), request.missing
-    if request.coding not in ("onehot", "codes"):
-        raise DataError(f"coding={request.coding!r} does not exist; use onehot or codes.")
+    scaling, missing = options.scaling_rule, options.missing
     train, test = _read_numbers_once(train, test, missing)
     fitted = [
         fit_frame(
             part,
             scaling,
             missing=missing,
-            max_categories=request.max_categories,
-            coding=request.coding,
+            max_categories=options.max_categories,
+            coding=options.coding,
         )
         for part in train.parts
     ]
     notes = describe([column for preprocessor in fitted for column in preprocessor.columns])
-    for preprocessor, part, held in zip(fitted, train.parts, test.parts, strict=True):
-        notes += _id_notes(part, missing) + _test_gap_notes(preprocessor, held)
+    for preprocessor, part, tested in zip(fitted, train.parts, test.parts, strict=True):
+        notes += _id_notes(part, missing) + _test_gap_notes(preprocessor, tested)
     train_labels, test_labels, classes, task = encode_labels(
-        train.labels, test.labels, request.task
+        train.labels, test.labels, options.task
     )
     encoded = tuple(f.apply(part) for f, part in zip(fitted, train.parts, strict=True))
     labelled = alone is not None and alone.labels is not None
-    if request.task is None and labels.numeric:
+    if options.task is None and labels.numeric:
         kind = f"{len(classes)} classes" if classes else "the target of a regression"
         notes.append(f"label {train.labels.name!r} is numeric and was taken as {kind}")
     return VerticalDataset(
-        name=request.name,
+        name=options.name,
         task=task,
         train=tuple(part[:rows] for part in encoded),
         test=tuple(f.apply(part) for f, part in zip(fitted, test.parts, strict=True)),
@@ -170,13 +152,13 @@ def build(
         alone_labels=train_labels[rows:] if labelled else None,
         classes=classes,
         columns=tuple(f.encoded for f in fitted),
-        party_names=request.party_names or tuple(f"party {n}" for n in range(len(fitted))),
+        party_names=options.called(len(fitted)),
         about=replace(
-            request.about,
+            options.origin,
             split=split,
             partition=partition,
             scaling=SCALING_RULES[scaling],
-            notes=(*request.about.notes, *notes),
+            notes=(*options.origin.notes, *notes),
         ),
         transform=Preprocessor(tuple(fitted), positions, scaling),
     )
@@ -285,10 +267,10 @@ def _read_numbers_once(train: Rows, test: Rows, missing: tuple[str, ...]) -> tup
     import pandas as pd
 
     sides: tuple[list[pd.DataFrame], list[pd.DataFrame]] = ([], [])
-    for part, held in zip(train.parts, test.parts, strict=True):
+    for part, tested in zip(train.parts, test.parts, strict=True):
         columns: tuple[dict[str, Any], dict[str, Any]] = ({}, {})
         for name in map(str, part.columns):
-            cells: tuple[Any, Any] = (part[name], held[name])
+            cells: tuple[Any, Any] = (part[name], tested[name])
             kept = isinstance(part[name].dtype, pd.CategoricalDtype)
             if part[name].dtype.kind == "O" and not kept:
                 numbers = [read_numbers(c, missing) for c in cells]
@@ -297,15 +279,15 @@ def _read_numbers_once(train: Rows, test: Rows, missing: tuple[str, ...]) -> tup
                     cells = (numbers[0], numbers[1])
             columns[0][name], columns[1][name] = cells
         sides[0].append(pd.DataFrame(columns[0], index=part.index))
-        sides[1].append(pd.DataFrame(columns[1], index=held.index))
+        sides[1].append(pd.DataFrame(columns[1], index=tested.index))
     return Rows(tuple(sides[0]), train.labels), Rows(tuple(sides[1]), test.labels)
 
 
-def _test_gap_notes(preprocessor: PartyPreprocessor, held: pd.DataFrame) -> list[str]:
+def _test_gap_notes(preprocessor: PartyPreprocessor, tested: pd.DataFrame) -> list[str]:
     """Say where only test rows miss values, which no column marks."""
     notes = []
     for column in preprocessor.columns:
-        cells = held[column.name]
+        cells = tested[column.name]
         gaps = int((cells.isna() | cells.isin(preprocessor.missing)).sum())
         if gaps and not column.indicator:
             filling = "the training median" if column.categories is None else "zeros"

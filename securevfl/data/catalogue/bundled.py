@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Unpack
 
 from securevfl.data.builders.arrays import describe_split, from_matrix
 from securevfl.data.catalogue.facts import Facts
 from securevfl.data.dataset import VerticalDataset
 from securevfl.data.labels import encode_labels, read_labels
-from securevfl.data.origin import About
+from securevfl.data.options import SplitKeywords, TableOptions, table_options
 from securevfl.data.partition import split_stratified
 
 DIGITS = Facts(
@@ -25,31 +26,26 @@ DIGITS = Facts(
 )
 
 
+@table_options(SplitKeywords)
 def load_digits(
     *,
     parties: int | None = None,
-    seed: int = 0,
     data_dir: str | Path | None = None,
-    test_fraction: float = 0.25,
-    scaling: str = "minmax",
     strips: str | None = None,
+    **options: Unpack[SplitKeywords],
 ) -> VerticalDataset:
-    """Load 1797 handwritten digits of 8 x 8 pixels, dealt to 8 parties of one pixel row each.
+    """Load 1797 handwritten digits of 8 x 8 pixels, one pixel row for each of 8 parties.
 
     Parameters
     ----------
     parties : int, optional
-        8 unless given; the 64 pixels are dealt as `numpy.array_split` does.
-    seed : int
-        Seed of the split.
+        8 unless given; the 64 pixels are divided as `numpy.array_split` does.
     data_dir : path, optional
         Not used: the set is bundled.
-    test_fraction : float
-        Part of the rows that is held out.
-    scaling : {"minmax", "standard", "none"}
-        Fitted on training rows.
     strips : {"rows", "columns", "pixels"}, optional
         How the images are cut; single pixels in order unless given.
+    **options
+        Fields of `securevfl.data.options.TableOptions`.
 
     Returns
     -------
@@ -58,13 +54,14 @@ def load_digits(
     from sklearn.datasets import load_digits as bundled_digits
 
     pixels, digits = bundled_digits(return_X_y=True)
-    train, test = split_stratified(digits, test_fraction, seed)
+    asked = TableOptions.of(options, name=DIGITS.name, about=DIGITS.about())
+    train, test = split_stratified(digits, asked.test_fraction, asked.seed)
     labels = read_labels(digits, "digit")
     train_labels, test_labels, classes, task = encode_labels(
         labels.take(train), labels.take(test), "multiclass"
     )
     return from_matrix(
-        name=DIGITS.name,
+        asked,
         train=pixels[train],
         test=pixels[test],
         labels=(train_labels, test_labels),
@@ -72,11 +69,9 @@ def load_digits(
         task=task,
         names=[f"pixel {y},{x}" for y in range(8) for x in range(8)],
         parties=DIGITS.parties if parties is None else parties,
-        scaling=scaling,
         strips=strips,
         image_shape=(1, 8, 8),
-        about=About(DIGITS.origin, DIGITS.licence, "", "", ""),
-        split=describe_split(test_fraction, seed, stratified=True),
+        split=describe_split(asked.test_fraction, asked.seed, stratified=True),
     )
 
 

@@ -1,6 +1,6 @@
 """Click-through sets: Criteo and Avazu from their files as distributed, and synthetic twins.
 
-The full files are licensed downloads of tens of gigabytes: they are read in pieces and never held
+The full files are licensed downloads of tens of gigabytes: they are read in pieces and never kept
 whole, and a sample of their rows is kept. The twins are generated, have the same fields, and are
 called synthetic wherever they are shown; they are for machines without the files, not for claims.
 """
@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
 from securevfl.data.builders.frames import from_pandas
 from securevfl.data.catalogue.facts import Facts
 from securevfl.data.dataset import VerticalDataset
-from securevfl.data.origin import About
+from securevfl.data.options import CodedKeywords, table_options
 from securevfl.errors import DataError
 
 if TYPE_CHECKING:
@@ -68,18 +68,15 @@ AVAZU = Facts(
 )
 
 
+@table_options(CodedKeywords, test_fraction=0.2, coding="codes")
 def load_criteo(
     *,
     parties: int | None = None,
-    seed: int = 0,
     data_dir: str | Path | None = None,
     rows: int | None = None,
     sample_seed: int = 0,
-    test_fraction: float = 0.2,
-    scaling: str = "minmax",
-    max_categories: int = 1000,
-    coding: str = "codes",
     verify: bool = True,
+    **options: Unpack[CodedKeywords],
 ) -> VerticalDataset:
     """Load Criteo: 13 counts and 26 texts; 26 % of the whole set are clicks.
 
@@ -89,19 +86,17 @@ def load_criteo(
     ----------
     parties : int, optional
         2 unless given, as in VFLHLP: the active one has the texts, the passive one the counts.
-        Another number is dealt all columns, texts first.
-    seed : int
-        Seed of the split.
+        All columns are divided among another number, texts first.
     data_dir : path, optional
         Folder of ``train.txt`` as distributed (tab-separated, no header), or of its first rows.
     rows : int, optional
         Rows that are kept, a uniform sample; all of a file up to 100,000 unless given.
     sample_seed : int
         Seed of the sample, which does not depend on `seed`.
-    test_fraction, scaling, max_categories, coding
-        As for `securevfl.data.builders.frames.from_pandas`.
     verify : bool
         Compare checksums, where they are known.
+    **options
+        Fields of `securevfl.data.options.TableOptions`.
 
     Returns
     -------
@@ -120,28 +115,18 @@ def load_criteo(
         frame[name] = np.sign(numbers) * np.log1p(numbers.abs())
     notes.append("counts as sign(x) log(1 + |x|)")
     owners = [CRITEO_TEXTS, CRITEO_NUMBERS]
-    options = {
-        "seed": seed,
-        "test_fraction": test_fraction,
-        "scaling": scaling,
-        "max_categories": max_categories,
-        "coding": coding,
-    }
     return _build(CRITEO, frame, owners, ("active", "passive"), parties, notes, options)
 
 
+@table_options(CodedKeywords, test_fraction=0.2, coding="codes")
 def load_avazu(
     *,
     parties: int | None = None,
-    seed: int = 0,
     data_dir: str | Path | None = None,
     rows: int | None = None,
     sample_seed: int = 0,
-    test_fraction: float = 0.2,
-    scaling: str = "minmax",
-    max_categories: int = 1000,
-    coding: str = "codes",
     verify: bool = True,
+    **options: Unpack[CodedKeywords],
 ) -> VerticalDataset:
     """Load Avazu: 22 texts, the hour of the day among them; 17 % of the whole set are clicks.
 
@@ -151,8 +136,10 @@ def load_avazu(
         3 unless given, as in VFLHLP: 7, 7 and the other fields; `id` is dropped.
     data_dir : path, optional
         Folder of ``train.gz`` or ``train.csv`` as distributed, or of a part of it.
-    seed, rows, sample_seed, test_fraction, scaling, max_categories, coding, verify
+    rows, sample_seed, verify
         As for `load_criteo`.
+    **options
+        Fields of `securevfl.data.options.TableOptions`.
 
     Returns
     -------
@@ -173,13 +160,6 @@ def load_avazu(
     fields = [name for name in AVAZU_TEXTS if name in frame.columns]
     frame["hour"] = frame["hour"].astype(str).str[-2:]
     owners = [fields[:7], fields[7:14], fields[14:]]
-    options = {
-        "seed": seed,
-        "test_fraction": test_fraction,
-        "scaling": scaling,
-        "max_categories": max_categories,
-        "coding": coding,
-    }
     names = ("active", "passive 1", "passive 2")
     return _build(AVAZU, frame, owners, names, parties, notes, options)
 
@@ -191,9 +171,9 @@ def _build(
     names: Sequence[str],
     parties: int | None,
     notes: Sequence[str],
-    options: dict[str, Any],
+    options: CodedKeywords,
 ) -> VerticalDataset:
-    """Data set of fields that are texts, but for Criteo's counts, dealt as the paper deals them."""
+    """Data set of fields that are texts, but for Criteo's counts, divided as in the paper."""
     columns = [name for own in owners for name in own]
     texts = [name for name in columns if name not in CRITEO_NUMBERS]
     frame = frame[[LABEL, *columns]].astype(dict.fromkeys(texts, "category"))
@@ -205,7 +185,7 @@ def _build(
         LABEL,
         name=facts.name,
         task="binary",
-        about=About(facts.origin, facts.licence, "", "", "", tuple(notes)),
+        about=facts.about(notes),
         **dealt,
         **options,
     )
@@ -277,12 +257,12 @@ def _sample(
     return kept
 
 
-# -- synthetic twins -----------------------------------------------------------------------------
+# -- synthetic generators ------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class Twin:
-    """A generator of rows with a published set's fields.
+class SyntheticGenerator:
+    """A synthetic generator: it makes rows with the fields of a published data set.
 
     Every row has a hidden vector z of `hidden` normal numbers. A field sorts rows into groups by
     its own projection of z with noise, each group prefers its own order of the field's values, and
@@ -298,7 +278,7 @@ class Twin:
     clicks : float
         Part of the rows that are clicks.
     owners, names
-        As the paper deals the fields.
+        Fields and names of the parties, as in the paper.
     """
 
     facts: Facts
@@ -347,29 +327,30 @@ class Twin:
         counts[stream.random(len(z)) < 0.15] = np.nan
         return counts
 
+    @table_options(CodedKeywords, test_fraction=1 / 6, coding="codes")
     def load(
         self,
         *,
         parties: int | None = None,
-        seed: int = 0,
         data_dir: str | Path | None = None,
         rows: int = 120_000,
         sample_seed: int = 0,
-        test_fraction: float = 1 / 6,
-        scaling: str = "minmax",
-        max_categories: int = 1000,
-        coding: str = "codes",
+        **options: Unpack[CodedKeywords],
     ) -> VerticalDataset:
-        """Generate the twin, called synthetic in its name, origin and licence.
+        """Generate the rows; name, origin and licence call them synthetic.
 
         Parameters
         ----------
+        parties : int, optional
+            As for the set that is copied.
+        data_dir : path, optional
+            Not used: nothing is read.
         rows : int
             100,000 training and 20,000 test rows unless given, as VFLHLP has of Avazu.
         sample_seed : int
             Seed of the rows, which do not depend on `seed`.
-        parties, seed, test_fraction, scaling, max_categories, coding
-            As for `load_criteo`; `data_dir` is not used.
+        **options
+            Fields of `securevfl.data.options.TableOptions`.
         """
         if rows < 10:
             raise DataError(f"rows={rows} are too few for a training and a test set; use 10 up.")
@@ -378,13 +359,6 @@ class Twin:
             if not size:
                 frame[name] = np.log1p(frame[name])
         notes = [f"SYNTHETIC: generated with seed {sample_seed}, not measured anywhere"]
-        options = {
-            "seed": seed,
-            "test_fraction": test_fraction,
-            "scaling": scaling,
-            "max_categories": max_categories,
-            "coding": coding,
-        }
         return _build(self.facts, frame, self.owners, self.names, parties, notes, options)
 
 
@@ -410,14 +384,14 @@ _CRITEO_SIZES = (
     1000, 500, 20000, 15000, 200, 16, 9000, 400, 3, 12000, 4500, 20000, 3000, 26, 6500, 20000, 10,
     3200, 1500, 4, 20000, 12, 15, 15000, 60, 10000,
 )  # fmt: skip
-AVAZU_TWIN = Twin(
+AVAZU_TWIN = SyntheticGenerator(
     _twin_facts(AVAZU, 22),
     dict(zip(AVAZU_TEXTS, _AVAZU_SIZES, strict=True)),
     0.17,
     (AVAZU_TEXTS[:7], AVAZU_TEXTS[7:14], AVAZU_TEXTS[14:]),
     ("active", "passive 1", "passive 2"),
 )
-CRITEO_TWIN = Twin(
+CRITEO_TWIN = SyntheticGenerator(
     _twin_facts(CRITEO, 39),
     {
         **dict(zip(CRITEO_TEXTS, _CRITEO_SIZES, strict=True)),

@@ -1,13 +1,15 @@
-"""What is known about a published data set, and where its files lie."""
+"""Metadata of a published data set, and the place of its files."""
 
 from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from securevfl.data.catalogue.checksums import SHA256
+from securevfl.data.origin import About
 from securevfl.errors import DataError
 
 #: Environment variable that names the folder of data sets.
@@ -16,7 +18,7 @@ FOLDER_VARIABLE = "SECUREVFL_DATA"
 
 @dataclass(frozen=True)
 class Facts:
-    """Figures, terms and whereabouts of a published data set.
+    """Metadata of a published data set: sizes, terms of use, files and where to get them.
 
     Parameters
     ----------
@@ -51,6 +53,10 @@ class Facts:
     obtain: str = "scikit-learn, which brings it along"
     openml: tuple[int, ...] = ()
     bundled: bool = False
+
+    def about(self, notes: Iterable[str] = ()) -> About:
+        """Origin of the data, before they are split and scaled."""
+        return About(self.origin, self.licence, "", "", "", tuple(notes))
 
     def available(self, data_dir: str | Path | None = None) -> bool:
         """Whether the set can be loaded without a download."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from securevfl.data.builders.arrays import from_matrix
 from securevfl.data.catalogue.facts import Facts
 from securevfl.data.dataset import ImageShape, VerticalDataset
-from securevfl.data.origin import About
+from securevfl.data.options import ScalingKeywords, TableOptions, table_options
 from securevfl.data.partition import split_stratified
 from securevfl.errors import DataError
 
@@ -135,19 +135,19 @@ class _Kind:
     transposed: bool = False
 
 
+@table_options(ScalingKeywords)
 def load_images(
     kind: _Kind,
     *,
     parties: int | None = None,
-    seed: int = 0,
     data_dir: str | Path | None = None,
-    scaling: str = "minmax",
     strips: str | None = None,
     verify: bool = True,
     download: bool = True,
     test: str = "",
+    **options: Unpack[ScalingKeywords],
 ) -> VerticalDataset:
-    """Load images with their official split.
+    """Load images with their official split, on which the seed has no effect.
 
     Parameters
     ----------
@@ -155,12 +155,8 @@ def load_images(
         Which set.
     parties : int, optional
         The set's default unless given.
-    seed : int
-        Of no effect on an official split.
     data_dir : path, optional
         Folder of data sets; ``SECUREVFL_DATA`` unless given.
-    scaling : {"minmax", "standard", "none"}
-        Fitted on training rows.
     strips : {"rows", "columns", "pixels"}, optional
         How images are cut: single pixels in order for the grey sets, strips of pixel columns for
         cifar10, unless given.
@@ -170,6 +166,8 @@ def load_images(
         Whether OpenML is asked when there are no local files.
     test : str
         Which test images, where there is a choice.
+    **options
+        Fields of `securevfl.data.options.TableOptions`.
 
     Returns
     -------
@@ -187,14 +185,15 @@ def load_images(
         images = kind.read(files, test)
         images = replace(images, notes=(*notes, *images.notes))
     elif download:
-        images = _from_openml(kind, seed)
+        images = _from_openml(kind, TableOptions.of(options).seed)
     else:
         raise facts.absent()
     channels, height, width = kind.shape
     for pixels, labels in ((images.train, images.train_labels), (images.test, images.test_labels)):
         _check_images(facts, pixels, labels, kind)
+    asked = TableOptions.of(options, name=facts.name, about=facts.about(images.notes))
     return from_matrix(
-        name=facts.name,
+        asked,
         train=images.train,
         test=images.test,
         labels=(images.train_labels.astype(np.int64), images.test_labels.astype(np.int64)),
@@ -207,34 +206,34 @@ def load_images(
             for x in range(width)
         ],
         parties=facts.parties if parties is None else parties,
-        scaling=scaling,
         strips=strips or kind.strips,
         image_shape=kind.shape,
-        about=About(facts.origin, facts.licence, "", "", "", images.notes),
         split=images.split,
     )
 
 
+@table_options(ScalingKeywords)
 def load_cifar10(
     *,
     parties: int | None = None,
-    seed: int = 0,
     data_dir: str | Path | None = None,
-    scaling: str = "minmax",
     strips: str | None = None,
     verify: bool = True,
     download: bool = True,
     test: str = "official",
+    **options: Unpack[ScalingKeywords],
 ) -> VerticalDataset:
-    """Load CIFAR-10: 60000 colour images of 32 x 32 pixels, dealt as strips of pixel columns.
+    """Load CIFAR-10: 60000 colour images of 32 x 32 pixels, in vertical strips of pixel columns.
 
     Parameters
     ----------
-    parties, seed, data_dir, scaling, strips, verify, download
+    parties, data_dir, strips, verify, download
         As for `load_images`.
     test : {"official", "holdout"}
         ``"official"``: the test batch, or where the files hold only its first 1000 images those.
         ``"holdout"``: the last 10000 training images, which then are not trained on.
+    **options
+        Fields of `securevfl.data.options.TableOptions`.
 
     Returns
     -------
@@ -245,13 +244,12 @@ def load_cifar10(
     return load_images(
         _CIFAR10,
         parties=parties,
-        seed=seed,
         data_dir=data_dir,
-        scaling=scaling,
         strips=strips,
         verify=verify,
         download=download,
         test=test,
+        **options,
     )
 
 

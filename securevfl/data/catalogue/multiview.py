@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,7 @@ from securevfl.data.builders.arrays import describe_split, from_matrix
 from securevfl.data.catalogue.facts import Facts
 from securevfl.data.dataset import VerticalDataset
 from securevfl.data.labels import RawLabels, encode_labels, read_labels
-from securevfl.data.origin import About
+from securevfl.data.options import SplitKeywords, TableOptions, table_options
 from securevfl.data.partition import split_stratified
 from securevfl.data.preparation.csvfile import read_csv
 from securevfl.errors import DataError
@@ -64,34 +64,29 @@ class _Views:
     notes: tuple[str, ...] = ()
 
 
+@table_options(SplitKeywords, test_fraction=0.4)
 def load_handwritten(
     *,
     parties: int | None = None,
-    seed: int = 0,
     data_dir: str | Path | None = None,
-    test_fraction: float = 0.4,
-    scaling: str = "minmax",
     verify: bool = True,
     download: bool = True,
+    **options: Unpack[SplitKeywords],
 ) -> VerticalDataset:
     """Load 2000 handwritten digits in six views of 216, 76, 64, 6, 240 and 47 features.
 
     Parameters
     ----------
     parties : int, optional
-        Six parties with one view each unless given; any other number is dealt all columns.
-    seed : int
-        Seed of the split.
+        Six parties with one view each unless given; all columns are divided among another number.
     data_dir : path, optional
         Folder of data sets; ``SECUREVFL_DATA`` unless given.
-    test_fraction : float
-        Part of the rows that is held out.
-    scaling : {"minmax", "standard", "none"}
-        Fitted on training rows.
     verify : bool
         Whether checksums of local files are compared.
     download : bool
         Whether OpenML is asked when there are no local files.
+    **options
+        Fields of `securevfl.data.options.TableOptions`.
 
     Returns
     -------
@@ -110,24 +105,25 @@ def load_handwritten(
         views = _handwritten_openml()
     else:
         raise HANDWRITTEN.absent()
-    return _load(HANDWRITTEN, views, (), parties, seed, test_fraction, scaling)
+    return _load(HANDWRITTEN, views, (), parties, options)
 
 
+@table_options(SplitKeywords, test_fraction=0.2)
 def load_caltech(
     *,
     parties: int | None = None,
-    seed: int = 0,
     data_dir: str | Path | None = None,
-    test_fraction: float = 0.2,
-    scaling: str = "minmax",
     verify: bool = True,
+    **options: Unpack[SplitKeywords],
 ) -> VerticalDataset:
     """Load 1474 images of seven classes in six views of 48, 40, 254, 1984, 512 and 928 features.
 
     Parameters
     ----------
-    parties, seed, data_dir, test_fraction, scaling, verify
+    parties, data_dir, verify
         As for `load_handwritten`; there is no download.
+    **options
+        Fields of `securevfl.data.options.TableOptions`.
 
     Returns
     -------
@@ -143,7 +139,7 @@ def load_caltech(
         raise CALTECH.absent()
     notes = tuple(CALTECH.notes(files, verify))
     views = _matlab_views(next(iter(files.values())), notes)
-    return _load(CALTECH, views, _CALTECH_CLASSES, parties, seed, test_fraction, scaling)
+    return _load(CALTECH, views, _CALTECH_CLASSES, parties, options)
 
 
 def _load(
@@ -151,23 +147,24 @@ def _load(
     views: _Views,
     class_names: tuple[str, ...],
     parties: int | None,
-    seed: int,
-    test_fraction: float,
-    scaling: str,
+    options: SplitKeywords,
 ) -> VerticalDataset:
     """Split the rows, number the classes and scale."""
     labels = views.labels
     sizes = {len(labels), *map(len, views.arrays)}
     if len(sizes) > 1:
         raise DataError(f"{facts.name}: the views and labels have {sorted(sizes)} rows.")
-    train, test = split_stratified(labels.values, test_fraction, seed)
+    names = views.names if parties in (None, len(views.arrays)) else None
+    asked = TableOptions.of(
+        options, name=facts.name, party_names=names, about=facts.about(views.notes)
+    )
+    train, test = split_stratified(labels.values, asked.test_fraction, asked.seed)
     train_labels, test_labels, classes, task = encode_labels(
         labels.take(train), labels.take(test), "multiclass"
     )
     whole = np.concatenate(views.arrays, axis=1)
-    as_views = parties in (None, len(views.arrays))
     return from_matrix(
-        name=facts.name,
+        asked,
         train=whole[train],
         test=whole[test],
         labels=(train_labels, test_labels),
@@ -180,10 +177,7 @@ def _load(
         ],
         views=[array.shape[1] for array in views.arrays],
         parties=parties,
-        party_names=views.names if as_views else None,
-        scaling=scaling,
-        about=About(facts.origin, facts.licence, "", "", "", views.notes),
-        split=describe_split(test_fraction, seed, stratified=True),
+        split=describe_split(asked.test_fraction, asked.seed, stratified=True),
     )
 
 

@@ -11,6 +11,7 @@ from typing import Any
 from securevfl.data.alignment.overlap import Rest, limit_overlap
 from securevfl.data.catalogue.facts import Facts
 from securevfl.data.dataset import VerticalDataset
+from securevfl.data.options import TableOptions
 from securevfl.errors import DataError, UnknownNameError
 from securevfl.plugins import Registry
 
@@ -64,10 +65,10 @@ def load_dataset(
     *,
     parties: int | None = None,
     label: str | None = None,
-    seed: int = 0,
+    seed: int = TableOptions.seed,
     data_dir: str | Path | None = None,
     test_fraction: float | None = None,
-    scaling: str = "minmax",
+    scaling: str = TableOptions.scaling,
     aligned: int | None = None,
     rest: Rest = "dealt",
     local: int | None = None,
@@ -89,11 +90,11 @@ def load_dataset(
         Folder with the files of known data sets; the environment variable ``SECUREVFL_DATA``
         unless given.
     test_fraction : float, optional
-        Part of the rows that is held out; the data set's default, 0.25 for the user's files.
+        Part of the rows that become test rows; the data set's default, 0.25 for the user's files.
     scaling : {"minmax", "standard", "none"}
         Fitted on training rows; min-max is clipped into [0, 1].
     aligned, rest, local : optional
-        Keep so many training rows aligned; the parties hold the others alone, as
+        Keep so many training rows aligned; the others become unaligned rows of single parties, as
         `securevfl.data.alignment.overlap.limit_overlap` says.
     **options
         Of the data set (``split=`` for parkinson, ``strips=`` for images, ``verify=False`` to skip
@@ -152,13 +153,12 @@ def _load(
     if not (path.exists() or path.suffix.lower() in _FILE_SUFFIXES or len(path.parts) > 1):
         raise UnknownNameError("data set", name, known)
     from securevfl.data.builders.files import from_csv
-    from securevfl.data.builders.frames import from_pandas
 
     if not path.is_file():
         kind = "is a folder, not a file" if path.is_dir() else "there is no such file"
         raise DataError(f"{path}: {kind}; check the path.")
     chosen = {"parties": parties, **options}
-    _check_options(from_csv, chosen, "a CSV file", from_pandas)
+    _check_options(from_csv, chosen, "a CSV file")
     return from_csv(path, label, **chosen)
 
 
@@ -246,16 +246,9 @@ def _load_parties(
     return from_files(**chosen)
 
 
-def _check_options(
-    function: Callable[..., Any], options: dict[str, Any], what: str, *more: Callable[..., Any]
-) -> None:
+def _check_options(function: Callable[..., Any], options: dict[str, Any], what: str) -> None:
     """Refuse options that the function does not have."""
-    known = {
-        name
-        for f in (function, *more)
-        for name, parameter in inspect.signature(f).parameters.items()
-        if parameter.kind is not inspect.Parameter.VAR_KEYWORD
-    }
+    known = set(inspect.signature(function).parameters)
     for name in options:
         if name not in known:
             raise UnknownNameError(f"option of {what}", name, known - _POSITIONAL)

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
 from securevfl.data.builders.frames import from_pandas
 from securevfl.data.catalogue.facts import Facts
 from securevfl.data.dataset import VerticalDataset
-from securevfl.data.origin import About
+from securevfl.data.options import ScalingKeywords, SplitKeywords, TableOptions, table_options
 from securevfl.data.partition import split_stratified
 from securevfl.data.preparation.csvfile import read_csv
 from securevfl.errors import DataError
@@ -89,34 +89,29 @@ _ADULT_TRAINING = 32561
 _ADULT_TRAINING_RICH = 7841
 
 
+@table_options(SplitKeywords, test_fraction=0.2)
 def load_credit_card(
     *,
     parties: int | None = None,
-    seed: int = 0,
     data_dir: str | Path | None = None,
-    test_fraction: float = 0.2,
-    scaling: str = "minmax",
     verify: bool = True,
     download: bool = True,
+    **options: Unpack[SplitKeywords],
 ) -> VerticalDataset:
     """Load 30000 credit card clients with 23 features; 22 % default.
 
     Parameters
     ----------
     parties : int, optional
-        11 unless given; columns are dealt as `numpy.array_split` does.
-    seed : int
-        Seed of the split.
+        11 unless given; columns are divided as `numpy.array_split` does.
     data_dir : path, optional
         Folder of data sets; ``SECUREVFL_DATA`` unless given.
-    test_fraction : float
-        Part of the rows that is held out.
-    scaling : {"minmax", "standard", "none"}
-        Fitted on training rows.
     verify : bool
         Whether checksums of local files are compared.
     download : bool
         Whether OpenML is asked when there are no local files.
+    **options
+        Fields of `securevfl.data.options.TableOptions`.
 
     Returns
     -------
@@ -139,35 +134,34 @@ def load_credit_card(
         task="binary",
         parties=CREDIT.parties if parties is None else parties,
         drop=drop,
-        seed=seed,
-        test_fraction=test_fraction,
-        scaling=scaling,
-        about=_about(CREDIT, [*notes, *(f"column {c!r} dropped" for c in drop)]),
+        about=CREDIT.about([*notes, *(f"column {c!r} dropped" for c in drop)]),
+        **options,
     )
 
 
+@table_options(SplitKeywords, test_fraction=0.3)
 def load_parkinson(
     *,
     parties: int | None = None,
-    seed: int = 0,
     data_dir: str | Path | None = None,
-    test_fraction: float = 0.3,
-    scaling: str = "minmax",
     split: str = "person",
     verify: bool = True,
     download: bool = True,
+    **options: Unpack[SplitKeywords],
 ) -> VerticalDataset:
     """Load 756 voice recordings of 252 people with 753 features; 75 % have the disease.
 
     Parameters
     ----------
     parties : int, optional
-        10 unless given; columns are dealt as `numpy.array_split` does.
-    seed, data_dir, test_fraction, scaling, verify, download
+        10 unless given; columns are divided as `numpy.array_split` does.
+    data_dir, verify, download
         As for `load_credit_card`.
     split : {"person", "row"}
         ``"person"`` keeps all recordings of a person on one side. ``"row"`` does not, so that the
         test rows leak into training; papers that do so report more than is learnt.
+    **options
+        Fields of `securevfl.data.options.TableOptions`.
 
     Returns
     -------
@@ -198,37 +192,38 @@ def load_parkinson(
         parties=PARKINSON.parties if parties is None else parties,
         drop=[] if by_person or "id" not in frame.columns else ["id"],
         group="id" if by_person else None,
-        seed=seed,
-        test_fraction=test_fraction,
-        scaling=scaling,
-        about=_about(PARKINSON, notes),
+        about=PARKINSON.about(notes),
+        **options,
     )
+    asked = TableOptions.of(options)
     rule = (
-        f"{test_fraction:.0%} of the people held out at random with all their recordings, "
-        f"stratified by class, seed {seed}"
+        f"{asked.test_fraction:.0%} of the people held out at random with all their recordings, "
+        f"stratified by class, seed {asked.seed}"
         if by_person
         else f"{data.about.split}; by row, which LEAKS people into the test rows"
     )
     return replace(data, about=replace(data.about, split=rule))
 
 
+@table_options(ScalingKeywords)
 def load_adult(
     *,
     parties: int | None = None,
-    seed: int = 0,
     data_dir: str | Path | None = None,
-    scaling: str = "minmax",
     verify: bool = True,
     download: bool = True,
+    **options: Unpack[ScalingKeywords],
 ) -> VerticalDataset:
     """Load 48842 people of the 1994 census with 14 features; 24 % earn over 50000 dollars.
 
     Parameters
     ----------
     parties : int, optional
-        7 unless given (ours); columns are dealt as `numpy.array_split` does.
-    seed, data_dir, scaling, verify, download
+        7 unless given (ours); columns are divided as `numpy.array_split` does.
+    data_dir, verify, download
         As for `load_credit_card`; the split is the official one.
+    **options
+        Fields of `securevfl.data.options.TableOptions`.
 
     Returns
     -------
@@ -245,7 +240,7 @@ def load_adult(
         train, test = (_adult_file(path) for path in files.values())
         split = "official training and test files"
     elif download:
-        train, test, split = _adult_openml(seed)
+        train, test, split = _adult_openml(TableOptions.of(options).seed)
         notes = [f"from OpenML {ADULT.openml[0]}"]
     else:
         raise ADULT.absent()
@@ -256,29 +251,30 @@ def load_adult(
         name=ADULT.name,
         task="binary",
         parties=ADULT.parties if parties is None else parties,
-        scaling=scaling,
-        about=_about(ADULT, notes),
+        about=ADULT.about(notes),
+        **options,
     )
     return replace(data, about=replace(data.about, split=split))
 
 
+@table_options(SplitKeywords)
 def load_breast_cancer(
     *,
     parties: int | None = None,
-    seed: int = 0,
     data_dir: str | Path | None = None,
-    test_fraction: float = 0.25,
-    scaling: str = "minmax",
     verify: bool = True,
+    **options: Unpack[SplitKeywords],
 ) -> VerticalDataset:
     """Load 569 tumours with 30 features of two parties: 10 worst values, 20 means and errors.
 
     Parameters
     ----------
     parties : int, optional
-        The two parties of FATE's files unless given; another number is dealt all columns.
-    seed, data_dir, test_fraction, scaling, verify
+        The two parties of FATE's files unless given; all columns are divided among another number.
+    data_dir, verify
         As for `load_credit_card`. Without files the same features come from scikit-learn.
+    **options
+        Fields of `securevfl.data.options.TableOptions`.
 
     Returns
     -------
@@ -303,10 +299,8 @@ def load_breast_cancer(
         party_names=("guest", "host"),
         name=BREAST.name,
         task="binary",
-        seed=seed,
-        test_fraction=test_fraction,
-        scaling=scaling,
-        about=_about(BREAST, [*notes, "class 1 is benign, class 0 malignant"]),
+        about=BREAST.about([*notes, "class 1 is benign, class 0 malignant"]),
+        **options,
     )
     return data if parties in (None, 2) else data.with_parties(parties)
 
@@ -383,10 +377,6 @@ def _bundled_breast() -> list[pd.DataFrame]:
     ids = np.arange(len(frame))
     guest = frame[worst].assign(id=ids, y=frame["target"])
     return [guest, frame[rest].assign(id=ids)]
-
-
-def _about(facts: Facts, notes: Sequence[str]) -> About:
-    return About(facts.origin, facts.licence, "", "", "", tuple(notes))
 
 
 LOADERS: Sequence[tuple[Facts, Callable[..., VerticalDataset]]] = (

@@ -27,7 +27,7 @@ class Column:
     categories : tuple of str, optional
         The training rows' texts, one encoded column each; None for a numeric column.
     coded : bool
-        Whether the categories are one encoded column of code numbers instead: 1 and up in their
+        Whether the categories are one encoded column of category codes instead: 1 and up in their
         order, 0 for a missing text and for one that is no category.
     fill : float, optional
         Median of the training rows, put where a number is missing; None refuses missing numbers.
@@ -43,7 +43,7 @@ class Column:
 
     @property
     def cardinality(self) -> int:
-        """Number of different code numbers; 0 where encoded values are sizes."""
+        """Number of different category codes; 0 where encoded values are sizes."""
         return len(self.categories or ()) + 1 if self.coded else 0
 
     @property
@@ -96,7 +96,7 @@ def fit_column(
     max_categories : int
         Largest number of distinct texts.
     coded : bool
-        Whether texts become code numbers; of too many texts the rarer ones then share the code 0.
+        Whether texts become category codes; of too many texts the rarer ones then share the code 0.
 
     Returns
     -------
@@ -159,7 +159,7 @@ def _commonest(
 def code_numbers(
     column: Column, series: pd.Series[Any], missing: tuple[str, ...]
 ) -> NDArray[np.intp]:
-    """Code number of each row's text, in [0, cardinality)."""
+    """Category code of each row's text, in [0, cardinality)."""
     codes, texts = read_texts(series, missing)
     number = {text: k + 1 for k, text in enumerate(column.categories or ())}
     numbers = np.array([0 if text is None else number.get(text, 0) for text in texts], np.intp)

@@ -62,7 +62,7 @@ def fit_frame(
         Largest number of distinct texts in one column; beyond it the rarer ones share the code 0
         where texts are coded, and the column is refused where they are not.
     coding : {"onehot", "codes"}
-        One column for each text, or one of code numbers, which are not scaled.
+        One column for each text, or one of category codes, which are not scaled.
 
     Returns
     -------

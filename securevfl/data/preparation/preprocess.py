@@ -1,7 +1,7 @@
 """Preprocessing fitted on training rows only: filling, one-hot encoding and scaling.
 
 Each party's part is a `PartyPreprocessor` that needs that party's columns and nothing else; a
-`Preprocessor` deals whole rows to them.
+`Preprocessor` divides whole rows among them.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class PartyPreprocessor:
 
     @property
     def cardinalities(self) -> tuple[int, ...]:
-        """For each encoded column the number of its code numbers; 0 where its values are sizes."""
+        """For each encoded column the number of its category codes; 0 where values are sizes."""
         return tuple(column.cardinality for column in self.columns for _ in column.encoded)
 
     @cached_property
@@ -290,7 +290,7 @@ class Preprocessor:
         )
 
     def deal(self, positions: Sequence[Sequence[int]]) -> Preprocessor:
-        """Deal the same fitted columns to other parties.
+        """Divide the same fitted columns among other parties.
 
         Parameters
         ----------

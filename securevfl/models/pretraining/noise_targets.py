@@ -19,7 +19,7 @@ _TINY = 1e-12  # added to norms; a row of exact zeros then stays zero
 
 
 class NoiseTargets:
-    """A client's network with a target for each of its rows.
+    """A bottom model (a client's network) with a target for each of its rows.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Self-supervised training steps over a client's network: SCARF, SimSiam, BYOL and MoCo.
+"""Self-supervised training steps over bottom models: SCARF, SimSiam, BYOL and MoCo.
 
 An objective owns what its method adds to the network: heads, a slowly moving copy, a memory of
 negatives. It meets the network as a server meets a client's in split training: embeddings of two
@@ -20,10 +20,10 @@ from securevfl.errors import RunError, UnknownNameError
 from securevfl.models.optimizers import make_optimizer, take_step
 from securevfl.models.pretraining.contrast import info_nce
 from securevfl.models.pretraining.self_supervised import (
-    Memory,
+    KeyQueue,
     corrupt,
-    follow,
     momentum_contrast,
+    moving_average,
     negative_cosine,
     normalised_distance,
 )
@@ -60,7 +60,7 @@ class Sizes:
 
 
 class Objective(ABC):
-    """A method's heads and its training step over a client's network.
+    """A method's heads and its training step over a bottom model (a client's network).
 
     Parameters
     ----------
@@ -305,8 +305,8 @@ class _Slow(TwoViews):
     def step(self, network: ClientNetwork, one: np.ndarray, two: np.ndarray) -> float:
         """As of all objectives; then the slow copy follows."""
         value = super().step(network, one, two)
-        follow(self.target, network, self.sizes.momentum)
-        follow(self.slow, self.heads["projector"], self.sizes.momentum)
+        moving_average(self.target, network, self.sizes.momentum)
+        moving_average(self.slow, self.heads["projector"], self.sizes.momentum)
         return value
 
     def state_dict(self) -> dict[str, Any]:
@@ -335,7 +335,7 @@ class Moco(_Slow):
     def __init__(self, width: int, sizes: Sizes, **options: Any) -> None:
         super().__init__(width, sizes, **options)
         stream = options["stream"]
-        self.memories = [Memory(sizes.memory, sizes.projection, stream) for _ in range(2)]
+        self.memories = [KeyQueue(sizes.memory, sizes.projection, stream) for _ in range(2)]
 
     def compare(self, query: Tensor, key: Tensor, side: int) -> Tensor:
         """`momentum_contrast` with the direction's memory."""

@@ -85,8 +85,8 @@ def momentum_contrast(query: Tensor, key: Tensor, memory: Tensor, temperature: f
     return functional.cross_entropy(logits, torch.zeros(len(q), dtype=torch.long))
 
 
-def follow(slow: Any, fast: Any, momentum: float) -> None:
-    """Exponential moving average of weights: xi <- m xi + (1 - m) theta."""
+def moving_average(slow: Any, fast: Any, momentum: float) -> None:
+    """Update the exponential moving average of weights: xi <- m xi + (1 - m) theta."""
     import torch
 
     own, theirs = parameters_of(slow), parameters_of(fast)
@@ -95,8 +95,11 @@ def follow(slow: Any, fast: Any, momentum: float) -> None:
             parameter.mul_(momentum).add_(theirs[name], alpha=1 - momentum)
 
 
-class Memory:
-    """The last `size` normalised keys, first in, first out; random ones at the beginning."""
+class KeyQueue:
+    """Key queue of MoCo: the last `size` normalised keys, first in, first out.
+
+    It begins with random keys.
+    """
 
     def __init__(self, size: int, width: int, stream: np.random.Generator) -> None:
         from torch.nn import functional
@@ -111,6 +114,7 @@ class Memory:
         from torch.nn import functional
 
         newest = functional.normalize(keys.detach(), dim=1)[-len(self.keys) :]
+        # A ring: the oldest key stands at `next`, and is overwritten first.
         places = (self.next + torch.arange(len(newest))) % len(self.keys)
         self.keys[places] = newest
         self.next = (self.next + len(newest)) % len(self.keys)

@@ -101,5 +101,5 @@ class Outline:
 
 
 def hollow(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
-    """Array of a shape and dtype that occupies no memory, for skeletons of messages."""
+    """Placeholder array of a shape and dtype that occupies no memory, for planned messages."""
     return np.broadcast_to(np.zeros((), dtype), shape)

@@ -1,116 +1,23 @@
-"""Split training as the last stage of methods that pre-train: its client, its server, its facts.
+"""Base class of methods that pre-train and then train split on the aligned rows.
 
-It is the training of `split`, waiting for everybody: with the same seed and without pre-training it
-gives the same run, bit for bit. Protocols derive from these classes what comes before it.
+Their parties are those of `securevfl.protocols.base.split_parties`: with the same seed and without
+pre-training they give the same run as `split` that waits for everybody, bit for bit. Protocols
+derive from these classes what comes before.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
-from securevfl.engine.party import SERVER, Party
 from securevfl.engine.streams import keyed_stream
-from securevfl.models.aggregation import Aggregation, gather
 from securevfl.models.client_networks import ClientNetwork
 from securevfl.models.pretraining.pretext import Objective, make_objective
 from securevfl.models.pretraining.trainer import Pretraining, own_rows, pretraining_optimizer
-from securevfl.models.split import Batches, Centre, rows_of
+from securevfl.models.split import Centre
 from securevfl.privacy.claims import OPEN_EMBEDDINGS, Claim
 from securevfl.protocols.base.split import EmbeddingProtocol
-
-
-class SplitClient(Party):
-    """Client k: embeds its rows of the batch and steps with the gradient."""
-
-    kept: ClassVar[tuple[str, ...]] = ("network",)
-    network: Any
-
-    def __init__(
-        self,
-        index: int,
-        peers: Sequence[int],
-        batches: Batches,
-        features: np.ndarray,
-        network: ClientNetwork,
-    ) -> None:
-        super().__init__(index, peers)
-        self.batches = batches
-        self.features = features
-        self.network = network
-
-    async def run(self) -> None:
-        """Take part in every round."""
-        async for round_ in self.rounds():
-            with round_:
-                await self.take_part(round_.payload)
-
-    async def take_part(self, announced: Any) -> None:
-        """Do what a round is for: a step of split training, which its batch announces."""
-        await self.train(announced)
-
-    async def train(self, batch: np.ndarray) -> None:
-        """One step of split training."""
-        own = rows_of(self.features, self.batches.samples(batch))
-        self.send(SERVER, "embedding", self.network.forward(own))
-        clipped = self.network.update(own, await self.receive("gradient"))
-        if clipped:
-            self.record("clipped", weights=clipped, bound=self.network.bound)
-
-    def operations(self, kind: str) -> int:
-        """Multiply-adds of embedding a batch: the forward pass, as FedVS counts them."""
-        samples = self.batches.coded * self.batches.segments
-        return samples * int(self.network.operations) if kind == "embedding" else 0
-
-
-class SplitServer(Party):
-    """Aggregates all embeddings and trains the centre."""
-
-    kept: ClassVar[tuple[str, ...]] = ("centre", "steps")
-
-    def __init__(
-        self,
-        peers: Sequence[int],
-        batches: Batches,
-        aggregation: Aggregation,
-        centre: Centre,
-        labels: np.ndarray,
-        *,
-        rounds: int,
-    ) -> None:
-        super().__init__(SERVER, peers)
-        self.batches = batches
-        self.aggregation = aggregation
-        self.centre = centre
-        self.labels = labels
-        self.wanted = rounds
-        self.steps = 0
-
-    async def run(self) -> None:
-        """One step a round, with the embeddings of all."""
-        while self.steps < self.wanted:
-            self.safe_point()
-            batch = self.batches.draw(self.steps + 1)
-            self.announce(self.round + 1, self.announced(batch))
-            self.train(batch, await self.collect("embedding"))
-        self.conclude()
-
-    def announced(self, batch: np.ndarray) -> Any:
-        """What opens a round of split training."""
-        return batch
-
-    def train(self, batch: np.ndarray, embeddings: dict[int, np.ndarray]) -> None:
-        """Update the centre and return dL/dH_k; padded rows have no loss and no gradient."""
-        samples = self.batches.samples(batch)
-        stack, present = gather(embeddings, len(self.peers))
-        joint = self.aggregation.combine(stack, present)
-        loss, gradient = self.centre.step(joint, samples, self.labels)
-        self.steps += 1
-        for k in embeddings:
-            self.send(k, "gradient", self.aggregation.gradient(gradient, stack, present, k))
-        self.record("round", step=self.steps, loss=loss, used=len(embeddings))
 
 
 class DownstreamProtocol(EmbeddingProtocol):

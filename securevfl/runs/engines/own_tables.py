@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from pydantic import BaseModel
 
-from securevfl.data.alignment.local_tables import Holder, PublicFacts, Tables
+from securevfl.data.alignment.local_tables import PublicFacts, TableOwner, Tables
 from securevfl.data.dataset import VerticalDataset
 from securevfl.data.source import DataSource
 from securevfl.engine.cluster.supervisor import Cluster
@@ -56,7 +56,7 @@ class TableOwnerFactory:
     def __call__(self, index: int, secrets: Secrets) -> Party:
         """The party."""
         place = own_folder(self.folder, index)
-        return Holder(index, range(len(self.tables.party_files)), self.tables, place)
+        return TableOwner(index, range(len(self.tables.party_files)), self.tables, place)
 
 
 @dataclass(frozen=True)
@@ -206,7 +206,7 @@ def prepare(
         protocol=protocol,
         run_id=f"{session}, own tables",  # no frame of it is one of the training
         parties=(SERVER, *range(len(tables.party_files))),
-        seed=tables.request.seed,
+        seed=tables.options.seed,
         sealed=sealed,
         manifest=manifest,
         keys=options.key_folder(),

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from sklearn.datasets import load_digits
 
-from securevfl.data.alignment.local_tables import Holder, PublicFacts, Tables
+from securevfl.data.alignment.local_tables import PublicFacts, TableOwner, Tables
 from securevfl.data.builders.files import from_files
 from securevfl.engine.conditions import NONE
 from securevfl.engine.party import SERVER
@@ -49,9 +49,9 @@ def options(tmp_path_factory):
 def prepared(tables, folder):
     """The facts, once every holder has its rows in a folder of its own."""
     peers = range(len(tables.party_files))
-    holders = {n: Holder(n, peers, tables, folder / str(n)) for n in (SERVER, *peers)}
-    Simulation(holders).run()
-    return PublicFacts.of(holders[SERVER].facts)
+    owners = {n: TableOwner(n, peers, tables, folder / str(n)) for n in (SERVER, *peers)}
+    Simulation(owners).run()
+    return PublicFacts.of(owners[SERVER].facts)
 
 
 @pytest.fixture(scope="module")

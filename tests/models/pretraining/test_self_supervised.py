@@ -9,10 +9,10 @@ from torch import nn
 
 from securevfl.engine.streams import keyed_stream
 from securevfl.models.pretraining.self_supervised import (
-    Memory,
+    KeyQueue,
     corrupt,
-    follow,
     momentum_contrast,
+    moving_average,
     negative_cosine,
     normalised_distance,
 )
@@ -89,7 +89,7 @@ def test_momentum_contrast():
 
 
 def test_the_oldest_keys_leave_the_memory_first():
-    memory = Memory(3, 2, stream())
+    memory = KeyQueue(3, 2, stream())
     assert torch.allclose(memory.keys.norm(dim=1), torch.ones(3))
     oldest = memory.keys[2].clone()
     memory.push(torch.tensor([[2.0, 0.0], [0.0, 3.0]]))
@@ -100,7 +100,7 @@ def test_the_oldest_keys_leave_the_memory_first():
 
 
 def test_a_batch_larger_than_the_memory_leaves_its_last_keys():
-    memory = Memory(2, 1, stream())
+    memory = KeyQueue(2, 1, stream())
     memory.push(torch.tensor([[1.0], [-1.0], [-1.0]]))
     assert memory.keys.tolist() == [[-1.0], [-1.0]]
 
@@ -111,9 +111,9 @@ def test_follow_is_an_exponential_moving_average():
         for layer, value in ((slow, 1.0), (fast, 2.0)):
             layer.weight.fill_(value)
             layer.bias.fill_(-value)
-    follow(slow, fast, 0.9)
+    moving_average(slow, fast, 0.9)
     assert slow.weight.item() == pytest.approx(1.1)
     assert slow.bias.item() == pytest.approx(-1.1)
-    follow(slow, fast, 0.9)
+    moving_average(slow, fast, 0.9)
     assert slow.weight.item() == pytest.approx(1.19)
     assert fast.weight.item() == 2.0

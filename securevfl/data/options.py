@@ -1,0 +1,230 @@
+"""Options that say how a table or an array becomes a data set: names, defaults, checks, and texts.
+
+`TableOptions` is the value that builders and loaders work with. It is the only place of defaults
+and of the list of parameters. Functions that users call take the same names as keywords, typed by
+`TableKeywords` or a part of it; `table_options` adds them to the signature and the docstring.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, ParamSpec, TypedDict, TypeVar
+
+from securevfl.data.origin import About
+from securevfl.data.preparation.cells import MISSING_TEXTS
+from securevfl.data.preparation.columns import listed_names
+from securevfl.data.preparation.scaling import Scaling, check_scaling
+from securevfl.errors import DataError
+
+P = ParamSpec("P")
+R = TypeVar("R")
+# The entry "**options" of a docstring, with its text.
+_ENTRY = re.compile(r"^( *)\*\*options\n(?:\1 +.*\n)*", re.MULTILINE)
+
+
+class ScalingKeywords(TypedDict, total=False):
+    """Options of data sets with an official split."""
+
+    seed: int
+    scaling: str
+
+
+class SplitKeywords(ScalingKeywords, total=False):
+    """Options of data sets whose test rows are drawn."""
+
+    test_fraction: float
+
+
+class CodedKeywords(SplitKeywords, total=False):
+    """Options of data sets with columns of texts."""
+
+    max_categories: int
+    coding: str
+
+
+class ArrayKeywords(SplitKeywords, total=False):
+    """Options of numeric arrays."""
+
+    name: str | None
+    task: str | None
+    party_names: Sequence[str] | None
+    about: About | None
+
+
+class TableKeywords(ArrayKeywords, CodedKeywords, total=False):
+    """All options: the fields of `TableOptions`."""
+
+    drop: Sequence[str] | str
+    group: str | None
+    missing_values: Sequence[str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableOptions:
+    """How a table becomes a data set.
+
+    Parameters
+    ----------
+    name : str
+        Name of the data set; chosen by the builder unless given.
+    about : About, optional
+        Origin of the data, licence and notes; split, scaling and partition are filled in.
+    task : {"binary", "multiclass", "regression"}, optional
+        Found from the labels unless given.
+    party_names : sequence of str, optional
+        One per party.
+    drop : sequence of str
+        Columns that are left out; a single text is one name.
+    group : str, optional
+        Column whose values (people, for example) are never on both sides of the split; it is no
+        feature.
+    test_fraction : float
+        Part of the rows (or groups) that become test rows, in (0, 1).
+    seed : int
+        Seed of the split, 0 or more.
+    scaling : {"minmax", "standard", "none"}
+        Fitted on training rows; min-max is clipped into [0, 1].
+    missing_values : sequence of str
+        Texts that stand for a missing value.
+    max_categories : int
+        Largest number of distinct texts in one column.
+    coding : {"onehot", "codes"}
+        How texts and pandas categories are encoded: one column for each value of the training
+        rows, or one column of category codes (`VerticalDataset.cardinalities`), for networks that
+        look them up. With codes, the rarer values beyond `max_categories` share the code 0.
+
+    Raises
+    ------
+    DataError
+        For a scaling or a coding that does not exist. What depends on the rows, such as the
+        fraction, is checked where the rows are split.
+    """
+
+    name: str = ""
+    about: About | None = None
+    task: str | None = None
+    party_names: Sequence[str] | None = None
+    drop: Sequence[str] = ()
+    group: str | None = None
+    test_fraction: float = 0.25
+    seed: int = 0
+    scaling: str = "minmax"
+    missing_values: Sequence[str] = MISSING_TEXTS
+    max_categories: int = 1000
+    coding: str = "onehot"
+
+    def __post_init__(self) -> None:
+        check_scaling(self.scaling)
+        if self.coding not in ("onehot", "codes"):
+            raise DataError(f"coding={self.coding!r} does not exist; use onehot or codes.")
+        names = None if self.party_names is None else tuple(self.party_names)
+        # The value is frozen; sequences become tuples before anybody sees it.
+        object.__setattr__(self, "party_names", names)
+        object.__setattr__(self, "drop", listed_names(self.drop))
+        object.__setattr__(self, "missing_values", tuple(self.missing_values))
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any], **defaults: Any) -> TableOptions:
+        """From keywords; None means not given, and `defaults` take the place of ours.
+
+        Parameters
+        ----------
+        given : mapping
+            Keywords of the user, as `TableKeywords` types them.
+        **defaults
+            What a builder has for options that are not given, such as a name.
+        """
+        return cls(**defaults | {key: value for key, value in given.items() if value is not None})
+
+    @property
+    def origin(self) -> About:
+        """`about`, or that of a user's own data."""
+        return self.about or own_data("data of the user")
+
+    @property
+    def scaling_rule(self) -> Scaling:
+        """`scaling`, which was checked."""
+        return check_scaling(self.scaling)
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """`missing_values` as a tuple."""
+        return tuple(self.missing_values)
+
+    def called(self, parties: int) -> tuple[str, ...]:
+        """Names of so many parties: `party_names`, or "party 0", "party 1", ..."""
+        return tuple(self.party_names or (f"party {n}" for n in range(parties)))
+
+
+def own_data(origin: str) -> About:
+    """Origin of the user's own data, before anything was done to them."""
+    return About(origin, "the user's own data", "", "", "")
+
+
+def table_options(keywords: type, **defaults: Any) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Decorate a function that takes ``**options: Unpack[keywords]``.
+
+    Its signature and docstring then show every option with its default, other keywords are a
+    TypeError as of any function, and `defaults` that are not given are filled in.
+
+    Parameters
+    ----------
+    keywords : type
+        `TableKeywords` or a part of it.
+    **defaults
+        Where the function's defaults are not those of `TableOptions`.
+    """
+    ours = {field.name: field for field in fields(TableOptions)}
+    names = [name for name in ours if name in keywords.__annotations__]
+    shown = [
+        inspect.Parameter(
+            name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=defaults.get(name, ours[name].default),
+            annotation=ours[name].type,
+        )
+        for name in names
+    ]
+
+    def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        signature = inspect.signature(function)
+        own = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
+        whole = signature.replace(parameters=[*own, *shown])
+
+        @functools.wraps(function)
+        def checked(*args: P.args, **kwargs: P.kwargs) -> R:
+            whole.bind(*args, **kwargs)
+            for name, value in defaults.items():
+                if kwargs.get(name) is None:
+                    kwargs[name] = value
+            return function(*args, **kwargs)
+
+        checked.__signature__ = whole  # type: ignore[attr-defined]
+        checked.__doc__ = _with_parameters(function.__doc__, names)
+        return checked
+
+    return decorate
+
+
+def _with_parameters(text: str | None, names: Sequence[str]) -> str | None:
+    """A docstring whose entry ``**options`` is replaced by those of some parameters."""
+    if text is None or TableOptions.__doc__ is None:  # python -OO
+        return text
+    entry = _ENTRY.search(text)
+    if entry is None:
+        return text
+    entries = _entries(inspect.cleandoc(TableOptions.__doc__))
+    listed = "\n".join(entries[name] for name in names)
+    indented = re.sub("^(?=.)", entry[1], listed, flags=re.MULTILINE) + "\n"
+    return text[: entry.start()] + indented + text[entry.end() :]
+
+
+def _entries(text: str) -> dict[str, str]:
+    """Entries of the section "Parameters" of a clean docstring, by name."""
+    section = text.split("Parameters\n----------\n")[1].split("\n\nRaises")[0]
+    entries = re.split(r"\n(?=\w)", section)
+    return {entry.split(" :")[0]: entry for entry in entries}

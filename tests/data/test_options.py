@@ -1,0 +1,206 @@
+"""Options of tables: one list, one place of defaults, one check."""
+
+import dataclasses
+import inspect
+import typing
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from securevfl.data import VerticalDataset
+from securevfl.data.builders import arrays, files, frames, tabular
+from securevfl.data.catalogue.registry import load_dataset, loaders
+from securevfl.data.options import (
+    ArrayKeywords,
+    CodedKeywords,
+    ScalingKeywords,
+    SplitKeywords,
+    TableKeywords,
+    TableOptions,
+    table_options,
+)
+from securevfl.errors import DataError, UnknownNameError
+
+FIELDS = {field.name: field for field in dataclasses.fields(TableOptions)}
+TABLES = [VerticalDataset.from_pandas, VerticalDataset.from_files, frames.from_pandas,
+          files.from_csv, files.from_files]  # fmt: skip
+ARRAYS = [VerticalDataset.from_numpy, arrays.from_numpy]
+
+
+def frame(rows=40):
+    n = np.arange(rows)
+    return pd.DataFrame({"a": n % 7, "b": n % 3, "town": ["x", "y"] * (rows // 2), "y": n % 2})
+
+
+def test_the_keywords_are_the_fields():
+    assert set(TableKeywords.__annotations__) == set(FIELDS)
+
+
+@pytest.mark.parametrize("part", [ScalingKeywords, SplitKeywords, CodedKeywords, ArrayKeywords])
+def test_parts_have_the_types_of_the_whole(part):
+    whole = typing.get_type_hints(TableKeywords)
+    hints = typing.get_type_hints(part)
+    assert hints
+    assert {name: whole[name] for name in hints} == hints
+    assert not part.__required_keys__
+
+
+@pytest.mark.parametrize(
+    ("function", "keywords"),
+    [*((f, TableKeywords) for f in TABLES), *((f, ArrayKeywords) for f in ARRAYS)],
+)
+def test_signatures_and_help_show_every_option_and_its_default(function, keywords):
+    parameters = inspect.signature(function).parameters
+    text = inspect.getdoc(function)
+    for name in keywords.__annotations__:
+        assert parameters[name].kind is inspect.Parameter.KEYWORD_ONLY
+        assert parameters[name].default == FIELDS[name].default
+        assert f"\n{name} : " in text
+    assert "options" not in parameters
+    assert "**options" not in text
+
+
+@pytest.mark.parametrize("name", sorted(loaders()))
+def test_loaders_show_options_and_their_own_defaults(name):
+    _, load = loaders()[name]
+    parameters = inspect.signature(load).parameters
+    assert {"seed", "scaling", "parties", "data_dir"} <= set(parameters)
+    assert not any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+
+
+def test_a_loader_s_own_default_holds_also_for_none():
+    def test_part(**options):
+        data = load_dataset("avazu-twin", rows=60, **options)
+        return data.test_rows / (data.rows + data.test_rows)
+
+    assert test_part() == pytest.approx(1 / 6, abs=0.02)
+    assert test_part(test_fraction=None) == pytest.approx(1 / 6, abs=0.02)
+    assert test_part(test_fraction=0.5) == pytest.approx(0.5, abs=0.02)
+    _, generate = loaders()["avazu-twin"]
+    assert generate(rows=60, test_fraction=None).test_rows == 10
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"scaling": "log"}, "scaling='log' does not exist; use minmax, standard or none"),
+        ({"coding": "hash"}, "coding='hash' does not exist; use onehot or codes"),
+    ],
+)
+def test_what_does_not_exist_is_refused_at_once(changes, message):
+    with pytest.raises(DataError, match=message):
+        TableOptions(**changes)
+    with pytest.raises(DataError, match=message):
+        VerticalDataset.from_pandas(frame(), "y", **changes)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: VerticalDataset.from_pandas(frame(), "y", colour="red"),
+        lambda: VerticalDataset.from_numpy(np.eye(4), [0, 1, 0, 1], colour="red"),
+        lambda: loaders()["digits"][1](colour="red"),
+        lambda: VerticalDataset.from_numpy(np.eye(4), [0, 1, 0, 1], drop=["x0"]),
+        lambda: VerticalDataset.from_files(["a", "b"], id_column="id", label="y", test_frame=1),
+    ],
+)
+def test_other_keywords_are_a_type_error(call):
+    with pytest.raises(TypeError, match="unexpected keyword argument"):
+        call()
+
+
+@pytest.mark.parametrize("option", ["drop", "task", "colour"])
+def test_options_that_a_known_set_does_not_have_are_named(option):
+    with pytest.raises(UnknownNameError, match=option):
+        load_dataset("digits", **{option: "x"})
+
+
+def test_none_means_not_given():
+    given = dict.fromkeys(FIELDS)
+    assert TableOptions.of(given) == TableOptions()
+    assert TableOptions.of(given, name="mine").name == "mine"
+    assert TableOptions.of({"name": "theirs"}, name="mine").name == "theirs"
+
+
+def test_sequences_become_tuples_and_one_text_is_one_name():
+    options = TableOptions(drop="town", party_names=["a", "b"], missing_values=["-"])
+    assert (options.drop, options.party_names, options.missing) == (("town",), ("a", "b"), ("-",))
+    assert options.called(2) == ("a", "b")
+    assert TableOptions().called(2) == ("party 0", "party 1")
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        options.seed = 1
+    with pytest.raises(TypeError):
+        TableOptions("table")
+
+
+def counted(monkeypatch):
+    """Tables that are checked, by every module that can check one."""
+    seen = []
+    check = tabular.checked_frame
+
+    def counting(table, what):
+        seen.append(what)
+        return check(table, what)
+
+    for module in (frames, files):
+        monkeypatch.setattr(module, "checked_frame", counting)
+    return seen
+
+
+def test_a_frame_is_checked_once(monkeypatch):
+    seen = counted(monkeypatch)
+    frames.from_pandas(frame(), "y", parties=2, name="mine")
+    assert seen == ["mine"]
+
+
+def test_parties_frames_are_checked_once(monkeypatch):
+    seen = counted(monkeypatch)
+    one, two = frame()[["a", "town"]], frame()[["b", "y"]]
+    frames.from_pandas({"left": one, "right": two}, "y")
+    assert seen == ["left", "right"]
+
+
+def test_a_file_is_checked_once(monkeypatch, tmp_path):
+    frame().to_csv(tmp_path / "t.csv", index=False)
+    seen = counted(monkeypatch)
+    files.from_csv(tmp_path / "t.csv", "y", parties=2)
+    assert seen == ["t.csv"]
+
+
+def test_party_files_are_checked_once(monkeypatch, tmp_path):
+    whole = frame().assign(id=np.arange(40))
+    whole[["id", "a"]].to_csv(tmp_path / "a.csv", index=False)
+    whole[["id", "b"]].to_csv(tmp_path / "b.csv", index=False)
+    whole[["id", "y"]].to_csv(tmp_path / "y.csv", index=False)
+    seen = counted(monkeypatch)
+    files.from_files(
+        [tmp_path / "a.csv", tmp_path / "b.csv"],
+        id_column="id", label="y", label_file=tmp_path / "y.csv",
+    )  # fmt: skip
+    assert seen == ["a.csv", "b.csv", "y.csv"]
+
+
+def test_a_method_can_be_decorated():
+    class Loader:
+        @table_options(SplitKeywords, test_fraction=0.4)
+        def load(self, size, **options):
+            """Load.
+
+            Parameters
+            ----------
+            size : int
+                How many.
+            **options
+                Fields of `TableOptions`.
+
+            Returns
+            -------
+            tuple
+            """
+            return size, options
+
+    assert Loader().load(3, seed=2) == (3, {"seed": 2, "test_fraction": 0.4})
+    text = inspect.getdoc(Loader.load)
+    assert "size : int\n    How many.\ntest_fraction : float\n    Part of" in text
+    assert text.endswith("Returns\n-------\ntuple")
