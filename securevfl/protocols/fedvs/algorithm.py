@@ -32,6 +32,7 @@ from securevfl.protocols.fedvs.parameters import (
     inference_step,
 )
 from securevfl.protocols.fedvs.schedule import coding_operations
+from securevfl.protocols.fedvs.sums import Sum, SumLedger
 
 
 class Client(Party):
@@ -59,8 +60,17 @@ class Client(Party):
         self.data_shares: dict[str, dict[int, np.ndarray]] = {}
         self.row_sum = 0
         self.held: dict[int, tuple[int, np.ndarray]] = {}  # the last share of each, and its round
-        self.uploaded: dict[int, tuple[Batch, Attempt]] = {}  # by round, since S last stepped
+        self.ledger = SumLedger(parties=len(peers), threshold=1)  # of its own uploads
         self.rows = 0  # |B| of the round under way
+
+    @property
+    def uploaded(self) -> dict[int, tuple[Batch, Attempt]]:
+        """Batch and attempt of each round in which it uploaded, since S last stepped."""
+        return {round: (one.batch, one.attempt) for round, one in self.ledger.sums.items()}
+
+    @uploaded.setter
+    def uploaded(self, uploaded: Mapping[int, tuple[Batch, Attempt]]) -> None:
+        self.ledger.restore(uploaded)
 
     async def setup(self) -> None:
         """Share the data (lines 2-10), and pre-train if that is wanted."""
@@ -103,11 +113,11 @@ class Client(Party):
                     if self.public.config.masked:
                         rhos = await self.collect("mask", senders=attempt.dealers)
                         upload = self.masked(upload, rhos)
-                    self.uploaded[self.round] = (batch, attempt)
+                    self.ledger.announce(self.round, Sum(batch, attempt))
                     self.send(SERVER, "embedding", upload)
                 if batch.part == "train":
                     self.update(batch, attempt, await self.receive("gradient"))
-                    self.uploaded = {}
+                    self.ledger.clear()
                     if self.public.config.absent == "last":  # the sum was decoded: keep its shares
                         fresh = {n: (self.round, shares[n]) for n in attempt.sharers}
                         self.held = self.held | fresh
@@ -175,14 +185,14 @@ class Client(Party):
         Two such sums tell their difference, which may be one client's. The server avoids them;
         after a crash it may have forgotten. What it has found harmless is forgotten here, too.
         """
-        for round in list(self.uploaded):
-            if round in attempt.harmless or round <= attempt.stepped:
-                del self.uploaded[round]
-        for rows, one in self.uploaded.values() if self.public.config.masked else ():
-            if rows.meets(batch) and not one.same_sum(attempt):
-                self.record("refused", sharers=list(attempt.sharers), before=list(one.sharers))
-                return False
-        return True
+        over = (r for r in self.ledger.sums if r in attempt.harmless or r <= attempt.stepped)
+        self.ledger.forget(tuple(over))
+        before = self.ledger.conflict(Sum(batch, attempt))
+        if before is None or not self.public.config.masked:
+            return True
+        sharers = list(before.attempt.sharers)
+        self.record("refused", sharers=list(attempt.sharers), before=sharers)
+        return False
 
     def complete(self, attempt: Attempt, shares: dict[int, np.ndarray]) -> bool:
         """Add to `shares` those of earlier rounds that the attempt names, if all are held."""
@@ -289,12 +299,47 @@ class Server(Party):
         self.given_up = 0
         self.batch = Batch("train", np.empty(0, np.uint32))  # of the attempt under way
         self.test_scores: dict[int, np.ndarray] = {}
-        # Announced since S last stepped, by round, and who may have uploaded.
-        self.summed: dict[int, tuple[Batch, Attempt, tuple[int, ...]]] = {}
-        self.harmless: tuple[int, ...] = ()  # rounds of those that need not be remembered
-        self.stepped = 0  # round of the last step
+        # In plain evaluation every attempt tells the server everything, and none is remembered.
+        told = (
+            public.code.segments + public.code.privacy if public.config.masked else len(peers) + 1
+        )
+        self.ledger = SumLedger(parties=len(peers), threshold=told)
         # With absent=last: of each client the last round that its model was summed in, and its S.
         self.latest: dict[int, tuple[int, tuple[int, ...]]] = {}
+
+    @property
+    def summed(self) -> dict[int, tuple[Batch, Attempt, tuple[int, ...]]]:
+        """Batch, attempt and possible uploaders of each sum that was announced since a step."""
+        ledger = self.ledger
+        return {
+            round: (one.batch, one.attempt, ledger.uploaders[round])
+            for round, one in ledger.sums.items()
+        }
+
+    @summed.setter
+    def summed(self, summed: Mapping[int, tuple[Batch, Attempt, tuple[int, ...]]]) -> None:
+        self.ledger.restore(
+            {round: (batch, attempt) for round, (batch, attempt, _) in summed.items()},
+            {round: uploaders for round, (_, _, uploaders) in summed.items()},
+        )
+
+    @property
+    def harmless(self) -> tuple[int, ...]:
+        """Rounds since the last step whose sums are below the threshold."""
+        return self.ledger.below_threshold
+
+    @harmless.setter
+    def harmless(self, rounds: tuple[int, ...]) -> None:
+        self.ledger.below_threshold = rounds
+
+    @property
+    def stepped(self) -> int:
+        """Round of the last step."""
+        return self.ledger.last_step
+
+    @stepped.setter
+    def stepped(self, round: int) -> None:
+        self.ledger.last_step = round
 
     def operations(self, kind: str) -> int:
         """Multiply-adds of section 5.3: |B| h R log^2 R to decode."""
@@ -317,8 +362,8 @@ class Server(Party):
         """Train (lines 25-31), then infer the test set from its shares if asked to."""
         while self.steps < self.public.config.rounds:
             self.safe_point()
-            batch, again = self.next_batch()
-            attempt = await self.attempt(batch, again)
+            batch = self.next_batch()
+            attempt = await self.attempt(batch)
             embedding = await self.decode(attempt)
             if embedding is not None:
                 self.train(batch, attempt, embedding)
@@ -326,62 +371,42 @@ class Server(Party):
             await self.infer()
         self.conclude()
 
-    def next_batch(self) -> tuple[Batch, Attempt | None]:
+    def next_batch(self) -> Batch:
         """The batch of the next round, without rows of attempts that were given up since a step.
 
-        Where nothing is left of it, the last of these attempts is made again.
+        Where nothing is left of it, it is that of the last of these attempts.
         """
-        rows = self.public.batches["train"].draw(self.round + 1)
-        for given_up, _, _ in self.summed.values():
-            rows = rows[~np.isin(rows, given_up.rows)]
-        return (Batch("train", rows), None) if rows.size else self.last_attempt()
+        rows = self.ledger.free(self.public.batches["train"].draw(self.round + 1))
+        return Batch("train", rows) if rows.size else self.ledger.newest().batch
 
-    def last_attempt(self) -> tuple[Batch, Attempt]:
-        """The newest attempt that was announced since a step."""
-        batch, attempt, _ = self.summed[max(self.summed)]
-        return batch, attempt
-
-    def forget_harmless(self, shared: Mapping[int, tuple[int, ...] | None]) -> None:
-        """Forget attempts to which too few can have uploaded for their uploads to tell anything.
-
-        A client that has shared for a later round uploads to no earlier one, and says to which it
-        has. K + T - 1 uploads are uniform for the server with T clients, whatever the sums: rho has
-        K + 2T - 1 coefficients, and T clients know it at T points.
-        In plain evaluation every attempt tells the server everything, and none is remembered.
-        """
-        code = self.public.code
-        for round, (batch, attempt, able) in list(self.summed.items()):
-            able = tuple(n for n in able if n not in shared or round in (shared[n] or ()))
-            self.summed[round] = (batch, attempt, able)
-            if not self.public.config.masked or len(able) < code.segments + code.privacy:
-                del self.summed[round]
-                self.harmless += (round,)
-
-    async def attempt(self, batch: Batch, again: Attempt | None) -> Attempt:
+    async def attempt(self, batch: Batch) -> Attempt:
         """Announce B, then S: those that shared their model in time (footnote 2), and D.
 
         With ``absent=last`` (ours) clients outside S stand in sums of training rows with the model
         of the last decoded sum for which they shared it, whose shares the others have.
         S and D that would not keep the masked guarantee are not announced; `decode` gives such an
         attempt up. An attempt on rows that were announced before is made with the models of that
-        one, `again`, or not at all: two sums of the same rows and models tell their difference.
+        one, or not at all: two sums of the same rows and models tell their difference.
         """
         self.batch = batch
         self.announce(self.round + 1, batch)
         timeout = self.public.config.share_timeout
         shared = await self.collect("shared", timeout=timeout)
-        sharers = tuple(shared)
-        if again is not None:
+        before, sharers = self.ledger.same_rows(batch), tuple(shared)
+        if before is not None:
+            again = before.attempt
             sharers = again.sharers if set(again.sharers) <= set(sharers) else ()
         dealt = [j for j in self.public.candidates(self.round) if j in sharers]
         dealers = tuple(sorted(dealt[: self.public.code.privacy + 1]))
         held = self.held(sharers) if batch.part == "train" else ()
         if batch.part == "train":
-            self.forget_harmless(shared)
-        held = held if again is None else again.held
+            for n, uploaded in shared.items():
+                self.ledger.report(n, uploaded or ())
+            self.ledger.settle()
+        held = held if before is None else before.attempt.held
         attempt = Attempt(sharers, dealers, held, self.harmless, self.stepped)
         if self.public.maskable(attempt.sharers, attempt.dealers):
-            self.summed[self.round] = (batch, attempt, tuple(self.peers))
+            self.ledger.announce(self.round, Sum(batch, attempt))
             self.broadcast("attempt", attempt)
         return attempt
 
@@ -403,11 +428,11 @@ class Server(Party):
     async def decode(self, attempt: Attempt) -> np.ndarray | None:
         """H from the first R results (lines 27-30, equation 7); None if the attempt is given up."""
         public = self.public
-        before = [one for rows, one, _ in self.summed.values() if rows.meets(self.batch)]
-        if before and not attempt.sharers:
+        before = self.ledger.same_rows(self.batch)
+        if before is not None and not attempt.sharers:
             self.give_up(
-                f"the rows were to be summed over clients {list(before[-1].sharers)} before, and "
-                "not all of these shared again within share_timeout = "
+                f"the rows were to be summed over clients {list(before.attempt.sharers)} before, "
+                "and not all of these shared again within share_timeout = "
                 f"{public.config.share_timeout} s",
                 (),
             )
@@ -482,7 +507,7 @@ class Server(Party):
         samples = self.public.batches["train"].samples(batch.rows)
         loss, gradient = self.centre.step(embedding, samples, self.labels["train"])
         self.steps += 1
-        self.summed, self.harmless, self.stepped = {}, (), self.round
+        self.ledger.step(self.round)
         if self.public.config.absent == "last":
             self.latest |= dict.fromkeys(attempt.sharers, (self.round, attempt.sharers))
         self.broadcast("gradient", gradient)
@@ -503,13 +528,12 @@ class Server(Party):
         while done < batches.length:
             self.safe_point()
             rows = np.arange(done, min(done + step, batches.length), dtype=np.uint32)
-            again = self.last_attempt()[1] if self.summed else None
-            attempt = await self.attempt(Batch("test", rows), again)
+            attempt = await self.attempt(Batch("test", rows))
             embedding = await self.decode(attempt)
             if embedding is not None:
                 self.score(done // step, embedding)
                 done += step
-                self.summed = {}
+                self.ledger.forget(tuple(self.ledger.sums))
         self.report_inference(step)
 
     def score(self, number: int, embedding: np.ndarray) -> None:

@@ -61,8 +61,8 @@ class Spy:
     def __getattr__(self, name):
         return getattr(self.code, name)
 
-    async def attempt(self, batch, again):
-        attempt = await self._attempt(batch, again)
+    async def attempt(self, batch):
+        attempt = await self._attempt(batch)
         self.attempts.append((batch, attempt))
         for n in attempt.sharers:
             self.models[n, self.server.round] = self.homes[n].quantised_model()
@@ -532,14 +532,21 @@ def test_an_attempt_to_which_too_few_uploaded_is_forgotten():
     data, options = case("uneven")  # K = T = 1: one upload is uniform for the server and a client
     server = make("fedvs", data, **options).parties()[SERVER]
     one = Attempt((0, 1, 2), (2, 3))
+    ledger = server.ledger
     server.summed = {4: (TRAIN, one, (0, 1, 2, 3, 4, 5))}
-    server.forget_harmless({0: (4,), 1: None, 2: (3,)})
+
+    def report(told):
+        for n, uploaded in told.items():
+            ledger.report(n, uploaded)
+        ledger.settle()
+
+    report({0: (4,), 1: (), 2: (3,)})
     assert server.summed == {4: (TRAIN, one, (0, 3, 4, 5))}
-    server.forget_harmless({3: None})
+    report({3: ()})
     assert server.summed[4][2] == (0, 4, 5)
-    server.forget_harmless({0: (4,), 5: None})
+    report({0: (4,), 5: ()})
     assert server.summed[4][2] == (0, 4)  # client 4 is silent: it may have uploaded
-    server.forget_harmless({4: None})
+    report({4: ()})
     assert server.summed == {}
     assert server.harmless == (4,)
 
