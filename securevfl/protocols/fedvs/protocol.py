@@ -25,7 +25,7 @@ from securevfl.protocols.base.card import Card
 from securevfl.protocols.base.protocol import Part
 from securevfl.protocols.base.schedule import Outline, Post, Shape, Stage, hollow
 from securevfl.protocols.base.split import SplitProtocol
-from securevfl.protocols.fedvs.algorithm import Client, Server, quantised_data
+from securevfl.protocols.fedvs.algorithm import Client, Server
 from securevfl.protocols.fedvs.claims import MASKED, PAPER, PLAIN, SHARES, UNPROTECTED
 from securevfl.protocols.fedvs.parameters import (
     FedVSConfig,
@@ -35,6 +35,7 @@ from securevfl.protocols.fedvs.parameters import (
     inference_step,
 )
 from securevfl.protocols.fedvs.prediction import PredictingClient, PredictingServer
+from securevfl.protocols.fedvs.quantisation import quantised_data
 from securevfl.protocols.fedvs.schedule import attempts, coding_operations
 
 if TYPE_CHECKING:
@@ -112,9 +113,10 @@ class FedVS(SplitProtocol):
     def check_wanted(self) -> None:
         """Refuse to wait for more results than there are clients."""
         A, N = self.config.tolerate_corrupt, self.data.parties
-        if self.public.wanted > N:
+        needed = self.public.results_needed
+        if needed > N:
             raise ConfigurationError(
-                f"fedvs: correcting A = {A} wrong uploads needs R + 2A = {self.public.wanted} "
+                f"fedvs: correcting A = {A} wrong uploads needs R + 2A = {needed} "
                 f"results, R = 2(K+T-1)+1 = {self.public.threshold}, and there are {N} clients. "
                 "Lower tolerate_corrupt, segments or privacy, or add clients"
             )

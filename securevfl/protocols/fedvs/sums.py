@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -128,13 +129,39 @@ class SumLedger:
         """Forget all sums, as after a decoded sum of rows that are summed only once."""
         self.sums, self.uploaders, self.below_threshold = {}, {}, ()
 
-    def restore(
-        self,
-        sums: Mapping[int, tuple[Batch, Attempt]],
-        uploaders: Mapping[int, tuple[int, ...]] | None = None,
-    ) -> None:
-        """Take over sums from a checkpoint; without `uploaders` any client may have uploaded."""
-        everybody = tuple(range(self.parties))
-        self.sums = {round: Sum(*one) for round, one in sums.items()}
-        known = uploaders or {}
-        self.uploaders = {round: known.get(round, everybody) for round in self.sums}
+    # -- what checkpoints hold, in the form of the first version ------------------------------
+
+    @property
+    def stored_uploads(self) -> dict[int, tuple[Batch, Attempt]]:
+        """Batch and attempt of each sum, by round."""
+        return {round: (one.batch, one.attempt) for round, one in self.sums.items()}
+
+    @stored_uploads.setter
+    def stored_uploads(self, stored: Mapping[int, tuple[Batch, Attempt]]) -> None:
+        self.sums = {round: Sum(*one) for round, one in stored.items()}
+        self.uploaders = dict.fromkeys(self.sums, tuple(range(self.parties)))
+
+    @property
+    def stored_sums(self) -> dict[int, tuple[Batch, Attempt, tuple[int, ...]]]:
+        """Batch, attempt and possible uploaders of each sum, by round."""
+        return {
+            round: (one.batch, one.attempt, self.uploaders[round])
+            for round, one in self.sums.items()
+        }
+
+    @stored_sums.setter
+    def stored_sums(self, stored: Mapping[int, tuple[Batch, Attempt, tuple[int, ...]]]) -> None:
+        self.sums = {round: Sum(batch, attempt) for round, (batch, attempt, _) in stored.items()}
+        self.uploaders = {round: uploaders for round, (_, _, uploaders) in stored.items()}
+
+
+def of_ledger(name: str) -> Any:
+    """A property of a party that is an attribute of its `ledger`."""
+
+    def get(party: Any) -> Any:
+        return getattr(party.ledger, name)
+
+    def put(party: Any, value: Any) -> None:
+        setattr(party.ledger, name, value)
+
+    return property(get, put, doc=f"`{name}` of the ledger.")
