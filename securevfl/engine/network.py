@@ -144,6 +144,9 @@ class Network(Protocol):
     def safe_point(self, party: Party) -> None:
         """Let the engine copy the party's kept state, if it wants to."""
 
+    def write_ahead(self, party: Party) -> None:
+        """Let what the party writes ahead outlast a crash, before anything else is sent."""
+
     def round_over(self, party: Party, round: int, left: bool) -> None:
         """Tell that the party is through with a round, or left it."""
 

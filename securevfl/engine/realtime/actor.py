@@ -193,6 +193,7 @@ class SeatActor:
             secrets=secrets,
             conditions=job.conditions,
             keep=keeper,
+            keep_ahead=None if keeper is None else keeper.write_ahead,
             settled=saved is not None,
         )
         if identity is None or job.manifest is None:

@@ -19,7 +19,7 @@ from securevfl.engine.conditions import NONE, Conditions
 from securevfl.engine.mailbox import ANNOUNCE, Mailbox
 from securevfl.engine.network import Event, Message, RoundOverError, Wait, name_of
 from securevfl.engine.party import Party
-from securevfl.engine.party_state import snapshot
+from securevfl.engine.party_state import ahead, snapshot
 from securevfl.engine.realtime.frames import Hello, Links
 from securevfl.engine.streams import Secrets
 from securevfl.engine.transcript import Transcript
@@ -77,6 +77,8 @@ class LiveHome:
         Delays to inject. Bandwidth and modelled computing are those of the machine.
     keep : callable, optional
         Given the party's snapshot at safe points; decides by itself which to write.
+    keep_ahead : callable, optional
+        Given the round and what the party writes ahead; returns when that is on disk.
     settled : bool
         Whether setup was done in an earlier life.
     """
@@ -91,6 +93,7 @@ class LiveHome:
         secrets: Secrets,
         conditions: Conditions = NONE,
         keep: Callable[[Party, Callable[[], dict[str, Any]]], None] | None = None,
+        keep_ahead: Callable[[int, bytes], None] | None = None,
         settled: bool = False,
     ) -> None:
         self.party = party
@@ -103,6 +106,7 @@ class LiveHome:
         self.rounds_over: list[tuple[int, bool, int]] = []
         self._post = post
         self._keep = keep
+        self._keep_ahead = keep_ahead
         self._settled = settled
         self._mailbox = Mailbox(self._late)
         self._coroutine: Coroutine[Wait, Any, None] | None = None
@@ -234,6 +238,11 @@ class LiveHome:
         """Let the keeper write the party's checkpoint."""
         if self._keep is not None:
             self._keep(party, self.snapshot)
+
+    def write_ahead(self, party: Party) -> None:
+        """Have what the party writes ahead on disk before anything else is sent."""
+        if self._keep_ahead is not None:
+            self._keep_ahead(party.round, ahead(party))
 
     def round_over(self, party: Party, round: int, left: bool) -> None:
         """Note that the party is through with a round."""

@@ -2,8 +2,9 @@
 
 A party that goes down loses its coroutine, its mailbox and its messages under way. One that comes
 back is a new object, restored from its last own checkpoint (the kept attributes at its last safe
-point; never masks, never messages), one epoch later. What reaches a party that is down, or has to
-cross a link that is cut, is lost. Each of these is an event of the run.
+point and what it wrote ahead since; never masks, never messages), one epoch later. What reaches a
+party that is down, or has to cross a link that is cut, is lost. Each of these is an event of the
+run.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from securevfl.engine.conditions import round_ns
 from securevfl.engine.faults import Schedule
 from securevfl.engine.network import SERVER, Event, Message, name_of
-from securevfl.engine.party_state import restore, snapshot
+from securevfl.engine.party_state import ahead, restore, snapshot
 
 if TYPE_CHECKING:
     from securevfl.engine.party import Party
@@ -73,6 +74,11 @@ class Breakdowns:
         """Write the own checkpoint of a party that is at a safe point and may go down."""
         if home.party.index in self._mortal and home.settled:
             home.own = snapshot(home.party, waits=0, time=self._simulation.clock)
+
+    def keep_ahead(self, home: Home) -> None:
+        """Put what a party writes between safe points beside its own checkpoint."""
+        if home.own is not None:
+            home.own = {**home.own, "ahead": ahead(home.party)}
 
     def strike(self, *, tick: bool) -> None:
         """Take down who is to go down and bring back who is to come back, by number."""

@@ -525,6 +525,12 @@ class Simulation:
         if self.breakdowns is not None and party.index != SERVER:
             self.breakdowns.begun(party.round)
 
+    def write_ahead(self, party: Party) -> None:
+        """Put what the party writes ahead beside its own checkpoint, if it may go down."""
+        home = self.homes[party.index]
+        if self.breakdowns is not None and home.replay is None:
+            self.breakdowns.keep_ahead(home)
+
     def _at_safe_point(self, home: Home) -> None:
         self.cuts.take(home)
         if self.breakdowns is not None:

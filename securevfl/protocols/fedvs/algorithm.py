@@ -9,7 +9,7 @@ embedding width.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -41,7 +41,11 @@ class Client(Party):
     kept: ClassVar[tuple[str, ...]] = ("network", "uploaded")
     kept_once: ClassVar[tuple[str, ...]] = ("data_shares", "row_sum")
     kept_frozen: ClassVar[tuple[str, ...]] = ("held",)
-    uploaded = of_ledger("stored_uploads")  # by this name it lies in checkpoints
+    kept_ahead: ClassVar[tuple[str, ...]] = ("uploaded",)
+    kept_optional: ClassVar[Mapping[str, Any]] = {"unsure": (0, 0), "heard": 0}
+    uploaded = of_ledger("stored_uploads")  # by these names they lie in checkpoints
+    unsure = of_ledger("unsure")
+    heard = of_ledger("last_step")
 
     def __init__(
         self,
@@ -66,7 +70,10 @@ class Client(Party):
 
     async def run(self) -> None:
         """Take part in every round (lines 12-36)."""
+        if self.returned:
+            self.ledger.come_back(self.round)
         async for round_ in self.rounds():
+            self.ledger.enter(self.round)
             with round_:
                 batch: Batch = round_.payload
                 self.rows = len(batch.rows)
@@ -76,7 +83,7 @@ class Client(Party):
                 self.share("model", self.public.code.encode_constant(model, masks=masks))
                 if self.index in self.public.appointed_dealers(self.round):
                     self.share("mask", self.deal_mask(len(batch.rows)))
-                before = tuple(self.uploaded) if batch.part == "train" else ()
+                before = self.ledger.possible_uploads() if batch.part == "train" else ()
                 self.send(SERVER, "shared", before or None)
                 attempt = self.checked(batch, await self.receive("attempt"))
                 shares = await self.collect("model", senders=attempt.sharers)  # line 19
@@ -86,10 +93,11 @@ class Client(Party):
                         rhos = await self.collect("mask", senders=attempt.dealers)
                         upload = self.masked(upload, rhos)
                     self.ledger.announce(self.round, Sum(batch, attempt))
+                    self.write_ahead()  # a crash must not undo that it uploaded
                     self.send(SERVER, "embedding", upload)
                 if batch.part == "train":
-                    self.update(batch, attempt, await self.receive("gradient"))
-                    self.ledger.clear()
+                    moved = self.update(batch, attempt, await self.receive("gradient"))
+                    self.ledger.hear_of_step(self.round, moved=moved is not False)
                     if self.public.config.absent == "last":  # the sum was decoded: keep its shares
                         fresh = {n: (self.round, shares[n]) for n in attempt.sharers}
                         self.held = self.held | fresh
@@ -122,19 +130,27 @@ class Client(Party):
         product: np.ndarray = self.public.field.matmul(data, model)
         return product
 
-    def update(self, batch: Batch, attempt: Attempt, gradient: np.ndarray) -> None:
+    def update(self, batch: Batch, attempt: Attempt, gradient: np.ndarray) -> bool:
         """Step with dL/dH_n = (1/|S|) dL/dH on the own real rows (lines 33-35).
 
         A client whose earlier model was in the sum stands still: |S| counts it, and what it would
         step from is not the model that the gradient is of.
+
+        Returns
+        -------
+        bool
+            Whether the model has moved, by more than the rounding of an entry.
         """
         if self.index not in attempt.sharers:
-            return
+            return False
+        before = self.network.values.copy()
         samples = self.public.batches["train"].samples(batch.rows)
         own = rows_of(self.features["train"], samples)
         clipped = self.network.update(own, gradient / np.float32(len(attempt.terms)))
         if clipped:
             self.record("clipped", weights=clipped, bound=self.public.config.weight_bound)
+        largest = float(np.abs(self.network.values - before).max())
+        return largest > 2.0**-self.public.config.model_bits
 
     def deal_mask(self, rows: int) -> np.ndarray:
         """rho at every client's point, (N, |B|, h), for a uniform rho of degree K + 2T - 2."""
@@ -175,10 +191,9 @@ class Client(Party):
         """Whether no row of the batch was uploaded to another sum of the same models.
 
         Two such sums tell their difference, which may be one client's. The server avoids them;
-        after a crash it may have forgotten. What it has found harmless is forgotten here, too.
+        after a crash it may have forgotten, and it may lie: a client forgets what it uploaded when
+        its own model has moved, and not because the server calls a round harmless or over.
         """
-        over = (r for r in self.ledger.sums if r in attempt.harmless or r <= attempt.stepped)
-        self.ledger.forget(tuple(over))
         before = self.ledger.conflict(Sum(batch, attempt))
         if before is None or not self.public.config.masked:
             return True
@@ -229,6 +244,9 @@ class Server(Party):
     kept: ClassVar[tuple[str, ...]] = (
         *("centre", "steps", "given_up", "test_scores", "summed", "harmless", "stepped", "latest"),
     )
+    kept_ahead: ClassVar[tuple[str, ...]] = ("summed",)
+    kept_optional: ClassVar[Mapping[str, Any]] = {"received": {}}
+    received = of_ledger("received")
     summed = of_ledger("stored_sums")  # by these names they lie in checkpoints
     harmless = of_ledger("below_threshold")
     stepped = of_ledger("last_step")
@@ -295,6 +313,7 @@ class Server(Party):
         attempt = Attempt(sharers, dealers, stale, self.harmless, self.stepped)
         if self.public.maskable(attempt.sharers, attempt.dealers):
             self.ledger.announce(self.round, Sum(batch, attempt))
+            self.write_ahead()
             self.broadcast("attempt", attempt)
         return attempt
 
@@ -308,6 +327,7 @@ class Server(Party):
         results = await self.collect(
             "embedding", count=public.results_needed, timeout=public.config.result_timeout
         )
+        self.ledger.receive(self.round, results)
         if len(results) < public.results_needed:
             self.give_up(
                 f"{public.requirement} results are needed and {len(results)} came within "

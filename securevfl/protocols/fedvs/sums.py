@@ -8,6 +8,21 @@ sums, which may be one client's embedding. Therefore
 
 K + T - 1 uploads are uniform for the server with T clients, whatever the sum is: rho has
 K + 2T - 1 coefficients, and T clients know it at T points (docs/masking.md).
+
+Who may have uploaded, clients say themselves when they share in a later round. What keeps this true
+through crashes:
+
+- A client writes that it uploads before the upload leaves (`Party.write_ahead`).
+- One that comes back names all rounds since the checkpoint that it began from, in case that was
+  lost.
+- An upload that the server holds counts, whatever its sender says. One that comes late need not be
+  counted: its sender has named the round, or still may have uploaded.
+
+What keeps it true if the server lies about `harmless` and `stepped`: a client does not read them.
+It forgets its uploads when it has applied a gradient that moved its own model. Then sums differ by
+what its own step adds. A server that chooses a tiny gradient still learns one client's embedding up
+to this step, and one that tells clients different things within one attempt is not detected
+(docs/threat-model.md).
 """
 
 from __future__ import annotations
@@ -61,10 +76,16 @@ class SumLedger:
         By round.
     uploaders : dict of int to tuple of int
         Possible uploaders of each sum.
+    received : dict of int to tuple of int
+        Clients whose upload the server has, by round.
     below_threshold : tuple of int
         Rounds since the last step to whose sums fewer than `threshold` clients uploaded.
     last_step : int
-        Round of the last step.
+        Round of the last step. A client has here the last round whose gradient it heard and did not
+        step by, while it remembers older uploads; else 0.
+    unsure : (int, int)
+        Of a client: first round, and the one after the last, in which it may have uploaded in an
+        earlier life. The second is 0 until the new life has met its first round; (0, 0) for none.
     """
 
     def __init__(self, *, parties: int, threshold: int) -> None:
@@ -74,6 +95,8 @@ class SumLedger:
         self.uploaders: dict[int, tuple[int, ...]] = {}
         self.below_threshold: tuple[int, ...] = ()
         self.last_step = 0
+        self.received: dict[int, tuple[int, ...]] = {}
+        self.unsure = (0, 0)
 
     def conflict(self, total: Sum) -> Sum | None:
         """An announced sum of other models that shares a row with this one, if there is one."""
@@ -105,7 +128,13 @@ class SumLedger:
         It says so in a later round, and uploads to no earlier one any more.
         """
         for round, able in self.uploaders.items():
-            self.uploaders[round] = tuple(n for n in able if n != client or round in uploaded)
+            if round not in uploaded and client not in self.received.get(round, ()):
+                self.uploaders[round] = tuple(n for n in able if n != client)
+
+    def receive(self, round: int, clients: Collection[int]) -> None:
+        """Note that the uploads of these clients have come."""
+        if round in self.sums:
+            self.received[round] = tuple(sorted({*self.received.get(round, ()), *clients}))
 
     def settle(self) -> tuple[int, ...]:
         """Forget sums below the threshold; all their rounds since the last step."""
@@ -119,15 +148,54 @@ class SumLedger:
         for round in rounds:
             self.sums.pop(round, None)
             self.uploaders.pop(round, None)
+            self.received.pop(round, None)
 
     def step(self, round: int) -> None:
         """Forget all sums: the models have changed."""
-        self.clear()
-        self.last_step = round
+        self.forget(tuple(self.sums))
+        self.below_threshold, self.last_step, self.unsure = (), round, (0, 0)
 
-    def clear(self) -> None:
-        """Forget all sums, as after a decoded sum of rows that are summed only once."""
-        self.sums, self.uploaders, self.below_threshold = {}, {}, ()
+    # -- of a client ---------------------------------------------------------------------------
+
+    def come_back(self, round: int) -> None:
+        """Begin a new life from a checkpoint of this round."""
+
+    def enter(self, round: int) -> None:
+        """Take part in a round: from here on this life knows what it uploads."""
+        first, end = self.unsure
+        if first and not end:
+            self.unsure = (first, round) if first < round else (0, 0)
+
+    def possible_uploads(self) -> tuple[int, ...]:
+        """Rounds since the last step in which the client may have uploaded, as it tells others."""
+        rounds = {*self.sums, *range(*self.unsure)}
+        return tuple(sorted(round for round in rounds if round > self.last_step))
+
+    def hear_of_step(self, round: int, *, moved: bool) -> None:
+        """Take in that the server stepped, and whether the client's own model moved with it.
+
+        If it did, all later sums are of another model of this client. If not, its uploads are told
+        no more, but still count: that others stepped is the server's word.
+        """
+        if moved:
+            self.step(0)
+            return
+        self.last_step = round if self.sums or self.unsure != (0, 0) else 0
+        self._merge()
+
+    def _merge(self) -> None:
+        """Take rows of the newest sum out of older equal sums, so that the memory stays bounded."""
+        if not self.sums:
+            return
+        newest = self.newest()
+        for round, one in list(self.sums.items()):
+            if one is newest or not one.attempt.same_sum(newest.attempt):
+                continue
+            if one.batch.meets(newest.batch):
+                rows = one.batch.rows[~np.isin(one.batch.rows, newest.batch.rows)]
+                self.sums[round] = Sum(Batch(one.batch.part, rows), one.attempt)
+                if not rows.size:
+                    self.forget((round,))
 
     # -- what checkpoints hold, in the form of the first version ------------------------------
 
