@@ -366,7 +366,8 @@ class Server(Party):
         """psi(beta_1..beta_K); with A > 0 up to A wrong uploads are corrected and recorded."""
         sums, disagreeing = decode_uploads(self.public, uploads, len(self.batch.rows))
         if disagreeing:
-            self.record("corrected", clients=disagreeing)
+            why = f"uploads of {disagreeing} disagree with the rest"
+            self.record("corrected", clients=disagreeing, why=why)
         return sums
 
     def next_batch(self) -> Batch:

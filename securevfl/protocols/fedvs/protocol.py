@@ -65,7 +65,9 @@ class FedVS(SplitProtocol):
             "coefficient of psi besides; who shared, dealt and answered, and when. The sums and "
             "the clients' secret choices give the rows where all columns together are at most h: "
             "a server that knows the secret seed of a simulation has both, and given the sums "
-            "nothing is hidden from it; on a cluster each client's choices are its own",
+            "nothing is hidden from it; on a cluster each client's choices are its own. With SGD "
+            "the sums and its own gradients give X X^T, all data up to a rotation (0.14 % off on "
+            "breast-cancer, h = 64)",
             "client": "shares of data and models (any T uniform), dL/dH, batches and sharers",
             "server + 1 client": "in plain evaluation all data and models, by linear algebra; "
             "masked, no more than each of them alone",
@@ -76,8 +78,9 @@ class FedVS(SplitProtocol):
         deviations=(
             "uploads are masked by default (ours); masked=false is the paper's evaluation",
             "p, lx, lw, h, the optimiser, initialisation and batch order are ours",
-            "tolerate_corrupt (ours): wrong uploads only; A+1 colluders can force wrong values and "
-            "blame an honest client",
+            "tolerate_corrupt (ours): wrong uploads only, and who is named need not be to blame: "
+            "one client that deals inconsistent shares has an honest one named; A+1 colluders, or "
+            "one dealer of masks on another polynomial of degree 2(K+T-1), move the sums unseen",
             "a client whose part could wrap stops the run: one bit about its data",
             "B is announced with the round, S after sharing; the paper supposes that all share",
             "absent=last (ours): who did not share is in the sum with its model of an earlier one",
