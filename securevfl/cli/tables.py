@@ -172,6 +172,8 @@ def print_plan(found: Forecast, given: str) -> None:
         f"field and bits: p = {power_form(bits.prime)}, lx = {bits.data_bits}, "
         f"lw = {bits.model_bits}: sums reach {bits.largest:.4g} at most, (p-1)/2 = {bits.limit:.4g}"
     )
+    for warning in found.warnings:
+        console.print(f"warning: {warning}")
     words = " ".join(filter(None, (given, found.command)))
     console.print(f"run: securevfl run {found.protocol} {words}", soft_wrap=True)
 

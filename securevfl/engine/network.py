@@ -171,6 +171,9 @@ class Network(Protocol):
     def safe_point(self, party: PartyState) -> None:
         """Allow the engine to copy the party's kept attributes now."""
 
+    def write_ahead(self, party: PartyState) -> None:
+        """Make what the party writes ahead outlast a crash, before anything else is sent."""
+
     def round_over(self, party: PartyState, round: int, left: bool) -> None:
         """Report that the party has finished a round, or left it for a newer one."""
 

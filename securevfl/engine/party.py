@@ -42,6 +42,12 @@ class Party:
     kept_frozen : tuple of str
         Attributes of the state that are replaced and never changed in place, such as a tuple of
         arrays that grows long: a safe point keeps a reference and copies nothing.
+    kept_ahead : tuple of str
+        Those of `kept` that `write_ahead` writes between safe points. A party that comes back after
+        a crash has them as they were written last.
+    kept_optional : mapping
+        More attributes of the state, each with a default. Checkpoints hold them only where they
+        differ from it, so that older checkpoints can be read.
     activities : mapping
         Delay class ("upload" or "share") of each kind of message that costs the sender work. The
         conditions of a run delay messages by this class.
@@ -57,6 +63,8 @@ class Party:
     kept: ClassVar[tuple[str, ...]] = ()
     kept_once: ClassVar[tuple[str, ...]] = ()
     kept_frozen: ClassVar[tuple[str, ...]] = ()
+    kept_ahead: ClassVar[tuple[str, ...]] = ()
+    kept_optional: ClassVar[Mapping[str, Any]] = {}
     activities: ClassVar[Mapping[str, str]] = {
         "embedding": "upload",
         "model": "share",
@@ -72,6 +80,7 @@ class Party:
         self.peers = tuple(peers)
         self.round = 0
         self.epoch = 0
+        self.saved_epoch = 0  # of the life that wrote the checkpoint which this one began from
         self.handlers: dict[str, Callable[[Message], None]] = {}
         self.envelope: Message | None = None
         self._announced: int | None = None
@@ -225,6 +234,19 @@ class Party:
     def safe_point(self) -> None:
         """Declare that the kept attributes are the party's whole state now."""
         self.engine.safe_point(self)
+
+    def write_ahead(self) -> None:
+        """Write the attributes `kept_ahead` now, so that a crash cannot undo them.
+
+        Call it before a message leaves that the party must not forget to have sent. It is no safe
+        point: the rest of the state stays what it was at the last one.
+        """
+        self.engine.write_ahead(self)
+
+    @property
+    def returned(self) -> bool:
+        """Whether this life began from a checkpoint that an earlier one wrote."""
+        return self.epoch != self.saved_epoch
 
     # -- time, chance, events ----------------------------------------------------------------
 

@@ -25,6 +25,10 @@ def snapshot(party: Party, *, waits: int, time: int) -> dict[str, Any]:
         Nanoseconds on its clock at the safe point.
     """
     kept = {name: _state_of(getattr(party, name)) for name in party.kept}
+    for name, default in party.kept_optional.items():
+        value = getattr(party, name)
+        if value != default:
+            kept[name] = value
     return {
         "kept": wire.encode(kept),
         "once": {name: getattr(party, name) for name in party.kept_once},
@@ -36,9 +40,18 @@ def snapshot(party: Party, *, waits: int, time: int) -> dict[str, Any]:
     }
 
 
+def ahead(party: Party) -> bytes:
+    """What the party writes ahead of its next safe point; `restore` takes it as ``"ahead"``."""
+    return wire.encode({name: _state_of(getattr(party, name)) for name in party.kept_ahead})
+
+
 def restore(party: Party, saved: Mapping[str, Any]) -> None:
     """Inverse of `snapshot`, on a newly made party of the same protocol."""
     kept = wire.decode(saved["kept"])
+    if "ahead" in saved:
+        kept |= wire.decode(saved["ahead"])
+    for name, default in party.kept_optional.items():
+        setattr(party, name, _writable(kept.pop(name, default)))
     found = [sorted(each) for each in (kept, saved["once"], saved["frozen"])]
     if found != [sorted(each) for each in (party.kept, party.kept_once, party.kept_frozen)]:
         raise CheckpointError(
@@ -50,7 +63,7 @@ def restore(party: Party, saved: Mapping[str, Any]) -> None:
     for name, value in (saved["once"] | saved["frozen"]).items():
         setattr(party, name, value)
     party.round = saved["round"]
-    party.epoch = saved["epoch"]
+    party.epoch = party.saved_epoch = saved["epoch"]
 
 
 def _state_of(value: Any) -> Any:

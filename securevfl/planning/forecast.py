@@ -128,6 +128,8 @@ class Forecast:
         The one with the shortest expected round.
     command : str
         The run that it stands for, as options of ``securevfl run``.
+    warnings : tuple of str
+        What the decoded sums give away at these sizes, one text each; often none.
     """
 
     protocol: str
@@ -140,6 +142,7 @@ class Forecast:
     choices: tuple[Choice, ...]
     best: Choice
     command: str
+    warnings: tuple[str, ...] = ()
 
 
 def plan(
@@ -229,6 +232,18 @@ def plan(
         choices=choices,
         best=best,
         command=" ".join(_flag(key, value) for key, value in settings.items()),
+        warnings=_warnings(sum(shape.widths), config.width),
+    )
+
+
+def _warnings(columns: int, width: int) -> tuple[str, ...]:
+    """Warn where the sums of a row are enough equations for its columns."""
+    if columns > width:
+        return ()
+    return (
+        f"The sums of each row are h = {width} equations in {columns} columns. A server that knows "
+        "the clients' weights solves them for the rows, and with SGD it learns all inner products "
+        "of rows from its own gradients. Lower width; SECURITY.md says more.",
     )
 
 

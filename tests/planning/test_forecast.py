@@ -194,3 +194,10 @@ def test_planned_bits_pass_the_check_of_the_protocol(degree):
 def test_mistakes_are_refused(arguments, part):
     with pytest.raises(ConfigurationError, match=part):
         plan(**arguments)
+
+
+@pytest.mark.parametrize(("features", "warned"), [(24, True), (64, True), (65, False)])
+def test_a_plan_warns_where_the_sums_of_a_row_are_enough_equations(features, warned):
+    found = plan(parties=6, rows=500, features=features, width=64, conditions="none")
+    assert bool(found.warnings) is warned
+    assert not warned or f"h = 64 equations in {features} columns" in found.warnings[0]

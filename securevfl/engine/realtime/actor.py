@@ -200,6 +200,7 @@ class PartyActor:
             secrets=secrets,
             conditions=assignment.conditions,
             keep=store,
+            keep_ahead=None if store is None else store.write_ahead,
             setup_done=saved is not None,
             rules=assignment.rules,
         )

@@ -1,6 +1,7 @@
 """The store of a party's own checkpoints: its kept attributes at safe points of several rounds.
 
 Each party has a folder: ``round-<r>.svfl`` for each stored round, ``once.svfl`` for constants,
+``ahead.svfl`` for what the party wrote ahead of its next safe point,
 ``entropy.svfl`` with the entropy of the party's secret choices, ``life`` with the number of its
 incarnation, and ``lock``, which the writing process holds. Files are written whole or not at all,
 carry a checksum, are never unpickled, and have the mode 0600. A damaged file is passed over.
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 _ONCE = "once.svfl"
 _ENTROPY = "entropy.svfl"
+_AHEAD = "ahead.svfl"
 _INCARNATION = "life"
 _LOCK = "lock"
 _KEPT = 8  # rounds of each step, and the ratio of steps
@@ -109,6 +111,18 @@ class CheckpointStore:
         for round in set(rounds) - _worth_keeping(rounds):
             self._path(round).unlink(missing_ok=True)
 
+    def write_ahead(self, round: int, state: bytes) -> None:
+        """Write what the party must not forget, in whichever round a checkpoint is due."""
+        write_file(self.folder / _AHEAD, {"round": round, "state": state})
+
+    def _ahead(self, round: int) -> dict[str, bytes]:
+        """What was written ahead after the checkpoint of a round; empty if nothing can be read."""
+        try:
+            found = read_file(self.folder / _AHEAD)
+        except CheckpointError:
+            return {}
+        return {"ahead": found["state"]} if found["round"] > round else {}
+
     def rounds(self) -> list[int]:
         """Rounds with a checkpoint file, ascending; the file may be damaged."""
         found = [path.stem.partition("-")[2] for path in self.folder.glob("round-*.svfl")]
@@ -124,7 +138,7 @@ class CheckpointStore:
             state = self._read(round)
             if state is not None:
                 self._once = None  # it is the party's from here on
-                return state
+                return state | self._ahead(round)
         return None
 
     def _read(self, round: int) -> dict[str, Any] | None:
@@ -148,7 +162,8 @@ class CheckpointStore:
             if round > after:
                 self._path(round).unlink(missing_ok=True)
         if after < 0:
-            (self.folder / _ONCE).unlink(missing_ok=True)
+            for name in (_ONCE, _AHEAD):
+                (self.folder / name).unlink(missing_ok=True)
 
     def _path(self, round: int) -> Path:
         return self.folder / f"round-{round:08d}.svfl"

@@ -19,7 +19,7 @@ from securevfl.engine.conditions import NONE, Conditions
 from securevfl.engine.message_rules import MessageRules
 from securevfl.engine.network import Event, Message, PartyState, RoundOverError, name_of
 from securevfl.engine.party import Party
-from securevfl.engine.party_state import snapshot
+from securevfl.engine.party_state import ahead, snapshot
 from securevfl.engine.realtime.frames import Hello, Links
 from securevfl.engine.runner import Owner, PartyRunner
 from securevfl.engine.streams import Secrets
@@ -80,6 +80,8 @@ class PartyHost(Owner):
     keep : callable, optional
         Called at safe points with the party and with a function that makes its snapshot; it writes
         those that are due.
+    keep_ahead : callable, optional
+        Called with the round and what the party writes ahead; it returns when that is on disk.
     setup_done : bool
         Whether an earlier incarnation has done the setup.
     rules : MessageRules, optional
@@ -96,6 +98,7 @@ class PartyHost(Owner):
         secrets: Secrets,
         conditions: Conditions = NONE,
         keep: Callable[[Party, Callable[[], dict[str, Any]]], None] | None = None,
+        keep_ahead: Callable[[int, bytes], None] | None = None,
         setup_done: bool = False,
         rules: MessageRules | None = None,
     ) -> None:
@@ -112,6 +115,7 @@ class PartyHost(Owner):
         self._runner.setup_done = setup_done
         self._transmit = transmit
         self._keep = keep
+        self._keep_ahead = keep_ahead
         self._stopped = False
         self._failed = ""
         self._progress = 0
@@ -247,6 +251,11 @@ class PartyHost(Owner):
         """Write the party's checkpoint if one is due."""
         if self._keep is not None:
             self._keep(self.party, self.snapshot)
+
+    def write_ahead(self, party: PartyState) -> None:
+        """Have what the party writes ahead on disk before anything else is sent."""
+        if self._keep_ahead is not None:
+            self._keep_ahead(party.round, ahead(self.party))
 
     def round_over(self, party: PartyState, round: int, left: bool) -> None:
         """Note that the party has finished a round, or left it."""

@@ -2,8 +2,8 @@
 
 A party that crashes loses its coroutine, its mailbox and its messages in flight. One that rejoins
 is a new object, one epoch later, restored from its own checkpoint: the kept attributes at its last
-safe point, never masks and never messages. A message is lost if its receiver is down or its link is
-cut. Each crash, rejoin and lost message is an event of the run.
+safe point and what it wrote ahead since, never masks and never messages. A message is lost if its
+receiver is down or its link is cut. Each crash, rejoin and lost message is an event of the run.
 """
 
 from __future__ import annotations
@@ -117,6 +117,10 @@ class CrashInjector:
         """Write the own checkpoint of a party that is at a safe point and may crash."""
         if slot.party.index in self._may_crash and slot.setup_done and not slot.done:
             slot.keep_own()
+
+    def keep_ahead(self, slot: PartySlot) -> None:
+        """Put what a party writes between safe points beside its own checkpoint."""
+        slot.keep_ahead()
 
     def apply_faults(self, *, tick: bool) -> None:
         """Crash and rejoin the parties that the schedule names now, by ascending number.

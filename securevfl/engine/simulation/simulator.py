@@ -424,6 +424,12 @@ class Simulation:
         if self._crashes is not None and party.index != SERVER:
             self._crashes.round_begun(party.round)
 
+    def write_ahead(self, party: PartyState) -> None:
+        """Put what the party writes ahead beside its own checkpoint, if it may crash."""
+        slot = self.slots[party.index]
+        if self._crashes is not None and not slot.replaying:
+            self._crashes.keep_ahead(slot)
+
     def _at_rest(self, slot: PartySlot) -> None:
         """Copy a party that is at a safe point, or has ended."""
         self._snapshot.take(slot)

@@ -14,7 +14,7 @@ from securevfl.engine.conditions import round_ns
 from securevfl.engine.mailbox import Mailbox
 from securevfl.engine.network import Message, RoundOverError
 from securevfl.engine.party import Party
-from securevfl.engine.party_state import restore, snapshot
+from securevfl.engine.party_state import ahead, restore, snapshot
 from securevfl.engine.runner import Outcome, Owner, PartyRunner
 from securevfl.engine.simulation.event_queue import RESUME, TIMER, EventQueue
 
@@ -216,6 +216,11 @@ class PartySlot(Owner):
     def keep_own(self) -> None:
         """Write the party's own checkpoint, which has neither masks nor messages."""
         self.own = snapshot(self.party, waits=0, time=self._queue.now)
+
+    def keep_ahead(self) -> None:
+        """Put what the party writes ahead beside its own checkpoint, if it has one."""
+        if self.own is not None:
+            self.own = {**self.own, "ahead": ahead(self.party)}
 
     def crash(self) -> None:
         """End the party where it stands and lose its messages."""

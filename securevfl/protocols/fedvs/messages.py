@@ -45,9 +45,10 @@ class Attempt:
         With ``absent=last`` (ours), clients outside S and the round whose model of theirs is in
         the sum instead.
     harmless : tuple of int
-        Rounds since the last step to which too few clients uploaded for anything to be learned.
+        Rounds below the threshold: those since the last step to which too few clients uploaded for
+        anything to be learned. For readers of transcripts: clients do not act on the server's word.
     stepped : int
-        Round of the last step.
+        Round of the last step, for the same readers.
     """
 
     sharers: tuple[int, ...]

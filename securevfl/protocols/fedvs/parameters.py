@@ -14,6 +14,7 @@ import numpy as np
 from pydantic import Field
 
 from securevfl.field import FixedPoint, LagrangeCode, PrimeField
+from securevfl.field.masking import admit, point_powers
 from securevfl.models.pretraining.trainer import PretrainingOptions
 from securevfl.models.split import Batches
 from securevfl.protocols.base.options import TrainingConfig
@@ -87,46 +88,54 @@ class Parameters:
         return self.code.recovery_threshold(degree=2)
 
     @property
-    def wanted(self) -> int:
+    def results_needed(self) -> int:
         """Results that the server waits for: R, and 2 more for each wrong one tolerated."""
-        return results_wanted(self.config, self.code.segments)
+        return results_needed(self.config, self.code.segments)
+
+    @property
+    def wanted(self) -> int:
+        """Former name of `results_needed`."""
+        return self.results_needed
 
     @property
     def requirement(self) -> str:
-        """`wanted` in the letters of the paper, for error messages."""
+        """`results_needed` in the letters of the paper, for error messages."""
         needed = f"R = 2(K+T-1)+1 = {self.threshold}"
-        return f"{needed}, R + 2A = {self.wanted}" if self.wanted > self.threshold else needed
+        more = self.results_needed
+        return f"{needed}, R + 2A = {more}" if more > self.threshold else needed
+
+    @property
+    def telling_uploads(self) -> int:
+        """Uploads of one attempt from which the server with T clients learns something: K + T.
+
+        In plain evaluation every attempt tells the server everything whatever it does, so none is
+        to be remembered: N + 1.
+        """
+        code = self.code
+        return code.segments + code.privacy if self.config.masked else code.parties + 1
 
     @functools.cached_property
     def mask_powers(self) -> np.ndarray:
-        """alpha_n^i, (N, K + 2T - 1): values at the clients' points from coefficients of a rho.
+        """alpha_n^i, (N, K + 2T - 1): values at the clients' points from coefficients of a rho."""
+        return point_powers(self.code)
 
-        rho has degree K + 2T - 2. One coefficient fewer leaks to the server with T clients, one
-        more raises R.
-        """
-        count = self.code.segments + 2 * self.code.privacy - 1
-        alphas = self.field.elements(list(self.code.alphas))
-        powers = [self.field.power(alphas, i) for i in range(count)]
-        return np.stack(powers, axis=1)
+    def appointed_dealers(self, round: int) -> tuple[int, ...]:
+        """Clients that deal masks in a round, T + 1 and the spare dealers, in turn."""
+        return appointed_dealers(self.config, self.code.parties, round)
 
     def candidates(self, round: int) -> tuple[int, ...]:
-        """Clients that deal masks in a round, T + 1 and the spares, in turn over the rounds."""
-        return appointed(self.config, self.code.parties, round)
+        """Former name of `appointed_dealers`."""
+        return self.appointed_dealers(round)
 
     def maskable(self, sharers: Sequence[int], dealers: Sequence[int]) -> bool:
-        """Whether an attempt may run: |D| >= T + 1 and |S| >= T + 2; any S without masks.
-
-        With fewer dealers a coalition could know every mask; with fewer sharers it could isolate
-        one client in the sum.
-        """
-        T = self.code.privacy
+        """Whether an attempt may run: |D| >= T + 1 and |S| >= T + 2; any S without masks."""
         if not self.config.masked:
             return len(sharers) > 0
-        return len(dealers) > T and len(sharers) > T + 1
+        return admit(self.code.privacy, sharers, dealers)
 
 
-def appointed(config: FedVSConfig, parties: int, round: int) -> tuple[int, ...]:
-    """Clients that deal masks in a round, T + 1 and the spares, in turn over the rounds."""
+def appointed_dealers(config: FedVSConfig, parties: int, round: int) -> tuple[int, ...]:
+    """Clients that deal masks in a round, T + 1 and the spare dealers, in turn over the rounds."""
     if not config.masked:
         return ()
     count = config.privacy + 1 + config.spares
@@ -143,7 +152,7 @@ def coded_rows(config: FedVSConfig, segments: int, length: int) -> int:
     return min(max(1, config.batch // segments), length)
 
 
-def results_wanted(config: FedVSConfig, segments: int) -> int:
+def results_needed(config: FedVSConfig, segments: int) -> int:
     """R + 2A = 2 (K + T - 1) + 1 + 2A."""
     return 2 * (segments + config.privacy - 1) + 1 + 2 * config.tolerate_corrupt
 

@@ -9,9 +9,8 @@ import numpy as np
 
 from securevfl.models.split import Centre
 from securevfl.protocols.fedvs.algorithm import Client, Server
-from securevfl.protocols.fedvs.parameters import (
-    Parameters,
-)
+from securevfl.protocols.fedvs.decoding import rows_in_order
+from securevfl.protocols.fedvs.parameters import Parameters
 
 
 class PredictingClient(Client):
@@ -58,6 +57,6 @@ class PredictingServer(Server):
 
     def report_inference(self, step: int) -> None:
         """Put everything in the order of the rows; there are no labels to hold it against."""
-        embedding = self.in_order(self.embeddings, step)
+        embedding = rows_in_order(self.public.batches["test"], self.embeddings, step)
         self.predicted = (embedding, self.centre.scores(embedding))
         self.record("predicted", rows=self.public.batches["test"].rows)

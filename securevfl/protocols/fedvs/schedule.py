@@ -12,7 +12,7 @@ from securevfl.field import PrimeField
 from securevfl.protocols.base.protocol import Part
 from securevfl.protocols.base.schedule import Phase, Post, Stage, hollow
 from securevfl.protocols.fedvs.messages import Attempt, Batch
-from securevfl.protocols.fedvs.parameters import FedVSConfig, appointed, results_wanted
+from securevfl.protocols.fedvs.parameters import FedVSConfig, appointed_dealers, results_needed
 
 
 def coding_operations(elements: int, points: int) -> int:
@@ -46,7 +46,7 @@ def attempts(
         "mask",
         "peers",
         (upload,),
-        functools.partial(appointed, config, N),
+        functools.partial(appointed_dealers, config, N),
         operations=(rows * h * N * (segments + 2 * config.privacy - 1),),
     )
     shared = Post("shared", "server", (None,))
@@ -57,7 +57,7 @@ def attempts(
         Stage(
             (Post("embedding", "server", (upload,), operations=(rows * h * sum(widths),)),),
             activity="upload",
-            count=results_wanted(config, segments),
+            count=results_needed(config, segments),
         ),
     )
     return Phase(Batch(part, hollow((rows,), np.uint32)), (*stages, *after), rounds)

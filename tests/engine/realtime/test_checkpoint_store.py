@@ -75,6 +75,20 @@ def test_what_is_damaged_is_not_offered(tmp_path):
     assert store.read(2)["once"] == {"data": 7}
 
 
+def test_what_is_written_ahead_comes_with_the_checkpoints_before_it(tmp_path):
+    keeper = CheckpointStore(tmp_path, every=2)
+    write(keeper, range(3))
+    keeper.write_ahead(3, b"uploaded")  # whether or not a checkpoint is due
+    again = CheckpointStore(tmp_path)
+    assert again.read()["ahead"] == b"uploaded"
+    write(keeper, [4])
+    assert "ahead" not in again.read()  # a newer checkpoint has it
+    (tmp_path / "ahead.svfl").write_bytes(b"damaged")
+    assert "ahead" not in again.read(2)
+    keeper.forget(-1)
+    assert not list(tmp_path.glob("*.svfl"))
+
+
 HOLD = """
 import sys, time
 from pathlib import Path

@@ -61,8 +61,8 @@ class Spy:
     def __getattr__(self, name):
         return getattr(self.code, name)
 
-    async def attempt(self, batch, again):
-        attempt = await self._attempt(batch, again)
+    async def attempt(self, batch):
+        attempt = await self._attempt(batch)
         self.attempts.append((batch, attempt))
         for n in attempt.sharers:
             self.models[n, self.server.round] = self.homes[n].quantised_model()
@@ -522,24 +522,30 @@ def test_clients_do_not_upload_rows_to_a_second_sum():
     assert client.consistent(apart, other)
     assert not client.consistent(TRAIN, other)
     assert told == [("refused", {"sharers": [0, 1, 2, 3], "before": [0, 1, 2]})]
-    assert not client.consistent(TRAIN, replace(other, harmless=(3,), stepped=3))
-    assert client.consistent(TRAIN, replace(other, harmless=(4,)))
-    client.uploaded = {4: (TRAIN, one)}
-    assert client.consistent(TRAIN, replace(other, stepped=4))
+    # What the server says of harmless rounds and of steps does not make a client forget.
+    for words in ({"harmless": (3,), "stepped": 3}, {"harmless": (4,)}, {"stepped": 4}):
+        assert not client.consistent(TRAIN, replace(other, **words))
 
 
 def test_an_attempt_to_which_too_few_uploaded_is_forgotten():
     data, options = case("uneven")  # K = T = 1: one upload is uniform for the server and a client
     server = make("fedvs", data, **options).parties()[SERVER]
     one = Attempt((0, 1, 2), (2, 3))
+    ledger = server.ledger
     server.summed = {4: (TRAIN, one, (0, 1, 2, 3, 4, 5))}
-    server.forget_harmless({0: (4,), 1: None, 2: (3,)})
+
+    def report(told):
+        for n, uploaded in told.items():
+            ledger.report(n, uploaded)
+        ledger.settle()
+
+    report({0: (4,), 1: (), 2: (3,)})
     assert server.summed == {4: (TRAIN, one, (0, 3, 4, 5))}
-    server.forget_harmless({3: None})
+    report({3: ()})
     assert server.summed[4][2] == (0, 4, 5)
-    server.forget_harmless({0: (4,), 5: None})
+    report({0: (4,), 5: ()})
     assert server.summed[4][2] == (0, 4)  # client 4 is silent: it may have uploaded
-    server.forget_harmless({4: None})
+    report({4: ()})
     assert server.summed == {}
     assert server.harmless == (4,)
 
@@ -579,6 +585,47 @@ def test_an_attempt_with_too_few_results_is_given_up_and_the_next_batch_goes_on(
     assert [event.round for event in events if event.name == "round"] == [3, 6, 7, 8, 9]
     drawn = [batch.rows.tolist() for batch, _ in spy.attempts]
     assert drawn == [protocol.public.batches["train"].draw(r).tolist() for r in range(1, 10)]
+
+
+def test_a_client_that_crashes_after_its_upload_does_not_forget_it():
+    """Two uploads came, K + T = 2: the sum stays announced though one sender has crashed since."""
+    data, options = case("uneven", result_timeout=1.0, share_timeout=1.0, spares=2, rounds=2)
+    protocol = make("fedvs", data, **options)
+    crash = {"party": 1, "seconds": [0.5, 0.7]}
+    spy, events, _ = run_with_spy(protocol, conditions=weather(1), outages=[crash])
+    assert [e.name for e in events if e.party == 1 and e.name in ("down", "up")] == ["down", "up"]
+    assert [e.round for e in events if e.name == "given_up"] == [1]
+    (batch, _), (after, attempt) = spy.attempts[:2]
+    assert attempt.harmless == ()
+    assert not set(batch.rows) & set(after.rows)
+
+
+def test_a_client_writes_that_it_uploads_before_the_upload_leaves():
+    data, options = case("uneven", rounds=1)
+    parties = make("fedvs", data, **options).parties()
+    client, order = parties[0], []
+    send, client.send = (
+        client.send,
+        lambda *what, **how: (order.append(what[1]), send(*what, **how)),
+    )
+    client.write_ahead = lambda: order.append(tuple(client.uploaded))
+    Simulation(parties).run()
+    assert order == ["shared", (1,), "embedding"]
+
+
+@pytest.mark.parametrize("size", [0.0, 1.0])
+def test_a_gradient_of_zeros_does_not_make_a_client_forget(size):
+    data, options = case("uneven", rounds=1, optimizer="sgd", momentum=0.0)
+    parties = make("fedvs", data, **options).parties()
+    server, client = parties[SERVER], parties[0]
+    broadcast = server.broadcast
+
+    def scaled(kind, payload, to=None):
+        broadcast(kind, payload * np.float32(size) if kind == "gradient" else payload, to)
+
+    server.broadcast = scaled
+    Simulation(parties).run()
+    assert (tuple(client.uploaded) == (1,)) is (size == 0)
 
 
 def test_the_run_ends_by_name_after_max_attempts_in_a_row():

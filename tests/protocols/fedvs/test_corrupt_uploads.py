@@ -59,7 +59,9 @@ def train(liars, how, **options):
         corrupt_party(parties[n], how)
     Simulation(parties, seed=3, observer=watch).run()
     losses = [e.fields["loss"] for e in watch.events if e.name == "round"]
-    named = [e.fields["clients"] for e in watch.events if e.name == "corrected"]
+    corrected = [e.fields for e in watch.events if e.name == "corrected"]
+    named = [fields["clients"] for fields in corrected]
+    assert all(f["why"] == f"uploads of {f['clients']} disagree with the rest" for f in corrected)
     return losses, named, parties[SERVER]
 
 

@@ -1,0 +1,235 @@
+"""Sums that were announced since the last step: which rows may be summed again, and how.
+
+The uploads of an attempt that is given up may still reach the server, which can then decode it. A
+second sum of the same rows and models over other clients would tell the difference of the two
+sums, which may be one client's embedding. Therefore
+
+    no row stands in two different sums to each of which K + T or more clients may have uploaded.
+
+K + T - 1 uploads are uniform for the server with T clients, whatever the sum is: rho has
+K + 2T - 1 coefficients, and T clients know it at T points (docs/masking.md).
+
+Who may have uploaded, clients say themselves when they share in a later round. What keeps this true
+through crashes:
+
+- A client writes that it uploads before the upload leaves (`Party.write_ahead`).
+- One that comes back names all rounds since the checkpoint that it began from, in case that was
+  lost.
+- An upload that the server holds counts, whatever its sender says. One that comes late need not be
+  counted: its sender has named the round, or still may have uploaded.
+
+What keeps it true if the server lies about `harmless` and `stepped`: a client does not read them.
+It forgets its uploads when it has applied a gradient that moved its own model. Then sums differ by
+what its own step adds. A server that chooses a tiny gradient still learns one client's embedding up
+to this step, and one that tells clients different things within one attempt is not detected
+(docs/threat-model.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from securevfl.protocols.fedvs.messages import Attempt, Batch
+
+
+@dataclass(frozen=True)
+class Sum:
+    """A sum of embeddings: its rows, and the clients whose models it is over.
+
+    Attributes
+    ----------
+    batch : Batch
+        Part of the data, and rows.
+    attempt : Attempt
+        The evaluation in which it was announced; its sharers stand in the sum with their present
+        models, its stale terms with models of earlier rounds.
+    """
+
+    batch: Batch
+    attempt: Attempt
+
+    def conflicts(self, other: Sum) -> bool:
+        """Whether the two share a row and are of different models."""
+        return self.batch.meets(other.batch) and not self.attempt.same_sum(other.attempt)
+
+
+class SumLedger:
+    """Sums announced since the last step, and the clients that may have uploaded to each.
+
+    The server keeps one of all sums that it announced, each client one of the sums to which it
+    uploaded itself.
+
+    Parameters
+    ----------
+    parties : int
+        N.
+    threshold : int
+        Uploads from which something can be learned: K + T. N + 1 where nothing is to be remembered.
+
+    Attributes
+    ----------
+    sums : dict of int to Sum
+        By round.
+    uploaders : dict of int to tuple of int
+        Possible uploaders of each sum.
+    received : dict of int to tuple of int
+        Clients whose upload the server has, by round.
+    below_threshold : tuple of int
+        Rounds since the last step to whose sums fewer than `threshold` clients uploaded.
+    last_step : int
+        Round of the last step. A client has here the last round whose gradient it heard and did not
+        step by, while it remembers older uploads; else 0.
+    unsure : (int, int)
+        Of a client: first round, and the one after the last, in which it may have uploaded in an
+        earlier life. The second is 0 until the new life has met its first round; (0, 0) for none.
+    """
+
+    def __init__(self, *, parties: int, threshold: int) -> None:
+        self.parties = parties
+        self.threshold = threshold
+        self.sums: dict[int, Sum] = {}
+        self.uploaders: dict[int, tuple[int, ...]] = {}
+        self.below_threshold: tuple[int, ...] = ()
+        self.last_step = 0
+        self.received: dict[int, tuple[int, ...]] = {}
+        self.unsure = (0, 0)
+
+    def conflict(self, total: Sum) -> Sum | None:
+        """An announced sum of other models that shares a row with this one, if there is one."""
+        return next((one for one in self.sums.values() if one.conflicts(total)), None)
+
+    def same_rows(self, batch: Batch) -> Sum | None:
+        """The newest announced sum that has a row of the batch, if there is one."""
+        found = [one for one in self.sums.values() if one.batch.meets(batch)]
+        return found[-1] if found else None
+
+    def free(self, rows: np.ndarray) -> np.ndarray:
+        """Those of the training rows that stand in no announced sum."""
+        for one in self.sums.values():
+            rows = rows[~np.isin(rows, one.batch.rows)]
+        return rows
+
+    def newest(self) -> Sum:
+        """The sum that was announced last; there is one."""
+        return self.sums[max(self.sums)]
+
+    def announce(self, round: int, total: Sum) -> None:
+        """Remember a sum; any client may upload to it."""
+        self.sums[round] = total
+        self.uploaders[round] = tuple(range(self.parties))
+
+    def report(self, client: int, uploaded: Collection[int]) -> None:
+        """Take in the rounds in which a client may have uploaded, as it says itself.
+
+        It says so in a later round, and uploads to no earlier one any more.
+        """
+        for round, able in self.uploaders.items():
+            if round not in uploaded and client not in self.received.get(round, ()):
+                self.uploaders[round] = tuple(n for n in able if n != client)
+
+    def receive(self, round: int, clients: Collection[int]) -> None:
+        """Note that the uploads of these clients have come."""
+        if round in self.sums:
+            self.received[round] = tuple(sorted({*self.received.get(round, ()), *clients}))
+
+    def settle(self) -> tuple[int, ...]:
+        """Forget sums below the threshold; all their rounds since the last step."""
+        few = [n for n, able in self.uploaders.items() if len(able) < self.threshold]
+        self.forget(few)
+        self.below_threshold += tuple(few)
+        return self.below_threshold
+
+    def forget(self, rounds: Collection[int]) -> None:
+        """Forget the sums of these rounds."""
+        for round in rounds:
+            self.sums.pop(round, None)
+            self.uploaders.pop(round, None)
+            self.received.pop(round, None)
+
+    def step(self, round: int) -> None:
+        """Forget all sums: the models have changed."""
+        self.forget(tuple(self.sums))
+        self.below_threshold, self.last_step, self.unsure = (), round, (0, 0)
+
+    # -- of a client ---------------------------------------------------------------------------
+
+    def come_back(self, round: int) -> None:
+        """Begin a new life from a checkpoint of this round."""
+
+    def enter(self, round: int) -> None:
+        """Take part in a round: from here on this life knows what it uploads."""
+        first, end = self.unsure
+        if first and not end:
+            self.unsure = (first, round) if first < round else (0, 0)
+
+    def possible_uploads(self) -> tuple[int, ...]:
+        """Rounds since the last step in which the client may have uploaded, as it tells others."""
+        rounds = {*self.sums, *range(*self.unsure)}
+        return tuple(sorted(round for round in rounds if round > self.last_step))
+
+    def hear_of_step(self, round: int, *, moved: bool) -> None:
+        """Take in that the server stepped, and whether the client's own model moved with it.
+
+        If it did, all later sums are of another model of this client. If not, its uploads are told
+        no more, but still count: that others stepped is the server's word.
+        """
+        if moved:
+            self.step(0)
+            return
+        self.last_step = round if self.sums or self.unsure != (0, 0) else 0
+        self._merge()
+
+    def _merge(self) -> None:
+        """Take rows of the newest sum out of older equal sums, so that the memory stays bounded."""
+        if not self.sums:
+            return
+        newest = self.newest()
+        for round, one in list(self.sums.items()):
+            if one is newest or not one.attempt.same_sum(newest.attempt):
+                continue
+            if one.batch.meets(newest.batch):
+                rows = one.batch.rows[~np.isin(one.batch.rows, newest.batch.rows)]
+                self.sums[round] = Sum(Batch(one.batch.part, rows), one.attempt)
+                if not rows.size:
+                    self.forget((round,))
+
+    # -- what checkpoints hold, in the form of the first version ------------------------------
+
+    @property
+    def stored_uploads(self) -> dict[int, tuple[Batch, Attempt]]:
+        """Batch and attempt of each sum, by round."""
+        return {round: (one.batch, one.attempt) for round, one in self.sums.items()}
+
+    @stored_uploads.setter
+    def stored_uploads(self, stored: Mapping[int, tuple[Batch, Attempt]]) -> None:
+        self.sums = {round: Sum(*one) for round, one in stored.items()}
+        self.uploaders = dict.fromkeys(self.sums, tuple(range(self.parties)))
+
+    @property
+    def stored_sums(self) -> dict[int, tuple[Batch, Attempt, tuple[int, ...]]]:
+        """Batch, attempt and possible uploaders of each sum, by round."""
+        return {
+            round: (one.batch, one.attempt, self.uploaders[round])
+            for round, one in self.sums.items()
+        }
+
+    @stored_sums.setter
+    def stored_sums(self, stored: Mapping[int, tuple[Batch, Attempt, tuple[int, ...]]]) -> None:
+        self.sums = {round: Sum(batch, attempt) for round, (batch, attempt, _) in stored.items()}
+        self.uploaders = {round: uploaders for round, (_, _, uploaders) in stored.items()}
+
+
+def of_ledger(name: str) -> Any:
+    """A property of a party that is an attribute of its `ledger`."""
+
+    def get(party: Any) -> Any:
+        return getattr(party.ledger, name)
+
+    def put(party: Any, value: Any) -> None:
+        setattr(party.ledger, name, value)
+
+    return property(get, put, doc=f"`{name}` of the ledger.")

@@ -1,0 +1,86 @@
+"""Terms of a sum: which clients may stand in it, and with which of their models."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from securevfl.errors import RunError
+from securevfl.protocols.fedvs.messages import Attempt, Batch
+from securevfl.protocols.fedvs.parameters import Parameters
+from securevfl.protocols.fedvs.sums import Sum
+
+
+def check_attempt(public: Parameters, round: int, batch: Batch, attempt: Attempt) -> None:
+    """Refuse an attempt whose sum could single out a client, or whose masks could be known.
+
+    A client that is named twice, or one that is no client, would let a sum single somebody out.
+
+    Raises
+    ------
+    RunError
+    """
+    N = public.code.parties
+    dealers = set(attempt.dealers) & set(public.appointed_dealers(round))
+    terms = set(attempt.terms) & set(range(N))
+    repeated = len(terms) < len(attempt.terms)
+    stale = attempt.held and (public.config.absent == "omit" or batch.part != "train")
+    if repeated or stale or not public.maskable(attempt.sharers, sorted(dealers)):
+        raise RunError(
+            f"fedvs: the server announced the sharers {list(attempt.sharers)}, and models of "
+            f"earlier rounds (client, round) {list(attempt.held)}: {len(terms)} different "
+            f"clients of {N}, and {len(dealers)} dealers that were appointed. Masks with "
+            f"T = {public.code.privacy} need at least T+2 sharers and T+1 dealers, each once, "
+            "and earlier models stand in sums of training rows with absent=last alone. "
+            "Nothing was uploaded"
+        )
+
+
+def stale_terms(
+    public: Parameters, sharers: tuple[int, ...], latest: Mapping[int, tuple[int, tuple[int, ...]]]
+) -> tuple[tuple[int, int], ...]:
+    """Clients outside S that stand in the sum with an earlier model, as (client, its round).
+
+    Clients that shared in a round hold its shares. A client whose model would leave fewer holders
+    of everything than results are needed stays out of the sum.
+
+    Parameters
+    ----------
+    public : Parameters
+    sharers : tuple of int
+        S.
+    latest : mapping
+        Of each client the last round in which its model was summed, and the sharers of that round.
+    """
+    holders = set(sharers)  # of all shares that are asked for, so far
+    needed = min(public.results_needed, len(holders))  # others may upload, but nobody knows
+    had = {n: holders & set(S) for n, (_, S) in latest.items() if n not in holders}
+    chosen = []
+    for n in sorted(had, key=lambda n: -len(had[n])):
+        if len(holders & had[n]) >= needed:
+            holders &= had[n]
+            chosen.append((n, latest[n][0]))
+    return tuple(sorted(chosen))
+
+
+def why_not_announced(public: Parameters, before: Sum | None, attempt: Attempt) -> str | None:
+    """Why an attempt is given up before anybody uploads; None if it was announced.
+
+    Parameters
+    ----------
+    public : Parameters
+    before : Sum or None
+        An announced sum of the same rows, which is to be made again.
+    attempt : Attempt
+    """
+    within = f"within share_timeout = {public.config.share_timeout} s"
+    if before is not None and not attempt.sharers:
+        return (
+            f"the rows were to be summed over clients {list(before.attempt.sharers)} before, and "
+            f"not all of these shared again {within}"
+        )
+    if not public.maskable(attempt.sharers, attempt.dealers):
+        return (
+            f"{len(attempt.sharers)} clients shared, {len(attempt.dealers)} of them dealt masks "
+            f"{within}"
+        )
+    return None

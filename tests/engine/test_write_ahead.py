@@ -1,0 +1,62 @@
+"""A party's state: what is written ahead, and attributes that older checkpoints lack."""
+
+from typing import Any, ClassVar
+
+import pytest
+
+from securevfl.engine import wire
+from securevfl.engine.party import Party
+from securevfl.engine.party_state import ahead, restore, snapshot
+from securevfl.errors import CheckpointError
+
+
+class Counting(Party):
+    kept: ClassVar[tuple[str, ...]] = ("counted", "sent")
+    kept_ahead: ClassVar[tuple[str, ...]] = ("sent",)
+    kept_optional: ClassVar[dict[str, Any]] = {"began": {}}
+
+    def __init__(self) -> None:
+        super().__init__(0, range(2))
+        self.counted = 0
+        self.sent: tuple[int, ...] = ()
+        self.began: dict[int, int] = {}
+
+
+def back(saved: dict[str, Any]) -> Counting:
+    made = Counting()
+    restore(made, saved)
+    return made
+
+
+def test_what_was_written_ahead_is_newer_than_the_rest():
+    party = Counting()
+    saved = snapshot(party, waits=0, time=0)
+    party.counted, party.sent = 7, (7,)
+    found = back(saved | {"ahead": ahead(party)})
+    assert (found.counted, found.sent) == (0, (7,))
+
+
+def test_optional_attributes_are_written_only_where_they_differ_from_their_default():
+    party = Counting()
+    saved = snapshot(party, waits=0, time=0)
+    assert sorted(wire.decode(saved["kept"])) == ["counted", "sent"]  # as older versions wrote it
+    first, second = back(saved), back(saved)
+    first.began[1] = 2
+    assert second.began == {}
+    assert back(snapshot(first, waits=0, time=0)).began == {1: 2}
+
+
+def test_other_names_are_refused():
+    saved = snapshot(Counting(), waits=0, time=0)
+    saved["kept"] = wire.encode({**wire.decode(saved["kept"]), "more": 1})
+    with pytest.raises(CheckpointError, match="another version"):
+        back(saved)
+
+
+def test_a_life_that_began_from_another_one_s_checkpoint_knows_it():
+    saved = snapshot(Counting(), waits=0, time=0)
+    party = back(saved)
+    assert not party.returned  # as after a resume
+    party.epoch = 1
+    assert party.returned
+    assert not back(snapshot(party, waits=0, time=0)).returned

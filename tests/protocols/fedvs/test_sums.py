@@ -1,0 +1,234 @@
+"""No row stands in two different sums to each of which K + T clients may have uploaded."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from securevfl.engine import wire
+from securevfl.protocols.fedvs.messages import Attempt, Batch
+from securevfl.protocols.fedvs.sums import Sum, SumLedger
+
+ONE, SAME = Attempt((0, 1, 2), (2, 3)), Attempt((2, 1, 0), (3, 4))
+OTHER = Attempt((0, 1, 2, 3), (2, 3))
+ALL = {n: frozenset(range(n)) for n in range(7)}
+STALE = Attempt((0, 1, 2), (2, 3), held=((5, 2),))
+
+
+def rows(*numbers, part="train"):
+    return Batch(part, np.array(numbers, np.uint32))
+
+
+def ledger(*batches, threshold=2):
+    made = SumLedger(parties=6, threshold=threshold)
+    for round, batch in enumerate(batches, 4):
+        made.announce(round, Sum(batch, ONE))
+    return made
+
+
+@pytest.mark.parametrize(
+    ("batch", "attempt", "conflicts"),
+    [
+        (rows(1, 7), OTHER, True),
+        (rows(1, 7), STALE, True),
+        (rows(1, 7), SAME, False),  # the same models
+        (rows(2, 7), OTHER, False),  # other rows
+        (rows(1, part="test"), OTHER, False),
+    ],
+)
+def test_sums_of_one_row_over_different_models_conflict(batch, attempt, conflicts):
+    made = ledger(rows(0, 1))
+    assert (made.conflict(Sum(batch, attempt)) is not None) is conflicts
+
+
+def test_rows_of_announced_sums_are_not_free():
+    made = ledger(rows(0, 1, 2), rows(5))
+    assert made.free(np.arange(7)).tolist() == [3, 4, 6]
+    assert made.newest().batch.rows.tolist() == [5]
+    assert made.same_rows(rows(2, 9)).batch.rows.tolist() == [0, 1, 2]
+    assert made.same_rows(rows(3, 4)) is None
+    assert made.same_rows(rows(2, part="test")) is None
+
+
+def test_a_sum_below_the_threshold_is_forgotten_and_a_silent_client_may_have_uploaded():
+    made = ledger(rows(0))
+    for client in (1, 2, 3, 5):
+        made.report(client, ())
+    made.report(0, (4,))
+    assert made.settle() == ()
+    assert made.uploaders[4] == (0, 4)
+    made.report(4, (3,))
+    assert made.settle() == (4,)
+    assert made.sums == {}
+
+
+def test_an_upload_that_came_counts_whatever_its_sender_says():
+    made = ledger(rows(0))
+    made.receive(4, (0, 1))
+    for client in range(6):
+        made.report(client, ())
+    assert made.settle() == ()
+    assert made.uploaders[4] == (0, 1)
+    made.step(5)
+    assert made.received == {}
+
+
+def test_a_client_that_comes_back_names_all_rounds_since_its_checkpoint():
+    client = SumLedger(parties=6, threshold=1)
+    client.come_back(3)
+    assert client.possible_uploads() == ()
+    client.come_back(3)  # it crashed again before it met a round
+    client.enter(7)
+    client.announce(7, Sum(rows(1), ONE))
+    client.enter(8)
+    assert client.possible_uploads() == (4, 5, 6, 7)
+    client.hear_of_step(8, moved=True)
+    assert client.possible_uploads() == ()
+    client.come_back(8)
+    client.enter(9)  # it missed nothing
+    assert client.possible_uploads() == ()
+    assert client.unsure == (0, 0)
+
+
+def test_a_client_remembers_its_uploads_until_its_own_model_moves():
+    client = SumLedger(parties=6, threshold=1)
+    client.announce(4, Sum(rows(0, 1), ONE))
+    client.hear_of_step(4, moved=False)
+    assert client.conflict(Sum(rows(1), OTHER)) is not None
+    assert client.possible_uploads() == ()  # the server need not know of it any more
+    client.hear_of_step(5, moved=True)
+    assert client.conflict(Sum(rows(1), OTHER)) is None
+    assert client.last_step == 0
+
+
+def test_the_memory_of_a_client_that_never_steps_holds_each_row_once():
+    client = SumLedger(parties=6, threshold=1)
+    stream = np.random.default_rng(0)
+    for round in range(1, 60):
+        batch = rows(*sorted(stream.permutation(12)[:4]))
+        client.announce(round, Sum(batch, ONE if round % 2 else SAME))
+        client.hear_of_step(round, moved=False)
+        known = np.concatenate([one.batch.rows for one in client.sums.values()])
+        assert len(set(known.tolist())) == len(known)
+    assert sorted(known.tolist()) == list(range(12))
+
+
+def test_what_is_stored_comes_back():
+    server, client = ledger(rows(0), rows(1)), SumLedger(parties=6, threshold=1)
+    server.report(2, ())
+    client.announce(4, Sum(rows(0), ONE))
+    for one, name in ((server, "stored_sums"), (client, "stored_uploads")):
+        stored = wire.encode(getattr(one, name))
+        two = SumLedger(parties=6, threshold=2)
+        setattr(two, name, wire.decode(stored))
+        assert wire.encode(getattr(two, name)) == stored
+
+
+class World:
+    """A server and clients that crash and lose messages, and what was in fact uploaded."""
+
+    def __init__(self, parties, threshold, *, refusing):
+        self.parties, self.threshold, self.refusing = parties, threshold, refusing
+        self.server = SumLedger(parties=parties, threshold=threshold)
+        self.saved_server = {}
+        self.clients = [SumLedger(parties=parties, threshold=1) for _ in range(parties)]
+        self.checkpoints = [0] * parties  # round of each client's checkpoint
+        self.round = 0
+        self.uploads = {}  # round since the step -> (Sum, clients that uploaded)
+
+    def attempt(self, batch, there, uploading, arriving):
+        """One round: who is there shares and reports; S is announced; some of them upload."""
+        self.round += 1
+        before = self.server.same_rows(batch)
+        for n in there:
+            self.checkpoints[n] = self.round - 1
+            self.clients[n].enter(self.round)
+            self.server.report(n, self.clients[n].possible_uploads())
+        self.server.settle()
+        sharers = tuple(sorted(there)) if before is None else before.attempt.sharers
+        if not set(sharers) <= set(there) or len(sharers) < 2:
+            return
+        total = Sum(batch, Attempt(sharers))
+        self.server.announce(self.round, total)
+        self.saved_server = dict(self.server.stored_sums)
+        done = uploading & there
+        if self.refusing:
+            done = {n for n in done if self.clients[n].conflict(total) is None}
+        for n in done:
+            self.clients[n].announce(self.round, total)
+        self.uploads[self.round] = (total, done)
+        self.server.receive(self.round, done & arriving)
+
+    def crash(self, n, *, loses):
+        """A client comes back from its checkpoint; `loses` says that its last write was lost."""
+        known = self.clients[n].stored_uploads
+        kept = {r: one for r, one in known.items() if not loses or r <= self.checkpoints[n]}
+        unsure, heard = self.clients[n].unsure, self.clients[n].last_step
+        self.clients[n] = SumLedger(parties=self.parties, threshold=1)
+        self.clients[n].stored_uploads = kept
+        self.clients[n].unsure, self.clients[n].last_step = unsure, heard
+        self.clients[n].come_back(self.checkpoints[n])
+
+    def crash_server(self):
+        """The server comes back with the sums that it wrote before it announced the last."""
+        self.server = SumLedger(parties=self.parties, threshold=self.threshold)
+        self.server.stored_sums = self.saved_server
+
+    def step(self, hearing):
+        """The last sum was decoded; who hears of it and stood in it moves."""
+        total, _ = self.uploads[self.round]
+        self.server.step(self.round)
+        self.saved_server, self.uploads = {}, {}
+        for n in hearing:
+            moved = n in total.attempt.sharers
+            self.clients[n].hear_of_step(self.round, moved=moved)
+
+    def check(self):
+        """The rule, by comparing all pairs of sums since the step."""
+        told = [one for one, who in self.uploads.values() if len(who) >= self.threshold]
+        for i, one in enumerate(told):
+            assert not any(one.conflicts(other) for other in told[:i])
+
+
+@settings(max_examples=500, deadline=None)
+@given(data=st.data())
+def test_the_rule_holds_for_every_order_of_announce_report_crash_and_step(data):
+    """Also where clients refuse nothing: then the server's ledger keeps the rule alone."""
+    parties = data.draw(st.integers(3, 6), label="N")
+    refusing = data.draw(st.booleans(), label="clients refuse")
+    world = World(parties, data.draw(st.integers(2, 3), label="K + T"), refusing=refusing)
+    some = st.sets(st.integers(0, parties - 1))
+    most = st.sets(st.integers(0, parties - 1), max_size=2).map(lambda gone: ALL[parties] - gone)
+    batches = st.sampled_from([[0], [1], [0, 1]])
+    for _ in range(data.draw(st.integers(1, 12), label="events")):
+        what = data.draw(st.sampled_from(["attempt"] * 4 + ["crash"] * 2 + ["server", "step"]))
+        if what == "attempt":
+            free = world.server.free(np.array(data.draw(batches), np.uint32))
+            batch = Batch("train", free) if free.size else world.server.newest().batch
+            world.attempt(batch, data.draw(most), data.draw(some | most), data.draw(some))
+        elif what == "crash":
+            world.crash(data.draw(st.integers(0, parties - 1)), loses=data.draw(st.booleans()))
+        elif what == "server":
+            world.crash_server()
+        elif world.round in world.uploads:
+            world.step(data.draw(some))
+        world.check()
+
+
+@settings(max_examples=300, deadline=None)
+@given(data=st.data())
+def test_no_client_uploads_a_row_to_two_sums_whatever_the_server_announces(data):
+    parties = data.draw(st.integers(3, 6), label="N")
+    client, mine = SumLedger(parties=parties, threshold=1), []
+    sharers = st.sets(st.integers(0, parties - 1), min_size=2)
+    for round in range(1, data.draw(st.integers(2, 10))):
+        batch = rows(*sorted(data.draw(st.sets(st.integers(0, 3), min_size=1))))
+        total = Sum(batch, Attempt(tuple(data.draw(sharers)), harmless=(1, 2), stepped=round - 1))
+        if client.conflict(total) is None:
+            client.announce(round, total)
+            assert not any(one.conflicts(total) for one in mine)
+            mine.append(total)
+        if data.draw(st.booleans()):
+            moved = data.draw(st.booleans())
+            client.hear_of_step(round, moved=moved)
+            mine = [] if moved else mine
