@@ -140,7 +140,7 @@ class Client(Party):
         Returns
         -------
         bool
-            Whether the model has moved, by more than the rounding of an entry.
+            Whether an entry of the model has moved by more than 2^-24, or 2^-lw if that is less.
         """
         if self.index not in attempt.sharers:
             return False
@@ -151,7 +151,7 @@ class Client(Party):
         if clipped:
             self.record("clipped", weights=clipped, bound=self.public.config.weight_bound)
         largest = float(np.abs(self.network.values - before).max())
-        return largest > 2.0**-self.public.config.model_bits
+        return largest > 2.0 ** -max(24, self.public.config.model_bits)
 
     def deal_mask(self, rows: int) -> np.ndarray:
         """rho at every client's point, (N, |B|, h), for a uniform rho of degree K + 2T - 2."""
