@@ -290,7 +290,7 @@ class FedVS(SplitProtocol):
         if self.config.pretrain == "full":
             about_server = tuple(
                 replace(
-                    claim, source=f"of clients 1 to N-1, as client 0 is its own: {claim.source}"
+                    claim, reason=f"of clients 1 to N-1, as client 0 is its own: {claim.reason}"
                 )
                 for claim in about_server
             )
