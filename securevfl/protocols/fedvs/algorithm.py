@@ -61,6 +61,8 @@ class Client(Party):
         self.held: dict[int, tuple[int, np.ndarray]] = {}  # the last share of each, and its round
         self.uploaded: dict[int, tuple[Batch, Attempt]] = {}  # by round, since S last stepped
         self.rows = 0  # |B| of the round under way
+        # Models by round that are shared instead of trained ones (`CodedProtocol.parties_with`).
+        self.given_models: Mapping[int, np.ndarray] | None = None
 
     async def setup(self) -> None:
         """Share the data (lines 2-10), and pre-train if that is wanted."""
@@ -209,6 +211,8 @@ class Client(Party):
 
     def quantised_model(self) -> np.ndarray:
         """W-bar (equation 3)."""
+        if self.given_models is not None:
+            return self.given_models[self.round]
         stream = self.secret_stream("rounding", self.round)
         quantised: np.ndarray = self.public.model_point.quantize(self.network.values, rng=stream)
         return quantised
@@ -221,6 +225,8 @@ class Client(Party):
         computed only where that bound does not settle it, in int64, which the protocol's check
         before the run makes wide enough; of all rows where other batches may meet this model.
         """
+        if self.given_models is not None:
+            return
         public = self.public
         limit = (public.field.modulus - 1) // (2 * len(self.peers))
         largest = int(magnitude(public.field, model).max())
@@ -256,7 +262,7 @@ class Client(Party):
         A client whose earlier model was in the sum stands still: |S| counts it, and what it would
         step from is not the model that the gradient is of.
         """
-        if self.index not in attempt.sharers:
+        if self.index not in attempt.sharers or self.given_models is not None:
             return
         samples = self.public.batches["train"].samples(batch.rows)
         own = rows_of(self.features["train"], samples)

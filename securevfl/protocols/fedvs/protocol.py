@@ -22,6 +22,7 @@ from securevfl.models.pretraining.pretext import make_objective
 from securevfl.models.pretraining.trainer import Pretraining, pretraining_optimizer
 from securevfl.privacy.claims import Claim
 from securevfl.protocols.base.card import Card
+from securevfl.protocols.base.coded import CodedProtocol
 from securevfl.protocols.base.protocol import Part
 from securevfl.protocols.base.schedule import Outline, Post, Shape, Stage, hollow
 from securevfl.protocols.base.split import SplitProtocol
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
     from securevfl.data.dataset import VerticalDataset
 
 
-class FedVS(SplitProtocol):
+class FedVS(SplitProtocol, CodedProtocol):
     """FedVS on one data set."""
 
     name = "fedvs"
@@ -230,6 +231,32 @@ class FedVS(SplitProtocol):
         network = self.network(index, bound=self.config.weight_bound)
         own = self.pretraining(index)
         return Client(index, self.peers(), self.public, features, network, own)
+
+    def parties_with(self, models: Mapping[int, Mapping[int, Any]]) -> dict[int, Party]:
+        """Parties whose clients share the given models and do not train."""
+        made: dict[int, Any] = self.parties()
+        for n, own in models.items():
+            made[n].given_models = own
+        return made
+
+    @property
+    def code(self) -> LagrangeCode:
+        """Points, K and T."""
+        return self.public.code
+
+    @property
+    def mask_powers(self) -> np.ndarray | None:
+        """alpha_n^i; None in plain evaluation."""
+        return self.public.mask_powers if self.config.masked else None
+
+    def dealers(self, round: int) -> tuple[int, ...]:
+        """Appointed dealers, in turn over the rounds."""
+        return self.public.candidates(round)
+
+    def quantised_columns(self) -> dict[int, np.ndarray]:
+        """X-bar of the training rows by client."""
+        found = enumerate(self.data.train)
+        return {n: quantised_data(self.public, rows, "train")[0] for n, rows in found}
 
     def predictors(
         self, parties: Mapping[int, Party], features: Sequence[np.ndarray]
