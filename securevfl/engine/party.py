@@ -22,7 +22,7 @@ from securevfl.engine.mailbox import ANNOUNCE
 from securevfl.engine.network import ANY_ROUND, SERVER, Message, Network, RoundOverError, Wait
 from securevfl.engine.streams import keyed_stream
 
-__all__ = ["SERVER", "Message", "Party", "Round"]
+__all__ = ["ANNOUNCE", "SERVER", "Message", "Party", "Round"]
 
 _STOP = "stop"
 

@@ -34,7 +34,8 @@ from securevfl.models.split import Batches, Centre
 from securevfl.models.stale import LastEmbeddings
 from securevfl.models.weights import load_weights, penalty, refuse_running_statistics, weights_of
 from securevfl.privacy.claims import Claim
-from securevfl.protocols.base.card import Card, Exposure
+from securevfl.protocols.base.card import Card
+from securevfl.protocols.base.messages import MessageSpec, announcement
 from securevfl.protocols.base.options import EmbeddingConfig
 from securevfl.protocols.base.split import EmbeddingProtocol
 
@@ -523,9 +524,46 @@ class Cvfl(EmbeddingProtocol):
         return centre
 
     @property
-    def exposures(self) -> tuple[Exposure, ...]:
-        """Embeddings to the active parties, and gradients to all."""
-        return (Exposure("embedding", "embedding"), Exposure("gradient", "gradient"))
+    def messages(self) -> tuple[MessageSpec, ...]:
+        """Algorithms 1 to 3; in step, top networks and the end come with the announcement."""
+        config, passive = self.config, len(self.label_sets) < self.data.parties
+        in_step = config.mode == "sync"
+        slow = config.q != 1 and config.slow != "none"
+        norms = MessageSpec(
+            "penalty", "client", "active", "weights", source="Algorithm 2, line 10: r(theta_m)"
+        )
+        top = MessageSpec("top", "server", "active", "weights", source="Algorithm 3: w_0")
+        end = MessageSpec("stop", "server", "passive" if in_step else "client", "control",
+                          public=True, source="ours")  # fmt: skip
+        return (
+            *[announcement("active", carries="weights", source="Algorithm 3: w_0")] * in_step,
+            MessageSpec("request", "active", "client", "control", source="Algorithm 1, line 6"),
+            MessageSpec(
+                *("embedding", "client", "active", "embedding"),
+                shape=lambda key: (self.rows_of(key.receiver), config.width),
+                dtype="float32",
+                row_by_row=True,
+                source="Algorithm 2, line 8: h_m",
+            ),
+            *[norms] * slow,
+            MessageSpec(
+                *("gradient", "active", "client", "gradient"),
+                shape=lambda key: (self.rows_of(key.sender), config.width),
+                dtype="float32",
+                row_by_row=True,
+                source="Algorithm 1, line 13: dL/dh_m",
+            ),
+            MessageSpec(
+                *("top_gradient", "active", "server", "weights"),
+                source="Algorithm 1, line 14: dL/dw_0, and the loss",
+            ),
+            *[top] * (not in_step),
+            *[end] * (passive or not in_step),
+        )
+
+    def rows_of(self, active: int) -> int:
+        """|B| of an active party, which may hold fewer labels than a batch has rows."""
+        return int(min(self.config.batch, len(self.label_sets[active])))
 
     def named_rows(self, named: Any) -> np.ndarray | None:
         """Messages name training rows by their numbers."""

@@ -29,7 +29,8 @@ from securevfl.models.early_stopping import EarlyStopping
 from securevfl.models.pretraining.autoencoder import Encoder, make_autoencoder, make_contrastive
 from securevfl.models.split import Batches, Centre, mean_loss
 from securevfl.privacy.claims import Claim
-from securevfl.protocols.base.card import Card, Exposure
+from securevfl.protocols.base.card import Card
+from securevfl.protocols.base.messages import MessageKey, MessageSpec, announcement, fixed
 from securevfl.protocols.base.protocol import Protocol
 
 if TYPE_CHECKING:
@@ -611,9 +612,42 @@ class Dvfl(Protocol):
         )
 
     @property
-    def exposures(self) -> tuple[Exposure, ...]:
-        """Codes of all aligned rows, to each host."""
-        return (Exposure("code", "embedding"),)
+    def messages(self) -> tuple[MessageSpec, ...]:
+        """Algorithm 1: what guests write, and at the end the codes and what hosts make of them."""
+        config, rows = self.config, self.data.rows
+
+        def written(key: MessageKey) -> int:
+            return int(self.calendar.writes(key.round))
+
+        def at_the_end(key: MessageKey) -> int:
+            return int(key.round > self.calendar.rounds)
+
+        return (
+            MessageSpec(
+                *("activation", "guest", "host", "embedding"),
+                shape=fixed(self.batch_rows, config.width),
+                dtype="float32",
+                count=written,
+                source="guest training round",
+            ),
+            announcement("guest", sender="owner", source="section 5: the owner asks"),
+            announcement("host", sender="owner", source="section 5: the owner asks"),
+            MessageSpec(
+                *("code", "guest", "host", "embedding"),
+                shape=fixed(rows, config.width),
+                dtype="float32",
+                count=at_the_end,
+                row_by_row=True,
+                source="section 5: the intersection",
+            ),
+            MessageSpec(
+                *("encoding", "host", "owner", "embedding"),
+                shape=fixed(rows, config.host_width),
+                dtype="float32",
+                count=at_the_end,
+                source="section 5: the intersection",
+            ),
+        )
 
     def shown(self, payload: Any) -> tuple[Any, Any]:
         """Codes are those of all aligned rows in order."""

@@ -31,6 +31,14 @@ from securevfl.models.homomorphic import Ckks, Paillier, Scheme
 from securevfl.models.split import Batches, Centre, rows_of
 from securevfl.privacy.claims import Claim
 from securevfl.protocols.base.card import Card
+from securevfl.protocols.base.messages import (
+    MessageKey,
+    MessageSpec,
+    RunSecrets,
+    fixed,
+    in_rounds,
+    in_setup,
+)
 from securevfl.protocols.base.options import SegmentedConfig
 from securevfl.protocols.base.split import EmbeddingProtocol
 
@@ -261,6 +269,48 @@ class HESplit(EmbeddingProtocol):
         self.public = self.parameters()
         if quorum == N:
             self.card = replace(type(self).card, absence="waits")
+
+    def roles(self) -> dict[str, tuple[int, ...]]:
+        """Server and clients, one of which is the key holder."""
+        return super().roles() | {"key_holder": (self.config.holder,)}
+
+    @property
+    def messages(self) -> tuple[MessageSpec, ...]:
+        """The public key, ciphertexts, and sums to the key holder and back."""
+        opening, embedding, gradient = self.step_messages("ciphertext", dtype="")
+        rows = self.layout.coded * self.layout.segments
+        return (
+            MessageSpec("key", "key_holder", "server", "key", public=True, count=in_setup),
+            MessageSpec("key", "key_holder", "client", "key", public=True, count=in_setup),
+            opening,
+            embedding,
+            MessageSpec("sum", "server", "key_holder", "ciphertext", count=in_rounds),
+            MessageSpec(
+                *("opened", "key_holder", "server", "result"),
+                shape=fixed(rows, self.config.width),
+                dtype="int64",
+                count=in_rounds,
+            ),
+            gradient,
+        )
+
+    def ideal_output(self, secrets: RunSecrets, key: MessageKey) -> Any:
+        """The sum that the key holder decrypts and the server is told, as integers.
+
+        Of the clients that got a gradient; None for other messages. `draws` is empty here: keys
+        and the randomness of ciphertexts are drawn in SEAL or phe, and never are arrays of ours.
+        """
+        if key.kind not in ("sum", "opened"):
+            return None
+        summed = sorted(n for _, n in secrets.sent("gradient", key.round))
+        return np.sum([self.upload(secrets, n, key.round) for n in summed], axis=0)
+
+    def upload(self, secrets: RunSecrets, client: int, round: int) -> np.ndarray:
+        """x_u: what a client encrypted in a round, from its rows and its network of then."""
+        key = MessageKey("embedding", round, client, SERVER)
+        embedding = self.embedding_at(secrets, key)
+        rounded: np.ndarray = self.public.point.round(embedding)
+        return rounded
 
     def parameters(self) -> Parameters:
         """What all parties agree on, for one of them."""

@@ -9,7 +9,16 @@ name such a class.
 from __future__ import annotations
 
 from securevfl.protocols.base.card import Absence, Card, Exposure
-from securevfl.protocols.base.messages import Draw, MessageKey, MessageSpec, RunSecrets
+from securevfl.protocols.base.messages import (
+    SELF,
+    Draw,
+    MessageKey,
+    MessageSpec,
+    RunSecrets,
+    announcement,
+    in_rounds,
+    in_setup,
+)
 from securevfl.protocols.base.options import EmbeddingConfig, SegmentedConfig, TrainingConfig
 from securevfl.protocols.base.protocol import Part, Protocol
 from securevfl.protocols.base.registry import find_protocols, get_protocol, make_config
@@ -17,6 +26,7 @@ from securevfl.protocols.base.schedule import Outline, Phase, Post, Shape, Stage
 from securevfl.protocols.base.split import EmbeddingProtocol, SplitProtocol
 
 __all__ = [
+    "SELF",
     "Absence",
     "Card",
     "Draw",
@@ -36,8 +46,11 @@ __all__ = [
     "SplitProtocol",
     "Stage",
     "TrainingConfig",
+    "announcement",
     "find_protocols",
     "get_protocol",
     "hollow",
+    "in_rounds",
+    "in_setup",
     "make_config",
 ]

@@ -17,8 +17,8 @@ of training is one run of the protocol with fresh keys and seeds:
 from __future__ import annotations
 
 import functools
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
@@ -40,6 +40,15 @@ from securevfl.models.client_networks import ClientNetwork
 from securevfl.models.split import Batches, Centre, rows_of
 from securevfl.privacy.claims import Claim
 from securevfl.protocols.base.card import Card
+from securevfl.protocols.base.messages import (
+    SELF,
+    Draw,
+    MessageKey,
+    MessageSpec,
+    RunSecrets,
+    in_rounds,
+    in_setup,
+)
 from securevfl.protocols.base.options import SegmentedConfig
 from securevfl.protocols.base.split import EmbeddingProtocol
 
@@ -616,6 +625,77 @@ class SecAggSplit(EmbeddingProtocol):
             width=config.width,
         )
 
+    @property
+    def messages(self) -> tuple[MessageSpec, ...]:
+        """Figure 4, round by round, between the announcement and the gradient."""
+        batch, upload, gradient = self.step_messages("masked_result", self.public.field.dtype.name)
+        identity = MessageSpec("identity", "client", "client", "key", public=True, count=in_setup)
+        signed = (
+            MessageSpec("signature", "client", "server", "control", count=in_rounds),
+            MessageSpec("signatures", "server", "client", "control", count=in_rounds),
+        )
+        consistency = self.config.consistency
+        return (
+            *[identity] * consistency,
+            batch,
+            MessageSpec("secret", "client", SELF, "key", count=in_rounds, source="s_u^SK, b_u"),
+            MessageSpec("deal", "client", "client", "key", count=in_rounds, source="rounds 0, 1"),
+            MessageSpec(
+                *("shared", "client", "server", "key"),
+                public=True,
+                count=in_rounds,
+                source="round 0: s_u^PK",
+            ),
+            MessageSpec(
+                *("sharers", "server", "client", "control"),
+                public=True,
+                count=in_rounds,
+                source="round 1: U2",
+            ),
+            replace(upload, source="round 2: y_u"),
+            MessageSpec(
+                *("survivors", "server", "client", "control"),
+                public=True,
+                count=in_rounds,
+                source="round 2: U3",
+            ),
+            *[replace(one, source="round 3") for one in signed] * consistency,
+            MessageSpec("opening", "client", "server", "key", count=in_rounds, source="round 4"),
+            gradient,
+        )
+
+    @property
+    def draws(self) -> tuple[Draw, ...]:
+        """Signing key, s_u^SK, b_u, and the polynomials that share the last two.
+
+        They are 32 bytes each, and field elements. s_{u,v} follows from s_u^SK and s_v^PK, and
+        both kinds of pairwise mask from s_{u,v} and b_u: they are computed, not drawn.
+        """
+        later = ("deal", "embedding", "opening")
+        limbs = 2 * len(self.public.split(bytes(SEED)))
+        polynomials = (self.public.threshold - 1, 1, limbs)
+        identity = Draw("identity", "client", _in_setup(SEED), ("identity", "signature"), "uint8")
+        return (
+            *[identity] * self.config.consistency,
+            Draw("s_u^SK", "client", _in_rounds(SEED), ("shared", *later), "uint8"),
+            Draw("b_u", "client", _in_rounds(SEED), later, "uint8"),
+            Draw("shares", "client", _in_rounds(*polynomials), ("deal", "opening")),
+        )
+
+    def ideal_output(self, secrets: RunSecrets, key: MessageKey) -> Any:
+        """The sum of x_u over U3, which uploads and openings tell the server; else None."""
+        if key.kind not in ("embedding", "opening"):
+            return None
+        named = secrets.sent("survivors", key.round)
+        survivors = next(iter(named.values()), ())
+        inputs = [self.upload(secrets, u, key.round) for u in survivors]
+        return functools.reduce(self.public.field.add, inputs) if inputs else None
+
+    def upload(self, secrets: RunSecrets, client: int, round: int) -> np.ndarray:
+        """x_u of a round, from a client's rows and its network of then."""
+        key = MessageKey("embedding", round, client, SERVER)
+        return self.public.point.quantize(self.embedding_at(secrets, key))
+
     def parties(self) -> dict[int, Party]:
         """The server and N clients."""
         labels = self.data.train_labels
@@ -664,3 +744,13 @@ class SecAggSplit(EmbeddingProtocol):
             for about in ("features", "model")
         )
         return (*hidden, Claim("client", "labels", "none", "dL/dH depends on them"))
+
+
+def _in_setup(*shape: int) -> Callable[[int, int], tuple[int, ...] | None]:
+    """Shape of a draw that is made once."""
+    return lambda party, round: None if round else shape
+
+
+def _in_rounds(*shape: int) -> Callable[[int, int], tuple[int, ...] | None]:
+    """Shape of a draw that is made anew in each round."""
+    return lambda party, round: shape if round else None

@@ -30,6 +30,7 @@ from securevfl.models.polynomial_network import PolynomialNetwork, expand
 from securevfl.models.split import Batches, Centre, rows_of
 from securevfl.privacy.claims import OPEN_EMBEDDINGS, Claim
 from securevfl.protocols.base.card import Card
+from securevfl.protocols.base.messages import MessageSpec
 from securevfl.protocols.base.options import SegmentedConfig
 from securevfl.protocols.base.split import EmbeddingProtocol
 
@@ -285,6 +286,11 @@ class Split(EmbeddingProtocol):
         if self.config.stragglers != "ignore":
             return N
         return int(self.config.quorum or N - N // 2)
+
+    @property
+    def messages(self) -> tuple[MessageSpec, ...]:
+        """An embedding and its gradient a round; FedVS's rounding computes in float64."""
+        return self.step_messages(dtype="float64" if self.config.quantized else "float32")
 
     @property
     def fills(self) -> bool:

@@ -16,6 +16,7 @@ from securevfl.engine.party import SERVER, Party
 from securevfl.models.pretraining.trainer import Pretraining, PretrainingOptions, check_rows
 from securevfl.models.weights import load_weights, weights_of
 from securevfl.protocols.base.card import Card
+from securevfl.protocols.base.messages import MessageSpec
 from securevfl.protocols.base.options import EmbeddingConfig
 from securevfl.protocols.base.split_training import DownstreamProtocol, SplitClient, SplitServer
 
@@ -89,6 +90,11 @@ class SslLocal(DownstreamProtocol):
             rounds=self.config.rounds,
         )
         return {SERVER: server} | {k: self.client(k) for k in self.peers()}
+
+    @property
+    def messages(self) -> tuple[MessageSpec, ...]:
+        """Those of split training: pre-training sends nothing."""
+        return self.step_messages()
 
     def client(self, index: int) -> Client:
         """Client `index`, from 0."""

@@ -46,6 +46,7 @@ from securevfl.privacy.mechanisms import (
     release_rows,
 )
 from securevfl.protocols.base.card import Card
+from securevfl.protocols.base.messages import MessageSpec
 from securevfl.protocols.base.options import SegmentedConfig
 from securevfl.protocols.base.split import EmbeddingProtocol
 
@@ -404,6 +405,11 @@ class WaitDP(EmbeddingProtocol):
             self.privacy,
             seeded=self.config.noise == "seeded",
         )
+
+    @property
+    def messages(self) -> tuple[MessageSpec, ...]:
+        """An embedding and its gradient a round, be they noisy."""
+        return self.step_messages()
 
     def embed(self, client: Any, rows: np.ndarray) -> np.ndarray:
         """Clipped as in training, without noise: what the models are worth, at no cost."""

@@ -39,6 +39,8 @@ class Card:
 class Exposure:
     """A kind of message whose receiver sees values row by row; attacks look for them.
 
+    `Protocol.messages` says which they are; see `MessageSpec.row_by_row`.
+
     Attributes
     ----------
     kind : str

@@ -1,30 +1,40 @@
 """What a protocol declares of its messages and of its secret randomness.
 
-The engine refuses a message that is not declared. Verifiers recompute what is declared, the planner
-sums its sizes, and attacks read what is not public, so that none of them knows a protocol by name.
+The engine refuses a message that is not declared (`securevfl.engine.message_rules`). Verifiers
+recompute what is declared, and attacks read what names its rows, so that none of them knows a
+protocol by name.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 
+from securevfl.engine.party import ANNOUNCE
+from securevfl.protocols.base.card import Exposure
+
 Carries = Literal[
     "control",  # who, which rows, when; no value that depends on data
+    "identifier",  # identifiers of rows, blinded or not, or where they are
+    "measure",  # a loss, or how many rows somebody has
     "key",  # public keys, and shares of secret ones
     "data_share",
     "model_share",
     "mask",  # shares of masks
+    "result_share",  # a share of a result: too few of them say nothing, enough of them give it
     "masked_result",  # an embedding, or a sum of them, that masks hide
     "ciphertext",
+    "result",  # what the protocol means to reveal to the receiver, such as a sum
     "embedding",  # an embedding as it is, be it noisy
     "gradient",  # dL/dH, or what a step on it needs
     "labels",
-    "weights",
+    "weights",  # of a network, their gradients, or their norm
 ]
+
+SELF = "itself"  # the receiver of what a party puts into its own mailbox
 
 
 class MessageKey(NamedTuple):
@@ -40,7 +50,7 @@ class RunSecrets(Protocol):
     """Everything that an observer of a whole run knows; the audit records it."""
 
     def data(self, party: int) -> Any:
-        """What the party was given: its columns, or its labels."""
+        """What the party was given: its columns by part ("train", "test"), or its labels."""
 
     def state(self, key: MessageKey) -> Mapping[str, Any]:
         """Kept attributes of the sender (`Party.kept`) when it sent the message."""
@@ -52,6 +62,9 @@ class RunSecrets(Protocol):
         """Payloads of a kind in a round, by (sender, receiver)."""
 
 
+Formula = Callable[[RunSecrets, MessageKey], Any]
+
+
 @dataclass(frozen=True)
 class MessageSpec:
     """One kind of message that a protocol may send.
@@ -61,18 +74,24 @@ class MessageSpec:
     kind : str
         Name on the wire; it never changes.
     sender, receiver : str
-        Roles, as in `Protocol.roles`. One kind between other roles needs another declaration.
+        Roles, as in `Protocol.roles`. One kind between other roles needs another declaration. The
+        receiver is `SELF` where a party sends to itself alone; what all clients share among them
+        (`Party.share`) goes from "client" to "client".
     carries : str
         What the payload is.
     public : bool
         Whether everybody may know the content, as of an announcement.
     shape : callable, optional
-        Round to the shape of the payload's array; None where it depends on chance or on data.
+        Key to the shape of the payload's array (`array_of`); None where it depends on chance or
+        on data, in all messages or in this one.
     dtype : str
-        Of that array; empty where the payload is no array.
+        Of that array; empty where the payload has none.
     count : callable, optional
-        Round to the number of messages from one sender to one receiver; one in every round if not
-        given.
+        Key to the number of such messages, 0 or 1; where a message depends on who is there it is
+        1. One in every round if not given.
+    row_by_row : bool
+        Whether the receiver sees values of single training rows and `Protocol.shown` and
+        `Protocol.named_rows` say which; attacks read these (`Protocol.exposures`).
     recompute : callable, optional
         The payload by the paper's formula, from all secrets of the run. Where it is missing no
         verdict on what the message tells is stronger than NOT TESTED.
@@ -85,10 +104,11 @@ class MessageSpec:
     receiver: str
     carries: Carries
     public: bool = False
-    shape: Callable[[int], tuple[int, ...]] | None = None
+    shape: Callable[[MessageKey], tuple[int, ...] | None] | None = None
     dtype: str = ""
-    count: Callable[[int], int] | None = None
-    recompute: Callable[[RunSecrets, MessageKey], Any] | None = None
+    count: Callable[[MessageKey], int] | None = None
+    row_by_row: bool = False
+    recompute: Formula | None = None
     source: str = ""
 
 
@@ -103,12 +123,72 @@ class Draw:
     role : str
         Who draws it.
     shape : callable
-        Round to its shape; rounds count from 0, the setup.
+        Party and round to its shape, None where it draws none then; rounds count from 0, the
+        setup.
     kinds : tuple of str
         Kinds of message that depend on it.
+    dtype : str
+        Of its elements where they are no field elements, such as the bytes of a key.
     """
 
     name: str
     role: str
-    shape: Callable[[int], tuple[int, ...] | None]
+    shape: Callable[[int, int], tuple[int, ...] | None]
     kinds: tuple[str, ...]
+    dtype: str = ""
+
+
+_EXPOSED: Mapping[str, Literal["embedding", "upload", "gradient"]] = {
+    "embedding": "embedding",
+    "masked_result": "upload",
+    "result_share": "upload",
+    "ciphertext": "upload",
+    "gradient": "gradient",
+}
+
+
+def exposures_of(messages: Iterable[MessageSpec]) -> tuple[Exposure, ...]:
+    """Messages that show values row by row, each kind once, in the order of the declaration."""
+    shown = {one.kind: _EXPOSED[one.carries] for one in messages if one.row_by_row}
+    return tuple(Exposure(kind, carries) for kind, carries in shown.items())
+
+
+def announcement(
+    receiver: str = "client",
+    *,
+    sender: str = "server",
+    carries: Carries = "control",
+    source: str = "",
+) -> MessageSpec:
+    """What opens a round, and at the end the word "stop" (`Party.announce`, `Party.conclude`)."""
+    return MessageSpec(
+        ANNOUNCE, sender, receiver, carries, public=carries == "control", source=source
+    )
+
+
+def with_formulas(
+    messages: Iterable[MessageSpec], formulas: Mapping[str, Formula]
+) -> tuple[MessageSpec, ...]:
+    """The messages, each with the formula of its kind where there is one."""
+    return tuple(replace(one, recompute=formulas.get(one.kind, one.recompute)) for one in messages)
+
+
+def in_setup(key: MessageKey) -> int:
+    """Count of a message that is sent once, before the first round."""
+    return int(key.round == 0)
+
+
+def in_rounds(key: MessageKey) -> int:
+    """Count of a message that is sent in every round, and not in setup."""
+    return int(key.round > 0)
+
+
+def fixed(*shape: int) -> Callable[[MessageKey], tuple[int, ...]]:
+    """Shape that is the same for all messages of a kind."""
+    return lambda key: shape
+
+
+def array_of(payload: Any) -> np.ndarray | None:
+    """The array of a payload: itself, or the last of a pair whose first names its rows."""
+    value = payload[-1] if isinstance(payload, tuple) and len(payload) == 2 else payload
+    return value if isinstance(value, np.ndarray) else None

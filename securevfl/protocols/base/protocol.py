@@ -20,7 +20,13 @@ from securevfl.engine.streams import (
 from securevfl.errors import ConfigurationError
 from securevfl.privacy.claims import Claim
 from securevfl.protocols.base.card import Card, Exposure
-from securevfl.protocols.base.messages import Draw, MessageKey, MessageSpec, RunSecrets
+from securevfl.protocols.base.messages import (
+    Draw,
+    MessageKey,
+    MessageSpec,
+    RunSecrets,
+    exposures_of,
+)
 from securevfl.protocols.base.schedule import Outline, Shape
 
 if TYPE_CHECKING:
@@ -163,8 +169,8 @@ class Protocol(ABC):
 
     @property
     def exposures(self) -> tuple[Exposure, ...]:
-        """Kinds of message whose receiver sees values row by row; none if not said otherwise."""
-        return ()
+        """Kinds of message whose receiver sees values row by row, as `messages` declares them."""
+        return exposures_of(self.messages)
 
     def shown(self, payload: Any) -> tuple[Any, Any]:
         """What an exposing message names its rows by, and its values.
@@ -194,15 +200,24 @@ class Protocol(ABC):
 
     @property
     def messages(self) -> tuple[MessageSpec, ...]:
-        """Every message that its parties may send; empty where it declares none.
+        """Every message that its parties may send in this configuration; empty for none declared.
 
         Without a declaration the engine cannot refuse a message, and no verifier applies.
         """
         return ()
 
     @property
+    def prediction_messages(self) -> tuple[MessageSpec, ...]:
+        """Every message that the parties of `predictors` may send, likewise."""
+        return ()
+
+    @property
     def draws(self) -> tuple[Draw, ...]:
-        """Every secret value that its parties draw; empty where nothing is secret."""
+        """Every uniform secret value that its parties draw, in the order in which one draws them.
+
+        Empty where nothing is secret. Initial weights and other secret choices that are not
+        uniform (`secret_stream`) are none.
+        """
         return ()
 
     def ideal_output(self, secrets: RunSecrets, key: MessageKey) -> Any:
@@ -228,7 +243,7 @@ class Protocol(ABC):
         return {}
 
     def roles(self) -> dict[str, tuple[int, ...]]:
-        """Numbers of the parties by role, for faults that strike a role."""
+        """Numbers of the parties by role, for `messages` and for faults that strike a role."""
         return {"server": (SERVER,), "client": tuple(self.peers())}
 
     @property

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from securevfl.engine.party import SERVER, Party
+from securevfl.engine.party import ANNOUNCE, SERVER, Party
 from securevfl.engine.streams import keyed_stream
 from securevfl.errors import ConfigurationError
 from securevfl.models.aggregation import gather, make_aggregation
@@ -16,8 +16,16 @@ from securevfl.models.centralised import Centralised
 from securevfl.models.client_networks import ClientNetwork, make_client_network, refuse_codes
 from securevfl.models.networks import training_bytes
 from securevfl.models.polynomial_network import PolynomialNetwork
-from securevfl.models.split import Batches, Centre
+from securevfl.models.split import Batches, Centre, rows_of
 from securevfl.protocols.base.card import Exposure
+from securevfl.protocols.base.messages import (
+    Carries,
+    MessageKey,
+    MessageSpec,
+    RunSecrets,
+    announcement,
+    in_rounds,
+)
 from securevfl.protocols.base.protocol import Part, Protocol
 
 if TYPE_CHECKING:
@@ -101,8 +109,9 @@ class SplitProtocol(Protocol):
 
     @property
     def exposures(self) -> tuple[Exposure, ...]:
-        """Protected uploads to the server, and gradients to the clients."""
-        return (Exposure("embedding", "upload"), Exposure("gradient", "gradient"))
+        """As declared; without a declaration protected uploads, and gradients to the clients."""
+        undeclared = (Exposure("embedding", "upload"), Exposure("gradient", "gradient"))
+        return super().exposures if self.messages else undeclared
 
     def named_rows(self, named: Any) -> np.ndarray | None:
         """Rows of a coded batch in the layout of the training rows; None for test rows."""
@@ -181,9 +190,58 @@ class EmbeddingProtocol(SplitProtocol):
             own=self.config.own_client,
         )
 
+    def step_messages(
+        self,
+        carries: Carries = "embedding",
+        dtype: str = "float32",
+        *,
+        client: str = "client",
+        width: int | None = None,
+    ) -> tuple[MessageSpec, ...]:
+        """The three messages of a step of split training, in the order of the round.
+
+        Parameters
+        ----------
+        carries : str
+            What a client uploads.
+        dtype : str
+            Of the array that it uploads; empty where that is no array.
+        client : str
+            Role of those who train.
+        width : int, optional
+            Of an embedding; `config.width` if not given.
+        """
+        h = self.config.width if width is None else width
+
+        def of_samples(key: MessageKey) -> tuple[int, ...]:
+            layout = self.train_layout()
+            return (layout.coded * layout.segments, h)
+
+        return (
+            announcement(client, source="the batch, and the end"),
+            MessageSpec(
+                *("embedding", client, "server", carries),
+                shape=of_samples if dtype else None,
+                dtype=dtype,
+                count=in_rounds,
+                row_by_row=True,
+                source="H_n",
+            ),
+            MessageSpec(
+                *("gradient", "server", client, "gradient"),
+                shape=of_samples,
+                dtype="float32",
+                count=in_rounds,
+                row_by_row=True,
+                source="dL/dH_n",
+            ),
+        )
+
     @property
     def exposures(self) -> tuple[Exposure, ...]:
-        """Embeddings to the server, single ones unless a claim hides them, and gradients."""
+        """As declared; else embeddings, single ones unless a claim hides them, and gradients."""
+        if self.messages:
+            return super().exposures
         hiding = ("perfect", "statistical", "computational")
         hidden = any((c.who, c.about) == ("server", "features") and c.notion in hiding
                      for c in self.claims)  # fmt: skip
@@ -202,6 +260,14 @@ class EmbeddingProtocol(SplitProtocol):
         """The same networks with the same weights, to be trained without any partition."""
         networks = [self.client_network(n) for n in self.peers()]
         return Centralised(networks, self.joint_centre(), joined=self.config.aggregation)
+
+    def embedding_at(self, secrets: RunSecrets, key: MessageKey) -> np.ndarray:
+        """H_n of a round, from a client's rows and its network when it sent the message `key`."""
+        network = self.client_network(key.sender)
+        network.load_state_dict(secrets.state(key)["network"])
+        batch = secrets.sent(ANNOUNCE, key.round)[SERVER, key.sender]
+        own = secrets.data(key.sender)["train"]
+        return network.forward(rows_of(own, self.train_layout().samples(batch)))
 
     def evaluated(self, parties: Mapping[int, Party]) -> Collection[int]:
         """Clients whose embeddings the experimenter's evaluation uses."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from securevfl.engine.party import SERVER, Party
+from securevfl.engine.party import ANNOUNCE, SERVER, Party
 from securevfl.errors import (
     ConfigurationError,
     PrivacyError,
@@ -23,11 +23,26 @@ from securevfl.models.pretraining.trainer import Pretraining, pretraining_optimi
 from securevfl.privacy.claims import Claim
 from securevfl.protocols.base.card import Card
 from securevfl.protocols.base.coded import CodedProtocol
+from securevfl.protocols.base.messages import (
+    Draw,
+    MessageKey,
+    MessageSpec,
+    RunSecrets,
+    with_formulas,
+)
 from securevfl.protocols.base.protocol import Part
 from securevfl.protocols.base.schedule import Outline, Post, Shape, Stage, hollow
 from securevfl.protocols.base.split import SplitProtocol
 from securevfl.protocols.fedvs.algorithm import Client, Server, quantised_data
 from securevfl.protocols.fedvs.claims import MASKED, PAPER, PLAIN, SHARES, UNPROTECTED
+from securevfl.protocols.fedvs.declaration import (
+    draws_of,
+    messages_of,
+    pretraining_messages,
+    sum_of,
+)
+from securevfl.protocols.fedvs.formulas import formulas_of
+from securevfl.protocols.fedvs.messages import Attempt, Batch
 from securevfl.protocols.fedvs.parameters import (
     FedVSConfig,
     Parameters,
@@ -179,6 +194,55 @@ class FedVS(SplitProtocol, CodedProtocol):
             phases += [attempts(config, widths, K, "test", step, whole)] * bool(whole)
             phases += [attempts(config, widths, K, "test", rest, 1)] * bool(rest)
         return Outline(setup, tuple(phases), coded)
+
+    @property
+    def messages(self) -> tuple[MessageSpec, ...]:
+        """Shares of data and models, masks, uploads, and what the server says."""
+        before = pretraining_messages() if self.config.pretrain == "full" else ()
+        every = before + messages_of(self.public, self.data.widths)
+        return with_formulas(every, formulas_of(self))
+
+    @property
+    def prediction_messages(self) -> tuple[MessageSpec, ...]:
+        """As of coded inference, without steps; how many rows will be asked for is not known."""
+        layout = self.batches(self.public.code.segments, "test", 1, short=True)
+        public = replace(self.public, batches={"test": layout})
+        open_ended = messages_of(public, self.data.widths, training=False)
+        return tuple(replace(one, shape=None) for one in open_ended)
+
+    @property
+    def draws(self) -> tuple[Draw, ...]:
+        """Z, V and rho."""
+        return draws_of(self.public, self.data.widths)
+
+    def ideal_output(self, secrets: RunSecrets, key: MessageKey) -> Any:
+        """The sum that the server decodes from uploads, over F_p, (K, |B|, h).
+
+        From the clients' own data, and from the models that they shared; None for other messages.
+        """
+        if key.kind != "embedding":
+            return None
+        batch: Batch = secrets.sent(ANNOUNCE, key.round)[SERVER, key.sender]
+        attempt: Attempt = secrets.sent("attempt", key.round)[SERVER, key.sender]
+        rounds = dict.fromkeys(attempt.sharers, key.round) | dict(attempt.held)
+        data = {
+            n: quantised_data(self.public, secrets.data(n)[batch.part], batch.part)[0]
+            for n in rounds
+        }
+        models = {n: self.shared_model(secrets, n, round) for n, round in rounds.items()}
+        return sum_of(self.public, data, models, batch.rows)
+
+    def shared_model(self, secrets: RunSecrets, client: int, round: int) -> np.ndarray:
+        """W-bar of a client, as all its shares of a round give it."""
+        sent = secrets.sent("model", round)
+        shares = [sent[client, n] for n in self.peers()]
+        model: np.ndarray = self.public.code.decode(np.stack(shares), self.peers(), degree=1)[0]
+        return model
+
+    def roles(self) -> dict[str, tuple[int, ...]]:
+        """Server and clients; with ``pretrain=full`` client 0 is the active party."""
+        active = {"active": (0,)} if self.config.pretrain == "full" else {}
+        return super().roles() | active
 
     @property
     def shared_parts(self) -> tuple[Part, ...]:

@@ -1,0 +1,196 @@
+"""What FedVS's parties send and draw: one line for each kind of message, one for each secret.
+
+Line numbers are those of the paper's Algorithm 1; masks and announcements are ours.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from securevfl.models.polynomial_network import expanded_width
+from securevfl.protocols.base.messages import (
+    Carries,
+    Draw,
+    MessageKey,
+    MessageSpec,
+    announcement,
+    in_rounds,
+    in_setup,
+)
+from securevfl.protocols.base.protocol import Part
+from securevfl.protocols.fedvs.parameters import Parameters, inference_step
+
+Rows = Callable[[int], int | None]
+
+
+def messages_of(
+    public: Parameters, widths: Sequence[int], *, training: bool = True
+) -> tuple[MessageSpec, ...]:
+    """Every message of a run, or of a coded prediction.
+
+    Parameters
+    ----------
+    public : Parameters
+        Those parts of the data are shared of which it has batches.
+    widths : sequence of int
+        Columns of each client, d_1 to d_N.
+    training : bool
+        Whether there are steps; a coded prediction has none.
+    """
+    field, h = public.field.dtype.name, public.config.width
+    sizes = [expanded_width(d, public.config.degree) for d in widths]  # d_n D + 1
+    rows = rows_by_round(public, training=training)
+    upload: Carries = "masked_result" if public.config.masked else "result_share"
+
+    def data(part: Part) -> MessageSpec:
+        length = public.batches[part].length
+        return MessageSpec(
+            *(f"{part}-data", "client", "client", "data_share"),
+            shape=lambda key: (length, sizes[key.sender]),
+            dtype=field,
+            count=in_setup,
+            source="lines 2-10",
+        )
+
+    def of_rows(key: MessageKey) -> tuple[int, int] | None:
+        coded = rows(key.round)
+        return None if coded is None else (coded, h)
+
+    def of_samples(key: MessageKey) -> tuple[int, int] | None:
+        coded = rows(key.round)
+        return None if coded is None else (public.code.segments * coded, h)
+
+    def dealt(key: MessageKey) -> int:
+        return int(key.round > 0 and key.sender in public.candidates(key.round))
+
+    every: tuple[MessageSpec, ...] = (
+        *(data(part) for part in public.batches),
+        announcement("client", source="line 12: B, and the end"),
+        MessageSpec(
+            *("model", "client", "client", "model_share"),
+            shape=lambda key: (sizes[key.sender], h),
+            dtype=field,
+            count=in_rounds,
+            source="lines 15-17",
+        ),
+        MessageSpec("shared", "client", "server", "control", count=in_rounds, source="ours"),
+        MessageSpec(
+            *("attempt", "server", "client", "control"),
+            public=True,
+            count=in_rounds,
+            source="footnote 2: S, and the dealers D",
+        ),
+        MessageSpec(
+            *("embedding", "client", "server", upload),
+            shape=of_rows,
+            dtype=field,
+            count=in_rounds,
+            row_by_row=True,
+            source="line 23, equation 5",
+        ),
+    )
+    if public.config.masked:
+        mask = MessageSpec("mask", "client", "client", "mask", shape=of_rows, dtype=field,
+                           count=dealt, source="ours: rho")  # fmt: skip
+        every = (*every, mask)
+    if training:
+        last = last_training_round(public)
+        gradient = MessageSpec(
+            *("gradient", "server", "client", "gradient"),
+            shape=of_samples,
+            dtype="float32",
+            count=lambda key: int(key.round > 0 and (last is None or key.round <= last)),
+            row_by_row=True,
+            source="line 31",
+        )
+        every = (*every, gradient)
+    return every
+
+
+def pretraining_messages() -> tuple[MessageSpec, ...]:
+    """What the server and client 0, one organisation, tell each other with ``pretrain=full``."""
+    return (
+        MessageSpec("labels", "server", "active", "labels", count=in_setup, source="ours"),
+        MessageSpec("head", "active", "server", "weights", count=in_setup, source="ours"),
+    )
+
+
+def draws_of(public: Parameters, widths: Sequence[int]) -> tuple[Draw, ...]:
+    """Z in setup; V and, of a dealer, rho in each round; in the order in which a client draws."""
+    T, h = public.code.privacy, public.config.width
+    sizes = [expanded_width(d, public.config.degree) for d in widths]
+    rows = rows_by_round(public)
+
+    def of_data(part: Part, n: int, round: int) -> tuple[int, ...] | None:
+        return None if round else (T, public.batches[part].length, sizes[n])
+
+    def of_model(n: int, round: int) -> tuple[int, ...] | None:
+        return (T, sizes[n], h) if round else None
+
+    def of_mask(n: int, round: int) -> tuple[int, ...] | None:
+        coded = rows(round)
+        if not round or coded is None or n not in public.candidates(round):
+            return None
+        return (public.mask_powers.shape[1], coded, h)
+
+    names = {"train": "Z", "test": "Z test"}
+    drawn = [
+        Draw(names[part], "client", functools.partial(of_data, part), (f"{part}-data", "embedding"))
+        for part in public.batches
+    ]
+    drawn.append(Draw("V", "client", of_model, ("model", "embedding")))
+    if public.config.masked:
+        drawn.append(Draw("rho", "client", of_mask, ("mask", "embedding")))
+    return tuple(drawn)
+
+
+def last_training_round(public: Parameters) -> int | None:
+    """Last round of training; None where attempts may be given up, which is chance."""
+    config = public.config
+    may_fail = config.share_timeout, config.result_timeout, config.tolerate_corrupt or None
+    return int(config.rounds) if may_fail == (None, None, None) else None
+
+
+def rows_by_round(public: Parameters, *, training: bool = True) -> Rows:
+    """Round to |B|; to None where attempts may be given up, for others then take what is left."""
+    last, batches = last_training_round(public), public.batches
+    if last is None:
+        return lambda round: None
+    first = last + 1 if training else 1
+
+    def rows(round: int) -> int | None:
+        if round < first:
+            return batches["train"].coded
+        if "test" not in batches:
+            return None
+        step = inference_step(batches["test"].coded, batches["test"].segments)
+        left = batches["test"].length - (round - first) * step
+        return min(step, left) if left > 0 else None
+
+    return rows
+
+
+def sum_of(
+    public: Parameters,
+    quantised: Mapping[int, np.ndarray],
+    models: Mapping[int, np.ndarray],
+    rows: np.ndarray,
+) -> np.ndarray:
+    """Sum over n of X-bar_n^(B) W-bar_n over F_p, (K, |B|, h): all that the server may learn.
+
+    Parameters
+    ----------
+    quantised : mapping of int to ndarray, (K, ceil(M/K), d_n D + 1), field elements
+    models : mapping of int to ndarray, (d_n D + 1, h), field elements
+    rows : ndarray, (|B|,)
+    """
+    field, total = public.field, None
+    for n, model in models.items():
+        own = quantised[n][:, rows]
+        part = field.matmul(own.reshape(-1, own.shape[-1]), model)
+        total = part if total is None else field.add(total, part)
+    assert total is not None
+    return total.reshape(public.code.segments, len(rows), -1)
