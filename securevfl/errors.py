@@ -18,6 +18,7 @@
         +-- CheckpointError                a checkpoint that is damaged, foreign or from elsewhere
         +-- WireError                      bytes that are no message of ours
         +-- SealError                      a sealed message that was changed, replayed or is foreign
+        +-- UndeclaredMessageError         a message that the protocol did not declare
 
 Every message says what was asked, which requirement failed with its numbers, and what to change.
 """
@@ -107,3 +108,7 @@ class WireError(RunError):
 
 class SealError(RunError):
     """A sealed message that was changed, replayed, misdirected, or cannot be opened."""
+
+
+class UndeclaredMessageError(RunError):
+    """A message of a kind, or between roles, that the protocol did not declare; it was not sent."""

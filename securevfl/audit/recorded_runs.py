@@ -29,6 +29,7 @@ from securevfl.models.polynomial_network import expand
 from securevfl.privacy.coalition import Coalition
 from securevfl.protocols.base.protocol import Protocol
 from securevfl.protocols.base.registry import make_config
+from securevfl.runs.assembly import rules_of
 from securevfl.runs.threads import one_thread
 
 Models = Mapping[int, Mapping[int, np.ndarray]]
@@ -177,6 +178,7 @@ class Arena:
                 secrets=self.protocol.secrets,
                 conditions=self.conditions,
                 transcript=transcript,
+                rules=rules_of(self.protocol),
             ).run()
         return Trial(self.protocol, transcript, used, models, self.data)
 

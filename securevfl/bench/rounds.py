@@ -21,7 +21,7 @@ from securevfl.engine.simulation.simulator import Simulation
 from securevfl.errors import ConfigurationError
 from securevfl.machine import describe_machine
 from securevfl.protocols.base.registry import get_protocol, make_config
-from securevfl.runs.assembly import check_memory
+from securevfl.runs.assembly import check_memory, rules_of
 from securevfl.runs.threads import one_thread
 
 if TYPE_CHECKING:
@@ -94,6 +94,7 @@ class Rounds:
             seed=_SEED,
             conditions=conditions or Conditions(name="bench", bandwidth=_BANDWIDTH),
             observer=self,
+            rules=rules_of(made),
         )
 
     def record(self, event: Event) -> None:

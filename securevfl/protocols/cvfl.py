@@ -41,6 +41,7 @@ from securevfl.protocols.base.messages import (
     MessageSpec,
     RunSecrets,
     announcement,
+    last_word,
     with_formulas,
 )
 from securevfl.protocols.base.options import EmbeddingConfig
@@ -535,8 +536,7 @@ class Cvfl(EmbeddingProtocol):
             "penalty", "client", "active", "weights", source="Algorithm 2, line 10: r(theta_m)"
         )
         top = MessageSpec("top", "server", "active", "weights", source="Algorithm 3: w_0")
-        end = MessageSpec("stop", "server", "passive" if in_step else "client", "control",
-                          public=True, source="ours")  # fmt: skip
+        end = last_word("passive" if in_step else "client")
         declared = (
             *[announcement("active", carries="weights", source="Algorithm 3: w_0")] * in_step,
             MessageSpec("request", "active", "client", "control", source="Algorithm 1, line 6"),

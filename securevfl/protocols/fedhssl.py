@@ -14,6 +14,7 @@ Then both encoders of each client, side by side, are its network in split traini
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -39,6 +40,7 @@ from securevfl.models.pretraining.trainer import (
 )
 from securevfl.models.split import Centre, rows_of
 from securevfl.protocols.base.card import Card
+from securevfl.protocols.base.messages import MessageSpec
 from securevfl.protocols.base.options import EmbeddingConfig
 from securevfl.protocols.base.split_training import DownstreamProtocol, SplitClient, SplitServer
 
@@ -224,6 +226,30 @@ class FedHssl(DownstreamProtocol):
             config=self.config,
         )
         return {SERVER: server} | {k: self.client(k) for k in self.peers()}
+
+    def roles(self) -> dict[str, tuple[int, ...]]:
+        """Client 0 is the active party, which meets each of the others."""
+        return super().roles() | {"active": (0,), "passive": tuple(self.peers()[1:])}
+
+    @property
+    def messages(self) -> tuple[MessageSpec, ...]:
+        """Meetings (1) and means of upper layers (3) by turns; then split training.
+
+        A projection is of single rows, but no attack reads it yet, so it is not `row_by_row`.
+        """
+        met = MessageSpec("projection", "active", "passive", "embedding", dtype="float32",
+                          source="step 1")  # fmt: skip
+        pretraining = (
+            met,
+            replace(met, sender="passive", receiver="active"),
+            MessageSpec("met", "client", "server", "measure", source="ours: the loss of step 1"),
+            MessageSpec("upper", "client", "server", "weights", source="step 3"),
+            MessageSpec("mean", "server", "client", "weights", source="step 3"),
+        )
+        opening, *step = self.step_messages(width=2 * self.config.width)
+        first = self.config.pretrain_epochs * (self.layout.per_epoch + 1)
+        split = (replace(one, count=lambda key: int(key.round > first)) for one in step)
+        return (opening, *(pretraining if first else ()), *split)
 
     def client(self, index: int) -> Client:
         """Client `index`, from 0."""

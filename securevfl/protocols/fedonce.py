@@ -25,7 +25,8 @@ from securevfl.models.pretraining.autoencoder import AutoEncoder, make_autoencod
 from securevfl.models.pretraining.noise_targets import NoiseTargets
 from securevfl.models.split import Batches, Centre, rows_of
 from securevfl.privacy.claims import Claim
-from securevfl.protocols.base.card import Card, Exposure
+from securevfl.protocols.base.card import Card
+from securevfl.protocols.base.messages import MessageKey, MessageSpec, in_setup
 from securevfl.protocols.base.options import SegmentedConfig
 from securevfl.protocols.base.split import EmbeddingProtocol
 
@@ -396,9 +397,19 @@ class FedOnce(EmbeddingProtocol):
         return pieces(self.layout)
 
     @property
-    def exposures(self) -> tuple[Exposure, ...]:
-        """Representations to the server; nothing to the guests."""
-        return (Exposure("embedding", "embedding"),)
+    def messages(self) -> tuple[MessageSpec, ...]:
+        """Who has trained, and each representation once; nothing comes back."""
+        opening, embedding, _ = self.step_messages()
+        return (
+            MessageSpec("trained", "client", "server", "control", count=in_setup),
+            opening,
+            replace(embedding, shape=self.of_piece, source="the representations"),
+        )
+
+    def of_piece(self, key: MessageKey) -> tuple[int, int]:
+        """Shape of the representations of a round: the last piece may be short."""
+        rows = len(piece(self.layout, key.round - 1)) * self.layout.segments
+        return rows, self.config.width
 
     def describe(self) -> dict[str, Any]:
         """N, |B|, local updates, and what a round is."""

@@ -18,6 +18,7 @@ from securevfl.engine.party import SERVER, Party
 from securevfl.models.aggregation import make_aggregation
 from securevfl.privacy.claims import Claim
 from securevfl.protocols.base.card import Card
+from securevfl.protocols.base.messages import MessageSpec, last_word
 from securevfl.protocols.base.options import EmbeddingConfig
 from securevfl.protocols.base.split_training import DownstreamProtocol, SplitClient, SplitServer
 
@@ -99,6 +100,16 @@ class Local(DownstreamProtocol):
         )
         active = SplitClient(0, self.peers(), self.layout, features, self.client_network(0))
         return {SERVER: server, 0: active} | {k: Idle(k, self.peers()) for k in others}
+
+    def roles(self) -> dict[str, tuple[int, ...]]:
+        """Client 0 is the active party; the others are idle."""
+        return super().roles() | {"active": (0,), "idle": tuple(self.peers()[1:])}
+
+    @property
+    def messages(self) -> tuple[MessageSpec, ...]:
+        """Split training with client 0, and the end for the others."""
+        others = len(self.peers()) > 1
+        return (*self.step_messages(client="active"), *[last_word("idle")] * others)
 
     def scores(self, parties: Mapping[int, Party], features: Sequence[np.ndarray]) -> np.ndarray:
         """The head's scores of client 0's embedding."""

@@ -36,7 +36,8 @@ from securevfl.models.weights import load_weights, refuse_running_statistics, we
 from securevfl.privacy.accountant import Released
 from securevfl.privacy.claims import Claim
 from securevfl.privacy.mechanisms import clip_gradient, clip_rows, release_rows
-from securevfl.protocols.base.card import Card, Exposure
+from securevfl.protocols.base.card import Card
+from securevfl.protocols.base.messages import SELF, MessageSpec, announcement, last_word
 from securevfl.protocols.base.options import EmbeddingConfig
 from securevfl.protocols.base.split import EmbeddingProtocol
 
@@ -521,9 +522,35 @@ class MultiVfl(EmbeddingProtocol):
         return clip_rows(embedding, self.privacy.clip).astype(np.float32)
 
     @property
-    def exposures(self) -> tuple[Exposure, ...]:
-        """Activations to the label owners, and gradients to the data owners."""
-        return (Exposure("embedding", "embedding"), Exposure("gradient", "gradient"))
+    def messages(self) -> tuple[MessageSpec, ...]:
+        """The alignments, one under each label owner; then Algorithm 1."""
+        private, h = self.config.intersection == "psi", self.config.width
+        return (
+            *(one for k in self.owners for one in alignment_messages(k, private=private)),
+            announcement("label_owner", carries="weights", source="ServerAggregation"),
+            MessageSpec("request", "label_owner", "client", "control", source="the batch"),
+            MessageSpec(
+                *("embedding", "client", "label_owner", "embedding"),
+                shape=lambda key: (self.rows_of(key.receiver), h),
+                dtype="float32",
+                row_by_row=True,
+                source="DataOwnerUpdate",
+            ),
+            MessageSpec(
+                *("gradient", "label_owner", "client", "gradient"),
+                shape=lambda key: (self.rows_of(key.sender), h),
+                dtype="float32",
+                row_by_row=True,
+                source="DataOwnerBackProp",
+            ),
+            MessageSpec("weights", "label_owner", "server", "weights", source="ServerAggregation"),
+            last_word(),
+        )
+
+    def rows_of(self, owner: int) -> int:
+        """Rows of a batch of a label owner, which may hold fewer labels than a batch has rows."""
+        held = len(self.label_sets[owner - self.data.parties])
+        return int(min(self.config.batch, held))
 
     def named_rows(self, named: Any) -> np.ndarray | None:
         """Training rows behind a label owner's places, which are those of its samples in order."""
@@ -590,6 +617,21 @@ class MultiVfl(EmbeddingProtocol):
             f"({privacy.spent(self.releases):.3g}, {privacy.delta:g}) for all of them, one row of "
             "one data owner replaced; analytic Gaussian mechanism, its weights given",
         )
+
+
+def alignment_messages(leader: int, *, private: bool) -> tuple[MessageSpec, ...]:
+    """Messages of `align` under a label owner, which all data owners are members of."""
+    name = f"psi {leader}" if private else f"ids {leader}"
+    member, head = "client", "label_owner"
+    if not private:
+        links = [(name, head, member), (f"{name} held", member, head)]
+        links.append((f"{name} common", head, member))
+    else:  # a ring of all of them, whose finished sets go to the leader
+        ring = [(member, member), (member, head), (head, member)]
+        links = [(name, *ends) for ends in ring]
+        links += [(f"{name} finished", member, head), (f"{name} finished", head, SELF)]
+        links += [(f"{name} common", head, member), (f"{name} common", head, SELF)]
+    return tuple(MessageSpec(*link, "identifier", source="setup") for link in links)
 
 
 def identifiers(rows: np.ndarray) -> tuple[str, ...]:

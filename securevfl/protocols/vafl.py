@@ -23,6 +23,7 @@ from securevfl.models.split import Batches, Centre, rows_of
 from securevfl.models.stale import LastEmbeddings
 from securevfl.privacy.claims import OPEN_EMBEDDINGS, Claim
 from securevfl.protocols.base.card import Card
+from securevfl.protocols.base.messages import MessageSpec, last_word
 from securevfl.protocols.base.options import SegmentedConfig
 from securevfl.protocols.base.split import EmbeddingProtocol
 
@@ -197,6 +198,11 @@ class Vafl(EmbeddingProtocol):
         network = self.client_network(index)
         features = self.data.train[index]
         return Client(index, self.peers(), batches, features, network, config.timeout)
+
+    @property
+    def messages(self) -> tuple[MessageSpec, ...]:
+        """An embedding and its gradient in each client's own rounds; nothing is announced."""
+        return (*self.step_messages()[1:], last_word())
 
     def describe(self) -> dict[str, Any]:
         """N, |B|, and what a round is."""

@@ -24,6 +24,7 @@ from securevfl.models.client_networks import ClientNetwork
 from securevfl.models.split import Batches, Centre, rows_of
 from securevfl.privacy.claims import Claim
 from securevfl.protocols.base.card import Card
+from securevfl.protocols.base.messages import MessageSpec, last_word
 from securevfl.protocols.base.options import SegmentedConfig
 from securevfl.protocols.base.split import EmbeddingProtocol
 
@@ -236,6 +237,13 @@ class Vfb2(EmbeddingProtocol):
             network, features = self.client_network(n), self.data.train[n]
             made[n] = Collaborator(n, self.peers(), self.layout, features, network)
         return made
+
+    @property
+    def messages(self) -> tuple[MessageSpec, ...]:
+        """Requests, which stand for the announcement; outputs, and theta for those in the sum."""
+        request = MessageSpec("request", "server", "client", "control", public=True,
+                              source="the batch")  # fmt: skip
+        return (request, *self.step_messages()[1:], last_word())
 
     def describe(self) -> dict[str, Any]:
         """N, |B|, and what a round is."""

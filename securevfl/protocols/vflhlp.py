@@ -30,6 +30,7 @@ from securevfl.models.pretraining.trainer import (
 from securevfl.models.split import Centre
 from securevfl.models.weights import load_weights, weights_of
 from securevfl.protocols.base.card import Card
+from securevfl.protocols.base.messages import MessageSpec, in_setup
 from securevfl.protocols.base.options import EmbeddingConfig
 from securevfl.protocols.base.split_training import DownstreamProtocol, SplitClient, SplitServer
 
@@ -203,6 +204,19 @@ class Vflhlp(DownstreamProtocol):
             config=self.config,
         )
         return {SERVER: server} | {k: self.client(k) for k in self.peers()}
+
+    def roles(self) -> dict[str, tuple[int, ...]]:
+        """Client 0 is the active party."""
+        return super().roles() | {"active": (0,)}
+
+    @property
+    def messages(self) -> tuple[MessageSpec, ...]:
+        """What the active party and its server tell each other in step 1, and split training."""
+        within = (
+            MessageSpec("labels", "server", "active", "labels", count=in_setup, source="step 1"),
+            MessageSpec("head", "active", "server", "weights", count=in_setup, source="Theta^0"),
+        )
+        return (*(within if self.config.active else ()), *self.step_messages())
 
     def client(self, index: int) -> SplitClient:
         """Client `index`, from 0."""

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from securevfl.engine.faults import Schedule
+from securevfl.engine.message_rules import MessageRules, Route
 from securevfl.engine.party import Party
 from securevfl.engine.security.sealing import Sealing
-from securevfl.errors import WouldNotFitError
+from securevfl.errors import ConfigurationError, WouldNotFitError
+from securevfl.protocols.base.messages import SELF, MessageSpec
 from securevfl.protocols.base.protocol import Protocol
 from securevfl.protocols.base.registry import get_protocol, make_config
 from securevfl.runs.spec import Plan
@@ -42,6 +44,42 @@ def make_protocol(
     cls = get_protocol(protocol)
     config = make_config(cls, options)
     return cls(config, data, seed=seed), config
+
+
+def rules_of(
+    protocol: Protocol, messages: Sequence[MessageSpec] | None = None
+) -> MessageRules | None:
+    """What the engine of a run lets pass; None where the protocol declares no messages.
+
+    Parameters
+    ----------
+    protocol : Protocol
+    messages : sequence of MessageSpec, optional
+        Those of a run if not given.
+
+    Raises
+    ------
+    ConfigurationError
+        When a declaration names a role that the protocol has not.
+    """
+    declared = protocol.messages if messages is None else messages
+    if not declared:
+        return None
+    return MessageRules(protocol.name, [_route(protocol, one) for one in declared])
+
+
+def _route(protocol: Protocol, declared: MessageSpec) -> Route:
+    roles = protocol.roles()
+    sender, receiver = declared.sender, declared.receiver
+    for role in (sender, receiver):
+        if role not in {*roles, SELF} or sender == SELF:
+            raise ConfigurationError(
+                f"{protocol.name}: the message {declared.kind!r} is declared from {sender!r} to "
+                f"{receiver!r}, and the roles are {', '.join(roles)}; name one of these, or add it "
+                "to roles()"
+            )
+    receivers = None if receiver == SELF else frozenset(roles[receiver])
+    return Route(declared.kind, sender, receiver, frozenset(roles[sender]), receivers)
 
 
 def check_memory(protocol: Protocol) -> None:

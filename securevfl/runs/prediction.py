@@ -15,6 +15,7 @@ from securevfl.engine.security.sealing import Sealing
 from securevfl.engine.simulation.simulator import Simulation
 from securevfl.engine.transcript import Transcript
 from securevfl.errors import DataError
+from securevfl.runs.assembly import rules_of
 from securevfl.runs.history import History
 from securevfl.runs.threads import one_thread
 
@@ -114,6 +115,7 @@ def infer(
         conditions=chosen,
         observer=recorder,
         sealing=sealing,
+        rules=rules_of(protocol, protocol.prediction_messages),
     )
     with one_thread():
         simulation.run()

@@ -19,7 +19,14 @@ from securevfl.errors import ConfigurationError
 from securevfl.models.user_code import allow, allow_options
 from securevfl.protocols.base.protocol import Protocol
 from securevfl.protocols.base.registry import get_protocol, make_config
-from securevfl.runs.assembly import check_memory, make_protocol, reviver, schedule_of, sealing_of
+from securevfl.runs.assembly import (
+    check_memory,
+    make_protocol,
+    reviver,
+    rules_of,
+    schedule_of,
+    sealing_of,
+)
 from securevfl.runs.autosave import Autosave
 from securevfl.runs.engines.own_tables import (
     FACTS,
@@ -230,6 +237,7 @@ def run(
         sealing=sealing_of(plan, parties),
         faults=schedule,
         revive=reviver(made),
+        rules=rules_of(made),
     )
     keeper = Autosave(simulation, historian, folder, checkpoint_seconds, interrupted)
     return _finish(made, plan, simulation, historian, keeper, tracker)
@@ -310,6 +318,7 @@ def resume(
             sealing=sealing_of(plan, parties),
             faults=schedule_of(made, plan),
             revive=reviver(made),
+            rules=rules_of(made),
         )
     keeper = Autosave(
         simulation, historian, folder, checkpoint_seconds, interrupted, state["wall_seconds"]

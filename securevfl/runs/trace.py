@@ -296,7 +296,7 @@ def _again(
     protocol: Protocol, plan: Plan, columns: Mapping[str, np.ndarray], last: int
 ) -> list[str]:
     """Descriptions of the payloads of all messages up to `last`."""
-    from securevfl.runs.assembly import reviver, schedule_of, sealing_of
+    from securevfl.runs.assembly import reviver, rules_of, schedule_of, sealing_of
 
     if plan.engine != "simulation" or plan.conditions.compute == "measured":
         raise ConfigurationError(
@@ -315,6 +315,7 @@ def _again(
         sealing=sealing_of(plan, parties),
         faults=schedule_of(protocol, plan),
         revive=reviver(protocol),
+        rules=rules_of(protocol),
     )
     with one_thread():
         simulation.run(lambda: len(transcript) > last, until=plan.until)

@@ -17,6 +17,7 @@ from securevfl.engine.streams import Secrets
 from securevfl.engine.transcript import Transcript
 from securevfl.protocols.base.protocol import Protocol
 from securevfl.protocols.base.registry import get_protocol, make_config
+from securevfl.runs.assembly import rules_of
 from securevfl.runs.threads import one_thread
 
 if TYPE_CHECKING:
@@ -173,6 +174,7 @@ def simulate(
         copying=copying,
         faults=None if faults is None else faults.bind(made.roles(), seed, last=made.last_fault),
         revive=made.party,
+        rules=rules_of(made),
     )
     with one_thread():
         simulation.run()
@@ -195,7 +197,12 @@ def state_at(
     """Bytes of a state asked for at the given instant of virtual time, and the events until it."""
     made = make(protocol, data, **options)
     history, states = History(), list[tuple[bytes, list[Event]]]()
-    simulation = Simulation(made.parties(), conditions=paper_conditions(made), observer=history)
+    simulation = Simulation(
+        made.parties(),
+        conditions=paper_conditions(made),
+        observer=history,
+        rules=rules_of(made),
+    )
     passed = -1
 
     def pause() -> bool:
@@ -227,7 +234,11 @@ def resume_from(
     parties = made.parties()
     with one_thread():  # from_state computes: it replays what parties did since their safe points
         simulation = Simulation.from_state(
-            parties, wire.decode(saved), conditions=paper_conditions(made), observer=history
+            parties,
+            wire.decode(saved),
+            conditions=paper_conditions(made),
+            observer=history,
+            rules=rules_of(made),
         )
         simulation.run()
     return Outcome(made, parties, tuple(history.events), simulation)

@@ -27,6 +27,7 @@ from securevfl.engine.transcript import Transcript
 from securevfl.privacy.coalition import Coalition
 from securevfl.protocols.base.card import Exposure
 from securevfl.protocols.base.protocol import Protocol
+from securevfl.runs.assembly import rules_of
 from securevfl.runs.history import Historian
 from securevfl.runs.threads import one_thread
 
@@ -353,6 +354,7 @@ def observe(
         transcript=transcript,
         observer=historian,
         sealing=Sealing(protocol.name, "attacks", parties) if sealed else None,
+        rules=rules_of(protocol),
     )
     with one_thread():
         simulation.run(interrupted, until=until)

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from securevfl.engine.conditions import NONE, Conditions
+from securevfl.engine.message_rules import MessageRules
 from securevfl.engine.network import SERVER, Event, name_of
 from securevfl.engine.party import Party
 from securevfl.engine.party_state import restore
@@ -54,6 +55,8 @@ class Job:
         Folder of key files, ``server.key`` and ``party-0.key``, on each party's own machine.
     points : mapping
         Where each party's shares are evaluated, for comparison with the manifest.
+    rules : MessageRules or None
+        What the protocol declares; None where it declares nothing.
     """
 
     make: Callable[[int, Secrets], Party]
@@ -68,6 +71,7 @@ class Job:
     manifest: Manifest | None = None
     keys: str | None = None
     points: Mapping[int, int] = field(default_factory=dict)
+    rules: MessageRules | None = None
 
     def identity(self, index: int) -> Identity | None:
         """A party's long-lived key, read where it lives.
@@ -194,6 +198,7 @@ class SeatActor:
             conditions=job.conditions,
             keep=keeper,
             settled=saved is not None,
+            rules=job.rules,
         )
         if identity is None or job.manifest is None:
             return links.hello

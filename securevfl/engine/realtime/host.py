@@ -17,6 +17,7 @@ from typing import Any
 from securevfl.engine import wire
 from securevfl.engine.conditions import NONE, Conditions
 from securevfl.engine.mailbox import ANNOUNCE, Mailbox
+from securevfl.engine.message_rules import MessageRules
 from securevfl.engine.network import Event, Message, RoundOverError, Wait, name_of
 from securevfl.engine.party import Party
 from securevfl.engine.party_state import snapshot
@@ -47,7 +48,7 @@ class Standing:
     progress : int
         Grows with everything that it takes in or records.
     rejected : int
-        Frames that were no valid message.
+        Frames that were no valid message, and messages that were not declared.
     """
 
     done: bool
@@ -79,6 +80,8 @@ class LiveHome:
         Given the party's snapshot at safe points; decides by itself which to write.
     settled : bool
         Whether setup was done in an earlier life.
+    rules : MessageRules, optional
+        What the protocol declares; every other message is refused.
     """
 
     def __init__(
@@ -92,8 +95,10 @@ class LiveHome:
         conditions: Conditions = NONE,
         keep: Callable[[Party, Callable[[], dict[str, Any]]], None] | None = None,
         settled: bool = False,
+        rules: MessageRules | None = None,
     ) -> None:
         self.party = party
+        self._rules = rules
         self.links = links
         self.seed = seed
         self.secrets = secrets
@@ -160,9 +165,19 @@ class LiveHome:
             self._arrive(message)
 
     def _reject(self, error: Exception) -> None:
+        self._tell_rejected("rejected", {"why": str(error)})
+
+    def _refused(self, message: Message) -> bool:
+        """Drop what was not declared, and tell who sent it."""
+        refusal = None if self._rules is None else self._rules.refusal(message)
+        if refusal is not None:
+            self._tell_rejected("refused", refusal)
+        return refusal is not None
+
+    def _tell_rejected(self, event: str, fields: dict[str, Any]) -> None:
         self._rejected += 1
         if self._rejected <= _SHOWN:
-            self.record(self.party, "rejected", {"why": str(error)})
+            self.record(self.party, event, fields)
 
     def stop(self) -> None:
         """End the life where it stands."""
@@ -199,6 +214,8 @@ class LiveHome:
         self, party: Party, to: tuple[int, ...], kind: str, payloads: Any, round: int, after: float
     ) -> None:
         """Send one payload to each receiver."""
+        if self._rules is not None:
+            self._rules.check_sending(party.index, to, kind)
         delay = after
         activity = party.activities.get(kind)
         if activity is not None:
@@ -294,6 +311,8 @@ class LiveHome:
 
     def _arrive(self, message: Message) -> None:
         self._progress += 1
+        if self._refused(message):
+            return
         if self._done:
             self._late(message)
             return

@@ -16,6 +16,7 @@ from securevfl.engine import wire
 from securevfl.engine.conditions import NONE, Conditions, round_ns
 from securevfl.engine.faults import Schedule
 from securevfl.engine.mailbox import ANNOUNCE, Mailbox
+from securevfl.engine.message_rules import MessageRules
 from securevfl.engine.network import SERVER, Event, Message, RoundOverError, Wait, name_of
 from securevfl.engine.party import Party
 from securevfl.engine.party_state import Replay
@@ -110,6 +111,8 @@ class Simulation:
         New party object of a number, as it was before the run.
     secrets : Secrets, optional
         Secret streams of all parties; they follow from `seed` if not given.
+    rules : MessageRules, optional
+        What the protocol declares; every other message is refused.
     """
 
     def __init__(
@@ -126,8 +129,10 @@ class Simulation:
         faults: Schedule | None = None,
         revive: Callable[[int], Party] | None = None,
         secrets: Secrets | None = None,
+        rules: MessageRules | None = None,
     ) -> None:
         self.parties = parties
+        self._rules = rules
         self.seed = seed
         self.secrets: Secrets = SecretSeed(seed) if secrets is None else secrets
         self.conditions = conditions
@@ -320,6 +325,8 @@ class Simulation:
         home = self.homes[party.index]
         if home.replay is not None:
             return
+        if self._rules is not None:
+            self._rules.check_sending(party.index, to, kind)
         chosen = round_ns(after) if after else 0
         wait = chosen
         activity = party.activities.get(kind)
@@ -391,6 +398,8 @@ class Simulation:
         home = self.homes[message.receiver]
         if message.row >= 0:
             self.transcript.arrive(message.row, self.clock)
+        if self._refused(home, message):
+            return
         if home.done:
             self._count_late(message)
             return
@@ -407,6 +416,21 @@ class Simulation:
             satisfied = home.mailbox.overtaken
         if satisfied and not self._postpone(home):
             self._step(home, *self._outcome(home))
+
+    def _refused(self, home: Home, message: Message) -> bool:
+        """Drop what was not declared, and tell who sent it."""
+        refusal = None if self._rules is None else self._rules.refusal(message)
+        if refusal is not None:
+            round = home.party.round
+            self.observer.record(Event(self.clock, message.receiver, round, "refused", refusal))
+        return refusal is not None
+
+    def inject(self, message: Message, at: float) -> None:
+        """Let a message arrive at a virtual second that no engine sent, as of a deviating party.
+
+        It is no part of the transcript, and no link seals it.
+        """
+        self._schedule(round_ns(at), _ARRIVE, message._replace(row=-1))
 
     def _handle(self, home: Home, message: Message) -> None:
         if home.snapshot is not None:

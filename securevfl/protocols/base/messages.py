@@ -173,6 +173,11 @@ def with_formulas(
     return tuple(replace(one, recompute=formulas.get(one.kind, one.recompute)) for one in messages)
 
 
+def last_word(receiver: str = "client", *, sender: str = "server") -> MessageSpec:
+    """The message "stop" of methods whose parties do not loop over announced rounds."""
+    return MessageSpec("stop", sender, receiver, "control", public=True, source="ours: the end")
+
+
 def in_setup(key: MessageKey) -> int:
     """Count of a message that is sent once, before the first round."""
     return int(key.round == 0)

@@ -23,6 +23,7 @@ from securevfl.engine.transcript import Transcript
 from securevfl.errors import CheckpointError
 from securevfl.protocols.base.protocol import Protocol
 from securevfl.protocols.base.registry import get_protocol, make_config
+from securevfl.runs.assembly import rules_of
 from securevfl.runs.engines.own_tables import FACTS, ApartMaker, measured
 from securevfl.runs.history import Historian, measures
 from securevfl.runs.spec import Plan
@@ -128,6 +129,7 @@ class Driver:
             manifest=manifest,
             keys=keys,
             points=protocol.points,
+            rules=rules_of(protocol),
         )
         self.cluster = Cluster(self.job, address=address, place=place, restarts=self.restarts)
         self._mirrors: dict[int, Party] = {}

@@ -1,0 +1,109 @@
+"""Which role may send which kind of message to whom, and what happens to every other message.
+
+A run whose protocol declares its messages has `MessageRules`; one without has none, and everything
+is sent and delivered. The rules are asked twice: by the sender's own engine, where an undeclared
+message is a fault of the protocol and an error, and by the receiver's, where it may come from a
+party that deviates. There it is dropped, so that no client's word counts as the server's, and the
+event "refused" names the sender.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from securevfl.engine.network import Message, name_of
+from securevfl.errors import UndeclaredMessageError
+
+
+@dataclass(frozen=True)
+class Route:
+    """One declaration: parties of a role may send a kind to parties of another.
+
+    Attributes
+    ----------
+    kind : str
+    sender, receiver : str
+        Roles, for error messages.
+    senders : frozenset of int
+        Numbers of the parties that have the role.
+    receivers : frozenset of int or None
+        Likewise; None where each sender may send to itself alone.
+    """
+
+    kind: str
+    sender: str
+    receiver: str
+    senders: frozenset[int]
+    receivers: frozenset[int] | None
+
+    def allows(self, sender: int, receiver: int) -> bool:
+        """Whether the route is from this party to that one."""
+        if sender not in self.senders:
+            return False
+        return receiver == sender if self.receivers is None else receiver in self.receivers
+
+
+class MessageRules:
+    """All routes of a protocol.
+
+    Parameters
+    ----------
+    protocol : str
+        Its name, for error messages.
+    routes : iterable of Route
+    """
+
+    def __init__(self, protocol: str, routes: Iterable[Route]) -> None:
+        self.protocol = protocol
+        self._routes: dict[str, list[Route]] = {}
+        for route in routes:
+            self._routes.setdefault(route.kind, []).append(route)
+        self._allowed: dict[tuple[str, int, int], bool] = {}
+
+    def allows(self, kind: str, sender: int, receiver: int) -> bool:
+        """Whether the message is declared."""
+        key = (kind, sender, receiver)
+        known = self._allowed.get(key)
+        if known is None:
+            routes = self._routes.get(kind, ())
+            known = any(route.allows(sender, receiver) for route in routes)
+            if routes:  # kinds of others' making are not remembered
+                self._allowed[key] = known
+        return known
+
+    def check_sending(self, sender: int, to: Sequence[int], kind: str) -> None:
+        """Refuse to send what is not declared.
+
+        Raises
+        ------
+        UndeclaredMessageError
+            Naming sender, receiver and kind, and what is declared of the kind.
+        """
+        for receiver in to:
+            if not self.allows(kind, sender, receiver):
+                raise UndeclaredMessageError(
+                    f"{self.protocol}: {name_of(sender)} sends {kind!r} to {name_of(receiver)}, "
+                    f"and {self._declared(kind)}. Add a MessageSpec to the protocol's messages, or "
+                    "do not send it"
+                )
+
+    def refusal(self, message: Message) -> dict[str, Any] | None:
+        """Fields of the event "refused" for a message that arrived; None where it is declared."""
+        sender, receiver, kind = message.sender, message.receiver, message.kind
+        if self.allows(kind, sender, receiver):
+            return None
+        return {
+            "kind": kind,
+            "sender": sender,
+            "of_round": message.round,
+            "why": f"{name_of(sender)} may not send it: {self._declared(kind)}",
+        }
+
+    def _declared(self, kind: str) -> str:
+        routes = self._routes.get(kind)
+        if routes is None:
+            return f"the declared kinds are {', '.join(sorted(self._routes))}"
+        pairs = " and ".join(f"from {r.sender} to {r.receiver}" for r in routes)
+        return f"{kind!r} is declared {pairs}"
