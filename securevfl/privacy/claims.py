@@ -7,7 +7,7 @@ from typing import Literal
 
 from securevfl.privacy.adversary import OUTSIDER, Adversary
 
-Asset = Literal["features", "model", "labels"]
+Asset = Literal["features", "model", "labels", "messages"]
 Strength = Literal["perfect", "statistical", "computational", "differential", "none"]
 Notion = Strength  # the word of summaries and of reports
 
@@ -23,8 +23,8 @@ class Claim:
     ----------
     against : Adversary
         May be given by its phrase: "server", "T clients", "server + T clients", "outsider".
-    asset : {"features", "model", "labels"}
-        What is protected.
+    asset : {"features", "model", "labels", "messages"}
+        What is protected. "messages": that nothing is sent but what is declared.
     strength : {"perfect", "statistical", "computational", "differential", "none"}
         "perfect" supposes ideal randomness and private channels; "none" says that the protocol
         claims nothing here, which is stated so that nobody has to guess.

@@ -33,6 +33,7 @@ from securevfl.privacy.claims import Claim
 from securevfl.protocols.base.card import Card
 from securevfl.protocols.base.messages import (
     Formula,
+    Hypothesis,
     MessageKey,
     MessageSpec,
     RunSecrets,
@@ -285,8 +286,12 @@ class HESplit(EmbeddingProtocol):
             MessageSpec("key", "key_holder", "server", "key", public=True, count=in_setup),
             MessageSpec("key", "key_holder", "client", "key", public=True, count=in_setup),
             opening,
-            embedding,
-            MessageSpec("sum", "server", "key_holder", "ciphertext", count=in_rounds),
+            replace(embedding, opened_by="key_holder"),
+            MessageSpec(
+                *("sum", "server", "key_holder", "ciphertext"),
+                count=in_rounds,
+                opened_by="key_holder",
+            ),
             MessageSpec(
                 *("opened", "key_holder", "server", "result"),
                 shape=fixed(rows, self.config.width),
@@ -304,6 +309,30 @@ class HESplit(EmbeddingProtocol):
             "gradient": self.gradient_of_the_sum,
         }
         return with_formulas(declared, formulas)
+
+    def hypotheses(self, secrets: RunSecrets) -> tuple[Hypothesis, ...]:
+        """Randomised encryption, a secret key that stays where it is, and sums of enough terms."""
+        state = self.holder_state(secrets)
+        key, values = state["public_key"], np.arange(4, dtype=np.int64)
+        twice = [self.public.scheme.encrypt(key, values) for _ in range(2)]
+        sent = [
+            payload
+            for kind in ("key", "embedding", "sum")
+            for round in range(self.config.rounds + 1)
+            for payload in secrets.sent(kind, round).values()
+        ]
+        parts = [one for payload in sent
+                 for one in ((payload,) if isinstance(payload, bytes) else payload)]  # fmt: skip
+        kept = not any(state["secret_key"] in one for one in parts)
+        T = self.config.privacy
+        return (
+            Hypothesis("two encryptions of one plaintext differ", twice[0] != twice[1]),
+            Hypothesis("the secret key is in no message", kept),
+            Hypothesis(
+                f"every decrypted sum has {self.quorum} terms, and T+2 = {T + 2} are needed",
+                self.quorum >= T + 2,
+            ),
+        )
 
     def checked_ciphertexts(self, secrets: RunSecrets, key: MessageKey) -> Any:
         """The ciphertexts themselves, if they decrypt to what they must hold; None otherwise.

@@ -44,6 +44,7 @@ from securevfl.protocols.base.messages import (
     SELF,
     Draw,
     Formula,
+    Hypothesis,
     MessageKey,
     MessageSpec,
     RunSecrets,
@@ -693,6 +694,34 @@ class SecAggSplit(EmbeddingProtocol):
             "opening": self.opening_at,
             "gradient": self.gradient_of_the_sum,
         }
+
+    def hypotheses(self, secrets: RunSecrets) -> tuple[Hypothesis, ...]:
+        """Keys and seeds of one use, thresholds, and that nobody opens both of one client."""
+        public, T = self.public, self.config.privacy
+        rounds = range(1, self.config.rounds + 1)
+        drawn = [pair for r in rounds for pair in secrets.sent("secret", r).values()]
+        values = [value for pair in drawn for value in pair]
+        sizes = [len(one) for r in rounds for one in secrets.sent("survivors", r).values()]
+        openings = [one for r in rounds for one in secrets.sent("opening", r).values()]
+        return (
+            Hypothesis(
+                f"the {len(values)} keys and seeds of all clients and rounds are different",
+                0 < len(set(values)) == len(values),
+            ),
+            Hypothesis(
+                f"t = {public.threshold} shares rebuild a seed, more than T = {T}",
+                public.threshold > T,
+            ),
+            Hypothesis(
+                f"{min(sizes, default=0)} survivors or more are summed, and max(t, T+2) = "
+                f"{public.needed} are needed",
+                min(sizes, default=0) >= public.needed,
+            ),
+            Hypothesis(
+                f"in {len(openings)} openings no client reveals shares of both secrets of another",
+                not any(set(one.seeds) & set(one.secrets) for one in openings),
+            ),
+        )
 
     def pairing_at(self, secrets: RunSecrets, client: int, round: int) -> Pairing:
         """Key agreement of a client in a round, with the key that it drew."""

@@ -89,6 +89,8 @@ class MessageSpec:
     count : callable, optional
         Key to the number of such messages, 0 or 1; where a message depends on who is there it is
         1. One in every round if not given.
+    opened_by : str
+        Role whose kept state opens a ciphertext; empty for other messages.
     row_by_row : bool
         Whether the receiver sees values of single training rows and `Protocol.shown` and
         `Protocol.named_rows` say which; attacks read these (`Protocol.exposures`).
@@ -107,9 +109,24 @@ class MessageSpec:
     shape: Callable[[MessageKey], tuple[int, ...] | None] | None = None
     dtype: str = ""
     count: Callable[[MessageKey], int] | None = None
+    opened_by: str = ""
     row_by_row: bool = False
     recompute: Formula | None = None
     source: str = ""
+
+
+class Hypothesis(NamedTuple):
+    """Something that the security of a protocol supposes, as checked on a recorded run.
+
+    Attributes
+    ----------
+    text : str
+        What was checked, with its numbers.
+    holds : bool
+    """
+
+    text: str
+    holds: bool
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ from securevfl.privacy.claims import Claim
 from securevfl.protocols.base.card import Card, Exposure
 from securevfl.protocols.base.messages import (
     Draw,
+    Hypothesis,
     MessageKey,
     MessageSpec,
     RunSecrets,
@@ -224,6 +225,14 @@ class Protocol(ABC):
         """What the receiver of a message may learn from it, such as a decoded sum; None if not
         said."""
         return None
+
+    def hypotheses(self, secrets: RunSecrets) -> tuple[Hypothesis, ...]:
+        """What computational claims suppose besides the primitives, checked on a recorded run.
+
+        Such as: keys are used once, thresholds suffice. Empty where nothing was stated: no verdict
+        on a computational claim is then stronger than NO VIOLATION FOUND.
+        """
+        return ()
 
     def describe(self) -> dict[str, Any]:
         """Derived parameters that summaries show, such as K, T, R and p."""
