@@ -8,18 +8,23 @@ from securevfl.protocols.base.messages import MessageKey
 from securevfl.protocols.base.protocol import Protocol
 
 
-def coalition_of(against: Adversary, protocol: Protocol) -> Coalition | None:
-    """One coalition of the adversary's kind; None where the protocol has no such parties.
+def coalitions_of(against: Adversary, protocol: Protocol) -> list[Coalition]:
+    """Coalitions of the adversary's kind; none where the protocol has no such parties.
 
-    Of a role in the singular it is the last party that has it, of one in the plural all.
+    Of a role in the singular one for each party that has it, of one in the plural one of all.
     """
     roles = protocol.roles()
-    named: set[int] = set()
+    chosen: list[set[int]] = [set()]
     for name in filter(None, against.role.split(" + ")):
         members = _members(name, roles)
-        if members is None:
-            return None
-        named |= set(members)
+        single = [{n} for n in members or ()] if name.replace(" ", "_") in roles else None
+        parts = ([set(members)] if members else []) if single is None else single
+        chosen = [one | part for one in chosen for part in parts]
+    return [_coalition(against, protocol, named) for named in chosen]
+
+
+def _coalition(against: Adversary, protocol: Protocol, named: set[int]) -> Coalition:
+    roles = protocol.roles()
     barred = set(_members(against.without, roles) or ()) if against.without else set()
     free = [n for n in protocol.peers() if n not in barred and n not in named]
     clients = free[: _number(against.clients, protocol)]
@@ -53,7 +58,7 @@ def _number(count: int | str, protocol: Protocol) -> int:
 def _members(name: str, roles: dict[str, tuple[int, ...]]) -> tuple[int, ...] | None:
     role = name.replace(" ", "_")
     if role in roles:
-        return roles[role][-1:]
+        return roles[role]
     for ending in ("_parties", "s"):
         if role.removesuffix(ending) in roles:
             return roles[role.removesuffix(ending)]

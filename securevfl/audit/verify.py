@@ -30,10 +30,11 @@ NOT_COVERED = (
     "ideal randomness and private channels are supposed; with a keystream and sealed links the "
     "guarantee is computational",
     "parties follow the protocol: an active server or client is another claim",
-    "time, size and order of messages, but for claims on labels, and what a machine leaks otherwise",
+    "time, size and order of messages, but for perfect claims on labels, and what a machine leaks "
+    "otherwise",
     "what the wanted sums and dL/dH say by themselves",
-    "options and conditions that were not run (see what was run): late and absent parties, crashes, "
-    "resumed runs",
+    "options and conditions that were not run (see what was run): late and absent parties, "
+    "crashes, resumed runs",
     "a server that knows the secret seed, from which secret choices follow in a simulation: the "
     "sums then give it the rows where all columns together are at most the embedding's width",
 )
@@ -86,7 +87,8 @@ def verify(
     Raises
     ------
     ConfigurationError
-        For options that cannot run, an entry point that is no verifier, or `plain` for a protocol that has no masks.
+        For options that cannot run, an entry point that is no verifier, or `plain` for a protocol
+        that has no masks.
     """
     allow_options(options)
     cls = get_protocol(protocol) if isinstance(protocol, str) else protocol

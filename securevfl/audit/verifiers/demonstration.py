@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from securevfl.audit.coalitions import coalition_of
+from securevfl.audit.coalitions import coalitions_of
 from securevfl.audit.deviations import Declared
 from securevfl.audit.subject import Subject
 from securevfl.audit.verdicts import Evidence
@@ -29,10 +29,8 @@ class SentInTheClear:
         self, claim: Claim, subject: Subject, *, seed: int, level: float
     ) -> Iterable[Evidence]:
         """The embeddings that equal those which their senders' networks give."""
-        coalition = coalition_of(claim.against, subject.protocol)
-        if coalition is None or not subject.protocol.messages:
-            return
-        exact = sum(1 for _ in _embeddings(subject, coalition))
+        found = coalitions_of(claim.against, subject.protocol) if subject.protocol.messages else []
+        exact = max((sum(1 for _ in _embeddings(subject, one)) for one in found), default=0)
         if exact:
             what = (
                 "rows of others through their networks"
@@ -59,6 +57,7 @@ def _embeddings(subject: Subject, coalition: Coalition) -> Iterator[MessageSpec]
                 continue
             keys = declared.roles.get(spec.opened_by, ()) if spec.opened_by else ()
             opened = spec.carries == "ciphertext" and bool(members & set(keys))
-            if spec.carries == "embedding" or opened:
-                if wire.encode(spec.recompute(run, message.key)) == message.content:
-                    yield spec
+            if not (spec.carries == "embedding" or opened):
+                continue
+            if wire.encode(spec.recompute(run, message.key)) == message.content:
+                yield spec

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from securevfl.audit.coalitions import coalition_of
+from securevfl.audit.coalitions import coalitions_of
 from securevfl.audit.recording import RecordedRun, record
 from securevfl.audit.subject import Subject
 from securevfl.audit.verdicts import Evidence
@@ -38,35 +38,47 @@ class Influence:
         self, claim: Claim, subject: Subject, *, seed: int, level: float
     ) -> Iterable[Evidence]:
         """Views of runs with the same secrets, and with others."""
-        coalition = coalition_of(claim.against, subject.protocol)
-        if coalition is None:
-            return
         subject.progress(f"influence of {claim.asset} on {claim.who}")
+        found = [self._on(claim, subject, one, seed) for one in coalitions_of(
+            claim.against, subject.protocol
+        )]  # fmt: skip
+        said = [one for one in found if one is not None]
+        if claim.strength == "none":
+            yield from said[:1]
+            return
+        worst = [one for one in said if one.effect != "supports"]
+        yield from (worst or said)[:1]
+
+    def _on(
+        self, claim: Claim, subject: Subject, coalition: Coalition, seed: int
+    ) -> Evidence | None:
+        """What the change does to the view of one coalition; None for nothing to speak of."""
         one = _view(subject.run, coalition)
         again = _view(subject.shared("run again", lambda: record(subject.instance())), coalition)
         fixed = [a == b for a, b in zip(one, again, strict=False)]
         whole = all(fixed) and len(one) == len(again)
         if claim.strength == "perfect" and not whole:
             text = "two runs with equal inputs differ, so that views of others say nothing"
-            yield Evidence(self.name, "silent", text, "gap")
-            return
+            return Evidence(self.name, "silent", text, "gap")
         changes = [_view(run, coalition) for run in self._others(claim, subject, coalition, seed)]
         differing = sum(_differs(one, other, fixed) for other in changes)
         if differing and claim.strength == "perfect":
-            text = f"runs that differ in the {claim.asset} alone give it other views"
-            yield Evidence(self.name, "accuses", text, "demonstration", 0.0)
-        elif differing:
+            text = f"runs that differ in the {claim.asset} alone give {coalition} other views"
+            return Evidence(self.name, "accuses", text, "demonstration", 0.0)
+        if differing:
             text = (
                 f"in {differing} of {len(changes)} runs that differ from another in the "
-                f"{claim.asset} of others alone, at equal randomness, it sees something else"
+                f"{claim.asset} of others alone, at equal randomness, {coalition} sees something "
+                "else"
             )
-            yield Evidence(self.name, "supports", text, "demonstration", 0.0)
-        elif claim.strength == "perfect":
-            text = (
-                f"{len(changes)} runs that differ in the {claim.asset} alone gave it the same "
-                f"{len(one)} messages, to the last bit and nanosecond"
-            )
-            yield Evidence(self.name, "supports", text, "test")
+            return Evidence(self.name, "supports", text, "demonstration", 0.0)
+        if claim.strength != "perfect":
+            return None
+        text = (
+            f"{len(changes)} runs that differ in the {claim.asset} alone gave {claim.who} the same "
+            f"messages ({len(one)} to and from {coalition}), to the last bit and nanosecond"
+        )
+        return Evidence(self.name, "supports", text, "test")
 
     def _others(
         self, claim: Claim, subject: Subject, coalition: Coalition, seed: int

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from securevfl.audit.sealed_links import open_links
+from securevfl.audit.sealed_links import open_links, repeated_frames
 from securevfl.audit.subject import Subject
 from securevfl.audit.verdicts import Evidence
 from securevfl.engine.security.sealing import Sealer
@@ -28,13 +28,13 @@ class SealedLinks:
         self, claim: Claim, subject: Subject, *, seed: int, level: float
     ) -> Iterable[Evidence]:
         """Faults of the sealer that runs use; the proof is that of its cipher."""
-        faults = open_links(Sealer)
+        faults = open_links(Sealer) + repeated_frames(Sealer)
         for fault in faults:
             yield Evidence(self.name, "accuses", fault, "demonstration", 0.0)
         if not faults:
             text = (
                 "the payload is not in the wire bytes; a frame with a flipped bit in its counter, "
-                "its payload or its tag is refused, and one that comes twice or under another "
-                "kind, round or sender"
+                "its payload or its tag is refused, as is one that comes twice, or under another "
+                "kind, round or epoch; equal payloads give different frames"
             )
             yield Evidence(self.name, "supports", text, "test", None, _CHANCE)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 import numpy as np
 
 from securevfl.audit import statistical as st
-from securevfl.audit.coalitions import coalition_of
+from securevfl.audit.coalitions import coalitions_of
 from securevfl.audit.deviations import Declared
 from securevfl.audit.randomness import unexplained_keys
 from securevfl.audit.recording import RecordedMessage
@@ -45,12 +45,13 @@ class Hypotheses:
             text = f"{run.protocol.name} states no hypotheses that could be checked"
             yield Evidence(self.name, "silent", text, "gap")
         yield from self._keys(subject)
-        coalition = coalition_of(claim.against, run.protocol)
-        if coalition is None:
+        found = coalitions_of(claim.against, run.protocol)
+        if not found:
             text = f"no parties of the protocol are {claim.who}"
             yield Evidence(self.name, "silent", text, "gap")
             return
-        yield from self._other_messages(subject, coalition)
+        for coalition in found:
+            yield from self._other_messages(subject, coalition)
         yield from self._masks(subject, level)
         text = f"what remains is the primitive's: {claim.reason}"
         yield Evidence(self.name, "silent", text, "hypothesis")
