@@ -11,14 +11,16 @@ from securevfl.protocols.base.protocol import Protocol
 def coalitions_of(against: Adversary, protocol: Protocol) -> list[Coalition]:
     """Coalitions of the adversary's kind; none where the protocol has no such parties.
 
-    Of a role in the singular one for each party that has it, of one in the plural one of all.
+    Of a role in the singular one for each party that has it, of one in the plural one of all; but
+    single parties again where all clients have the role, for nobody else would be left.
     """
     roles = protocol.roles()
     chosen: list[set[int]] = [set()]
     for name in filter(None, against.role.split(" + ")):
         members = _members(name, roles)
-        single = [{n} for n in members or ()] if name.replace(" ", "_") in roles else None
-        parts = ([set(members)] if members else []) if single is None else single
+        everybody = set(members or ()) == set(protocol.peers())
+        alone = name.replace(" ", "_") in roles or everybody
+        parts = [{n} for n in members or ()] if alone else [set(members or ())]
         chosen = [one | part for one in chosen for part in parts]
     return [_coalition(against, protocol, named) for named in chosen]
 

@@ -116,19 +116,24 @@ class Subject:
             if labels is not None:
                 object.__setattr__(small, "train_labels", labels)
         given = self.protocol.config.model_dump(exclude_unset=True)
-        options = given | {n: min(v, getattr(self.protocol.config, n)) for n, v in SMALL.items()}
-        made = cls(make_config(cls, options), small, seed=self.protocol.seed)
+        made = cls(make_config(cls, given | self._reduced), small, seed=self.protocol.seed)
         if reseeded is not None:
             made.secrets = Reseeded(made.secrets, reseeded)
         return made
 
     @property
+    def _reduced(self) -> dict[str, Any]:
+        """Options that make a run short, where the protocol has them."""
+        config = self.protocol.config
+        wanted = SMALL | dict(self.protocol.small_options)
+        return {n: min(v, getattr(config, n)) for n, v in wanted.items() if hasattr(config, n)}
+
+    @property
     def description(self) -> str:
         """The small instance in words."""
-        config = self.protocol.config
-        given = config.model_dump(exclude_unset=True)
+        given = self.protocol.config.model_dump(exclude_unset=True)
         own = ", ".join(f"{name} = {value}" for name, value in sorted(given.items()))
-        made = ", ".join(f"{n} = {min(v, getattr(config, n))}" for n, v in SMALL.items())
+        made = ", ".join(f"{name} = {value}" for name, value in self._reduced.items())
         data = self.protocol.data
         return (
             f"{self.protocol.name}, {data.parties} parties, options {own or 'by default'}; made "

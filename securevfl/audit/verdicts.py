@@ -216,5 +216,5 @@ def conclude(claim: Claim, evidence: Iterable[Evidence]) -> ClaimVerdict:
         if "hypothesis" in bearings and claim.strength == "computational":
             return ClaimVerdict(claim, HOLDS, found)
     if tests or bearings & {"proof", "hypothesis"}:
-        return ClaimVerdict(claim, NOT_FOUND, found, level)
+        return ClaimVerdict(claim, NOT_FOUND, found, level or None)
     return ClaimVerdict(claim, NOT_TESTED, found)

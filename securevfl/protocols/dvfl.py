@@ -416,6 +416,7 @@ class Dvfl(Protocol):
 
     name = "dvfl"
     Config = DvflConfig
+    small_options: ClassVar[Mapping[str, int]] = {"guest_epochs": 3, "host_epochs": 3}
     check_options: ClassVar[Mapping[str, Any]] = {
         "guest_epochs": 4,
         "host_epochs": 4,

@@ -50,6 +50,9 @@ class Protocol(ABC):
     fault_options : mapping
         Options with which it does what its card says of absence when a party is lost for good,
         such as a timeout; the defaults may wait.
+    small_options : mapping
+        Largest values of options that make a run long, besides rounds and batch, in the small runs
+        of `securevfl.audit`; smaller ones stay.
     apart : bool
         Whether each client needs its own columns only, the server the labels only, and `scores`
         the clients' embeddings only, so that nobody has to hold the whole data set
@@ -74,6 +77,7 @@ class Protocol(ABC):
     Config: ClassVar[type[BaseModel]]
     check_options: ClassVar[Mapping[str, Any]] = {}
     fault_options: ClassVar[Mapping[str, Any]] = {}
+    small_options: ClassVar[Mapping[str, int]] = {}
     apart: ClassVar[bool] = False
 
     def __init__(self, config: Any, data: VerticalDataset, *, seed: int) -> None:
