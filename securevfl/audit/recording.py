@@ -153,7 +153,8 @@ class RecordedRun:
 
     def draw(self, party: int, name: str, round: int) -> np.ndarray:
         """A declared secret draw: draws of a round are in the order of their declarations."""
-        names = [d.name for d in self.protocol.draws if d.shape(party, round) is not None]
+        declared = self.protocol.draws  # a shape that depends on chance is not known: None
+        names = [d.name for d in declared if d.name == name or d.shape(party, round) is not None]
         return self.tapes[party].at(round)[names.index(name)]
 
     def sent(self, kind: str, round: int) -> Mapping[tuple[int, int], Any]:

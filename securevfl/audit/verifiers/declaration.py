@@ -59,8 +59,23 @@ class DeclaredMessages:
             f"a run with the protocol's own options: {found.messages} messages, each declared, "
             f"{found.computed} of them equal to their formula byte by byte"
         )
+        idle = _not_exercised(protocol)
+        if idle:
+            text = f"nobody was late in the runs, so the options {', '.join(idle)} had no effect"
+            yield Evidence(self.name, "silent", text, "gap")
         about = claim.strength in ("perfect", "computational") and not found.without_formula
         yield Evidence(self.name, "supports" if about else "silent", text)
+
+
+def _not_exercised(protocol: Protocol) -> list[str]:
+    """Options that are set and that only late or absent parties bring into play."""
+    config = protocol.config
+    fields = type(config).model_fields
+    return [
+        name
+        for name in protocol.fault_options
+        if fields[name].default is None and getattr(config, name) is not None
+    ]
 
 
 def _bears(claim: Claim, protocol: Protocol, deviation: Deviation) -> bool:
