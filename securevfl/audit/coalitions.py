@@ -20,7 +20,7 @@ def coalitions_of(against: Adversary, protocol: Protocol) -> list[Coalition]:
         members = _members(name, roles)
         everybody = set(members or ()) == set(protocol.peers())
         alone = name.replace(" ", "_") in roles or everybody
-        parts = [{n} for n in members or ()] if alone else [set(members or ())]
+        parts = [{n} for n in members or ()] if alone or not members else [set(members)]
         chosen = [one | part for one in chosen for part in parts]
     return [_coalition(against, protocol, named) for named in chosen]
 

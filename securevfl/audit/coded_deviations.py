@@ -116,8 +116,9 @@ def _shares(recorded: CodedRun) -> Iterator[str]:
             if message.sender != n or message.kind not in ("train-data", "model", "mask"):
                 continue
             shares, receiver = wanted.get((message.kind, message.round)), message.receiver
-            known = shares is not None and receiver in recorded.data  # never the index -1
-            if not known or not views.same(message.payload, shares[receiver]):
+            known = receiver in recorded.data  # never the index -1
+            share = shares[receiver] if shares is not None and known else None
+            if share is None or not views.same(message.payload, share):
                 yield f"round {message.round}: the {message.kind} from {n} to {receiver}"
 
 

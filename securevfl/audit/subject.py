@@ -83,10 +83,10 @@ class Subject:
                 self._shared[name] = (make(), None)
             except Exception as error:  # each verifier that needs it must fail
                 self._shared[name] = (None, error)
-        made, error = self._shared[name]
-        if error is not None:
-            raise error
-        value: _T = made
+        value: _T
+        value, failure = self._shared[name]
+        if failure is not None:
+            raise failure
         return value
 
     def instance(

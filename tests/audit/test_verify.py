@@ -47,8 +47,9 @@ def test_masked_claims_are_proved_at_the_real_parameters(masked):
 
 def test_the_evidence_of_a_proof_names_all_its_parts(masked):
     evidence = next(f.words for f in masked.claims if f.who == "server + T clients")
-    for part in ("by the closed form and by galois", "rho has K+2T-1 = 2", "22 of 22 small instances",
-                 "identical views", "32 fresh bytes", "tests on real runs did not reject"):  # fmt: skip
+    for part in ("by the closed form and by galois", "rho has K+2T-1 = 2",
+                 "22 of 22 small instances", "identical views", "32 fresh bytes",
+                 "tests on real runs did not reject"):  # fmt: skip
         assert part in evidence
     assert "finds no solution" in " ".join(shown.evidence for shown in masked.shown)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 import numpy as np
 
@@ -70,7 +71,7 @@ def _recover(subject: Subject) -> Recovery:
     stream = np.random.Generator(np.random.Philox(subject.seed + 2))
     widths = [len(part) for part in np.array_split(np.arange(24), Size(K, T).parties - T)]
     features = [stream.random((60 * K, d)) for d in [2] * T + widths]
-    options = {"segments": K, "privacy": T, "prime": P31, "masked": protocol.masked}
+    options: dict[str, Any] = {"segments": K, "privacy": T, "prime": P31, "masked": protocol.masked}
     try:
         made = run_factory(type(protocol), features, rounds=8, width=8, **options)
         return recover_by_server(made.run(), tuple(range(T)))
