@@ -9,21 +9,46 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
+from typing import Protocol as Interface
 
 import numpy as np
 
 from securevfl.engine.party import SERVER
+from securevfl.field import LagrangeCode
+from securevfl.models.polynomial_network import PolynomialNetwork
+from securevfl.models.split import Centre
 from securevfl.protocols.base.messages import Formula, MessageKey, RunSecrets
 from securevfl.protocols.fedvs.algorithm import quantised_data
 from securevfl.protocols.fedvs.messages import Attempt, Batch
-from securevfl.protocols.fedvs.parameters import inference_step
-
-if TYPE_CHECKING:
-    from securevfl.protocols.fedvs.protocol import FedVS
+from securevfl.protocols.fedvs.parameters import Parameters, inference_step
 
 
-def formulas_of(protocol: FedVS) -> dict[str, Formula]:
+class Method(Interface):
+    """What a formula needs of the protocol."""
+
+    config: Any
+    data: Any
+    public: Parameters
+
+    @property
+    def code(self) -> LagrangeCode:
+        """Points, K and T."""
+
+    def dealers(self, round: int) -> tuple[int, ...]:
+        """Appointed dealers."""
+
+    def network(self, index: int, *, bound: float | None = None) -> PolynomialNetwork:
+        """New network of a client."""
+
+    def centre(self) -> Centre:
+        """New model of the server."""
+
+    def secret_stream(self, index: int, name: str, *keys: int) -> np.random.Generator:
+        """Secret stream of a party."""
+
+
+def formulas_of(protocol: Method) -> dict[str, Formula]:
     """Formula of each kind of message; of runs in which nobody is late."""
     made: dict[str, Any] = {
         "train-data": data_share,
@@ -40,7 +65,7 @@ def formulas_of(protocol: FedVS) -> dict[str, Formula]:
     return {kind: functools.partial(formula, protocol) for kind, formula in made.items()}
 
 
-def data_share(protocol: FedVS, secrets: RunSecrets, key: MessageKey) -> np.ndarray:
+def data_share(protocol: Method, secrets: RunSecrets, key: MessageKey) -> np.ndarray:
     """F_n(alpha), the share of X-bar with the masks Z (lines 2-8)."""
     part = "train" if key.kind == "train-data" else "test"
     X = quantised_data(protocol.public, secrets.data(key.sender)[part], part)[0]
@@ -49,7 +74,7 @@ def data_share(protocol: FedVS, secrets: RunSecrets, key: MessageKey) -> np.ndar
     return share
 
 
-def announced(protocol: FedVS, secrets: RunSecrets, key: MessageKey) -> Any:
+def announced(protocol: Method, secrets: RunSecrets, key: MessageKey) -> Any:
     """The round's batch, which is public, or the end."""
     server = secrets.state(key)
     if server["steps"] < protocol.config.rounds:
@@ -63,7 +88,7 @@ def announced(protocol: FedVS, secrets: RunSecrets, key: MessageKey) -> Any:
     return "stop"
 
 
-def model_share(protocol: FedVS, secrets: RunSecrets, key: MessageKey) -> np.ndarray:
+def model_share(protocol: Method, secrets: RunSecrets, key: MessageKey) -> np.ndarray:
     """G_n(alpha), the share of W-bar with the masks V (lines 15-17)."""
     network = protocol.network(key.sender, bound=protocol.config.weight_bound)
     network.load_state_dict(secrets.state(key)["network"])
@@ -74,7 +99,7 @@ def model_share(protocol: FedVS, secrets: RunSecrets, key: MessageKey) -> np.nda
     return share
 
 
-def mask_share(protocol: FedVS, secrets: RunSecrets, key: MessageKey) -> np.ndarray:
+def mask_share(protocol: Method, secrets: RunSecrets, key: MessageKey) -> np.ndarray:
     """rho_j(alpha), from its coefficients."""
     rho = secrets.draw(key.sender, "rho", key.round)
     field, powers = protocol.code.field, protocol.public.mask_powers
@@ -84,7 +109,7 @@ def mask_share(protocol: FedVS, secrets: RunSecrets, key: MessageKey) -> np.ndar
 
 
 def uploads_since_the_last_step(
-    protocol: FedVS, secrets: RunSecrets, key: MessageKey
+    protocol: Method, secrets: RunSecrets, key: MessageKey
 ) -> tuple[int, ...] | None:
     """Rounds since the last gradient to which the client uploaded; None for none."""
     batch = secrets.sent("round", key.round)[SERVER, key.sender]
@@ -99,7 +124,7 @@ def uploads_since_the_last_step(
     return tuple(reversed(since)) or None
 
 
-def named_attempt(protocol: FedVS, secrets: RunSecrets, key: MessageKey) -> Attempt:
+def named_attempt(protocol: Method, secrets: RunSecrets, key: MessageKey) -> Attempt:
     """S, all that shared, and D, the first T + 1 appointed dealers among them."""
     sharers = tuple(sorted(sender for sender, _ in secrets.sent("shared", key.round)))
     dealt = [j for j in protocol.dealers(key.round) if j in sharers]
@@ -110,7 +135,7 @@ def named_attempt(protocol: FedVS, secrets: RunSecrets, key: MessageKey) -> Atte
     return Attempt(sharers, tuple(sorted(dealt[: protocol.code.privacy + 1])), stepped=stepped)
 
 
-def upload(protocol: FedVS, secrets: RunSecrets, key: MessageKey) -> np.ndarray:
+def upload(protocol: Method, secrets: RunSecrets, key: MessageKey) -> np.ndarray:
     """psi(alpha) + P(alpha) sum rho_j(alpha), from the shares that the client has (equation 5)."""
     public, n = protocol.public, key.sender
     batch = secrets.sent("round", key.round)[SERVER, n]
@@ -128,7 +153,7 @@ def upload(protocol: FedVS, secrets: RunSecrets, key: MessageKey) -> np.ndarray:
     return masked
 
 
-def decoded_mean(protocol: FedVS, secrets: RunSecrets, round: int) -> np.ndarray:
+def decoded_mean(protocol: Method, secrets: RunSecrets, round: int) -> np.ndarray:
     """H: the mean of the clients' embeddings, from the sums that the uploads decode to."""
     public = protocol.public
     uploads = {sender: one for (sender, _), one in secrets.sent("embedding", round).items()}
@@ -141,7 +166,7 @@ def decoded_mean(protocol: FedVS, secrets: RunSecrets, round: int) -> np.ndarray
     return mean
 
 
-def gradient(protocol: FedVS, secrets: RunSecrets, key: MessageKey) -> np.ndarray:
+def gradient(protocol: Method, secrets: RunSecrets, key: MessageKey) -> np.ndarray:
     """dL/dH, a step of the server's model on the decoded mean and the labels (line 31)."""
     opened = MessageKey("round", key.round, SERVER, key.receiver)
     centre = protocol.centre()
@@ -152,7 +177,7 @@ def gradient(protocol: FedVS, secrets: RunSecrets, key: MessageKey) -> np.ndarra
     return centre.step(mean, samples, secrets.data(SERVER)["train"])[1]
 
 
-def all_labels(protocol: FedVS, secrets: RunSecrets, key: MessageKey) -> np.ndarray:
+def all_labels(protocol: Method, secrets: RunSecrets, key: MessageKey) -> np.ndarray:
     """Labels that client 0, one organisation with the server, pre-trains on."""
     more = [] if protocol.data.alone_labels is None else [protocol.data.alone_labels]
     return np.concatenate([secrets.data(SERVER)["train"], *more])
