@@ -26,8 +26,8 @@ import numpy as np
 
 from securevfl.audit.attack_matrix.run import Settings, attack_matrix, write_matrix
 from securevfl.audit.games import TESTS, Size, play_ranks
-from securevfl.audit.proof.exhaustive import Toy, exhaust, small_code, toys
-from securevfl.audit.recorded_runs import Arena
+from securevfl.audit.proof.exhaustive import SmallInstance, exhaust, small_code, small_instances
+from securevfl.audit.recorded_runs import RunFactory
 from securevfl.audit.share_recovery import recover_by_server
 from securevfl.bench.rounds import FIELDS, WARM_UP, Rounds, RoundSize, uniform
 from securevfl.data import load_dataset
@@ -111,7 +111,7 @@ def binomial_bound(count: int, level: float) -> int:
 def shapes(_count: int) -> dict[str, Any]:
     """Masked shapes against all coalitions; the figures of plain evaluation."""
     rows = []
-    for toy in toys(True, slow=True):
+    for toy in small_instances(True, slow=True):
         C = tuple(range(toy.code.privacy))
         coalitions = {
             "server": Coalition(server=True),
@@ -127,7 +127,7 @@ def shapes(_count: int) -> dict[str, Any]:
         print(rows[-1], flush=True)
     plain = []
     for p, honest, rounds in ((5, 3, 1), (5, 2, 1), (5, 1, 1), (7, 3, 1), (5, 3, 2)):
-        toy = Toy(small_code(p, 1, 1), masked=False, honest=honest, rounds=rounds)
+        toy = SmallInstance(small_code(p, 1, 1), masked=False, honest=honest, rounds=rounds)
         found = exhaust(toy, Coalition(server=True))
         row = {"p": p, "data_holders": honest, "rounds": rounds}
         plain.append({**row, "bits": found.bits, "largest_distance": found.distance})
@@ -155,15 +155,15 @@ def recovery(_count: int) -> dict[str, Any]:
             }
             protocol = get_protocol("fedvs")
             made = protocol(make_config(protocol, options), data, seed=0)
-            trial = Arena(made).run()
+            recorded = RunFactory(made).run()
             start = time.perf_counter()
-            found = recover_by_server(trial, (0,))
+            found = recover_by_server(recorded, (0,))
             rows.append(
                 {
                     "masked": masked,
                     "K": K,
                     "rows": len(data.train_labels),
-                    "honest_columns": int(sum(trial.data[n].shape[2] for n in range(1, 8))),
+                    "honest_columns": int(sum(recorded.data[n].shape[2] for n in range(1, 8))),
                     "explained": found.explained,
                     "data_recovered": found.data,
                     "models_recovered": found.models,

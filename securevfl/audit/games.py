@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from securevfl.audit import statistical as st
-from securevfl.audit.recorded_runs import Arena, Models, Trial, arena
+from securevfl.audit.recorded_runs import CodedRun, Models, RunFactory, run_factory
 from securevfl.audit.statistical import LEVEL, Outcome
 from securevfl.field import LagrangeCode, PrimeField
 from securevfl.privacy.coalition import Coalition
@@ -55,8 +55,8 @@ class Size:
         return tuple(range(self.privacy))
 
 
-class Pair:
-    """Two arenas, one for each secret of a game: all zero, and not.
+class DistinguishingGame:
+    """Two factories of runs, one for each secret of a game: all zero, and not.
 
     Parameters
     ----------
@@ -85,20 +85,19 @@ class Pair:
         zero = [np.zeros(shape) for _ in range(N)]
         some = [stream.integers(0, _GRID, shape) / _GRID for _ in range(N)]
         models = _models(size, N, width, about, stream)
-        self.arenas: tuple[Arena, Arena] = (
-            arena(protocol, zero, _models(size, N, width, "features", stream), **options),
-            arena(protocol, zero if about == "model" else some, models, **options),
+        self.factories: tuple[RunFactory, RunFactory] = (
+            run_factory(protocol, zero, _models(size, N, width, "features", stream), **options),
+            run_factory(protocol, zero if about == "model" else some, models, **options),
         )
 
     @property
     def field(self) -> PrimeField:
         """F_p."""
-        field: PrimeField = self.arenas[0].protocol.public.field
-        return field
+        return self.factories[0].protocol.code.field
 
-    def run(self, bit: int) -> Trial:
+    def run(self, bit: int) -> CodedRun:
         """Run once with the secret of that bit."""
-        return self.arenas[bit].run()
+        return self.factories[bit].run()
 
 
 def _models(size: Size, N: int, width: int, about: str, stream: np.random.Generator) -> Models:
@@ -117,10 +116,10 @@ def _models(size: Size, N: int, width: int, about: str, stream: np.random.Genera
 # -- statistics of a run -------------------------------------------------------------------------
 
 
-def share_vector(trial: Trial, clients: tuple[int, ...]) -> np.ndarray:
+def share_vector(recorded: CodedRun, clients: tuple[int, ...]) -> np.ndarray:
     """All shares that the coalition holds of the first two honest clients."""
-    view = trial.view(Coalition(clients=clients))
-    honest = [n for n in trial.data if n not in clients][:2]
+    view = recorded.view(Coalition(clients=clients))
+    honest = [n for n in recorded.data if n not in clients][:2]
     parts = [
         payload.reshape(-1)
         for kind in ("train-data", "model")
@@ -130,22 +129,24 @@ def share_vector(trial: Trial, clients: tuple[int, ...]) -> np.ndarray:
     return np.concatenate(parts)
 
 
-def uploads(trial: Trial, round: int, aligned: bool = True) -> dict[int, np.ndarray]:
+def uploads(recorded: CodedRun, round: int, aligned: bool = True) -> dict[int, np.ndarray]:
     """Uploads of a round by client; aligned, their rows are in the order of the data."""
-    rows, _ = trial.attempts[round]
+    rows, _ = recorded.attempts[round]
     order = np.argsort(rows) if aligned else np.arange(len(rows))
-    view = trial.view(Coalition(server=True))
+    view = recorded.view(Coalition(server=True))
     return {n: upload[order] for n, upload in view.one_per_sender("embedding", round, -1).items()}
 
 
-def upload_blocks(trial: Trial, aligned: bool = True) -> np.ndarray:
+def upload_blocks(recorded: CodedRun, aligned: bool = True) -> np.ndarray:
     """Unwanted blocks of every attempt: coefficients, and values at the data points."""
-    code = trial.code
-    found = [st.unwanted(code, uploads(trial, round, aligned)) for round in sorted(trial.attempts)]
+    code = recorded.code
+    found = [
+        st.unwanted(code, uploads(recorded, round, aligned)) for round in sorted(recorded.attempts)
+    ]
     return np.stack([np.concatenate([c, st.at_data_points(code, c)]) for c in found])
 
 
-def coalition_blocks(trial: Trial, clients: tuple[int, ...]) -> np.ndarray:
+def coalition_blocks(recorded: CodedRun, clients: tuple[int, ...]) -> np.ndarray:
     """What server and clients see of every attempt beyond the sums and what their shares explain.
 
     With the points beta_1..K and alpha_C as a basis, F_n = sum_k X_k a_k + sum_c s_c b_c and
@@ -153,26 +154,26 @@ def coalition_blocks(trial: Trial, clients: tuple[int, ...]) -> np.ndarray:
     shares s_c g_c', less the coalition's own masks and the values of the honest ones at its points,
     vanish at all these points; their quotient is what remains.
     """
-    found = [_quotient(trial, clients, round) for round in sorted(trial.attempts)]
-    code = trial.code
+    found = [_quotient(recorded, clients, round) for round in sorted(recorded.attempts)]
+    code = recorded.code
     return np.stack([np.concatenate([c, st.at_data_points(code, c)]) for c in found])
 
 
-def _quotient(trial: Trial, clients: tuple[int, ...], round: int) -> np.ndarray:
-    code, field = trial.code, trial.code.field
-    seen = uploads(trial, round)
+def _quotient(recorded: CodedRun, clients: tuple[int, ...], round: int) -> np.ndarray:
+    code, field = recorded.code, recorded.code.field
+    seen = uploads(recorded, round)
     parties = sorted(seen)
     values = np.stack([seen[n] for n in parties])
-    view = trial.view(Coalition(server=True, clients=clients))
-    known = explained(code, parties, clients, values, *own_shares(trial, view, clients, round))
+    view = recorded.view(Coalition(server=True, clients=clients))
+    known = explained(code, parties, clients, values, *own_shares(recorded, view, clients, round))
     rest = field.subtract(values, known)
-    if trial.protocol.config.masked:
-        rest = field.subtract(rest, _seen_masks(trial, view, clients, parties, round))
+    if recorded.protocol.masked:
+        rest = field.subtract(rest, _seen_masks(recorded, view, clients, parties, round))
     return st.divided(code, parties, rest, clients)
 
 
 def own_shares(
-    trial: Trial, view: Any, clients: tuple[int, ...], round: int
+    recorded: CodedRun, view: Any, clients: tuple[int, ...], round: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Shares of everybody's data and models at the coalition's points, side by side.
 
@@ -181,10 +182,10 @@ def own_shares(
     data : ndarray, (c, |B|, all columns)
     models : ndarray, (c, all columns, h)
     """
-    code = trial.code
-    rows, attempt = trial.attempts[round]
+    code = recorded.code
+    rows, attempt = recorded.attempts[round]
     order = np.sort(rows)
-    own = {c: trial.secrets(c) for c in clients}
+    own = {c: recorded.secrets(c) for c in clients}
     data, models = [], []
     for c in clients:
         F = view.one_per_sender("train-data", 0, c)
@@ -221,7 +222,7 @@ def explained(
 
 
 def _seen_masks(
-    trial: Trial, view: Any, clients: tuple[int, ...], parties: list[int], round: int
+    recorded: CodedRun, view: Any, clients: tuple[int, ...], parties: list[int], round: int
 ) -> np.ndarray:
     """P times the polynomial of degree T - 1 through the masks that C sees of honest dealers.
 
@@ -229,15 +230,15 @@ def _seen_masks(
     """
     from securevfl.field.lagrange import interpolation_matrix
 
-    code, field = trial.code, trial.code.field
-    rows, attempt = trial.attempts[round]
+    code, field = recorded.code, recorded.code.field
+    rows, attempt = recorded.attempts[round]
     order = np.argsort(rows)
     points = [code.alphas[n] for n in parties]
     onto = interpolation_matrix(field, [code.alphas[c] for c in clients], points)
     total: np.ndarray | None = None
     for dealer in attempt.dealers:
         if dealer in clients:
-            rho = trial.tapes[dealer].at(round)[1]
+            rho = recorded.tapes[dealer].at(round)[1]
             at = field.elements(points)
             powers = np.stack([field.power(at, i) for i in range(len(rho))], axis=1)
             part = field.matmul(powers, rho.reshape(len(rho), -1))
@@ -258,31 +259,31 @@ def equality(
     protocol: type[Protocol], size: Size, about: str = "features", level: float = LEVEL
 ) -> Outcome:
     """E: shares of T clients against the sender's own segments, or its model."""
-    trial = Pair(protocol, size, "any model", rows=40, width=8).run(1)
-    pairs = list(_plaintexts(trial, size.coalition, about))
-    return _named("equality", size, st.equality(trial.code.field, pairs, level=level))
+    recorded = DistinguishingGame(protocol, size, "any model", rows=40, width=8).run(1)
+    pairs = list(_plaintexts(recorded, size.coalition, about))
+    return _named("equality", size, st.equality(recorded.code.field, pairs, level=level))
 
 
 def _plaintexts(
-    trial: Trial, clients: tuple[int, ...], about: str
+    recorded: CodedRun, clients: tuple[int, ...], about: str
 ) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
-    view = trial.view(Coalition(clients=clients))
+    view = recorded.view(Coalition(clients=clients))
     for (_, sender, receiver), share in view.payloads("train-data").items():
-        for k, segment in enumerate(trial.data[sender]):
+        for k, segment in enumerate(recorded.data[sender]):
             if about == "features":
                 yield f"data of {sender} at {receiver}, segment {k}", share, segment
     for (round, sender, receiver), share in view.payloads("model").items():
         if about == "model":
-            yield f"model of {sender} at {receiver}", share, trial.models[sender][round]
+            yield f"model of {sender} at {receiver}", share, recorded.models[sender][round]
 
 
 def uniformity(
     protocol: type[Protocol], size: Size, about: str = "features", level: float = LEVEL
 ) -> Outcome:
     """U: shares, masks and uploads at all-zero secrets, and the masks that T shares give away."""
-    trial = Pair(protocol, size, about, rows=160, width=200).run(0)
-    code, field, C = trial.code, trial.code.field, size.coalition
-    view = trial.view(Coalition(server=True, clients=C))
+    recorded = DistinguishingGame(protocol, size, about, rows=160, width=200).run(0)
+    code, field, C = recorded.code, recorded.code.field, size.coalition
+    view = recorded.view(Coalition(server=True, clients=C))
     messages: dict[str, np.ndarray] = {}
     for kind in ("train-data", "model", "mask", "embedding"):
         for (round, sender, receiver), payload in view.payloads(kind).items():
@@ -290,7 +291,7 @@ def uniformity(
                 messages[f"{kind} {round} {sender} {receiver}"] = payload
     if all(code.vanishing[list(C)]):
         inverse = field.inv(code.mask_matrix[list(C)])
-        for sender in (n for n in trial.data if n not in C):
+        for sender in (n for n in recorded.data if n not in C):
             shares = np.stack([view.one_per_sender("train-data", 0, c)[sender] for c in C])
             messages[f"masks of {sender}"] = field.matmul(inverse, shares.reshape(len(C), -1))
     return _named("uniformity", size, st.uniformity(field, messages, level=level))
@@ -300,12 +301,12 @@ def share_span(
     protocol: type[Protocol], size: Size, about: str = "features", level: float = LEVEL
 ) -> Outcome:
     """A on the shares of T clients."""
-    pair, C = Pair(protocol, size, about), size.coalition
+    game, C = DistinguishingGame(protocol, size, about), size.coalition
 
     def sample(bit: int) -> np.ndarray:
-        return share_vector(pair.run(bit), C)
+        return share_vector(game.run(bit), C)
 
-    played = st.span_game(pair.field, sample, rounds=size.rounds)
+    played = st.span_game(game.field, sample, rounds=size.rounds)
     return _named("span, clients", size, played.outcome(level))
 
 
@@ -313,12 +314,12 @@ def upload_span(
     protocol: type[Protocol], size: Size, about: str = "features", level: float = LEVEL
 ) -> Outcome:
     """A on what the server's uploads contain beyond the sums, secret 0 being all zero."""
-    pair = Pair(protocol, size, about)
+    game = DistinguishingGame(protocol, size, about)
 
     def sample(bit: int) -> np.ndarray:
-        return upload_blocks(pair.run(bit)).reshape(-1)
+        return upload_blocks(game.run(bit)).reshape(-1)
 
-    played = st.span_game(pair.field, sample, rounds=size.rounds)
+    played = st.span_game(game.field, sample, rounds=size.rounds)
     return _named("span, server", size, played.outcome(level))
 
 
@@ -345,15 +346,15 @@ def play_ranks(
     stream: np.random.Generator | None = None,
 ) -> st.Played:
     """Rank game of the server, or of the server with clients."""
-    pair = Pair(protocol, size, about)
+    game = DistinguishingGame(protocol, size, about)
 
     def statistic(bit: int) -> tuple[int, ...]:
-        trial = pair.run(bit)
+        recorded = game.run(bit)
         if clients:
-            return st.block_ranks(pair.field, coalition_blocks(trial, clients))
+            return st.block_ranks(game.field, coalition_blocks(recorded, clients))
         # As uploaded, equal masks of two attempts cancel; in the order of the data, equal rows do.
-        as_sent, aligned = (upload_blocks(trial, order) for order in (False, True))
-        return st.block_ranks(pair.field, as_sent) + st.block_ranks(pair.field, aligned)
+        as_sent, aligned = (upload_blocks(recorded, order) for order in (False, True))
+        return st.block_ranks(game.field, as_sent) + st.block_ranks(game.field, aligned)
 
     return st.rank_game(statistic, rounds=size.rounds, stream=stream)
 
@@ -362,9 +363,9 @@ def upload_two_sample(
     protocol: type[Protocol], size: Size, about: str = "features", level: float = LEVEL
 ) -> Outcome:
     """Kolmogorov-Smirnov of every coordinate of the uploads, between the two secrets."""
-    pair = Pair(protocol, size, about)
+    game = DistinguishingGame(protocol, size, about)
     samples = [
-        np.stack([upload_blocks(pair.run(bit)).reshape(-1) for _ in range(size.rounds)])
+        np.stack([upload_blocks(game.run(bit)).reshape(-1) for _ in range(size.rounds)])
         for bit in (0, 1)
     ]
     return _named("two samples", size, st.two_sample(*samples, level=level))

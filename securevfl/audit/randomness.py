@@ -48,9 +48,17 @@ class Call:
 
 @dataclass
 class Log:
-    """All calls of the sampler while it was watched."""
+    """All calls of the sampler while it was watched.
+
+    Attributes
+    ----------
+    calls : list of Call
+    keys : list of bytes
+        What the operating system gave, in the order in which it was asked.
+    """
 
     calls: list[Call] = field(default_factory=list)
+    keys: list[bytes] = field(default_factory=list, repr=False)
 
     @property
     def insecure(self) -> list[Call]:
@@ -70,7 +78,8 @@ def watch() -> Iterator[Log]:
     def counted(size: int) -> bytes:
         nonlocal drawn
         drawn += size
-        return urandom(size)
+        log.keys.append(urandom(size))
+        return log.keys[-1]
 
     def logged(prime: int, dtype: Any, shape: Any, source: Any) -> np.ndarray:
         before = drawn
@@ -100,6 +109,27 @@ def unexplained(log: Log, tapes: Iterable[Tape]) -> Iterator[str]:
                 yield f"draw {place} of tape {number}, {draw.size} elements"
             else:
                 left[name] -= 1
+
+
+def unexplained_keys(log: Log, drawn: Iterable[bytes]) -> Iterator[bytes]:
+    """Keys that are not what 32 fresh bytes of the operating system give, each used once.
+
+    A key is those bytes themselves, or the first ones of the keystream under them.
+    """
+    from securevfl.field.sampling import Keystream, has_aes_unit
+
+    fresh: dict[bytes, int] = {}
+    for key in log.keys:
+        if len(key) >= SEED_BYTES:
+            stream = np.empty(SEED_BYTES, np.uint8)
+            Keystream(key[:SEED_BYTES], has_aes_unit()).fill(stream)
+            for made in (key[:SEED_BYTES], stream.tobytes()):
+                fresh[made] = fresh.get(made, 0) + 1
+    for one in drawn:
+        if not fresh.get(one):
+            yield one
+        else:
+            fresh[one] -= 1
 
 
 _MODULES = {"random", "secrets", "uuid"}

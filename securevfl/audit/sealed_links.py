@@ -9,6 +9,30 @@ from securevfl.engine.security.sealing import OVERHEAD, Sealer
 from securevfl.errors import SealError
 
 
+def repeated_frames(sealer: type[Sealer]) -> list[str]:
+    """Faults of links: a frame that is accepted twice, or under another kind, round or epoch.
+
+    Equal payloads must not give equal frames either.
+    """
+    one, two = (sealer("fedvs", "run", index) for index in (0, 1))
+    for end in (one, two):
+        end.add_peers({0: one.public, 1: two.public})
+    payload = wire.encode("a payload that is sent again and again")
+    frames = [one.seal(1, "model", 3, 0, payload) for _ in range(8)]
+    bodies = {frame[OVERHEAD // 3 :] for frame in frames}
+    faults = [] if len(bodies) == len(frames) else ["equal payloads give equal frames"]
+    for frame in frames:
+        for kind, round, epoch in (("mask", 3, 0), ("model", 4, 0), ("model", 3, 1)):
+            with suppress(SealError):
+                two.open(0, kind, round, epoch, frame)
+                faults.append(f"a frame is accepted as {kind!r} of round {round}, epoch {epoch}")
+        two.open(0, "model", 3, 0, frame)
+        with suppress(SealError):
+            two.open(0, "model", 3, 0, frame)
+            faults.append("a frame is accepted twice")
+    return sorted(set(faults))
+
+
 def open_links(sealer: type[Sealer]) -> list[str]:
     """Faults of links: a payload that is found in the wire bytes, a flipped bit that is accepted.
 

@@ -12,7 +12,7 @@ from securevfl.audit.attacks.recovery import Recovered, Round
 from securevfl.audit.games import own_shares, uploads
 from securevfl.audit.proof import coupling
 from securevfl.audit.proof.certificate import Power, coalition_power
-from securevfl.audit.recorded_runs import Trial
+from securevfl.audit.recorded_runs import CodedRun
 from securevfl.privacy.coalition import Coalition
 
 
@@ -36,29 +36,29 @@ class Recovery:
     elements: int
 
 
-def recover_by_server(trial: Trial, clients: tuple[int, ...]) -> Recovery:
+def recover_by_server(recorded: CodedRun, clients: tuple[int, ...]) -> Recovery:
     """Server and T clients solve for all data and models of a run whose rounds take all rows."""
-    found = recovery.recover(trial.code, clients, *_equations(trial, clients))
-    data, models = _truth(trial, clients)
+    found = recovery.recover(recorded.code, clients, *_equations(recorded, clients))
+    data, models = _truth(recorded, clients)
     elements = data.size + sum(model.size for model in models)
     if found is None:
         return Recovery(False, 0.0, 0.0, elements)
     return Recovery(True, *_fractions(found, data, models), elements)
 
 
-def _equations(trial: Trial, clients: tuple[int, ...]) -> tuple[np.ndarray, list[Round]]:
+def _equations(recorded: CodedRun, clients: tuple[int, ...]) -> tuple[np.ndarray, list[Round]]:
     """What the coalition's view has: data shares, and per round model shares and uploads."""
-    code = trial.code
-    view = trial.view(Coalition(server=True, clients=clients))
-    secrets = {c: trial.secrets(c) for c in clients}
+    code = recorded.code
+    view = recorded.view(Coalition(server=True, clients=clients))
+    secrets = {c: recorded.secrets(c) for c in clients}
     rounds, data = [], None
-    for round, (rows, attempt) in sorted(trial.attempts.items()):
+    for round, (rows, attempt) in sorted(recorded.attempts.items()):
         own = coupling.psi(code, secrets, dict.fromkeys(clients, round), np.sort(rows))
         seen = {
-            n: code.field.subtract(upload, own[n]) for n, upload in uploads(trial, round).items()
+            n: code.field.subtract(upload, own[n]) for n, upload in uploads(recorded, round).items()
         }
-        F, G = own_shares(trial, view, clients, round)
-        widths = [trial.data[n].shape[2] for n in attempt.sharers]
+        F, G = own_shares(recorded, view, clients, round)
+        widths = [recorded.data[n].shape[2] for n in attempt.sharers]
         honest = np.repeat([n not in clients for n in attempt.sharers], widths)
         rounds.append(Round(seen, G[:, honest]))
         data = F[:, :, honest]
@@ -66,12 +66,13 @@ def _equations(trial: Trial, clients: tuple[int, ...]) -> tuple[np.ndarray, list
     return data, rounds
 
 
-def _truth(trial: Trial, clients: tuple[int, ...]) -> tuple[np.ndarray, list[np.ndarray]]:
-    honest = [n for n in trial.data if n not in clients]
-    rows = np.sort(next(iter(trial.attempts.values()))[0])
-    data = np.concatenate([trial.data[n][:, rows] for n in honest], axis=2)
+def _truth(recorded: CodedRun, clients: tuple[int, ...]) -> tuple[np.ndarray, list[np.ndarray]]:
+    honest = [n for n in recorded.data if n not in clients]
+    rows = np.sort(next(iter(recorded.attempts.values()))[0])
+    data = np.concatenate([recorded.data[n][:, rows] for n in honest], axis=2)
     models = [
-        np.concatenate([trial.models[n][round] for n in honest]) for round in sorted(trial.attempts)
+        np.concatenate([recorded.models[n][round] for n in honest])
+        for round in sorted(recorded.attempts)
     ]
     return data, models
 
@@ -104,20 +105,20 @@ class Pooled:
     exact: bool
 
 
-def pool_shares(trial: Trial, clients: tuple[int, ...], victim: int) -> Pooled:
+def pool_shares(recorded: CodedRun, clients: tuple[int, ...], victim: int) -> Pooled:
     """Decode whatever clients know of another client's data and first model."""
-    code, power = trial.code, coalition_power(trial.code, clients)
-    view = trial.view(Coalition(clients=clients))
+    code, power = recorded.code, coalition_power(recorded.code, clients)
+    view = recorded.view(Coalition(clients=clients))
     F = {c: view.one_per_sender("train-data", 0, c)[victim] for c in clients}
-    first = min(trial.models[victim])
+    first = min(recorded.models[victim])
     G = {c: view.one_per_sender("model", first, c)[victim] for c in clients}
     known = shares.known_combinations(code, F)
-    truth = trial.data[victim]
+    truth = recorded.data[victim]
     expected = code.field.matmul(known.matrix, truth.reshape(code.segments, -1))
     right = np.array_equal(known.values, expected.reshape(known.values.shape))
     data, model = shares.recover_data(code, F), shares.recover_model(code, G)
     whole = data is not None and np.array_equal(data, truth)
-    learnt = model is not None and np.array_equal(model, trial.models[victim][first])
+    learnt = model is not None and np.array_equal(model, recorded.models[victim][first])
     exact = (
         right
         and len(known.matrix) == power.combinations
@@ -129,8 +130,8 @@ def pool_shares(trial: Trial, clients: tuple[int, ...], victim: int) -> Pooled:
     return Pooled(power, len(known.matrix), whole, learnt, exact)
 
 
-def coalitions(trial: Trial) -> Iterator[tuple[int, ...]]:
+def coalitions(recorded: CodedRun) -> Iterator[tuple[int, ...]]:
     """One coalition of each size from T to K + T, all but the last client being candidates."""
-    code = trial.code
+    code = recorded.code
     for size in range(code.privacy, min(code.size, code.parties - 1) + 1):
         yield tuple(range(size))

@@ -48,7 +48,7 @@ class Outcome:
     detail: str
 
     @property
-    def accuses(self) -> bool:
+    def rejected(self) -> bool:
         """Whether the evidence counts as a leak."""
         return self.p_value < self.level
 

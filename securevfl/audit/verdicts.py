@@ -2,59 +2,127 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from securevfl.privacy.claims import Claim
 
-Verdict = Literal["PROVED", "NO VIOLATION FOUND", "VIOLATED", "NOT TESTED"]
+Verdict = Literal[
+    "PROVED",
+    "HYPOTHESES HOLD",
+    "NO VIOLATION FOUND",
+    "VIOLATED",
+    "CONFIRMED OPEN",
+    "NOT TESTED",
+    "COULD NOT BE CHECKED",
+]
+Effect = Literal["supports", "accuses", "silent"]
+# What a piece of evidence is worth to a verdict, besides its effect.
+Bearing = Literal["proof", "hypothesis", "test", "demonstration", "gap", "failure"]
 
-# Where several kinds of evidence meet, the strongest word that is true.
+# Where several kinds of evidence meet, the strongest word that is true. docs/verification.md says
+# of each what a reader may write in a paper.
 PROVED: Verdict = "PROVED"
+HOLDS: Verdict = "HYPOTHESES HOLD"
 NOT_FOUND: Verdict = "NO VIOLATION FOUND"
 VIOLATED: Verdict = "VIOLATED"
+OPEN: Verdict = "CONFIRMED OPEN"
 NOT_TESTED: Verdict = "NOT TESTED"
+UNCHECKED: Verdict = "COULD NOT BE CHECKED"
 
 
 @dataclass(frozen=True)
-class Finding:
+class Evidence:
+    """One thing that a verifier found out about a claim.
+
+    Attributes
+    ----------
+    verifier : str
+        Name of the verifier.
+    effect : {"supports", "accuses", "silent"}
+        Whether it speaks for the claim, against it, or neither. Of a claim that nothing is
+        protected, "supports" means that the leak was demonstrated.
+    text : str
+        What was done and found.
+    bearing : {"proof", "hypothesis", "test", "demonstration", "gap", "failure"}
+        "proof": a condition of a written theorem. "hypothesis": one of a reduction to a primitive.
+        "test": a test that did not reject. "demonstration": the secret itself, or its influence on
+        the view. "gap": something that a proof needs and that was not shown; it forbids PROVED and
+        HYPOTHESES HOLD. "failure": the verifier ended in an error.
+    p_value : float or None
+        Of a test: probability of such evidence where the claim holds; 0 where values were
+        recovered exactly. None where chance has no part.
+    level : float
+        Of a test: probability that it accuses a protocol that keeps the claim.
+    """
+
+    verifier: str
+    effect: Effect
+    text: str
+    bearing: Bearing = "test"
+    p_value: float | None = None
+    level: float = 0.0
+
+
+@dataclass(frozen=True)
+class ClaimVerdict:
     """A claim and what became of it.
 
     Attributes
     ----------
-    who, about, notion, source : str
-        The claim.
-    verdict : {"PROVED", "NO VIOLATION FOUND", "VIOLATED", "NOT TESTED"}
-        PROVED covers the instances and parameters that the evidence names, under ideal randomness
-        and private channels. VIOLATED has evidence against the claim. NO VIOLATION FOUND means that
-        the tests were silent and the proof did not apply.
-    evidence : str
-        What was done and found; of NOT TESTED, why.
+    claim : Claim
+    verdict : Verdict
+    evidence : tuple of Evidence
     failure_probability : float or None
-        Of VIOLATED: the probability of such evidence where the claim holds (0 where values were
-        recovered exactly). Of NO VIOLATION FOUND: the probability that the tests would have accused
-        a protocol that keeps the claim. None where chance has no part.
+        Of VIOLATED: the probability of such evidence where the claim holds. Of NO VIOLATION FOUND:
+        the probability that the tests would have accused a protocol that keeps the claim. None
+        where chance has no part.
     """
 
-    who: str
-    about: str
-    notion: str
-    source: str
+    claim: Claim
     verdict: Verdict
-    evidence: str
-    failure_probability: float | None
+    evidence: tuple[Evidence, ...]
+    failure_probability: float | None = None
 
-    @classmethod
-    def of(
-        cls, claim: Claim, verdict: Verdict, evidence: str, failure: float | None = None
-    ) -> Finding:
-        """Finding about a claim."""
-        return cls(claim.who, claim.about, claim.notion, claim.source, verdict, evidence, failure)
+    @property
+    def who(self) -> str:
+        """Phrase of the adversary."""
+        return self.claim.who
+
+    @property
+    def about(self) -> str:
+        """The asset."""
+        return self.claim.asset
+
+    @property
+    def notion(self) -> str:
+        """The strength."""
+        return self.claim.strength
+
+    @property
+    def source(self) -> str:
+        """The claim's reason."""
+        return self.claim.reason
+
+    @property
+    def words(self) -> str:
+        """All evidence in one text."""
+        return "; ".join(one.text for one in self.evidence)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Content in JSON types; `evidence` is one text, `evidence_list` the single pieces."""
+        return {
+            **self.claim.to_dict(),
+            "verdict": self.verdict,
+            "evidence": self.words,
+            "evidence_list": [asdict(one) for one in self.evidence],
+            "failure_probability": self.failure_probability,
+        }
 
 
 @dataclass(frozen=True)
-class Shown:
+class Leakage:
     """Something that is revealed and that no claim denies.
 
     Attributes
@@ -76,22 +144,32 @@ class Report:
     protocol : str
     parameters : mapping
         N, K, T, p and whatever else the verdicts depend on.
-    claims : tuple of Finding
-    shown : tuple of Shown
+    claims : tuple of ClaimVerdict
+    shown : tuple of Leakage
     not_covered : tuple of str
         What no verdict is about.
+    ran : tuple of str
+        The configurations that were run, each with what was changed to make it small. No verdict
+        is about an option that none of them has.
     """
 
     protocol: str
     parameters: Mapping[str, Any]
-    claims: tuple[Finding, ...]
-    shown: tuple[Shown, ...]
+    claims: tuple[ClaimVerdict, ...]
+    shown: tuple[Leakage, ...]
     not_covered: tuple[str, ...]
+    ran: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Content in JSON types."""
-        content = asdict(self) | {"parameters": dict(self.parameters)}
-        return {k: list(v) if isinstance(v, tuple) else v for k, v in content.items()}
+        return {
+            "protocol": self.protocol,
+            "parameters": dict(self.parameters),
+            "claims": [one.to_dict() for one in self.claims],
+            "shown": [asdict(one) for one in self.shown],
+            "not_covered": list(self.not_covered),
+            "ran": list(self.ran),
+        }
 
     def verdict(self, who: str, about: str) -> Verdict:
         """Verdict on one claim.
@@ -101,7 +179,42 @@ class Report:
         KeyError
             When the report has no such claim.
         """
-        for finding in self.claims:
-            if (finding.who, finding.about) == (who, about):
-                return finding.verdict
+        for one in self.claims:
+            if (one.who, one.about) == (who, about):
+                return one.verdict
         raise KeyError(f"no claim about {about} against {who}")
+
+
+def conclude(claim: Claim, evidence: Iterable[Evidence]) -> ClaimVerdict:
+    """Verdict that the evidence allows, and no stronger one.
+
+    - Evidence against a claim decides, whatever speaks for it: VIOLATED.
+    - A verifier that ended in an error leaves its question open: COULD NOT BE CHECKED.
+    - A claim that nothing is protected is CONFIRMED OPEN by a demonstration.
+    - PROVED needs a condition of a theorem that holds, and no gap; of a computational claim the
+      conditions are hypotheses, and the primitive's own remains: HYPOTHESES HOLD.
+    - Otherwise tests that did not reject give NO VIOLATION FOUND.
+    """
+    found = tuple(evidence)
+    bearings = {one.bearing for one in found if one.effect != "accuses"}
+    accusing = [one for one in found if one.effect == "accuses"]
+    tests = [one for one in found if one.effect == "supports" and one.bearing == "test"]
+    level = sum(one.level for one in tests)
+    if claim.strength == "none":
+        if any(one.bearing == "demonstration" and one.effect == "supports" for one in found):
+            return ClaimVerdict(claim, OPEN, found)
+        return ClaimVerdict(claim, UNCHECKED if "failure" in bearings else NOT_TESTED, found)
+    if accusing:
+        chance = min(1.0 if one.p_value is None else one.p_value for one in accusing)
+        ordered = (*accusing, *(one for one in found if one.effect != "accuses"))
+        return ClaimVerdict(claim, VIOLATED, ordered, chance)
+    if "failure" in bearings:
+        return ClaimVerdict(claim, UNCHECKED, found)
+    if "gap" not in bearings:
+        if "proof" in bearings and claim.strength == "perfect":
+            return ClaimVerdict(claim, PROVED, found)
+        if "hypothesis" in bearings and claim.strength == "computational":
+            return ClaimVerdict(claim, HOLDS, found)
+    if tests or bearings & {"proof", "hypothesis"}:
+        return ClaimVerdict(claim, NOT_FOUND, found, level or None)
+    return ClaimVerdict(claim, NOT_TESTED, found)

@@ -22,15 +22,18 @@ from securevfl.cli.run import data_source, sort_out
 from securevfl.errors import ConfigurationError, UnknownNameError
 
 if TYPE_CHECKING:
-    from securevfl.audit.verify import Finding, Report
+    from securevfl.audit.verify import ClaimVerdict, Report
     from securevfl.data.source import DataSource
     from securevfl.runs.spec import RunSpec
 
 _STYLES = {
     "PROVED": "green",
+    "HYPOTHESES HOLD": "green",
     "NO VIOLATION FOUND": "cyan",
     "VIOLATED": "red",
+    "CONFIRMED OPEN": "magenta",
     "NOT TESTED": "yellow",
+    "COULD NOT BE CHECKED": "yellow",
 }
 _HELP = (
     "Verify a protocol's privacy claims, or those of a run, on real runs; `verify PROTOCOL --help` "
@@ -208,17 +211,19 @@ def print_report(report: Report) -> None:
         ("who", "learns, outside any claim", "how it is known"),
         [(shown.who, shown.what, shown.evidence) for shown in report.shown],
     )
+    for ran in report.ran:
+        out.print(f"Ran: {escape(ran)}.")
     out.print("Not covered: " + escape("; ".join(report.not_covered)) + ".")
 
 
-def _evidence(claims: Iterable[Finding]) -> dict[tuple[Finding, ...], list[str]]:
+def _evidence(claims: Iterable[ClaimVerdict]) -> dict[tuple[ClaimVerdict, ...], list[str]]:
     """Each piece of evidence once, under all claims that it bears on."""
-    bears: dict[str, list[Finding]] = {}
+    bears: dict[str, list[ClaimVerdict]] = {}
     for finding in claims:
         if finding.verdict != "NOT TESTED":
-            for part in dict.fromkeys(finding.evidence.split("; ")):
+            for part in dict.fromkeys(one.text for one in finding.evidence):
                 bears.setdefault(part, []).append(finding)
-    shared: dict[tuple[Finding, ...], list[str]] = {}
+    shared: dict[tuple[ClaimVerdict, ...], list[str]] = {}
     for part, findings in bears.items():
         shared.setdefault(tuple(findings), []).append(part)
     return shared

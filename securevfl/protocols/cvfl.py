@@ -24,7 +24,7 @@ import numpy as np
 from pydantic import Field
 
 from securevfl.data.label_partition import partition_labels, unheld_classes
-from securevfl.engine.party import SERVER, Message, Party
+from securevfl.engine.party import ANNOUNCE, SERVER, Message, Party
 from securevfl.engine.streams import keyed_stream
 from securevfl.errors import ConfigurationError
 from securevfl.models.aggregation import Aggregation
@@ -35,7 +35,15 @@ from securevfl.models.stale import LastEmbeddings
 from securevfl.models.weights import load_weights, penalty, refuse_running_statistics, weights_of
 from securevfl.privacy.claims import Claim
 from securevfl.protocols.base.card import Card
-from securevfl.protocols.base.messages import MessageSpec, announcement, last_word
+from securevfl.protocols.base.messages import (
+    Formula,
+    MessageKey,
+    MessageSpec,
+    RunSecrets,
+    announcement,
+    last_word,
+    with_formulas,
+)
 from securevfl.protocols.base.options import EmbeddingConfig
 from securevfl.protocols.base.split import EmbeddingProtocol
 
@@ -310,12 +318,7 @@ class Active(Holder):
 
     def factor(self, loss: float, penalties: Mapping[int, float]) -> float:
         """Amplification of this batch's gradients by the exponent (equation (3))."""
-        config = self.config
-        F = loss + config.weight_decay * sum(penalties.values())
-        if config.q == "auto":
-            wanted = min(1 / max(self.pace, 1e-9), config.amplify_at_most)
-            return amplification(F, chosen_exponent(F, wanted))
-        return min(amplification(F, config.q), config.amplify_at_most)
+        return amplified(self.config, self.pace, loss, penalties)
 
 
 class Collaborator(Party):
@@ -534,7 +537,7 @@ class Cvfl(EmbeddingProtocol):
         )
         top = MessageSpec("top", "server", "active", "weights", source="Algorithm 3: w_0")
         end = last_word("passive" if in_step else "client")
-        return (
+        declared = (
             *[announcement("active", carries="weights", source="Algorithm 3: w_0")] * in_step,
             MessageSpec("request", "active", "client", "control", source="Algorithm 1, line 6"),
             MessageSpec(
@@ -559,6 +562,109 @@ class Cvfl(EmbeddingProtocol):
             *[top] * (not in_step),
             *[end] * (passive or not in_step),
         )
+        formulas: dict[str, Formula] = {
+            ANNOUNCE: self.announced_weights,
+            "request": self.request_at,
+            "embedding": self.embedding_of_the_request,
+            "penalty": lambda secrets, key: penalty(self.network_at(secrets, key)),
+            "top": self.top_at,
+            "stop": lambda secrets, key: None,
+        }
+        if config.patience is None:  # else it is chance which embeddings a launch has
+            formulas |= {"gradient": self.launch_at, "top_gradient": self.launch_at}
+        return with_formulas(declared, formulas)
+
+    def network_at(
+        self, secrets: RunSecrets, key: MessageKey, party: int | None = None
+    ) -> ClientNetwork:
+        """Bottom network of the sender when it sent the message."""
+        network = self.client_network(key.sender if party is None else party)
+        network.load_state_dict(secrets.state(key)["network"])
+        return network
+
+    def announced_weights(self, secrets: RunSecrets, key: MessageKey) -> Any:
+        """In step: w_0 as the collaborator has it, or the end."""
+        server = secrets.state(key)
+        return "stop" if server["steps"] >= self.config.rounds else self._weights(server)
+
+    def top_at(self, secrets: RunSecrets, key: MessageKey) -> Any:
+        """w_0 after the receiver's update, and its pace."""
+        server = secrets.state(key)
+        most = int(server["updates"].max())
+        pace = 1.0 if most < _GRACE else float(server["updates"][key.receiver]) / most
+        return self._weights(server), pace
+
+    def _weights(self, server: Mapping[str, Any]) -> Any:
+        centre = self.top()
+        centre.load_state_dict(server["centre"])
+        return weights_of(centre)
+
+    def rows_at(self, active: int, round: int) -> tuple[np.ndarray, np.ndarray]:
+        """Places of a launch's batch among an active party's labels, and the rows themselves."""
+        stream = functools.partial(_own_stream, self.seed, SERVER if active == 0 else active)
+        own = self.label_sets[active]
+        batches = Batches(len(own), 1, self.config.batch, stream)
+        places = batches.samples(batches.draw(round))
+        return places, own[places]
+
+    def request_at(self, secrets: RunSecrets, key: MessageKey) -> tuple[np.ndarray, bool]:
+        """Rows of the launch, and whether the active party is slow."""
+        config, pace = self.config, float(secrets.state(key)["pace"])
+        slow = config.q != 1 and config.slow != "none"
+        if slow:
+            measured = config.slow == "measured"
+            slow = pace < _SLOW if measured else key.sender in numbers(config.slow)
+        return self.rows_at(key.sender, key.round)[1], slow
+
+    def embedding_of_the_request(
+        self, secrets: RunSecrets, key: MessageKey
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """h_m of the rows that were asked for."""
+        rows, _ = secrets.sent("request", key.round)[key.receiver, key.sender]
+        own = secrets.data(key.sender)["train"][rows]
+        return rows, self.network_at(secrets, key).forward(own)
+
+    def launch_at(self, secrets: RunSecrets, key: MessageKey) -> Any:
+        """An active party's gradient for a bottom network, or of the top network (lines 6 to 14).
+
+        From the embeddings that it was sent, and its networks when it asked for them.
+        """
+        active, others = key.sender, [n for n in self.peers() if n != key.sender]
+        asked = MessageKey("request", key.round, active, others[0])
+        (places, rows), state = self.rows_at(active, key.round), secrets.state(asked)
+        own = self.network_at(secrets, asked, active)
+        fresh = {active: own.forward(secrets.data(active)["train"][rows])}
+        sent = secrets.sent("embedding", key.round)
+        fresh |= {n: sent[n, active][1] for n in others}
+        stale = LastEmbeddings(self.data.parties, 0, self.config.width)
+        stack, present = stale.complete(fresh, places)
+        top = self.top()
+        load_weights(top, self._top_of(secrets, active, key.round, state))
+        labels = secrets.data(SERVER)["train"][self.label_sets[active]]
+        loss, gradient, weights = top.gradients(
+            self.aggregation.combine(stack, present), places, labels
+        )
+        factor = 1.0
+        if secrets.sent("request", key.round)[active, others[0]][1]:
+            norms = {active: penalty(own)}
+            norms |= {n: secrets.sent("penalty", key.round)[n, active] for n in others}
+            factor = amplified(self.config, float(state["pace"]), loss, norms)
+            if factor != 1:
+                gradient = gradient * np.float32(factor)
+                weights = {name: g * np.float32(factor) for name, g in weights.items()}
+        if key.kind == "gradient":
+            return rows, self.aggregation.gradient(gradient, stack, present, key.receiver)
+        return loss, weights, {"factor": factor, "fresh": len(fresh), "known": 1.0}
+
+    def _top_of(
+        self, secrets: RunSecrets, active: int, round: int, state: Mapping[str, Any]
+    ) -> Any:
+        """w_0 with which an active party launched."""
+        if self.config.mode == "sync":
+            return secrets.sent(ANNOUNCE, round)[SERVER, active]
+        top = self.top()
+        top.load_state_dict(state["top"])
+        return weights_of(top)
 
     def rows_of(self, active: int) -> int:
         """|B| of an active party, which may hold fewer labels than a batch has rows."""
@@ -607,6 +713,25 @@ class Cvfl(EmbeddingProtocol):
                   "times its errors"),
             Claim("server", "model", "none", "it holds the top network"),
         )  # fmt: skip
+
+
+def amplified(
+    config: CvflConfig, pace: float, loss: float, penalties: Mapping[int, float]
+) -> float:
+    """Factor of a slow party's gradients: derivative of F^q, F the loss with all penalties.
+
+    Parameters
+    ----------
+    pace : float
+        The party's part of the fastest one's updates, for q = "auto".
+    penalties : mapping of int to float
+        r(theta_m) of all parties.
+    """
+    F = loss + config.weight_decay * sum(penalties.values())
+    if config.q == "auto":
+        wanted = min(1 / max(pace, 1e-9), config.amplify_at_most)
+        return amplification(F, chosen_exponent(F, wanted))
+    return min(amplification(F, config.q), config.amplify_at_most)
 
 
 def numbers(slow: str) -> tuple[int, ...]:

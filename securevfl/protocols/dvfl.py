@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
-from securevfl.engine.party import SERVER, Message, Party
+from securevfl.engine.party import ANNOUNCE, SERVER, Message, Party
 from securevfl.engine.streams import Secrets, keyed_stream
 from securevfl.errors import ConfigurationError, RunError
 from securevfl.models.early_stopping import EarlyStopping
@@ -30,7 +30,15 @@ from securevfl.models.pretraining.autoencoder import Encoder, make_autoencoder, 
 from securevfl.models.split import Batches, Centre, mean_loss
 from securevfl.privacy.claims import Claim
 from securevfl.protocols.base.card import Card
-from securevfl.protocols.base.messages import MessageKey, MessageSpec, announcement, fixed
+from securevfl.protocols.base.messages import (
+    Formula,
+    MessageKey,
+    MessageSpec,
+    RunSecrets,
+    announcement,
+    fixed,
+    with_formulas,
+)
 from securevfl.protocols.base.protocol import Protocol
 
 if TYPE_CHECKING:
@@ -408,6 +416,7 @@ class Dvfl(Protocol):
 
     name = "dvfl"
     Config = DvflConfig
+    small_options: ClassVar[Mapping[str, int]] = {"guest_epochs": 3, "host_epochs": 3}
     check_options: ClassVar[Mapping[str, Any]] = {
         "guest_epochs": 4,
         "host_epochs": 4,
@@ -490,10 +499,10 @@ class Dvfl(Protocol):
             batches=self.batches,
         )
 
-    def _host(self, index: int) -> Host:
+    def _host_network(self, index: int) -> Encoder:
         config = self.config
         joint = self.data.parties * config.width
-        network = make_autoencoder(
+        return make_autoencoder(
             joint,
             config.host_hidden or (joint + config.host_width) // 2,
             config.host_width,
@@ -502,11 +511,14 @@ class Dvfl(Protocol):
             output="leaky_relu",
             decoded="relu",  # guests' codes are at least 0
         )
+
+    def _host(self, index: int) -> Host:
+        config = self.config
         return Host(
             index,
             self.peers(),
             self.calendar,
-            network,
+            self._host_network(index),
             width=config.width,
             bound=config.buffer,
             replay=config.replay,
@@ -622,7 +634,7 @@ class Dvfl(Protocol):
         def at_the_end(key: MessageKey) -> int:
             return int(key.round > self.calendar.rounds)
 
-        return (
+        declared = (
             MessageSpec(
                 *("activation", "guest", "host", "embedding"),
                 shape=fixed(self.batch_rows, config.width),
@@ -648,6 +660,42 @@ class Dvfl(Protocol):
                 source="section 5: the intersection",
             ),
         )
+        formulas: dict[str, Formula] = {
+            ANNOUNCE: lambda secrets, key: (
+                None if key.round <= self.calendar.rounds + 1 else "stop"
+            ),
+            "activation": self.activation_at,
+            "code": self.code_at,
+            "encoding": self.encoding_at,
+        }
+        return with_formulas(declared, formulas)
+
+    def asked_at(self, secrets: RunSecrets, key: MessageKey) -> str | None:
+        """The owner asks for codes once, with nothing but the round, and then ends the run."""
+        return None if key.round <= self.calendar.rounds + 1 else "stop"
+
+    def activation_at(self, secrets: RunSecrets, key: MessageKey) -> np.ndarray:
+        """A guest's code of the round's batch, by its encoder of then."""
+        encoder = self._guest_network(key.sender)
+        encoder.load_state_dict(secrets.state(key)["network"])
+        places = self.batches.samples(self.batches.draw(key.round))
+        features = self.features[key.sender]
+        rows = own_rows(places, self.data.rows, len(features))
+        return encoder.encode(features[rows])
+
+    def code_at(self, secrets: RunSecrets, key: MessageKey) -> np.ndarray:
+        """A guest's code of all aligned rows."""
+        encoder = self._guest_network(key.sender)
+        encoder.load_state_dict(secrets.state(key)["network"])
+        return encoder.encode(self.features[key.sender][: self.data.rows])
+
+    def encoding_at(self, secrets: RunSecrets, key: MessageKey) -> np.ndarray:
+        """A host's encoding of the codes of all guests, side by side."""
+        encoder = self._host_network(key.sender)
+        encoder.load_state_dict(secrets.state(key)["network"])
+        sent = secrets.sent("code", key.round)
+        codes = [sent[guest, key.sender] for guest in self.peers()]
+        return encoder.encode(np.concatenate(codes, axis=1))
 
     def shown(self, payload: Any) -> tuple[Any, Any]:
         """Codes are those of all aligned rows in order."""

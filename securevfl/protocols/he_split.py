@@ -23,19 +23,22 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
-from securevfl.engine.party import SERVER, Party
+from securevfl.engine.party import ANNOUNCE, SERVER, Party
 from securevfl.errors import ConfigurationError, PrivacyError, RangeError
 from securevfl.field import FixedPoint, PrimeField
 from securevfl.models.homomorphic import Ckks, Paillier, Scheme
 from securevfl.privacy.claims import Claim
 from securevfl.protocols.base.card import Card
 from securevfl.protocols.base.messages import (
+    Formula,
+    Hypothesis,
     MessageKey,
     MessageSpec,
     RunSecrets,
     fixed,
     in_rounds,
     in_setup,
+    with_formulas,
 )
 from securevfl.protocols.base.options import SegmentedConfig
 from securevfl.protocols.base.split import EmbeddingProtocol
@@ -253,12 +256,16 @@ class HESplit(EmbeddingProtocol):
         """The public key, ciphertexts, and sums to the key holder and back."""
         opening, embedding, gradient = self.step_messages("ciphertext", dtype="")
         rows = self.layout.coded * self.layout.segments
-        return (
+        declared = (
             MessageSpec("key", "key_holder", "server", "key", public=True, count=in_setup),
             MessageSpec("key", "key_holder", "client", "key", public=True, count=in_setup),
             opening,
-            embedding,
-            MessageSpec("sum", "server", "key_holder", "ciphertext", count=in_rounds),
+            replace(embedding, opened_by="key_holder"),
+            MessageSpec(
+                *("sum", "server", "key_holder", "ciphertext"),
+                count=in_rounds,
+                opened_by="key_holder",
+            ),
             MessageSpec(
                 *("opened", "key_holder", "server", "result"),
                 shape=fixed(rows, self.config.width),
@@ -267,6 +274,69 @@ class HESplit(EmbeddingProtocol):
             ),
             gradient,
         )
+        formulas: dict[str, Formula] = {
+            ANNOUNCE: self.announced_at,
+            "key": lambda secrets, key: secrets.state(key)["public_key"],
+            "embedding": self.checked_ciphertexts,
+            "sum": self.checked_ciphertexts,
+            "opened": self.ideal_output,
+            "gradient": self.gradient_of_the_sum,
+        }
+        return with_formulas(declared, formulas)
+
+    def hypotheses(self, secrets: RunSecrets) -> tuple[Hypothesis, ...]:
+        """Randomised encryption, a secret key that stays where it is, and sums of enough terms."""
+        state = self.holder_state(secrets)
+        key, values = state["public_key"], np.arange(4, dtype=np.int64)
+        twice = [self.public.scheme.encrypt(key, values) for _ in range(2)]
+        sent = [
+            payload
+            for kind in ("key", "embedding", "sum")
+            for round in range(self.config.rounds + 1)
+            for payload in secrets.sent(kind, round).values()
+        ]
+        parts = [one for payload in sent
+                 for one in ((payload,) if isinstance(payload, bytes) else payload)]  # fmt: skip
+        kept = not any(state["secret_key"] in one for one in parts)
+        T = self.config.privacy
+        return (
+            Hypothesis("two encryptions of one plaintext differ", twice[0] != twice[1]),
+            Hypothesis("the secret key is in no message", kept),
+            Hypothesis(
+                f"every decrypted sum has {self.quorum} terms, and T+2 = {T + 2} are needed",
+                self.quorum >= T + 2,
+            ),
+        )
+
+    def checked_ciphertexts(self, secrets: RunSecrets, key: MessageKey) -> Any:
+        """The ciphertexts themselves, if they decrypt to what they must hold; None otherwise.
+
+        A client's hold its quantised embedding, the server's the sum. Encryption is randomised, so
+        nobody can compute them anew.
+        """
+        ciphertexts = secrets.sent(key.kind, key.round)[key.sender, key.receiver]
+        single = key.kind == "embedding"
+        held = self.upload(secrets, key.sender, key.round) if single else None
+        wanted = self.ideal_output(secrets, key) if held is None else held
+        state = self.holder_state(secrets)
+        found = self.public.scheme.decrypt(
+            state["secret_key"], ciphertexts, wanted.size, 1 if single else self.quorum
+        )
+        framed = len(b"".join(ciphertexts)) == self.public.scheme.nbytes(wanted.size)
+        alike = np.array_equal(found.reshape(wanted.shape), wanted)
+        return ciphertexts if alike and framed else None
+
+    def holder_state(self, secrets: RunSecrets) -> Mapping[str, Any]:
+        """The key holder when it sent the public key."""
+        return secrets.state(MessageKey("key", 0, self.public.holder, SERVER))
+
+    def gradient_of_the_sum(self, secrets: RunSecrets, key: MessageKey) -> np.ndarray:
+        """dL/dH of the mean of those summed, by their number."""
+        summed = len({n for _, n in secrets.sent("gradient", key.round)})
+        total = self.ideal_output(secrets, MessageKey("opened", *key[1:]))
+        mean = total * 2.0**-self.public.point.bits / summed
+        gradient: np.ndarray = self.gradient_at(secrets, key, mean) / np.float32(summed)
+        return gradient
 
     def ideal_output(self, secrets: RunSecrets, key: MessageKey) -> Any:
         """The sum that the key holder decrypts and the server is told, as integers.

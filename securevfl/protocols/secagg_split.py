@@ -25,7 +25,7 @@ import numpy as np
 from pydantic import Field
 
 from securevfl.engine import wire
-from securevfl.engine.party import SERVER, Party
+from securevfl.engine.party import ANNOUNCE, SERVER, Party
 from securevfl.engine.wire import message
 from securevfl.errors import (
     ConfigurationError,
@@ -41,11 +41,14 @@ from securevfl.protocols.base.card import Card
 from securevfl.protocols.base.messages import (
     SELF,
     Draw,
+    Formula,
+    Hypothesis,
     MessageKey,
     MessageSpec,
     RunSecrets,
     in_rounds,
     in_setup,
+    with_formulas,
 )
 from securevfl.protocols.base.options import SegmentedConfig
 from securevfl.protocols.base.split import EmbeddingProtocol
@@ -400,6 +403,11 @@ def _signer(secret: bytes) -> Any:
     return Ed25519PrivateKey.from_private_bytes(secret)
 
 
+def _public_of(secret: bytes) -> bytes:
+    raw: bytes = _signer(secret).public_key().public_bytes_raw()
+    return raw
+
+
 def _signed(
     named: bytes, signatures: Mapping[int, bytes], verifiers: Mapping[int, bytes]
 ) -> Iterator[int]:
@@ -609,7 +617,7 @@ class SecAggSplit(EmbeddingProtocol):
             MessageSpec("signatures", "server", "client", "control", count=in_rounds),
         )
         consistency = self.config.consistency
-        return (
+        declared = (
             *[identity] * consistency,
             batch,
             MessageSpec("secret", "client", SELF, "key", count=in_rounds, source="s_u^SK, b_u"),
@@ -637,6 +645,121 @@ class SecAggSplit(EmbeddingProtocol):
             MessageSpec("opening", "client", "server", "key", count=in_rounds, source="round 4"),
             gradient,
         )
+        return with_formulas(declared, self.formulas())
+
+    def formulas(self) -> dict[str, Formula]:
+        """What each message must contain, from the keys, seeds and inputs of all clients."""
+        return {
+            ANNOUNCE: self.announced_at,
+            "identity": lambda secrets, key: _public_of(secrets.state(key)["identity"]),
+            "deal": self.deal_at,
+            "shared": lambda secrets, key: self.pairing_at(secrets, key.sender, key.round).public,
+            "sharers": lambda secrets, key: tuple(
+                sorted(n for n, _ in secrets.sent("shared", key.round))
+            ),
+            "embedding": self.masked_at,
+            "survivors": lambda secrets, key: tuple(
+                sorted(n for _, n in secrets.sent("gradient", key.round))
+            ),
+            "signature": self.signature_at,
+            "signatures": lambda secrets, key: {
+                n: one for (n, _), one in sorted(secrets.sent("signature", key.round).items())
+            },
+            "opening": self.opening_at,
+            "gradient": self.gradient_of_the_sum,
+        }
+
+    def hypotheses(self, secrets: RunSecrets) -> tuple[Hypothesis, ...]:
+        """Keys and seeds of one use, thresholds, and that nobody opens both of one client."""
+        public, T = self.public, self.config.privacy
+        rounds = range(1, self.config.rounds + 1)
+        drawn = [pair for r in rounds for pair in secrets.sent("secret", r).values()]
+        values = [value for pair in drawn for value in pair]
+        sizes = [len(one) for r in rounds for one in secrets.sent("survivors", r).values()]
+        openings = [one for r in rounds for one in secrets.sent("opening", r).values()]
+        return (
+            Hypothesis(
+                f"the {len(values)} keys and seeds of all clients and rounds are different",
+                0 < len(set(values)) == len(values),
+            ),
+            Hypothesis(
+                f"t = {public.threshold} shares rebuild a seed, more than T = {T}",
+                public.threshold > T,
+            ),
+            Hypothesis(
+                f"{min(sizes, default=0)} survivors or more are summed, and max(t, T+2) = "
+                f"{public.needed} are needed",
+                min(sizes, default=0) >= public.needed,
+            ),
+            Hypothesis(
+                f"in {len(openings)} openings no client reveals shares of both secrets of another",
+                not any(set(one.seeds) & set(one.secrets) for one in openings),
+            ),
+        )
+
+    def pairing_at(self, secrets: RunSecrets, client: int, round: int) -> Pairing:
+        """Key agreement of a client in a round, with the key that it drew."""
+        return Pairing(client, round, secrets.sent("secret", round)[client, client][0])
+
+    def deal_at(self, secrets: RunSecrets, key: MessageKey) -> Deal:
+        """s_u^PK, and the receiver's shares of s_u^SK and b_u.
+
+        Their polynomials have degree t - 1 and these constants, so t - 1 shares of other clients
+        fix the share of this one.
+        """
+        shamir, sent = self.public.shamir, secrets.sent("deal", key.round)
+        secret, seed = secrets.sent("secret", key.round)[key.sender, key.sender]
+        limbs = [*self.public.split(secret), *self.public.split(seed)]
+        constants = self.public.field.elements([limbs])
+        others = [n for n in self.peers() if n != key.receiver][: shamir.privacy]
+        deals = [sent[key.sender, n] for n in others]
+        shares = np.stack([np.concatenate([one.secret, one.seed]) for one in deals])
+        field = self.public.field
+        known = field.matmul(shamir.data_matrix[others], constants)
+        masks = field.matmul(field.inv(shamir.mask_matrix[others]), field.subtract(shares, known))
+        row = shamir.encode(constants, masks=masks)[key.receiver]
+        half = len(limbs) // 2
+        own = self.pairing_at(secrets, key.sender, key.round).public
+        return Deal(own, row[:half], row[half:])
+
+    def masked_at(self, secrets: RunSecrets, key: MessageKey) -> np.ndarray:
+        """y_u = x_u + PRG(b_u) + sum over U2 of +-PRG(s_{u,v})."""
+        x = self.upload(secrets, key.sender, key.round)
+        sharers = secrets.sent("sharers", key.round)[SERVER, key.sender]
+        deals = secrets.sent("deal", key.round)
+        keys = {v: deals[v, key.sender].key for v in sharers}
+        seed = secrets.sent("secret", key.round)[key.sender, key.sender][1]
+        pairing = self.pairing_at(secrets, key.sender, key.round)
+        own = self.public.field.add(x, self.public.stream(seed, x.shape))
+        masked: np.ndarray = self.public.field.add(
+            own, pair_masks(self.public, pairing, keys, x.shape)
+        )
+        return masked
+
+    def signature_at(self, secrets: RunSecrets, key: MessageKey) -> bytes:
+        """Ed25519 of U2 and U3."""
+        sharers = secrets.sent("sharers", key.round)[SERVER, key.sender]
+        survivors = secrets.sent("survivors", key.round)[SERVER, key.sender]
+        named = wire.encode(("securevfl secagg survivors 1", key.round, sharers, survivors))
+        signature: bytes = _signer(secrets.state(key)["identity"]).sign(named)
+        return signature
+
+    def opening_at(self, secrets: RunSecrets, key: MessageKey) -> Opening:
+        """Shares of b_v for v in U3, of s_v^SK for v in U2 but not in U3."""
+        survivors = secrets.sent("survivors", key.round)[SERVER, key.sender]
+        deals = secrets.sent("deal", key.round)
+        own = {v: deals[v, key.sender]
+               for v in secrets.sent("sharers", key.round)[SERVER, key.sender]}  # fmt: skip
+        return Opening(
+            seeds={v: deal.seed for v, deal in own.items() if v in survivors},
+            secrets={v: deal.secret for v, deal in own.items() if v not in survivors},
+        )
+
+    def gradient_of_the_sum(self, secrets: RunSecrets, key: MessageKey) -> np.ndarray:
+        """dL/dH of the mean over U3, whose sum the server must have found exactly."""
+        survivors = secrets.sent("survivors", key.round)[SERVER, key.receiver]
+        total = self.ideal_output(secrets, MessageKey("opening", *key[1:]))
+        return self.gradient_at(secrets, key, self.public.point.dequantize(total) / len(survivors))
 
     @property
     def draws(self) -> tuple[Draw, ...]:

@@ -20,15 +20,22 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
-from securevfl.engine.party import SERVER, Party
+from securevfl.engine.party import ANNOUNCE, SERVER, Party
 from securevfl.errors import ConfigurationError, RangeError, RunError
 from securevfl.field import FixedPoint, PrimeField
 from securevfl.models.client_networks import ClientNetwork
-from securevfl.models.imputation import Imputation, make_imputation
+from securevfl.models.imputation import Imputation
 from securevfl.models.polynomial_network import PolynomialNetwork, expand
+from securevfl.models.split import rows_of
 from securevfl.privacy.claims import OPEN_EMBEDDINGS, Claim
 from securevfl.protocols.base.card import Card
-from securevfl.protocols.base.messages import MessageSpec
+from securevfl.protocols.base.messages import (
+    Formula,
+    MessageKey,
+    MessageSpec,
+    RunSecrets,
+    with_formulas,
+)
 from securevfl.protocols.base.options import SegmentedConfig
 from securevfl.protocols.base.split import EmbeddingProtocol
 from securevfl.protocols.base.split_parties import SplitClient, SplitServer
@@ -245,7 +252,44 @@ class Split(EmbeddingProtocol):
     @property
     def messages(self) -> tuple[MessageSpec, ...]:
         """An embedding and its gradient a round; FedVS's rounding computes in float64."""
-        return self.step_messages(dtype="float64" if self.config.quantized else "float32")
+        declared = self.step_messages(dtype="float64" if self.config.quantized else "float32")
+        formulas: dict[str, Formula] = {
+            ANNOUNCE: self.announced_at,
+            "embedding": self.sent_embedding,
+            "gradient": self.own_gradient,
+        }
+        return with_formulas(declared, formulas)
+
+    def sent_embedding(self, secrets: RunSecrets, key: MessageKey) -> np.ndarray:
+        """H_n of the batch by the network that the client had; rounded where FedVS's is."""
+        if not self.config.quantized:
+            return self.embedding_at(secrets, key)
+        network = self.client_network(key.sender)
+        network.load_state_dict(secrets.state(key)["network"])
+        batch = secrets.sent(ANNOUNCE, key.round)[SERVER, key.sender]
+        own = rows_of(secrets.data(key.sender)["train"], self.layout.samples(batch))
+        rounding = self.rounding(network)
+        assert rounding is not None
+        return rounding.forward(own, self.secret_stream(key.sender, "rounding", key.round))
+
+    def own_gradient(self, secrets: RunSecrets, key: MessageKey) -> np.ndarray:
+        """The client's slice of dL/dH, of the embeddings of those that got a gradient."""
+        opened = MessageKey(ANNOUNCE, key.round, SERVER, key.receiver)
+        answered = {n for _, n in secrets.sent("gradient", key.round)}
+        sent = secrets.sent("embedding", key.round).items()
+        embeddings = {n: one for (n, _), one in sorted(sent) if n in answered}
+        filling = self.new_filling()
+        filling.load_state_dict(secrets.state(opened)["filling"])
+        samples = self.layout.samples(secrets.sent(ANNOUNCE, key.round)[SERVER, key.receiver])
+        stack, present, _ = filling.fill(embeddings, samples, key.round)
+        joint = self.aggregation.combine(stack, present)
+        whole = self.gradient_at(secrets, key, joint)
+        return self.aggregation.gradient(whole, stack, present, key.receiver)
+
+    def new_filling(self) -> Imputation:
+        """What stands in the place of missing embeddings, before the first round."""
+        rule = self.config.stragglers if self.fills else "nothing"
+        return make_imputation(rule, self.data.parties, self.data.rows, self.config.width)
 
     @property
     def fills(self) -> bool:
@@ -264,12 +308,7 @@ class Split(EmbeddingProtocol):
             quorum=self.quorum,
             needed=1 if self.fills else self.quorum,
             timeout=self.config.timeout,
-            filling=make_imputation(
-                self.config.stragglers if self.fills else "nothing",
-                self.data.parties,
-                self.data.rows,
-                self.config.width,
-            ),
+            filling=self.new_filling(),
         )
         return {SERVER: server} | {n: self.client(n) for n in self.peers()}
 

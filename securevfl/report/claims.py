@@ -49,12 +49,21 @@ def _key(claim: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 def _finding(claim: Mapping[str, Any]) -> dict[str, Any]:
-    evidence = str(claim.get("evidence") or "")
     return {
         **{name: claim.get(name) for name in ("who", "about", "notion", "source", "verdict")},
-        "evidence": evidence.split("; ") if evidence else [],
+        "evidence": _evidence(claim),
         "failure_probability": claim.get("failure_probability"),
     }
+
+
+def _evidence(claim: Mapping[str, Any]) -> list[str]:
+    """Single pieces of evidence; of an older verify.json its one text."""
+    pieces = claim.get("evidence_list")
+    if isinstance(pieces, list):
+        found = [str(one.get("text", "")) for one in pieces if isinstance(one, Mapping)]
+        return [text for text in found if text]
+    text = str(claim.get("evidence") or "")
+    return [text] if text else []
 
 
 def other_parameters(record: Record) -> dict[str, list[Any]]:

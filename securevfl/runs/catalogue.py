@@ -64,7 +64,7 @@ def default_claims(protocol: type[Protocol]) -> list[dict[str, str]]:
         made = protocol(make_config(protocol, {}), load_dataset("digits"), seed=0)
     except ConfigurationError:
         return []
-    return [asdict(claim) for claim in (*made.claims, *link_claims(True))]
+    return [claim.to_dict() for claim in (*made.claims, *link_claims(True))]
 
 
 def _name(kind: Any) -> str:

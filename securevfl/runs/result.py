@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -145,7 +145,7 @@ class Run:
             "given_up": sum(event["event"] == "given_up" for event in self.events),
             "clipped": sum(event["event"] == "clipped" for event in self.events),
             "derived": self.protocol.describe(),
-            "claims": [asdict(claim) for claim in self.claims],
+            "claims": [claim.to_dict() for claim in self.claims],
             "sealed": self.spec.sealed,
             "engine": self.spec.engine,
             "bytes_by_kind": self.transcript.bytes_by_kind(),

@@ -10,7 +10,7 @@ import pytest
 
 import securevfl
 from securevfl.audit.randomness import banned_randomness, unexplained, watch
-from securevfl.audit.recorded_runs import arena
+from securevfl.audit.recorded_runs import run_factory
 from securevfl.audit.statistical import digest, repeats
 from securevfl.audit.views import Tape
 from securevfl.field import PrimeField, sampling
@@ -24,26 +24,26 @@ FIELD = PrimeField(2**61 - 1)
 
 def run_of(protocol):
     features = [np.full((3, 2), n / 8) for n in range(4)]
-    return arena(protocol, features, rounds=2, width=3).run()
+    return run_factory(protocol, features, rounds=2, width=3).run()
 
 
 def test_every_draw_of_a_run_comes_from_the_sampler_with_fresh_bytes():
     run_of(get_protocol("fedvs"))  # what a first import draws for itself is none of a run's bytes
     with watch() as log:
-        trial = run_of(get_protocol("fedvs"))
-    assert list(unexplained(log, trial.tapes.values())) == []
+        recorded = run_of(get_protocol("fedvs"))
+    assert list(unexplained(log, recorded.tapes.values())) == []
     assert log.insecure == []
     assert all(call.source == "SystemSource()" and call.fresh == 32 for call in log.calls)
-    drawn = sum(draw.nbytes for tape in trial.tapes.values() for draw in tape.draws)
+    drawn = sum(draw.nbytes for tape in recorded.tapes.values() for draw in tape.draws)
     assert sum(call.nbytes for call in log.calls) == drawn
 
 
 @pytest.mark.parametrize("name", ["64-bit seed", "short seed", "constant seed", "small masks"])
 def test_masks_of_another_origin_are_named(name):
     with watch() as log:
-        trial = run_of(leaky(name))
-    assert len(list(unexplained(log, trial.tapes.values()))) == sum(
-        len(tape.draws) for tape in trial.tapes.values()
+        recorded = run_of(leaky(name))
+    assert len(list(unexplained(log, recorded.tapes.values()))) == sum(
+        len(tape.draws) for tape in recorded.tapes.values()
     )
     assert bool(log.insecure) == ("seed" in name)
 
@@ -139,11 +139,11 @@ def starts(name, count):
 @pytest.mark.parametrize(("name", "count"), [("constant seed", 2), ("short seed", 6)])
 def test_fresh_processes_repeat_the_masks_of_short_seeds(name, count):
     """Six starts of a 2-bit seed repeat surely: there are four seeds."""
-    assert repeats(starts(name, count), 64, 2**31 - 1).accuses
+    assert repeats(starts(name, count), 64, 2**31 - 1).rejected
 
 
 def test_fresh_processes_do_not_repeat_masks():
-    assert not repeats(starts(None, 4), 64, 2**31 - 1).accuses
+    assert not repeats(starts(None, 4), 64, 2**31 - 1).rejected
 
 
 # Who may use what, and why. Masks are made in field/sampling.py alone.

@@ -20,7 +20,7 @@ def field(request):
 
 def test_uniform_messages_are_not_accused(field):
     messages = {str(i): field.random((40, 40)) for i in range(20)}
-    assert not st.uniformity(field, messages).accuses
+    assert not st.uniformity(field, messages).rejected
 
 
 @pytest.mark.parametrize(
@@ -37,13 +37,13 @@ def test_messages_that_are_not_uniform_are_accused(field, change):
     x = field.random((60, 60))
     messages = {"uniform": field.random((60, 60)), "other": change(x, field.modulus)}
     outcome = st.uniformity(field, messages)
-    assert outcome.accuses
+    assert outcome.rejected
     assert "other" in outcome.detail
 
 
 def test_a_message_sent_twice_is_still_uniform(field):
     x = field.random((60, 60))
-    assert not st.uniformity(field, {str(i): x for i in range(6)}).accuses
+    assert not st.uniformity(field, {str(i): x for i in range(6)}).rejected
 
 
 def test_too_small_a_message_is_refused(field):
@@ -62,10 +62,10 @@ def test_cell_sizes_add_up_to_the_field(p):
 def test_equality_counts_what_chance_would_not_give(field):
     x = field.random((30, 30))
     other = field.random((30, 30))
-    assert not st.equality(field, [("x", x, other)]).accuses
+    assert not st.equality(field, [("x", x, other)]).rejected
     other[:2, 0] = x[:2, 0]
     outcome = st.equality(field, [("x", x, other)])
-    assert outcome.accuses
+    assert outcome.rejected
     assert "2 of 900 elements of x" in outcome.detail
 
 
@@ -87,9 +87,9 @@ def test_guessing_tail_is_the_binomial_tail():
 
 def test_two_samples(field):
     one, two = field.random((60, 12)), field.random((60, 12))
-    assert not st.two_sample(one, two).accuses
+    assert not st.two_sample(one, two).rejected
     two[:, 5] = two[:, 5] // two.dtype.type(4)
-    assert st.two_sample(one, two).accuses
+    assert st.two_sample(one, two).rejected
 
 
 def test_the_span_game_sees_a_secret_dependent_subspace(field):
@@ -105,8 +105,8 @@ def test_the_span_game_sees_a_secret_dependent_subspace(field):
     stream = np.random.default_rng(1)
     caught = st.span_game(field, leaky, stream=stream)
     assert (caught.right, caught.rounds) == (40, 40)
-    assert caught.outcome().accuses
-    assert not st.span_game(field, clean).outcome().accuses
+    assert caught.outcome().rejected
+    assert not st.span_game(field, clean).outcome().rejected
 
 
 def test_the_span_of_points(field):
@@ -127,9 +127,9 @@ def test_the_rank_game_sees_a_secret_dependent_rank(field):
         block = field.matmul(field.random((4, 1 + bit)), field.random((1 + bit, 4)))
         return st.block_ranks(field, block[None, None])
 
-    assert st.rank_game(statistic).outcome().accuses
+    assert st.rank_game(statistic).outcome().rejected
     blind = st.rank_game(lambda bit: st.block_ranks(field, field.random((2, 2, 4, 4))))
-    assert not blind.outcome().accuses
+    assert not blind.outcome().rejected
 
 
 def test_block_ranks_see_differences_between_attempts(field):
@@ -157,21 +157,21 @@ def test_unwanted_blocks_are_the_masks_of_uploads_without_secrets(field, K, T):
 
 
 def test_repeats_are_counted_and_weighed():
-    assert not st.repeats(["a", "b", "c"], 64, P31).accuses
+    assert not st.repeats(["a", "b", "c"], 64, P31).rejected
     again = st.repeats(["a", "b", "a"], 64, P31)
-    assert again.accuses
+    assert again.rejected
     assert again.p_value == pytest.approx(3 * float(P31) ** -64, abs=1e-300)
-    assert not st.repeats(["a", "a"], 1, 5).accuses  # one element of F_5 repeats often
+    assert not st.repeats(["a", "a"], 1, 5).rejected  # one element of F_5 repeats often
 
 
 @pytest.mark.parametrize("p", [3, 5, 7, 11, 13])
 def test_the_sampler_is_exact_on_every_word(p):
-    assert not st.sampler_is_exact(sampling.fill_uniform, p).accuses
+    assert not st.sampler_is_exact(sampling.fill_uniform, p).rejected
 
 
 @pytest.mark.parametrize("p", [5, 7])
 def test_a_sampler_that_reduces_is_caught(p):
-    assert st.sampler_is_exact(modulo_sampler, p).accuses
+    assert st.sampler_is_exact(modulo_sampler, p).rejected
 
 
 def test_levels_leave_room_for_every_test_of_a_suite():

@@ -2,18 +2,19 @@
 
 import json
 import re
+from typing import get_args
 
 import pytest
 
 import securevfl
-from securevfl.audit.verdicts import Report
+from securevfl.audit.verdicts import Report, Verdict
 from securevfl.audit.verify import verify
 from securevfl.cli import main
 from securevfl.errors import ConfigurationError
 from securevfl.testing.leaky import leaky
 from securevfl.testing.runs import tiny_data
 
-WORDS = {"PROVED", "NO VIOLATION FOUND", "VIOLATED", "NOT TESTED"}
+WORDS = {*get_args(Verdict)}
 ABOUT = ("features", "model")
 SMALL = {"prime": 2**31 - 1, "data_bits": 6, "model_bits": 6, "weight_bound": 2.0, "segments": 1}
 
@@ -40,13 +41,15 @@ def test_masked_claims_are_proved_at_the_real_parameters(masked):
     for who in ("T clients", "server", "server + T clients"):
         for about in ABOUT:
             assert found[who, about] == "PROVED"
-    assert found["client", "labels"] == "NOT TESTED"
+    assert found["client", "labels"] == "CONFIRMED OPEN"  # dL/dH depends on them, as the card says
+    assert found["any party", "messages"] == "NO VIOLATION FOUND"
 
 
 def test_the_evidence_of_a_proof_names_all_its_parts(masked):
-    evidence = next(f.evidence for f in masked.claims if f.who == "server + T clients")
-    for part in ("by the closed form and by galois", "rho has K+2T-1 = 2", "22 of 22 toy shapes",
-                 "identical views", "32 fresh bytes", "tests on real runs are silent"):  # fmt: skip
+    evidence = next(f.words for f in masked.claims if f.who == "server + T clients")
+    for part in ("by the closed form and by galois", "rho has K+2T-1 = 2",
+                 "22 of 22 small instances", "identical views", "32 fresh bytes",
+                 "tests on real runs did not reject"):  # fmt: skip
         assert part in evidence
     assert "finds no solution" in " ".join(shown.evidence for shown in masked.shown)
 
@@ -65,16 +68,16 @@ def test_the_evidence_against_plain_evaluation(plain):
         next(f for f in plain.claims if f.who == who) for who in ("server", "server + T clients")
     )
     for figure in ("1.487203e-04", "3.768627e-03", "1.272301e-01", "9.516780e-04", "0.8", "0.96"):
-        assert figure in server.evidence
-    assert "ranks, server, p = 2147483647" in server.evidence
+        assert figure in server.words
+    assert "ranks, server, p = 2147483647" in server.words
     assert server.failure_probability < 1e-7
-    assert "100% of the honest clients' data and 100% of their models" in pooled.evidence
+    assert "100% of the honest clients' data and 100% of their models" in pooled.words
     assert pooled.failure_probability == 0
 
 
 def test_the_card_of_plain_evaluation_claims_nothing_against_the_server():
     report = verify("fedvs", tiny_data(), masked=False, tests=(), **SMALL)
-    assert verdicts(report)["server", "features"] == "NOT TESTED"
+    assert verdicts(report)["server", "features"] == "CONFIRMED OPEN"
     assert verdicts(report)["T clients", "features"] == "PROVED"
     assert not any(f.verdict == "VIOLATED" for f in report.claims)
 
@@ -106,11 +109,12 @@ def test_leaks_are_never_proved(leak, tests, expected):
     assert not any(f.verdict == "PROVED" for f in report.claims if f.who in expected)
 
 
-def test_a_protocol_without_a_verifier_says_so():
+def test_claims_that_nothing_is_protected_are_demonstrated():
     report = verify("vafl", tiny_data())
     links, own = ([f for f in report.claims if (f.who == "outsider") is it] for it in (True, False))
-    assert {f.verdict for f in own} == {"NOT TESTED"}
-    assert all("nothing is claimed" in f.evidence for f in own)
+    none = [f for f in own if f.notion == "none"]
+    assert {f.verdict for f in none} == {"CONFIRMED OPEN"}
+    assert all("nothing is claimed" in f.words for f in none)
     assert {f.verdict for f in links} == {"NO VIOLATION FOUND"}
     assert report.shown
 
@@ -126,7 +130,10 @@ def test_the_json_form(report, request):
     again = json.loads(json.dumps(content))
     assert again["claims"] == content["claims"] != []
     keys = {"who", "about", "notion", "source", "verdict", "evidence", "failure_probability"}
-    assert all(set(claim) == keys for claim in again["claims"])
+    assert all(set(claim) == keys | {"evidence_list"} for claim in again["claims"])
+    for claim in again["claims"]:
+        assert claim["evidence"] == "; ".join(one["text"] for one in claim["evidence_list"])
+    assert again["ran"]
     rest = json.dumps([{k: v for k, v in c.items() if k != "verdict"} for c in again["claims"]])
     rest += json.dumps([again["shown"], again["not_covered"]])
     assert not any(word in rest for word in WORDS)
@@ -153,7 +160,8 @@ def test_the_command_prints_verdicts_or_json(monkeypatch, capsys, tmp_path):
     arguments = ["verify", "vafl", "--parties", "4", "--out", str(tmp_path)]
     code, said = command(monkeypatch, capsys, *arguments)
     assert code == 0
-    assert "NOT TESTED" in said.out
+    assert "CONFIRMED OPEN" in said.out
+    assert "Ran: vafl, 4 parties" in said.out
     code, said = command(monkeypatch, capsys, *arguments, "--json")
     assert json.loads(said.out) == json.loads((tmp_path / "verify.json").read_text())
 

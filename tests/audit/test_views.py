@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from securevfl.audit import views
-from securevfl.audit.recorded_runs import arena
+from securevfl.audit.recorded_runs import run_factory
 from securevfl.audit.views import Tape
 from securevfl.engine.transcript import Transcript
 from securevfl.errors import ConfigurationError
@@ -13,14 +13,14 @@ from securevfl.protocols.base.registry import get_protocol
 
 
 @pytest.fixture(scope="module")
-def trial():
+def recorded():
     rng = np.random.default_rng(0)
     features = [rng.random((4, 2)) for _ in range(4)]
-    return arena(get_protocol("fedvs"), features, rounds=2, width=3, prime=2**31 - 1).run()
+    return run_factory(get_protocol("fedvs"), features, rounds=2, width=3, prime=2**31 - 1).run()
 
 
-def test_the_server_sees_no_share(trial):
-    seen = trial.view(Coalition(server=True))
+def test_the_server_sees_no_share(recorded):
+    seen = recorded.view(Coalition(server=True))
     assert {m.kind for m in seen.messages} == {
         "round",
         "shared",
@@ -33,8 +33,8 @@ def test_the_server_sees_no_share(trial):
     assert seen.rounds("embedding") == [1, 2]
 
 
-def test_clients_see_what_is_sent_to_them_and_their_own(trial):
-    seen = trial.view(Coalition(clients=(1, 3)))
+def test_clients_see_what_is_sent_to_them_and_their_own(recorded):
+    seen = recorded.view(Coalition(clients=(1, 3)))
     assert {tuple(sorted((m.sender, m.receiver))) for m in seen.messages if m.kind == "model"} == {
         (0, 1),
         (1, 2),
@@ -46,47 +46,47 @@ def test_clients_see_what_is_sent_to_them_and_their_own(trial):
     assert sorted(seen.one_per_sender("train-data", 0, 1)) == [0, 2, 3]
 
 
-def test_an_outsider_of_sealed_links_sees_envelopes(trial):
-    clear = views.cut(trial.transcript, Coalition(outsider=True))
-    sealed = views.cut(trial.transcript, Coalition(outsider=True), sealed=True)
-    assert len(clear.messages) == len(sealed.messages) == trial.transcript.messages
+def test_an_outsider_of_sealed_links_sees_envelopes(recorded):
+    clear = views.cut(recorded.transcript, Coalition(outsider=True))
+    sealed = views.cut(recorded.transcript, Coalition(outsider=True), sealed=True)
+    assert len(clear.messages) == len(sealed.messages) == recorded.transcript.messages
     assert all(m.payload is None for m in sealed.messages)
     assert [m.nbytes for m in clear.messages] == [m.nbytes for m in sealed.messages]
 
 
-def test_members_see_payloads_of_sealed_links(trial):
-    seen = views.cut(trial.transcript, Coalition(clients=(0,)), sealed=True)
+def test_members_see_payloads_of_sealed_links(recorded):
+    seen = views.cut(recorded.transcript, Coalition(clients=(0,)), sealed=True)
     assert all(m.payload is not None for m in seen.messages if m.kind == "model")
 
 
-def test_uploads_without_the_server(trial):
-    seen = trial.view(Coalition(uploads=(2,)))
+def test_uploads_without_the_server(recorded):
+    seen = recorded.view(Coalition(uploads=(2,)))
     assert {(m.kind, m.sender) for m in seen.messages} == {("embedding", 2)}
 
 
-def test_views_of_two_runs_differ_and_a_view_equals_itself(trial):
-    again = arena(get_protocol("fedvs"), trial.protocol.data.train, rounds=2, width=3,
+def test_views_of_two_runs_differ_and_a_view_equals_itself(recorded):
+    again = run_factory(get_protocol("fedvs"), recorded.protocol.data.train, rounds=2, width=3,
                   prime=2**31 - 1).run()  # fmt: skip
     coalition = Coalition(server=True, clients=(0,))
-    assert list(trial.view(coalition).differences(trial.view(coalition))) == []
-    words = " ".join(trial.view(coalition).differences(again.view(coalition)))
+    assert list(recorded.view(coalition).differences(recorded.view(coalition))) == []
+    words = " ".join(recorded.view(coalition).differences(again.view(coalition)))
     assert "embedding" in words
     assert "tapes of party 0" in words
 
 
-def test_replayed_tapes_give_the_same_run(trial):
-    made = arena(get_protocol("fedvs"), trial.protocol.data.train, rounds=2, width=3,
+def test_replayed_tapes_give_the_same_run(recorded):
+    made = run_factory(get_protocol("fedvs"), recorded.protocol.data.train, rounds=2, width=3,
                  prime=2**31 - 1)  # fmt: skip
-    again = made.run(trial.tapes)
+    again = made.run(recorded.tapes)
     everyone = Coalition(server=True, clients=(0, 1, 2, 3))
-    assert list(trial.view(everyone).differences(again.view(everyone))) == []
+    assert list(recorded.view(everyone).differences(again.view(everyone))) == []
 
 
-def test_a_tape_of_another_configuration_is_refused(trial):
-    made = arena(get_protocol("fedvs"), trial.protocol.data.train, rounds=2, width=4,
+def test_a_tape_of_another_configuration_is_refused(recorded):
+    made = run_factory(get_protocol("fedvs"), recorded.protocol.data.train, rounds=2, width=4,
                  prime=2**31 - 1)  # fmt: skip
     with pytest.raises(ConfigurationError, match=r"shape \(1, 3, 4\) was asked for in round 1"):
-        made.run(trial.tapes)
+        made.run(recorded.tapes)
     with pytest.raises(ConfigurationError, match="the tape has no more"):
         made.run({0: Tape()})
 

@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 
+from securevfl.audit.coded_deviations import deviations
 from securevfl.audit.games import TESTS, Size
 from securevfl.audit.proof.certificate import certificate
 from securevfl.audit.randomness import unexplained, watch
-from securevfl.audit.recorded_runs import arena, departures
+from securevfl.audit.recorded_runs import run_factory
 from securevfl.audit.sealed_links import open_links
 from securevfl.engine.security.sealing import Sealer
 from securevfl.errors import UnknownNameError
@@ -31,12 +32,12 @@ def outcome(leak, test):
 
 @pytest.mark.parametrize(("leak", "test"), CAUGHT)
 def test_a_leak_is_caught(leak, test):
-    assert outcome(leak, test).accuses
+    assert outcome(leak, test).rejected
 
 
 @pytest.mark.parametrize(("leak", "test"), BLIND)
 def test_a_blind_test_stays_silent(leak, test):
-    assert not outcome(leak, test).accuses
+    assert not outcome(leak, test).rejected
 
 
 @pytest.mark.parametrize("test", TESTS)
@@ -44,7 +45,7 @@ def test_a_blind_test_stays_silent(leak, test):
     ("K", "T", "prime"), [(1, 1, 2**31 - 1), (2, 1, 2**61 - 1), (1, 2, 2**61 - 1)]
 )
 def test_the_real_protocol_is_not_accused(test, K, T, prime):
-    assert not TESTS[test](get_protocol("fedvs"), Size(K, T, prime, rounds=24)).accuses
+    assert not TESTS[test](get_protocol("fedvs"), Size(K, T, prime, rounds=24)).rejected
 
 
 @pytest.mark.parametrize("test", ["span, server", "ranks, server", "ranks, server + clients"])
@@ -53,12 +54,12 @@ def test_the_real_protocol_is_not_accused(test, K, T, prime):
 )
 def test_plain_evaluation_is_caught(test, K, T, about):
     size = Size(K, T, options={"masked": False}, rounds=24)
-    assert TESTS[test](get_protocol("fedvs"), size, about).accuses
+    assert TESTS[test](get_protocol("fedvs"), size, about).rejected
 
 
 @pytest.mark.parametrize("test", ["equality", "span, clients"])
 def test_plain_evaluation_is_not_accused_of_what_it_keeps(test):
-    assert not TESTS[test](get_protocol("fedvs"), Size(options={"masked": False})).accuses
+    assert not TESTS[test](get_protocol("fedvs"), Size(options={"masked": False})).rejected
 
 
 # What is wrong with these is what is drawn or who shares it, and that is on the tapes as it is.
@@ -72,8 +73,8 @@ def test_a_leak_in_the_use_of_masks_departs_from_the_proof(leak):
     size = Size(1, how.privacy)
     features = [np.full((3, 2), n / 8) for n in range(size.parties)]
     options = {"segments": 1, "privacy": how.privacy}
-    trial = arena(leaky(leak), features, rounds=4, width=3, **options).run()
-    assert list(departures(trial))
+    recorded = run_factory(leaky(leak), features, rounds=4, width=3, **options).run()
+    assert list(deviations(recorded))
 
 
 @pytest.mark.parametrize("leak", sorted(DRAWN - {"alpha on a data point"}))
@@ -81,13 +82,17 @@ def test_a_leak_in_what_is_drawn_has_no_provenance(leak):
     size = Size(1, LEAKS[leak].privacy)
     features = [np.full((3, 2), n / 8) for n in range(size.parties)]
     with watch() as log:
-        made = arena(leaky(leak), features, rounds=4, width=3, privacy=size.privacy, segments=1)
-        trial = made.run()
-    assert list(unexplained(log, trial.tapes.values()))
+        made = run_factory(
+            leaky(leak), features, rounds=4, width=3, privacy=size.privacy, segments=1
+        )
+        recorded = made.run()
+    assert list(unexplained(log, recorded.tapes.values()))
 
 
 def test_a_point_on_the_data_has_no_certificate():
-    made = arena(leaky("alpha on a data point"), [np.zeros((3, 2))] * 3, privacy=1, segments=1)
+    made = run_factory(
+        leaky("alpha on a data point"), [np.zeros((3, 2))] * 3, privacy=1, segments=1
+    )
     assert not all(check.holds for check in certificate(made.protocol.public.code))
 
 

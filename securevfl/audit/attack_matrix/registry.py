@@ -14,7 +14,7 @@ from securevfl.audit.attack_matrix.setting import Case, Settings, polynomial
 from securevfl.audit.attacks import feature_reconstruction, label_inference, model_stealing, sums
 from securevfl.audit.attacks.outcome import NoView, Outcome
 from securevfl.audit.games import Size, play_ranks
-from securevfl.audit.recorded_runs import Arena, Trial, codes_shares
+from securevfl.audit.recorded_runs import CodedRun, RunFactory, codes_shares
 from securevfl.audit.share_recovery import pool_shares, recover_by_server
 from securevfl.errors import RunError
 from securevfl.plugins import Registry
@@ -206,7 +206,7 @@ def binary_columns(case: Case) -> Result:
 # -- coalitions against shares ---------------------------------------------------------------------
 
 
-def _pooled(case: Case, extra: Callable[[Trial], int]) -> Result:
+def _pooled(case: Case, extra: Callable[[CodedRun], int]) -> Result:
     trial = case.shares
     if isinstance(trial, NoView):
         return trial
@@ -285,7 +285,7 @@ def server_and_clients(case: Case) -> Result:
     }
     data = case.data.subset(min(case.data.rows, (columns + 20) * code.segments))
     made = case.protocol(data, **options, batch=data.rows)
-    found = recover_by_server(Arena(made).run(), tuple(range(code.privacy)))
+    found = recover_by_server(RunFactory(made).run(), tuple(range(code.privacy)))
     return Outcome(
         "elements of data recovered exactly",
         found.data,

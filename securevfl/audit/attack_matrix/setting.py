@@ -13,7 +13,7 @@ import numpy as np
 
 from securevfl.audit.attack_matrix.observation import Evidence, Table, observe
 from securevfl.audit.attacks.outcome import NoView
-from securevfl.audit.recorded_runs import Arena, Trial, codes_shares
+from securevfl.audit.recorded_runs import CodedRun, RunFactory, codes_shares
 from securevfl.engine.conditions import NONE, Conditions, load_conditions
 from securevfl.engine.streams import SecretSeed
 from securevfl.errors import ConfigurationError
@@ -194,12 +194,12 @@ class Case:
         return np.concatenate([H for _, H in whole], axis=1), np.concatenate(data.train, axis=1)
 
     @functools.cached_property
-    def shares(self) -> Trial | NoView:
+    def shares(self) -> CodedRun | NoView:
         """A recorded run on few rows, of a protocol that shares its data by a Lagrange code."""
         if not codes_shares(self.protocol()):
             return NoView("its clients hold no shares of each other's data")
         data = self.data.subset(min(_SHARED_ROWS, self.data.rows))
-        return Arena(self.protocol(data, rounds=2, batch=len(data.train_labels))).run()
+        return RunFactory(self.protocol(data, rounds=2, batch=len(data.train_labels))).run()
 
 
 def _in_order(samples: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

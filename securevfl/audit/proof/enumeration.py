@@ -17,7 +17,7 @@ from securevfl.privacy.coalition import Coalition
 
 
 @dataclass(frozen=True)
-class Toy:
+class SmallInstance:
     """A FedVS that is small enough to be enumerated.
 
     Attributes
@@ -87,7 +87,7 @@ class Observation:
     `wanted`, values of psi at the data points, which are the ideal output, and `rest`.
     """
 
-    def __init__(self, toy: Toy, coalition: Coalition) -> None:
+    def __init__(self, toy: SmallInstance, coalition: Coalition) -> None:
         code, field = toy.code, toy.code.field
         self.points = list(coalition.clients)
         self.uploads = list(range(code.parties)) if coalition.server else list(coalition.uploads)
@@ -101,7 +101,7 @@ class Observation:
             )
         self.rest = self._complement(toy, unmasked)
 
-    def _modulo_masks(self, toy: Toy) -> np.ndarray:
+    def _modulo_masks(self, toy: SmallInstance) -> np.ndarray:
         """Rows that span the functionals of the uploads that no mask moves, (q, uploads)."""
         code, field = toy.code, toy.code.field
         if not toy.masked:
@@ -116,7 +116,7 @@ class Observation:
         columns = np.concatenate([powers[self.points], hidden[self.uploads]])
         return left_null(field, columns)[:, seen:]
 
-    def _complement(self, toy: Toy, unmasked: np.ndarray) -> np.ndarray:
+    def _complement(self, toy: SmallInstance, unmasked: np.ndarray) -> np.ndarray:
         """Functionals that complete `wanted`, each without what the output contributes to it.
 
         With A_k = l_k sum_j l_j, the polynomials of a client whose masks are zero add up to
@@ -156,7 +156,7 @@ class Table:
         (class, output) to (number of secrets, one of them).
     """
 
-    def __init__(self, toy: Toy, seen: Observation) -> None:
+    def __init__(self, toy: SmallInstance, seen: Observation) -> None:
         self.toy, self.seen = toy, seen
         entries = toy.rounds * toy.rows * toy.width
         self.rest_size = toy.modulus ** (len(seen.rest) * entries)
@@ -186,7 +186,7 @@ class Table:
 class _Parts:
     """All values of one client's polynomials at the points that matter."""
 
-    def __init__(self, toy: Toy, seen: Observation) -> None:
+    def __init__(self, toy: SmallInstance, seen: Observation) -> None:
         self.toy, self.seen, p = toy, seen, toy.modulus
         code = toy.code
         self.at = seen.points + seen.uploads

@@ -20,12 +20,12 @@ from typing import Any
 
 import numpy as np
 
-from securevfl.audit.proof.enumeration import Observation, Table, Toy
+from securevfl.audit.proof.enumeration import Observation, SmallInstance, Table
 from securevfl.errors import ConfigurationError
 from securevfl.field import LagrangeCode, PrimeField
 from securevfl.privacy.coalition import Coalition
 
-__all__ = ["Exhaustion", "Toy", "exhaust", "small_code", "toys"]
+__all__ = ["Exhaustion", "SmallInstance", "exhaust", "small_code", "small_instances"]
 
 _MOST = 1 << 26  # views enumerated in one examination
 _CELLS = 1 << 22  # entries of one histogram
@@ -107,7 +107,7 @@ _SLOW: tuple[tuple[int, int, int, dict[str, int]], ...] = (
 )
 
 
-def toys(masked: bool, *, slow: bool = False) -> tuple[Toy, ...]:
+def small_instances(masked: bool, *, slow: bool = False) -> tuple[SmallInstance, ...]:
     """Shapes that are enumerated to verify a claim.
 
     Parameters
@@ -117,16 +117,18 @@ def toys(masked: bool, *, slow: bool = False) -> tuple[Toy, ...]:
         Those that take seconds each as well, K = T = 2 among them.
     """
     shapes = _SHAPES + (_SLOW if slow else ())
-    return tuple(Toy(small_code(p, K, T), masked=masked, **more) for p, K, T, more in shapes)
+    return tuple(
+        SmallInstance(small_code(p, K, T), masked=masked, **more) for p, K, T, more in shapes
+    )
 
 
 @functools.lru_cache(maxsize=512)
-def exhaust(toy: Toy, coalition: Coalition) -> Exhaustion:
+def exhaust(toy: SmallInstance, coalition: Coalition) -> Exhaustion:
     """Enumerate all secrets and tapes of an instance.
 
     Parameters
     ----------
-    toy : Toy
+    toy : SmallInstance
     coalition : Coalition
         With the server, the sums of the honest clients are the ideal output. Without it nothing
         is, and `Coalition.uploads` are the results that it sees.
@@ -142,9 +144,9 @@ def exhaust(toy: Toy, coalition: Coalition) -> Exhaustion:
     >>> from securevfl.field import PrimeField
     >>> code = LagrangeCode(PrimeField(5), parties=3, segments=1, privacy=1,
     ...                     alphas=(2, 3, 4), betas=(0, 1))
-    >>> round(exhaust(Toy(code, masked=False), Coalition(server=True)).bits, 7)
+    >>> round(exhaust(SmallInstance(code, masked=False), Coalition(server=True)).bits, 7)
     0.1272301
-    >>> exhaust(Toy(code), Coalition(server=True, clients=(0,))).equal
+    >>> exhaust(SmallInstance(code), Coalition(server=True, clients=(0,))).equal
     True
     """
     if toy.secrets * toy.tapes > _MOST:
@@ -159,7 +161,7 @@ def exhaust(toy: Toy, coalition: Coalition) -> Exhaustion:
 class _Joint:
     """Histograms of several honest clients together: uploads add up, shares stand side by side."""
 
-    def __init__(self, toy: Toy, table: Table) -> None:
+    def __init__(self, toy: SmallInstance, table: Table) -> None:
         self.toy, self.table = toy, table
         self.known: dict[bytes, int] = {}
         self.found: list[tuple[np.ndarray, np.ndarray]] = []
@@ -263,7 +265,7 @@ def _add_arrays(p: int, one: np.ndarray, two: np.ndarray, size: int) -> np.ndarr
     return total
 
 
-def _decide(toy: Toy, table: Table) -> Exhaustion:
+def _decide(toy: SmallInstance, table: Table) -> Exhaustion:
     """Combine the honest clients' parts, and compare secrets with the same output."""
     joint = _Joint(toy, table)
     groups: dict[int, dict[int, tuple[int, Any]]] = {}

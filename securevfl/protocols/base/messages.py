@@ -8,7 +8,7 @@ protocol by name.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
@@ -62,6 +62,9 @@ class RunSecrets(Protocol):
         """Payloads of a kind in a round, by (sender, receiver)."""
 
 
+Formula = Callable[[RunSecrets, MessageKey], Any]
+
+
 @dataclass(frozen=True)
 class MessageSpec:
     """One kind of message that a protocol may send.
@@ -86,6 +89,8 @@ class MessageSpec:
     count : callable, optional
         Key to the number of such messages, 0 or 1; where a message depends on who is there it is
         1. One in every round if not given.
+    opened_by : str
+        Role whose kept state opens a ciphertext; empty for other messages.
     row_by_row : bool
         Whether the receiver sees values of single training rows and `Protocol.shown` and
         `Protocol.named_rows` say which; attacks read these (`Protocol.exposures`).
@@ -104,9 +109,24 @@ class MessageSpec:
     shape: Callable[[MessageKey], tuple[int, ...] | None] | None = None
     dtype: str = ""
     count: Callable[[MessageKey], int] | None = None
+    opened_by: str = ""
     row_by_row: bool = False
-    recompute: Callable[[RunSecrets, MessageKey], Any] | None = None
+    recompute: Formula | None = None
     source: str = ""
+
+
+class Hypothesis(NamedTuple):
+    """Something that the security of a protocol supposes, as checked on a recorded run.
+
+    Attributes
+    ----------
+    text : str
+        What was checked, with its numbers.
+    holds : bool
+    """
+
+    text: str
+    holds: bool
 
 
 @dataclass(frozen=True)
@@ -161,6 +181,13 @@ def announcement(
     return MessageSpec(
         ANNOUNCE, sender, receiver, carries, public=carries == "control", source=source
     )
+
+
+def with_formulas(
+    messages: Iterable[MessageSpec], formulas: Mapping[str, Formula]
+) -> tuple[MessageSpec, ...]:
+    """The messages, each with the formula of its kind where there is one."""
+    return tuple(replace(one, recompute=formulas.get(one.kind, one.recompute)) for one in messages)
 
 
 def last_word(receiver: str = "client", *, sender: str = "server") -> MessageSpec:

@@ -22,6 +22,7 @@ from securevfl.privacy.claims import Claim
 from securevfl.protocols.base.card import Card, Exposure
 from securevfl.protocols.base.messages import (
     Draw,
+    Hypothesis,
     MessageKey,
     MessageSpec,
     RunSecrets,
@@ -49,6 +50,9 @@ class Protocol(ABC):
     fault_options : mapping
         Options with which it does what its card says of absence when a party is lost for good,
         such as a timeout; the defaults may wait.
+    small_options : mapping
+        Largest values of options that make a run long, besides rounds and batch, in the small runs
+        of `securevfl.audit`; smaller ones stay.
     apart : bool
         Whether each client needs its own columns only, the server the labels only, and `scores`
         the clients' embeddings only, so that nobody has to hold the whole data set
@@ -76,6 +80,7 @@ class Protocol(ABC):
     Config: ClassVar[type[BaseModel]]
     check_options: ClassVar[Mapping[str, Any]] = {}
     fault_options: ClassVar[Mapping[str, Any]] = {}
+    small_options: ClassVar[Mapping[str, int]] = {}
     apart: ClassVar[bool] = False
     twin: ClassVar[str | None] = None
 
@@ -228,6 +233,14 @@ class Protocol(ABC):
         """What the receiver of a message may learn from it, such as a decoded sum; None if not
         said."""
         return None
+
+    def hypotheses(self, secrets: RunSecrets) -> tuple[Hypothesis, ...]:
+        """What computational claims suppose besides the primitives, checked on a recorded run.
+
+        Such as: keys are used once, thresholds suffice. Empty where nothing was stated: no verdict
+        on a computational claim is then stronger than NO VIOLATION FOUND.
+        """
+        return ()
 
     def describe(self) -> dict[str, Any]:
         """Derived parameters that summaries show, such as K, T, R and p."""

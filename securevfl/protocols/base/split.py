@@ -269,6 +269,21 @@ class EmbeddingProtocol(SplitProtocol):
         own = secrets.data(key.sender)["train"]
         return network.forward(rows_of(own, self.train_layout().samples(batch)))
 
+    def announced_at(self, secrets: RunSecrets, key: MessageKey) -> Any:
+        """What the server announces: the round's batch, or the end after the last step."""
+        server = secrets.state(key)
+        over = server["steps"] + server.get("skipped", 0) >= self.config.rounds
+        return "stop" if over else self.layout.draw(key.round)
+
+    def gradient_at(self, secrets: RunSecrets, key: MessageKey, joint: np.ndarray) -> np.ndarray:
+        """dL/dH by the server's model as it was when the round of the message `key` was opened."""
+        opened = MessageKey(ANNOUNCE, key.round, SERVER, key.receiver)
+        centre = self.joint_centre()
+        centre.load_state_dict(secrets.state(opened)["centre"])
+        batch = secrets.sent(ANNOUNCE, key.round)[SERVER, key.receiver]
+        labels = secrets.data(SERVER)["train"]
+        return centre.step(joint, self.layout.samples(batch), labels)[1]
+
     def evaluated(self, parties: Mapping[int, Party]) -> Collection[int]:
         """Clients whose embeddings the experimenter's evaluation uses."""
         return self.peers()

@@ -22,7 +22,14 @@ from securevfl.models.pretraining.pretext import make_objective
 from securevfl.models.pretraining.trainer import Pretraining, pretraining_optimizer
 from securevfl.privacy.claims import Claim
 from securevfl.protocols.base.card import Card
-from securevfl.protocols.base.messages import Draw, MessageKey, MessageSpec, RunSecrets
+from securevfl.protocols.base.coded import CodedProtocol
+from securevfl.protocols.base.messages import (
+    Draw,
+    MessageKey,
+    MessageSpec,
+    RunSecrets,
+    with_formulas,
+)
 from securevfl.protocols.base.protocol import Part
 from securevfl.protocols.base.schedule import Outline, Post, Shape, Stage, hollow
 from securevfl.protocols.base.split import SplitProtocol
@@ -34,6 +41,7 @@ from securevfl.protocols.fedvs.declaration import (
     pretraining_messages,
     sum_of,
 )
+from securevfl.protocols.fedvs.formulas import formulas_of
 from securevfl.protocols.fedvs.messages import Attempt, Batch
 from securevfl.protocols.fedvs.parameters import (
     FedVSConfig,
@@ -50,7 +58,7 @@ if TYPE_CHECKING:
     from securevfl.data.dataset import VerticalDataset
 
 
-class FedVS(SplitProtocol):
+class FedVS(SplitProtocol, CodedProtocol):
     """FedVS on one data set."""
 
     name = "fedvs"
@@ -197,7 +205,8 @@ class FedVS(SplitProtocol):
     def messages(self) -> tuple[MessageSpec, ...]:
         """Shares of data and models, masks, uploads, and what the server says."""
         before = pretraining_messages() if self.config.pretrain == "full" else ()
-        return before + messages_of(self.public, self.data.widths)
+        every = before + messages_of(self.public, self.data.widths)
+        return with_formulas(every, formulas_of(self))
 
     @property
     def prediction_messages(self) -> tuple[MessageSpec, ...]:
@@ -293,6 +302,32 @@ class FedVS(SplitProtocol):
         own = self.pretraining(index)
         return Client(index, self.peers(), self.public, features, network, own)
 
+    def parties_with(self, models: Mapping[int, Mapping[int, Any]]) -> dict[int, Party]:
+        """Parties whose clients share the given models and do not train."""
+        made: dict[int, Any] = self.parties()
+        for n, own in models.items():
+            made[n].given_models = own
+        return made
+
+    @property
+    def code(self) -> LagrangeCode:
+        """Points, K and T."""
+        return self.public.code
+
+    @property
+    def mask_powers(self) -> np.ndarray | None:
+        """alpha_n^i; None in plain evaluation."""
+        return self.public.mask_powers if self.config.masked else None
+
+    def dealers(self, round: int) -> tuple[int, ...]:
+        """Appointed dealers, in turn over the rounds."""
+        return self.public.candidates(round)
+
+    def quantised_columns(self) -> dict[int, np.ndarray]:
+        """X-bar of the training rows by client."""
+        found = enumerate(self.data.train)
+        return {n: quantised_data(self.public, rows, "train")[0] for n, rows in found}
+
     def predictors(
         self, parties: Mapping[int, Party], features: Sequence[np.ndarray]
     ) -> dict[int, Party]:
@@ -352,7 +387,7 @@ class FedVS(SplitProtocol):
         if self.config.pretrain == "full":
             about_server = tuple(
                 replace(
-                    claim, source=f"of clients 1 to N-1, as client 0 is its own: {claim.source}"
+                    claim, reason=f"of clients 1 to N-1, as client 0 is its own: {claim.reason}"
                 )
                 for claim in about_server
             )

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from securevfl.audit.attacks.recovery import Round, recover
-from securevfl.audit.recorded_runs import Arena, arena
+from securevfl.audit.recorded_runs import RunFactory, run_factory
 from securevfl.audit.share_recovery import coalitions, pool_shares, recover_by_server
 from securevfl.data import load_dataset
 from securevfl.errors import ConfigurationError
@@ -18,7 +18,7 @@ def trained(N, d, rows, K, T, p, masked, *, rounds=8, width=8):
     rng = np.random.default_rng(1)
     features = [rng.random((rows, d)) for _ in range(N)]
     options = {"segments": K, "privacy": T, "prime": p, "masked": masked}
-    return arena(FEDVS, features, rounds=rounds, width=width, **options).run()
+    return run_factory(FEDVS, features, rounds=rounds, width=width, **options).run()
 
 
 @pytest.mark.parametrize("p", [P31, P61])
@@ -34,15 +34,15 @@ def test_plain_uploads_give_everything_away_and_masked_ones_nothing(N, d, rows, 
 
 
 def test_too_few_equations_are_refused():
-    trial = trained(4, 7, 20, 1, 1, P31, False)
+    recorded = trained(4, 7, 20, 1, 1, P31, False)
     with pytest.raises(ConfigurationError, match="needs 24 rows of each segment"):
-        recover_by_server(trial, (0,))
+        recover_by_server(recorded, (0,))
 
 
 def test_too_few_rounds_are_refused():
-    trial = trained(4, 7, 60, 1, 1, P31, False, rounds=5)
+    recorded = trained(4, 7, 60, 1, 1, P31, False, rounds=5)
     with pytest.raises(ConfigurationError, match="rounds x h of 48"):
-        recover_by_server(trial, (0,))
+        recover_by_server(recorded, (0,))
 
 
 def test_another_number_of_clients_is_refused():
@@ -59,8 +59,8 @@ def test_real_digits(masked):
         "segments": 2, "prime": P31, "data_bits": 8, "model_bits": 8, "weight_bound": 4.0,
         "degree": 1, "rounds": 4, "width": 48, "batch": len(data.train_labels), "masked": masked,
     }  # fmt: skip
-    trial = Arena(FEDVS(make_config(FEDVS, options), data, seed=0)).run()
-    found = recover_by_server(trial, (0,))
+    recorded = RunFactory(FEDVS(make_config(FEDVS, options), data, seed=0)).run()
+    found = recover_by_server(recorded, (0,))
     assert found.elements > 90_000
     assert (found.explained, found.data, found.models) == (
         (False, 0, 0) if masked else (True, 1, 1)
@@ -69,10 +69,10 @@ def test_real_digits(masked):
 
 @pytest.mark.parametrize(("N", "K", "T"), [(7, 2, 1), (9, 3, 2), (5, 1, 1)])
 def test_pooled_shares_of_a_run(N, K, T):
-    trial = trained(N, 2, 4 * K, K, T, P61, True, rounds=2)
+    recorded = trained(N, 2, 4 * K, K, T, P61, True, rounds=2)
     sizes = []
-    for clients in coalitions(trial):
-        pooled = pool_shares(trial, clients, N - 1)
+    for clients in coalitions(recorded):
+        pooled = pool_shares(recorded, clients, N - 1)
         assert pooled.exact
         assert pooled.combinations == len(clients) - T
         assert pooled.model == (len(clients) > T)

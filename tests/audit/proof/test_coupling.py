@@ -5,9 +5,11 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
+from securevfl.audit.coded_deviations import deviations
+from securevfl.audit.coupled_runs import couple
 from securevfl.audit.proof.coupling import correction
 from securevfl.audit.proof.linear_algebra import independent_rows, solve_left
-from securevfl.audit.recorded_runs import arena, couple, departures
+from securevfl.audit.recorded_runs import run_factory
 from securevfl.engine.conditions import Conditions
 from securevfl.errors import ConfigurationError
 from securevfl.privacy.coalition import Coalition
@@ -37,10 +39,10 @@ def coalitions(T):
 def test_exchanged_clients_in_training_give_identical_views(N, K, T, p):
     """Real training: the models move by real gradients, and only the tapes are chosen."""
     features = features_of(N, K, 1)
-    first = arena(FEDVS, features, **options_of(K, T, p))
+    first = run_factory(FEDVS, features, **options_of(K, T, p))
     a, b = N - 1, N - 2
     features[a], features[b] = features[b], features[a]
-    second = arena(FEDVS, features, instead={a: b, b: a}, **options_of(K, T, p))
+    second = run_factory(FEDVS, features, exchanged={a: b, b: a}, **options_of(K, T, p))
     for coalition in coalitions(T):
         coupled = couple(first, second, coalition)
         assert coupled.differences == ()
@@ -66,13 +68,13 @@ def test_views_are_identical_where_a_sum_holds_an_earlier_model(N, K, T):
     waits = {"absent": "last", "spares": N - T - 1, "rounds": 2} | times
     options = options_of(K, T, P61, **waits)
     conditions = LateSharer(late=N - 3)
-    first = arena(FEDVS, features, conditions=conditions, **options)
+    first = run_factory(FEDVS, features, conditions=conditions, **options)
     one = first.run()
     assert [attempt.held for _, attempt in one.attempts.values()] == [(), ((N - 3, 1),)]
-    assert list(departures(one)) == []
+    assert list(deviations(one)) == []
     a, b = N - 1, N - 2
     features[a], features[b] = features[b], features[a]
-    second = arena(FEDVS, features, instead={a: b, b: a}, conditions=conditions, **options)
+    second = run_factory(FEDVS, features, exchanged={a: b, b: a}, conditions=conditions, **options)
     for coalition in coalitions(T):
         coupled = couple(first, second, coalition, one)
         assert coupled.differences == ()
@@ -80,12 +82,12 @@ def test_views_are_identical_where_a_sum_holds_an_earlier_model(N, K, T):
 
 
 def arbitrary(N, K, p, seed, honest, *, like=None):
-    """Features and models of the honest clients, with the sums of another arena if one is given."""
+    """Features and models of the honest clients, with the sums of another run if given."""
     features = features_of(N, K, seed, columns=3)
     if like is not None:
         for n in set(range(N)) - set(honest):
             features[n] = features_of(N, K, 5, columns=3)[n]
-    made = arena(FEDVS, features, **options_of(K, 1, p))
+    made = run_factory(FEDVS, features, **options_of(K, 1, p))
     field = made.protocol.public.field
     models = {n: {r: field.random((4, 3)) for r in (1, 2, 3)} for n in range(N)}
     if like is None:
@@ -117,9 +119,9 @@ def test_arbitrary_secrets_with_equal_sums_give_identical_views(N, K, C, p):
     one = arbitrary(N, K, p, 5, honest)
     two = arbitrary(N, K, p, 6, honest, like=one)
     assert any(not np.array_equal(one[0][n], two[0][n]) for n in honest)
-    arenas = [arena(FEDVS, x, m, **options_of(K, 1, p)) for x, m, _ in (one, two)]
+    factories = [run_factory(FEDVS, x, m, **options_of(K, 1, p)) for x, m, _ in (one, two)]
     for coalition in (Coalition(server=True, clients=C), Coalition(clients=C)):
-        assert couple(*arenas, coalition).differences == ()
+        assert couple(*factories, coalition).differences == ()
 
 
 def test_clients_without_the_server_see_equal_shares_of_any_secrets():
@@ -127,22 +129,22 @@ def test_clients_without_the_server_see_equal_shares_of_any_secrets():
     one = arbitrary(4, 1, P61, 5, [1, 2, 3])
     two = arbitrary(4, 1, P61, 6, [1, 2, 3])
     two[0][0], two[1][0] = one[0][0], one[1][0]
-    arenas = [arena(FEDVS, x, m, **options_of(1, 1, P61)) for x, m, _ in (one, two)]
-    differences = couple(*arenas, Coalition(clients=(0,))).differences
+    factories = [run_factory(FEDVS, x, m, **options_of(1, 1, P61)) for x, m, _ in (one, two)]
+    differences = couple(*factories, Coalition(clients=(0,))).differences
     assert differences
     assert all("'gradient'" in words or "'embedding'" in words for words in differences)
 
 
 def test_secrets_with_other_sums_have_no_coupling():
     one, two = arbitrary(4, 1, P61, 5, [0, 1, 2, 3]), arbitrary(4, 1, P61, 6, [0, 1, 2, 3])
-    arenas = [arena(FEDVS, x, m, **options_of(1, 1, P61)) for x, m, _ in (one, two)]
+    factories = [run_factory(FEDVS, x, m, **options_of(1, 1, P61)) for x, m, _ in (one, two)]
     with pytest.raises(ConfigurationError, match="differ in the sums that are decoded"):
-        couple(*arenas, Coalition(server=True))
+        couple(*factories, Coalition(server=True))
 
 
 def test_more_than_t_clients_have_no_coupling():
     features = features_of(4, 1, 1)
-    made = arena(FEDVS, features, **options_of(1, 1, P61))
+    made = run_factory(FEDVS, features, **options_of(1, 1, P61))
     with pytest.raises(ConfigurationError, match="2 clients collude and T = 1"):
         couple(made, made, Coalition(clients=(0, 1)))
 
@@ -150,16 +152,16 @@ def test_more_than_t_clients_have_no_coupling():
 def test_plain_uploads_have_no_coupling_with_the_server():
     """The bijection needs rho to move: without it the server's views differ."""
     features = features_of(4, 1, 1)
-    first = arena(FEDVS, features, **options_of(1, 1, P61, masked=False))
+    first = run_factory(FEDVS, features, **options_of(1, 1, P61, masked=False))
     features[3], features[2] = features[2], features[3]
     options = options_of(1, 1, P61, masked=False)
-    second = arena(FEDVS, features, instead={3: 2, 2: 3}, **options)
+    second = run_factory(FEDVS, features, exchanged={3: 2, 2: 3}, **options)
     for coalition in (Coalition(server=True), Coalition(server=True, clients=(0,))):
         assert any("'embedding'" in words for words in couple(first, second, coalition).differences)
 
 
 def test_the_correction_is_the_quotient_by_the_vanishing_polynomial():
-    code = arena(FEDVS, features_of(5, 2, 1), **options_of(2, 1, P31)).protocol.public.code
+    code = run_factory(FEDVS, features_of(5, 2, 1), **options_of(2, 1, P31)).protocol.public.code
     field = code.field
     q = field.random((3, 2, 2))
     alphas = field.elements(list(code.alphas))
@@ -172,25 +174,25 @@ def test_the_correction_is_the_quotient_by_the_vanishing_polynomial():
 @pytest.mark.parametrize("masked", [True, False])
 @pytest.mark.parametrize(("N", "K", "T"), SHAPES)
 def test_every_message_is_what_the_proof_says(N, K, T, masked):
-    made = arena(FEDVS, features_of(N, K, 2), **options_of(K, T, P61, masked=masked))
-    assert list(departures(made.run())) == []
+    made = run_factory(FEDVS, features_of(N, K, 2), **options_of(K, T, P61, masked=masked))
+    assert list(deviations(made.run())) == []
 
 
 def tampered(change):
     """A recorded run whose transcript is changed before it is looked at."""
-    trial = arena(FEDVS, features_of(4, 1, 2), **options_of(1, 1, P31)).run()
-    change(trial)
-    return list(departures(trial))
+    recorded = run_factory(FEDVS, features_of(4, 1, 2), **options_of(1, 1, P31)).run()
+    change(recorded)
+    return list(deviations(recorded))
 
 
 @pytest.mark.parametrize("kind", ["train-data", "model", "mask", "embedding"])
 def test_one_changed_element_is_found(kind):
-    def change(trial):
-        columns = trial.transcript.columns()
+    def change(recorded):
+        columns = recorded.transcript.columns()
         row = int(np.flatnonzero(columns["kind"] == kind)[1])
-        payload = trial.transcript.payloads[row].copy()
+        payload = recorded.transcript.payloads[row].copy()
         payload[0, 0] ^= 1
-        trial.transcript.payloads[row] = payload
+        recorded.transcript.payloads[row] = payload
 
     found = tampered(change)
     assert len(found) == 1
@@ -198,19 +200,19 @@ def test_one_changed_element_is_found(kind):
 
 
 def test_a_mask_that_is_drawn_twice_is_found():
-    def change(trial):
-        tape = trial.tapes[0]
+    def change(recorded):
+        tape = recorded.tapes[0]
         tape.draws[2] = tape.draws[1].reshape(tape.draws[2].shape)
 
     assert any("draws the same mask twice" in words for words in tampered(change))
 
 
 def test_too_few_dealers_are_found():
-    def change(trial):
+    def change(recorded):
         from dataclasses import replace
 
-        for row, payload in enumerate(trial.transcript.payloads):
+        for row, payload in enumerate(recorded.transcript.payloads):
             if hasattr(payload, "dealers"):
-                trial.transcript.payloads[row] = replace(payload, dealers=payload.dealers[:1])
+                recorded.transcript.payloads[row] = replace(payload, dealers=payload.dealers[:1])
 
     assert any("1 dealers" in words for words in tampered(change))

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from securevfl.audit.proof.certificate import coalition_power
-from securevfl.audit.proof.exhaustive import Toy, exhaust, small_code, toys
+from securevfl.audit.proof.exhaustive import SmallInstance, exhaust, small_code, small_instances
 from securevfl.errors import ConfigurationError
 from securevfl.privacy.coalition import Coalition
 
@@ -37,7 +37,7 @@ def coalitions(toy):
     ],
 )
 def test_the_published_figures_of_plain_evaluation(p, honest, rounds, bits, distance):
-    toy = Toy(small_code(p, 1, 1), masked=False, honest=honest, rounds=rounds)
+    toy = SmallInstance(small_code(p, 1, 1), masked=False, honest=honest, rounds=rounds)
     found = exhaust(toy, SERVER)
     assert found.bits == pytest.approx(bits, rel=5e-7)
     assert found.distance == pytest.approx(distance)
@@ -45,20 +45,20 @@ def test_the_published_figures_of_plain_evaluation(p, honest, rounds, bits, dist
 
 
 def test_the_witness_of_a_leak_has_equal_sums():
-    found = exhaust(Toy(small_code(5, 1, 1), masked=False, honest=2), SERVER)
+    found = exhaust(SmallInstance(small_code(5, 1, 1), masked=False, honest=2), SERVER)
     sums = [sum(int(X.item()) * int(W.item()) for X, W in secret) % 5 for secret in found.witness]
     assert sums[0] == sums[1]
     assert str(found.witness[0]) != str(found.witness[1])
 
 
-@pytest.mark.parametrize("toy", toys(True), ids=Toy.describe)
+@pytest.mark.parametrize("toy", small_instances(True), ids=SmallInstance.describe)
 def test_masked_views_have_equal_histograms(toy):
     for who, coalition in coalitions(toy).items():
         assert exhaust(toy, coalition).equal, who
 
 
 def test_at_least_twenty_shapes_are_enumerated():
-    made = toys(True, slow=True)
+    made = small_instances(True, slow=True)
     assert len(made) >= 20
     assert {(t.code.segments, t.code.privacy) for t in made} == {(1, 1), (2, 1), (1, 2), (2, 2)}
     assert any(t.rounds > 1 for t in made)
@@ -66,33 +66,36 @@ def test_at_least_twenty_shapes_are_enumerated():
 
 @pytest.mark.parametrize("masked", [True, False])
 def test_single_uploads_and_shares_say_nothing_even_in_plain_evaluation(masked):
-    for toy in (Toy(small_code(5, 1, 1), masked=masked, rounds=2), Toy(small_code(11, 2, 1))):
+    for toy in (
+        SmallInstance(small_code(5, 1, 1), masked=masked, rounds=2),
+        SmallInstance(small_code(11, 2, 1)),
+    ):
         assert exhaust(toy, coalitions(toy)["T uploads"]).equal
         assert exhaust(toy, coalitions(toy)["T clients"]).equal
 
 
 @pytest.mark.parametrize(("p", "K", "T"), [(5, 1, 1), (11, 2, 1), (11, 1, 2)])
 def test_one_coefficient_short_leaks_to_server_and_clients_only(p, K, T):
-    toy = Toy(small_code(p, K, T), coefficients=K + 2 * T - 2)
+    toy = SmallInstance(small_code(p, K, T), coefficients=K + 2 * T - 2)
     assert exhaust(toy, coalitions(toy)["server"]).equal
     assert not exhaust(toy, coalitions(toy)["server + T clients"]).equal
 
 
 @pytest.mark.parametrize(("p", "K", "T"), [(5, 1, 1), (11, 2, 1), (11, 1, 2)])
 def test_degree_k_plus_t_minus_2_suffices_against_the_server_alone(p, K, T):
-    enough = Toy(small_code(p, K, T), coefficients=K + T - 1)
+    enough = SmallInstance(small_code(p, K, T), coefficients=K + T - 1)
     assert exhaust(enough, SERVER).equal
 
 
 def test_plain_uploads_leak_to_the_server_for_two_segments_too():
-    found = exhaust(Toy(small_code(11, 2, 1), masked=False), SERVER)
+    found = exhaust(SmallInstance(small_code(11, 2, 1), masked=False), SERVER)
     assert found.bits > 0
     assert not found.equal
 
 
 @pytest.mark.parametrize(("K", "T"), [(2, 1), (1, 1)])
 def test_more_than_t_clients_learn_what_the_theory_says(K, T):
-    toy = Toy(small_code(11, K, T))
+    toy = SmallInstance(small_code(11, K, T))
     for c in range(T, K + T + 1):
         clients = tuple(range(c))
         power = coalition_power(toy.code, clients)
@@ -108,7 +111,7 @@ def test_the_exceptional_pair_learns_nothing_of_the_model():
         for pair in itertools.combinations(range(code.parties), 2)
         if sum(code.alphas[n] for n in pair) % 11 == 1
     )
-    found = exhaust(Toy(code), Coalition(clients=pair))
+    found = exhaust(SmallInstance(code), Coalition(clients=pair))
     assert found.bits == pytest.approx(math.log2(11))  # one combination of the data and no more
 
 
@@ -178,11 +181,11 @@ def bits_of(groups):
 @pytest.mark.parametrize(
     ("toy", "coalition"),
     [
-        (Toy(small_code(5, 1, 1), masked=False), SERVER),
-        (Toy(small_code(5, 1, 1), masked=False), Coalition(server=True, clients=(1,))),
-        (Toy(small_code(5, 1, 1)), SERVER),
-        (Toy(small_code(5, 1, 1)), Coalition(server=True, clients=(0,))),
-        (Toy(small_code(5, 1, 1)), Coalition(clients=(0, 2))),
+        (SmallInstance(small_code(5, 1, 1), masked=False), SERVER),
+        (SmallInstance(small_code(5, 1, 1), masked=False), Coalition(server=True, clients=(1,))),
+        (SmallInstance(small_code(5, 1, 1)), SERVER),
+        (SmallInstance(small_code(5, 1, 1)), Coalition(server=True, clients=(0,))),
+        (SmallInstance(small_code(5, 1, 1)), Coalition(clients=(0, 2))),
     ],
     ids=lambda x: str(x) if isinstance(x, Coalition) else x.describe(),
 )
@@ -197,7 +200,7 @@ def test_against_enumeration_of_every_tape(toy, coalition):
 def test_fourier_and_direct_convolution_agree(monkeypatch):
     from securevfl.audit.proof import exhaustive
 
-    toy = Toy(small_code(5, 1, 1), masked=False, honest=2)
+    toy = SmallInstance(small_code(5, 1, 1), masked=False, honest=2)
     fast = exhaust(toy, SERVER)
     monkeypatch.setattr(exhaustive, "_DENSE", 0)
     slow = exhaust.__wrapped__(toy, SERVER)
@@ -206,7 +209,7 @@ def test_fourier_and_direct_convolution_agree(monkeypatch):
 
 def test_an_instance_that_is_too_large_is_refused():
     with pytest.raises(ConfigurationError, match=r"views of one client.*Use fewer rows"):
-        exhaust(replace(Toy(small_code(5, 1, 1)), rows=6), SERVER)
+        exhaust(replace(SmallInstance(small_code(5, 1, 1)), rows=6), SERVER)
 
 
 def test_toys_follow_the_points_of_their_code():

@@ -1,0 +1,114 @@
+"""The bijection of the proof, run: two runs of the real parties with equal views.
+
+docs/masking.md proves that for two secrets with equal sums there are tapes with which a coalition
+sees the same. `securevfl.audit.proof.coupling` computes these tapes, and here both runs are made.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from securevfl.audit.proof import coupling
+from securevfl.audit.proof.coupling import Secrets
+from securevfl.audit.recorded_runs import CodedRun, Models, RunFactory
+from securevfl.audit.views import Tape
+from securevfl.privacy.coalition import Coalition
+
+
+def terms(round: int, attempt: Any) -> dict[int, int]:
+    """Clients in the sum of an attempt, and the round of the model with which each is in it."""
+    return dict.fromkeys(attempt.sharers, round) | dict(attempt.held)
+
+
+@dataclass(frozen=True)
+class Coupled:
+    """Two runs with different secrets, and how their views differ.
+
+    Attributes
+    ----------
+    coalition : Coalition
+    differences : tuple of str
+        Empty where the views are identical.
+    messages, elements : int
+        Messages of the view, and field elements in them.
+    moved : int
+        Elements of tapes that the two runs do not share.
+    """
+
+    coalition: Coalition
+    differences: tuple[str, ...]
+    messages: int
+    elements: int
+    moved: int = field(default=0)
+
+
+def couple(
+    first: RunFactory, second: RunFactory, coalition: Coalition, one: CodedRun | None = None
+) -> Coupled:
+    """Run the second factory on the tapes with which its view must be that of the first.
+
+    Parameters
+    ----------
+    first, second : RunFactory
+        Same configuration, and secrets with equal sums over the clients outside the coalition.
+    coalition : Coalition
+        At most T clients, with or without the server.
+    one : CodedRun, optional
+        Run of the first, if there is one already.
+    """
+    before = first.run() if one is None else one
+    tapes = moved_tapes(before, second, coalition)
+    after = second.run(tapes)
+    views_of = before.view(coalition), after.view(coalition)
+    elements = sum(m.payload.size for m in views_of[0].messages if hasattr(m.payload, "size"))
+    moved = sum(
+        int((d != e).sum())
+        for n in tapes
+        for d, e in zip(before.tapes[n].draws, tapes[n].draws, strict=True)
+    )
+    differences = tuple(views_of[0].differences(views_of[1]))
+    return Coupled(coalition, differences, len(views_of[0].messages), elements, moved)
+
+
+def moved_tapes(before: CodedRun, second: RunFactory, coalition: Coalition) -> dict[int, Tape]:
+    """Tapes of the bijection: Z', V' of the honest clients and rho' of one honest dealer."""
+    code, field = before.code, before.code.field
+    models = _models_of(before, second)
+    moved, tapes = {}, {}
+    for n in before.data:
+        moved[n] = own = before.secrets(n)
+        if n not in coalition.clients:
+            moved[n] = coupling.move(code, coalition.clients, own, second.data[n], models[n])
+        tapes[n] = _rewritten(before.tapes[n], moved[n])
+    if not coalition.server:  # no sums are seen, so they need not be equal
+        return tapes
+    for round, (rows, attempt) in before.attempts.items():
+        honest = [j for j in attempt.dealers if j not in coalition.clients]
+        if not honest:
+            continue
+        stand = terms(round, attempt)
+        psi = coupling.psi(code, {n: before.secrets(n) for n in stand}, stand, rows)
+        other = coupling.psi(code, moved, stand, rows)
+        q = coupling.correction(code, psi, other)
+        tape = tapes[honest[0]]
+        place = [i for i, r in enumerate(tape.rounds) if r == round][1]
+        tape.draws[place] = field.add(tape.draws[place], q)
+    return tapes
+
+
+def _models_of(before: CodedRun, second: RunFactory) -> Models:
+    """W-bar' of the second factory: chosen ones, or those of the clients that it exchanges."""
+    if second.models is not None:
+        return second.models
+    return {n: before.models[second.exchanged.get(n, n)] for n in before.models}
+
+
+def _rewritten(tape: Tape, secrets: Secrets) -> Tape:
+    draws, before = list(tape.draws), 0
+    draws[0] = secrets.data_masks
+    for place, round in enumerate(tape.rounds):
+        if round > before:  # the first draw of a round is V
+            draws[place] = secrets.model_masks[round]
+        before = max(before, round)
+    return Tape(draws, list(tape.rounds))

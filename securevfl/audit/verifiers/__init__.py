@@ -1,0 +1,1 @@
+"""Verifiers: each examines claims that it applies to, and says what it found."""

@@ -1,0 +1,46 @@
+"""What a verifier is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Protocol as Interface
+from typing import runtime_checkable
+
+from securevfl.audit.subject import Subject
+from securevfl.audit.verdicts import Evidence
+from securevfl.privacy.claims import Claim
+from securevfl.protocols.base.protocol import Protocol
+
+
+@runtime_checkable
+class Verifier(Interface):
+    """A test that bears on claims. It changes no party of the runs that verifiers share.
+
+    Attributes
+    ----------
+    name : str
+        How evidence and the registry call it.
+    """
+
+    name: str
+
+    def applies(self, claim: Claim, protocol: Protocol) -> bool:
+        """Whether it has something to say on a claim of a protocol."""
+
+    def examine(
+        self, claim: Claim, subject: Subject, *, seed: int, level: float
+    ) -> Iterable[Evidence]:
+        """Evidence for or against a claim that it applies to.
+
+        An exception makes the verdict COULD NOT BE CHECKED, with its reason.
+
+        Parameters
+        ----------
+        claim : Claim
+        subject : Subject
+            Gives recorded runs, which all verifiers share.
+        seed : int
+            Of what it samples.
+        level : float
+            Failure probability of each of its tests.
+        """

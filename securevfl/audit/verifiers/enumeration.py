@@ -1,0 +1,39 @@
+"""Small instances whose views are enumerated exactly."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from securevfl.audit.proof.exhaustive import exhaust, small_instances
+from securevfl.audit.subject import Subject
+from securevfl.audit.verdicts import Evidence
+from securevfl.audit.verifiers.coded import CodedVerifier, coalition, coded, provable
+from securevfl.privacy.claims import Claim
+
+
+class Enumeration(CodedVerifier):
+    """Counts the views of every secret in small fields."""
+
+    name = "enumeration"
+
+    def examine(
+        self, claim: Claim, subject: Subject, *, seed: int, level: float
+    ) -> Iterable[Evidence]:
+        """All secrets with equal sums have the same integer histogram of views."""
+        protocol = coded(subject)
+        if not provable(protocol, claim.against):
+            return
+
+        def enumerate_all() -> list[bool]:
+            subject.progress(f"exhaustive enumeration, {claim.who}")
+            return [
+                exhaust(one, coalition(claim.against, tuple(range(one.code.privacy)))).equal
+                for one in small_instances(protocol.masked)
+            ]
+
+        equal = subject.shared(f"enumeration {claim.who}", enumerate_all)
+        text = (
+            f"{sum(equal)} of {len(equal)} small instances (K and T up to 2, one and two rounds) "
+            "enumerated exactly have equal integer histograms for all secrets"
+        )
+        yield self.condition(all(equal), text)

@@ -1,0 +1,44 @@
+"""All verifiers by name: those of the library, and those that installed packages add."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from securevfl.audit.verifiers.base import Verifier
+from securevfl.plugins import Registry
+
+
+def _built_in() -> Mapping[str, Verifier]:
+    from securevfl.audit.verifiers.certificate import Certificate, Formulas
+    from securevfl.audit.verifiers.coupling import Coupling
+    from securevfl.audit.verifiers.declaration import DeclaredMessages
+    from securevfl.audit.verifiers.demonstration import SentInTheClear
+    from securevfl.audit.verifiers.enumeration import Enumeration
+    from securevfl.audit.verifiers.games import Games
+    from securevfl.audit.verifiers.influence import Influence
+    from securevfl.audit.verifiers.links import SealedLinks
+    from securevfl.audit.verifiers.primitives import Hypotheses
+    from securevfl.audit.verifiers.provenance import Provenance
+    from securevfl.audit.verifiers.recovery import RecoveryAttack
+
+    every: tuple[Verifier, ...] = (
+        DeclaredMessages(),
+        Certificate(),
+        Formulas(),
+        Enumeration(),
+        Coupling(),
+        Provenance(),
+        RecoveryAttack(),
+        Games(),
+        Hypotheses(),
+        SentInTheClear(),
+        Influence(),
+        SealedLinks(),
+    )
+    return {one.name: one for one in every}
+
+
+#: An entry point of the group names an object that is a `Verifier`.
+VERIFIERS: Registry[Verifier] = Registry(
+    "securevfl.verifiers", "verifier", _built_in, lambda thing: isinstance(thing, Verifier)
+)

@@ -1,0 +1,94 @@
+"""Adversaries as values: which parties pool what they see, and how they behave."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+Behaviour = Literal["honest-but-curious", "malicious"]
+Count = int | str  # a number, or letters of the protocol: "T", "N - 1"
+_NOBODY: Count = 0
+
+_COUNTED = re.compile(r"(\d+|[A-Za-z](?: - \d+)?) (client|upload)s?(?: without the (.+))?")
+
+
+@dataclass(frozen=True)
+class Adversary:
+    """Parties against whom a claim is made; two are equal where they are the same parties.
+
+    Attributes
+    ----------
+    server : bool
+        Whether the server is one of them.
+    clients : int or str
+        Colluding clients: a number, or "T", as many as the protocol's privacy threshold.
+    uploads : int or str
+        Clients whose uploads are seen although the server is not part of it.
+    role : str
+        One party of a role of the protocol, such as "client" or "key holder", or "outsider", who
+        listens to the links and is no party. A role in the plural stands for all who have it.
+    without : str
+        Role that none of the colluding clients has.
+    behaviour : {"honest-but-curious", "malicious"}
+        Whether they follow the protocol.
+
+    Examples
+    --------
+    >>> str(Adversary(server=True, clients="T"))
+    'server + T clients'
+    >>> Adversary.parse("server + T clients") == Adversary(server=True, clients="T")
+    True
+    """
+
+    server: bool = False
+    clients: Count = 0
+    uploads: Count = 0
+    role: str = ""
+    without: str = ""
+    behaviour: Behaviour = "honest-but-curious"
+
+    def __str__(self) -> str:
+        parts = ["server"] * self.server
+        if self.clients:
+            parts.append(_counted(self.clients, "client"))
+        if self.uploads:
+            parts.append(_counted(self.uploads, "upload"))
+        if self.role:
+            parts.append(self.role)
+        words = " + ".join(parts) + (f" without the {self.without}" if self.without else "")
+        return words if self.behaviour == "honest-but-curious" else f"{self.behaviour} {words}"
+
+    @classmethod
+    def parse(cls, text: str) -> Adversary:
+        """Adversary of a phrase, as claims print it; a phrase of no known form names a role."""
+        server, without = False, ""
+        clients = uploads = _NOBODY
+        roles: list[str] = []
+        malicious = text.startswith("malicious ")
+        for part in text.removeprefix("malicious ").split(" + "):
+            counted = _COUNTED.fullmatch(part)
+            if part == "server":
+                server = True
+            elif counted is None:
+                roles.append(part)
+            else:
+                number = int(counted[1]) if counted[1].isdigit() else counted[1]
+                if counted[2] == "client":
+                    clients = number
+                else:
+                    uploads = number
+                without = counted[3] or without
+        behaviour: Behaviour = "malicious" if malicious else "honest-but-curious"
+        return cls(server, clients, uploads, " + ".join(roles), without, behaviour)
+
+
+def _counted(count: Count, what: str) -> str:
+    return f"{count} {what}" + ("s" if count != 1 else "")
+
+
+SERVER_ALONE = Adversary(server=True)
+T_CLIENTS = Adversary(clients="T")
+T_UPLOADS = Adversary(uploads="T")
+SERVER_AND_T_CLIENTS = Adversary(server=True, clients="T")
+OUTSIDER = Adversary(role="outsider")

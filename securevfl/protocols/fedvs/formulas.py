@@ -1,0 +1,195 @@
+"""What each message of FedVS must contain, computed from all secrets of a run.
+
+Whoever knows the data, the networks and the draws of all parties can compute every message. The
+audit does, and compares byte by byte. A formula uses what the sender has, and messages that were
+sent to it; these have formulas of their own.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from typing import Any
+from typing import Protocol as Interface
+
+import numpy as np
+
+from securevfl.engine.party import SERVER
+from securevfl.field import LagrangeCode
+from securevfl.models.polynomial_network import PolynomialNetwork
+from securevfl.models.split import Centre
+from securevfl.protocols.base.messages import Formula, MessageKey, RunSecrets
+from securevfl.protocols.fedvs.messages import Attempt, Batch
+from securevfl.protocols.fedvs.parameters import Parameters, inference_step
+from securevfl.protocols.fedvs.quantisation import quantised_data
+
+
+class Method(Interface):
+    """What a formula needs of the protocol."""
+
+    config: Any
+    data: Any
+    public: Parameters
+
+    @property
+    def code(self) -> LagrangeCode:
+        """Points, K and T."""
+
+    def dealers(self, round: int) -> tuple[int, ...]:
+        """Appointed dealers."""
+
+    def network(self, index: int, *, bound: float | None = None) -> PolynomialNetwork:
+        """New network of a client."""
+
+    def centre(self) -> Centre:
+        """New model of the server."""
+
+    def secret_stream(self, index: int, name: str, *keys: int) -> np.random.Generator:
+        """Secret stream of a party."""
+
+
+def formulas_of(protocol: Method) -> dict[str, Formula]:
+    """Formula of each kind of message; of runs in which nobody is late."""
+    made: dict[str, Any] = {
+        "train-data": data_share,
+        "test-data": data_share,
+        "round": announced,
+        "model": model_share,
+        "mask": mask_share,
+        "shared": uploads_since_the_last_step,
+        "attempt": named_attempt,
+        "embedding": upload,
+        "gradient": gradient,
+        "labels": all_labels,
+    }
+    return {kind: functools.partial(formula, protocol) for kind, formula in made.items()}
+
+
+def data_share(protocol: Method, secrets: RunSecrets, key: MessageKey) -> np.ndarray:
+    """F_n(alpha), the share of X-bar with the masks Z (lines 2-8)."""
+    part = "train" if key.kind == "train-data" else "test"
+    X = quantised_data(protocol.public, secrets.data(key.sender)[part], part)[0]
+    Z = secrets.draw(key.sender, "Z" if part == "train" else "Z test", 0)
+    share: np.ndarray = protocol.code.encode(X, masks=Z)[key.receiver]
+    return share
+
+
+def announced(protocol: Method, secrets: RunSecrets, key: MessageKey) -> Any:
+    """The round's batch, which is public, or the end."""
+    server = secrets.state(key)
+    if server["steps"] < protocol.config.rounds:
+        return Batch("train", protocol.public.batches["train"].draw(key.round))
+    if protocol.config.secure:
+        batches = protocol.public.batches["test"]
+        step = inference_step(batches.coded, batches.segments)
+        done = len(server["test_scores"]) * step
+        if done < batches.length:
+            return Batch("test", np.arange(done, min(done + step, batches.length), dtype=np.uint32))
+    return "stop"
+
+
+def model_share(protocol: Method, secrets: RunSecrets, key: MessageKey) -> np.ndarray:
+    """G_n(alpha), the share of W-bar with the masks V (lines 15-17)."""
+    network = protocol.network(key.sender, bound=protocol.config.weight_bound)
+    network.load_state_dict(secrets.state(key)["network"])
+    stream = protocol.secret_stream(key.sender, "rounding", key.round)
+    W = protocol.public.model_point.quantize(network.values, rng=stream)
+    V = secrets.draw(key.sender, "V", key.round)
+    share: np.ndarray = protocol.code.encode_constant(W, masks=V)[key.receiver]
+    return share
+
+
+def mask_share(protocol: Method, secrets: RunSecrets, key: MessageKey) -> np.ndarray:
+    """rho_j(alpha), from its coefficients."""
+    rho = secrets.draw(key.sender, "rho", key.round)
+    field, powers = protocol.code.field, protocol.public.mask_powers
+    value = field.matmul(powers[key.receiver : key.receiver + 1], rho.reshape(len(rho), -1))
+    dealt: np.ndarray = value.reshape(rho.shape[1:])
+    return dealt
+
+
+def uploads_since_the_last_step(
+    protocol: Method, secrets: RunSecrets, key: MessageKey
+) -> tuple[int, ...] | None:
+    """Rounds since the last gradient to which the client uploaded; None for none."""
+    batch = secrets.sent("round", key.round)[SERVER, key.sender]
+    if batch.part != "train":
+        return None
+    since = []
+    for round in range(key.round - 1, 0, -1):
+        if (SERVER, key.sender) in secrets.sent("gradient", round):
+            break
+        if (key.sender, SERVER) in secrets.sent("embedding", round):
+            since.append(round)
+    return tuple(reversed(since)) or None
+
+
+def named_attempt(protocol: Method, secrets: RunSecrets, key: MessageKey) -> Attempt:
+    """S, all that shared, and D, the first T + 1 appointed dealers among them."""
+    sharers = tuple(sorted(sender for sender, _ in secrets.sent("shared", key.round)))
+    dealt = [j for j in protocol.dealers(key.round) if j in sharers]
+    stepped = next(
+        (r for r in range(key.round - 1, 0, -1) if secrets.sent("gradient", r)),
+        0,
+    )
+    return Attempt(sharers, tuple(sorted(dealt[: protocol.code.privacy + 1])), stepped=stepped)
+
+
+def upload(protocol: Method, secrets: RunSecrets, key: MessageKey) -> np.ndarray:
+    """psi(alpha) + P(alpha) sum rho_j(alpha), from the shares that the client has (equation 5)."""
+    public, n = protocol.public, key.sender
+    batch = secrets.sent("round", key.round)[SERVER, n]
+    attempt = secrets.sent("attempt", key.round)[SERVER, n]
+    data = _received(secrets, f"{batch.part}-data", 0, n)
+    models = {m: _received(secrets, "model", r, n)[m] for m, r in _terms(key.round, attempt)}
+    field = public.field
+    held = np.concatenate([data[m][batch.rows] for m in models], axis=1)
+    psi: np.ndarray = field.matmul(held, np.concatenate(list(models.values())))
+    if not protocol.config.masked:
+        return psi
+    rhos = _received(secrets, "mask", key.round, n)
+    total = functools.reduce(field.add, (rhos[j] for j in attempt.dealers))
+    masked: np.ndarray = field.add(psi, field.multiply(public.code.vanishing[n], total))
+    return masked
+
+
+def decoded_mean(protocol: Method, secrets: RunSecrets, round: int) -> np.ndarray:
+    """H: the mean of the clients' embeddings, from the sums that the uploads decode to."""
+    public = protocol.public
+    uploads = {sender: one for (sender, _), one in secrets.sent("embedding", round).items()}
+    used = sorted(uploads)[: public.threshold]
+    sums = public.code.decode(np.stack([uploads[n] for n in used]), tuple(used), degree=2)
+    attempt = next(iter(secrets.sent("attempt", round).values()))
+    bits = public.config.data_bits + public.config.model_bits
+    total = public.model_point.dequantize(sums.reshape(-1, sums.shape[-1]), bits=bits)
+    mean: np.ndarray = total / len(attempt.terms)
+    return mean
+
+
+def gradient(protocol: Method, secrets: RunSecrets, key: MessageKey) -> np.ndarray:
+    """dL/dH, a step of the server's model on the decoded mean and the labels (line 31)."""
+    opened = MessageKey("round", key.round, SERVER, key.receiver)
+    centre = protocol.centre()
+    centre.load_state_dict(secrets.state(opened)["centre"])
+    batch = secrets.sent("round", key.round)[SERVER, key.receiver]
+    samples = protocol.public.batches["train"].samples(batch.rows)
+    mean = decoded_mean(protocol, secrets, key.round)
+    return centre.step(mean, samples, secrets.data(SERVER)["train"])[1]
+
+
+def all_labels(protocol: Method, secrets: RunSecrets, key: MessageKey) -> np.ndarray:
+    """Labels that client 0, one organisation with the server, pre-trains on."""
+    more = [] if protocol.data.alone_labels is None else [protocol.data.alone_labels]
+    return np.concatenate([secrets.data(SERVER)["train"], *more])
+
+
+def _received(
+    secrets: RunSecrets, kind: str, round: int, receiver: int
+) -> Mapping[int, np.ndarray]:
+    sent = secrets.sent(kind, round).items()
+    return {sender: payload for (sender, to), payload in sent if to == receiver}
+
+
+def _terms(round: int, attempt: Attempt) -> list[tuple[int, int]]:
+    """Clients in the sum, and the round of the model with which each is in it."""
+    return [*((n, round) for n in attempt.sharers), *attempt.held]

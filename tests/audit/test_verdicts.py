@@ -1,0 +1,179 @@
+"""Verdicts: the strongest word that the evidence allows, and no stronger one."""
+
+import pytest
+
+from securevfl.audit.subject import Subject
+from securevfl.audit.verdicts import Evidence, conclude
+from securevfl.audit.verifiers.base import Verifier
+from securevfl.audit.verifiers.registry import VERIFIERS
+from securevfl.audit.verify import judge, verify
+from securevfl.errors import ConfigurationError
+from securevfl.privacy.claims import Claim
+from securevfl.testing.runs import make, tiny_data
+
+PROOF = Evidence("v", "supports", "a condition", "proof")
+HYPOTHESIS = Evidence("v", "supports", "keys are fresh", "hypothesis")
+TEST = Evidence("v", "supports", "not rejected", "test", 0.3, 1e-7)
+GAP = Evidence("v", "silent", "not uniform", "gap")
+AGAINST = Evidence("v", "accuses", "rejected", "test", 1e-9, 1e-7)
+SHOWN = Evidence("v", "supports", "the embedding", "demonstration", 0.0)
+FAILURE = Evidence("v", "silent", "ended in KeyError", "failure")
+CARD = Evidence("card", "silent", "nothing is claimed")
+
+
+@pytest.mark.parametrize(
+    ("strength", "evidence", "verdict"),
+    [
+        ("perfect", [PROOF, TEST], "PROVED"),
+        ("perfect", [PROOF, TEST, GAP], "NO VIOLATION FOUND"),  # what forbids PROVED does
+        ("perfect", [PROOF, AGAINST, GAP], "VIOLATED"),
+        ("perfect", [PROOF, FAILURE], "COULD NOT BE CHECKED"),
+        ("perfect", [AGAINST, FAILURE], "VIOLATED"),
+        ("perfect", [TEST], "NO VIOLATION FOUND"),
+        ("perfect", [HYPOTHESIS], "NO VIOLATION FOUND"),
+        ("perfect", [GAP], "NOT TESTED"),
+        ("perfect", [], "NOT TESTED"),
+        ("computational", [HYPOTHESIS, TEST], "HYPOTHESES HOLD"),
+        ("computational", [HYPOTHESIS, GAP], "NO VIOLATION FOUND"),
+        ("computational", [PROOF], "NO VIOLATION FOUND"),
+        ("computational", [FAILURE, HYPOTHESIS], "COULD NOT BE CHECKED"),
+        ("none", [SHOWN, CARD], "CONFIRMED OPEN"),
+        ("none", [CARD], "NOT TESTED"),
+        ("none", [FAILURE, CARD], "COULD NOT BE CHECKED"),
+    ],
+)
+def test_the_verdict_is_the_strongest_that_is_true(strength, evidence, verdict):
+    assert conclude(Claim("server", "features", strength, "why"), evidence).verdict == verdict
+
+
+def test_probabilities_are_those_of_the_evidence():
+    claim = Claim("server", "features", "perfect", "why")
+    assert conclude(claim, [AGAINST, TEST]).failure_probability == 1e-9
+    assert conclude(claim, [TEST, TEST]).failure_probability == pytest.approx(2e-7)
+    assert conclude(claim, [PROOF]).failure_probability is None
+
+
+class Broken:
+    """A verifier that ends in an exception."""
+
+    name = "broken"
+
+    def applies(self, claim, protocol):
+        return True
+
+    def examine(self, claim, subject, *, seed, level):
+        yield PROOF
+        raise ZeroDivisionError("no reason")
+
+
+def test_a_verifier_that_raises_leaves_the_claim_unchecked():
+    subject = Subject(make("split"))
+    claim = Claim("server", "features", "perfect", "why")
+    found = judge(claim, subject, (Broken(),))
+    assert found.verdict == "COULD NOT BE CHECKED"
+    assert found.words.endswith("broken ended in ZeroDivisionError: no reason")
+
+
+def test_a_protocol_that_cannot_run_small_is_no_traceback(monkeypatch):
+    from securevfl.protocols.base.registry import get_protocol
+
+    def parties(self):
+        raise RuntimeError("no parties today")
+
+    broken = type("Broken", (get_protocol("secagg_split"),), {"parties": parties})
+    report = verify(broken, tiny_data(), tests=())
+    own = {f.verdict for f in report.claims if f.who != "outsider"}
+    assert own == {"COULD NOT BE CHECKED"}
+    assert all("no parties today" in f.words for f in report.claims if f.who != "outsider")
+
+
+class Entry:
+    """An installed package's verifier."""
+
+    name, value = "always right", "somewhere:thing"
+
+    def __init__(self, thing):
+        self.thing = thing
+
+    def load(self):
+        return self.thing
+
+
+class Skeptic:
+    """Accuses every claim of labels."""
+
+    name = "skeptic"
+
+    def applies(self, claim, protocol):
+        return claim.asset == "labels" and claim.strength != "none"
+
+    def examine(self, claim, subject, *, seed, level):
+        yield Evidence(self.name, "accuses", "I do not believe it", "test", 0.5, level)
+
+
+@pytest.fixture
+def installed(monkeypatch):
+    def install(thing):
+        def entry_points(group):
+            return [Entry(thing)] if group == "securevfl.verifiers" else []
+
+        monkeypatch.setattr("importlib.metadata.entry_points", entry_points)
+        VERIFIERS.forget()
+
+    yield install
+    monkeypatch.undo()
+    VERIFIERS.forget()
+
+
+def test_the_verifier_of_an_entry_point_is_used(installed):
+    assert isinstance(Skeptic(), Verifier)
+    installed(Skeptic())
+    report = verify("split", tiny_data(), tests=())
+    assert report.verdict("outsider", "labels") == "VIOLATED"
+    assert report.verdict("outsider", "features") == "NO VIOLATION FOUND"
+
+
+def test_an_entry_point_that_is_no_verifier_is_refused(installed):
+    installed(object())
+    with pytest.raises(ConfigurationError, match="is no verifier"):
+        verify("split", tiny_data(), tests=())
+
+
+def test_verdicts_on_the_methods_without_a_code():
+    """Each claim that can be computed is; what is said is what was computed."""
+    expected = {
+        "split": {"CONFIRMED OPEN"},
+        "secagg_split": {"HYPOTHESES HOLD", "CONFIRMED OPEN"},
+        "he_split": {"HYPOTHESES HOLD", "CONFIRMED OPEN"},
+        "cvfl": {"CONFIRMED OPEN"},
+        "dvfl": {"NO VIOLATION FOUND", "CONFIRMED OPEN"},
+    }
+    for name, words in expected.items():
+        report = verify(name, tiny_data(), tests=())
+        own = [f for f in report.claims if f.who not in ("outsider", "any party")]
+        assert {f.verdict for f in own} == words, name
+        assert report.verdict("any party", "messages") == "NO VIOLATION FOUND"
+        assert report.ran[0].startswith(f"{name}, 6 parties")
+
+
+def test_labels_that_reach_a_guest_are_found():
+    """A method whose owner tells guests a bit of the labels with the request for codes."""
+    from securevfl.engine.party import SERVER
+    from securevfl.protocols.base.registry import get_protocol
+
+    base = get_protocol("dvfl")
+
+    def parties(self):
+        made = base.parties(self)
+        owner, announce = made[SERVER], made[SERVER].announce
+
+        def telling(round, payload=None, to=None):
+            announce(round, int(owner.labels[0]) if to else payload, to)
+
+        owner.announce = telling
+        return made
+
+    options = {"guest_epochs": 2, "host_epochs": 2}
+    report = verify(type("Telling", (base,), {"parties": parties}), tiny_data(), **options)
+    assert report.verdict("guest", "labels") == "VIOLATED"
+    assert report.verdict("any party", "messages") == "VIOLATED"

@@ -1,0 +1,153 @@
+"""The verifier of declared messages: planted deviations are found in methods of every kind."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from securevfl.audit.deviations import compare
+from securevfl.audit.recording import record
+from securevfl.audit.subject import Subject
+from securevfl.audit.verifiers.declaration import AS_DECLARED
+from securevfl.audit.verifiers.registry import VERIFIERS
+from securevfl.audit.verify import judge
+from securevfl.engine.party import SERVER
+from securevfl.protocols.base.registry import get_protocol
+from securevfl.testing.runs import make
+
+METHODS = ("split", "secagg_split", "he_split", "cvfl", "dvfl", "fedvs")
+FEW = {"fedvs": {"prime": 2**31 - 1, "data_bits": 6, "model_bits": 6, "weight_bound": 2.0},
+       "dvfl": {"guest_epochs": 3, "host_epochs": 3}}  # fmt: skip
+
+
+def every():
+    return tuple(VERIFIERS.all().values())
+
+
+def planted(name, plant):
+    """A method whose client 0 sends through ``plant(client, send, to, kind, payload, more)``."""
+    base = get_protocol(name)
+
+    def parties(self):
+        made = base.parties(self)
+        client, send = made[0], made[0].send
+
+        def sending(to, kind, payload, **more):
+            plant(client, send, to, kind, payload, more)
+
+        client.send = sending
+        return made
+
+    return type("Planted", (base,), {"parties": parties, "__doc__": "Planted deviation."})
+
+
+def raw_columns_as_gradient(client, send, to, kind, payload, more):
+    send(to, kind, payload, **more)
+    if kind == "embedding":
+        send(SERVER, "gradient", client.features)
+
+
+def foreign_sender(client, send, to, kind, payload, more):
+    """A gradient is declared from the server alone."""
+    send(to, kind, payload, **more)
+    if kind == "embedding":
+        send(2, "gradient", np.zeros((15, 6), np.float32))
+
+
+def doubled(client, send, to, kind, payload, more):
+    send(to, kind, payload, **more)
+    if kind == "embedding":
+        send(to, kind, payload, **more)
+
+
+def changed(client, send, to, kind, payload, more):
+    if kind == "embedding" and isinstance(payload, np.ndarray):
+        payload = payload.copy()
+        payload[0, 0] += 1
+    elif kind == "embedding":  # ciphertexts
+        other = np.ones(90, np.int64)
+        payload = client.public.scheme.encrypt(client.public_key, other)
+    send(to, kind, payload, **more)
+
+
+@pytest.mark.parametrize("plant", [raw_columns_as_gradient, foreign_sender, doubled, changed])
+@pytest.mark.parametrize("name", ["split", "secagg_split", "he_split"])
+def test_a_planted_deviation_is_violated(name, plant):
+    subject = Subject(make(planted(name, plant)))
+    found = judge(AS_DECLARED, subject, every())
+    assert found.verdict == "VIOLATED"
+    assert found.failure_probability == 0
+    hiding = [c for c in subject.protocol.claims if c.strength == "computational"]
+    if plant is not foreign_sender:  # the server sees the others
+        about_server = [c for c in hiding if c.who == "server"]
+        assert {judge(c, subject, every()).verdict for c in about_server} <= {"VIOLATED"}
+    else:
+        assert not {judge(c, subject, every()).verdict for c in hiding} & {"HYPOTHESES HOLD"}
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_message_of_a_sound_run_equals_its_formula(name):
+    found = compare(record(make(name, **FEW.get(name, {}))))
+    assert found.deviations == ()
+    assert found.without_formula == ()
+    assert found.computed == found.messages > 0
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("split", {"stragglers": "ignore"}),
+        ("split", {"quantized": True}),
+        ("split", {"aggregation": "max"}),
+        ("secagg_split", {"consistency": True, "privacy": 2}),
+        ("cvfl", {"mode": "sync", "active": 2}),
+        ("cvfl", {"q": 3.0, "slow": "0,1"}),
+        ("fedvs", {"masked": False, **FEW["fedvs"]}),
+        ("fedvs", {"secure": True, "spares": 1, **FEW["fedvs"]}),
+        ("fedvs", {"tolerate_corrupt": 1, **FEW["fedvs"]}),
+    ],
+)
+def test_formulas_hold_with_other_options(name, options):
+    found = compare(record(make(name, **options)))
+    assert found.deviations == ()
+    assert found.computed == found.messages > 0
+
+
+def test_what_has_no_formula_is_named_and_caps_the_verdict():
+    class Silent(get_protocol("secagg_split")):
+        """Secure aggregation that does not say what an opening holds."""
+
+        @property
+        def messages(self):
+            specs = super().messages
+            return tuple(replace(s, recompute=None) if s.kind == "opening" else s for s in specs)
+
+    subject = Subject(make(Silent))
+    claim = next(c for c in subject.protocol.claims if c.who == "server")
+    found = judge(claim, subject, every())
+    assert found.verdict == "NO VIOLATION FOUND"
+    assert "no formula says what must be in messages of the kinds 'opening'" in found.words
+    assert judge(AS_DECLARED, subject, every()).verdict == "NOT TESTED"
+
+
+def test_a_protocol_that_declares_nothing_is_not_proved():
+    class Undeclared(get_protocol("fedvs")):
+        """FedVS without a declaration."""
+
+        @property
+        def messages(self):
+            return ()
+
+    subject = Subject(make(Undeclared, **FEW["fedvs"]))
+    verifier = VERIFIERS.get("declared messages")
+    claim = subject.protocol.claims[0]
+    [gap] = verifier.examine(claim, subject, seed=0, level=1e-7)
+    assert (gap.bearing, gap.effect) == ("gap", "silent")
+
+
+def test_an_option_that_no_run_exercised_is_a_gap():
+    times = {"share_timeout": 1.0, "result_timeout": 9.0, "absent": "last"}
+    subject = Subject(make("fedvs", **times, **FEW["fedvs"]))
+    verifier = VERIFIERS.get("declared messages")
+    found = list(verifier.examine(subject.protocol.claims[0], subject, seed=0, level=1e-7))
+    assert any(one.bearing == "gap" and "share_timeout" in one.text for one in found)

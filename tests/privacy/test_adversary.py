@@ -1,0 +1,58 @@
+"""Adversaries and claims as values."""
+
+import dataclasses
+
+import pytest
+
+from securevfl.privacy.adversary import (
+    OUTSIDER,
+    SERVER_AND_T_CLIENTS,
+    T_CLIENTS,
+    T_UPLOADS,
+    Adversary,
+)
+from securevfl.privacy.claims import Claim, link_claims
+from securevfl.protocols.base.registry import find_protocols
+from securevfl.testing.runs import make
+
+PHRASES = {
+    "server": Adversary(server=True),
+    "T clients": T_CLIENTS,
+    "server + T clients": SERVER_AND_T_CLIENTS,
+    "server + N - 1 clients": Adversary(server=True, clients="N - 1"),
+    "2 clients": Adversary(clients=2),
+    "1 client": Adversary(clients=1),
+    "T uploads": T_UPLOADS,
+    "client": Adversary(role="client"),
+    "outsider": OUTSIDER,
+    "active parties": Adversary(role="active parties"),
+    "server + key holder": Adversary(server=True, role="key holder"),
+    "server + T clients without the key holder": Adversary(
+        server=True, clients="T", without="key holder"
+    ),
+    "malicious server": Adversary(server=True, behaviour="malicious"),
+}
+
+
+@pytest.mark.parametrize("phrase", PHRASES)
+def test_a_phrase_is_a_value_and_back(phrase):
+    assert Adversary.parse(phrase) == PHRASES[phrase]
+    assert str(PHRASES[phrase]) == phrase
+
+
+def test_a_claim_has_the_words_that_files_hold():
+    claim = Claim("server + T clients", "model", "perfect", "a theorem")
+    assert claim == Claim(SERVER_AND_T_CLIENTS, "model", "perfect", "a theorem")
+    assert hash(claim) == hash(Claim(SERVER_AND_T_CLIENTS, "model", "perfect", "a theorem"))
+    words = (claim.who, claim.about, claim.notion, claim.source)
+    assert words == ("server + T clients", "model", "perfect", "a theorem")
+    assert claim.to_dict() == dict(zip(("who", "about", "notion", "source"), words, strict=True))
+    assert dataclasses.replace(claim, reason="another").source == "another"
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        claim.asset = "labels"
+
+
+@pytest.mark.parametrize("name", sorted(find_protocols()))
+def test_the_phrases_of_all_protocols_stay_as_they_are_written(name):
+    for claim in (*make(name).claims, *link_claims(True)):
+        assert Adversary.parse(claim.who) == claim.against
