@@ -149,6 +149,7 @@ def test_fresh_processes_do_not_repeat_masks():
 # Who may use what, and why. Masks are made in field/sampling.py alone.
 ALLOWED = {
     "field/sampling.py": {"os.urandom"},
+    "engine/streams.py": {"os.urandom"},  # a party's own entropy, of which no mask is made
     "data/psi.py": {"os.urandom"},  # secret order of a set; its scalars are OpenSSL's
     "privacy/provenance.py": {"os.urandom"},  # watches it
     "privacy/statistical.py": {"import secrets"},  # coins of the games
