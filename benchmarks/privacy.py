@@ -5,6 +5,7 @@
     python benchmarks/privacy.py shapes      all toy shapes, every coalition, exactly
     python benchmarks/privacy.py recovery    server with one client against real digits
     python benchmarks/privacy.py masked      a masked round against a plain one, real computing
+    python benchmarks/privacy.py seed       rows from sums, over an epoch, secret seed known or not
     python benchmarks/privacy.py attacks    all attacks on all protocols; --data NAME, and a picture
 
 Results are under benchmarks/results/privacy/. The games draw their bits and the runs their masks
@@ -14,6 +15,7 @@ from the operating system, so counts differ between repetitions; the stated prob
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import math
 import time
@@ -24,7 +26,10 @@ from typing import Any
 
 import numpy as np
 
+from securevfl.audit.attack_matrix.registry import solve_sums
 from securevfl.audit.attack_matrix.run import Settings, attack_matrix, write_matrix
+from securevfl.audit.attack_matrix.setting import Case
+from securevfl.audit.attacks.outcome import Outcome
 from securevfl.audit.games import TESTS, Size, play_ranks
 from securevfl.audit.proof.exhaustive import SmallInstance, exhaust, small_code, small_instances
 from securevfl.audit.recorded_runs import RunFactory
@@ -32,10 +37,14 @@ from securevfl.audit.share_recovery import recover_by_server
 from securevfl.bench.rounds import FIELDS, WARM_UP, Rounds, RoundSize, uniform
 from securevfl.data import load_dataset
 from securevfl.data.source import DataSource
+from securevfl.engine.network import SERVER
+from securevfl.engine.streams import Composed, SecretSeed
 from securevfl.machine import describe_machine
 from securevfl.privacy.coalition import Coalition
+from securevfl.protocols.base.protocol import Protocol
 from securevfl.protocols.base.registry import find_protocols, get_protocol, make_config
 from securevfl.runs.threads import one_thread
+from securevfl.studies.jobs import Job
 
 P31 = 2**31 - 1
 ROUNDS = 3  # of a timed block
@@ -240,6 +249,42 @@ def attacks(name: str, seeds: int) -> None:
     write_matrix(matrix, RESULTS / f"attacks-{name}.json")
 
 
+class _OwnEntropies(Case):
+    """A variant whose parties have entropy of their own, as on a cluster."""
+
+    @functools.cached_property
+    def own(self) -> Composed:
+        return Composed.draw(SERVER, *range(self.data.parties))
+
+    def protocol(self, data: Any = None, **options: Any) -> Protocol:
+        made = super().protocol(data, **options)
+        made.secrets = self.own
+        return made
+
+
+def seed(_count: int) -> dict[str, Any]:
+    """FedVS by default, masked: all batches of its first epoch, and what a server solves for."""
+    rows = []
+    for name, parties in (("breast-cancer", 6), ("digits", 8), ("credit-card", 11)):
+        job = Job(name, "fedvs", {}, name, {"parties": parties, "seed": 0}, "none", 0)
+        settings = Settings(replayed=10**6)
+        runs: dict[str, tuple[Case, SecretSeed | None]] = {
+            "secret seed known": (Case(job, settings), None),
+            "secret seed unknown": (Case(job, settings), SecretSeed(1)),
+            "own entropy, seed known": (_OwnEntropies(job, settings), SecretSeed(0)),
+        }
+        for who, (case, guessed) in runs.items():
+            case.begin(who)
+            start = time.perf_counter()
+            with one_thread():
+                found = solve_sums(case, guessed)
+            assert isinstance(found, Outcome)
+            measured = asdict(found) | {"seconds": round(time.perf_counter() - start, 1)}
+            rows.append({"data": name, "columns": sum(case.data.widths), "who": who} | measured)
+            print(rows[-1], flush=True)
+    return {"h": 64, "degree": 2, "runs": rows}
+
+
 def _timed(run: Rounds) -> tuple[float, float]:
     """Milliseconds of a round in a block, by the clock and of the processor."""
     started = time.process_time()
@@ -296,6 +341,7 @@ WORK = {
     "shapes": shapes,
     "recovery": recovery,
     "masked": masked,
+    "seed": seed,
 }
 COUNTS = {"rank": 10_000, "alarms": 1_000, "masked": 25}
 

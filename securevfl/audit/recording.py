@@ -18,6 +18,7 @@ from securevfl.audit.views import Tape, View
 from securevfl.engine import wire
 from securevfl.engine.conditions import NONE, Conditions
 from securevfl.engine.mailbox import ANNOUNCE
+from securevfl.engine.network import PartyState
 from securevfl.engine.party import SERVER, Party
 from securevfl.engine.party_state import snapshot
 from securevfl.engine.simulation.simulator import Simulation

@@ -24,7 +24,7 @@ from securevfl.engine.party import ANNOUNCE, SERVER, Party
 from securevfl.errors import ConfigurationError, RangeError, RunError
 from securevfl.field import FixedPoint, PrimeField
 from securevfl.models.client_networks import ClientNetwork
-from securevfl.models.imputation import Imputation
+from securevfl.models.imputation import Imputation, make_imputation
 from securevfl.models.polynomial_network import PolynomialNetwork, expand
 from securevfl.models.split import rows_of
 from securevfl.privacy.claims import OPEN_EMBEDDINGS, Claim

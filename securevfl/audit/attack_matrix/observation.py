@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from securevfl.audit.attacks.outcome import NoView
+from securevfl.audit.attacks.sum_equations import Step
 from securevfl.audit.views import View, cut
 from securevfl.engine.conditions import Conditions
 from securevfl.engine.mailbox import ANNOUNCE
@@ -89,11 +90,11 @@ class Recorder(Transcript):
 
 @dataclass
 class _Inputs:
-    """What a centre is given: the first, and the last so many."""
+    """The last so many joint embeddings that a centre is given, and the gradients that it gives."""
 
     last: int
-    first: tuple[np.ndarray, np.ndarray] | None = None
     recent: deque[tuple[np.ndarray, np.ndarray]] = field(default_factory=deque)
+    gradients: deque[np.ndarray] = field(default_factory=deque)  # dL/dH of each recent one
 
     def watch(self, centre: Any) -> None:
         """Keep what `centre` is given to train with."""
@@ -101,11 +102,13 @@ class _Inputs:
 
         def watched(embedding: np.ndarray, samples: np.ndarray, labels: np.ndarray) -> Any:
             given = (np.array(samples), np.array(embedding))
-            self.first = self.first or given
             self.recent.append(given)
+            found = step(embedding, samples, labels)
+            self.gradients.append(np.array(found[1]))
             if len(self.recent) > self.last:
                 self.recent.popleft()
-            return step(embedding, samples, labels)
+                self.gradients.popleft()
+            return found
 
         centre.step = watched
 
@@ -126,8 +129,8 @@ class Evidence:
     transcript : Transcript
     inputs : _Inputs or None
         Of the server's centre.
-    used : int
-        Clients whose embeddings were in the first joint one.
+    used : tuple of int
+        Clients whose embeddings were in each joint one.
     figures : mapping
         Held-out measures, virtual seconds, bytes and messages.
     """
@@ -138,7 +141,7 @@ class Evidence:
     observer: int
     transcript: Transcript
     inputs: _Inputs | None
-    used: int
+    used: tuple[int, ...]
     figures: Mapping[str, Any]
 
     @functools.cached_property
@@ -204,15 +207,15 @@ class Evidence:
                 return rows[rows >= 0], values[rows >= 0]
         return NoView("no single embedding is sent")
 
-    def first_joint(self) -> tuple[np.ndarray, np.ndarray] | NoView:
-        """Rows and values of the first joint embedding, of all clients' initial networks."""
-        if self.inputs is None or self.inputs.first is None:
+    def steps(self) -> tuple[Step, ...] | NoView:
+        """The server's steps from the first on, as far as it kept them and all clients were in."""
+        if self.inputs is None or len(self.inputs.recent) < len(self.used) or not self.used:
             return NoView("the server trains on no joint embedding")
-        if self.used != self.protocol.data.parties:
-            return NoView(f"the first joint embedding is of {self.used} clients only")
-        rows, values = self.inputs.first
-        rows = self._shared(rows)
-        return rows[rows >= 0], values[rows >= 0]
+        N = self.protocol.data.parties
+        if any(used != N for used in self.used):
+            return NoView(f"a joint embedding is of {min(self.used)} of {N} clients only")
+        both = zip(self.inputs.recent, self.inputs.gradients, strict=True)
+        return tuple(Step(self._shared(rows), H, gradient) for (rows, H), gradient in both)
 
     def _shared(self, rows: np.ndarray) -> np.ndarray:
         """Rows that a centre was given; -1 for those that one party holds alone."""
@@ -361,7 +364,6 @@ def observe(
         if until is None and not simulation.finished:
             raise Interrupted(None)
         historian.finish()
-    opening = historian.rows[0] if historian.rows else {}
     return Evidence(
         protocol=protocol,
         parties=parties,
@@ -369,7 +371,7 @@ def observe(
         observer=_observer(transcript, protocol, client),
         transcript=transcript,
         inputs=inputs,
-        used=int(opening.get("sharers", opening.get("used", 0))),
+        used=tuple(int(row.get("sharers", row.get("used", 0))) for row in historian.rows),
         figures=_figures(historian, transcript),
     )
 

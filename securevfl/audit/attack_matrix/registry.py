@@ -11,15 +11,24 @@ import numpy as np
 
 from securevfl.audit.attack_matrix.observation import Table
 from securevfl.audit.attack_matrix.setting import Case, Settings, polynomial
-from securevfl.audit.attacks import feature_reconstruction, label_inference, model_stealing, sums
+from securevfl.audit.attacks import (
+    feature_reconstruction,
+    label_inference,
+    model_stealing,
+    sum_equations,
+    sums,
+)
 from securevfl.audit.attacks.outcome import NoView, Outcome
 from securevfl.audit.games import Size, play_ranks
 from securevfl.audit.recorded_runs import CodedRun, RunFactory, codes_shares
 from securevfl.audit.share_recovery import pool_shares, recover_by_server
+from securevfl.engine.streams import Secrets, SecretSeed
 from securevfl.errors import RunError
+from securevfl.field import FixedPoint
 from securevfl.plugins import Registry
 
 P31 = 2**31 - 1
+_GRID_BITS = 20  # of the grid to which solved rows are rounded, where the clients have none
 _MOST_COLUMNS = 200  # of all clients; solving for more over F_p takes minutes
 Result = Outcome | NoView
 
@@ -126,24 +135,65 @@ def equality_solving(case: Case) -> Result:
     )
 
 
+class _Replica:
+    """Copy of a client's network, as somebody has it who knows, or guesses, its secret choices."""
+
+    def __init__(self, party: Any, secrets: Secrets) -> None:
+        self._index, self._secrets = party.index, secrets
+        self.network = party.network
+        # FedVS, and split learning on its rounded numbers, round the weights for each batch.
+        holder = getattr(party, "rounding", None) or getattr(party, "public", None)
+        self._point: FixedPoint | None = getattr(holder, "model_point", None)
+
+    def weights(self, step: int) -> np.ndarray:
+        """Weights of a step, rounded where the client rounds them."""
+        values: np.ndarray = self.network.values
+        if self._point is None:
+            return values
+        stream = self._secrets.stream(self._index, "rounding", step + 1)
+        return self._point.round(values, rng=stream) * 2.0**-self._point.bits
+
+    def update(self, rows: np.ndarray, gradient: np.ndarray) -> None:
+        """The client's own step."""
+        self.network.update(rows, gradient)
+
+
 def equality_solving_of_sums(case: Case) -> Result:
-    """From the first joint embedding, all clients' initial weights being known."""
-    first = case.evidence.first_joint()
-    if isinstance(first, NoView):
-        return first
-    fresh = case.evidence.protocol.parties()
-    networks = [polynomial(getattr(fresh[n], "network", None)) for n in range(case.data.parties)]
-    known = [network for network in networks if network is not None]
-    if len(known) < len(networks):
+    """From joint embeddings, all clients' secret choices being known (their secret seed)."""
+    return solve_sums(case)
+
+
+def equality_solving_without_seed(case: Case) -> Result:
+    """The same with choices that the server draws itself, for it does not know the clients'."""
+    return solve_sums(case, SecretSeed(int(case.stream.integers(2**31))))
+
+
+def solve_sums(case: Case, guessed: Secrets | None = None) -> Result:
+    """Rows from joint embeddings, by the clients' secret choices or by guessed ones."""
+    opening = case.opening
+    if isinstance(opening, NoView):
+        return opening
+    made, steps = opening
+    secrets = guessed or made.secrets
+    copy = case.protocol()
+    copy.secrets = secrets
+    fresh = copy.parties()
+    known = [fresh[n] for n in range(case.data.parties)]
+    networks = [polynomial(getattr(party, "network", None)) for party in known]
+    first = networks[0]
+    if first is None or None in networks:
         return NoView("the clients' networks are not polynomial")
-    rows, values = first
-    if values.shape[1] != known[0].values.shape[1]:
+    if steps[0].joint.shape[1] != first.values.shape[1]:
         return NoView("the server joins embeddings otherwise than by their mean")
-    weights = [network.values / len(known) for network in known]
-    columns = [x[rows] for x in case.data.train]
-    degree = known[0].degree
-    return feature_reconstruction.equality_solving(
-        values, weights, columns, degree, case.stream, bounds=case.bounds
+    return sum_equations.equality_solving_of_sums(
+        steps,
+        [_Replica(party, secrets) for party in known],
+        case.data.train,
+        first.degree,
+        case.stream,
+        bounds=case.bounds,
+        grid=2.0 ** -getattr(made.config, "data_bits", _GRID_BITS),
+        starts=case.settings.starts,
     )
 
 
@@ -359,6 +409,12 @@ _BUILT_IN = (
     BuiltIn("equality solving", "server", "features", equality_solving),
     BuiltIn("inversion of sums", "server", "features", inversion_of_sums),
     BuiltIn("equality solving of sums", "server", "features", equality_solving_of_sums),
+    BuiltIn(
+        "equality solving of sums, secret seed unknown",
+        "server",
+        "features",
+        equality_solving_without_seed,
+    ),
     BuiltIn("span of sums", "server", "features", span_of_sums),
     BuiltIn("completion of sums", "server", "features", completion_of_sums),
     BuiltIn("binary columns of sums", "server", "features", binary_columns),

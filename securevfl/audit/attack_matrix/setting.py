@@ -13,6 +13,7 @@ import numpy as np
 
 from securevfl.audit.attack_matrix.observation import Evidence, Table, observe
 from securevfl.audit.attacks.outcome import NoView
+from securevfl.audit.attacks.sum_equations import Step
 from securevfl.audit.recorded_runs import CodedRun, RunFactory, codes_shares
 from securevfl.engine.conditions import NONE, Conditions, load_conditions
 from securevfl.engine.streams import SecretSeed
@@ -50,6 +51,10 @@ class Settings:
         more columns together than that.
     games : int
         Guesses of the rank distinguisher.
+    replayed : int
+        Steps of the clients that are repeated from recovered rows, an epoch at most.
+    starts : int
+        Points from which the equations of a row are solved, at most.
     """
 
     labels: int = 10
@@ -58,6 +63,8 @@ class Settings:
     rows: int | None = None
     sum_rows: int = 400
     games: int = 40
+    replayed: int = 3
+    starts: int = 60
 
 
 class Case:
@@ -192,6 +199,19 @@ class Case:
         if not whole:
             return NoView("no joint embedding has all rows of a batch that is the whole set")
         return np.concatenate([H for _, H in whole], axis=1), np.concatenate(data.train, axis=1)
+
+    @functools.cached_property
+    def opening(self) -> tuple[Protocol, tuple[Step, ...]] | NoView:
+        """The first steps of a run in which nobody is late, and its protocol."""
+        made = self.protocol()
+        layout = getattr(made, "train_layout", None)
+        epoch = 1 if layout is None else layout().per_epoch
+        made = self.protocol(rounds=min(self.settings.replayed, epoch))
+        evidence = observe(
+            made, conditions=NONE, client=self.client, every=True, interrupted=self._interrupted
+        )
+        steps = evidence.steps()
+        return steps if isinstance(steps, NoView) else (made, steps)
 
     @functools.cached_property
     def shares(self) -> CodedRun | NoView:
