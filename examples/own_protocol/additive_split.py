@@ -11,6 +11,7 @@ is the sum of all embeddings, exactly. Nobody may be missing: that is what FedVS
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -22,7 +23,14 @@ from securevfl.field import FixedPoint, PrimeField
 from securevfl.models.polynomial_network import PolynomialNetwork
 from securevfl.models.split import Batches, Centre, rows_of
 from securevfl.privacy.claims import Claim
-from securevfl.protocols.protocol import Card, SplitProtocol, TrainingConfig
+from securevfl.protocols.protocol import (
+    Card,
+    MessageSpec,
+    SplitProtocol,
+    TrainingConfig,
+    announcement,
+    in_rounds,
+)
 
 FIELD = PrimeField(2**61 - 1)
 
@@ -175,6 +183,26 @@ class AdditiveSplit(SplitProtocol):
         """Client `index`, from 0."""
         features, network = self.data.train[index], self.network(index)
         return Client(index, self.peers(), self.layout, features, network, self.point)
+
+    @property
+    def messages(self) -> tuple[MessageSpec, ...]:
+        """Every message that a party may send; the engine refuses all others."""
+        shape, field = (self.batch_rows, self.config.width), FIELD.dtype.name
+        share = MessageSpec(
+            *("share", "client", "client", "result_share"),  # kind, from, to, what it is
+            shape=lambda key: shape,
+            dtype=field,
+            count=in_rounds,
+        )
+        upload = replace(share, kind="embedding", receiver="server", row_by_row=True)
+        gradient = MessageSpec(
+            *("gradient", "server", "client", "gradient"),
+            shape=lambda key: shape,
+            dtype="float32",
+            count=in_rounds,
+            row_by_row=True,
+        )
+        return (announcement("client"), share, upload, gradient)
 
     @property
     def batch_rows(self) -> int:

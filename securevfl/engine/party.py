@@ -127,6 +127,7 @@ class Party:
     async def receive(
         self,
         *kinds: str,
+        sender: int | None = None,
         round: int | None = None,
         timeout: float | None = None,
         safe: bool = False,
@@ -134,7 +135,7 @@ class Party:
         """Payload of the next message of any of these kinds; `envelope` then holds its envelope.
 
         Inside ``with round_`` only messages of that round are accepted; elsewhere those of every
-        round, unless `round` says otherwise.
+        round, unless `round` says otherwise. With `sender` only those of that party are.
 
         Raises
         ------
@@ -143,7 +144,8 @@ class Party:
         """
         if round is None:
             round = ANY_ROUND if self._announced is None else self._announced
-        wait = Wait(kinds, round, 0, None, timeout, safe, self._announced)
+        asked = None if sender is None else frozenset((sender,))
+        wait = Wait(kinds, round, 0, asked, timeout, safe, self._announced)
         taken = await wait
         if not taken:
             raise TimeoutError(f"no {' or '.join(kinds)} within {timeout} s")

@@ -115,7 +115,7 @@ class Client(Party):
     async def setup(self) -> None:
         """The key holder makes the keys, and the public one known."""
         if self.index != self.public.holder:
-            self.public_key = await self.receive("key")
+            self.public_key = await self.receive("key", sender=self.public.holder)
             return
         self.public_key, self.secret_key = self.public.scheme.generate()
         others = [n for n in self.peers if n != self.index]
@@ -130,8 +130,9 @@ class Client(Party):
                 ciphertexts = self.public.scheme.encrypt(self.public_key, x.reshape(-1))
                 self.send(SERVER, "embedding", ciphertexts)
                 if self.index == self.public.holder:
-                    self.send(SERVER, "opened", self.decrypt(await self.receive("sum"), x.shape))
-                clipped = self.network.update(own, await self.receive("gradient"))
+                    sums = await self.receive("sum", sender=SERVER)
+                    self.send(SERVER, "opened", self.decrypt(sums, x.shape))
+                clipped = self.network.update(own, await self.receive("gradient", sender=SERVER))
                 if clipped:
                     self.record("clipped", weights=clipped, bound=self.network.bound)
 
@@ -190,7 +191,7 @@ class Server(Party):
 
     async def setup(self) -> None:
         """Learn the public key, without which ciphertexts cannot be added."""
-        self.public_key = await self.receive("key")
+        self.public_key = await self.receive("key", sender=self.public.holder)
 
     async def run(self) -> None:
         """One step a round, on the first `quorum` embeddings; later ones are late."""
@@ -201,7 +202,9 @@ class Server(Party):
             uploads = await self.collect("embedding", count=self.public.quorum)
             total = self.public.scheme.add(self.public_key, list(uploads.values()))
             self.send(self.public.holder, "sum", total)
-            self.train(batch, tuple(uploads), await self.receive("opened", round=self.round))
+            holder = self.public.holder
+            opened = await self.receive("opened", sender=holder, round=self.round)
+            self.train(batch, tuple(uploads), opened)
         self.conclude()
 
     def train(self, batch: np.ndarray, summed: tuple[int, ...], total: np.ndarray) -> None:

@@ -310,7 +310,7 @@ class Client(Party):
             with round_:
                 own = rows_of(self.features, self.batches.samples(round_.payload))
                 survivors = await self.aggregate(self.quantised(own))
-                gradient: np.ndarray = await self.receive("gradient")
+                gradient: np.ndarray = await self.receive("gradient", sender=SERVER)
                 clipped = self.network.update(own, gradient / np.float32(len(survivors)))
                 if clipped:
                     self.record("clipped", weights=clipped, bound=self.network.bound)
@@ -319,14 +319,14 @@ class Client(Party):
         """Rounds 0 to 4 for one input; the survivors. Those that are not one of them stay here."""
         # Through the own mailbox: a resumed round goes on with the secrets that it has dealt.
         self.send(self.index, "secret", (self.random_bytes(), self.random_bytes()))
-        secret, seed = await self.receive("secret")
+        secret, seed = await self.receive("secret", sender=self.index)
         pairing = Pairing(self.index, self.round, secret)
         self.share("deal", self.deal(pairing, seed))
         self.send(SERVER, "shared", pairing.public)
-        sharers = await self.receive("sharers")  # U2
+        sharers = await self.receive("sharers", sender=SERVER)  # U2
         deals: dict[int, Deal] = await self.collect("deal", senders=sharers)
         self.send(SERVER, "embedding", self.masked(x, pairing, seed, deals))
-        survivors = await self.receive("survivors")  # U3
+        survivors = await self.receive("survivors", sender=SERVER)  # U3
         self.check(set(survivors), set(sharers))
         if self.public.consistency:
             await self.agree(sharers, survivors)
@@ -391,7 +391,7 @@ class Client(Party):
         """Round 3: go on only if t clients signed the same U2 and U3."""
         named = wire.encode(("securevfl secagg survivors 1", self.round, sharers, survivors))
         self.send(SERVER, "signature", _signer(self.identity).sign(named))
-        signatures: dict[int, bytes] = await self.receive("signatures")
+        signatures: dict[int, bytes] = await self.receive("signatures", sender=SERVER)
         good = [v for v in _signed(named, signatures, self.verifiers) if v in set(survivors)]
         if len(good) < self.public.threshold:
             raise RunError(
@@ -796,7 +796,7 @@ class SecAggSplit(EmbeddingProtocol):
         """
         later = ("deal", "embedding", "opening")
         limbs = 2 * len(self.public.split(bytes(SEED)))
-        polynomials = (self.public.threshold - 1, 1, limbs)
+        polynomials = (self.public.threshold - 1, limbs)
         identity = Draw("identity", "client", _in_setup(SEED), ("identity", "signature"), "uint8")
         return (
             *[identity] * self.config.consistency,

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, get_args
@@ -34,6 +35,7 @@ from securevfl.privacy.claims import Claim, Notion
 from securevfl.protocols.base.card import Absence
 from securevfl.protocols.base.protocol import Protocol
 from securevfl.protocols.base.registry import make_config
+from securevfl.testing.declarations import disagreements, forged_messages
 from securevfl.testing.inspection import forbidden_code, global_generators, held_arrays
 from securevfl.testing.runs import (
     LEARNING,
@@ -244,6 +246,46 @@ def check_payloads(
         _require(columns["bytes"][row] == counted, protocol, f"a {kind!r} changed after sending")
 
 
+def check_messages(
+    protocol: ProtocolLike, data: VerticalDataset | None = None, **options: Any
+) -> None:
+    """Every message is declared: kind and roles, and where it says so shape, dtype and count.
+
+    A protocol that declares no messages passes; nothing that verifiers say covers it.
+    """
+    outcome = simulate(protocol, data, payloads=True, **options)
+    if outcome.protocol.messages:
+        found = disagreements(outcome)
+        _require(not found, protocol, f"{len(found)} messages depart: {'; '.join(found[:3])}")
+
+
+def check_senders(
+    protocol: ProtocolLike, data: VerticalDataset | None = None, **options: Any
+) -> None:
+    """No message counts that comes from a party which may not send it, and its sender is named.
+
+    Every declared kind is sent by every wrong party to every other one, with the payload of a true
+    message that comes later. The run must be that without these, bit for bit. A protocol that
+    declares no messages passes.
+    """
+    plain = simulate(protocol, data, payloads=True, **options)
+    if not plain.protocol.messages:
+        return
+    forged = forged_messages(plain)
+    try:
+        disturbed = simulate(protocol, data, payloads=True, forged=forged, **options)
+    except RunError as error:
+        name = plain.protocol.name
+        raise AssertionError(f"{name}: a forged message ends the run: {error}") from error
+    refused = [e for e in disturbed.events if e.name == "refused" and "sender" in e.fields]
+    named = Counter((e.fields["kind"], e.fields["sender"], e.party) for e in refused)
+    wanted = Counter((m.kind, m.sender, m.receiver) for _, m in forged)
+    _require(named == wanted, protocol, f"refused are {named}, and forged were {wanted}")
+    rest = replace(disturbed, events=tuple(e for e in disturbed.events if e not in refused))
+    same = rest.fingerprint() == plain.fingerprint()
+    _require(same, protocol, "messages of parties that may not send them change the run")
+
+
 def check_resume(
     protocol: ProtocolLike,
     data: VerticalDataset | None = None,
@@ -403,6 +445,8 @@ CHECKS: dict[str, Check] = {
     "copying": check_copying,
     "ownership": check_ownership,
     "payloads": check_payloads,
+    "messages": check_messages,
+    "senders": check_senders,
     "resume": check_resume,
     "global state": check_global_state,
     "absence": check_absence,

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from securevfl.engine import wire
 from securevfl.engine.conditions import Conditions, paper
 from securevfl.engine.faults import Faults
-from securevfl.engine.network import Event
+from securevfl.engine.network import Event, Message
 from securevfl.engine.party import Party
 from securevfl.engine.party_state import snapshot
 from securevfl.engine.simulation.simulator import Simulation
@@ -135,6 +135,7 @@ def simulate(
     copying: bool = False,
     payloads: bool = False,
     faults: Faults | None = None,
+    forged: Iterable[tuple[float, Message]] = (),
     defaults: Mapping[str, Any] = TINY,
     **options: Any,
 ) -> Outcome:
@@ -157,6 +158,8 @@ def simulate(
         Keep the payloads in the transcript.
     faults : Faults, optional
         What breaks.
+    forged : iterable of (float, Message)
+        Messages of parties that deviate, and the virtual seconds at which they arrive.
     defaults : mapping
         Options that are set where the protocol has them and `options` does not say otherwise.
     **options
@@ -176,6 +179,8 @@ def simulate(
         revive=made.party,
         rules=rules_of(made),
     )
+    for at, message in forged:
+        simulation.inject(message, at)
     with one_thread():
         simulation.run()
     return Outcome(made, parties, tuple(history.events), simulation)

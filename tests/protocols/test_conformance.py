@@ -1,6 +1,7 @@
 """The published suite, over every protocol found; and what it must catch."""
 
 import functools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,13 +9,15 @@ import pytest
 from securevfl.engine import wire
 from securevfl.engine.party import SERVER, Party
 from securevfl.engine.simulation.simulator import Simulation
-from securevfl.errors import StalledError
+from securevfl.errors import ConfigurationError, StalledError, UndeclaredMessageError
 from securevfl.models.split import Batches
 from securevfl.privacy.claims import Claim
+from securevfl.protocols.base.messages import MessageSpec, in_setup
 from securevfl.protocols.base.registry import find_protocols
 from securevfl.protocols.split import Client, Server, Split
 from securevfl.testing import conformance
 from securevfl.testing.conformance import CHECKS, check_protocol, check_resume
+from securevfl.testing.declarations import never_sent
 from securevfl.testing.inspection import forbidden_in, held_arrays
 from securevfl.testing.runs import (
     History,
@@ -154,6 +157,10 @@ class SharedArray(Client):
         payload *= 2
 
 
+def noted(self):
+    return (*self.step_messages(), MessageSpec("note", "client", "server", "control"))
+
+
 class Growing(Client):
     """Sends a list to which it goes on adding."""
 
@@ -200,12 +207,12 @@ class Lazy(Server):
         self.record("round", step=self.steps, loss=1.0 / self.steps)
 
 
-def with_client(kind):
+def with_client(kind, **changes):
     def client(self, index):
         network = self.network(index)
         return kind(index, self.peers(), self.layout, self.data.train[index], network, None)
 
-    return variant(client=client)
+    return variant(client=client, **changes)
 
 
 def with_server(kind):
@@ -250,13 +257,23 @@ def public_centre(self, stream=None):
     return Split.joint_centre(self, stream or self.stream("centre"))
 
 
+def never_in_a_round(self):
+    batch, embedding, gradient = self.step_messages()
+    return (batch, replace(embedding, count=in_setup), gradient)
+
+
 FAULTS = {
     "own entropy": [
         variant(parties=secret_batches),
         variant(client_network=public_weights, joint_centre=public_centre),
     ],
     "copying": [with_client(SharedArray)],
-    "payloads": [with_client(Growing)],
+    "payloads": [with_client(Growing, messages=property(noted))],
+    "messages": [
+        variant(messages=property(lambda self: self.step_messages(width=self.config.width + 1))),
+        variant(messages=property(lambda self: self.step_messages(dtype="float64"))),
+        variant(messages=property(never_in_a_round)),
+    ],
     "determinism": [with_client(Unseeded)],
     "global state": [with_client(GlobalNumpy)],
     "resume": [with_server(Forgetful)],
@@ -282,6 +299,57 @@ FAULTS = {
 def test_a_planted_fault_is_found(check, number):
     with pytest.raises(AssertionError):
         CHECKS[check](FAULTS[check][number])
+
+
+DECLARED = {  # options in which every message of the declaration is sent, beyond VARIANTS
+    "fedvs": [{"pretrain": "full", "pretrain_epochs": 1}],
+    "cvfl": [{"slow": "0"}],
+    "multivfl": [{"intersection": "psi", "label_owners": 2}, {"intersection": "plain"}],
+    "secagg_split": [{"consistency": True}],
+}
+
+
+@pytest.mark.parametrize("protocol", find_protocols())
+def test_no_declaration_is_dead(protocol):
+    chosen(protocol)
+    listed = [options for name, options in VARIANTS.values() if name == protocol]
+    runs = [
+        simulate(protocol, payloads=True, **options)
+        for options in (*listed, *DECLARED.get(protocol, ()))
+    ]
+    assert all(run.protocol.messages for run in runs)
+    assert never_sent(runs) == set()
+
+
+def test_a_dead_declaration_is_found():
+    dead = simulate(variant(messages=property(noted)), payloads=True)
+    assert never_sent([dead]) == {("note", "client", "server")}
+
+
+def test_an_undeclared_message_is_refused_by_the_own_engine():
+    with pytest.raises(UndeclaredMessageError, match=r"party 0 sends 'note' to the server") as told:
+        simulate(with_client(Growing))
+    assert "the declared kinds are embedding, gradient, round" in str(told.value)
+
+
+def test_a_role_that_does_not_exist_is_refused_before_the_run():
+    strange = variant(messages=property(lambda self: self.step_messages(client="boss")))
+    with pytest.raises(ConfigurationError, match="the roles are server, client"):
+        simulate(strange)
+
+
+def test_without_rules_a_client_can_speak_for_the_server(monkeypatch):
+    """That is what `check_senders` looks for, so it must see it."""
+    monkeypatch.setattr("securevfl.testing.runs.rules_of", lambda protocol: None)
+    with pytest.raises(AssertionError, match="a forged message ends the run"):
+        CHECKS["senders"]("split")
+
+
+def test_a_protocol_without_a_declaration_runs_as_before():
+    open_ = with_client(Growing, messages=())
+    assert len(simulate(open_).losses) == len(simulate("split").losses)
+    CHECKS["messages"](open_)
+    CHECKS["senders"](open_)
 
 
 def test_a_run_that_hangs_is_found():

@@ -78,7 +78,7 @@ class Client(Party):
 
     async def pretrain(self, own: Pretraining) -> None:
         """Train alone on all own rows, and start from the result."""
-        labels = await self.receive("labels") if own.supervised else None
+        labels = await self.receive("labels", sender=SERVER) if own.supervised else None
         self.record("pretrained", **own.run(self.features["train"], self.secret_stream, labels))
         load_weights(self.network, weights_of(own.encoder))
         if own.supervised:
@@ -98,7 +98,7 @@ class Client(Party):
                     self.share("mask", self.deal_mask(len(batch.rows)))
                 before = tuple(self.uploaded) if batch.part == "train" else ()
                 self.send(SERVER, "shared", before or None)
-                attempt = self.checked(batch, await self.receive("attempt"))
+                attempt = self.checked(batch, await self.receive("attempt", sender=SERVER))
                 shares = await self.collect("model", senders=attempt.sharers)  # line 19
                 if self.complete(attempt, shares) and self.consistent(batch, attempt):
                     upload = self.evaluate(batch, attempt, shares)  # line 23
@@ -108,7 +108,8 @@ class Client(Party):
                     self.uploaded[self.round] = (batch, attempt)
                     self.send(SERVER, "embedding", upload)
                 if batch.part == "train":
-                    self.update(batch, attempt, await self.receive("gradient"))
+                    gradient = await self.receive("gradient", sender=SERVER)
+                    self.update(batch, attempt, gradient)
                     self.uploaded = {}
                     if self.public.config.absent == "last":  # the sum was decoded: keep its shares
                         fresh = {n: (self.round, shares[n]) for n in attempt.sharers}
@@ -314,7 +315,7 @@ class Server(Party):
         if self.public.config.pretrain == "full":
             more = [] if self.alone_labels is None else [self.alone_labels]
             self.send(0, "labels", np.concatenate([self.labels["train"], *more]))
-            head = await self.receive("head")
+            head = await self.receive("head", sender=0)
             first = next(name for name, weight in head.items() if weight.ndim > 1)
             # H is the mean, so N H is client 0's embedding, which its head knows, and the others'.
             load_weights(self.centre, head | {first: len(self.peers) * head[first]})

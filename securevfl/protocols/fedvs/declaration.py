@@ -20,7 +20,6 @@ from securevfl.protocols.base.messages import (
     in_rounds,
     in_setup,
 )
-from securevfl.protocols.base.protocol import Part
 from securevfl.protocols.fedvs.parameters import Parameters, inference_step
 
 Rows = Callable[[int], int | None]
@@ -45,7 +44,7 @@ def messages_of(
     rows = rows_by_round(public, training=training)
     upload: Carries = "masked_result" if public.config.masked else "result_share"
 
-    def data(part: Part) -> MessageSpec:
+    def data(part: str) -> MessageSpec:
         length = public.batches[part].length
         return MessageSpec(
             *(f"{part}-data", "client", "client", "data_share"),
@@ -124,7 +123,7 @@ def draws_of(public: Parameters, widths: Sequence[int]) -> tuple[Draw, ...]:
     sizes = [expanded_width(d, public.config.degree) for d in widths]
     rows = rows_by_round(public)
 
-    def of_data(part: Part, n: int, round: int) -> tuple[int, ...] | None:
+    def of_data(part: str, n: int, round: int) -> tuple[int, ...] | None:
         return None if round else (T, public.batches[part].length, sizes[n])
 
     def of_model(n: int, round: int) -> tuple[int, ...] | None:

@@ -9,10 +9,13 @@ import pytest
 from securevfl.engine import wire
 from securevfl.engine.conditions import NONE
 from securevfl.engine.network import SERVER
+from securevfl.engine.party import ANNOUNCE
 from securevfl.engine.party_state import restore
 from securevfl.engine.realtime.frames import Frame, Links
 from securevfl.engine.security.sealing import Sealer
 from securevfl.errors import SealError, WireError
+from securevfl.protocols import split
+from securevfl.runs.assembly import rules_of
 from securevfl.runs.threads import one_thread
 from securevfl.testing.runs import make, simulate
 from tests.engine.realtime.live_parties import Carrier, live
@@ -195,3 +198,56 @@ def test_strangers_are_named():
         two.unpack(5)
     with pytest.raises(ValueError, match="party 9 does not exist"):
         one.pack(9, "kind", 0, NOTHING)
+
+
+class Deviating(split.Client):
+    """Speaks as the server to client 0, once a round, by an engine that lets it."""
+
+    def embed(self, own):
+        self.send(0, ANNOUNCE, "stop", round=10**6)
+        self.send(0, "gradient", np.full((15, 6), 1e3, np.float32))
+        return super().embed(own)
+
+
+class OneDeviates(Carrier):
+    """Party 3 runs an engine of its own making, without rules."""
+
+    def seat(self, index, party, **options):
+        home = super().seat(index, party, **options)
+        if index == 3:
+            home._rules = None
+        return home
+
+
+@pytest.mark.parametrize("sealed", [True, False])
+def test_a_client_that_speaks_as_the_server_is_not_heard(sealed):
+    made = make("split")
+    wanted = simulate("split", conditions=NONE)
+    parties = made.parties()
+    parties[3].__class__ = Deviating
+    with one_thread():
+        carrier = OneDeviates(parties, sealed=sealed, rules=rules_of(made))
+        asyncio.run(carrier.run())
+    assert losses(carrier) == wanted.losses
+    refused = [e.fields for e in carrier.homes[0].events if e.name == "refused"]
+    assert [(f["kind"], f["sender"]) for f in refused] == [(ANNOUNCE, 3), ("gradient", 3)] * 4
+    assert carrier.homes[0].standing.rejected == 8
+
+
+def test_without_rules_a_client_that_speaks_as_the_server_is_heard():
+    """What the test above would miss if nothing were refused."""
+    parties = make("split").parties()
+    parties[3].__class__ = Deviating
+    with one_thread(), pytest.raises(AssertionError):
+        asyncio.run(Carrier(parties).run(until=1.0))
+
+
+def test_the_own_engine_of_an_honest_party_refuses_to_send_it():
+    made = make("split")
+    parties = made.parties()
+    parties[3].__class__ = Deviating
+    carrier = Carrier(parties, rules=rules_of(made))
+    with one_thread(), pytest.raises(AssertionError, match="missing: party 3"):
+        asyncio.run(carrier.run(until=1.0))
+    said = carrier.homes[3].standing.failed
+    assert "UndeclaredMessageError: split: party 3 sends 'round' to party 0" in said

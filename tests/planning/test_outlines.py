@@ -1,0 +1,119 @@
+"""Outlines of messages agree with what the protocol declares of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from securevfl.engine.party import ANNOUNCE, SERVER
+from securevfl.protocols.base.messages import MessageKey, MessageSpec, array_of
+from securevfl.protocols.base.protocol import Protocol
+from securevfl.protocols.base.registry import find_protocols
+from securevfl.protocols.base.schedule import Outline, Post, Shape
+from securevfl.testing.runs import make
+
+# Options of protocols that have an outline; others are found without one.
+OPTIONS: dict[str, list[dict[str, Any]]] = {
+    "fedvs": [
+        {},
+        {"masked": False},
+        {"secure": True, "segments": 2},
+        {"privacy": 2, "spares": 1, "pretrain": "p"},
+        {"prime": 2**31 - 1, "data_bits": 5, "model_bits": 5},
+    ]
+}
+
+
+def outlined(name: str, options: dict[str, Any]) -> tuple[Protocol, Outline | None]:
+    made = make(name, **options)
+    data = made.data
+    shape = Shape(tuple(data.widths), len(data.train_labels), len(data.test_labels))
+    return made, made.outline(made.config, shape)
+
+
+def keys(
+    made: Protocol, post: Post, round: int, sender: int | None
+) -> list[tuple[MessageKey, Any]]:
+    """Every message of a post, with its skeleton; `sender` is None where clients send."""
+    clients = list(made.peers())
+    senders = (
+        [SERVER] if sender == SERVER else list(post.senders(round)) if post.senders else clients
+    )
+    found = []
+    for n in senders:
+        receivers = {"server": [SERVER], "clients": clients}.get(post.to)
+        for to in receivers or [m for m in clients if m != n]:
+            payload = post.payloads[n] if len(post.payloads) > 1 else post.payloads[0]
+            found.append((MessageKey(post.kind, round, n, to), payload))
+    return found
+
+
+def messages(made: Protocol, outline: Outline) -> list[tuple[MessageKey, Any]]:
+    """Every message of an outline but the last word, with its skeleton."""
+    found = [one for post in outline.setup for one in keys(made, post, 0, None)]
+    round = 0
+    for phase in outline.phases:
+        for _ in range(phase.rounds):
+            round += 1
+            opening = Post(ANNOUNCE, "clients", (phase.announcement,))
+            found += keys(made, opening, round, SERVER)
+            for stage in phase.stages:
+                for post in stage.posts:
+                    found += keys(made, post, round, None if stage.count else SERVER)
+    return found
+
+
+def declared(made: Protocol, key: MessageKey) -> list[MessageSpec]:
+    roles = made.roles()
+    return [
+        one
+        for one in made.messages
+        if one.kind == key.kind
+        and key.sender in roles[one.sender]
+        and key.receiver in roles[one.receiver]
+    ]
+
+
+def test_every_protocol_with_an_outline_is_looked_at():
+    with_outline = {name for name in find_protocols() if outlined(name, {})[1] is not None}
+    assert with_outline == set(OPTIONS)
+
+
+@pytest.mark.parametrize(
+    ("name", "options"), [(name, one) for name, every in OPTIONS.items() for one in every]
+)
+def test_an_outline_has_the_kinds_roles_and_shapes_that_are_declared(name, options):
+    made, outline = outlined(name, options)
+    assert outline is not None
+    found = messages(made, outline)
+    for key, payload in found:
+        specs = declared(made, key)
+        assert len(specs) == 1, key
+        (spec,) = specs
+        assert spec.count is None or spec.count(key) == 1, key
+        if spec.shape is not None:
+            array = array_of(payload)
+            assert array is not None, key
+            assert spec.shape(key) == array.shape, key
+            assert np.dtype(spec.dtype) == array.dtype, key
+    assert {key.kind for key, _ in found} == {spec.kind for spec in made.messages}
+
+
+def test_an_outline_sends_all_that_is_declared_and_no_more():
+    """Each (kind, round, sender, receiver) with a count of 1, once."""
+    made, outline = outlined("fedvs", {"secure": True, "segments": 2, "spares": 1})
+    assert outline is not None
+    sent = sorted(key for key, _ in messages(made, outline))
+    last = max(key.round for key in sent)
+    roles, wanted = made.roles(), []
+    for spec in made.messages:
+        for round in range(last + 1):
+            for sender in roles[spec.sender]:
+                for receiver in roles[spec.receiver]:
+                    key = MessageKey(spec.kind, round, sender, receiver)
+                    opens = spec.kind != ANNOUNCE or round > 0
+                    if sender != receiver and opens and (not spec.count or spec.count(key)):
+                        wanted.append(key)
+    assert sent == sorted(wanted)
