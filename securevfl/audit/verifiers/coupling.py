@@ -13,7 +13,6 @@ from securevfl.audit.verdicts import Evidence
 from securevfl.audit.verifiers.coded import (
     P31,
     CodedVerifier,
-    coalition,
     coded,
     factory,
     followed,
@@ -22,6 +21,7 @@ from securevfl.audit.verifiers.coded import (
 )
 from securevfl.privacy.adversary import T_CLIENTS, T_UPLOADS
 from securevfl.privacy.claims import Claim
+from securevfl.privacy.coalition import Coalition
 
 
 class Coupling(CodedVerifier):
@@ -40,10 +40,10 @@ class Coupling(CodedVerifier):
             yield self.condition(False, "no bijection was run, for the conditions do not hold")
             return
         against = T_CLIENTS if claim.against == T_UPLOADS else claim.against
-        sizes = [0] if not against.clients else [protocol.code.privacy]
+        largest = protocol.code.privacy if against.clients else 0
         for prime in sorted({P31, protocol.code.field.modulus}):
-            for clients in self._coalitions(protocol.code.parties, sizes[0], seed):
-                found = self._coupled(subject, prime, clients, server=against.server)
+            for clients in self._coalitions(protocol.code.parties, largest, seed):
+                found = self._shared(subject, prime, clients, server=against.server)
                 if found.differences:
                     yield self.condition(False, f"{found.differences[0]} differ")
                     continue
@@ -63,6 +63,13 @@ class Coupling(CodedVerifier):
             chosen += [drawn] * (drawn not in chosen)
         return chosen
 
+    def _shared(
+        self, subject: Subject, prime: int, clients: tuple[int, ...], *, server: bool
+    ) -> Coupled:
+        """The pair of runs, made once for the claims on features and on models."""
+        name = f"coupled {prime} {clients} {server}"
+        return subject.shared(name, lambda: self._coupled(subject, prime, clients, server=server))
+
     def _coupled(
         self, subject: Subject, prime: int, clients: tuple[int, ...], *, server: bool
     ) -> Coupled:
@@ -73,5 +80,4 @@ class Coupling(CodedVerifier):
         other = factory(subject, prime=prime, exchanged=turned)
         one = followed(subject) if own else subject.shared(f"run at {prime}", first.run)
         subject.progress(f"coupled runs, p = {prime}")
-        against = coalition(T_CLIENTS, clients)
-        return couple(first, other, type(against)(server=server, clients=clients), one=one)
+        return couple(first, other, Coalition(server=server, clients=clients), one=one)
