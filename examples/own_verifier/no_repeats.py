@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
-from securevfl.audit.subject import Subject
 
+from securevfl.audit.subject import Subject
 from securevfl.audit.verdicts import Evidence
 from securevfl.engine.party import SERVER
 from securevfl.privacy.claims import Claim

@@ -59,54 +59,81 @@ class CvflConfig(EmbeddingConfig):
     """Options of CVFL; a round is one update that an active party launched."""
 
     aggregation: Literal["mean", "concat", "max"] = Field(
-        "concat", description="how the input of the top networks is made of the embeddings"
+        "concat", description="How embeddings are joined to the input of the top models."
     )
     lr: float = Field(
         0.003,
         gt=0,
-        description="learning rate; low, for up to L updates are made with the same networks",
+        description="Learning rate. Keep it low: up to L updates are made with the same networks.",
     )
     weight_decay: float = Field(
-        1e-3, ge=0, description="lambda, of r(theta_m) = |theta_m|^2 / 2 of each bottom network"
+        1e-3,
+        ge=0,
+        description=(
+            "Weight lambda of the penalty r(theta_m) = |theta_m|^2 / 2 of each bottom model."
+        ),
     )
     mode: Literal["async", "sync", "single"] = Field(
         "async",
-        description="active parties at their own pace, in step, or the first one alone with its "
-        "part of the labels",
+        description=(
+            "How active parties work: each at its own pace (async), all in step (sync), or "
+            "the first one alone with its part of the labels (single)."
+        ),
     )
-    active: int | None = Field(None, ge=1, description="L: the first parties hold labels; all M")
+    active: int | None = Field(
+        None,
+        ge=1,
+        description="Number L of active parties: the first L parties hold labels. Default: all M.",
+    )
     label_partition: str = Field(
         "equal",
-        description="who holds which labels: equal, dirichlet:A, classes:0,1/2,3, cvfl-mnist or "
-        "cvfl-cifar10",
+        description=(
+            "Who holds which labels: equal, dirichlet:A, classes:0,1/2,3, cvfl-mnist or "
+            "cvfl-cifar10."
+        ),
     )
     q: float | Literal["auto"] = Field(
-        3.0, description="exponent of slow active parties' losses, at least 1; or auto"
+        3.0,
+        description=(
+            "Exponent q of the losses of slow active parties: a number of at least 1, or auto."
+        ),
     )
     slow: str = Field(
         "measured",
-        description="slow active parties: measured, by their number of updates; none; or numbers, "
-        "as in 1,2,3",
+        description=(
+            "Which active parties count as slow: measured (by their number of updates), "
+            "none, or their numbers, such as 1,2,3."
+        ),
     )
     amplify_at_most: float = Field(
-        20.0, ge=1, description="bound on the factor of slow parties' gradients; ours"
+        20.0,
+        ge=1,
+        description=(
+            "Bound on the factor by which gradients of slow parties are amplified. The "
+            "paper has none."
+        ),
     )
     patience: float | None = Field(
         None,
         ge=0,
-        description="seconds that an active party waits for embeddings before it takes the last "
-        "ones that it has; without it it waits for all",
+        description=(
+            "Seconds for which an active party waits for embeddings before it takes the "
+            "last ones that it has. Default: it waits for all."
+        ),
     )
     timeout: float | None = Field(
         None,
         gt=0,
-        description="seconds that an active party waits for the top network before it launches "
-        "anew with the one it has, for links that lose messages; without it it waits",
+        description=(
+            "Seconds for which an active party waits for the top model before it launches "
+            "again with the one it has. Use it where links lose messages. Default: it "
+            "waits."
+        ),
     )
     staleness: int | None = Field(
         None,
         ge=1,
-        description="launches by which such an embedding may be older; what is older is left out",
+        description="Largest age of a reused embedding, in launches. Older ones are left out.",
     )
 
 

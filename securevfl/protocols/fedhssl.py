@@ -50,15 +50,17 @@ class FedHsslConfig(PretrainingOptions, EmbeddingConfig):
     """Options of FedHSSL."""
 
     client: Literal["pn", "mlp", "cnn", "strided_cnn"] = Field(
-        "mlp", description="the clients' networks; only mlp has upper layers of one shape"
+        "mlp", description="Bottom models of the clients. Only mlp has upper layers of one shape."
     )
-    method: Literal["simsiam", "byol", "moco"] = Field("simsiam", description="loss of all views")
-    pretrain_epochs: int = Field(20, ge=0, description="global iterations of pre-training")
+    method: Literal["simsiam", "byol", "moco"] = Field(
+        "simsiam", description="Loss over all views."
+    )
+    pretrain_epochs: int = Field(20, ge=0, description="Global iterations of pre-training.")
     guidance: float = Field(
-        0.5, ge=0, description="gamma, weight of the cross-party encoder in local learning"
+        0.5, ge=0, description="Weight gamma of the cross-party encoder in local learning."
     )
     aggregation: Literal["mean", "concat", "max"] = Field(
-        "concat", description="how the head's input is made of the embeddings"
+        "concat", description="How embeddings are joined to the head's input."
     )
 
 

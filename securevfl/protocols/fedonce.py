@@ -38,30 +38,37 @@ if TYPE_CHECKING:
 class FedOnceConfig(SegmentedConfig):
     """Options of FedOnce; a round is a step of the server's model."""
 
-    width: int = Field(16, ge=1, description="width h of a representation")
+    width: int = Field(16, ge=1, description="Width h of a representation.")
     aggregation: Literal["mean", "concat", "max"] = Field(
-        "concat", description="how the server's input is made of the representations"
+        "concat", description="How representations are joined to the server's input."
     )
     client: Literal["pn", "mlp", "cnn", "strided_cnn"] = Field(
-        "mlp", description="the guests' networks, where objective = nat"
+        "mlp", description="Networks of the guests, with objective = nat."
     )
     objective: Literal["nat", "autoencoder"] = Field(
-        "nat", description="what guests learn without labels: noise as targets, or to reconstruct"
+        "nat",
+        description=(
+            "What guests learn without labels: noise as targets (nat), or to reconstruct "
+            "their columns (autoencoder)."
+        ),
     )
     local_rounds: int | None = Field(
-        None, ge=1, description="updates of each guest before it sends; as many as rounds"
+        None, ge=1, description="Updates of each guest before it sends. Default: as many as rounds."
     )
     reassign: int = Field(
-        3, ge=1, description="epochs between exchanges of targets, where objective = nat"
+        3, ge=1, description="Epochs between exchanges of targets, with objective = nat."
     )
     guest_hidden: int = Field(
-        64, ge=1, description="hidden layer of the guests, where objective = autoencoder"
+        64, ge=1, description="Width of the guests' hidden layer, with objective = autoencoder."
     )
     absent: Literal["wait", "zeros"] = Field(
-        "wait", description="wait for each representation, or put zeros after the timeout"
+        "wait",
+        description=(
+            "What happens to a missing representation: wait for it, or put zeros after the timeout."
+        ),
     )
     timeout: float | None = Field(
-        None, gt=0, description="seconds that a batch is waited for, where absent = zeros"
+        None, gt=0, description="Seconds for which a batch is waited for, with absent = zeros."
     )
 
     def client_optimizer(self) -> dict[str, Any]:

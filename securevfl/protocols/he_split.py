@@ -52,22 +52,38 @@ if TYPE_CHECKING:
 class HEConfig(SegmentedConfig):
     """Options of homomorphic aggregation."""
 
-    aggregation: Literal["mean"] = Field("mean", description="only sums can be aggregated so")
-    scheme: Literal["ckks", "paillier"] = Field(
-        "ckks", description="CKKS (extra he: tenseal) or Paillier (extra he: phe)"
+    aggregation: Literal["mean"] = Field(
+        "mean", description="How embeddings are joined. Only sums are possible here."
     )
-    holder: int = Field(0, ge=0, description="client that holds the secret key")
-    privacy: int = Field(1, ge=0, description="T, other clients that may pool with the server")
+    scheme: Literal["ckks", "paillier"] = Field(
+        "ckks",
+        description=(
+            "Encryption scheme: ckks (package tenseal) or paillier (package phe), both in "
+            "the extra he."
+        ),
+    )
+    holder: int = Field(0, ge=0, description="Number of the client that holds the secret key.")
+    privacy: int = Field(
+        1,
+        ge=0,
+        description="Privacy threshold T: number of other clients that may pool with the server.",
+    )
     quorum: int | None = Field(
-        None, ge=1, description="embeddings that are summed; N - floor(N/2), but T+2 at least"
+        None,
+        ge=1,
+        description=(
+            "Number of embeddings that are summed. Default: N - floor(N/2), and at least T+2."
+        ),
     )
     inference: Literal["responders", "all"] = Field(
         "responders",
-        description="whose embeddings are evaluated: those of the clients summed most often, as "
-        "many as the quorum, or of all",
+        description=(
+            "Whose embeddings the evaluation uses: those of the clients that were summed "
+            "most often (as many as the quorum), or all."
+        ),
     )
-    bits: int = Field(20, ge=1, le=32, description="fractional bits of the quantised embeddings")
-    key_bits: int = Field(2048, ge=2048, le=4096, description="of a Paillier modulus")
+    bits: int = Field(20, ge=1, le=32, description="Fractional bits of the quantised embeddings.")
+    key_bits: int = Field(2048, ge=2048, le=4096, description="Bits of a Paillier modulus.")
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ class LocalConfig(EmbeddingConfig):
     """Options of training alone."""
 
     rows: Literal["all", "aligned"] = Field(
-        "all", description="all labelled rows of client 0, or those that are aligned"
+        "all", description="Training rows: all labelled rows of client 0, or only the aligned ones."
     )
 
 

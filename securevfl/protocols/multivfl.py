@@ -49,37 +49,50 @@ if TYPE_CHECKING:
 class MultiVflConfig(EmbeddingConfig):
     """Options of Multi-VFL; a round is a global one."""
 
-    rounds: int = Field(100, ge=1, description="global rounds R")
+    rounds: int = Field(100, ge=1, description="Number R of global rounds.")
     aggregation: Literal["mean", "concat", "max"] = Field(
-        "concat", description="how the label owners' input is made of the activations"
+        "concat", description="How activations are joined to the label owners' input."
     )
-    label_owners: int = Field(5, ge=1, description="K")
+    label_owners: int = Field(5, ge=1, description="Number K of label owners.")
     label_partition: str = Field(
         "equal",
-        description="who holds which labels: equal, dirichlet:A, classes:0,1/2,3, or 1niid to "
-        "4niid",
+        description=(
+            "Who holds which labels: equal, dirichlet:A, classes:0,1/2,3, or 1niid to 4niid."
+        ),
     )
-    samples: int | None = Field(None, ge=1, description="labels of each owner; all that there are")
-    epochs: int = Field(1, ge=1, description="local epochs E of a round")
+    samples: int | None = Field(
+        None, ge=1, description="Number of labels of each owner. Default: all that there are."
+    )
+    epochs: int = Field(1, ge=1, description="Local epochs E of a round.")
     server_optimizer: Literal["fedavg", "fedadam", "fedyogi", "feddemonadam"] = Field(
-        "fedavg", description="how the server makes new weights of the label owners'"
+        "fedavg", description="How the server makes new weights of the label owners' weights."
     )
-    server_lr: float = Field(1e-3, gt=0, description="eta_s, of the adaptive ones")
-    beta1: float = Field(0.9, ge=0, lt=1, description="decay of the first moment")
-    beta2: float = Field(0.99, ge=0, lt=1, description="decay of the second moment")
-    tau: float = Field(1e-3, gt=0, description="bound on the adaptivity")
+    server_lr: float = Field(
+        1e-3, gt=0, description="Learning rate eta_s of the adaptive server optimisers."
+    )
+    beta1: float = Field(0.9, ge=0, lt=1, description="Decay of the first moment.")
+    beta2: float = Field(0.99, ge=0, lt=1, description="Decay of the second moment.")
+    tau: float = Field(1e-3, gt=0, description="Bound tau on the adaptivity.")
     intersection: Literal["plain", "psi"] = Field(
-        "plain", description="common samples by identifiers in the clear, or by set intersection"
+        "plain",
+        description=(
+            "How common samples are found: by identifiers in the clear, or by private set "
+            "intersection."
+        ),
     )
     epsilon: float | None = Field(
-        None, gt=0, description="epsilon of one release of a row's activations; no noise without"
+        None, gt=0, description="Epsilon of one release of a row's activations. Default: no noise."
     )
-    delta: float = Field(1e-5, gt=0, lt=1, description="delta, of one release and of all")
-    clip: float = Field(1.0, gt=0, description="C, bound on the L2 norm of a row's activations")
+    delta: float = Field(
+        1e-5, gt=0, lt=1, description="Delta of one release, and of all of them together."
+    )
+    clip: float = Field(1.0, gt=0, description="Bound C on the L2 norm of a row's activations.")
     noise: Literal["secure", "seeded"] = Field(
         "secure",
-        description="from the operating system; or from the seed of the run, which repeats the "
-        "run and protects nothing",
+        description=(
+            "Source of the noise: the operating system (system), or the run's seed "
+            "(seeded), which repeats the run and protects nothing."
+        ),
     )
 
 

@@ -64,31 +64,61 @@ SEED = 32  # bytes of b_u, of s_u^SK and of an agreed s_{u,v}
 class SecAggConfig(SegmentedConfig):
     """Options of secure aggregation."""
 
-    aggregation: Literal["mean"] = Field("mean", description="only sums can be aggregated so")
-    privacy: int = Field(1, ge=1, description="T, clients that may pool what they see")
+    aggregation: Literal["mean"] = Field(
+        "mean", description="How embeddings are joined. Only sums are possible here."
+    )
+    privacy: int = Field(
+        1, ge=1, description="Privacy threshold T: number of clients that may pool what they see."
+    )
     threshold: int | None = Field(
-        None, ge=2, description="t, shares that rebuild a seed; T+1, with consistency more"
+        None,
+        ge=2,
+        description=(
+            "Threshold t: number of shares that rebuild a seed. Default: T+1, and more with"
+            " consistency."
+        ),
     )
     quorum: int | None = Field(
-        None, ge=1, description="survivors that are summed; N - floor(N/2), but T+2 and t at least"
+        None,
+        ge=1,
+        description=(
+            "Number of survivors that are summed. Default: N - floor(N/2), and at least T+2 and t."
+        ),
     )
     consistency: bool = Field(
-        False, description="round 3: clients sign the survivors, so that a server names one set"
+        False,
+        description=(
+            "Whether clients sign the set of survivors (round 3), so that a server can name"
+            " only one."
+        ),
     )
     inference: Literal["responders", "all"] = Field(
         "responders",
-        description="whose embeddings are evaluated: those of the clients that survived most "
-        "often, as many as the quorum, or of all",
+        description=(
+            "Whose embeddings the evaluation uses: those of the clients that survived most "
+            "often (as many as the quorum), or all."
+        ),
     )
-    prime: int = Field(2**61 - 1, description="modulus p of the sum")
-    bits: int = Field(24, ge=1, le=52, description="fractional bits of the quantised embeddings")
+    prime: int = Field(2**61 - 1, description="Modulus p of the sum.")
+    bits: int = Field(24, ge=1, le=52, description="Fractional bits of the quantised embeddings.")
     share_timeout: float | None = Field(
-        None, gt=0, description="seconds after which the round goes on with those that shared"
+        None,
+        gt=0,
+        description=(
+            "Seconds after which a round goes on with the clients that have shared. "
+            "Default: it waits for all."
+        ),
     )
     result_timeout: float | None = Field(
-        None, gt=0, description="seconds after which a round with too few answers is given up"
+        None,
+        gt=0,
+        description=(
+            "Seconds after which a round with too few answers is given up. Default: it waits."
+        ),
     )
-    max_attempts: int = Field(3, ge=1, description="rounds given up in a row before the run ends")
+    max_attempts: int = Field(
+        3, ge=1, description="Rounds given up in a row after which the run ends."
+    )
 
 
 @message("secagg_split.Deal")

@@ -50,27 +50,41 @@ class SplitConfig(SegmentedConfig):
 
     stragglers: Literal["wait", "ignore", "skip", "zeros", "buffer", "mean"] = Field(
         "wait",
-        description="wait for every client, or ignore all but the first ones; or, after the "
-        "timeout, skip the round, or put zeros, the last embeddings of the rows (buffer) or a "
-        "running mean of the client's in the place of what is missing",
+        description=(
+            "What the server does about stragglers: wait for every client; ignore all but "
+            "the first; or, after the timeout, skip the round, or fill in zeros, the rows' "
+            "last embeddings (buffer) or the client's running mean (mean)."
+        ),
     )
     timeout: float | None = Field(
         None,
         gt=0,
-        description="seconds that a round waits for embeddings, where stragglers are skip, zeros, "
-        "buffer or mean",
+        description=(
+            "Seconds for which a round waits for embeddings, with stragglers = skip, zeros,"
+            " buffer or mean."
+        ),
     )
     quorum: int | None = Field(
-        None, ge=1, description="embeddings used where stragglers are ignored; N - floor(N/2)"
+        None,
+        ge=1,
+        description="Number of embeddings used with stragglers = ignore. Default: N - floor(N/2).",
     )
     inference: Literal["responders", "all"] = Field(
         "responders",
-        description="whose embeddings are evaluated where stragglers are ignored: those of the "
-        "clients used most often in training, as many as the quorum, or of all",
+        description=(
+            "Whose embeddings the evaluation uses with stragglers = ignore: those of the "
+            "clients used most often in training (as many as the quorum), or all."
+        ),
     )
-    quantized: bool = Field(False, description="round data and weights as FedVS does")
-    data_bits: int = Field(20, ge=1, le=52, description="lx, where quantized")
-    model_bits: int = Field(24, ge=1, le=52, description="lw, where quantized")
+    quantized: bool = Field(
+        False, description="Whether data and weights are rounded as FedVS rounds them."
+    )
+    data_bits: int = Field(
+        20, ge=1, le=52, description="Fractional bits lx of the data, with quantized."
+    )
+    model_bits: int = Field(
+        24, ge=1, le=52, description="Fractional bits lw of the weights, with quantized."
+    )
 
 
 @dataclass(frozen=True)

@@ -27,10 +27,10 @@ class SslLocalConfig(PretrainingOptions, EmbeddingConfig):
     """Options of FedLocal SSL."""
 
     method: Literal["simsiam", "byol", "moco", "scarf"] = Field(
-        "simsiam", description="how every client pre-trains"
+        "simsiam", description="How every client pre-trains."
     )
     aggregation: Literal["mean", "concat", "max"] = Field(
-        "concat", description="how the head's input is made of the embeddings"
+        "concat", description="How embeddings are joined to the head's input."
     )
 
 

@@ -36,8 +36,10 @@ class VaflConfig(SegmentedConfig):
     timeout: float | None = Field(
         None,
         gt=0,
-        description="seconds that a client waits for its gradient before it begins anew with "
-        "another batch, for links that lose messages; without it it waits",
+        description=(
+            "Seconds for which a client waits for its gradient before it starts again with "
+            "another batch. Use it where links lose messages. Default: it waits."
+        ),
     )
 
 

@@ -44,18 +44,21 @@ class VflhlpConfig(PretrainingOptions, EmbeddingConfig):
 
     variant: Literal["full", "a", "p", "none"] = Field(
         "full",
-        description="whose pre-training is used: everybody's, the active party's (VFLHLP-A), the "
-        "passive ones' (VFLHLP-P), or nobody's, which is split",
+        description=(
+            "Whose pre-training is used: full (everybody's), a (the active party's, "
+            "VFLHLP-A), p (the passive parties', VFLHLP-P), or none, which is split "
+            "learning."
+        ),
     )
     beta: float = Field(
-        0.1, ge=0, description="weight of the pull towards the active party's own model"
+        0.1, ge=0, description="Weight of the proximal term towards the active party's own model."
     )
     corruption: float = Field(
-        0.6, ge=0, le=1, description="part of a row's features that SCARF replaces"
+        0.6, ge=0, le=1, description="Fraction of a row's features that SCARF replaces."
     )
-    temperature: float = Field(1.0, gt=0, description="tau of InfoNCE")
+    temperature: float = Field(1.0, gt=0, description="Temperature tau of InfoNCE.")
     aggregation: Literal["mean", "concat", "max"] = Field(
-        "concat", description="how the head's input is made of the embeddings"
+        "concat", description="How embeddings are joined to the head's input."
     )
 
     @property

@@ -61,24 +61,36 @@ class WaitDPConfig(SegmentedConfig):
     """Options of Wait-DP."""
 
     noise_on: Literal["embeddings", "gradients", "both", "none"] = Field(
-        "embeddings", description="what is clipped and noised; none with label_epsilon alone"
+        "embeddings",
+        description="What is clipped and noised. Choose none to use label_epsilon alone.",
     )
-    epsilon: float = Field(5.0, gt=0, description="epsilon' of one release of a row")
-    delta: float = Field(1e-5, gt=0, lt=1, description="delta, of one release and of all")
-    clip: float = Field(1.0, gt=0, description="C, bound on the L2 norm of a row's embedding")
+    epsilon: float = Field(5.0, gt=0, description="Epsilon' of one release of a row.")
+    delta: float = Field(
+        1e-5, gt=0, lt=1, description="Delta of one release, and of all of them together."
+    )
+    clip: float = Field(1.0, gt=0, description="Bound C on the L2 norm of a row's embedding.")
     gradient_clip: float = Field(
-        1.0, gt=0, description="C_g, bound on the L2 norm of a sample's gradient"
+        1.0, gt=0, description="Bound C_g on the L2 norm of a sample's gradient."
     )
     label_epsilon: float | None = Field(
-        None, gt=0, description="epsilon of the labels, by randomised response before training"
+        None,
+        gt=0,
+        description=(
+            "Epsilon of the labels, by randomised response before training. Default: labels"
+            " are exact."
+        ),
     )
     epsilon_budget: float | None = Field(
-        None, gt=0, description="epsilon of all releases of a row that is never exceeded"
+        None,
+        gt=0,
+        description="Largest epsilon of all releases of a row together. Default: no budget.",
     )
     noise: Literal["secure", "seeded"] = Field(
         "secure",
-        description="from the operating system; or from the seed of the run, which repeats the "
-        "run and protects nothing",
+        description=(
+            "Source of the noise: the operating system (system), or the run's seed "
+            "(seeded), which repeats the run and protects nothing."
+        ),
     )
 
 

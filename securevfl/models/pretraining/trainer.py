@@ -26,20 +26,23 @@ Stream = Callable[..., np.random.Generator]
 class PretrainingOptions(BaseModel):
     """Options of every protocol that pre-trains; a protocol's own defaults may differ."""
 
-    pretrain_epochs: int = Field(20, ge=0, description="epochs of pre-training on all own rows")
-    pretrain_batch: int = Field(256, ge=2, description="rows of a batch of pre-training")
-    pretrain_lr: float = Field(0.001, gt=0, description="learning rate of pre-training")
+    pretrain_epochs: int = Field(20, ge=0, description="Epochs of pre-training on all own rows.")
+    pretrain_batch: int = Field(256, ge=2, description="Rows of a batch of pre-training.")
+    pretrain_lr: float = Field(0.001, gt=0, description="Learning rate of pre-training.")
     pretrain_optimizer: Literal["sgd", "adam"] = Field(
-        "adam", description="of pre-training; it has the clients' momentum and weight decay"
+        "adam",
+        description="Optimiser of pre-training, with the clients' momentum and weight decay.",
     )
     corruption: float = Field(
-        0.3, ge=0, le=1, description="part of a row's features that a view replaces"
+        0.3, ge=0, le=1, description="Fraction of a row's features that a view replaces."
     )
-    temperature: float = Field(0.5, gt=0, description="tau of contrastive losses")
-    projection: int = Field(64, ge=1, description="width of projection heads")
-    predictor: int = Field(32, ge=1, description="hidden width of predictors")
-    memory: int = Field(4096, ge=1, description="keys that MoCo remembers")
-    ema: float = Field(0.999, ge=0, le=1, description="m of BYOL's and MoCo's moving averages")
+    temperature: float = Field(0.5, gt=0, description="Temperature tau of contrastive losses.")
+    projection: int = Field(64, ge=1, description="Width of projection heads.")
+    predictor: int = Field(32, ge=1, description="Width of the hidden layer of predictors.")
+    memory: int = Field(4096, ge=1, description="Length of MoCo's queue of keys.")
+    ema: float = Field(
+        0.999, ge=0, le=1, description="Factor m of the moving averages of BYOL and MoCo."
+    )
 
     def sizes(self) -> Sizes:
         """What objectives ask for."""

@@ -14,31 +14,46 @@ class TrainingConfig(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
-    rounds: int = Field(500, ge=1, description="server steps")
-    batch: int = Field(128, ge=1, description="samples of a batch, K |B|")
-    lr: float = Field(0.01, gt=0, description="learning rate of the centre")
-    client_lr: float | None = Field(None, gt=0, description="of the clients; that of the centre")
-    momentum: float = Field(0.9, ge=0, lt=1, description="of SGD")
-    weight_decay: float = Field(0.0, ge=0, description="L2 penalty of the optimisers")
-    lr_decay: Literal["none", "linear"] = Field(
-        "none", description="let the learning rates fall to 0 over the rounds"
+    rounds: int = Field(500, ge=1, description="Number of server steps.")
+    batch: int = Field(128, ge=1, description="Samples of a batch: K segments of |B| coded rows.")
+    lr: float = Field(0.01, gt=0, description="Learning rate of the server model.")
+    client_lr: float | None = Field(
+        None,
+        gt=0,
+        description="Learning rate of the clients. Default: the learning rate of the server model.",
     )
-    optimizer: Literal["sgd", "adam"] = Field("adam", description="of the centre and the clients")
-    width: int = Field(64, ge=1, description="embedding width h")
-    hidden: int = Field(128, ge=1, description="width of the centre's hidden layers")
-    degree: int = Field(2, ge=1, le=8, description="layers D of the clients' networks")
+    momentum: float = Field(0.9, ge=0, lt=1, description="Momentum of SGD.")
+    weight_decay: float = Field(0.0, ge=0, description="L2 penalty of the optimisers.")
+    lr_decay: Literal["none", "linear"] = Field(
+        "none",
+        description=(
+            "Schedule of the learning rates: constant, or falling linearly to 0 over the rounds."
+        ),
+    )
+    optimizer: Literal["sgd", "adam"] = Field(
+        "adam", description="Optimiser of the server model and of the clients."
+    )
+    width: int = Field(64, ge=1, description="Width h of an embedding.")
+    hidden: int = Field(128, ge=1, description="Width of the hidden layers of the server model.")
+    degree: int = Field(
+        2, ge=1, le=8, description="Degree D: number of layers of the bottom models."
+    )
     centre: str = Field(
-        "mlp", description="central network: mlp, batch_norm_mlp, linear, conv or vgg13"
+        "mlp", description="Server model: mlp, batch_norm_mlp, linear, conv or vgg13."
     )
     own_centre: OwnCode = Field(
         "",
-        description="module:name of your own central network in the place of centre: called with "
-        "the widths of what it takes in and gives, it makes a torch module",
+        description=(
+            "Your own server model, as module:name. It is called with the widths of its "
+            "input and output, and returns a torch module. It replaces centre."
+        ),
     )
     own_loss: OwnCode = Field(
         "",
-        description="module:name of your own loss: of raw scores and labels, one number, the mean "
-        "over the rows",
+        description=(
+            "Your own loss, as module:name. It takes raw scores and labels, and returns the"
+            " mean over the rows."
+        ),
     )
 
     def centre_optimizer(self) -> dict[str, Any]:
@@ -61,26 +76,40 @@ class EmbeddingConfig(TrainingConfig):
 
     client: Literal["pn", "mlp", "cnn", "strided_cnn"] = Field(
         "pn",
-        description="the clients' networks: polynomial, Linear-ReLU, or convolutional, with a "
-        "stride or without",
+        description=(
+            "Bottom models of the clients: polynomial (pn), Linear-ReLU (mlp), or "
+            "convolutional, without a stride (cnn) or with one (strided_cnn)."
+        ),
     )
     aggregation: Literal["mean", "concat", "max"] = Field(
-        "mean", description="how the centre's input is made of the embeddings"
+        "mean", description="How embeddings are joined to the input of the server model."
     )
-    weight_bound: float | None = Field(None, gt=0, description="bound on |W|, as FedVS enforces it")
+    weight_bound: float | None = Field(
+        None,
+        gt=0,
+        description=(
+            "Bound on the absolute value of each weight, enforced as FedVS does. Default: no bound."
+        ),
+    )
     embedding: int = Field(
-        8, ge=1, description="numbers looked up for a column of code numbers, by client = mlp"
+        8,
+        ge=1,
+        description="Width of the lookup table of a column of category codes, with client = mlp.",
     )
     layers: str = Field(
         "",
         pattern=r"^([1-9][0-9]*(,[1-9][0-9]*)*)?$",
-        description="widths of the hidden layers of client = mlp, such as 64,64; without them it "
-        "has degree layers of the embedding's width",
+        description=(
+            "Widths of the hidden layers of client = mlp, such as 64,64. Default: as many "
+            "layers as degree says, of the embedding's width."
+        ),
     )
     own_client: OwnCode = Field(
         "",
-        description="module:name of your own clients' network in the place of client: called with "
-        "the widths of its rows and of the embedding, it makes a torch module",
+        description=(
+            "Your own bottom model, as module:name. It is called with the widths of its "
+            "rows and of the embedding, and returns a torch module. It replaces client."
+        ),
     )
 
     @property
@@ -96,4 +125,6 @@ class EmbeddingConfig(TrainingConfig):
 class SegmentedConfig(EmbeddingConfig):
     """Options of those whose server draws the batches of each round, the same as FedVS's."""
 
-    segments: int = Field(1, ge=1, description="K of the FedVS whose batches are to be drawn")
+    segments: int = Field(
+        1, ge=1, description="Segments K of the FedVS run whose batches are drawn."
+    )

@@ -24,36 +24,80 @@ class FedVSConfig(PretrainingOptions, TrainingConfig):
     """Options of FedVS."""
 
     segments: int | None = Field(
-        None, ge=1, description="K; the largest with R + 2A <= N - floor(N/2), else 1"
+        None,
+        ge=1,
+        description=(
+            "Segments K into which each client cuts its rows. Default: the largest K with R"
+            " + 2A <= N - floor(N/2), else 1."
+        ),
     )
-    privacy: int = Field(1, ge=1, description="T, colluding clients tolerated")
-    prime: int = Field(2**61 - 1, description="field modulus p")
-    data_bits: int = Field(20, ge=1, le=52, description="lx, fractional bits of the data")
-    model_bits: int = Field(24, ge=1, le=52, description="lw, fractional bits of the weights")
-    masked: bool = Field(True, description="mask the uploads; false is the paper's evaluation")
-    spares: int = Field(0, ge=0, description="dealers of masks beyond the T+1 that are used")
-    weight_bound: float = Field(16.0, gt=0, description="enforced bound on |W|")
+    privacy: int = Field(
+        1,
+        ge=1,
+        description=(
+            "Privacy threshold T: number of colluding clients that learn nothing from their shares."
+        ),
+    )
+    prime: int = Field(2**61 - 1, description="Modulus p of the prime field.")
+    data_bits: int = Field(20, ge=1, le=52, description="Fractional bits lx of the data.")
+    model_bits: int = Field(24, ge=1, le=52, description="Fractional bits lw of the weights.")
+    masked: bool = Field(
+        True,
+        description=(
+            "Whether uploads are masked. Without masks the evaluation is the paper's, and "
+            "shows the server more than the sums."
+        ),
+    )
+    spares: int = Field(
+        0, ge=0, description="Spare dealers of masks, beyond the T+1 that are used."
+    )
+    weight_bound: float = Field(
+        16.0,
+        gt=0,
+        description="Bound on the absolute value of each weight, enforced after each step.",
+    )
     tolerate_corrupt: int = Field(
-        0, ge=0, description="A, wrong uploads corrected and named; waits for R + 2A results"
+        0,
+        ge=0,
+        description=(
+            "Number A of wrong uploads that are corrected. The server then waits for R + 2A"
+            " results."
+        ),
     )
-    secure: bool = Field(False, description="evaluate the test set by coded inference")
+    secure: bool = Field(
+        False, description="Whether the test set is evaluated on secret shares (coded inference)."
+    )
     share_timeout: float | None = Field(
-        None, gt=0, description="seconds after which the round goes on with those that shared"
+        None,
+        gt=0,
+        description=(
+            "Seconds after which a round goes on with the clients that have shared. "
+            "Default: it waits for all."
+        ),
     )
     result_timeout: float | None = Field(
-        None, gt=0, description="seconds after which an attempt with too few results is given up"
+        None,
+        gt=0,
+        description=(
+            "Seconds after which an attempt with too few results is given up. Default: it waits."
+        ),
     )
     absent: Literal["omit", "last"] = Field(
         "omit",
-        description="a client that did not share in time is left out of the sum, as the paper's "
-        "footnote 2 has it, or is in it with its model of the last sum that it shared for",
+        description=(
+            "What happens to a client that did not share in time: omit leaves it out of the"
+            " sum (the paper's footnote 2), last reuses its last shared model."
+        ),
     )
-    max_attempts: int = Field(3, ge=1, description="attempts given up in a row before the run ends")
+    max_attempts: int = Field(
+        3, ge=1, description="Attempts given up in a row after which the run ends."
+    )
     pretrain: Literal["none", "p", "full"] = Field(
         "none",
-        description="who starts from a network that it pre-trained alone, as in VFLHLP: nobody, "
-        "clients 1 to N-1 (by SCARF), or client 0 besides, on the labels, which the server gives "
-        "it",
+        description=(
+            "Who pre-trains alone, as in VFLHLP: none, p (clients 1 to N-1, by SCARF), or "
+            "full (client 0, too, on the labels, which the server gives it)."
+        ),
     )
 
 
