@@ -92,7 +92,7 @@ def test_the_ideal_output_of_fedvs_is_what_the_server_decodes(options, monkeypat
 
 @pytest.mark.parametrize("quorum", [None, 6])
 def test_the_ideal_output_of_secure_aggregation_is_the_unmasked_sum(quorum, monkeypatch):
-    from securevfl.protocols.secagg_split import Server
+    from securevfl.protocols.secagg_split.algorithm import Server
 
     sums, unmask = {}, Server.unmask
 
@@ -150,7 +150,8 @@ def test_the_draws_of_fedvs_are_those_that_clients_make(options, monkeypatch):
 
 def test_the_draws_of_secure_aggregation_are_those_that_clients_make(monkeypatch):
     """Three of bytes; the polynomials are drawn within the code, which takes them as masks."""
-    from securevfl.protocols.secagg_split import SEED, Client
+    from securevfl.protocols.secagg_split.algorithm import Client
+    from securevfl.protocols.secagg_split.parameters import SEED
 
     drawn: dict[tuple[int, int], int] = {}
     random_bytes = Client.random_bytes

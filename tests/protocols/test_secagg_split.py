@@ -19,13 +19,9 @@ from securevfl.errors import (
     RunError,
 )
 from securevfl.protocols import split
-from securevfl.protocols.secagg_split import (
-    SEED,
-    Pairing,
-    SecAggSplit,
-    Server,
-    pair_masks,
-)
+from securevfl.protocols.secagg_split.algorithm import Pairing, Server, pair_masks
+from securevfl.protocols.secagg_split.parameters import SEED
+from securevfl.protocols.secagg_split.protocol import SecAggSplit
 from securevfl.testing.runs import make, simulate
 from tests.protocols.joint import data, slow
 
@@ -209,7 +205,7 @@ def test_a_late_upload_of_a_client_taken_for_dropped_stays_masked():
 
 def test_without_the_second_mask_a_late_upload_opens(monkeypatch):
     """Why there are two masks: the test above would find it."""
-    from securevfl.protocols.secagg_split import Parameters
+    from securevfl.protocols.secagg_split.parameters import Parameters
 
     def one_mask(self, seed, shape):
         return np.zeros(shape, self.field.dtype)

@@ -1,0 +1,366 @@
+"""Split learning on securely aggregated embeddings: pairwise masks, dropout recovery.
+
+K. Bonawitz et al., "Practical Secure Aggregation for Privacy-Preserving Machine Learning", CCS
+2017, Figure 4, in its letters: clients u and v agree on s_{u,v}; client u uploads
+
+    y_u = x_u + PRG(b_u) + sum_{v < u} PRG(s_{u,v}) - sum_{v > u} PRG(s_{u,v})   (mod p)
+
+for its quantised embedding x_u, and the server learns the sum of x_u over the survivors U3. A round
+of training is one run of the protocol with fresh keys and seeds:
+
+- rounds 0 and 1, advertise and share keys: s_u^SK and b_u, t-out-of-n Shamir shares of both (U2);
+- round 2, masked input: the first `quorum` uploads are U3;
+- round 3, consistency check (optional): clients sign U3, and go on only if t of them signed one;
+- round 4, unmasking: shares of b_u for u in U3, of s_u^SK for u in U2 but not in U3, never both.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+
+from securevfl.engine import wire
+from securevfl.engine.party import SERVER, Party
+from securevfl.errors import (
+    NotEnoughResultsError,
+    RangeError,
+    RunError,
+)
+from securevfl.field.sampling import SYSTEM
+from securevfl.protocols.base.split_parties import SplitClient, SplitServer
+from securevfl.protocols.base.split_step import JointEmbedding, SplitStep, summed
+from securevfl.protocols.secagg_split.parameters import (
+    SEED,
+    Deal,
+    Opening,
+    Parameters,
+    SecAggConfig,
+)
+
+
+@dataclass(frozen=True)
+class Pairing:
+    """Key agreement of client u in one round (KA.agree of the paper).
+
+    Attributes
+    ----------
+    index, round : int
+        u, and the round that the seeds are for.
+    secret : bytes
+        s_u^SK, an X25519 key.
+    """
+
+    index: int
+    round: int
+    secret: bytes = field(repr=False)
+
+    @functools.cached_property
+    def _private(self) -> Any:
+        from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
+        return X25519PrivateKey.from_private_bytes(self.secret)
+
+    @property
+    def public(self) -> bytes:
+        """s_u^PK."""
+        key: bytes = self._private.public_key().public_bytes_raw()
+        return key
+
+    def agree(self, other: int, key: bytes) -> bytes:
+        """s_{u,v}: X25519, then HKDF-SHA256 bound to the round, both numbers and both keys."""
+        from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PublicKey
+        from cryptography.hazmat.primitives.hashes import SHA256
+        from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+        shared = self._private.exchange(X25519PublicKey.from_public_bytes(key))
+        ends = sorted([(self.index, self.public), (other, key)])
+        context = wire.encode(("securevfl secagg pair 1", self.round, ends))
+        return HKDF(SHA256(), length=SEED, salt=None, info=context).derive(shared)
+
+
+def pair_masks(
+    public: Parameters, pairing: Pairing, keys: Mapping[int, bytes], shape: tuple[int, ...]
+) -> np.ndarray:
+    """Sum over v of +-PRG(s_{u,v}), plus for v below u; those of u and v cancel.
+
+    Parameters
+    ----------
+    keys : mapping of int to bytes
+        s_v^PK of the others; u itself is left out.
+    shape : tuple of int
+
+    Returns
+    -------
+    ndarray, `shape`, field elements
+    """
+    total = np.zeros(shape, public.field.dtype)
+    for v, key in keys.items():
+        if v != pairing.index:
+            mask = public.stream(pairing.agree(v, key), shape)
+            sign = public.field.add if v < pairing.index else public.field.subtract
+            total = sign(total, mask)
+    return total
+
+
+@dataclass(eq=False, repr=False)
+class Client(SplitClient):
+    """Client u: masks its embedding, and opens for each other either the seed or the key."""
+
+    activities: ClassVar[Mapping[str, str]] = {**Party.activities, "deal": "share"}
+    kept_once: ClassVar[tuple[str, ...]] = ("identity", "verifiers")
+
+    public: Parameters
+    identity: bytes = field(default=b"", init=False)  # signing key of round 3
+    verifiers: dict[int, bytes] = field(default_factory=dict, init=False)
+
+    async def setup(self) -> None:
+        """Make the signing keys known, where round 3 is run."""
+        if not self.public.consistency:
+            return
+        self.identity = self.random_bytes()
+        own = _signer(self.identity).public_key().public_bytes_raw()
+        self.share("identity", [own] * len(self.peers))
+        self.verifiers = await self.collect("identity", senders=self.peers)
+
+    async def train(self, batch: np.ndarray) -> None:
+        """One step of split training; what a round drew is forgotten with it."""
+        own = self.rows_of(batch)
+        survivors = await self.aggregate(self.quantised(own))
+        gradient: np.ndarray = await self.receive("gradient", sender=SERVER)
+        self.update(own, gradient / np.float32(len(survivors)))
+
+    async def aggregate(self, x: np.ndarray) -> tuple[int, ...]:
+        """Rounds 0 to 4 for one input; the survivors. Those that are not one of them stay here."""
+        # Through the own mailbox: a resumed round goes on with the secrets that it has dealt.
+        self.send(self.index, "secret", (self.random_bytes(), self.random_bytes()))
+        secret, seed = await self.receive("secret", sender=self.index)
+        pairing = Pairing(self.index, self.round, secret)
+        self.share("deal", self.deal(pairing, seed))
+        self.send(SERVER, "shared", pairing.public)
+        sharers = await self.receive("sharers", sender=SERVER)  # U2
+        deals: dict[int, Deal] = await self.collect("deal", senders=sharers)
+        self.send(SERVER, "embedding", self.masked(x, pairing, seed, deals))
+        survivors = await self.receive("survivors", sender=SERVER)  # U3
+        self.check(set(survivors), set(sharers))
+        if self.public.consistency:
+            await self.agree(sharers, survivors)
+        self.send(SERVER, "opening", self.open(deals, set(survivors)))
+        return tuple(survivors)
+
+    def random_bytes(self) -> bytes:
+        """32 bytes from the operating system; all secrets of a client come through here."""
+        drawn = np.empty(SEED, np.uint8)
+        SYSTEM.keystream().fill(drawn)
+        return drawn.tobytes()
+
+    def quantised(self, own: np.ndarray) -> np.ndarray:
+        """x_u, refused where the sum over all clients could wrap: |x| <= floor((p-1)/(2N)).
+
+        That a client stopped here is one bit about its data, listed on the card.
+        """
+        public = self.public
+        x: np.ndarray = public.point.quantize(self.embed(own))
+        limit = (public.field.modulus - 1) // (2 * len(self.peers))
+        largest = int(np.abs(public.field.signed(x)).max(initial=0))
+        if largest > limit:
+            raise RangeError(
+                f"secagg_split: in round {self.round} client {self.index} has a quantised "
+                f"embedding of {largest}, and floor((p-1)/(2N)) = {limit}. Lower bits "
+                f"({public.point.bits}) or bound the weights, or use a larger prime"
+            )
+        return x
+
+    def deal(self, pairing: Pairing, seed: bytes) -> list[Deal]:
+        """Shares of s_u^SK and b_u for every client (round 1)."""
+        limbs = [*self.public.split(pairing.secret), *self.public.split(seed)]
+        shares = self.public.shamir.encode(self.public.field.elements([limbs]))
+        half = len(limbs) // 2
+        return [Deal(pairing.public, row[:half], row[half:]) for row in shares]
+
+    def masked(
+        self, x: np.ndarray, pairing: Pairing, seed: bytes, deals: Mapping[int, Deal]
+    ) -> np.ndarray:
+        """y_u (round 2); nothing is uploaded among too few, or where two keys are the same."""
+        public, keys = self.public, {v: deal.key for v, deal in deals.items()}
+        if len(keys) < public.needed or len(set(keys.values())) < len(keys):
+            raise RunError(
+                f"secagg_split: the server named {len(keys)} sharers with "
+                f"{len(set(keys.values()))} keys; t and T+2 ask for {public.needed} different "
+                "ones. Nothing was uploaded"
+            )
+        own = public.field.add(x, public.stream(seed, x.shape))
+        return public.field.add(own, pair_masks(public, pairing, keys, x.shape))
+
+    def check(self, survivors: set[int], sharers: set[int]) -> None:
+        """Refuse to open for a set that is too small, foreign, or without this client."""
+        sound = self.index in survivors <= sharers
+        if not sound or len(survivors) < self.public.needed:
+            raise RunError(
+                f"secagg_split: the server named the survivors {sorted(survivors)} of "
+                f"{sorted(sharers)} to client {self.index}; they must be among those, include it "
+                f"and be at least max(t, T+2) = {self.public.needed}. Nothing was opened"
+            )
+
+    async def agree(self, sharers: Sequence[int], survivors: Sequence[int]) -> None:
+        """Round 3: go on only if t clients signed the same U2 and U3."""
+        named = wire.encode(("securevfl secagg survivors 1", self.round, sharers, survivors))
+        self.send(SERVER, "signature", _signer(self.identity).sign(named))
+        signatures: dict[int, bytes] = await self.receive("signatures", sender=SERVER)
+        good = [v for v in _signed(named, signatures, self.verifiers) if v in set(survivors)]
+        if len(good) < self.public.threshold:
+            raise RunError(
+                f"secagg_split: {len(good)} clients signed the survivors that the server named to "
+                f"client {self.index}, and t = {self.public.threshold} must. Nothing was opened"
+            )
+
+    def open(self, deals: Mapping[int, Deal], survivors: Collection[int]) -> Opening:
+        """For each client its share of the seed if it survived, else that of its key."""
+        return Opening(
+            seeds={v: deal.seed for v, deal in deals.items() if v in survivors},
+            secrets={v: deal.secret for v, deal in deals.items() if v not in survivors},
+        )
+
+    def operations(self, kind: str) -> int:
+        """Multiply-adds of embedding a batch, and one addition an element and mask."""
+        if kind != "embedding":
+            return 0
+        samples = self.batches.coded * self.batches.segments
+        return samples * (self.network.operations + self.public.width * len(self.peers))
+
+
+def _signer(secret: bytes) -> Any:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    return Ed25519PrivateKey.from_private_bytes(secret)
+
+
+def _public_of(secret: bytes) -> bytes:
+    raw: bytes = _signer(secret).public_key().public_bytes_raw()
+    return raw
+
+
+def _signed(
+    named: bytes, signatures: Mapping[int, bytes], verifiers: Mapping[int, bytes]
+) -> Iterator[int]:
+    """Clients whose signature of `named` is good."""
+    from cryptography.exceptions import InvalidSignature
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+    for v, signature in signatures.items():
+        try:
+            Ed25519PublicKey.from_public_bytes(verifiers[v]).verify(signature, named)
+        except (InvalidSignature, KeyError):
+            continue
+        yield v
+
+
+@dataclass(eq=False, repr=False)
+class Server(SplitServer):
+    """Names U2 and U3, removes the masks from the sum of U3, trains the centre."""
+
+    kept: ClassVar[tuple[str, ...]] = ("centre", "steps", "given_up", "answered")
+
+    public: Parameters
+    config: SecAggConfig
+    given_up: int = field(default=0, init=False)
+    answered: np.ndarray = field(init=False)  # rounds in which each client survived
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.answered = np.zeros(len(self.peers), np.int64)
+
+    async def run(self) -> None:
+        """One step a round, or none where the round was given up."""
+        while self.steps < self.max_steps:
+            self.safe_point()
+            batch = self.batches.draw(self.round + 1)
+            self.announce(self.round + 1, batch)
+            outcome = await self.aggregate()
+            if outcome is not None:
+                self.train(batch, outcome)
+        self.conclude()
+
+    async def aggregate(self) -> tuple[np.ndarray, tuple[int, ...], int] | None:
+        """Sum of x_u over U3, U3, and |U2|; None if the round is given up."""
+        public, patience = self.public, self.config.result_timeout
+        keys: dict[int, bytes] = await self.collect("shared", timeout=self.config.share_timeout)
+        if len(keys) < public.quorum:
+            self.give_up("shared", keys, public.quorum)
+            return None
+        self.broadcast("sharers", tuple(keys), to=tuple(keys))
+        uploads: dict[int, np.ndarray] = await self.collect(
+            "embedding", count=public.quorum, senders=keys, timeout=patience
+        )
+        if len(uploads) < public.quorum:
+            self.give_up("uploaded", uploads, public.quorum)
+            return None
+        survivors = tuple(uploads)
+        self.broadcast("survivors", survivors, to=survivors)
+        if public.consistency:
+            signatures = await self.collect("signature", senders=survivors, timeout=patience)
+            self.broadcast("signatures", signatures, to=survivors)
+        openings: dict[int, Opening] = await self.collect(
+            "opening", count=public.threshold, senders=survivors, timeout=patience
+        )
+        if len(openings) < public.threshold:
+            self.give_up("opened", openings, public.threshold)
+            return None
+        self.given_up = 0
+        return self.unmask(keys, uploads, openings), survivors, len(keys)
+
+    def give_up(self, did: str, who: Mapping[int, Any], needed: int) -> None:
+        """Leave a round; the next one takes another batch and fresh keys."""
+        missing = sorted(set(self.peers) - set(who))
+        why = f"{len(who)} clients {did} in time and {needed} are needed"
+        self.record("given_up", why=why, missing=missing)
+        self.given_up += 1
+        if self.given_up >= self.config.max_attempts:
+            raise NotEnoughResultsError(
+                f"secagg_split: round {self.round}: {why}, and {self.given_up} rounds in a row "
+                f"were given up; missing: clients {missing}. Lower quorum, or wait longer"
+            )
+
+    def unmask(
+        self,
+        keys: Mapping[int, bytes],
+        uploads: Mapping[int, np.ndarray],
+        openings: Mapping[int, Opening],
+    ) -> np.ndarray:
+        """Round 4: the sum of y_u, less the seeds of U3, less what U2 \\ U3 left in it."""
+        public = self.public
+        total = functools.reduce(public.field.add, uploads.values())
+        for v in uploads:
+            seed = public.rebuild({u: opening.seeds[v] for u, opening in openings.items()})
+            total = public.field.subtract(total, public.stream(seed, total.shape))
+        survivors = {v: keys[v] for v in uploads}
+        for v in sorted(set(keys) - set(uploads)):
+            secret = public.rebuild({u: opening.secrets[v] for u, opening in openings.items()})
+            # v's own masks against the survivors are what is missing for theirs to cancel.
+            gone = pair_masks(public, Pairing(v, self.round, secret), survivors, total.shape)
+            total = public.field.add(total, gone)
+        return total
+
+    def join(
+        self, uploads: tuple[np.ndarray, tuple[int, ...], int], samples: np.ndarray
+    ) -> JointEmbedding:
+        """Mean over the survivors, from their sum, their numbers and how many shared."""
+        total, survivors, sharers = uploads
+        mean = self.public.point.dequantize(total) / len(survivors)
+        return summed(mean, survivors, dropped=sharers - len(survivors))
+
+    def answer(self, batch: np.ndarray, step: SplitStep) -> None:
+        """Send all survivors dL/dH, which each of them divides by their number, and count them."""
+        self.answered[list(step.clients)] += 1
+        self.broadcast("gradient", next(iter(step.gradients.values())), to=step.clients)
+
+    def operations(self, kind: str) -> int:
+        """One addition an element and mask to remove, at most; when the gradient is sent."""
+        if kind != "gradient":
+            return 0
+        Q, N = self.public.quorum, len(self.peers)
+        samples = self.batches.coded * self.batches.segments
+        return samples * self.public.width * Q * (2 + N - Q)

@@ -1,0 +1,196 @@
+"""Options, messages and public parameters of masked sums."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from pydantic import Field
+
+from securevfl.engine.wire import message
+from securevfl.errors import (
+    RunError,
+)
+from securevfl.field import FixedPoint, LagrangeCode, PrimeField
+from securevfl.field.sampling import Keystream, fill_uniform
+from securevfl.protocols.base.options import SegmentedConfig
+
+SEED = 32  # bytes of b_u, of s_u^SK and of an agreed s_{u,v}
+
+
+class SecAggConfig(SegmentedConfig):
+    """Options of secure aggregation."""
+
+    aggregation: Literal["mean"] = Field(
+        "mean", description="How embeddings are joined. Only sums are possible here."
+    )
+    privacy: int = Field(
+        1, ge=1, description="Privacy threshold T: number of clients that may pool what they see."
+    )
+    threshold: int | None = Field(
+        None,
+        ge=2,
+        description=(
+            "Threshold t: number of shares that rebuild a seed. Default: T+1, and more with"
+            " consistency."
+        ),
+    )
+    quorum: int | None = Field(
+        None,
+        ge=1,
+        description=(
+            "Number of survivors that are summed. Default: N - floor(N/2), and at least T+2 and t."
+        ),
+    )
+    consistency: bool = Field(
+        False,
+        description=(
+            "Whether clients sign the set of survivors (round 3), so that a server can name"
+            " only one."
+        ),
+    )
+    inference: Literal["responders", "all"] = Field(
+        "responders",
+        description=(
+            "Whose embeddings the evaluation uses: those of the clients that survived most "
+            "often (as many as the quorum), or all."
+        ),
+    )
+    prime: int = Field(2**61 - 1, description="Modulus p of the sum.")
+    bits: int = Field(24, ge=1, le=52, description="Fractional bits of the quantised embeddings.")
+    share_timeout: float | None = Field(
+        None,
+        gt=0,
+        description=(
+            "Seconds after which a round goes on with the clients that have shared. "
+            "Default: it waits for all."
+        ),
+    )
+    result_timeout: float | None = Field(
+        None,
+        gt=0,
+        description=(
+            "Seconds after which a round with too few answers is given up. Default: it waits."
+        ),
+    )
+    max_attempts: int = Field(
+        3, ge=1, description="Rounds given up in a row after which the run ends."
+    )
+
+
+@message("secagg_split.Deal")
+@dataclass(frozen=True)
+class Deal:
+    """What client u gives each client in rounds 0 and 1.
+
+    Attributes
+    ----------
+    key : bytes
+        s_u^PK.
+    secret, seed : ndarray, (limbs,), field elements
+        The receiver's shares of s_u^SK and of b_u.
+    """
+
+    key: bytes
+    secret: np.ndarray
+    seed: np.ndarray
+
+
+@message("secagg_split.Opening")
+@dataclass(frozen=True)
+class Opening:
+    """Shares that a client reveals in round 4.
+
+    Attributes
+    ----------
+    seeds : dict of int to ndarray
+        Of b_v for the survivors v.
+    secrets : dict of int to ndarray
+        Of s_v^SK for those that shared and did not survive.
+    """
+
+    seeds: dict[int, np.ndarray]
+    secrets: dict[int, np.ndarray]
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """What all parties agree on; public.
+
+    Attributes
+    ----------
+    shamir : LagrangeCode
+        t-out-of-N sharing: one segment, t - 1 masks.
+    point : FixedPoint
+        Quantiser of embeddings.
+    quorum : int
+        |U3| that the server waits for.
+    privacy : int
+        T.
+    consistency : bool
+        Whether round 3 is run.
+    width : int
+        h.
+    """
+
+    shamir: LagrangeCode
+    point: FixedPoint
+    quorum: int
+    privacy: int
+    consistency: bool
+    width: int
+
+    @property
+    def field(self) -> PrimeField:
+        """F_p."""
+        return self.shamir.field
+
+    @property
+    def threshold(self) -> int:
+        """t."""
+        return self.shamir.size
+
+    @property
+    def needed(self) -> int:
+        """Survivors without whom nothing is uploaded or opened: t, and T + 2.
+
+        With fewer than T + 2 a coalition of T could subtract its own inputs from the sum and be
+        left with that of a single client.
+        """
+        return max(self.threshold, self.privacy + 2)
+
+    @property
+    def limb(self) -> int:
+        """Bytes that surely fit in a field element."""
+        return (self.field.modulus.bit_length() - 1) // 8
+
+    def split(self, secret: bytes) -> list[int]:
+        """32 bytes as field elements."""
+        size = self.limb
+        return [int.from_bytes(secret[i : i + size], "little") for i in range(0, SEED, size)]
+
+    def join(self, limbs: np.ndarray) -> bytes:
+        """Inverse of `split`.
+
+        Raises
+        ------
+        RunError
+            When a field element is larger than `split` makes them: some share was wrong.
+        """
+        sizes = [min(self.limb, SEED - i) for i in range(0, SEED, self.limb)]
+        limbs_of = [(int(n), size) for n, size in zip(limbs.tolist(), sizes, strict=True)]
+        if any(n >> 8 * size for n, size in limbs_of):
+            raise RunError("secagg_split: shares of a seed decode to no seed; one of them is wrong")
+        return b"".join(n.to_bytes(size, "little") for n, size in limbs_of)
+
+    def rebuild(self, shares: Mapping[int, np.ndarray]) -> bytes:
+        """Secret of which these clients held these shares, at least t."""
+        return self.join(self.shamir.decode(np.stack(list(shares.values())), tuple(shares), 1)[0])
+
+    def stream(self, seed: bytes, shape: tuple[int, ...]) -> np.ndarray:
+        """PRG: uniform elements of AES-256-CTR under the seed, on every machine alike."""
+        out = np.empty(shape, self.field.dtype)
+        fill_uniform(self.field.modulus, out.reshape(-1), Keystream(seed, aes=True))
+        return out
