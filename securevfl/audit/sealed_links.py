@@ -14,7 +14,7 @@ def repeated_frames(sealer: type[Sealer]) -> list[str]:
 
     Equal payloads must not give equal frames either.
     """
-    one, two = (sealer("fedvs", "run", index) for index in (0, 1))
+    one, two = (sealer("links", "run", index) for index in (0, 1))
     for end in (one, two):
         end.add_peers({0: one.public, 1: two.public})
     payload = wire.encode("a payload that is sent again and again")
