@@ -233,8 +233,6 @@ MEANT_OTHERWISE = {
     ("engine.cluster.ray_connection", "local"): "Ray's word for a cluster on this machine",
     ("models.pretraining.cross_party", "local"): "key of saved weights",
 }
-# Its entry point names its default itself, and moves to `protocols.base.defaults` with its rewrite.
-STILL_NAMES_ONE = {"audit.verify"}
 
 
 def protocol_names() -> tuple[set[str], set[str]]:
@@ -267,8 +265,6 @@ def named_protocols(text: str) -> set[str]:
 def test_no_module_outside_protocols_names_a_protocol(module):
     text = ROOT.joinpath(*module.split(".")).with_suffix(".py").read_text()
     found = {name for name in named_protocols(text) if (module, name) not in MEANT_OTHERWISE}
-    if module in STILL_NAMES_ONE:
-        found -= {DEFAULT}
     assert not found, f"{module} names {sorted(found)}; ask the protocol for a property instead"
 
 

@@ -20,6 +20,7 @@ from securevfl.errors import ConfigurationError
 from securevfl.models.user_code import allow_options
 from securevfl.privacy.claims import Claim, link_claims
 from securevfl.protocols.base.coded import CodedProtocol
+from securevfl.protocols.base.defaults import DEFAULT
 from securevfl.protocols.base.protocol import Protocol
 from securevfl.protocols.base.registry import get_protocol, make_config
 
@@ -41,7 +42,7 @@ NOT_COVERED = (
 
 
 def verify(
-    protocol: str | type[Protocol] = "fedvs",
+    protocol: str | type[Protocol] = DEFAULT,
     data: VerticalDataset | DataSource | str = "digits",
     *,
     plain: bool = False,
