@@ -13,7 +13,7 @@ PAGES = [
     *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")),
 ]
 FOLDERS = {path.name for path in ROOT.joinpath("securevfl").iterdir() if path.is_dir()}
-OPTIONS = {"data.aligned", "data.key"}  # of `--set`, not modules
+OPTIONS = {"data.aligned", "data.alone", "data.key", "data.local"}  # of `--set`, not modules
 
 
 def exists(name: str) -> bool:
