@@ -111,9 +111,9 @@ def main(runs: int = 30) -> dict[str, tuple[bool, bool]]:
     found = {}
     for kind in (Client, SmallMasks, SeededMasks):
         outcome, strange = game(kind, runs), origins(kind)
-        found[kind.__name__] = outcome.accuses, bool(strange)
+        found[kind.__name__] = outcome.rejected, bool(strange)
         print(f"{kind.__name__}:")
-        verdict = "VIOLATED" if outcome.accuses else "no violation found"
+        verdict = "VIOLATED" if outcome.rejected else "no violation found"
         print(f"  views of the server: {verdict} (p = {outcome.p_value:.2g}; {outcome.detail})")
         print(f"  origin of masks: {f'{len(strange)} draws unexplained' if strange else 'sound'}")
     return found

@@ -156,7 +156,7 @@ ALLOWED = {
     "field/first_calls.py": {"np.random.default_rng"},  # inputs of a warm-up
     "bench/field_cases.py": {"np.random.default_rng"},  # inputs of benchmarks
     "models/weights.py": {"torch.manual_seed"},  # initial weights, in a fork of torch's generator
-    "runs/run.py": {"import secrets"},  # the name of a run, bound into its seals
+    "runs/assembly.py": {"import secrets"},  # the name of a run, bound into its seals
     "runs/alignment.py": {"import secrets"},  # likewise
     "runs/identities.py": {"import secrets"},  # likewise
     "runs/engines/own_tables.py": {"import secrets"},  # likewise

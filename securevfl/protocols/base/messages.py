@@ -115,7 +115,8 @@ class MessageSpec:
     source: str = ""
 
 
-class Hypothesis(NamedTuple):
+@dataclass(frozen=True)
+class Hypothesis:
     """Something that the security of a protocol supposes, as checked on a recorded run.
 
     Attributes

@@ -157,7 +157,7 @@ def attacked(protocol, **options):
     case, found = Case(job(protocol, **options), Settings(replayed=3)), []
     for name in ("equality solving of sums", "equality solving of sums, secret seed unknown"):
         case.begin(name)
-        found.append(ATTACKS[name].run(case))
+        found.append(ATTACKS.get(name).run(case, case.settings))
     return found
 
 

@@ -255,8 +255,8 @@ class Deviating(split.Client):
 class OneDeviates(Carrier):
     """Party 3 runs an engine of its own making, without rules."""
 
-    def seat(self, index, party, **options):
-        home = super().seat(index, party, **options)
+    def add(self, index, party, **options):
+        home = super().add(index, party, **options)
         if index == 3:
             home._rules = None
         return home
@@ -272,9 +272,9 @@ def test_a_client_that_speaks_as_the_server_is_not_heard(sealed):
         carrier = OneDeviates(parties, sealed=sealed, rules=rules_of(made))
         asyncio.run(carrier.run())
     assert losses(carrier) == wanted.losses
-    refused = [e.fields for e in carrier.homes[0].events if e.name == "refused"]
+    refused = [e.fields for e in carrier.hosts[0].events if e.name == "refused"]
     assert [(f["kind"], f["sender"]) for f in refused] == [(ANNOUNCE, 3), ("gradient", 3)] * 4
-    assert carrier.homes[0].standing.rejected == 8
+    assert carrier.hosts[0].status.rejected == 8
 
 
 def test_without_rules_a_client_that_speaks_as_the_server_is_heard():
@@ -292,5 +292,5 @@ def test_the_own_engine_of_an_honest_party_refuses_to_send_it():
     carrier = Carrier(parties, rules=rules_of(made))
     with one_thread(), pytest.raises(AssertionError, match="missing: party 3"):
         asyncio.run(carrier.run(until=1.0))
-    said = carrier.homes[3].standing.failed
+    said = carrier.hosts[3].status.failed
     assert "UndeclaredMessageError: split: party 3 sends 'round' to party 0" in said
