@@ -645,6 +645,7 @@ def alignment_messages(leader: int, *, private: bool) -> tuple[MessageSpec, ...]
         links = [(name, *ends) for ends in ring]
         links += [(f"{name} finished", member, head), (f"{name} finished", head, SELF)]
         links += [(f"{name} common", head, member), (f"{name} common", head, SELF)]
+        links += [(f"{name} count", *ends) for ends in ring]
     return tuple(MessageSpec(*link, "identifier", source="setup") for link in links)
 
 
