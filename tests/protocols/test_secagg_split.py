@@ -1,7 +1,9 @@
 """Secure aggregation against plain integers, and against what must not be learnt."""
 
 import os
+from collections.abc import Mapping
 from itertools import combinations
+from types import MappingProxyType
 
 import numpy as np
 import pytest
@@ -433,7 +435,7 @@ class Listening(Client):
     """A client that hears the signatures it is given, and keeps what it says."""
 
     said: bytes = b""
-    heard: dict[int, bytes] = {}
+    heard: Mapping[int, bytes] = MappingProxyType({})
 
     def send(self, to, kind, payload, **more):
         self.said = payload

@@ -3,9 +3,9 @@
 Each ordered pair of parties has its own key: X25519 of their key pairs, through HKDF-SHA256 with
 the run and both numbers as context. A payload is sealed with ChaCha20-Poly1305; the nonce is a
 counter that never repeats under a key. A sealer remembers every key that a peer ever had, as a
-hash, and takes none of them a second time, for each new key begins its counter anew. Associated data bind protocol,
-run, kind, round, epoch, sender and receiver. A relay or listener still sees the envelope: sender,
-receiver, kind, round, size and time.
+hash, and takes none of them a second time, for each new key begins its counter anew. Associated
+data bind protocol, run, kind, round, epoch, sender and receiver. A relay or listener still sees the
+envelope: sender, receiver, kind, round, size and time.
 
 An incarnation on a cluster begins with new keys, and so does a simulation that is restored: the
 keys of its checkpoint open what was under way, and seal nothing any more.
@@ -296,7 +296,7 @@ class Sealing:
 
     def restore(self, state: Mapping[Any, Any]) -> None:
         """Begin a new life after those of a state."""
-        lives = state["lives"] if "lives" in state else [state]  # older ones hold one life
+        lives = state.get("lives", [state])  # older ones hold one life
         self._sealers, self._earlier = _introduced(self._new()), []
         for saved in lives:
             sealers = self._new()

@@ -190,7 +190,7 @@ def test_a_collector_s_answer_that_is_no_set_of_rows_is_refused(monkeypatch, lie
 
 @pytest.mark.parametrize("lie", [np.array([1]), np.array([0, 1, 2]), np.empty(0, np.int64)])
 def test_a_collector_that_tells_members_different_numbers_is_refused(monkeypatch, lie):
-    with pytest.raises(DataError, match="of another number. All must have as many"):
+    with pytest.raises(DataError, match=r"of another number\. All must have as many"):
         lying(monkeypatch, lie)
 
 
