@@ -111,6 +111,19 @@ class Released:
             return self.epsilon  # what it was calibrated for
         return gaussian_epsilon(self.multiplier, releases, self.delta)
 
+    def releases_within(self, budget: float) -> int:
+        """Largest number of releases of one row that cost no more than the budget."""
+        if self.composed(1) > budget:
+            return 0
+        most = 2
+        while self.composed(most) <= budget:
+            most *= 2
+        least = most // 2  # within the budget, and `most` is not
+        while most - least > 1:
+            middle = (least + most) // 2
+            least, most = (middle, most) if self.composed(middle) <= budget else (least, middle)
+        return least
+
 
 def sampled_epsilon(
     multiplier: float, rate: float, steps: int, delta: float, *, method: Method = "rdp"

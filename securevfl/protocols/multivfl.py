@@ -36,6 +36,7 @@ from securevfl.models.weights import load_weights, refuse_running_statistics, we
 from securevfl.privacy.accountant import Released
 from securevfl.privacy.claims import Claim
 from securevfl.privacy.mechanisms import clip_gradient, clip_rows, release_rows
+from securevfl.privacy.release_counts import after_release, refuse_exceeding, refuse_repeated
 from securevfl.protocols.base.card import Card
 from securevfl.protocols.base.messages import SELF, MessageSpec, announcement, last_word
 from securevfl.protocols.base.options import EmbeddingConfig
@@ -153,9 +154,20 @@ class Copies:
 
 
 class DataOwner(Party):
-    """Data owner d: columns, and a network for each label owner."""
+    """Data owner d: columns, and a network for each label owner.
+
+    Attributes
+    ----------
+    limit : int
+        Releases of a row that its epsilon allows.
+    released : bytes
+        How often it has released each row (`securevfl.privacy.release_counts`). Seeded noise
+        protects nothing and repeats itself, so it is not counted.
+    """
 
     kept: ClassVar[tuple[str, ...]] = ("copies", "merged")
+    kept_ahead: ClassVar[tuple[str, ...]] = ("released",)
+    kept_optional: ClassVar[Mapping[str, Any]] = {"released": b""}
     kept_once: ClassVar[tuple[str, ...]] = ("rows",)  # as setup aligned them
     activities: ClassVar[Mapping[str, str]] = {"embedding": "upload"}
 
@@ -170,8 +182,11 @@ class DataOwner(Party):
         batch: int,
         private: bool,
         privacy: Privacy | None,
+        limit: int,
     ) -> None:
         super().__init__(index, peers)
+        self.limit = limit
+        self.released = b""
         self.features = features
         self.ids = ids
         self.copies = copies
@@ -207,8 +222,10 @@ class DataOwner(Party):
 
     def answer(self, owner: int, number: int, places: np.ndarray) -> None:
         """Send the activations of a batch (`DataOwnerUpdate`), clipped and noised if asked to."""
-        own = self.features[self.rows[str(owner)][places]]
-        embedding = self.copies.networks[owner].forward(own)
+        rows = self.rows[str(owner)][places]
+        if self.privacy is not None:
+            self.count(rows, owner)
+        embedding = self.copies.networks[owner].forward(self.features[rows])
         if self.privacy is not None:
             seeded = self.privacy.seeded
             source = (
@@ -218,6 +235,16 @@ class DataOwner(Party):
                 embedding, bound=self.privacy.clip, sigma=self.privacy.sigma, source=source
             )
         self.send(owner, "embedding", ((owner, places), embedding), round=number)
+
+    def count(self, rows: np.ndarray, owner: int) -> None:
+        """Count a release of these rows before it leaves; refuse what epsilon does not allow."""
+        who = f"multivfl: data owner {self.index}, by label owner {owner},"
+        refuse_repeated(rows, who)
+        if self.privacy is None or self.privacy.seeded:
+            return
+        refuse_exceeding(self.released, rows, self.limit, who)
+        self.released = after_release(self.released, rows, len(self.features))
+        self.write_ahead()
 
     def learn(self, owner: int, named: tuple[int, np.ndarray], gradient: np.ndarray) -> None:
         """Step the owner's copy (`DataOwnerBackProp`)."""
@@ -454,6 +481,7 @@ class MultiVfl(EmbeddingProtocol):
             batch=self.batch_rows,
             private=self.config.intersection == "psi",
             privacy=self.privacy,
+            limit=self.releases,
         )
 
     def maker(self, index: int) -> Callable[[], ClientNetwork]:
@@ -630,6 +658,7 @@ def alignment_messages(leader: int, *, private: bool) -> tuple[MessageSpec, ...]
         links = [(name, *ends) for ends in ring]
         links += [(f"{name} finished", member, head), (f"{name} finished", head, SELF)]
         links += [(f"{name} common", head, member), (f"{name} common", head, SELF)]
+        links += [(f"{name} count", *ends) for ends in ring]
     return tuple(MessageSpec(*link, "identifier", source="setup") for link in links)
 
 

@@ -22,6 +22,7 @@ all that follows is computed from them, and the (label_epsilon, 0) holds for the
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -41,6 +42,12 @@ from securevfl.privacy.mechanisms import (
     randomised_response,
     release_gradient,
     release_rows,
+)
+from securevfl.privacy.release_counts import (
+    after_release,
+    most_releases,
+    refuse_exceeding,
+    refuse_repeated,
 )
 from securevfl.protocols.base.card import Card
 from securevfl.protocols.base.messages import MessageSpec
@@ -128,9 +135,13 @@ class Privacy(Released):
         """Standard deviation of the noise of each entry of a sample's gradient: 2 C_g z."""
         return self.multiplier * sensitivity(self.gradient_clip, "replace")
 
+    def planned(self, rounds: int) -> int:
+        """Releases of one row within so many rounds: one in each epoch."""
+        return -(-rounds // self.per_epoch)
+
     def spent(self, rounds: int) -> float:
-        """Epsilon of all releases of one row within so many rounds: one in each epoch."""
-        return self.composed(-(-rounds // self.per_epoch)) if self.releases else 0.0
+        """Epsilon of all releases of one row within so many rounds, none of them repeated."""
+        return self.composed(self.planned(rounds)) if self.releases else 0.0
 
     def spent_through_weights(self, rounds: int, samples: int) -> float:
         """Epsilon if from its first use on a row may change all that is sent."""
@@ -142,13 +153,29 @@ class Privacy(Released):
 
 @dataclass(eq=False, repr=False)
 class Client(SplitClient):
-    """Client n: sends its embeddings, clipped and noised if asked to; steps with the gradient."""
+    """Client n: sends its embeddings, clipped and noised if asked to; steps with the gradient.
+
+    Attributes
+    ----------
+    limit : int
+        Releases of a row that its epsilon allows.
+    released : bytes
+        How often it has released each row (`securevfl.privacy.release_counts`). Seeded noise
+        protects nothing and repeats itself, so it is not counted.
+    """
+
+    kept_ahead: ClassVar[tuple[str, ...]] = ("released",)
+    kept_optional: ClassVar[Mapping[str, Any]] = {"released": b""}
 
     privacy: Privacy
+    limit: int = field(kw_only=True)
     seeded: bool = field(kw_only=True)
+    released: bytes = field(default=b"", init=False)
 
     async def train(self, batch: np.ndarray) -> None:
         """One step of split training, with a released embedding."""
+        if self.privacy.embeddings:
+            self.count(self.batches.samples(batch))
         own = self.rows_of(batch)
         embedding = self.embed(own)
         self.send(SERVER, "embedding", self.release(embedding))
@@ -156,6 +183,16 @@ class Client(SplitClient):
         if self.privacy.embeddings:
             gradient = clip_gradient(embedding, gradient, self.privacy.clip)
         self.update(own, gradient)
+
+    def count(self, samples: np.ndarray) -> None:
+        """Count a release of these rows before it leaves; refuse what epsilon does not allow."""
+        rows, who = samples[samples >= 0], f"wait_dp: client {self.index}"
+        refuse_repeated(rows, who)
+        if self.seeded:
+            return
+        refuse_exceeding(self.released, rows, self.limit, who)
+        self.released = after_release(self.released, rows, len(self.features))
+        self.write_ahead()
 
     def release(self, embedding: np.ndarray) -> np.ndarray:
         """Clipped rows of H_n with noise of this round, or H_n as it is."""
@@ -174,15 +211,29 @@ def source_of(party: Party, seeded: bool) -> Source:
 
 @dataclass(eq=False, repr=False)
 class Server(SplitServer):
-    """Aggregates the embeddings of all clients, trains the centre, keeps the budget."""
+    """Aggregates the embeddings of all clients, trains the centre, ends within the budget.
 
+    Attributes
+    ----------
+    budget : float or None
+        Epsilon that all releases of a row may cost.
+    limit : int
+        Releases of a row that it allows; those of the rounds asked for, without a budget.
+    released : bytes
+        As a client's. The clients refuse by counts of their own.
+    """
+
+    kept_ahead: ClassVar[tuple[str, ...]] = ("released",)
     kept_once: ClassVar[tuple[str, ...]] = ("labels",)  # randomised once, never again
+    kept_optional: ClassVar[Mapping[str, Any]] = {"released": b""}
 
     privacy: Privacy
     _: KW_ONLY
     classes: int
     budget: float | None
+    limit: int
     seeded: bool
+    released: bytes = field(default=b"", init=False)
 
     async def setup(self) -> None:
         """Randomise the labels; the true ones are not used again."""
@@ -194,22 +245,46 @@ class Server(SplitServer):
 
     async def run(self) -> None:
         """One step a round, as long as the next one is within the budget."""
-        while self.steps < self.max_steps and self.affordable():
-            self.safe_point()
+        while self.steps < self.max_steps:
             batch = self.batches.draw(self.round + 1)
-            self.announce(self.round + 1, batch)
+            if not self.affordable(batch):
+                break
+            self.safe_point()
+            self.round += 1  # what is written ahead belongs to the round that it opens
+            self.count(batch)
+            self.announce(self.round, batch)
             embeddings = await self.collect("embedding")
             self.train(batch, embeddings)
         self.conclude()
 
-    def affordable(self) -> bool:
-        """Whether another round stays within the budget; where not, that is an event."""
-        next_ = self.privacy.spent(self.round + 1)
-        if self.budget is None or next_ <= self.budget:
+    def affordable(self, batch: np.ndarray) -> bool:
+        """Whether one more release of a batch is allowed; where not, that is an event."""
+        planned = self.budget is None or self.privacy.spent(self.round + 1) <= self.budget
+        after = most_releases(self.counted(batch))
+        if planned and after <= self.limit:
             return True
-        spent = self.privacy.spent(self.round)
-        self.record("budget", epsilon=spent, next=next_, budget=self.budget, steps=self.steps)
+        next_ = max(self.privacy.spent(self.round + 1), self.privacy.composed(after))
+        budget = self.privacy.composed(self.limit) if self.budget is None else self.budget
+        self.record("budget", epsilon=self.spent(), next=next_, budget=budget, steps=self.steps)
         return False
+
+    def count(self, batch: np.ndarray) -> None:
+        """Count a release of the rows of a batch, before it is asked for."""
+        self.released = self.counted(batch)
+        if self.released:
+            self.write_ahead()
+
+    def counted(self, batch: np.ndarray) -> bytes:
+        """Counts after one more release of a batch; none where nothing is protected."""
+        if self.seeded or not self.privacy.releases:
+            return b""
+        samples = self.batches.samples(batch)
+        return after_release(self.released, samples[samples >= 0], len(self.labels))
+
+    def spent(self) -> float:
+        """Epsilon of all releases so far, those that a resume repeated included."""
+        counted = self.privacy.composed(most_releases(self.released)) if self.released else 0.0
+        return max(self.privacy.spent(self.round), counted)
 
     def join(self, uploads: Mapping[int, np.ndarray], samples: np.ndarray) -> JointEmbedding:
         """Aggregate all embeddings; the history says what their releases have cost."""
@@ -220,7 +295,7 @@ class Server(SplitServer):
         privacy = self.privacy
         costs = {
             "epsilon_round": privacy.epsilon if privacy.releases else 0.0,
-            "epsilon_total": privacy.spent(self.round),
+            "epsilon_total": self.spent(),
         }
         return costs if privacy.labels is None else costs | {"epsilon_labels": privacy.labels}
 
@@ -272,7 +347,8 @@ class WaitDP(EmbeddingProtocol):
             "evaluation is of clipped embeddings without noise; inference by the parties would "
             "add it and spend epsilon of the rows that are asked for",
             "noise of 53-bit uniforms, and embeddings rounded to a grid set by sigma",
-            "a resumed run sends again, with fresh noise, what came after its checkpoint",
+            "a resumed run sends again, with fresh noise, what came after its checkpoint; parties "
+            "of their own processes count both releases, and end before epsilon is exceeded",
             "h, the optimiser, initialisation and batch order are ours, as in FedVS",
         ),
     )
@@ -350,6 +426,7 @@ class WaitDP(EmbeddingProtocol):
             classes=self.data.num_classes if self.data.task == "multiclass" else 2,
             max_steps=self.config.rounds,
             budget=self.config.epsilon_budget,
+            limit=self.limit,
             seeded=self.config.noise == "seeded",
         )
         return {SERVER: server} | {n: self.client(n) for n in self.peers()}
@@ -363,8 +440,17 @@ class WaitDP(EmbeddingProtocol):
             self.data.train[index],
             self.client_network(index),
             self.privacy,
+            limit=self.limit,
             seeded=self.config.noise == "seeded",
         )
+
+    @functools.cached_property
+    def limit(self) -> int:
+        """Releases of a row that the budget allows; those of all rounds where there is none."""
+        budget = self.config.epsilon_budget
+        if budget is None or not self.privacy.releases:
+            return self.privacy.planned(self.config.rounds)
+        return self.privacy.releases_within(budget)
 
     @property
     def messages(self) -> tuple[MessageSpec, ...]:

@@ -8,9 +8,11 @@ import torch
 
 from securevfl.engine.conditions import NONE
 from securevfl.engine.network import SERVER
-from securevfl.errors import ConfigurationError, DataError
+from securevfl.engine.party_state import ahead, restore, snapshot
+from securevfl.errors import ConfigurationError, DataError, PrivacyError
 from securevfl.models.split import Batches
 from securevfl.privacy.accountant import gaussian_epsilon, noise_multiplier
+from securevfl.privacy.release_counts import most_releases
 from securevfl.runs.threads import one_thread
 from securevfl.testing.runs import make, simulate
 from tests.protocols.joint import data, loss_of
@@ -144,6 +146,26 @@ def test_secure_noise_is_claimed_and_seeded_noise_is_not():
     assert seeded.notion == "none"
     two = [simulate("multivfl", data(), epsilon=2.0, **SMALL).losses for _ in range(2)]
     assert two[0] != two[1]
+
+
+@pytest.mark.parametrize("rule", ["equal", "classes:0,1,2,3/3,4,5,6/0,7,8,9"])
+def test_data_owners_count_their_releases_and_refuse_more(rule):
+    options = SMALL | {"epsilon": 2.0, "epochs": 2, "rounds": 3, "label_partition": rule}
+    outcome = simulate("multivfl", data(), **options)
+    owner, first = outcome.parties[0], next(iter(outcome.parties[0].rows))
+    assert most_releases(owner.released) == owner.limit == 6
+    counts = np.frombuffer(owner.released, "<u4")
+    full = np.flatnonzero(counts[owner.rows[first]] == 6)[:1]
+    before = owner.released
+    with pytest.raises(PrivacyError, match=r"data owner 0, by label owner .* epsilon allows 6"):
+        owner.answer(int(first), 99, full)
+    with pytest.raises(PrivacyError, match="3 times in one request"):
+        owner.answer(int(first), 99, np.repeat(full, 3))
+    assert owner.released == before
+    back = outcome.protocol.parties()[0]
+    saved = snapshot(back, waits=0, time=0)
+    restore(back, saved | {"ahead": ahead(owner)})  # as a resume finds what was written ahead
+    assert back.released == before
 
 
 # -- what is refused -------------------------------------------------------------------------------

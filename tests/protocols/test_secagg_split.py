@@ -1,7 +1,9 @@
 """Secure aggregation against plain integers, and against what must not be learnt."""
 
 import os
+from collections.abc import Mapping
 from itertools import combinations
+from types import MappingProxyType
 
 import numpy as np
 import pytest
@@ -19,7 +21,13 @@ from securevfl.errors import (
     RunError,
 )
 from securevfl.protocols import split
-from securevfl.protocols.secagg_split.algorithm import Pairing, Server, pair_masks
+from securevfl.protocols.secagg_split.algorithm import (
+    Client,
+    Pairing,
+    Server,
+    _public_of,
+    pair_masks,
+)
 from securevfl.protocols.secagg_split.parameters import SEED
 from securevfl.protocols.secagg_split.protocol import SecAggSplit
 from securevfl.testing.runs import make, simulate
@@ -418,3 +426,71 @@ def test_the_card_claims_given_the_sums_and_no_labels():
     assert {c.notion for c in claims if c.about in ("features", "model")} == {"computational"}
     assert {c.notion for c in claims if c.about == "labels"} == {"none"}
     assert all("given the sums" in c.source for c in claims if c.notion == "computational")
+
+
+# -- round 3 is of one run and one life ----------------------------------------------------------
+
+
+class Listening(Client):
+    """A client that hears the signatures it is given, and keeps what it says."""
+
+    said: bytes = b""
+    heard: Mapping[int, bytes] = MappingProxyType({})
+
+    def send(self, to, kind, payload, **more):
+        self.said = payload
+
+    async def receive(self, *kinds, **more):
+        return self.heard
+
+
+def signers(seeds):
+    """Six clients of a run, after setup."""
+    made = make("secagg_split", data(6), consistency=True, quorum=5).parties()
+    clients = [made[n] for n in range(6)]
+    for client, seed in zip(clients, seeds, strict=True):
+        client.__class__ = Listening
+        client.identity, client.round = seed, 4
+    known = {n: _public_of(client.identity) for n, client in enumerate(clients)}
+    for client in clients:
+        client.verifiers = known
+    return clients
+
+
+everybody = tuple(range(6))
+
+
+def signed(clients, keys):
+    """What each says about the same two sets, when it has heard nothing."""
+    found = {}
+    for n, client in enumerate(clients):
+        client.heard = {}
+        with pytest.raises(RunError, match="0 clients signed"):
+            finish(client.agree(everybody, everybody, keys))
+        found[n] = client.said
+    return found
+
+
+def finish(coroutine):
+    with pytest.raises(StopIteration):
+        coroutine.send(None)
+
+
+def test_a_signature_of_another_run_life_or_round_does_not_count():
+    own = [bytes([n]) * 32 for n in range(6)]
+    keys = {n: bytes([n]) * 32 for n in range(6)}
+    clients = signers(own)
+    client, now = clients[0], signed(clients, keys)
+    client.heard = now
+    finish(client.agree(everybody, everybody, keys))  # all of this life
+    life = signed(clients, {n: bytes([n + 6]) * 32 for n in range(6)})
+    run = signed(signers([*own[:5], b"x" * 32]), keys)  # five with the same identities
+    for one in clients:
+        one.round = 3
+    round = signed(clients, keys)
+    for one in clients:
+        one.round = 4
+    for old in (life, run, round):
+        client.heard = {0: now[0], **{n: old[n] for n in range(1, 6)}}
+        with pytest.raises(RunError, match="1 clients signed the survivors"):
+            finish(client.agree(everybody, everybody, keys))

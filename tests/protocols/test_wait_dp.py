@@ -8,9 +8,14 @@ from scipy import stats
 
 from securevfl.engine.conditions import NONE
 from securevfl.engine.network import SERVER
-from securevfl.errors import ConfigurationError
+from securevfl.engine.party_state import ahead, restore, snapshot
+from securevfl.engine.realtime.checkpoint_store import CheckpointStore
+from securevfl.engine.simulation.simulator import Simulation
+from securevfl.errors import ConfigurationError, PrivacyError
 from securevfl.privacy.accountant import gaussian_epsilon, noise_multiplier
 from securevfl.privacy.mechanisms import keep_probability
+from securevfl.privacy.release_counts import most_releases
+from securevfl.protocols.wait_dp import Server
 from securevfl.testing.runs import make, resume_from, simulate, state_at
 from tests.protocols.joint import data, powers
 
@@ -136,6 +141,120 @@ def test_a_run_ends_before_the_budget_is_exceeded():
 def test_a_budget_of_one_release_allows_one_epoch():
     outcome = simulate("wait_dp", data(), **NOISY | {"epsilon_budget": 5.0})
     assert len(outcome.losses) == outcome.protocol.layout.per_epoch
+
+
+# -- each client counts what it releases -------------------------------------------------------
+
+SECURE = SMALL | {"noise": "secure", "epsilon": 5.0}
+
+
+class Averaging(Server):
+    """A server that asks for the same rows again and again, to average the noise away."""
+
+    asked = np.zeros(20, np.uint32)
+
+    async def run(self):
+        for number in (1, 2):
+            self.announce(number, self.asked)
+            uploads = await self.collect("embedding")
+            for n, upload in uploads.items():
+                self.send(n, "gradient", np.zeros_like(upload))
+        self.conclude()
+
+
+class Once(Averaging):
+    asked = np.arange(20, dtype=np.uint32)
+
+
+@pytest.mark.parametrize(
+    ("server", "words", "answered"),
+    [(Averaging, "times in one request", 0), (Once, "again, which it has released 1 times", 1)],
+)
+def test_every_client_refuses_a_server_that_averages_the_noise_away(server, words, answered):
+    made = make("wait_dp", data(), **SECURE | {"epsilon_budget": 5.0})
+    parties = made.parties()
+    parties[SERVER].__class__ = server
+    simulation = Simulation(parties, seed=0, conditions=NONE)
+    with pytest.raises(PrivacyError, match=words):
+        simulation.run()
+    assert (simulation.transcript.columns()["kind"] == "embedding").sum() == 4 * answered
+    for n in range(4):
+        client, samples = made.client(n), made.layout.samples(server.asked)
+        client.engine = simulation
+        if answered:
+            client.count(samples)
+        with pytest.raises(PrivacyError, match=rf"client {n} .*{words}"):
+            client.count(samples)
+
+
+def test_counting_changes_nothing_of_an_honest_run():
+    options = {"rounds": 50, "epsilon_budget": 8.0}
+    costs = []
+    for noise in ("seeded", "secure"):
+        outcome = simulate("wait_dp", data(), **NOISY | options | {"noise": noise})
+        costs.append([e.fields["epsilon_total"] for e in outcome.events if e.name == "round"])
+        (stop,) = [event for event in outcome.events if event.name == "budget"]
+        assert stop.fields["epsilon"] <= 8.0 < stop.fields["next"]
+    assert costs[0] == costs[1]
+    assert most_releases(outcome.parties[0].released) == outcome.protocol.limit == 2
+    assert outcome.parties[0].released == outcome.parties[SERVER].released
+
+
+def life(made, index, store, epoch):
+    """A new life of a party, from its own checkpoint, on an engine that only writes."""
+    party = made.parties()[index]
+    saved = store.read()
+    if saved is not None:
+        restore(party, saved)
+    party.epoch, party.engine = epoch, Writing(store)
+    return party
+
+
+class Writing:
+    def __init__(self, store):
+        self.store = store
+        self.events = []
+
+    def write_ahead(self, party):
+        self.store.write_ahead(party.round, ahead(party))
+
+    def record(self, party, event, fields):
+        self.events.append((event, fields))
+
+
+def test_no_resume_makes_a_client_release_a_row_once_more(tmp_path):
+    made = make("wait_dp", data(), **SECURE | {"epsilon_budget": 5.0})
+    store = CheckpointStore(tmp_path)
+    client = life(made, 1, store, 0)
+    store(client, lambda: snapshot(client, waits=0, time=0))  # of round 0
+    client.round = 1
+    client.count(made.layout.samples(made.layout.draw(1)))
+    back = life(made, 1, store, 1)
+    assert back.round == 0
+    assert back.released == client.released != b""
+    back.round = 1
+    with pytest.raises(PrivacyError, match=r"client 1 .* before a crash or a resume count too"):
+        back.count(made.layout.samples(made.layout.draw(1)))
+    back.count(made.layout.samples(made.layout.draw(2)))
+
+
+def test_a_resumed_server_counts_what_it_asked_for_twice_and_ends_in_time(tmp_path):
+    two = gaussian_epsilon(noise_multiplier(5.0, 1e-5), 2, 1e-5)
+    made = make("wait_dp", data(), **SECURE | {"rounds": 50, "epsilon_budget": two + 0.1})
+    store, batch = CheckpointStore(tmp_path), made.layout.draw(1)
+    server = life(made, SERVER, store, 0)
+    store(server, lambda: snapshot(server, waits=0, time=0))
+    for epoch in (1, 2):
+        assert server.affordable(batch)
+        server.round = 1
+        server.count(batch)
+        server = life(made, SERVER, store, epoch)
+    assert server.spent() == pytest.approx(two)
+    assert not server.affordable(batch)
+    ((event, fields),) = server.engine.events
+    assert event == "budget"
+    assert fields["epsilon"] <= two + 0.1 < fields["next"]
+    assert server.affordable(made.layout.draw(2))
 
 
 def test_evaluation_clips_as_training_does_and_adds_no_noise():

@@ -27,7 +27,8 @@ def test_messages_are_sealed_and_counted():
     rows, sent = intersection([["a", "b", "c"], ["c", "a"], ["a", "c", "d"]])
     assert [len(each) for each in rows] == [2, 2, 2]
     assert sent.bytes_by_kind()["psi"] > 2 * (3 + 2 + 3) * 32  # each set makes two hops
-    assert sent.messages == 3 * 2 + 2 + 2  # hops, finished sets and answers but those to oneself
+    # Hops, finished sets and answers but those to oneself; a hash of the count to all others.
+    assert sent.messages == 3 * 2 + 2 + 2 + 3 * 2
 
 
 def test_party_files_end_to_end(tmp_path):

@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from securevfl.engine.network import name_of
 from securevfl.engine.party import Party
 from securevfl.errors import DataError, RunError
 
@@ -235,7 +236,8 @@ async def intersect(
     Raises
     ------
     DataError
-        When an identifier occurs twice, or none is common.
+        When an identifier occurs twice, or none is common; when the collector's answer names no
+        set of own rows, or tells members different numbers of rows.
     RunError
         When a member sends what is no blinded set.
     """
@@ -268,6 +270,8 @@ async def intersect(
         for member, places in zip(ring, common_places(sets), strict=True):
             party.send(member, f"{name} common", places)
     places = (await party.collect(f"{name} common", senders=[collector]))[collector]
+    check_places(places, len(identifiers), party.index, collector)
+    await _agree_on_count(party, ring, len(places), f"{name} count")
     if not len(places):
         raise DataError(
             f"psi: the {len(ring)} members have no identifier in common (member {party.index} has "
@@ -276,6 +280,60 @@ async def intersect(
     # Places count in the order in which the own set was sent; only this member can undo it.
     rows: np.ndarray = order[places]
     return rows
+
+
+def check_places(places: Any, held: int, member: int, collector: int) -> None:
+    """Refuse an answer of the collector that names no set of own rows.
+
+    Parameters
+    ----------
+    places : payload
+        What the collector sent: places in the order in which the own set was sent.
+    held : int
+        Identifiers of this member.
+    member, collector : int
+        Numbers of both.
+
+    Raises
+    ------
+    DataError
+        Naming both and what is wrong.
+    """
+    whose = f"psi: the collector, {name_of(collector)}, told {name_of(member)}"
+    if not isinstance(places, np.ndarray) or places.dtype != np.int64 or places.ndim != 1:
+        shape = getattr(places, "shape", "")
+        what = f"{getattr(places, 'dtype', type(places).__name__)} {shape}".strip()
+        raise DataError(f"{whose} its common rows as {what}; they must be a row of int64 numbers")
+    if len(places) and not 0 <= int(places.min()) <= int(places.max()) < held:
+        raise DataError(
+            f"{whose} of places from {int(places.min())} to {int(places.max())}; its set has "
+            f"{held} identifiers, so they must lie in [0, {held})"
+        )
+    if len(np.unique(places)) < len(places):
+        raise DataError(
+            f"{whose} of {len(places)} places, of which {len(np.unique(places))} differ; an "
+            "identifier is common once"
+        )
+
+
+async def _agree_on_count(party: Party, ring: Sequence[int], count: int, name: str) -> None:
+    """Refuse an intersection that has not as many rows for every member.
+
+    A collector that told two members different numbers would have rows joined that do not belong
+    together. Members send each other a hash, of a number that all of them know.
+    """
+    others = [member for member in ring if member != party.index]
+    own = hashlib.sha256(_DOMAIN + b"count" + count.to_bytes(8, "little")).digest()
+    for member in others:
+        party.send(member, name, own)
+    told = await party.collect(name, senders=others)
+    differ = [name_of(member) for member, digest in told.items() if digest != own]
+    if differ:
+        raise DataError(
+            f"psi: {name_of(party.index)} was told of {count} common rows, and {', '.join(differ)} "
+            "of another number. All must have as many; the collector, or a member that says "
+            "so, does not follow the protocol"
+        )
 
 
 def _secret_order(count: int) -> np.ndarray:

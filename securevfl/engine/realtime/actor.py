@@ -12,6 +12,7 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from secrets import token_hex
 from typing import Any
 
 from securevfl.engine.conditions import NONE, Conditions
@@ -24,6 +25,7 @@ from securevfl.engine.realtime.frames import Hello, Links
 from securevfl.engine.realtime.host import PartyHost, PartyStatus
 from securevfl.engine.security.identity import Identity, Manifest
 from securevfl.engine.security.sealing import Sealer
+from securevfl.engine.security.used_sessions import use_session
 from securevfl.engine.streams import OwnEntropy, Secrets
 from securevfl.errors import ConfigurationError, RunError
 
@@ -56,6 +58,8 @@ class PartyAssignment:
         Where each party's shares are evaluated, for comparison with the manifest.
     rules : MessageRules or None
         What the protocol declares; None where it declares nothing.
+    start : str
+        Token of this start of the run; a run without a folder has no other.
     """
 
     make: Callable[[int, Secrets], Party]
@@ -71,6 +75,7 @@ class PartyAssignment:
     keys: str | None = None
     points: Mapping[int, int] = field(default_factory=dict)
     rules: MessageRules | None = None
+    start: str = field(default_factory=lambda: token_hex(16))
 
     def identity(self, index: int) -> Identity | None:
         """A party's long-lived key, read on its node.
@@ -86,6 +91,17 @@ class PartyAssignment:
         found = Identity.read(Path(self.keys) / f"{_key_name(index)}.key")
         self.manifest.signed(index, found)
         return found
+
+    def use_session(self, index: int, store: CheckpointStore | None) -> None:
+        """Note on a party's node that it uses the manifest's session; refuse one used before.
+
+        Raises
+        ------
+        ConfigurationError
+        """
+        assert self.keys is not None
+        run = self.start if store is None else store.run_token()
+        use_session(Path(self.keys) / f"{_key_name(index)}.sessions", self.run_id, run)
 
     def check(self) -> None:
         """Refuse a manifest that is not signed by all, or is of another session than this one.
@@ -190,6 +206,7 @@ class PartyActor:
         identity, verify = assignment.identity(self.index), None
         if assignment.manifest is not None:
             assignment.manifest.check()
+            assignment.use_session(self.index, store)
             verify = assignment.manifest.verify
         links = Links(assignment.run_id, self.index, epoch, assignment.parties, sealer, verify)
         self.host = PartyHost(

@@ -2,7 +2,8 @@
 
 Each party has a folder: ``round-<r>.svfl`` for each stored round, ``once.svfl`` for constants,
 ``ahead.svfl`` for what the party wrote ahead of its next safe point,
-``entropy.svfl`` with the entropy of the party's secret choices, ``life`` with the number of its
+``entropy.svfl`` with the entropy of the party's secret choices, ``run.svfl`` with a random name of
+the run where it has a manifest, ``life`` with the number of its
 incarnation, and ``lock``, which the writing process holds. Files are written whole or not at all,
 carry a checksum, are never unpickled, and have the mode 0600. A damaged file is passed over.
 
@@ -14,6 +15,7 @@ finds a round that it knows and of which every party has a checkpoint.
 from __future__ import annotations
 
 import os
+import secrets
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
 _ONCE = "once.svfl"
 _ENTROPY = "entropy.svfl"
 _AHEAD = "ahead.svfl"
+_RUN = "run.svfl"
 _INCARNATION = "life"
 _LOCK = "lock"
 _KEPT = 8  # rounds of each step, and the ratio of steps
@@ -83,6 +86,18 @@ class CheckpointStore:
         part.write_text(str(incarnation))
         os.replace(part, path)
         return incarnation
+
+    def run_token(self) -> str:
+        """Random name of the run that this folder is of; a resume finds it, another run does not.
+
+        A damaged one is another run's.
+        """
+        try:
+            token = read_file(self.folder / _RUN)
+        except CheckpointError:
+            token = secrets.token_hex(16)
+            write_file(self.folder / _RUN, token)
+        return str(token)
 
     def new_entropy(self, entropy: bytes) -> None:
         """Write a party's own entropy, in the place of an earlier run's."""
@@ -155,7 +170,7 @@ class CheckpointStore:
     def forget(self, after: int) -> None:
         """Remove checkpoints of later rounds, which a run that goes back will write anew.
 
-        With -1 everything is removed but the number of the incarnation.
+        With -1 everything is removed but the number of the incarnation and the run's name.
         """
         self._once = None
         for round in self.rounds():

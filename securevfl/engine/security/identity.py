@@ -183,7 +183,7 @@ class Manifest:
     Attributes
     ----------
     session : str
-        A name that is used once.
+        A name that each party uses in one run (`securevfl.engine.security.used_sessions`).
     protocol : str
     entries : mapping of int to ManifestEntry
         By party number; the server is -1.

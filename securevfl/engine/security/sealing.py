@@ -2,18 +2,20 @@
 
 Each ordered pair of parties has its own key: X25519 of their key pairs, through HKDF-SHA256 with
 the run and both numbers as context. A payload is sealed with ChaCha20-Poly1305; the nonce is a
-counter that never repeats under a key in one incarnation of a party. Associated data bind protocol,
-run, kind, round, epoch, sender and receiver. A relay or listener still sees the envelope: sender,
-receiver, kind, round, size and time.
+counter that never repeats under a key. A sealer remembers every key that a peer ever had, as a
+hash, and takes none of them a second time, for each new key begins its counter anew. Associated
+data bind protocol, run, kind, round, epoch, sender and receiver. A relay or listener still sees the
+envelope: sender, receiver, kind, round, size and time.
 
-An incarnation on a cluster begins with new keys. A simulation that is resumed goes on with the
-keys and counters of its checkpoint, so the rounds that it repeats are sealed under nonces that the
-broken run may have used; nothing of a simulation leaves its process.
+An incarnation on a cluster begins with new keys, and so does a simulation that is restored: the
+keys of its checkpoint open what was under way, and seal nothing any more.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from securevfl.engine import wire
@@ -27,6 +29,13 @@ if TYPE_CHECKING:
 _COUNTER = 8
 _TAG = 16
 OVERHEAD = _COUNTER + _TAG
+MOST_KEYS = 4096  # of one peer, that a sealer remembers: 64 KiB of hashes
+_FINGERPRINT = 16  # bytes; two honest keys collide with probability below 2^-100
+
+
+def _fingerprint(public: bytes) -> bytes:
+    """What a sealer remembers of a public key."""
+    return hashlib.sha256(b"securevfl key\0" + bytes(public)).digest()[:_FINGERPRINT]
 
 
 class Sealer:
@@ -57,10 +66,12 @@ class Sealer:
         self.index = index
         self._secret = X25519PrivateKey.generate() if secret is None else secret
         self._public: dict[int, bytes] = {}
+        self._used: dict[int, set[bytes]] = {}  # hashes of all keys that each peer ever had
         self._ciphers: dict[tuple[int, int], ChaCha20Poly1305] = {}
         self._sent: dict[int, int] = {}
         self._floor: dict[int, int] = {}
         self._seen: dict[int, set[int]] = {}
+        self._restored = False
 
     @property
     def public(self) -> bytes:
@@ -68,8 +79,16 @@ class Sealer:
         return self._secret.public_key().public_bytes_raw()
 
     def add_peers(self, keys: Mapping[int, bytes]) -> None:
-        """Learn the other parties' public keys."""
-        self._public = {n: bytes(key) for n, key in keys.items() if n != self.index}
+        """Learn the other parties' public keys.
+
+        Raises
+        ------
+        SealError
+            As for `renew`; the present key of a party may be named again.
+        """
+        for peer, key in keys.items():
+            if peer != self.index and self._public.get(peer) != key:
+                self._take(peer, bytes(key))
         self._ciphers = {}
 
     def renew(self, peer: int, public: bytes) -> None:
@@ -78,18 +97,46 @@ class Sealer:
         Raises
         ------
         SealError
-            When the key is the old one: a counter would be used twice under it.
+            When the party had this key before, in any incarnation: a counter would be used twice
+            under it; or when it had so many keys that no more are kept.
         """
-        if self._public.get(peer) == public:
-            raise SealError(f"sealed link: the new key of {name_of(peer)} is its old one")
-        self._public[peer] = bytes(public)
+        self._take(peer, bytes(public))
         for link in ((self.index, peer), (peer, self.index)):
             self._ciphers.pop(link, None)
         for counters in (self._sent, self._floor, self._seen):
             counters.pop(peer, None)
 
+    def _take(self, peer: int, public: bytes) -> None:
+        """Make a key that the peer never had its present one."""
+        used = self._used.setdefault(peer, set())
+        if _fingerprint(public) in used:
+            raise SealError(
+                f"sealed link: {name_of(peer)} comes with a key that it had before; each "
+                "incarnation needs a new key, since its counters begin anew and no counter may be "
+                "used twice under one key"
+            )
+        if len(used) >= MOST_KEYS:
+            raise SealError(
+                f"sealed link: {name_of(peer)} comes with another new key after {len(used)} "
+                f"keys; {name_of(self.index)} remembers {MOST_KEYS} of a party at most, and takes "
+                "no key that it could not refuse later. Begin a new incarnation of it, or a new run"
+            )
+        used.add(_fingerprint(public))
+        self._public[peer] = public
+
     def seal(self, receiver: int, kind: str, round: int, epoch: int, payload: bytes) -> bytes:
-        """Counter and ciphertext of a payload, `OVERHEAD` bytes longer than it."""
+        """Counter and ciphertext of a payload, `OVERHEAD` bytes longer than it.
+
+        Raises
+        ------
+        SealError
+            After `restore`: the counters after the checkpoint may have been used.
+        """
+        if self._restored:
+            raise SealError(
+                f"sealed link: {name_of(self.index)} has the keys of a checkpoint, which may have "
+                "sealed more messages since; they only open messages. Seal with a new key"
+            )
         counter = self._sent.get(receiver, 0)
         self._sent[receiver] = counter + 1
         cipher = self._cipher(self.index, receiver)
@@ -186,7 +233,7 @@ class Sealer:
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Inverse of `state`; `add_peers` follows."""
+        """Take the keys of a state, to open what was sealed under them; `add_peers` follows."""
         from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
         self._secret = X25519PrivateKey.from_private_bytes(state["secret"])
@@ -194,10 +241,14 @@ class Sealer:
         self._floor = dict(state["floor"])
         self._seen = {sender: set(seen) for sender, seen in state["seen"].items()}
         self._ciphers = {}
+        self._restored = True
 
 
 class Sealing:
     """The sealed links of all parties of a simulation.
+
+    A restoration begins a new *life*, with new keys of all parties. Those of earlier lives open
+    what was under way in the checkpoint.
 
     Parameters
     ----------
@@ -208,13 +259,9 @@ class Sealing:
     """
 
     def __init__(self, protocol: str, run: str, parties: Mapping[int, Any]) -> None:
-        self._sealers = {index: Sealer(protocol, run, index) for index in parties}
-        self._introduce()
-
-    def _introduce(self) -> None:
-        keys = {index: sealer.public for index, sealer in self._sealers.items()}
-        for sealer in self._sealers.values():
-            sealer.add_peers(keys)
+        self._new = lambda: {index: Sealer(protocol, run, index) for index in parties}
+        self._sealers = _introduced(self._new())
+        self._earlier: list[dict[int, Sealer]] = []  # of earlier lives, the newest first
 
     def seal(
         self, sender: int, receiver: int, kind: str, round: int, epoch: int, payload: bytes
@@ -225,15 +272,42 @@ class Sealing:
     def open(
         self, sender: int, receiver: int, kind: str, round: int, epoch: int, sealed: bytes
     ) -> bytes:
-        """What `receiver` reads from the wire."""
-        return self._sealers[receiver].open(sender, kind, round, epoch, sealed)
+        """What `receiver` reads from the wire, sealed in this life or an earlier one.
 
-    def state(self) -> dict[int, Any]:
+        Raises
+        ------
+        SealError
+            As for `Sealer.open`, by the keys of this life.
+        """
+        try:
+            return self._sealers[receiver].open(sender, kind, round, epoch, sealed)
+        except SealError:
+            for sealers in self._earlier:
+                with suppress(SealError):
+                    return sealers[receiver].open(sender, kind, round, epoch, sealed)
+            raise
+
+    def state(self) -> dict[str, Any]:
         """Content for a simulation's checkpoint."""
-        return {index: sealer.state() for index, sealer in self._sealers.items()}
+        lives = [self._sealers, *self._earlier]
+        return {
+            "lives": [{index: one.state() for index, one in life.items()} for life in lives],
+        }
 
-    def restore(self, state: Mapping[int, Any]) -> None:
-        """Inverse of `state`."""
-        for index, sealer in self._sealers.items():
-            sealer.restore(state[index])
-        self._introduce()
+    def restore(self, state: Mapping[Any, Any]) -> None:
+        """Begin a new life after those of a state."""
+        lives = state.get("lives", [state])  # older ones hold one life
+        self._sealers, self._earlier = _introduced(self._new()), []
+        for saved in lives:
+            sealers = self._new()
+            for index, sealer in sealers.items():
+                sealer.restore(saved[index])
+            self._earlier.append(_introduced(sealers))
+
+
+def _introduced(sealers: dict[int, Sealer]) -> dict[int, Sealer]:
+    """Sealers that know each other's public keys."""
+    keys = {index: sealer.public for index, sealer in sealers.items()}
+    for sealer in sealers.values():
+        sealer.add_peers(keys)
+    return sealers

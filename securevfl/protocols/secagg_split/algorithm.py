@@ -147,7 +147,7 @@ class Client(SplitClient):
         survivors = await self.receive("survivors", sender=SERVER)  # U3
         self.check(set(survivors), set(sharers))
         if self.public.consistency:
-            await self.agree(sharers, survivors)
+            await self.agree(sharers, survivors, {v: deal.key for v, deal in deals.items()})
         self.send(SERVER, "opening", self.open(deals, set(survivors)))
         return tuple(survivors)
 
@@ -205,12 +205,15 @@ class Client(SplitClient):
                 f"and be at least max(t, T+2) = {self.public.needed}. Nothing was opened"
             )
 
-    async def agree(self, sharers: Sequence[int], survivors: Sequence[int]) -> None:
-        """Round 3: go on only if t clients signed the same U2 and U3."""
-        named = wire.encode(("securevfl secagg survivors 1", self.round, sharers, survivors))
-        self.send(SERVER, "signature", _signer(self.identity).sign(named))
+    async def agree(
+        self, sharers: Sequence[int], survivors: Sequence[int], keys: Mapping[int, bytes]
+    ) -> None:
+        """Round 3: go on only if t clients signed the same U2 and U3, in this run and life."""
+        said = functools.partial(_statement, self.verifiers, self.round, sharers, survivors)
+        self.send(SERVER, "signature", _signer(self.identity).sign(said(keys[self.index])))
         signatures: dict[int, bytes] = await self.receive("signatures", sender=SERVER)
-        good = [v for v in _signed(named, signatures, self.verifiers) if v in set(survivors)]
+        statements = {v: said(keys[v]) for v in survivors}
+        good = list(_signed(statements, signatures, self.verifiers))
         if len(good) < self.public.threshold:
             raise RunError(
                 f"secagg_split: {len(good)} clients signed the survivors that the server named to "
@@ -243,16 +246,35 @@ def _public_of(secret: bytes) -> bytes:
     return raw
 
 
+def _statement(
+    verifiers: Mapping[int, bytes],
+    round: int,
+    sharers: Sequence[int],
+    survivors: Sequence[int],
+    key: bytes,
+) -> bytes:
+    """What a client signs in round 3.
+
+    The clients' verifying keys are drawn in setup and stand for the run. The signer's pairing key
+    is drawn in each round, anew in each life of the signer, and stands for both. Others have it
+    from the signer itself, so no statement of another run or of an earlier life is taken.
+    """
+    run = sorted(verifiers.items())
+    return wire.encode(("securevfl secagg survivors 2", run, round, key, sharers, survivors))
+
+
 def _signed(
-    named: bytes, signatures: Mapping[int, bytes], verifiers: Mapping[int, bytes]
+    statements: Mapping[int, bytes],
+    signatures: Mapping[int, bytes],
+    verifiers: Mapping[int, bytes],
 ) -> Iterator[int]:
-    """Clients whose signature of `named` is good."""
+    """Clients whose signature of their own statement is good."""
     from cryptography.exceptions import InvalidSignature
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
     for v, signature in signatures.items():
         try:
-            Ed25519PublicKey.from_public_bytes(verifiers[v]).verify(signature, named)
+            Ed25519PublicKey.from_public_bytes(verifiers[v]).verify(signature, statements[v])
         except (InvalidSignature, KeyError):
             continue
         yield v

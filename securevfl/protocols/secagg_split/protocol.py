@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from securevfl.engine import wire
 from securevfl.engine.party import ANNOUNCE, SERVER, Party
 from securevfl.errors import (
     ConfigurationError,
@@ -257,11 +256,13 @@ class SecAggSplit(EmbeddingProtocol):
         return masked
 
     def signature_at(self, secrets: RunSecrets, key: MessageKey) -> bytes:
-        """Ed25519 of U2 and U3."""
+        """Ed25519 of U2 and U3, in this run and life."""
         sharers = secrets.sent("sharers", key.round)[SERVER, key.sender]
         survivors = secrets.sent("survivors", key.round)[SERVER, key.sender]
-        named = wire.encode(("securevfl secagg survivors 1", key.round, sharers, survivors))
-        signature: bytes = _signer(secrets.state(key)["identity"]).sign(named)
+        state, own = secrets.state(key), (key.sender, key.sender)
+        pairing = secrets.sent("deal", key.round)[own].key
+        named = _statement(state["verifiers"], key.round, sharers, survivors, pairing)
+        signature: bytes = _signer(state["identity"]).sign(named)
         return signature
 
     def opening_at(self, secrets: RunSecrets, key: MessageKey) -> Opening:

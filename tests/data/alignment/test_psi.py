@@ -161,6 +161,39 @@ def test_unusable_sets_are_refused(sets, words):
         align(sets, 0)
 
 
+def lying(monkeypatch, lie):
+    """A collector, member 0 of two, that answers something else to member 1."""
+    monkeypatch.setattr(
+        "securevfl.data.alignment.psi.common_places",
+        lambda sets: [common_places(sets)[0], lie],
+    )
+    return align({0: ["a", "b", "c"], 1: ["b", "c", "d", "e"]}, 0)
+
+
+@pytest.mark.parametrize(
+    ("lie", "words"),
+    [
+        (np.array([1, -1]), r"of places from -1 to 1; .* 4 identifiers.*in \[0, 4\)"),
+        (np.array([4, 0]), r"of places from 0 to 4; .* in \[0, 4\)"),
+        (np.array([2, 2]), "2 places, of which 1 differ"),
+        (np.array([1.0, 2.0]), r"as float64 \(2,\); they must be a row of int64"),
+        (np.array([1, 2], np.int32), r"as int32 \(2,\)"),
+        (np.array([[1, 2]]), r"as int64 \(1, 2\)"),
+        (np.array([True, False]), "as bool"),
+        ("12", "as str"),
+    ],
+)
+def test_a_collector_s_answer_that_is_no_set_of_rows_is_refused(monkeypatch, lie, words):
+    with pytest.raises(DataError, match=f"the collector, party 0, told party 1.*{words}"):
+        lying(monkeypatch, lie)
+
+
+@pytest.mark.parametrize("lie", [np.array([1]), np.array([0, 1, 2]), np.empty(0, np.int64)])
+def test_a_collector_that_tells_members_different_numbers_is_refused(monkeypatch, lie):
+    with pytest.raises(DataError, match=r"of another number\. All must have as many"):
+        lying(monkeypatch, lie)
+
+
 def test_an_empty_set_has_nothing_in_common():
     with pytest.raises(DataError, match="no identifier in common"):
         align({0: [], 1: ["a"]}, 0)

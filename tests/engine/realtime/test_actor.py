@@ -9,7 +9,8 @@ from securevfl.engine.conditions import NONE
 from securevfl.engine.network import SERVER
 from securevfl.engine.party import Party
 from securevfl.engine.realtime.actor import PartyActor, PartyAssignment, own_folder
-from securevfl.errors import RunError
+from securevfl.engine.security.identity import Identity, Manifest, ManifestEntry
+from securevfl.errors import ConfigurationError, RunError
 
 
 class Drawing(Party):
@@ -27,18 +28,18 @@ class Drawing(Party):
         self.drawn.append(int(self.secret_stream("x").integers(2**60)))
 
 
-def assignment(folder):
-    return PartyAssignment(
-        make=Drawing, protocol="p", run_id="r", parties=(SERVER, 0, 1), seed=0, conditions=NONE,
-        folder=None if folder is None else str(folder),
-    )  # fmt: skip
+def assignment(folder, **more):
+    return PartyAssignment(**{
+        "make": Drawing, "protocol": "p", "run_id": "r", "parties": (SERVER, 0, 1), "seed": 0,
+        "conditions": NONE, "folder": None if folder is None else str(folder),
+    } | more)  # fmt: skip
 
 
-def run_actor(folder, *, restored=False, index=0):
+def run_actor(folder, *, restored=False, index=0, assigned=None):
     """The host of a new actor's party that has ended, and what the actor tells others."""
 
     async def scenario():
-        actor = PartyActor(index, assignment(folder))
+        actor = PartyActor(index, assigned or assignment(folder))
         rounds = await actor.claim()
         await actor.begin(0, restored=restored, at=None, floor=0)
         await actor.go(0)
@@ -109,3 +110,52 @@ def test_without_its_entropy_no_checkpoint_counts(tmp_path, damage):
 def test_parties_draw_each_their_own(tmp_path):
     hosts = [run_actor(tmp_path, index=n)[0] for n in (0, 1, SERVER)]
     assert len({host.secrets.entropy for host in hosts}) == 3
+
+
+# -- a manifest's session is used once -----------------------------------------------------------
+
+
+@pytest.fixture
+def session(tmp_path):
+    """A manifest of the session "s" that all have signed, and the folder of the keys."""
+    keys = tmp_path / "keys"
+    keys.mkdir()
+    names = {SERVER: "server", 0: "party-0", 1: "party-1"}
+    made = {n: Identity.create(keys / f"{name}.key") for n, name in names.items()}
+    manifest = Manifest("s", "p", {n: ManifestEntry(one.public) for n, one in made.items()})
+    for n, one in made.items():
+        manifest = manifest.signed(n, one)
+    return {"manifest": manifest, "keys": str(keys), "run_id": "s"}
+
+
+def test_a_session_of_another_run_is_refused_before_the_party_speaks(session, tmp_path):
+    run_actor(tmp_path / "one", assigned=assignment(tmp_path / "one", **session))
+    listed = tmp_path / "keys" / "party-0.sessions"
+    assert stat.S_IMODE(listed.stat().st_mode) == 0o600
+    text = listed.read_text()
+    for folder in (tmp_path / "two", None):
+        with pytest.raises(ConfigurationError, match=r"'s': .*party-0.* used in another run"):
+            run_actor(folder, assigned=assignment(folder, **session))
+    assert listed.read_text() == text
+    listed.write_text("what is this line")
+    with pytest.raises(ConfigurationError, match="cannot be read"):
+        run_actor(tmp_path / "one", assigned=assignment(tmp_path / "one", **session))
+
+
+def test_a_resume_and_another_session_are_not_refused(session, tmp_path):
+    one = tmp_path / "one"
+    before, _, _ = run_actor(one, assigned=assignment(one, **session))
+    after, _, _ = run_actor(one, restored=True, assigned=assignment(one, **session))
+    assert after.secrets == before.secrets
+    run_actor(one, assigned=assignment(one, **session))  # begun anew in the same folder
+    run_actor(None, index=1, assigned=assignment(None, **session))  # each has a list of its own
+    run_actor(None, assigned=assignment(None, **session | {"run_id": "t"}))
+    assert len((tmp_path / "keys" / "party-0.sessions").read_text().splitlines()) == 2
+
+
+def test_a_process_that_is_restarted_within_a_run_without_a_folder_goes_on(session, tmp_path):
+    same = assignment(None, **session)
+    run_actor(None, assigned=same)
+    run_actor(None, assigned=same)
+    with pytest.raises(ConfigurationError, match="used in another run"):
+        run_actor(None, assigned=assignment(None, **session))

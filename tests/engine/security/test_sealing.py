@@ -108,7 +108,10 @@ class Talker(Party):
         self.heard = []
 
     async def run(self):
-        for self.round in range(1, 4):
+        while len(self.heard) < 3:
+            self.round = len(self.heard) + 1
+            self.safe_point()
+            await self.sleep(1 + self.index / 4)
             self.broadcast("word", (self.index, np.full(5, self.round)))
             got = await self.collect("word", senders=[n for n in self.peers if n != self.index])
             self.heard.append([int(array.sum()) + sender for sender, array in got.values()])
@@ -148,3 +151,110 @@ def test_the_server_has_links_too():
     sealing = Sealing("p", "run", {SERVER: None, 0: None})
     sealed = sealing.seal(SERVER, 0, "gradient", 1, 0, b"x")
     assert sealing.open(SERVER, 0, "gradient", 1, 0, sealed) == b"x"
+
+
+# -- no nonce is used twice ----------------------------------------------------------------------
+
+
+def test_a_key_that_a_party_ever_had_is_refused():
+    a, b, _ = pair()
+    later = Sealer("p", "run", 1)
+    with pytest.raises(SealError, match="party 1 comes with a key that it had before"):
+        a.renew(1, b.public)
+    a.renew(1, later.public)
+    for old in (b, later):  # A, B, A and A, B, B
+        with pytest.raises(SealError, match="party 1 comes with a key that it had before"):
+            a.renew(1, old.public)
+        assert a._public[1] == later.public
+    with pytest.raises(SealError, match="party 1 comes with a key that it had before"):
+        a.add_peers({1: b.public})
+    a.add_peers({1: later.public})  # the present one may be named again
+    a.renew(2, b.public)  # another party's
+
+
+def test_the_memory_for_keys_is_bounded(monkeypatch):
+    monkeypatch.setattr("securevfl.engine.security.sealing.MOST_KEYS", 3)
+    a, *_ = pair()
+    for _ in range(2):
+        a.renew(1, Sealer("p", "run", 1).public)
+    with pytest.raises(SealError, match=r"party 1 .* after 3 keys; party 0 remembers 3"):
+        a.renew(1, Sealer("p", "run", 1).public)
+    assert len(a._used[1]) == 3
+    assert {len(one) for one in a._used[1]} == {16}
+
+
+def xor(one, two):
+    return bytes(p ^ q for p, q in zip(one, two, strict=True))
+
+
+def test_a_restored_simulation_seals_nothing_under_a_nonce_of_the_broken_run():
+    broken = Sealing("p", "run", {0: None, 1: None})
+    way = [broken.seal(0, 1, "k", 1, 0, b"under way")]
+    saved = wire.decode(wire.encode(broken.state()))
+    lost = broken.seal(0, 1, "k", 2, 0, b"said before")
+    texts = [(lost, b"said before")]
+    for life in range(3):  # each restores the same state, or that of the life before
+        resumed = Sealing("p", "run", {0: None, 1: None})
+        resumed.restore(saved)
+        for sealed in way:
+            assert resumed.open(0, 1, "k", 1, 0, sealed) == b"under way"
+            with pytest.raises(SealError):
+                resumed.open(0, 1, "k", 1, 0, sealed)
+        with pytest.raises(SealError, match="only open messages"):
+            resumed._earlier[-1][0].seal(1, "k", 2, 0, b"")
+        own = b"said now, %02d" % life
+        first = resumed.seal(0, 1, "k", 2, 0, own[:11])
+        second = resumed.seal(0, 1, "k", 2, 0, own[-11:])
+        assert resumed.open(0, 1, "k", 2, 0, first) == own[:11]
+        for sealed, payload in ((first, own[:11]), (second, own[-11:])):
+            for other, said in texts:
+                assert xor(other[8:-16], sealed[8:-16]) != xor(said, payload)
+            texts.append((sealed, payload))
+        if life == 1:
+            way.append(resumed.seal(0, 1, "k", 1, 0, b"under way"))
+            saved = wire.decode(wire.encode(with_nothing_opened(resumed)))
+
+
+def with_nothing_opened(sealing):
+    """Its state, as if all that was sealed were still under way."""
+    state = sealing.state()
+    for life in state["lives"]:
+        for one in life.values():
+            one["floor"], one["seen"] = {}, {}
+    return state
+
+
+def test_states_of_older_versions_are_read():
+    broken = Sealing("p", "run", {0: None, 1: None})
+    sealed = broken.seal(0, 1, "k", 1, 0, b"under way")
+    resumed = Sealing("p", "run", {0: None, 1: None})
+    resumed.restore(broken.state()["lives"][0])
+    assert resumed.open(0, 1, "k", 1, 0, sealed) == b"under way"
+
+
+def test_a_sealed_run_that_is_restored_at_any_instant_ends_as_one_that_was_not():
+    whole, sent = talk(lambda parties: Sealing("talk", "run", parties))
+    resumed_runs = 0
+    for instant in range(1, 12, 3):
+        parties = {n: Talker(n, range(4)) for n in range(4)}
+        simulation = Simulation(parties, sealing=Sealing("talk", "run", parties))
+        states, passed = [], []
+
+        def pause(simulation=simulation, states=states, passed=passed, instant=instant):
+            passed.append(0)
+            if len(passed) == instant:
+                simulation.request_state(lambda state: states.append(wire.encode(state)))
+            return bool(states)
+
+        simulation.run(pause)
+        if not states:  # it ended before
+            continue
+        resumed_runs += 1
+        again = {n: Talker(n, range(4)) for n in range(4)}
+        resumed = Simulation.from_state(
+            again, wire.decode(states[0]), sealing=Sealing("talk", "run", again)
+        )
+        resumed.run()
+        assert [p.heard for p in again.values()] == [p.heard for p in whole.values()]
+        assert resumed.transcript.bytes == sent.bytes
+    assert resumed_runs >= 1

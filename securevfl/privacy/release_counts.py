@@ -1,0 +1,77 @@
+"""How often each row of a party was released with noise, counted by the party itself.
+
+What all releases of a row cost is a promise of the party that sends them. So it counts them where
+nobody else can change the count, refuses what goes beyond the promise, and writes the count before
+the release leaves (`securevfl.engine.party.Party.write_ahead`): a crash or a resume forgets none.
+A count is kept as bytes, one little-endian uint32 a row, and is empty before the first release.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from securevfl.errors import PrivacyError
+
+_COUNT = np.dtype("<u4")
+
+
+def most_releases(counts: bytes) -> int:
+    """Largest number of releases that one row had."""
+    return int(np.frombuffer(counts, _COUNT).max(initial=0))
+
+
+def after_release(counts: bytes, rows: np.ndarray, held: int) -> bytes:
+    """Counts once more rows were released, each once.
+
+    Parameters
+    ----------
+    counts : bytes
+        So far.
+    rows : ndarray
+        Different row numbers.
+    held : int
+        Rows that the party holds.
+    """
+    found = np.frombuffer(counts, _COUNT) if counts else np.zeros(held, _COUNT)
+    new = found.copy()
+    new[rows] += np.uint32(1)
+    return new.tobytes()
+
+
+def refuse_repeated(rows: np.ndarray, who: str) -> None:
+    """Refuse a request that names a row twice: averaging its releases would take the noise off.
+
+    Raises
+    ------
+    PrivacyError
+        Naming the row and how often it is in the request.
+    """
+    named, often = np.unique(rows, return_counts=True)
+    if len(often) and often.max() > 1:
+        row = int(named[np.argmax(often)])
+        raise PrivacyError(
+            f"{who} was asked for row {row} {int(often.max())} times in one request, and noise "
+            "protects a row only if each request names it once. Nothing was sent; whoever made the "
+            "request does not follow the protocol"
+        )
+
+
+def refuse_exceeding(counts: bytes, rows: np.ndarray, limit: int, who: str) -> None:
+    """Refuse a request for a row that was released `limit` times.
+
+    Raises
+    ------
+    PrivacyError
+        Naming the row and the limit.
+    """
+    if not counts:
+        return
+    found = np.frombuffer(counts, _COUNT)[rows]
+    if len(found) and int(found.max()) >= limit:
+        row = int(rows[np.argmax(found)])
+        raise PrivacyError(
+            f"{who} was asked for row {row} again, which it has released {int(found.max())} times, "
+            f"and its epsilon allows {limit}. Nothing was sent. Releases before a crash or a "
+            "resume count too; the run can go no further, and its last checkpoint holds what was "
+            "trained"
+        )
