@@ -36,6 +36,7 @@ from securevfl.protocols.secagg_split.algorithm import (
     Server,
     _public_of,
     _signer,
+    _statement,
     pair_masks,
 )
 from securevfl.protocols.secagg_split.parameters import (
