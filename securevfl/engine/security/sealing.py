@@ -263,6 +263,10 @@ class Sealing:
         self._sealers = _introduced(self._new())
         self._earlier: list[dict[int, Sealer]] = []  # of earlier lives, the newest first
 
+    def _new(self) -> dict[int, Sealer]:
+        """Sealers with new keys, which do not know each other yet."""
+        return {index: Sealer(self._protocol, self._run, index) for index in self._parties}
+
     def seal(
         self, sender: int, receiver: int, kind: str, round: int, epoch: int, payload: bytes
     ) -> bytes:
