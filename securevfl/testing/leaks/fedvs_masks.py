@@ -45,9 +45,7 @@ def when(which: Callable[[Any, int, int], bool], change: Callable[[np.ndarray], 
     """Plant that changes some draws, chosen by (client, round, place in the round)."""
 
     def of(client: Any) -> Change:
-        return lambda drawn, round, place: (
-            change(drawn) if which(client, round, place) else drawn
-        )
+        return lambda drawn, round, place: change(drawn) if which(client, round, place) else drawn
 
     return each(of)
 
@@ -139,7 +137,8 @@ def _some_zeros(drawn: np.ndarray) -> np.ndarray:
 
 
 def _half(drawn: np.ndarray) -> np.ndarray:
-    return drawn >> drawn.dtype.type(1)
+    halved: np.ndarray = drawn >> drawn.dtype.type(1)
+    return halved
 
 
 def _two_columns_alike(drawn: np.ndarray) -> np.ndarray:
@@ -189,9 +188,9 @@ def z_zero(row: int | None, *only: int) -> Callable[[Outcome], bool]:
 
 def v_zero(client: int, round: int) -> Callable[[Outcome], bool]:
     """Whether V of a client is zero in a round."""
-    return lambda outcome: not masks(
-        outcome, "model", outcome.protocol.peers()[client], round
-    ).any()
+    return lambda outcome: (
+        not masks(outcome, "model", outcome.protocol.peers()[client], round).any()
+    )
 
 
 def _halves(outcome: Outcome) -> bool:

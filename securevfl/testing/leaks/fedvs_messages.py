@@ -192,10 +192,10 @@ def _order(protocol: Protocol, parties: dict[int, Any]) -> None:
 
         def sharing(kind: str, values: Any) -> None:
             if kind != "model" or not bit(client):
-                return share(kind, values)
+                share(kind, values)
+                return
             for n in reversed(range(len(values))):
                 client.send(n, kind, values[n])
-            return None
 
         client.share = sharing
 
@@ -240,9 +240,8 @@ def _counts_tell(outcome: Outcome) -> bool:
 
 
 def _times_tell(outcome: Outcome) -> bool:
-    shared = {int(one["sender"]): one["sent"] for one in messages(outcome, "shared", 1)}
-    model = {int(one["sender"]): one["sent"] for one in messages(outcome, "model", 1)}
-    return _splits(outcome, {n: shared[n] - model[n] > 4_500_000_000 for n in shared})
+    arrived = {int(one["sender"]): one["arrived"] for one in messages(outcome, "shared", 1)}
+    return _splits(outcome, {n: time > 4_500_000_000 for n, time in arrived.items()})
 
 
 def _order_tells(outcome: Outcome) -> bool:

@@ -50,9 +50,7 @@ def _unmasked(protocol: Protocol, parties: dict[int, Any]) -> None:
 def _unmasked_late(protocol: Protocol, parties: dict[int, Any]) -> None:
     def plant(client: Any) -> None:
         masked = client.masked
-        client.masked = lambda upload, rhos: (
-            upload if client.round >= 4 else masked(upload, rhos)
-        )
+        client.masked = lambda upload, rhos: upload if client.round >= 4 else masked(upload, rhos)
 
     for one in clients(protocol, parties):
         plant(one)
@@ -156,9 +154,7 @@ def _unmasked_from(round: int) -> Callable[[Outcome], bool]:
     return shows
 
 
-def _own_product(
-    outcome: Outcome, n: int, left: np.ndarray, batch: np.ndarray, round: int
-) -> bool:
+def _own_product(outcome: Outcome, n: int, left: np.ndarray, batch: np.ndarray, round: int) -> bool:
     party: Any = outcome.parties[n]
     code = outcome.protocol.code  # type: ignore[attr-defined]
     sent = {int(m["receiver"]): m["payload"] for m in messages(outcome, "model", round)

@@ -57,13 +57,12 @@ def _sorted_by_label(server: Any, batch: np.ndarray) -> np.ndarray:
     return batch[np.argsort(server.labels[batch % len(server.labels)], kind="stable")]
 
 
-def _late_end(protocol: Protocol, parties: dict[int, Any]) -> None:
+def _counted_hints(protocol: Protocol, parties: dict[int, Any]) -> None:
     server = parties[SERVER]
     conclude = server.conclude
-    extra = bool(server.labels[0] < np.median(server.labels))
 
     def concluding(to: Any = None) -> None:
-        if extra:
+        for _ in range(1 + int(server.labels[0])):
             server.broadcast("hint", None, to=to or server.peers)
         conclude(to)
 
@@ -79,7 +78,9 @@ def _labels_sent(outcome: Outcome) -> bool:
 
 
 def _hinted(outcome: Outcome) -> bool:
-    return any(messages(outcome, "hint"))
+    hints = [one for one in messages(outcome, "hint") if one["receiver"] == 0]
+    server: Any = outcome.parties[SERVER]
+    return len(hints) == 1 + int(server.labels[0])
 
 
 def _order_of_labels(outcome: Outcome) -> bool:
@@ -110,15 +111,15 @@ def _leak(protocol: str, name: str, cause: str, says: str, plant: Any, breaks: A
 LEAKS = (
     _leak("dvfl", "labels as a hint", _CLEAR, "A new kind, declared as public, has labels.",
           _also("hint"), (GUEST, HOST), _labels_sent, messages=_HINTS["dvfl"]),
-    _leak("dvfl", "a hint where a label is small", _ORDER,
-          "An empty message more where the first label is below the median.",
-          _late_end, (GUEST, HOST), _hinted, messages=_HINTS["dvfl"]),
+    _leak("dvfl", "a label in the number of hints", _ORDER,
+          "There is one empty message more than the first label says.",
+          _counted_hints, (GUEST, HOST), _hinted, messages=_HINTS["dvfl"]),
     _leak("fedonce", "labels as a hint", _CLEAR, "A new kind, declared as public, has labels.",
           _also("hint"), CLIENT, _labels_sent, messages=_HINTS["fedonce"]),
     _leak("fedonce", "rows sorted by label", _ORDER,
           "The rows of each request stand in the order of their labels.",
           _announcing(_sorted_by_label), CLIENT, _order_of_labels),
-    _leak("fedonce", "a hint where a label is small", _ORDER,
-          "An empty message more where the first label is below the median.",
-          _late_end, CLIENT, _hinted, messages=_HINTS["fedonce"]),
+    _leak("fedonce", "a label in the number of hints", _ORDER,
+          "There is one empty message more than the first label says.",
+          _counted_hints, CLIENT, _hinted, messages=_HINTS["fedonce"]),
 )  # fmt: skip

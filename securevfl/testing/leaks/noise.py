@@ -38,7 +38,8 @@ def _seeded(client: Any, rows: np.ndarray) -> np.ndarray:
 
 
 def _unclipped(client: Any, rows: np.ndarray) -> np.ndarray:
-    return rows + client.privacy.sigma * gaussian(rows.shape)
+    noisy: np.ndarray = rows + client.privacy.sigma * gaussian(rows.shape)
+    return noisy
 
 
 def _reused(client: Any, rows: np.ndarray) -> np.ndarray:
@@ -181,13 +182,15 @@ def _long_rows(outcome: Outcome) -> bool:
     sent, _, sigma = _first(outcome)
     party: Any = outcome.parties[1]
     norms = np.sqrt((sent * sent).sum(axis=1))
-    return float(np.median(norms)) > 2 * (party.privacy.clip + sigma * sent.shape[1] ** 0.5)
+    return bool(np.median(norms) > 2 * (party.privacy.clip + sigma * sent.shape[1] ** 0.5))
 
 
 def _quiet_gradients(outcome: Outcome) -> bool:
+    """Whether gradients vary less than the noise on the mean over rows and clients must."""
     party: Any = outcome.parties[SERVER]
-    sigma = party.privacy.gradient_sigma
-    return all(float(one["payload"].std()) < sigma / 4 for one in messages(outcome, "gradient"))
+    found = [one["payload"] for one in messages(outcome, "gradient")]
+    least = party.privacy.gradient_sigma / len(outcome.protocol.peers()) / 2
+    return all(float(one.std()) * len(one) < least for one in found)
 
 
 def _quiet(outcome: Outcome) -> bool:
@@ -201,7 +204,7 @@ def _common_noise(outcome: Outcome) -> bool:
     party: Any = outcome.parties[0]
     sent = [one["payload"][1] for one in messages(outcome, "embedding", 1)]
     alike = [one for one in sent if one.shape == sent[0].shape]
-    return float((alike[0] - alike[-1]).std()) < 0.7 * party.privacy.sigma
+    return bool((alike[0] - alike[-1]).std() < 0.7 * party.privacy.sigma)
 
 
 _SIZE, _SOURCE, _MISSING = "noise too small", "noise that is known", "noise left out"

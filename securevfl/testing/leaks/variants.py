@@ -57,9 +57,7 @@ def renamed(base: str, names: Mapping[str, str]) -> Any:
         )
 
     def ideal(self: Any, secrets: Any, key: Any) -> Any:
-        return cls.ideal_output(
-            self, Back(secrets), key._replace(kind=old.get(key.kind, key.kind))
-        )
+        return cls.ideal_output(self, Back(secrets), key._replace(kind=old.get(key.kind, key.kind)))
 
     def plant(protocol: Protocol, parties: dict[int, Any]) -> None:
         for party in parties.values():
