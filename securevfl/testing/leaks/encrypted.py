@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import sys
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -35,29 +37,37 @@ def every(plant: Callable[[Any], None]) -> Plant:
 
 
 def _no_self_mask(client: Any) -> None:
-    client.masked = _masking(client, own=False)
+    client.masked = _without_own(client)
 
 
 def _no_pair_masks(client: Any) -> None:
-    client.masked = _masking(client, pairs=lambda round: False)
+    client.masked = _without_pairs(client, lambda round: True)
 
 
 def _pairs_sometimes(client: Any) -> None:
-    client.masked = _masking(client, pairs=lambda round: round % 2 == 1)
+    client.masked = _without_pairs(client, lambda round: round % 2 == 0)
 
 
-def _masking(client: Any, *, own: bool = True,
-             pairs: Callable[[int], bool] = lambda round: True) -> Any:  # fmt: skip
-    from securevfl.protocols.secagg_split import pair_masks
+def _without_own(client: Any) -> Any:
+    hide = client.masked
 
     def masked(x: np.ndarray, pairing: Any, seed: bytes, deals: Any) -> np.ndarray:
-        public, total = client.public, x
-        if own:
-            total = public.field.add(total, public.stream(seed, x.shape))
-        if pairs(client.round):
-            keys = {v: deal.key for v, deal in deals.items()}
-            total = public.field.add(total, pair_masks(public, pairing, keys, x.shape))
-        return total
+        whole, public = hide(x, pairing, seed, deals), client.public
+        left: np.ndarray = public.field.subtract(whole, public.stream(seed, x.shape))
+        return left
+
+    return masked
+
+
+def _without_pairs(client: Any, where: Callable[[int], bool]) -> Any:
+    hide = client.masked
+
+    def masked(x: np.ndarray, pairing: Any, seed: bytes, deals: Any) -> np.ndarray:
+        if not where(client.round):
+            whole: np.ndarray = hide(x, pairing, seed, deals)
+            return whole
+        own: np.ndarray = client.public.field.add(x, client.public.stream(seed, x.shape))
+        return own
 
     return masked
 
@@ -107,10 +117,11 @@ def _seed_is_key(client: Any) -> None:
 
 
 def _both_opened(client: Any) -> None:
-    from securevfl.protocols.secagg_split import Opening
+    opened = client.open
 
-    def opening(deals: Any, survivors: Any) -> Opening:
-        return Opening(
+    def opening(deals: Any, survivors: Any) -> Any:
+        return replace(
+            opened(deals, survivors),
             seeds={v: deal.seed for v, deal in deals.items()},
             secrets={v: deal.secret for v, deal in deals.items()},
         )
@@ -176,9 +187,10 @@ def _both(outcome: Outcome) -> bool:
 
 def _upload_left(*, own: bool, pairs: bool, round: int) -> Callable[[Outcome], bool]:
     """Whether uploads of a round are small once some of the masks are taken off."""
-    from securevfl.protocols.secagg_split import Pairing, pair_masks
 
     def shows(outcome: Outcome) -> bool:
+        of_method = sys.modules[get_protocol("secagg_split").__module__]
+        Pairing, pair_masks = of_method.Pairing, of_method.pair_masks
         public = outcome.protocol.public  # type: ignore[attr-defined]
         known = {n: (key, seed) for n, r, key, seed in _secagg_secrets(outcome) if r == round}
         keys = {n: Pairing(n, round, key).public for n, (key, _) in known.items()}
