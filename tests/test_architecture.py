@@ -261,7 +261,13 @@ def named_protocols(text: str) -> set[str]:
     return found
 
 
-@pytest.mark.parametrize("module", [name for name in modules() if not name.startswith("protocols")])
+# Each leak of the zoo breaks one protocol, which it names; only its entry point names none.
+BREAK_ONE = "testing.leaks."
+
+
+@pytest.mark.parametrize(
+    "module", [name for name in modules() if not name.startswith(("protocols", BREAK_ONE))]
+)
 def test_no_module_outside_protocols_names_a_protocol(module):
     text = ROOT.joinpath(*module.split(".")).with_suffix(".py").read_text()
     found = {name for name in named_protocols(text) if (module, name) not in MEANT_OTHERWISE}

@@ -1,0 +1,185 @@
+"""Runs `verify` over the zoo of leaks: what is caught, missed and wrongly blamed.
+
+Without arguments all leaks and variants, in full. ``--quick`` leaves the statistical games out,
+which can only accuse more; ``--missed`` takes up again, in full, what was verified so and not
+caught; ``--again`` takes up all again. Results go to benchmarks/results/privacy/zoo.json as they
+come, and a run that was stopped goes on. ``--page`` writes the table into docs/verification.md.
+
+    python benchmarks/zoo.py [--quick] [--again] [--missed] [--page] [--seconds S] [words of names]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import securevfl
+from securevfl.testing.leaks import ENDORSED, Leak, Variant, all_leaks, sound_variants
+
+HERE = Path(__file__).parent
+RESULTS = HERE / "results" / "privacy" / "zoo.json"
+PAGE = HERE.parent / "docs" / "verification.md"
+BEGIN, END = "<!-- zoo: begin -->", "<!-- zoo: end -->"
+
+Verdicts = dict[tuple[str, str], str]
+
+
+def verdicts(protocol: Any, options: Any, *, quick: bool) -> tuple[Verdicts, dict[str, str], float]:
+    """Verdict and first evidence of each claim, and the seconds that it took."""
+    begin = time.perf_counter()
+    given = dict(options) | ({"tests": ()} if quick else {})
+    try:
+        report = securevfl.verify(protocol, **given)
+    except Exception as error:  # a verifier must not end so; it is written down as it is
+        why = f"{type(error).__name__}: {error}"
+        return {}, {"exception": why[:300]}, time.perf_counter() - begin
+    found = {(one.who, one.about): str(one.verdict) for one in report.claims}
+    words = {f"{one.who}, {one.about}": telling(one) for one in report.claims if one.evidence}
+    return found, words, time.perf_counter() - begin
+
+
+def telling(claim: Any) -> str:
+    """The evidence that decides a verdict: against the claim, or an error, or a gap."""
+    order = {"failure": 1, "gap": 2}
+    first = min(
+        claim.evidence, key=lambda one: 0 if one.effect == "accuses" else order.get(one.bearing, 3)
+    )
+    return str(first.text)[:300]
+
+
+def outcome_of(leak: Leak, found: Verdicts, sound: Verdicts) -> str:
+    """How a leak fared: accused, withheld, indistinct, missed, or an exception.
+
+    "accused" where a broken claim is VIOLATED; "missed" where one is endorsed, or has a word that
+    is not expected of it; else "withheld" where the sound protocol's verdict is another, and
+    "indistinct" where it is the same weak word. "elsewhere" is one of the last two or "missed"
+    where another claim is VIOLATED.
+    """
+    if not found:
+        return "exception"
+    broken = {claim: found[claim] for claim in leak.breaks if claim in found}
+    blamed = [word for word in found.values() if word == "VIOLATED"]
+    if "VIOLATED" in broken.values():
+        return "accused"
+    wrong = [word for word in broken.values() if word in ENDORSED or word not in leak.expected]
+    if wrong:
+        return "elsewhere" if blamed else "missed"
+    if any(sound.get(claim) != word for claim, word in broken.items()):
+        return "withheld"
+    return "elsewhere" if blamed else "indistinct"
+
+
+def blame_of(found: Verdicts, sound: Verdicts) -> str:
+    """How a variant fared: as sound, weaker, blamed, or an exception."""
+    if not found:
+        return "exception"
+    if "VIOLATED" in found.values():
+        return "blamed"
+    lost = [c for c, word in found.items() if sound.get(c) in ENDORSED and word not in ENDORSED]
+    return "weaker" if lost else "as sound"
+
+
+def examine(one: Leak | Variant, sound: dict[str, Verdicts], *, quick: bool) -> dict[str, Any]:
+    """Row of results."""
+    found, words, seconds = verdicts(one.make(), one.options, quick=quick)
+    key = f"{one.protocol} {sorted(one.options.items())}"
+    if key not in sound:
+        sound[key] = verdicts(one.protocol, one.options, quick=quick)[0]
+    row: dict[str, Any] = {
+        "name": one.name,
+        "protocol": one.protocol,
+        "seconds": round(seconds, 1),
+        "quick": quick,
+        "verdicts": {", ".join(claim): word for claim, word in found.items()},
+        "evidence": words,
+    }
+    if isinstance(one, Leak):
+        row |= {"cause": one.cause, "outcome": outcome_of(one, found, sound[key])}
+        row["breaks"] = {", ".join(claim): found.get(claim, "") for claim in one.breaks}
+        row["sound"] = {", ".join(claim): sound[key].get(claim, "") for claim in one.breaks}
+    else:
+        row["outcome"] = blame_of(found, sound[key])
+    return row
+
+
+def load() -> dict[str, dict[str, Any]]:
+    """Rows by name."""
+    if not RESULTS.exists():
+        return {}
+    return {row["name"]: row for row in json.loads(RESULTS.read_text())["rows"]}
+
+
+def store(rows: dict[str, dict[str, Any]]) -> None:
+    """Write all rows."""
+    names = {one.name for one in (*all_leaks(), *sound_variants())}
+    rows = {name: row for name, row in rows.items() if name in names}
+    RESULTS.write_text(json.dumps({"rows": list(rows.values())}, indent=1) + "\n")
+
+
+def table(rows: dict[str, dict[str, Any]]) -> str:
+    """Markdown: counts by protocol and cause, what was missed, and the variants."""
+    leaks = [row for row in rows.values() if "cause" in row]
+    columns = ("accused", "withheld", "elsewhere", "indistinct", "missed", "exception")
+    lines = ["| protocol | cause | leaks | " + " | ".join(columns) + " | seconds each |",
+             "|---|---|" + "---|" * (len(columns) + 2)]  # fmt: skip
+    for protocol, cause in dict.fromkeys((row["protocol"], row["cause"]) for row in leaks):
+        some = [row for row in leaks if (row["protocol"], row["cause"]) == (protocol, cause)]
+        counts = [sum(row["outcome"] == name for row in some) for name in columns]
+        mean = sum(row["seconds"] for row in some) / len(some)
+        words = " | ".join(str(count or "") for count in (len(some), *counts))
+        lines.append(f"| {protocol} | {cause} | {words} | {mean:.0f} |")
+    totals = [sum(row["outcome"] == name for row in leaks) for name in columns]
+    lines.append(f"| all | | {len(leaks)} | " + " | ".join(map(str, totals)) + " | |")
+    bad = [row for row in leaks if row["outcome"] not in ("accused", "withheld")]
+    lines += ["", "Not caught:", ""]
+    lines += [f"- {row['name']} ({row['cause']}): {row['outcome']}" for row in bad] or ["- none"]
+    variants = [row for row in rows.values() if "cause" not in row]
+    wrong = [row for row in variants if row["outcome"] != "as sound"]
+    lines += ["", f"Of {len(variants)} sound variants {len(variants) - len(wrong)} have the "
+              "verdicts of the sound protocol. The others:", ""]  # fmt: skip
+    lines += [f"- {row['name']}: {row['outcome']}" for row in wrong] or ["- none"]
+    quick = sum(row["quick"] for row in rows.values())
+    if quick:
+        lines += ["", f"{quick} of {len(rows)} were verified without the statistical games."]
+    return "\n".join(lines)
+
+
+def write_page(rows: dict[str, dict[str, Any]]) -> None:
+    """Put the table between the marks of the page."""
+    before, rest = PAGE.read_text().split(BEGIN)
+    PAGE.write_text(f"{before}{BEGIN}\n{table(rows)}\n{END}{rest.split(END)[1]}")
+
+
+def main() -> None:
+    """Run what is asked for."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("names", nargs="*")
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--again", action="store_true")
+    parser.add_argument("--missed", action="store_true")
+    parser.add_argument("--page", action="store_true")
+    parser.add_argument("--seconds", type=float, default=float("inf"))
+    asked, rows = parser.parse_args(), load()
+    end, sound = time.perf_counter() + asked.seconds, {}  # type: ignore[var-annotated]
+    for one in (*all_leaks(), *sound_variants()):
+        chosen = not asked.names or any(word in one.name for word in asked.names)
+        known = one.name in rows and not asked.again
+        if asked.missed:
+            before = rows.get(one.name, {})
+            caught = before.get("outcome") in ("accused", "withheld", "as sound")
+            known = caught or not before.get("quick", False)
+        if asked.page or not chosen or known or time.perf_counter() > end:
+            continue
+        rows[one.name] = examine(one, sound, quick=asked.quick)
+        store(rows)
+        row = rows[one.name]
+        print(f"{row['outcome']:11} {row['seconds']:6.1f} s  {one.name}", flush=True)
+    if asked.page:
+        write_page(rows)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,34 @@
+"""A zoo of leaks: protocols with one fault each, and sound variants that nobody may blame.
+
+`all_leaks` and `sound_variants` are public, so that a verifier of one's own can be tried on them.
+They were written without looking at the verifiers. Not for use outside tests.
+"""
+
+from __future__ import annotations
+
+from securevfl.testing.leaks.planting import ACCUSED, ENDORSED, WITHHELD, Leak, Variant
+
+
+def all_leaks() -> tuple[Leak, ...]:
+    """Every leak, by protocol."""
+    from securevfl.testing.leaks import (
+        encrypted,
+        fedvs_masks,
+        fedvs_messages,
+        fedvs_options,
+        labels,
+        noise,
+    )
+
+    modules = (fedvs_messages, fedvs_masks, fedvs_options, encrypted, noise, labels)
+    return tuple(one for module in modules for one in module.LEAKS)
+
+
+def sound_variants() -> tuple[Variant, ...]:
+    """Every sound variant, by protocol."""
+    from securevfl.testing.leaks.variants import VARIANTS
+
+    return VARIANTS
+
+
+__all__ = ["ACCUSED", "ENDORSED", "WITHHELD", "Leak", "Variant", "all_leaks", "sound_variants"]

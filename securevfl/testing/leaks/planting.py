@@ -1,0 +1,184 @@
+"""What the zoo is made of: a leak, a sound variant, and how a protocol is changed by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from securevfl.field import LagrangeCode
+from securevfl.protocols.base.protocol import Protocol
+from securevfl.protocols.base.registry import get_protocol
+from securevfl.testing.runs import Outcome
+
+# A claim that is endorsed has one of these verdicts; whatever a leak breaks must have none of them.
+ENDORSED = frozenset({"PROVED", "HYPOTHESES HOLD"})
+WITHHELD = frozenset({"VIOLATED", "NO VIOLATION FOUND", "NOT TESTED", "COULD NOT BE CHECKED"})
+# Of a differential claim no verdict is stronger than NO VIOLATION FOUND, so that must go as well.
+ACCUSED = frozenset({"VIOLATED", "NOT TESTED", "COULD NOT BE CHECKED"})
+
+Pairs = tuple[tuple[str, str], ...]
+Plant = Callable[[Protocol, dict[int, Any]], None]
+Change = Callable[[np.ndarray, int, int], np.ndarray]
+
+
+@dataclass(frozen=True)
+class Leak:
+    """A protocol with one fault, and what a verifier may say of it.
+
+    Attributes
+    ----------
+    name : str
+    protocol : str
+        Name of the protocol that is broken.
+    cause : str
+        Kind of fault; many leaks have one cause.
+    says : str
+        What is leaked, in one sentence.
+    make : callable
+        Makes the class of the broken protocol.
+    breaks : tuple of (str, str)
+        Adversary and asset of each claim that is false now.
+    options : mapping
+        With which it must be run: without some of them nothing leaks.
+    expected : frozenset of str
+        Verdicts of which each broken claim must have one.
+    shows : callable, optional
+        Finds the leak in a finished small run whose payloads were kept. It is false of the sound
+        protocol.
+    """
+
+    name: str
+    protocol: str
+    cause: str
+    says: str
+    make: Callable[[], type[Protocol]]
+    breaks: Pairs
+    options: Mapping[str, Any] = field(default_factory=dict)
+    expected: frozenset[str] = WITHHELD
+    shows: Callable[[Outcome], bool] | None = None
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A protocol that was changed and still keeps its claims.
+
+    Attributes
+    ----------
+    name, protocol : str
+    says : str
+        What was changed, in one sentence.
+    make : callable
+        Makes the class.
+    options : mapping
+    """
+
+    name: str
+    protocol: str
+    says: str
+    make: Callable[[], type[Protocol]]
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+def changed(base: str, plant: Plant, **attributes: Any) -> Callable[[], type[Protocol]]:
+    """Maker of a protocol whose parties `plant` has changed; it keeps the name."""
+
+    def make() -> type[Protocol]:
+        cls = get_protocol(base)
+
+        def parties(self: Any) -> dict[int, Any]:
+            made: dict[int, Any] = cls.parties(self)
+            plant(self, made)
+            return made
+
+        return type(f"Changed{cls.__name__}", (cls,), {
+            "parties": parties, "__module__": __name__, "__doc__": cls.__doc__, **attributes,
+        })  # fmt: skip
+
+    return make
+
+
+def clients(protocol: Protocol, parties: Mapping[int, Any]) -> list[Any]:
+    """Its clients, from 0."""
+    return [parties[n] for n in protocol.peers()]
+
+
+def tap(party: Any, change: Callable[[dict[str, Any]], None]) -> None:
+    """Let `change` see and edit each message of a party: to, kind, payload, round, after."""
+    send = party.send
+
+    def sending(to: int, kind: str, payload: Any, *, round: int | None = None,
+                after: float = 0.0) -> None:  # fmt: skip
+        one = {"to": to, "kind": kind, "payload": payload, "round": round, "after": after}
+        change(one)
+        send(one["to"], one["kind"], one["payload"], round=one["round"], after=one["after"])
+
+    party.send = sending
+
+
+def redraw(client: Any, change: Change) -> None:
+    """Pass the masks of a FedVS client through ``change(draw, round, place in the round)``."""
+    draw, places = client.uniform, {}  # type: ignore[var-annotated]
+
+    def uniform(shape: tuple[int, ...]) -> np.ndarray:
+        place = places.get(client.round, 0)
+        places[client.round] = place + 1
+        return change(draw(shape), client.round, place)
+
+    client.uniform = uniform
+
+
+# -- reading a finished run -----------------------------------------------------------------------
+
+
+def messages(outcome: Outcome, kind: str, round: int | None = None) -> Iterator[dict[str, Any]]:
+    """Messages of a kind between different parties, with payload, size and times."""
+    sent = outcome.simulation.transcript
+    columns, payloads = sent.columns(), sent.payloads
+    assert payloads is not None
+    for row, payload in enumerate(payloads):
+        if columns["kind"][row] == kind and round in (None, int(columns["round"][row])):
+            yield {name: values[row] for name, values in columns.items()} | {"payload": payload}
+
+
+def shares(outcome: Outcome, kind: str, sender: int, round: int = 0) -> dict[int, np.ndarray]:
+    """Shares that a client sent of something, by receiver."""
+    return {
+        int(one["receiver"]): one["payload"]
+        for one in messages(outcome, kind, round)
+        if one["sender"] == sender and one["receiver"] >= 0
+    }
+
+
+def masks(outcome: Outcome, kind: str, sender: int, round: int = 0) -> np.ndarray:
+    """Z or V of a FedVS client, (T, ...), from the shares that it sent."""
+    code: LagrangeCode = outcome.protocol.code  # type: ignore[attr-defined]
+    sent, field_ = shares(outcome, kind, sender, round), code.field
+    names = sorted(sent)[: code.segments + code.privacy]
+    matrix = np.concatenate([code.data_matrix, code.mask_matrix], axis=1)[names]
+    stack = np.stack([sent[n] for n in names])
+    found = field_.matmul(field_.inv(matrix), stack.reshape(len(names), -1))
+    whole: np.ndarray = found.reshape(stack.shape)[code.segments :]
+    return whole
+
+
+def coefficients(outcome: Outcome, dealer: int, round: int) -> np.ndarray:
+    """Coefficients of rho of a FedVS dealer, from the shares that it sent."""
+    powers, code = outcome.protocol.mask_powers, outcome.protocol.code  # type: ignore[attr-defined]
+    sent = shares(outcome, "mask", dealer, round)
+    names = sorted(sent)[: powers.shape[1]]
+    stack = np.stack([sent[n] for n in names])
+    flat = code.field.matmul(code.field.inv(powers[names]), stack.reshape(len(names), -1))
+    whole: np.ndarray = flat.reshape(stack.shape)
+    return whole
+
+
+def sent_array(outcome: Outcome, wanted: np.ndarray, *kinds: str) -> bool:
+    """Whether some message of these kinds is exactly this array."""
+    return any(
+        isinstance(one["payload"], np.ndarray) and np.array_equal(one["payload"], wanted)
+        for kind in kinds
+        for one in messages(outcome, kind)
+    )

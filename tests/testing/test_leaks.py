@@ -1,0 +1,120 @@
+"""Every leak of the zoo leaks, every sound variant does what its protocol does."""
+
+from functools import cache
+
+import pytest
+
+import securevfl
+from securevfl.audit.verdicts import Verdict
+from securevfl.privacy.claims import Claim
+from securevfl.testing.leaks import ACCUSED, ENDORSED, WITHHELD, all_leaks, sound_variants
+from securevfl.testing.runs import make, simulate
+
+LEAKS = {one.name: one for one in all_leaks()}
+VARIANTS = {one.name: one for one in sound_variants()}
+SHOWN = [name for name, one in LEAKS.items() if one.shows is not None]
+# Of these a small run without faults shows nothing, or nothing that is certain.
+NOT_SHOWN = {
+    "fedvs: masks from 32 bits",
+    "fedvs: after an attempt that was given up",
+    "fedvs: after a resume",
+    "wait_dp: noise reused",
+    "wait_dp: a label in departure times",
+}
+CAUGHT = {
+    "secagg_split: no self mask",
+    "secagg_split: both shares opened",
+    "he_split: secret key told",
+    "he_split: plaintext beside the ciphertext",
+    "dvfl: labels as a hint",
+}
+BLAMELESS = ("secagg_split: renamed", "dvfl: as it is")
+
+
+def needs(protocol):
+    if protocol == "he_split":
+        pytest.importorskip("tenseal")
+
+
+@cache
+def sound_run(protocol, options):
+    return simulate(protocol, payloads=True, **dict(options))
+
+
+def test_the_zoo_has_leaks_of_all_protocols_with_claims_and_names_are_unique():
+    assert len(LEAKS) == len(all_leaks()) >= 40
+    assert len(VARIANTS) == len(sound_variants()) >= 20
+    claimed = {"fedvs", "secagg_split", "he_split", "wait_dp", "multivfl", "dvfl", "fedonce"}
+    assert {one.protocol for one in LEAKS.values()} == claimed
+    assert {one.protocol for one in VARIANTS.values()} == claimed
+
+
+@pytest.mark.parametrize("name", LEAKS)
+def test_a_leak_breaks_claims_that_its_protocol_makes(name):
+    leak = LEAKS[name]
+    needs(leak.protocol)
+    made = make(leak.make(), **leak.options)
+    claims = {(one.who, one.asset): one for one in made.claims}
+    assert leak.breaks
+    for broken in leak.breaks:
+        assert isinstance(claims[broken], Claim)
+        assert claims[broken].strength != "none"
+    assert leak.name.startswith(f"{leak.protocol}: ")
+    assert leak.cause
+    assert leak.says.endswith(".")
+
+
+@pytest.mark.parametrize("name", LEAKS)
+def test_no_leak_may_be_endorsed(name):
+    expected = LEAKS[name].expected
+    assert expected <= set(Verdict.__args__)
+    assert not expected & ENDORSED
+    assert "VIOLATED" in expected
+    assert ACCUSED < WITHHELD
+
+
+def test_only_a_few_leaks_are_not_shown_by_a_small_run():
+    assert set(LEAKS) - set(SHOWN) == NOT_SHOWN
+
+
+@pytest.mark.parametrize("name", SHOWN)
+def test_a_leak_shows_in_a_run_and_not_in_one_of_the_sound_protocol(name):
+    leak = LEAKS[name]
+    needs(leak.protocol)
+    assert leak.shows(simulate(leak.make(), payloads=True, **leak.options))
+    assert not leak.shows(sound_run(leak.protocol, tuple(sorted(leak.options.items()))))
+
+
+@pytest.mark.parametrize("name", sorted(NOT_SHOWN))
+def test_leaks_that_are_not_shown_run_to_their_end(name):
+    leak = LEAKS[name]
+    assert len(simulate(leak.make(), **leak.options).losses) >= 4
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_a_sound_variant_trains_as_its_protocol_does(name):
+    one = VARIANTS[name]
+    needs(one.protocol)
+    options = dict(one.options)
+    if "noise" in options:
+        options["noise"] = "seeded"  # so that two runs can be compared
+    assert simulate(one.make(), **options).losses == simulate(one.protocol, **options).losses
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted(CAUGHT))
+def test_verify_endorses_no_leak_of_a_sample(name):
+    leak = LEAKS[name]
+    needs(leak.protocol)
+    report = securevfl.verify(leak.make(), **leak.options)
+    found = {(one.who, one.about): one.verdict for one in report.claims}
+    assert all(found[claim] in leak.expected for claim in leak.breaks)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", BLAMELESS)
+def test_verify_blames_no_variant_of_a_sample(name):
+    one = VARIANTS[name]
+    report = securevfl.verify(one.make(), **one.options)
+    sound = securevfl.verify(one.protocol, **one.options)
+    assert [c.verdict for c in report.claims] == [c.verdict for c in sound.claims]
