@@ -20,10 +20,18 @@ from typing import Any, ClassVar
 import numpy as np
 
 from securevfl.engine.mailbox import ANNOUNCE
-from securevfl.engine.network import ANY_ROUND, SERVER, Message, Network, RoundOverError, Wait
+from securevfl.engine.network import (
+    ANY_ROUND,
+    SERVER,
+    Message,
+    Network,
+    RoundOverError,
+    Wait,
+    name_of,
+)
 from securevfl.engine.streams import keyed_stream
 
-__all__ = ["ANNOUNCE", "SERVER", "Message", "Party", "Round"]
+__all__ = ["ANNOUNCE", "SERVER", "Message", "Party", "Round", "name_of"]
 
 _STOP = "stop"
 

@@ -31,8 +31,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from securevfl.engine.network import name_of
-from securevfl.engine.party import Party
+from securevfl.engine.party import Party, name_of
 from securevfl.errors import DataError, RunError
 
 if TYPE_CHECKING:

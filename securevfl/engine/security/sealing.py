@@ -259,7 +259,7 @@ class Sealing:
     """
 
     def __init__(self, protocol: str, run: str, parties: Mapping[int, Any]) -> None:
-        self._names = (protocol, run, tuple(parties))
+        self._protocol, self._run, self._parties = protocol, run, tuple(parties)
         self._sealers = _introduced(self._new())
         self._earlier: list[dict[int, Sealer]] = []  # of earlier lives, the newest first
 
@@ -290,11 +290,6 @@ class Sealing:
                 with suppress(SealError):
                     return sealers[receiver].open(sender, kind, round, epoch, sealed)
             raise
-
-    def _new(self) -> dict[int, Sealer]:
-        """A sealer with new keys for each party."""
-        protocol, run, parties = self._names
-        return {index: Sealer(protocol, run, index) for index in parties}
 
     def state(self) -> dict[str, Any]:
         """Content for a simulation's checkpoint."""
