@@ -167,6 +167,8 @@ def main() -> None:
     for one in (*all_leaks(), *sound_variants()):
         chosen = not asked.names or any(word in one.name for word in asked.names)
         known = one.name in rows and not asked.again
+        if asked.quick and not rows.get(one.name, {}).get("quick", True):
+            known = True  # a full verification is not replaced by a quick one
         if asked.missed:
             before = rows.get(one.name, {})
             caught = before.get("outcome") in ("accused", "withheld", "as sound")
