@@ -18,8 +18,8 @@ from securevfl.engine.streams import Secrets
 from securevfl.protocols.base.protocol import Protocol
 from securevfl.protocols.base.registry import make_config
 
-ROWS, TEST_ROWS = 60, 24  # of small instances
-SMALL = {"rounds": 3, "batch": 15}
+ROWS, TEST_ROWS = 200, 24  # of small instances
+SMALL = {"rounds": 8, "batch": 15}
 
 _T = TypeVar("_T")
 

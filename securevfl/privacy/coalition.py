@@ -22,8 +22,8 @@ class Coalition:
     clients : tuple of int
         Colluding clients.
     uploads : tuple of int
-        Clients whose uploads are seen although the server is not part of it, as in Theorem 5.3,
-        which is about single uploads.
+        Clients whose uploads the coalition sees without the server being a member, as in
+        Theorem 5.3 of the FedVS paper, which is about single uploads.
     outsider : bool
         Whoever listens to all links and is no party.
     """

@@ -112,7 +112,7 @@ class ClientModel(ExportedModel):
     def embed(self, rows: Any) -> np.ndarray:
         """Embedding of raw rows of this party, (m, h) float64.
 
-        It is computed in double precision: rows beside a row change only the last digits of that.
+        It is computed in double precision, so other rows of a call change a row by rounding alone.
 
         Parameters
         ----------
@@ -224,7 +224,7 @@ def export_models(
 ) -> list[Path]:
     """Write each party's own model into a file of its own: ``server.npz``, ``party-0.npz``, ...
 
-    Protocols whose models are not one network a client and a centre are exported as arrays only.
+    A protocol is exported as arrays only, unless it has one network a client and a server model.
 
     Parameters
     ----------
@@ -270,7 +270,7 @@ def _own(arrays: Mapping[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]
 
 
 def _is_plain(protocol: Protocol, parties: Mapping[int, Any]) -> bool:
-    """Whether scores are those of a centre on joined embeddings of one network a client."""
+    """Whether scores are those of the server model on the joined embeddings of the clients."""
     kind = type(protocol)
     usual = (SplitProtocol.scores, EmbeddingProtocol.scores)
     return (
@@ -355,7 +355,7 @@ def load_model(path: Path | str, *, code: Collection[str] = ()) -> ClientModel |
     path : Path
         Such as ``party-0.npz``.
     code : collection of str
-        Own networks, ``module:name``, that may be imported: a file must not name code to be run.
+        Own networks, ``module:name``, that may be imported; a file alone imports nothing.
 
     Returns
     -------

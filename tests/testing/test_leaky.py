@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from securevfl.audit.coded_deviations import deviations
 from securevfl.audit.games import TESTS, Size
 from securevfl.audit.proof.certificate import certificate
+from securevfl.audit.proof_deviations import deviations
 from securevfl.audit.randomness import unexplained, watch
 from securevfl.audit.recorded_runs import run_factory
 from securevfl.audit.sealed_links import open_links

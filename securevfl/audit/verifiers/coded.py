@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from securevfl.audit.coded_deviations import deviations
+from securevfl.audit.proof_deviations import deviations
 from securevfl.audit.recorded_runs import CodedRun, RunFactory, run_factory
 from securevfl.audit.subject import Subject
 from securevfl.audit.verdicts import Evidence
@@ -23,6 +23,7 @@ from securevfl.protocols.base.coded import CodedProtocol
 from securevfl.protocols.base.protocol import Protocol
 
 P31 = 2**31 - 1
+ROUNDS, COLUMNS = 6, 3  # of the runs that are held against the proof
 ADVERSARIES = (T_CLIENTS, T_UPLOADS, SERVER_ALONE, SERVER_AND_T_CLIENTS)
 
 
@@ -68,7 +69,7 @@ def coalition(against: Adversary, clients: tuple[int, ...]) -> Coalition:
 
 
 def factory(subject: Subject, **more: Any) -> RunFactory:
-    """The configuration's own N, K, T and p on small data, trained for three rounds.
+    """The configuration's own N, K, T, p and degree on small data, trained for some rounds.
 
     Parameters
     ----------
@@ -81,12 +82,13 @@ def factory(subject: Subject, **more: Any) -> RunFactory:
     code = protocol.code
     stream = np.random.Generator(np.random.Philox(subject.seed + 1))
     rows = 2 * code.segments + 1
-    features = [stream.random((rows, 2)) for _ in range(code.parties)]
+    features = [stream.random((rows, COLUMNS)) for _ in range(code.parties)]
     exchanged: dict[int, int] = more.pop("exchanged", {})
     features = [features[exchanged.get(n, n)] for n in range(len(features))]
-    options = {**small_options(protocol), "rounds": 3, "width": 3, **more}
+    options = {**small_options(protocol), "rounds": ROUNDS, "width": 3, **more}
     subject.note(
-        f"{protocol.name} on {rows} rows of 2 columns, 3 rounds, N = {code.parties}, "
+        f"{protocol.name} on {rows} rows of {COLUMNS} columns, {ROUNDS} rounds, "
+        f"N = {code.parties}, "
         f"K = {code.segments}, T = {code.privacy}, p = {options['prime']}, "
         f"masked = {protocol.masked}; other options by default"
     )
@@ -102,6 +104,7 @@ def small_options(protocol: CodedProtocol) -> dict[str, Any]:
         "privacy": protocol.code.privacy,
         "prime": protocol.code.field.modulus,
         "masked": protocol.masked,
+        **({"degree": config.degree} if hasattr(config, "degree") else {}),
         **({"spares": config.spares} if hasattr(config, "spares") else {}),
     }
 

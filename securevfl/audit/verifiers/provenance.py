@@ -12,7 +12,10 @@ from securevfl.privacy.claims import Claim
 
 
 class Provenance(CodedVerifier):
-    """Traces every draw of a run to one call of the sampler, and that to fresh entropy."""
+    """Traces every draw of two runs to one call of the sampler each, and that to fresh entropy.
+
+    One run is small and held against the proof; the other has all options of the configuration.
+    """
 
     name = "provenance"
 
@@ -23,8 +26,8 @@ class Provenance(CodedVerifier):
         if provable(coded(subject), claim.against):
             strange, draws = subject.shared("provenance", lambda: self._trace(subject))
             text = (
-                f"all {draws} draws came from the one sampler, each call keyed by 32 fresh bytes "
-                "of the operating system"
+                f"all {draws} draws, also those of a run with the protocol's own options, came "
+                "from the one sampler, each call keyed by 32 fresh bytes of the operating system"
             )
             wrong = f"masks of another origin: {strange[0]}" if strange else ""
             yield self.condition(not strange, wrong or text)
@@ -34,5 +37,6 @@ class Provenance(CodedVerifier):
         made = factory(subject)
         with randomness.watch() as log:
             recorded = made.run()
-        tapes = recorded.tapes.values()
-        return list(randomness.unexplained(log, tapes)), sum(len(t.draws) for t in tapes)
+        runs = [(log, recorded.tapes.values()), (subject.log, subject.run.tapes.values())]
+        strange = [one for log, tapes in runs for one in randomness.unexplained(log, tapes)]
+        return strange, sum(len(tape.draws) for _, tapes in runs for tape in tapes)

@@ -1,7 +1,8 @@
 """The sessions that a party has taken part in: a list beside its key, written before it speaks.
 
-A party's old introductions stay signed. A session that was used again would make others believe
-them, so a party takes part in each session in one run only. Lines of the file are a hash of the
+A party signs an introduction for a session: its keys for the encrypted links. The signature stays
+valid. If a session were used again, an old introduction could be replayed and believed, so a party
+takes part in each session in one run only. Lines of the file are a hash of the
 session's name and of the run's token (`CheckpointStore.run_token`); a run that is resumed has the
 same token.
 """

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from securevfl.audit.coded_deviations import deviations
 from securevfl.audit.coupled_runs import couple
 from securevfl.audit.proof.coupling import correction
 from securevfl.audit.proof.linear_algebra import independent_rows, solve_left
+from securevfl.audit.proof_deviations import deviations
 from securevfl.audit.recorded_runs import run_factory
 from securevfl.engine.conditions import Conditions
 from securevfl.errors import ConfigurationError

@@ -1,4 +1,4 @@
-"""Sound variants: changes that keep every claim, and that a verifier must not blame."""
+"""Harmless changes to protocols: every claim still holds, so a verifier that accuses is wrong."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def renamed(base: str, names: Mapping[str, str]) -> Any:
     cls: Any = get_protocol(base)
 
     class Back:
-        """What an observer knows, under the names that the formulas use."""
+        """The secrets of a run, under the kinds of message that the formulas were written for."""
 
         def __init__(self, secrets: Any) -> None:
             self._secrets = secrets

@@ -1,4 +1,6 @@
-"""Where a run of a coded protocol deviates from what the proof of docs/masking.md is about.
+"""How a recorded run of a protocol with coded shares differs from the run that the proof assumes.
+
+The proof is that of docs/masking.md.
 
 The formulas are the proof's own, written apart from those that the protocol declares: each payload
 that carries a secret is computed anew from the secrets and tapes.
@@ -65,7 +67,7 @@ def _dealers(recorded: CodedRun, round: int) -> tuple[int, ...]:
 
 
 def _draws(recorded: CodedRun) -> Iterator[str]:
-    """Z once, then V and, of dealers, rho's coefficients in every round."""
+    """Each client draws data masks Z once; in each round model masks V and, as a dealer, rho."""
     T, h = recorded.code.privacy, recorded.protocol.config.width
     for n, tape in recorded.tapes.items():
         rows, columns = recorded.data[n].shape[1:]
@@ -83,7 +85,7 @@ def _draws(recorded: CodedRun) -> Iterator[str]:
 
 
 def _attempts(recorded: CodedRun) -> Iterator[str]:
-    """One (B, S, D) in each round, of enough sharers and dealers."""
+    """One batch B, one set of sharers S and one of dealers D in each round, both large enough."""
     T = recorded.code.privacy
     for kind in ("round", "attempt"):
         named: dict[int, Any] = {}
@@ -119,7 +121,8 @@ def _shares(recorded: CodedRun) -> Iterator[str]:
             known = receiver in recorded.data  # never the index -1
             share = shares[receiver] if shares is not None and known else None
             if share is None or not views.same(message.payload, share):
-                yield f"round {message.round}: the {message.kind} from {n} to {receiver}"
+                name = f"the {message.kind} from {n} to {receiver}"
+                yield f"round {message.round}: {name} is not the proof's"
 
 
 def _powers(recorded: CodedRun) -> np.ndarray:
@@ -147,4 +150,4 @@ def _uploads(recorded: CodedRun) -> Iterator[str]:
         for message in sent:
             sender = message.sender
             if sender not in recorded.data or not views.same(message.payload, wanted[sender]):
-                yield f"round {round}: the upload of client {message.sender}"
+                yield f"round {round}: the upload of client {message.sender} is not the proof's"
