@@ -114,7 +114,7 @@ def carry_out(protocol, options, seed):
 
 @pytest.mark.parametrize(("protocol", "options", "seed"), list(cases()))
 def test_it_ends_in_a_result_or_in_an_error_that_says_why(protocol, options, seed, monkeypatch):
-    monkeypatch.setattr(crashes, "_FRUITLESS", 100)  # not 1000: fewer parties to make anew
+    monkeypatch.setattr(crashes, "_MOST_IDLE_TICKS", 100)  # not 1000: fewer parties to make anew
     if protocol in NEEDS:
         pytest.importorskip(NEEDS[protocol])
     try:

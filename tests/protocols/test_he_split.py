@@ -9,6 +9,7 @@ import pytest
 from securevfl.engine.conditions import NONE
 from securevfl.engine.network import SERVER
 from securevfl.errors import ConfigurationError, PrivacyError, RangeError, RunError
+from securevfl.models import homomorphic
 from securevfl.protocols import he_split, split
 from securevfl.protocols.base.registry import find_protocols
 from securevfl.testing.conformance import CHECKS
@@ -69,7 +70,7 @@ def test_the_noise_of_ckks_stays_far_below_one_half():
     context = made.key(secret)
     total = made.add(public, [made.encrypt(public, values_of(made, 4096, s)) for s in range(28)])
     exact = sum(values_of(made, 4096, s) for s in range(28))
-    raw = made.tenseal.ckks_vector_from(context, he_split._unpadded(total[0])).decrypt()
+    raw = made.tenseal.ckks_vector_from(context, homomorphic._unpadded(total[0])).decrypt()
     noise = np.array(raw) - exact
     assert noise.any()
     assert noise.std() * 50 < 0.5
@@ -111,7 +112,7 @@ def test_the_public_key_does_not_decrypt(keyed):
 
 def test_the_size_that_another_format_has_is_refused():
     with pytest.raises(RunError, match="another format"):
-        he_split._padded(bytes(100), 80)
+        homomorphic._padded(bytes(100), 80)
 
 
 def test_sums_of_paillier_are_randomised_again():
@@ -227,7 +228,7 @@ def test_without_its_package_the_error_names_the_extra(name, monkeypatch):
         return real(wanted, *rest)
 
     monkeypatch.delitem(sys.modules, package, raising=False)
-    monkeypatch.setattr(he_split, "import_module", lambda wanted: missing(wanted))
+    monkeypatch.setattr(homomorphic, "import_module", lambda wanted: missing(wanted))
     assert "he_split" in find_protocols()
     with pytest.raises(ConfigurationError, match=r"pip install 'securevfl\[he\]'"):
         make("he_split", data(4), scheme=name)

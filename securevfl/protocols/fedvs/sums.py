@@ -158,7 +158,13 @@ class SumLedger:
     # -- of a client ---------------------------------------------------------------------------
 
     def come_back(self, round: int) -> None:
-        """Begin a new life from a checkpoint of this round."""
+        """Begin a new life from a checkpoint of this round.
+
+        The client does not know to which later rounds it uploaded before it crashed; those that an
+        earlier life was unsure of stay unsure.
+        """
+        first, _ = self.unsure
+        self.unsure = (min(first, round + 1) if first else round + 1, 0)
 
     def enter(self, round: int) -> None:
         """Take part in a round: from here on this life knows what it uploads."""

@@ -272,6 +272,10 @@ def test_no_run_hangs(digits, protocol, seed):
     try:
         result = run(protocol, digits, {role: chain}, rounds=8, seed=seed, width=8, **options)
         said = f"{len(result.history)} rounds"
+        if any(event["event"] == "budget" for event in result.events):
+            # Rounds that a crash repeats would release rows more often than was asked for.
+            assert protocol == "wait_dp"
+            return
     except SecureVFLError as error:
         said = str(error)
     assert said == "8 rounds" or ("round " in said and re.search("stalled|given up", said))

@@ -35,7 +35,7 @@ def test_a_party_is_itself_only_and_shows_nothing(kind):
 def test_split_methods_share_the_step(name):
     import importlib
 
-    module = importlib.import_module(f"securevfl.protocols.{name}")
+    module = importlib.import_module(find_protocols()[name].__module__)
     servers = [k for k in parties_of(module) if issubclass(k, SplitServer) and k is not SplitServer]
     assert len(servers) == 1
     assert servers[0].train is SplitServer.train

@@ -142,7 +142,7 @@ def test_the_tables_are_aligned_among_the_identities_of_the_manifest_only(
 def test_what_cannot_stay_apart_is_refused_before_anything_starts(tables, tmp_path):
     with pytest.raises(ConfigurationError, match="cvfl on a cluster with tables of the parties'"):
         svfl.run("cvfl", source(tables), engine="ray", out=tmp_path / "run", rounds=2)
-    with pytest.raises(ConfigurationError, match="give out="):
+    with pytest.raises(ConfigurationError, match="Set out="):
         svfl.run("fedvs", source(tables), engine="ray", **OPTIONS)
     with pytest.raises(ConfigurationError, match="until needs virtual time"):
         svfl.run("fedvs", source(tables), engine="ray", out=tmp_path / "run", until=9.0)
