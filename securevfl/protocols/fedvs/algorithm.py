@@ -144,10 +144,15 @@ class Client(Party):
         Returns
         -------
         bool
-            Whether an entry of the model has moved by more than 2^-24, or 2^-lw if that is less.
+            Whether older uploads are of another model now. A client in S sees that its own model
+            has moved, by more than the rounding of an entry. One outside S stands still, and has
+            the server's word that the others moved: would it remember, crashes of others would
+            soon leave too few that upload.
         """
-        if self.index not in attempt.sharers or self.given_models is not None:
+        if self.given_models is not None:
             return False
+        if self.index not in attempt.sharers:
+            return True
         before = self.network.values.copy()
         samples = self.public.batches["train"].samples(batch.rows)
         own = rows_of(self.features["train"], samples)
