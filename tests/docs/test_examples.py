@@ -308,7 +308,7 @@ def test_an_installed_verifier_examines_claims(only_own, monkeypatch):
     report = svfl.verify("additive_split", small)
     found = evidence_of(report.claims, only_own)
     assert [one.effect for one in found] == ["supports", "supports"]  # features and model
-    assert "0 of 48 arrays" in found[0].text  # 3 rounds, 4 clients, 3 shares and an upload
+    assert "0 of 128 arrays" in found[0].text  # 3 rounds, 4 clients, 3 shares and an upload
 
     module = sys.modules["additive_split"]
     monkeypatch.setattr(module.Client, "uniform", lambda self, shape: np.zeros(shape, np.uint64))
