@@ -6,6 +6,7 @@ again: ``pytest -n 0 -k "zeros-3"``.
 
 import math
 import re
+from contextlib import suppress
 from functools import cache
 
 import numpy as np
@@ -134,8 +135,6 @@ def test_it_ends_in_a_result_or_in_an_error_that_says_why(protocol, options, see
 @pytest.mark.parametrize("name", ["split zeros", "vafl", "fedvs timed", "vfb2 timed"])
 def test_the_same_seed_has_the_same_faults_in_every_protocol(name):
     protocol, options = VARIANTS.get(name, (name, {}))
-    if protocol == "fedvs":
-        options = options | {"max_attempts": 40}  # it is about the faults, not about giving up
     faults = Faults({"client": Chain(0.3, 0.5)})
     made = make(protocol, data(), seed=5, defaults=SMALL | {"rounds": 40}, **options)
     history, clients = History(), {"client": tuple(range(6))}
@@ -155,6 +154,29 @@ def test_the_same_seed_has_the_same_faults_in_every_protocol(name):
         if made.last_fault is None or event.round <= made.last_fault:
             alive = wanted.alive(event.party, event.round, 0.0)
             assert alive == (event.name == "up"), event
+
+
+def test_fedvs_goes_on_while_a_third_of_the_clients_are_down():
+    """Clients that were down when the server stepped must not refuse the rows they had before."""
+    _, options = VARIANTS["fedvs timed"]
+    ended, refused = 0, 0
+    for seed in range(8):
+        made = make("fedvs", data(), seed=seed, defaults=SMALL | {"rounds": 40}, **options)
+        history = History()
+        faults = Faults({"client": Chain(0.3, 0.5)})
+        simulation = Simulation(
+            made.parties(),
+            seed=seed,
+            observer=history,
+            faults=faults.bind(made.roles(), seed, last=made.last_fault),
+            make_party=made.party,
+        )
+        with one_thread(), suppress(RunError):
+            simulation.run()
+            ended += 1
+        refused += sum(event.name == "refused" for event in history.events)
+    assert ended >= 6  # the others lack R clients six attempts in a row
+    assert refused == 0
 
 
 def test_there_are_enough_settings_and_all_differ():

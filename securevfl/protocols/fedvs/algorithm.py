@@ -203,9 +203,10 @@ class Client(Party):
         """Whether no row of the batch was uploaded to another sum of the same models.
 
         Two such sums tell their difference, which may be one client's. The server avoids them;
-        after a crash it may have forgotten, and it may lie: a client forgets what it uploaded when
-        its own model has moved, and not because the server calls a round harmless or over.
+        it may lie: a client forgets what it uploaded when its own model has moved. Only of uploads
+        before a crash of its own it believes the server that a round is over or harmless.
         """
+        self.ledger.hear_of_attempt(attempt)
         before = self.ledger.conflict(Sum(batch, attempt))
         if before is None or not self.public.config.masked:
             return True

@@ -46,9 +46,9 @@ class Attempt:
         the sum instead.
     harmless : tuple of int
         Rounds below the threshold: those since the last step to which too few clients uploaded for
-        anything to be learned. For readers of transcripts: clients do not act on the server's word.
+        anything to be learned. Only clients that crashed since then act on it, as on `stepped`.
     stepped : int
-        Round of the last step, for the same readers.
+        Round of the last step.
     """
 
     sharers: tuple[int, ...]

@@ -101,6 +101,26 @@ def test_a_client_remembers_its_uploads_until_its_own_model_moves():
     assert client.last_step == 0
 
 
+def test_only_of_uploads_before_a_crash_a_client_believes_the_server():
+    said = Attempt((0, 1, 2), harmless=(9,), stepped=5)
+    client = SumLedger(parties=6, threshold=1)
+    client.enter(4)
+    client.announce(4, Sum(rows(0), ONE))
+    client.announce(9, Sum(rows(1), ONE))
+    client.hear_of_attempt(said)  # in the life that uploaded: not believed
+    assert set(client.sums) == {4, 9}
+    back = SumLedger(parties=6, threshold=1)
+    back.stored_uploads = client.stored_uploads
+    back.come_back(4)
+    back.enter(10)
+    back.announce(10, Sum(rows(2), ONE))
+    back.hear_of_attempt(said)
+    assert set(back.sums) == {10}
+    assert back.possible_uploads() == (6, 7, 8, 9, 10)  # what came after the step may count
+    back.hear_of_attempt(Attempt((0, 1, 2), stepped=9))
+    assert back.possible_uploads() == (10,)
+
+
 def test_the_memory_of_a_client_that_never_steps_holds_each_row_once():
     client = SumLedger(parties=6, threshold=1)
     stream = np.random.default_rng(0)
@@ -148,8 +168,11 @@ class World:
         sharers = tuple(sorted(there)) if before is None else before.attempt.sharers
         if not set(sharers) <= set(there) or len(sharers) < 2:
             return
-        total = Sum(batch, Attempt(sharers))
+        said = {"harmless": self.server.below_threshold, "stepped": self.server.last_step}
+        total = Sum(batch, Attempt(sharers, **said))
         self.server.announce(self.round, total)
+        for n in there:
+            self.clients[n].hear_of_attempt(total.attempt)
         self.saved_server = dict(self.server.stored_sums)
         done = uploading & there
         if self.refusing:
@@ -224,6 +247,8 @@ def test_no_client_uploads_a_row_to_two_sums_whatever_the_server_announces(data)
     for round in range(1, data.draw(st.integers(2, 10))):
         batch = rows(*sorted(data.draw(st.sets(st.integers(0, 3), min_size=1))))
         total = Sum(batch, Attempt(tuple(data.draw(sharers)), harmless=(1, 2), stepped=round - 1))
+        client.enter(round)
+        client.hear_of_attempt(total.attempt)
         if client.conflict(total) is None:
             client.announce(round, total)
             assert not any(one.conflicts(total) for one in mine)
