@@ -8,10 +8,10 @@ byte. What has no formula is named, so that no verdict counts it as computed.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from securevfl.audit.recording import RecordedMessage, RecordedRun
+from securevfl.audit.recording import ForgottenError, RecordedMessage, RecordedRun
 from securevfl.engine import wire
 from securevfl.protocols.base.messages import SELF, MessageKey, MessageSpec, array_of
 from securevfl.protocols.base.protocol import Protocol
@@ -48,40 +48,96 @@ class Comparison:
         Messages between two parties, and those of them that equal their formula.
     without_formula : tuple of MessageSpec
         Declarations of messages that were sent and that nothing could be compared with.
+    forgotten : int
+        Messages whose formula needs what the run does not hold any more.
     """
 
     deviations: tuple[Deviation, ...]
     messages: int
     computed: int
     without_formula: tuple[MessageSpec, ...]
+    forgotten: int = 0
 
 
 def compare(run: RecordedRun) -> Comparison:
     """Compare all messages of a run, in whatever order they were sent."""
+    comparer = Comparer(run)
     with one_thread():  # as the run was: sums of floats depend on the number of threads
-        return _compare(run, Declared(run.protocol))
+        for message in run.messages:
+            comparer.take(message)
+    return comparer.result()
 
 
-def _compare(run: RecordedRun, declared: Declared) -> Comparison:
-    wrong: list[Deviation] = []
-    missing: dict[tuple[str, str, str], MessageSpec] = {}
-    computed = 0
-    for message in run.messages:
-        spec = declared.spec_of(message.key)
+class Comparer:
+    """Compares the messages of a run with the declaration, one after the other.
+
+    A message can be compared once its round is over: formulas may ask who answered later.
+
+    Parameters
+    ----------
+    run : RecordedRun
+        Holds the messages that were sent so far.
+    disturbed : bool
+        Whether somebody is late, absent or wrong in the run: then formulas that hold for punctual
+        parties only are left out.
+
+    Attributes
+    ----------
+    deviations : list of Deviation
+    """
+
+    def __init__(self, run: RecordedRun, *, disturbed: bool = False) -> None:
+        self.deviations: list[Deviation] = []
+        self._run, self._disturbed = run, disturbed
+        self._declared = Declared(run.protocol)
+        self._times: Counter[MessageKey] = Counter()
+        self._missing: dict[tuple[str, str, str], MessageSpec] = {}
+        self._messages = self._computed = self._forgotten = 0
+
+    def take(self, message: RecordedMessage) -> None:
+        """Compare one message, which the run holds."""
+        key = message.key
+        own = key.sender == key.receiver
+        self._messages += not own
+        self._times[key] += 1
+        spec = self._declared.spec_of(key)
         if spec is None:
-            wrong.append(Deviation(message.key, "no such message is declared between their roles"))
-            continue
-        own = message.key.sender == message.key.receiver
-        wrong += _misshapen(spec, message)
-        if spec.recompute is None and not own:
-            missing[spec.kind, spec.sender, spec.receiver] = spec
-        elif spec.recompute is not None:
-            fault = _differs(run, spec, message)
-            wrong += [Deviation(message.key, fault)] if fault else []
-            computed += not fault and not own
-    wrong += _miscounted(run, declared)
-    total = sum(1 for _ in run.sent_to_others)
-    return Comparison(tuple(wrong), total, computed, tuple(missing.values()))
+            self._blame(key, "no such message is declared between their roles")
+            return
+        for wrong in (_misshapen(spec, message), self._too_often(spec, key)):
+            if wrong:
+                self._blame(key, wrong)
+        if spec.recompute is None or (spec.punctual and self._disturbed):
+            if not own and not (spec.punctual and self._disturbed):
+                self._missing[spec.kind, spec.sender, spec.receiver] = spec
+            return
+        try:
+            wrong = _differs(self._run, spec, message)
+        except ForgottenError:
+            self._forgotten += 1
+            return
+        if wrong:
+            self._blame(key, wrong)
+        elif not own:
+            self._computed += 1
+
+    def result(self) -> Comparison:
+        """What was found so far."""
+        return Comparison(
+            tuple(self.deviations),
+            self._messages,
+            self._computed,
+            tuple(self._missing.values()),
+            self._forgotten,
+        )
+
+    def _too_often(self, spec: MessageSpec, key: MessageKey) -> str:
+        """`count` says 0 where there must be none."""
+        allowed, times = 1 if spec.count is None else spec.count(key), self._times[key]
+        return f"it was sent {times} times, declared is {allowed}" if times > allowed else ""
+
+    def _blame(self, key: MessageKey, what: str) -> None:
+        self.deviations.append(Deviation(key, what))
 
 
 class Declared:
@@ -104,14 +160,16 @@ class Declared:
         return key.receiver in self.roles.get(spec.receiver, ())
 
 
-def _misshapen(spec: MessageSpec, message: RecordedMessage) -> Iterator[Deviation]:
+def _misshapen(spec: MessageSpec, message: RecordedMessage) -> str:
+    """What is wrong with the form of a payload; empty where it is as declared."""
     wanted = None if spec.shape is None else spec.shape(message.key)
     if wanted is None:
-        return
+        return ""
     array = array_of(message.payload)
     if array is None or array.shape != wanted or (spec.dtype and array.dtype.name != spec.dtype):
         found = "no array" if array is None else f"{array.dtype.name} of shape {array.shape}"
-        yield Deviation(message.key, f"it holds {found}, declared is {spec.dtype} {wanted}")
+        return f"it holds {found}, declared is {spec.dtype} {wanted}"
+    return ""
 
 
 def _differs(run: RecordedRun, spec: MessageSpec, message: RecordedMessage) -> str:
@@ -119,22 +177,12 @@ def _differs(run: RecordedRun, spec: MessageSpec, message: RecordedMessage) -> s
     assert spec.recompute is not None
     try:
         wanted = spec.recompute(run, message.key)
-    except (KeyError, IndexError, StopIteration) as error:
+    except ForgottenError:
+        raise
+    except (LookupError, StopIteration, ValueError) as error:
         return f"its formula needs what was not sent or drawn ({type(error).__name__}: {error})"
     same = wire.encode(wanted) == message.content
     return "" if same else "its payload is not what its formula gives"
-
-
-def _miscounted(run: RecordedRun, declared: Declared) -> Iterator[Deviation]:
-    """Messages that come more often than declared; `count` says 0 where there must be none."""
-    found = Counter(message.key for message in run.messages)
-    for key, times in found.items():
-        spec = declared.spec_of(key)
-        if spec is None:
-            continue
-        allowed = 1 if spec.count is None else spec.count(key)
-        if times > allowed:
-            yield Deviation(key, f"it was sent {times} times, declared is {allowed}")
 
 
 def _name(party: int) -> str:

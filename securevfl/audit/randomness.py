@@ -103,10 +103,9 @@ def unexplained(log: Log, tapes: Iterable[Tape]) -> Iterator[str]:
         if call.secure and call.fresh >= SEED_BYTES:
             left[call.digest] = left.get(call.digest, 0) + 1
     for number, tape in enumerate(tapes):
-        for place, draw in enumerate(tape.draws):
-            name = digest([draw])
+        for place, name in enumerate((*tape.digests, *(digest([one]) for one in tape.draws))):
             if not left.get(name):
-                yield f"draw {place} of tape {number}, {draw.size} elements"
+                yield f"draw {place} of tape {number}"
             else:
                 left[name] -= 1
 

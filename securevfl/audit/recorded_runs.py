@@ -19,6 +19,7 @@ from securevfl.audit.proof.coupling import Secrets
 from securevfl.audit.views import Tape, View
 from securevfl.data.dataset import VerticalDataset
 from securevfl.engine.conditions import NONE, Conditions
+from securevfl.engine.mailbox import ANNOUNCE
 from securevfl.engine.simulation.simulator import Simulation
 from securevfl.engine.streams import Secrets as SecretStreams
 from securevfl.engine.transcript import Transcript
@@ -82,15 +83,22 @@ class CodedRun:
         """The public code."""
         return self.protocol.code
 
+    @functools.cached_property
+    def kinds(self) -> dict[str, str]:
+        """Kinds on the wire to those of FedVS, by what the protocol declares that they carry."""
+        return kinds_of(self.protocol)
+
     def view(self, coalition: Coalition) -> View:
         """What a coalition has at the end."""
         inputs = {n: (self.data[n], self.models[n]) for n in self.data}
-        return views.cut(self.transcript, coalition, tapes=self.tapes, inputs=inputs)
+        return views.cut(
+            self.transcript, coalition, tapes=self.tapes, inputs=inputs, kinds=self.kinds
+        )
 
     @functools.cached_property
     def whole(self) -> View:
         """All messages, in clear."""
-        return views.cut(self.transcript, Coalition(outsider=True))
+        return views.cut(self.transcript, Coalition(outsider=True), kinds=self.kinds)
 
     @functools.cached_property
     def attempts(self) -> dict[int, tuple[np.ndarray, Any]]:
@@ -187,6 +195,31 @@ class Exchanged:
     def stream(self, index: int, name: str, *keys: int) -> np.random.Generator:
         """Stream of the party in whose place `index` is."""
         return self.secrets.stream(self.exchanged.get(index, index), name, *keys)
+
+
+_KINDS = {
+    ("client", "client", "data_share"): "train-data",
+    ("client", "client", "model_share"): "model",
+    ("client", "client", "mask"): "mask",
+    ("client", "server", "masked_result"): "embedding",
+    ("client", "server", "result_share"): "embedding",
+    ("client", "server", "control"): "shared",
+    ("server", "client", "control"): "attempt",
+    ("server", "client", "gradient"): "gradient",
+}
+
+
+def kinds_of(protocol: Protocol) -> dict[str, str]:
+    """Kinds of message by which the proof's formulas call them, from what they carry.
+
+    A second kind that carries the same has the same name, so that it is one message too many.
+    """
+    declared = {
+        spec.kind: _KINDS[spec.sender, spec.receiver, spec.carries]
+        for spec in protocol.messages
+        if (spec.sender, spec.receiver, spec.carries) in _KINDS and spec.kind != ANNOUNCE
+    }
+    return {kind: name for kind, name in declared.items() if kind != name}
 
 
 def _watch_models(client: Any) -> dict[int, np.ndarray]:

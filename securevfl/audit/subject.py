@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -12,9 +12,12 @@ import numpy as np
 
 from securevfl.audit import randomness
 from securevfl.audit.deviations import Comparison, compare
+from securevfl.audit.followed_runs import ITSELF, Followed, follow
 from securevfl.audit.recording import RecordedRun, record
+from securevfl.audit.settings import settings_of
 from securevfl.audit.statistical import LEVEL
 from securevfl.engine.streams import Secrets
+from securevfl.errors import SecureVFLError
 from securevfl.protocols.base.protocol import Protocol
 from securevfl.protocols.base.registry import make_config
 
@@ -39,6 +42,8 @@ class Subject:
         Names of the statistical games that are played.
     progress : callable, optional
         Told what is being done.
+    whole : bool
+        Whether the configuration itself is run, on all rows and for all rounds.
 
     Attributes
     ----------
@@ -54,11 +59,13 @@ class Subject:
         level: float = LEVEL,
         tests: Sequence[str] = (),
         progress: Callable[[str], None] | None = None,
+        whole: bool = False,
     ) -> None:
         self.protocol = protocol
         self.seed = seed
         self.level = level
         self.tests = tuple(tests)
+        self.whole = whole
         self.ran: list[str] = []
         self._progress = progress
         self._shared: dict[str, Any] = {}
@@ -95,8 +102,11 @@ class Subject:
         labels: np.ndarray | None = None,
         columns: Mapping[int, np.ndarray] | None = None,
         reseeded: int | None = None,
+        secrets: Secrets | None = None,
+        options: Mapping[str, Any] | None = None,
+        whole: bool = False,
     ) -> Protocol:
-        """A small instance with the protocol's own options, on some rows of its data.
+        """An instance with the protocol's own options; a small one, on some rows of its data.
 
         Parameters
         ----------
@@ -106,9 +116,16 @@ class Subject:
             Training columns of some parties, likewise.
         reseeded : int, optional
             Party whose secret choices are others.
+        secrets : Secrets, optional
+            Secret choices of all parties.
+        options : mapping, optional
+            Options that differ from the protocol's own.
+        whole : bool
+            On all rows and for all rounds.
         """
         cls, data = type(self.protocol), self.protocol.data
-        small = data.subset(min(ROWS, data.rows), min(TEST_ROWS, data.test_rows))
+        rows = (data.rows, data.test_rows) if whole else (ROWS, TEST_ROWS)
+        small = data.subset(min(rows[0], data.rows), min(rows[1], data.test_rows))
         if labels is not None or columns:
             small = copy.copy(small)
             train = tuple((columns or {}).get(n, own) for n, own in enumerate(small.train))
@@ -116,7 +133,10 @@ class Subject:
             if labels is not None:
                 object.__setattr__(small, "train_labels", labels)
         given = self.protocol.config.model_dump(exclude_unset=True)
-        made = cls(make_config(cls, given | self._reduced), small, seed=self.protocol.seed)
+        given |= dict(options or {}) | ({} if whole else self._reduced)
+        made = cls(make_config(cls, given), small, seed=self.protocol.seed)
+        if secrets is not None:
+            made.secrets = secrets
         if reseeded is not None:
             made.secrets = Reseeded(made.secrets, reseeded)
         return made
@@ -128,17 +148,39 @@ class Subject:
         wanted = SMALL | dict(self.protocol.small_options)
         return {n: min(v, getattr(config, n)) for n, v in wanted.items() if hasattr(config, n)}
 
-    @property
-    def description(self) -> str:
-        """The small instance in words."""
-        given = self.protocol.config.model_dump(exclude_unset=True)
+    def describe(self, *, whole: bool = False, options: Mapping[str, Any] | None = None) -> str:
+        """An instance in words; a small one, or one on all rows and for all rounds."""
+        given = self.protocol.config.model_dump(exclude_unset=True) | dict(options or {})
         own = ", ".join(f"{name} = {value}" for name, value in sorted(given.items()))
-        made = ", ".join(f"{name} = {value}" for name, value in self._reduced.items())
         data = self.protocol.data
+        made = ", ".join(f"{name} = {value}" for name, value in self._reduced.items())
+        rows = f"all {data.rows} rows" if whole else f"{min(ROWS, data.rows)} rows, {made}"
         return (
-            f"{self.protocol.name}, {data.parties} parties, options {own or 'by default'}; made "
-            f"small: {min(ROWS, data.rows)} rows, {made}; nobody late or absent, no resume"
+            f"{self.protocol.name}, {data.parties} parties, options {own or 'by default'}; {rows}"
         )
+
+    @functools.cached_property
+    def settings(self) -> tuple[Followed, ...]:
+        """Runs of the configuration itself, where it is to be run whole, and in other settings."""
+        return tuple(self._settings())
+
+    def _settings(self) -> Iterator[Followed]:
+        if self.whole:
+            self.progress("the configuration itself, all rounds")
+            found = follow(self.instance(whole=True), ITSELF)
+            self.note(f"{self.describe(whole=True)}, {found.rounds} rounds{_end(found)}")
+            yield found
+        for setting in settings_of(self.protocol):
+            words = f"setting {setting.name!r}: {self.describe(options=setting.options)}"
+            try:
+                made = self.instance(options=setting.options)
+            except SecureVFLError as error:
+                self.note(f"not run, {words}: {error}")
+                continue
+            self.progress(f"setting: {setting.name}")
+            found = follow(made, setting)
+            self.note(f"{words}, {found.rounds} rounds{_end(found)}")
+            yield found
 
     @functools.cached_property
     def _recorded(self) -> tuple[RecordedRun, randomness.Log]:
@@ -146,7 +188,7 @@ class Subject:
         made = self.instance()
         with randomness.watch() as log:
             run = record(made)
-        self.note(self.description)
+        self.note(f"{self.describe()}; nobody late or absent")
         return run, log
 
     @property
@@ -163,6 +205,10 @@ class Subject:
     def comparison(self) -> Comparison:
         """That run against the protocol's declaration."""
         return self.shared("comparison", lambda: compare(self.run))
+
+
+def _end(found: Followed) -> str:
+    return f", ended by: {found.ended}" if found.ended else ""
 
 
 @dataclass(frozen=True)

@@ -50,6 +50,7 @@ def verify(
     level: float = LEVEL,
     tests: Sequence[str] = tuple(TESTS),
     progress: Callable[[str], None] | None = None,
+    whole: bool = True,
     **options: Any,
 ) -> Report:
     """Check every claim of a protocol in a configuration.
@@ -78,6 +79,10 @@ def verify(
         Names in `securevfl.audit.games.TESTS`; all if not given.
     progress : callable, optional
         Told what is being done.
+    whole : bool
+        Run the configuration itself as well, on all its rows and for all its rounds. Without it
+        the runs are small, and what a protocol does on more rows or in later rounds is not looked
+        at.
     **options
         The protocol's own.
 
@@ -102,7 +107,7 @@ def verify(
     dataset = data.load() if isinstance(data, DataSource) else data
     made = cls(make_config(cls, options), dataset, seed=seed)
     verifiers = tuple(VERIFIERS.all().values())
-    subject = Subject(made, seed=seed, level=level, tests=tests, progress=progress)
+    subject = Subject(made, seed=seed, level=level, tests=tests, progress=progress, whole=whole)
     claims = (*_claims(made, plain), *[AS_DECLARED] * bool(made.messages), *link_claims(True))
     found = tuple(judge(claim, subject, verifiers) for claim in claims)
     return Report(

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from securevfl.audit.statistical import digest
 from securevfl.engine.transcript import Transcript
 from securevfl.errors import ConfigurationError
 from securevfl.privacy.coalition import Coalition
@@ -36,24 +37,43 @@ class Tape:
         and, of a dealer, the coefficients of rho.
     rounds : list of int
         The round in which each was drawn.
+    digests : list of str
+        Of what was drawn and forgotten.
+    closed : bool
+        Whether nothing is added any more.
     """
 
     draws: list[np.ndarray] = field(default_factory=list)
     rounds: list[int] = field(default_factory=list)
+    digests: list[str] = field(default_factory=list)
+    closed: bool = field(default=False, compare=False)
+
+    @property
+    def drawn(self) -> int:
+        """How much was drawn so far, with what was forgotten."""
+        return len(self.draws) + len(self.digests)
+
+    def forget(self, last: int) -> None:
+        """Drop what was drawn in rounds up to `last`, but for the setup; keep digests of it."""
+        held = [(d, r) for d, r in zip(self.draws, self.rounds, strict=True) if not 0 < r <= last]
+        gone = [d for d, r in zip(self.draws, self.rounds, strict=True) if 0 < r <= last]
+        self.digests += [digest([one]) for one in gone]
+        self.draws, self.rounds = [d for d, _ in held], [r for _, r in held]
 
     def at(self, round: int) -> list[np.ndarray]:
         """What was drawn in a round; 0 is the setup."""
         return [draw for draw, r in zip(self.draws, self.rounds, strict=True) if r == round]
 
 
-def record(party: Any) -> Tape:
-    """Let a party draw as it does, and keep what it draws on a tape."""
-    tape, draw = Tape(), party.uniform
+def record(party: Any, tape: Tape | None = None) -> Tape:
+    """Let a party draw as it does, and keep what it draws on a tape, be it one that goes on."""
+    tape, draw = Tape() if tape is None else tape, party.uniform
 
     def uniform(shape: tuple[int, ...]) -> np.ndarray:
         drawn: np.ndarray = draw(shape)
-        tape.draws.append(drawn.copy())
-        tape.rounds.append(party.round)
+        if not tape.closed:
+            tape.draws.append(drawn.copy())
+            tape.rounds.append(party.round)
         return drawn
 
     party.uniform = uniform
@@ -163,6 +183,7 @@ def cut(
     tapes: Mapping[int, Tape] | None = None,
     inputs: Mapping[int, Any] | None = None,
     sealed: bool = False,
+    kinds: Mapping[str, str] | None = None,
 ) -> View:
     """Cut the view of a coalition from a transcript that kept its payloads.
 
@@ -177,6 +198,8 @@ def cut(
     sealed : bool
         Whether links were sealed, so that no outsider saw a payload; the transcript holds them in
         clear either way.
+    kinds : mapping, optional
+        Kind on the wire to the name by which it is called here.
 
     Raises
     ------
@@ -194,6 +217,7 @@ def cut(
     seen = []
     for head, payload in zip(heads, transcript.payloads, strict=True):
         kind, number, sender, receiver, nbytes = head
+        kind = kind if kinds is None else kinds.get(kind, kind)
         upload = kind == "embedding" and sender in coalition.uploads
         if coalition.outsider or upload or sender in members or receiver in members:
             hidden = sealed and not upload and members.isdisjoint((sender, receiver))

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 
 from securevfl.audit.coalitions import may_see
-from securevfl.audit.deviations import Deviation
+from securevfl.audit.deviations import Comparison, Deviation
 from securevfl.audit.subject import Subject
 from securevfl.audit.verdicts import Evidence
 from securevfl.privacy.adversary import OUTSIDER, Adversary
@@ -41,41 +41,49 @@ class DeclaredMessages:
             yield Evidence(self.name, "silent", text, "gap")
             return
         subject.progress("a run against the declaration")
-        found = subject.comparison
-        seen = [one for one in found.deviations if _bears(claim, protocol, one)]
-        for one in seen[:1]:
-            more = f" ({len(seen)} messages are not as declared)" if len(seen) > 1 else ""
-            yield Evidence(self.name, "accuses", f"{one}{more}", "demonstration", 0.0)
-        if seen:
+        runs = [("a small run", subject.comparison)]
+        runs += [(f"the run {one.setting.name!r}", one.comparison) for one in subject.settings]
+        yield from self._accusations(claim, protocol, runs)
+        if any(_bears(claim, protocol, one) for _, found in runs for one in found.deviations):
             return
-        if found.deviations:  # the adversary does not see them, and they may reach it by others
-            text = f"others are sent what is not declared: {found.deviations[0]}"
-            yield Evidence(self.name, "silent", text, "gap")
-        if found.without_formula:
-            kinds = ", ".join(sorted({repr(spec.kind) for spec in found.without_formula}))
-            text = f"no formula says what must be in messages of the kinds {kinds}"
-            yield Evidence(self.name, "silent", text, "gap")
-        text = (
-            f"a run with the protocol's own options: {found.messages} messages, each declared, "
-            f"{found.computed} of them equal to their formula byte by byte"
+        yield from self._gaps(runs)
+        messages, computed = (
+            sum(counts) for counts in zip(*((f.messages, f.computed) for _, f in runs), strict=True)
         )
-        idle = _not_exercised(protocol)
-        if idle:
-            text = f"nobody was late in the runs, so the options {', '.join(idle)} had no effect"
-            yield Evidence(self.name, "silent", text, "gap")
-        about = claim.strength in ("perfect", "computational") and not found.without_formula
+        text = (
+            f"{len(runs)} runs with the protocol's own options ({', '.join(n for n, _ in runs)}): "
+            f"{messages} messages, each declared, {computed} of them equal to their formula byte "
+            "by byte"
+        )
+        whole = not any(found.without_formula for _, found in runs)
+        about = claim.strength in ("perfect", "computational") and whole
         yield Evidence(self.name, "supports" if about else "silent", text)
 
+    def _accusations(
+        self, claim: Claim, protocol: Protocol, runs: Sequence[tuple[str, Comparison]]
+    ) -> Iterator[Evidence]:
+        """The first message of each run that is not as declared and that the adversary sees."""
+        for name, found in runs:
+            seen = [one for one in found.deviations if _bears(claim, protocol, one)]
+            if seen:
+                more = f" ({len(seen)} messages are not as declared)" if len(seen) > 1 else ""
+                text = f"{name}: {seen[0]}{more}"
+                yield Evidence(self.name, "accuses", text, "demonstration", 0.0)
 
-def _not_exercised(protocol: Protocol) -> list[str]:
-    """Options that are set and that only late or absent parties bring into play."""
-    config = protocol.config
-    fields = type(config).model_fields
-    return [
-        name
-        for name in protocol.fault_options
-        if fields[name].default is None and getattr(config, name) is not None
-    ]
+    def _gaps(self, runs: Sequence[tuple[str, Comparison]]) -> Iterator[Evidence]:
+        """What nothing could be compared with, and what others are sent."""
+        hidden = [one for _, found in runs for one in found.deviations]
+        if hidden:  # the adversary does not see them, and they may reach it by others
+            text = f"others are sent what is not declared: {hidden[0]}"
+            yield Evidence(self.name, "silent", text, "gap")
+        kinds = sorted({repr(spec.kind) for _, found in runs for spec in found.without_formula})
+        if kinds:
+            text = f"no formula says what must be in messages of the kinds {', '.join(kinds)}"
+            yield Evidence(self.name, "silent", text, "gap")
+        forgotten = sum(found.forgotten for _, found in runs)
+        if forgotten:
+            text = f"{forgotten} messages depend on rounds that the record does not hold any more"
+            yield Evidence(self.name, "silent", text, "gap")
 
 
 def _bears(claim: Claim, protocol: Protocol, deviation: Deviation) -> bool:

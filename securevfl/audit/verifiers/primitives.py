@@ -74,10 +74,12 @@ class Hypotheses:
         ]
         if not drawn:
             return
-        strange = list(unexplained_keys(subject.log, drawn))
-        text = f"all {len(drawn)} keys and seeds are made of 32 fresh bytes of the operating "
+        strange = sum(1 for _ in unexplained_keys(subject.log, drawn))
+        strange += sum(found.strange_keys for found in subject.settings)
+        number = len(drawn) + sum(found.keys for found in subject.settings)
+        text = f"all {number} keys and seeds are made of 32 fresh bytes of the operating "
         text += "system each, none used twice"
-        wrong = f"{len(strange)} of {len(drawn)} keys have another origin, or were used before"
+        wrong = f"{strange} of {number} keys have another origin, or were used before"
         yield self._evidence(not strange, wrong if strange else text)
 
     def _other_messages(self, subject: Subject, coalition: Coalition) -> Iterator[Evidence]:

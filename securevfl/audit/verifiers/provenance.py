@@ -12,9 +12,9 @@ from securevfl.privacy.claims import Claim
 
 
 class Provenance(CodedVerifier):
-    """Traces every draw of two runs to one call of the sampler each, and that to fresh entropy.
+    """Traces every draw of all runs to one call of the sampler each, and that to fresh entropy.
 
-    One run is small and held against the proof; the other has all options of the configuration.
+    One run is small and held against the proof; the others have all options of the configuration.
     """
 
     name = "provenance"
@@ -26,7 +26,7 @@ class Provenance(CodedVerifier):
         if provable(coded(subject), claim.against):
             strange, draws = subject.shared("provenance", lambda: self._trace(subject))
             text = (
-                f"all {draws} draws, also those of a run with the protocol's own options, came "
+                f"all {draws} draws, also those of the runs with the protocol's own options, came "
                 "from the one sampler, each call keyed by 32 fresh bytes of the operating system"
             )
             wrong = f"masks of another origin: {strange[0]}" if strange else ""
@@ -39,4 +39,8 @@ class Provenance(CodedVerifier):
             recorded = made.run()
         runs = [(log, recorded.tapes.values()), (subject.log, subject.run.tapes.values())]
         strange = [one for log, tapes in runs for one in randomness.unexplained(log, tapes)]
-        return strange, sum(len(tape.draws) for _, tapes in runs for tape in tapes)
+        draws = sum(len(tape.draws) for _, tapes in runs for tape in tapes)
+        for found in subject.settings:
+            strange += [f"the run {found.setting.name!r}, {one}" for one in found.strange]
+            draws += found.draws
+        return strange, draws

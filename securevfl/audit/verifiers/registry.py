@@ -20,6 +20,7 @@ def _built_in() -> Mapping[str, Verifier]:
     from securevfl.audit.verifiers.primitives import Hypotheses
     from securevfl.audit.verifiers.provenance import Provenance
     from securevfl.audit.verifiers.recovery import RecoveryAttack
+    from securevfl.audit.verifiers.traffic import TrafficComparison
 
     every: tuple[Verifier, ...] = (
         DeclaredMessages(),
@@ -33,6 +34,7 @@ def _built_in() -> Mapping[str, Verifier]:
         Hypotheses(),
         SentInTheClear(),
         Influence(),
+        TrafficComparison(),
         SealedLinks(),
     )
     return {one.name: one for one in every}

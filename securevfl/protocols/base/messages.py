@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
 from securevfl.engine.party import ANNOUNCE
 from securevfl.protocols.base.card import Exposure
+
+T = TypeVar("T")
 
 Carries = Literal[
     "control",  # who, which rows, when; no value that depends on data
@@ -54,6 +56,12 @@ class RunSecrets(Protocol):
 
     def state(self, key: MessageKey) -> Mapping[str, Any]:
         """Kept attributes of the sender (`Party.kept`) when it sent the message."""
+
+    def once(self, key: MessageKey, name: str, make: Callable[[], T]) -> T:
+        """What `make` returns, made once for all receivers of one sending of a message.
+
+        `name` says what it is.
+        """
 
     def draw(self, party: int, name: str, round: int) -> np.ndarray:
         """A declared secret draw of a party."""
@@ -97,6 +105,8 @@ class MessageSpec:
     recompute : callable, optional
         The payload by the paper's formula, from all secrets of the run. Where it is missing no
         verdict on what the message tells is stronger than NOT TESTED.
+    punctual : bool
+        Whether the formula holds only where nobody is late, absent or wrong.
     source : str
         Line of the algorithm, or equation.
     """
@@ -112,6 +122,7 @@ class MessageSpec:
     opened_by: str = ""
     row_by_row: bool = False
     recompute: Formula | None = None
+    punctual: bool = False
     source: str = ""
 
 

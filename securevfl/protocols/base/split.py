@@ -278,11 +278,15 @@ class EmbeddingProtocol(SplitProtocol):
     def gradient_at(self, secrets: RunSecrets, key: MessageKey, joint: np.ndarray) -> np.ndarray:
         """dL/dH by the server's model as it was when the round of the message `key` was opened."""
         opened = MessageKey(ANNOUNCE, key.round, SERVER, key.receiver)
-        centre = self.joint_centre()
-        centre.load_state_dict(secrets.state(opened)["centre"])
-        batch = secrets.sent(ANNOUNCE, key.round)[SERVER, key.receiver]
-        labels = secrets.data(SERVER)["train"]
-        return centre.step(joint, self.layout.samples(batch), labels)[1]
+
+        def step() -> np.ndarray:
+            centre = self.joint_centre()
+            centre.load_state_dict(secrets.state(opened)["centre"])
+            batch = secrets.sent(ANNOUNCE, key.round)[SERVER, key.receiver]
+            labels = secrets.data(SERVER)["train"]
+            return centre.step(joint, self.layout.samples(batch), labels)[1]
+
+        return secrets.once(key, "gradient", step)
 
     def evaluated(self, parties: Mapping[int, Party]) -> Collection[int]:
         """Clients whose embeddings the experimenter's evaluation uses."""

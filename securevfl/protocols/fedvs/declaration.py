@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -67,7 +68,7 @@ def messages_of(
 
     every: tuple[MessageSpec, ...] = (
         *(data(part) for part in public.batches),
-        announcement("client", source="line 12: B, and the end"),
+        replace(announcement("client", source="line 12: B, and the end"), punctual=True),
         MessageSpec(
             *("model", "client", "client", "model_share"),
             shape=lambda key: (sizes[key.sender], h),
@@ -75,11 +76,17 @@ def messages_of(
             count=in_rounds,
             source="lines 15-17",
         ),
-        MessageSpec("shared", "client", "server", "control", count=in_rounds, source="ours"),
+        MessageSpec(
+            *("shared", "client", "server", "control"),
+            count=in_rounds,
+            punctual=True,
+            source="ours: rounds in which it may have uploaded since the last step",
+        ),
         MessageSpec(
             *("attempt", "server", "client", "control"),
             public=True,
             count=in_rounds,
+            punctual=True,
             source="footnote 2: S, and the dealers D",
         ),
         MessageSpec(

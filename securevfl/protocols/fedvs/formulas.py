@@ -68,9 +68,14 @@ def formulas_of(protocol: Method) -> dict[str, Formula]:
 def data_share(protocol: Method, secrets: RunSecrets, key: MessageKey) -> np.ndarray:
     """F_n(alpha), the share of X-bar with the masks Z (lines 2-8)."""
     part = "train" if key.kind == "train-data" else "test"
-    X = quantised_data(protocol.public, secrets.data(key.sender)[part], part)[0]
-    Z = secrets.draw(key.sender, "Z" if part == "train" else "Z test", 0)
-    share: np.ndarray = protocol.code.encode(X, masks=Z)[key.receiver]
+
+    def shares() -> np.ndarray:
+        X = quantised_data(protocol.public, secrets.data(key.sender)[part], part)[0]
+        Z = secrets.draw(key.sender, "Z" if part == "train" else "Z test", 0)
+        encoded: np.ndarray = protocol.code.encode(X, masks=Z)
+        return encoded
+
+    share: np.ndarray = secrets.once(key, "shares", shares)[key.receiver]
     return share
 
 
@@ -90,22 +95,31 @@ def announced(protocol: Method, secrets: RunSecrets, key: MessageKey) -> Any:
 
 def model_share(protocol: Method, secrets: RunSecrets, key: MessageKey) -> np.ndarray:
     """G_n(alpha), the share of W-bar with the masks V (lines 15-17)."""
-    network = protocol.network(key.sender, bound=protocol.config.weight_bound)
-    network.load_state_dict(secrets.state(key)["network"])
-    stream = protocol.secret_stream(key.sender, "rounding", key.round)
-    W = protocol.public.model_point.quantize(network.values, rng=stream)
-    V = secrets.draw(key.sender, "V", key.round)
-    share: np.ndarray = protocol.code.encode_constant(W, masks=V)[key.receiver]
+
+    def shares() -> np.ndarray:
+        network = protocol.network(key.sender, bound=protocol.config.weight_bound)
+        network.load_state_dict(secrets.state(key)["network"])
+        stream = protocol.secret_stream(key.sender, "rounding", key.round)
+        W = protocol.public.model_point.quantize(network.values, rng=stream)
+        V = secrets.draw(key.sender, "V", key.round)
+        encoded: np.ndarray = protocol.code.encode_constant(W, masks=V)
+        return encoded
+
+    share: np.ndarray = secrets.once(key, "shares", shares)[key.receiver]
     return share
 
 
 def mask_share(protocol: Method, secrets: RunSecrets, key: MessageKey) -> np.ndarray:
     """rho_j(alpha), from its coefficients."""
-    rho = secrets.draw(key.sender, "rho", key.round)
-    field, powers = protocol.code.field, protocol.public.mask_powers
-    value = field.matmul(powers[key.receiver : key.receiver + 1], rho.reshape(len(rho), -1))
-    dealt: np.ndarray = value.reshape(rho.shape[1:])
-    return dealt
+
+    def values() -> np.ndarray:
+        rho = secrets.draw(key.sender, "rho", key.round)
+        powers = protocol.public.mask_powers
+        dealt = protocol.code.field.matmul(powers, rho.reshape(len(rho), -1))
+        return dealt.reshape(-1, *rho.shape[1:])
+
+    value: np.ndarray = secrets.once(key, "values", values)[key.receiver]
+    return value
 
 
 def uploads_since_the_last_step(
@@ -169,12 +183,16 @@ def decoded_mean(protocol: Method, secrets: RunSecrets, round: int) -> np.ndarra
 def gradient(protocol: Method, secrets: RunSecrets, key: MessageKey) -> np.ndarray:
     """dL/dH, a step of the server's model on the decoded mean and the labels (line 31)."""
     opened = MessageKey("round", key.round, SERVER, key.receiver)
-    centre = protocol.centre()
-    centre.load_state_dict(secrets.state(opened)["centre"])
-    batch = secrets.sent("round", key.round)[SERVER, key.receiver]
-    samples = protocol.public.batches["train"].samples(batch.rows)
-    mean = decoded_mean(protocol, secrets, key.round)
-    return centre.step(mean, samples, secrets.data(SERVER)["train"])[1]
+
+    def step() -> np.ndarray:
+        centre = protocol.centre()
+        centre.load_state_dict(secrets.state(opened)["centre"])
+        batch = secrets.sent("round", key.round)[SERVER, key.receiver]
+        samples = protocol.public.batches["train"].samples(batch.rows)
+        mean = decoded_mean(protocol, secrets, key.round)
+        return centre.step(mean, samples, secrets.data(SERVER)["train"])[1]
+
+    return secrets.once(key, "gradient", step)
 
 
 def all_labels(protocol: Method, secrets: RunSecrets, key: MessageKey) -> np.ndarray:

@@ -1,0 +1,360 @@
+"""Runs of a configuration that are held against its declaration while they are made.
+
+One run is the configuration itself: its options, all its rows and columns, all its rounds. Others
+are its settings: somebody is late, attempts fail, parties crash, uploads are wrong, the run is
+resumed. Of each run three things are kept: how its messages compare with the declaration, whether
+all secret draws are fresh, and its traffic.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from securevfl.audit import randomness
+from securevfl.audit.deviations import Comparer, Comparison, Declared
+from securevfl.audit.recording import RecordedMessage, RecordedRun, Recorder, keep_draws
+from securevfl.engine import wire
+from securevfl.engine.conditions import NONE, Conditions
+from securevfl.engine.faults import Faults, Schedule
+from securevfl.engine.network import PartyState
+from securevfl.engine.party import Party
+from securevfl.engine.simulation.simulator import Simulation
+from securevfl.engine.transcript import Transcript
+from securevfl.errors import RunError
+from securevfl.protocols.base.messages import SELF, MessageKey
+from securevfl.protocols.base.protocol import Protocol
+from securevfl.runs.threads import one_thread
+
+HELD = 64 * 2**20  # bytes of messages that a followed run holds
+MOST = 4 * 2**30  # bytes of messages after which it is broken off
+_ENOUGH = 20  # messages that are not as declared, after which nothing more is to be learned
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One way to run a configuration.
+
+    Attributes
+    ----------
+    name : str
+    options : mapping
+        That differ from the configuration's.
+    conditions : Conditions
+    faults : Faults or None
+    resumed_in : int
+        Round in which the run is broken off and resumed from its checkpoint; 0 for none.
+    wrong_uploads : int
+        Clients, from the last, whose uploads are replaced by random elements.
+    """
+
+    name: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+    conditions: Conditions = NONE
+    faults: Faults | None = None
+    resumed_in: int = 0
+    wrong_uploads: int = 0
+
+    @property
+    def disturbed(self) -> bool:
+        """Whether somebody is late, absent or wrong."""
+        return bool(self.conditions != NONE or self.faults or self.wrong_uploads)
+
+
+ITSELF = Setting("as configured")
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """What of a run is seen without its secrets: envelopes and times, and control messages.
+
+    Attributes
+    ----------
+    envelopes : tuple of tuple
+        Kind, round, sender, receiver, bytes, and when it was sent and arrived, in nanoseconds; of
+        each message, in the order of sending.
+    controls : tuple of (MessageKey, str)
+        Control messages and digests of what is in them.
+    """
+
+    envelopes: tuple[tuple[Any, ...], ...]
+    controls: tuple[tuple[MessageKey, str], ...]
+
+
+@dataclass(frozen=True)
+class Followed:
+    """What became of one run.
+
+    Attributes
+    ----------
+    setting : Setting
+    comparison : Comparison
+    strange : tuple of str
+        Secret draws of another origin than a fresh key of the operating system, used once.
+    draws : int
+    strange_keys, keys : int
+        Keys and seeds that parties drew for themselves and that have another origin, or were used
+        before; and all of them.
+    traffic : Traffic
+    rounds : int
+        Newest round that the server announced.
+    ended : str
+        Why the run ended before its end; empty where it did not.
+    """
+
+    setting: Setting
+    comparison: Comparison
+    strange: tuple[str, ...]
+    draws: int
+    strange_keys: int
+    keys: int
+    traffic: Traffic
+    rounds: int
+    ended: str = ""
+
+
+def follow(protocol: Protocol, setting: Setting) -> Followed:
+    """Run a protocol in a setting and hold it against its declaration.
+
+    An error with which the run itself ends, such as too few results, ends it here as well: what was
+    sent before it was compared.
+    """
+    with randomness.watch() as log:
+        one = _FollowedRun(protocol, setting)
+        ended = one.make()
+    tapes = one.run.tapes.values()
+    return Followed(
+        setting,
+        one.comparer.result(),
+        tuple(randomness.unexplained(log, tapes)),
+        sum(tape.drawn for tape in tapes),
+        sum(1 for _ in randomness.unexplained_keys(log, one.keys)),
+        len(one.keys),
+        Traffic(_envelopes(one.simulation.transcript), tuple(one.controls)),
+        one.newest,
+        ended,
+    )
+
+
+class _FollowedRun:
+    """The run while it is made."""
+
+    def __init__(self, protocol: Protocol, setting: Setting) -> None:
+        self.protocol, self.setting = protocol, setting
+        self.run = RecordedRun(protocol, protocol.parties(), Transcript(), HELD)
+        self.comparer = Comparer(self.run, disturbed=setting.disturbed)
+        self.controls: list[tuple[MessageKey, str]] = []
+        self.keys: list[bytes] = []
+        self.newest = self.sent = 0
+        self._pending: list[RecordedMessage] = []
+        self._declared = Declared(protocol)
+        self._state: dict[str, Any] | None = None
+        self._asked = False
+        parties = dict(self.run.parties)
+        for party in parties.values():
+            keep_draws(self.run, party)
+        self.simulation = _Disturbed(
+            parties, seed=protocol.seed, transcript=self.run.transcript, **self._parts()
+        )
+
+    def make(self) -> str:
+        """Run to the end; returns why it ended before."""
+        with one_thread():
+            try:
+                self._first_life()
+                if self._state is not None:
+                    self._resume(self._state)
+                    self.simulation.run(self._pause)
+            except RunError as error:
+                return str(error)
+            finally:
+                self._compare()
+        return "" if self.simulation.finished else "it was broken off"
+
+    def _first_life(self) -> None:
+        try:
+            self.simulation.run(self._pause)
+        except RunError:
+            if self._state is None:  # else it was stopped, and nothing is sent any more
+                raise
+
+    def _parts(self) -> dict[str, Any]:
+        made, setting = self.protocol, self.setting
+        return {
+            "recorded": self.run,
+            "follow": self._take,
+            "wrong": self._wrong(),
+            "secrets": made.secrets,
+            "conditions": setting.conditions,
+            "faults": _schedule(made, setting),
+            "make_party": self._party,
+        }
+
+    def _party(self, index: int) -> Party:
+        party = self.protocol.party(index)
+        keep_draws(self.run, party)
+        return party
+
+    def _wrong(self) -> Callable[[MessageKey], bool]:
+        clients = tuple(self.protocol.peers())[-self.setting.wrong_uploads :]
+        uploads = ("masked_result", "result_share")
+
+        def wrong(key: MessageKey) -> bool:
+            spec = self._declared.spec_of(key)
+            return spec is not None and spec.carries in uploads and key.sender in clients
+
+        return wrong if self.setting.wrong_uploads else lambda key: False
+
+    def _take(self, message: RecordedMessage) -> None:
+        self.sent += len(message.content)
+        spec = self._declared.spec_of(message.key)
+        if spec is not None and (spec.public or spec.carries == "control"):
+            self.controls.append((message.key, hashlib.sha256(message.content).hexdigest()))
+        if spec is not None and (spec.receiver, spec.carries) == (SELF, "key"):
+            self.keys += message.payload
+        self._pending.append(message)
+        if message.key.round > self.newest:
+            self.newest = message.key.round
+            self._compare(self.newest - 2)
+
+    def _compare(self, last: int | None = None) -> None:
+        """Compare what is left of rounds up to `last`; some formulas ask who answered later."""
+        due = [m for m in self._pending if last is None or m.key.round <= last]
+        self._pending = [m for m in self._pending if last is not None and m.key.round > last]
+        for message in due:
+            self.comparer.take(message)
+
+    def _pause(self) -> bool:
+        resumed_in = self.setting.resumed_in
+        if resumed_in and self.newest >= resumed_in and not self._asked:
+            self._asked = True
+            self.simulation.request_state(self._keep)
+        broken = len(self.comparer.deviations) >= _ENOUGH or self.sent > MOST
+        return broken or self.simulation.stopped
+
+    def _keep(self, state: dict[str, Any]) -> None:
+        """Stop at a checkpoint: what is sent or drawn after it is made again."""
+        self._state = state
+        self.simulation.stopped = True
+        for tape in self.run.tapes.values():
+            tape.closed = True
+
+    def _resume(self, state: dict[str, Any]) -> None:
+        for tape in self.run.tapes.values():
+            tape.closed = False
+        parties = self.protocol.parties()
+        for party in parties.values():
+            keep_draws(self.run, party)
+        made = _Disturbed.from_state(parties, state, **self._parts())
+        assert isinstance(made, _Disturbed)
+        self.simulation = made
+
+
+class _Disturbed(Recorder):
+    """A recorder that can be stopped, and in which some clients upload random elements."""
+
+    def __init__(
+        self, parties: Any, *, wrong: Callable[[MessageKey], bool], **options: Any
+    ) -> None:
+        super().__init__(parties, **options)
+        self.stopped = False
+        self._wrong = wrong
+        self._stream = np.random.Generator(np.random.Philox(1))
+
+    def send(
+        self,
+        party: PartyState,
+        to: tuple[int, ...],
+        kind: str,
+        payloads: Any,
+        round: int,
+        after: float,
+    ) -> None:
+        """Send, unless the run was stopped; wrong uploads are sent, but not recorded."""
+        if self.stopped:
+            return
+        if any(self._wrong(MessageKey(kind, round, party.index, n)) for n in to):
+            noise = [
+                self._stream.integers(0, 2**16, one.shape).astype(one.dtype) for one in payloads
+            ]
+            Simulation.send(self, party, to, kind, noise, round, after)
+            return
+        super().send(party, to, kind, payloads, round, after)
+
+
+def traffic_of(protocol: Protocol, setting: Setting) -> Traffic:
+    """Traffic of a run alone; messages that are not declared are in its envelopes."""
+    declared, controls = Declared(protocol), list[tuple[MessageKey, str]]()
+
+    class Listener(Simulation):
+        def send(
+            self,
+            party: PartyState,
+            to: tuple[int, ...],
+            kind: str,
+            payloads: Any,
+            round: int,
+            after: float,
+        ) -> None:
+            payloads = list(payloads)
+            for receiver, payload in zip(to, payloads, strict=True):
+                key = MessageKey(kind, round, party.index, receiver)
+                spec = declared.spec_of(key)
+                if spec is not None and (spec.public or spec.carries == "control"):
+                    digest = hashlib.sha256(wire.encode(payload)).hexdigest()
+                    controls.append((key, digest))
+            super().send(party, to, kind, payloads, round, after)
+
+    made = Listener(
+        protocol.parties(),
+        seed=protocol.seed,
+        secrets=protocol.secrets,
+        conditions=setting.conditions,
+        faults=_schedule(protocol, setting),
+        make_party=protocol.party,
+    )
+    with one_thread(), suppress(RunError):  # what was sent before is compared
+        made.run()
+    return Traffic(_envelopes(made.transcript), tuple(controls))
+
+
+def _schedule(protocol: Protocol, setting: Setting) -> Schedule | None:
+    if setting.faults is None:
+        return None
+    return setting.faults.bind(protocol.roles(), protocol.seed, last=protocol.last_fault)
+
+
+def differences(one: Traffic, other: Traffic) -> Iterator[tuple[MessageKey, str]]:
+    """Messages in which two traffics differ; of envelopes that follow one another, the first."""
+    for ours, theirs in zip(one.envelopes, other.envelopes, strict=False):
+        if ours != theirs:
+            yield MessageKey(*ours[:4]), f"{_words(ours)}, and {_words(theirs)}"
+            break
+    else:
+        longer = max(one.envelopes, other.envelopes, key=len)
+        shorter = min(len(one.envelopes), len(other.envelopes))
+        if len(longer) > shorter:
+            yield MessageKey(*longer[shorter][:4]), f"{_words(longer[shorter])}, and nothing"
+    known = dict(other.controls)
+    for key, digest in one.controls:
+        if known.get(key, digest) != digest:
+            yield key, "the content of a control message"
+
+
+def _envelopes(transcript: Transcript) -> tuple[tuple[Any, ...], ...]:
+    columns = transcript.columns()
+    names = ("kind", "round", "sender", "receiver", "bytes", "sent", "arrived")
+    return tuple(zip(*(columns[name].tolist() for name in names), strict=True))
+
+
+def _words(envelope: tuple[Any, ...]) -> str:
+    kind, round, sender, receiver, nbytes, sent, arrived = envelope
+    return (
+        f"round {round}: {kind!r} from {sender} to {receiver}, {nbytes} bytes, sent at "
+        f"{sent / 1e9:g} s, there at {arrived / 1e9:g} s"
+    )

@@ -1,0 +1,113 @@
+"""Whether sizes, order, times or control messages of a run depend on its secrets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+
+from securevfl.audit.coalitions import may_see
+from securevfl.audit.followed_runs import ITSELF, Traffic, differences, traffic_of
+from securevfl.audit.subject import Subject
+from securevfl.audit.verdicts import Evidence
+from securevfl.engine.streams import SecretSeed
+from securevfl.privacy.adversary import OUTSIDER
+from securevfl.privacy.claims import Claim
+from securevfl.protocols.base.messages import MessageKey
+from securevfl.protocols.base.protocol import Protocol
+
+
+class TrafficComparison:
+    """Runs the configuration with other columns and networks and compares the traffic.
+
+    Traffic is what masks and ciphertexts do not hide: which messages there are, their sizes, their
+    order, when they leave and arrive, and what control messages say.
+    """
+
+    name = "traffic"
+
+    def applies(self, claim: Claim, protocol: Protocol) -> bool:
+        """Secrecy of features and models, perfect or by a primitive; labels have `influence`."""
+        secret = claim.strength in ("perfect", "computational") and claim.against != OUTSIDER
+        return secret and claim.asset in ("features", "model")
+
+    def examine(
+        self, claim: Claim, subject: Subject, *, seed: int, level: float
+    ) -> Iterable[Evidence]:
+        """Traffic that the adversary sees, of runs that differ in all columns and networks."""
+        found = subject.shared("traffic", lambda: list(_compared(subject)))
+        unequal = [(words, key, what) for words, key, what in found if key is not None]
+        seen = [one for one in unequal if may_see(claim.against, subject.protocol, one[1])]
+        if seen:
+            words, _, what = seen[0]
+            text = f"runs that differ in columns and networks alone have other traffic ({words}): "
+            yield Evidence(self.name, "accuses", text + what, "demonstration", 0.0)
+            return
+        if unequal:
+            words, _, what = unequal[0]
+            text = f"others' traffic depends on columns or networks ({words}): {what}"
+            yield Evidence(self.name, "silent", text, "gap")
+            return
+        text = (
+            f"{len(found)} pairs of runs that differ in all columns and networks have the same "
+            "traffic: messages, sizes, order, times, and what control messages say"
+        )
+        yield Evidence(self.name, "supports", text)
+
+
+def _compared(subject: Subject) -> Iterator[tuple[str, MessageKey | None, str]]:
+    """Of each pair of runs what it was, and a message in which they differ, None for none."""
+    followed = {one.setting.name: one for one in subject.settings}
+    chance = _by_chance(subject)
+    for name, columns in _other_columns(subject, whole=False).items():
+        subject.progress(f"traffic, {name}")
+        one = subject.shared("small traffic", lambda: traffic_of(subject.instance(), ITSELF))
+        made = subject.instance(columns=columns, secrets=SecretSeed(subject.seed + 11))
+        yield _first(name, one, traffic_of(made, ITSELF), chance)
+    for found in followed.values():
+        setting, whole = found.setting, found.setting == ITSELF
+        if setting.resumed_in or setting.wrong_uploads or found.comparison.deviations:
+            continue
+        subject.progress(f"traffic, {setting.name}")
+        columns = _other_columns(subject, whole=whole)["mirrored columns"]
+        other = subject.instance(
+            columns=columns,
+            secrets=SecretSeed(subject.seed + 12),
+            options=setting.options,
+            whole=whole,
+        )
+        yield _first(setting.name, found.traffic, traffic_of(other, setting), chance)
+
+
+def _first(
+    name: str, one: Traffic, other: Traffic, chance: frozenset[str]
+) -> tuple[str, MessageKey | None, str]:
+    for key, what in differences(one, other):
+        if "control" in what and key.kind in chance:
+            continue
+        return name, key, f"round {key.round}, {key.kind!r}: {what}"
+    return name, None, ""
+
+
+def _by_chance(subject: Subject) -> frozenset[str]:
+    """Kinds of control message that differ between two runs with equal inputs: fresh keys."""
+    one = subject.shared("small traffic", lambda: traffic_of(subject.instance(), ITSELF))
+    again = traffic_of(subject.instance(), ITSELF)
+    return frozenset(key.kind for key, what in differences(one, again))
+
+
+def _other_columns(subject: Subject, *, whole: bool) -> dict[str, dict[int, np.ndarray]]:
+    """Columns of the same form: mirrored in their range, in another order of rows, and random."""
+    data = subject.instance(whole=whole).data
+    stream = np.random.Generator(np.random.Philox(subject.seed + 5))
+    rows = stream.permutation(data.rows)
+    made: dict[str, dict[int, np.ndarray]] = {"mirrored columns": {}, "rows in another order": {}}
+    made["random columns"] = {}
+    for n, own in enumerate(data.train):
+        low, high = own.min(axis=0), own.max(axis=0)
+        made["mirrored columns"][n] = (low + high - own).astype(own.dtype)
+        made["rows in another order"][n] = np.ascontiguousarray(own[rows])
+        made["random columns"][n] = (low + (high - low) * stream.random(own.shape)).astype(
+            own.dtype
+        )
+    return made
