@@ -1,9 +1,10 @@
 """Runs `verify` over the zoo of leaks: what is caught, missed and wrongly blamed.
 
-Without arguments all leaks and variants, in full. ``--quick`` leaves out the statistical games
-and the run of the whole configuration, which can only accuse more; ``--missed`` takes up again, in full, what was verified so and not
-caught; ``--again`` takes up all again. Results go to benchmarks/results/privacy/zoo.json as they
-come, and a run that was stopped goes on. ``--page`` writes the table into docs/verification.md.
+Without arguments all leaks and variants, in full. ``--quick`` leaves out the statistical games and
+the run of the whole configuration, which can only accuse more; ``--missed`` takes up again, in
+full, what was verified so and not caught; ``--again`` takes up all again. Results go to
+benchmarks/results/privacy/zoo.json as they come, and a run that was stopped goes on. ``--page``
+writes the table into docs/verification.md.
 
     python benchmarks/zoo.py [--quick] [--again] [--missed] [--page] [--seconds S] [words of names]
 """
@@ -143,7 +144,10 @@ def table(rows: dict[str, dict[str, Any]]) -> str:
     lines += [f"- {row['name']}: {row['outcome']}" for row in wrong] or ["- none"]
     quick = sum(row["quick"] for row in rows.values())
     if quick:
-        lines += ["", f"{quick} of {len(rows)} were verified without the statistical games."]
+        lines += [
+            "",
+            f"{quick} of {len(rows)} were verified without the statistical games and the whole run.",
+        ]
     return "\n".join(lines)
 
 

@@ -52,7 +52,7 @@ def test_a_result_explains_one_draw_only():
     with watch() as log:
         z = FIELD.random((3, 3))
     tape = Tape([z, z.copy()], [0, 1])
-    assert list(unexplained(log, [tape])) == ["draw 1 of tape 0, 9 elements"]
+    assert list(unexplained(log, [tape])) == ["draw 1 of tape 0"]
 
 
 def test_watching_ends():

@@ -81,7 +81,7 @@ def test_a_protocol_that_cannot_run_small_is_no_traceback(monkeypatch):
         raise RuntimeError("no parties today")
 
     broken = type("Broken", (get_protocol("secagg_split"),), {"parties": parties})
-    report = verify(broken, tiny_data(), tests=())
+    report = verify(broken, tiny_data(), tests=(), whole=False)
     own = {f.verdict for f in report.claims if f.who != "outsider"}
     assert own == {"COULD NOT BE CHECKED"}
     assert all("no parties today" in f.words for f in report.claims if f.who != "outsider")
@@ -128,7 +128,7 @@ def installed(monkeypatch):
 def test_the_verifier_of_an_entry_point_is_used(installed):
     assert isinstance(Skeptic(), Verifier)
     installed(Skeptic())
-    report = verify("split", tiny_data(), tests=())
+    report = verify("split", tiny_data(), tests=(), whole=False)
     assert report.verdict("outsider", "labels") == "VIOLATED"
     assert report.verdict("outsider", "features") == "NO VIOLATION FOUND"
 
@@ -136,7 +136,7 @@ def test_the_verifier_of_an_entry_point_is_used(installed):
 def test_an_entry_point_that_is_no_verifier_is_refused(installed):
     installed(object())
     with pytest.raises(ConfigurationError, match="is no verifier"):
-        verify("split", tiny_data(), tests=())
+        verify("split", tiny_data(), tests=(), whole=False)
 
 
 def test_verdicts_on_the_methods_without_a_code():
@@ -149,7 +149,7 @@ def test_verdicts_on_the_methods_without_a_code():
         "dvfl": {"NO VIOLATION FOUND", "CONFIRMED OPEN"},
     }
     for name, words in expected.items():
-        report = verify(name, tiny_data(), tests=())
+        report = verify(name, tiny_data(), tests=(), whole=False)
         own = [f for f in report.claims if f.who not in ("outsider", "any party")]
         assert {f.verdict for f in own} == words, name
         assert report.verdict("any party", "messages") == "NO VIOLATION FOUND"
@@ -174,6 +174,8 @@ def test_labels_that_reach_a_guest_are_found():
         return made
 
     options = {"guest_epochs": 2, "host_epochs": 2}
-    report = verify(type("Telling", (base,), {"parties": parties}), tiny_data(), **options)
+    report = verify(
+        type("Telling", (base,), {"parties": parties}), tiny_data(), whole=False, **options
+    )
     assert report.verdict("guest", "labels") == "VIOLATED"
     assert report.verdict("any party", "messages") == "VIOLATED"

@@ -16,13 +16,14 @@ from securevfl.testing.runs import tiny_data
 
 WORDS = {*get_args(Verdict)}
 ABOUT = ("features", "model")
-SMALL = {"prime": 2**31 - 1, "data_bits": 6, "model_bits": 6, "weight_bound": 2.0, "segments": 1}
+SMALL = {"prime": 2**31 - 1, "data_bits": 6, "model_bits": 6, "weight_bound": 2.0, "segments": 1,
+         "rounds": 12}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
 def masked():
     few = ("equality", "span, clients", "span, server", "ranks, server + clients")
-    return verify("fedvs", tiny_data(), tests=few)
+    return verify("fedvs", tiny_data(), tests=few, rounds=20)
 
 
 @pytest.fixture(scope="module")
@@ -43,6 +44,15 @@ def test_masked_claims_are_proved_at_the_real_parameters(masked):
             assert found[who, about] == "PROVED"
     assert found["client", "labels"] == "CONFIRMED OPEN"  # dL/dH depends on them, as the card says
     assert found["any party", "messages"] == "NO VIOLATION FOUND"
+
+
+def test_what_was_run_is_the_configuration_itself_and_its_settings(masked):
+    ran = " | ".join(masked.ran)
+    assert f"all {tiny_data().rows} rows, 21 rounds" in ran  # the last says stop
+    for setting in ("resumed", "clients late", "attempts given up", "clients crash",
+                    "messages lost", "wrong uploads"):  # fmt: skip
+        assert f"setting {setting!r}" in ran
+    assert "not run" not in ran
 
 
 def test_the_evidence_of_a_proof_names_all_its_parts(masked):
@@ -110,7 +120,7 @@ def test_leaks_are_never_proved(leak, tests, expected):
 
 
 def test_claims_that_nothing_is_protected_are_demonstrated():
-    report = verify("vafl", tiny_data())
+    report = verify("vafl", tiny_data(), whole=False)
     links, own = ([f for f in report.claims if (f.who == "outsider") is it] for it in (True, False))
     none = [f for f in own if f.notion == "none"]
     assert {f.verdict for f in none} == {"CONFIRMED OPEN"}
@@ -141,7 +151,7 @@ def test_the_json_form(report, request):
 
 def test_verify_is_a_public_name():
     assert securevfl.verify is verify
-    assert isinstance(verify("split", tiny_data()), Report)
+    assert isinstance(verify("split", tiny_data(), whole=False), Report)
 
 
 def test_an_unknown_claim_is_a_key_error(masked):

@@ -21,6 +21,8 @@ AS_DECLARED = Claim(
     "it",
 )
 
+_SMALL = "a small run"
+
 
 class DeclaredMessages:
     """Compares the multiset of all messages of a recorded run with the declaration."""
@@ -41,12 +43,13 @@ class DeclaredMessages:
             yield Evidence(self.name, "silent", text, "gap")
             return
         subject.progress("a run against the declaration")
-        runs = [("a small run", subject.comparison)]
-        runs += [(f"the run {one.setting.name!r}", one.comparison) for one in subject.settings]
+        runs = [(_SMALL, subject.comparison)]
+        own = {one.setting.name for one in subject.settings if not one.setting.options}
+        runs += [(one.setting.name, one.comparison) for one in subject.settings]
         yield from self._accusations(claim, protocol, runs)
         if any(_bears(claim, protocol, one) for _, found in runs for one in found.deviations):
             return
-        yield from self._gaps(runs)
+        yield from self._gaps(runs, own)
         messages, computed = (
             sum(counts) for counts in zip(*((f.messages, f.computed) for _, f in runs), strict=True)
         )
@@ -55,7 +58,7 @@ class DeclaredMessages:
             f"{messages} messages, each declared, {computed} of them equal to their formula byte "
             "by byte"
         )
-        whole = not any(found.without_formula for _, found in runs)
+        whole = not any(found.without_formula for n, found in runs if n in own or n == _SMALL)
         about = claim.strength in ("perfect", "computational") and whole
         yield Evidence(self.name, "supports" if about else "silent", text)
 
@@ -70,16 +73,23 @@ class DeclaredMessages:
                 text = f"{name}: {seen[0]}{more}"
                 yield Evidence(self.name, "accuses", text, "demonstration", 0.0)
 
-    def _gaps(self, runs: Sequence[tuple[str, Comparison]]) -> Iterator[Evidence]:
-        """What nothing could be compared with, and what others are sent."""
+    def _gaps(self, runs: Sequence[tuple[str, Comparison]], own: set[str]) -> Iterator[Evidence]:
+        """What others are sent, and what nothing could be compared with.
+
+        Options that a setting adds may take formulas away; that is no gap of the configuration.
+        """
         hidden = [one for _, found in runs for one in found.deviations]
         if hidden:  # the adversary does not see them, and they may reach it by others
             text = f"others are sent what is not declared: {hidden[0]}"
             yield Evidence(self.name, "silent", text, "gap")
-        kinds = sorted({repr(spec.kind) for _, found in runs for spec in found.without_formula})
-        if kinds:
-            text = f"no formula says what must be in messages of the kinds {', '.join(kinds)}"
-            yield Evidence(self.name, "silent", text, "gap")
+        for name, found in runs:
+            kinds = ", ".join(sorted({repr(spec.kind) for spec in found.without_formula}))
+            text = f"no formula says what must be in messages of the kinds {kinds}"
+            if kinds and (name in own or name == _SMALL):
+                yield Evidence(self.name, "silent", text, "gap")
+                break
+            if kinds:
+                yield Evidence(self.name, "silent", f"{name}: {text}")
         forgotten = sum(found.forgotten for _, found in runs)
         if forgotten:
             text = f"{forgotten} messages depend on rounds that the record does not hold any more"

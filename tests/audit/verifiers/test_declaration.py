@@ -145,9 +145,14 @@ def test_a_protocol_that_declares_nothing_is_not_proved():
     assert (gap.bearing, gap.effect) == ("gap", "silent")
 
 
-def test_an_option_that_no_run_exercised_is_a_gap():
+def test_options_of_late_parties_are_exercised():
     times = {"share_timeout": 1.0, "result_timeout": 9.0, "absent": "last"}
     subject = Subject(make("fedvs", **times, **FEW["fedvs"]))
     verifier = VERIFIERS.get("declared messages")
     found = list(verifier.examine(subject.protocol.claims[0], subject, seed=0, level=1e-7))
-    assert any(one.bearing == "gap" and "share_timeout" in one.text for one in found)
+    assert [one.effect for one in found] == ["supports"]
+    assert "attempts given up" in found[0].text
+    late = [one for one in subject.ran if one.startswith("setting 'clients late'")]
+    assert len(late) == 1
+    assert "absent = last" in late[0]
+    assert "share_timeout = 1.0" in late[0]

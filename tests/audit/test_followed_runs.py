@@ -1,0 +1,206 @@
+"""Followed runs: the configuration itself, and its settings, against the declaration."""
+
+import numpy as np
+import pytest
+
+from securevfl.audit.followed_runs import (
+    ITSELF,
+    Setting,
+    differences,
+    follow,
+    traffic_of,
+)
+from securevfl.audit.recording import ForgottenError, RecordedRun, Recorder, keep_draws, record
+from securevfl.audit.settings import settings_of
+from securevfl.engine.streams import SecretSeed
+from securevfl.engine.transcript import Transcript
+from securevfl.protocols.base.registry import get_protocol
+from securevfl.testing.runs import make, tiny_data
+
+ROUNDS = 12
+FEDVS = {"rounds": ROUNDS, "batch": 20, "spares": 1}
+
+
+def planted(when, change, name="fedvs"):
+    """A method in which each client's draws are changed where ``when(client, place)`` holds."""
+    base = get_protocol(name)
+
+    def parties(self):
+        made = base.parties(self)
+        for n, client in made.items():
+            if n >= 0:
+                wrap(client, when, change)
+        return made
+
+    return type("Planted", (base,), {"parties": parties, "__doc__": "Planted leak."})
+
+
+def wrap(client, when, change):
+    uniform, places = client.uniform, {}
+
+    def drawn(shape):
+        place = places[client.round] = places.get(client.round, -1) + 1
+        made = uniform(shape)
+        return change(made) if when(client, place) else made
+
+    client.uniform = drawn
+
+
+def settings(**options):
+    protocol = make("fedvs", **FEDVS | options)
+    return {one.name: one for one in settings_of(protocol)}
+
+
+def followed(cls, name, **options):
+    setting = ITSELF if name == "as configured" else settings(**options)[name]
+    return follow(make(cls, **FEDVS | options | dict(setting.options)), setting)
+
+
+@pytest.mark.parametrize("name", ["as configured", *settings()])
+def test_a_sound_run_is_as_declared_in_every_setting(name):
+    found = followed("fedvs", name)
+    assert found.comparison.deviations == ()
+    assert found.comparison.without_formula == ()
+    assert found.comparison.forgotten == 0
+    assert found.strange == ()
+    assert found.draws > 6 * ROUNDS
+    assert found.ended == ""
+    if name == "as configured":
+        assert found.comparison.computed == found.comparison.messages
+        assert found.rounds == ROUNDS + 1  # the last says stop
+
+
+def test_settings_do_what_they_are_called():
+    assert followed("fedvs", "attempts given up").rounds > ROUNDS + 1
+    whole = followed("fedvs", "clients crash").comparison.messages
+    assert whole < followed("fedvs", "as configured").comparison.messages
+    assert settings()["wrong uploads"].wrong_uploads == 1
+
+
+@pytest.mark.parametrize("name", ["split", "secagg_split", "he_split", "cvfl"])
+def test_sound_runs_of_other_methods_are_as_declared_in_their_settings(name):
+    pytest.importorskip("tenseal") if name == "he_split" else None
+    for setting in settings_of(make(name, rounds=6)):
+        found = follow(make(name, rounds=6, **dict(setting.options)), setting)
+        assert found.comparison.deviations == (), setting.name
+        assert found.comparison.messages > 20
+
+
+LATE = planted(lambda client, place: client.round == ROUNDS - 1 and place == 0, np.zeros_like)
+RETURNED = planted(
+    lambda client, place: client.returned and client.round and place == 0, np.zeros_like
+)
+
+
+class Reborn(get_protocol("fedvs")):
+    """FedVS whose parties leak once all of them were made a second time."""
+
+    lives = 0
+
+    def parties(self):
+        made = super().parties()
+        type(self).lives += 1
+        if self.lives > 1:
+            for n in self.peers():
+                wrap(made[n], lambda client, place: client.round and place == 0, np.zeros_like)
+        return made
+
+
+AGAIN = planted(
+    lambda client, place: bool(client.ledger.possible_uploads()) and place == 0, np.zeros_like
+)
+
+
+@pytest.mark.parametrize(
+    ("leak", "name"),
+    [
+        (LATE, "as configured"),
+        (Reborn, "resumed"),
+        (RETURNED, "clients crash"),
+        (AGAIN, "attempts given up"),
+    ],
+)
+def test_masks_that_are_zero_somewhere_are_found_where_they_are(leak, name):
+    Reborn.lives = 0
+    assert followed(leak, name).strange
+    Reborn.lives = 0
+    if leak is not LATE:
+        assert not followed(leak, "as configured").strange
+
+
+def test_masks_of_an_earlier_round_are_found():
+    kept = {}
+
+    def old(drawn):
+        return kept.setdefault(drawn.shape, drawn).copy()
+
+    leak = planted(lambda client, place: client.index == 2 and place == 0, old)
+    assert followed(leak, "as configured").strange
+
+
+def test_a_run_that_forgets_compares_as_much(monkeypatch):
+    monkeypatch.setattr("securevfl.audit.followed_runs.HELD", 200_000)
+    found = followed("fedvs", "as configured")
+    assert found.comparison.forgotten == 0
+    assert found.comparison.computed == found.comparison.messages
+    assert found.strange == ()
+
+
+def test_what_was_forgotten_is_refused():
+    protocol = make("fedvs", **FEDVS)
+    run = RecordedRun(protocol, protocol.parties(), Transcript(), limit=200_000)
+    for party in run.parties.values():
+        keep_draws(run, party)
+    made = Recorder(dict(run.parties), recorded=run, secrets=protocol.secrets)
+    made.run()
+    assert 0 < run.forgotten < ROUNDS - 3
+    with pytest.raises(ForgottenError, match="was forgotten"):
+        run.sent("model", run.forgotten)
+    assert run.sent("model", run.forgotten + 1)
+    assert run.sent("train-data", 0)
+    tape = run.tapes[0]
+    assert len(tape.digests) > 0
+    assert tape.drawn == record(protocol).tapes[0].drawn
+
+
+def test_a_run_with_many_deviations_is_broken_off():
+    base = get_protocol("fedvs")
+
+    def parties(self):
+        made = base.parties(self)
+        client, send = made[0], made[0].send
+
+        def sending(to, kind, payload, **more):
+            send(to, kind, payload, **more)
+            if kind == "embedding":
+                send(1, "embedding", payload)
+
+        client.send = sending
+        return made
+
+    leak = type("Telling", (base,), {"parties": parties, "__doc__": "Planted leak."})
+    found = follow(make(leak, **FEDVS | {"rounds": 60}), ITSELF)
+    assert found.rounds < 40
+    assert found.ended == "it was broken off"
+    assert "no such message is declared" in str(found.comparison.deviations[0])
+
+
+def test_traffic_of_other_secrets_is_the_same_for_a_sound_method():
+    one, other = make("fedvs", **FEDVS), make("fedvs", **FEDVS)
+    other.secrets = SecretSeed(77)
+    assert list(differences(traffic_of(one, ITSELF), traffic_of(other, ITSELF))) == []
+    assert follow(make("fedvs", **FEDVS), ITSELF).traffic == traffic_of(one, ITSELF)
+
+
+def test_another_number_of_messages_is_a_difference():
+    one = traffic_of(make("fedvs", **FEDVS), ITSELF)
+    other = traffic_of(make("fedvs", **FEDVS | {"rounds": ROUNDS - 1}), ITSELF)
+    [(key, what), *_] = differences(one, other)
+    assert key.round == ROUNDS
+    assert "'round' from -1" in what
+
+
+def test_a_setting_without_disturbance_is_none():
+    assert not ITSELF.disturbed
+    assert not Setting("resumed", resumed_in=4).disturbed
+    assert tiny_data().parties == 6

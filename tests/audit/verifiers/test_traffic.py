@@ -1,0 +1,106 @@
+"""Traffic: sizes, order, times and control messages that depend on secrets are found."""
+
+import numpy as np
+import pytest
+
+from securevfl.audit.subject import Subject
+from securevfl.audit.verifiers.traffic import TrafficComparison
+from securevfl.protocols.base.registry import get_protocol
+from securevfl.testing.runs import make
+
+SMALL = {"rounds": 6, "batch": 20}
+
+
+def leaking(change, name="fedvs"):
+    """A method whose client 1 sends through ``change(client, send, to, kind, payload, more)``."""
+    base = get_protocol(name)
+
+    def parties(self):
+        made = base.parties(self)
+        client, send, share = made[1], made[1].send, made[1].share
+
+        def sending(to, kind, payload, **more):
+            change(client, send, to, kind, payload, more)
+
+        client.send = sending
+        client.share = lambda kind, shares: sharing(client, share, kind, shares)
+        return made
+
+    def sharing(client, share, kind, shares):
+        if change is order and kind == "model" and bit(client):
+            for n in reversed(range(len(shares))):
+                client.send(n, kind, shares[n])
+        else:
+            share(kind, shares)
+
+    return type("Leaking", (base,), {"parties": parties, "__doc__": "Planted leak."})
+
+
+def bit(client):
+    features = client.features
+    own = features["train"] if isinstance(features, dict) else features
+    return bool(own[3, 1] > 0.5 * (own[:, 1].min() + own[:, 1].max()))
+
+
+def late(client, send, to, kind, payload, more):
+    send(
+        to, kind, payload, **more | ({"after": 1e-6} if kind == "embedding" and bit(client) else {})
+    )
+
+
+def late_in_the_end(client, send, to, kind, payload, more):
+    slow = kind == "embedding" and client.round == 6 and bit(client)
+    send(to, kind, payload, **more | ({"after": 1e-9} if slow else {}))
+
+
+def order(client, send, to, kind, payload, more):
+    send(to, kind, payload, **more)
+
+
+def longer(client, send, to, kind, payload, more):
+    if kind == "shared" and bit(client):
+        payload = (1,)
+    send(to, kind, payload, **more)
+
+
+def of_the_network(client, send, to, kind, payload, more):
+    slow = kind == "embedding" and client.network.values[0, 0] > 0
+    send(to, kind, payload, **more | ({"after": 1e-6} if slow else {}))
+
+
+def examined(name, who="server", about="features", **options):
+    subject = Subject(make(name, **SMALL | options), whole=True)
+    claims = subject.protocol.claims
+    claim = next(c for c in claims if (c.who, c.asset) == (who, about))
+    verifier = TrafficComparison()
+    assert verifier.applies(claim, subject.protocol)
+    [found] = verifier.examine(claim, subject, seed=0, level=1e-7)
+    return found
+
+
+@pytest.mark.parametrize("leak", [late, late_in_the_end, longer, of_the_network])
+def test_what_the_server_sees_of_a_secret_is_found(leak):
+    found = examined(leaking(leak))
+    assert found.effect == "accuses"
+    assert "other traffic" in found.text
+
+
+def test_the_order_of_shares_is_seen_by_clients():
+    assert examined(leaking(order), who="T clients").effect == "accuses"
+    unseen = examined(leaking(order), who="server")
+    assert (unseen.effect, unseen.bearing) == ("silent", "gap")
+
+
+def test_of_a_method_with_fresh_public_keys_their_content_is_no_difference():
+    assert examined("secagg_split").effect == "supports"
+    assert examined(leaking(late, "secagg_split")).effect == "accuses"
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"secure": True}, {"share_timeout": 1.0, "result_timeout": 2.0}]
+)
+def test_sound_methods_are_not_blamed(options):
+    found = examined("fedvs", **options)
+    assert found.effect == "supports"
+    assert "have the same traffic" in found.text
+    assert np.array([word in found.text for word in ("sizes", "order", "times")]).all()
