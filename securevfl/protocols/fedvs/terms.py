@@ -63,8 +63,8 @@ def check_rows(public: Parameters, batch: Batch) -> None:
         )
     if rows.size and int(rows.max()) >= length:
         raise RunError(
-            f"fedvs: the server named row {int(rows.max())} of {length}, which are numbered from 0. "
-            "Nothing was uploaded"
+            f"fedvs: the server named row {int(rows.max())}, and rows are numbered from 0 to "
+            f"{length - 1}. Nothing was uploaded"
         )
 
 

@@ -11,9 +11,9 @@ import numpy as np
 from securevfl.field.lagrange import interpolation_matrix
 from securevfl.protocols.fedvs.algorithm import Client
 from securevfl.protocols.fedvs.messages import Attempt, Batch
-from securevfl.testing.lies.fedvs_sums import elsewhere
+from securevfl.testing.lies.fedvs_sums import Listens
 from securevfl.testing.lies.lie import Finding, Lie, Outcome, Size
-from securevfl.testing.lies.stage import VICTIM, LyingServer, Played, play
+from securevfl.testing.lies.stage import VICTIM, Played, play
 
 SHIFT = 5 << 44  # 5.0 in the sum, with lx + lw = 44 bits
 MOVED = "change of the decoded mean H"
@@ -49,6 +49,16 @@ class OfMask(Inconsistent):
     """Deals an inconsistent mask share."""
 
     kind = "mask"
+
+
+class OfAnotherShape(Client):
+    """Deals one client a model share of another shape."""
+
+    def share(self, kind: str, shares: Sequence[Any] | np.ndarray) -> None:
+        """One column is missing."""
+        if kind == "model":
+            shares = [one[:, :-1] if n == FRAMED else one for n, one in enumerate(shares)]
+        super().share(kind, shares)
 
 
 class OtherPolynomial(Client):
@@ -190,20 +200,6 @@ def ended(liars: Mapping[int, type[Client]], size: Size, **options: Any) -> Find
     return Finding("runs that end", float(played.error is not None), 0.0, played.noticed())
 
 
-class Listens(LyingServer):
-    """Interpolates the polynomial of the uploads."""
-
-    async def run(self) -> None:
-        """One round; the judge compares with the uploads before masks."""
-        uploads = await self.ask(self.rows())
-        chosen = list(self.peers)[: self.public.threshold]
-        masked, plain = [
-            elsewhere(self, {n: sent[n] for n in chosen}) for sent in (uploads, self.judge.plain)
-        ]
-        self.found["read"] = float((masked == plain).mean())
-        self.conclude()
-
-
 def masks(dealers: Sequence[int], size: Size) -> Finding:
     """Elements of psi that the server reads where some dealers deal zeros."""
     played = play(size, Listens, liars=dict.fromkeys(dealers, ZeroMask))
@@ -250,6 +246,8 @@ LIES = (
     lie("upload of another shape", ONE, "uploads one column less",
         "nothing without --tolerate-corrupt", "gains",
         functools.partial(ended, {0: ShortUpload})),
+    lie("share of another shape", ONE, "deals client 1 a share with one column less", "nothing",
+        "gains", functools.partial(ended, {VICTIM: OfAnotherShape})),
     lie("other data later", ONE, "deals other data in a later round",
         "data shares are taken in setup only", "nothing", of(Reshares)),
     lie("large weights", ONE, "shares weights at their bound", "nothing: poisoning", "gains",

@@ -66,9 +66,7 @@ class OwnGradient(ChosenGradient):
     ) -> tuple[np.ndarray, np.ndarray]:
         """The best that it can do: the least solution of its equations."""
         samples, N = self.public.batches["train"].samples(rows), len(self.peers)
-        _, gradient = self.centre.step(
-            (sums / N).astype(np.float32), samples, self.labels["train"]
-        )
+        _, gradient = self.centre.step((sums / N).astype(np.float32), samples, self.labels["train"])
         step = (self.public.config.client_lr or self.public.config.lr) / N
         return gradient, np.linalg.pinv(step * np.float64(gradient), rcond=1e-6)[:, true]
 
@@ -89,8 +87,9 @@ class SameRows(LyingServer):
             found.append(self.sums(await self.ask(batch)))
             self.gradient(0.0)
         sums = [one for one in found if one is not None]
-        bits, width = self.public.config.model_bits, sum(
-            self.judge.powers(n, batch.rows).shape[1] for n in self.peers
+        bits, width = (
+            self.public.config.model_bits,
+            sum(self.judge.powers(n, batch.rows).shape[1] for n in self.peers),
         )
         rounding = width * 2.0**-bits  # of the weights, in each round anew
         self.found["new"] = sum(float(np.abs(one - sums[0]).max()) > rounding for one in sums[1:])
@@ -114,7 +113,11 @@ def products(server: type[ChosenGradient], size: Size, honest: bool, **options: 
     The control is the same server with its own gradient or, of a single client, the mean of all.
     """
     played = play(size, server, **options)
-    guess = play(size, OwnGradient, **options).found["error"] if honest else played.found.get("guess", 1.0)
+    guess = (
+        play(size, OwnGradient, **options).found["error"]
+        if honest
+        else played.found.get("guess", 1.0)
+    )
     whose = "X X^T of all, as many columns as h" if honest else "X X^T of one client"
     return Finding(
         *(f"{whose}, relative error", played.found.get("error"), guess),
@@ -137,7 +140,9 @@ def columns(size: Size) -> Finding:
                 errors = np.abs(guesses - column[:, None]).max(axis=0)
                 read.append(float(errors.min() < 1 / 32))
         noticed = played.noticed() if played.noticed() != "nobody" else noticed
-    return Finding("columns of clients read, every row within 1/32", float(np.mean(read)), 0.0, noticed)
+    return Finding(
+        "columns of clients read, every row within 1/32", float(np.mean(read)), 0.0, noticed
+    )
 
 
 def raw_columns(products: np.ndarray, starts: int) -> list[np.ndarray]:
@@ -200,7 +205,7 @@ LIES = (
         "nothing: S is the same", "gains", of(OneIsMoved, False, "sgd"), " --optimizer sgd"),
     lie("one client is moved, Adam", "the same, with a gradient far below Adam's 1e-8",
         "nothing: S is the same", "gains", of(OneIsMoved, False, "adam")),
-    lie("one client's columns", "the same to each client in turn, and solves for raw columns (D = 2)",
+    lie("one client's columns", "the same to each client in turn, and solves for columns (D = 2)",
         "nothing: S is the same", "gains", columns, " --optimizer sgd"),
     lie("gradient of NaN", "sends a gradient that is no number", "the next round's range check",
         "refused", of(Turned, False, "sgd")),

@@ -15,7 +15,6 @@ from securevfl.testing.lies.lie import Finding, Lie, Outcome, Size
 from securevfl.testing.lies.stage import PATIENCE, VICTIM, LyingServer, Played, play, relative
 
 EMBEDDING = "one client's embedding, relative error"
-READ = "elements of psi read, beyond the sums"
 
 
 class SecondSum(LyingServer):
@@ -142,11 +141,36 @@ class TwoBatches(LyingServer):
         if len(uploads) == len(self.peers):
             field = self.public.field
             masked, plain = [
-                field.subtract(*[elsewhere(self, {n: sent[n] for n in side}) for side in (one, two)])
+                field.subtract(
+                    *[elsewhere(self, {n: sent[n] for n in side}) for side in (one, two)]
+                )
                 for sent in (uploads, self.judge.plain)
             ]
             self.found["read"] = float((masked == plain).mean())
         self.conclude()
+
+
+class Listens(LyingServer):
+    """Interpolates the polynomial of the uploads."""
+
+    async def run(self) -> None:
+        """One round; the judge compares with the uploads before masks."""
+        uploads = await self.ask(self.rows())
+        chosen = list(self.peers)[: self.public.threshold]
+        masked, plain = [
+            elsewhere(self, {n: sent[n] for n in chosen}) for sent in (uploads, self.judge.plain)
+        ]
+        self.found["read"] = float((masked == plain).mean())
+        self.conclude()
+
+
+class OneRow(Listens):
+    """Names one row at all places of the batch."""
+
+    def rows(self) -> Batch:
+        """The first row again and again."""
+        rows = super().rows().rows
+        return Batch("train", np.full_like(rows, rows[0]))
 
 
 def elsewhere(server: LyingServer, uploads: Mapping[int, np.ndarray]) -> np.ndarray:
@@ -184,6 +208,12 @@ def two_batches(size: Size, **options: Any) -> Finding:
     )
 
 
+def one_row(size: Size) -> Finding:
+    """Elements of psi that are read where all places of the batch have one row."""
+    played = play(size, OneRow)
+    return Finding("elements of psi that are read", played.found["read"], 0.0, played.noticed())
+
+
 def lie(name: str, does: str, limit: str, expected: Outcome,
         measure: Callable[[Size], Finding], options: str = "") -> Lie:  # fmt: skip
     """A lie of the server of FedVS."""
@@ -218,6 +248,8 @@ LIES = (
         second(TwoSharers)),
     lie("two batches", "names other rows to half of the clients: masks cancel", HALVES, "gains",
         two_batches),
+    lie("one row", "names one row at all places of a batch", "each place has masks of its own",
+        "nothing", one_row),
     lie("second sum, plain", "sums the same rows over S and over S less one client",
         "nothing: plain claims nothing", "gains", second(SecondSum, masked=False),
         " --no-masked"),

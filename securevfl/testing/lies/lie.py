@@ -6,8 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from securevfl.errors import SecureVFLError
-
 if TYPE_CHECKING:
     from securevfl.data.dataset import VerticalDataset
 
@@ -119,11 +117,3 @@ class Lie:
     limit: str
     expected: Outcome
     measure: Callable[[Size], Finding]
-
-
-def named(error: Exception | None) -> str:
-    """Name of the error that ended a run, marked where it is none of the library's."""
-    if error is None:
-        return ""
-    foreign = "" if isinstance(error, SecureVFLError) else " (untyped)"
-    return f"{type(error).__name__}{foreign}"

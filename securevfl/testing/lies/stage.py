@@ -11,16 +11,15 @@ import numpy as np
 from securevfl.engine.conditions import NONE, Conditions
 from securevfl.engine.faults import faults_from
 from securevfl.engine.network import SERVER, Event
-from securevfl.engine.simulation.simulator import Simulation
 from securevfl.models.polynomial_network import expand
 from securevfl.models.split import rows_of
 from securevfl.protocols.fedvs.algorithm import Client, Server
 from securevfl.protocols.fedvs.messages import Attempt, Batch
 from securevfl.protocols.fedvs.protocol import FedVS
 from securevfl.runs.assembly import rules_of
-from securevfl.runs.threads import one_thread
-from securevfl.testing.lies.lie import Size, named
-from securevfl.testing.runs import History, make
+from securevfl.testing.lies.lie import Size
+from securevfl.testing.lies.running import carry_out, who_noticed
+from securevfl.testing.runs import make
 
 PARTIES = 10
 VICTIM = 7
@@ -155,20 +154,8 @@ class Played:
         return dict(self.server.found)
 
     def noticed(self) -> str:
-        """Who recorded what, or the error that ended the run; "nobody" if neither."""
-        said = []
-        refused = {event.party for event in self.events if event.name == "refused"}
-        if refused:
-            said.append(f"{len(refused)} clients refuse")
-        blamed = sorted({n for e in self.events if e.name == "corrected"
-                         for n in e.fields["clients"]})  # fmt: skip
-        if blamed:
-            said.append(f"server: corrected {blamed}")
-        if any(event.name == "given_up" for event in self.events):
-            said.append("server: given up")
-        if self.error is not None:
-            said.append(named(self.error))
-        return ", ".join(said) or "nobody"
+        """Who noticed, as `who_noticed` says it."""
+        return who_noticed(self.events, self.error)
 
     def count(self, name: str) -> int:
         """Number of events of a name."""
@@ -204,7 +191,7 @@ def play(
     small = {"rounds": 1, "batch": size.batch, "width": size.width}
     protocol: Any = make(FedVS, size.data(parties), defaults=small, **options)
     made: dict[int, Any] = protocol.parties()
-    judge, history = Judge(made), History()
+    judge = Judge(made)
     if server is not None:
         made[SERVER].__class__ = server
         made[SERVER].judge, made[SERVER].found = judge, {}
@@ -212,21 +199,14 @@ def play(
         made[n].__class__ = liar
     judge.watch()
     faults = faults_from({"outage": list(outages)}) if outages else None
-    simulation = Simulation(
+    _, events, error = carry_out(
         made,
         conditions=conditions,
-        observer=history,
         faults=faults and faults.bind(protocol.roles(), 0, last=protocol.last_fault),
         make_party=protocol.party,
         rules=rules_of(protocol),
     )
-    error = None
-    with one_thread():
-        try:
-            simulation.run()
-        except Exception as ended:  # it is what was measured
-            error = ended
-    return Played(made[SERVER], judge, tuple(history.events), error)
+    return Played(made[SERVER], judge, events, error)
 
 
 def relative(guess: np.ndarray, truth: np.ndarray) -> float:
