@@ -46,10 +46,10 @@ class Judge:
     def watch(self) -> None:
         """Note uploads and decoded means; nothing of the run changes."""
         for party in self.parties.values():
-            if isinstance(party, Client):
-                party.evaluate = self._noting_upload(party.index, party.evaluate)
-            else:
+            if party.index == SERVER:
                 party.train = self._noting_mean(party.train)
+            else:
+                party.evaluate = self._noting_upload(party.index, party.evaluate)
 
     def _noting_upload(self, index: int, evaluate: Callable[..., Any]) -> Callable[..., Any]:
         def noting(*arguments: Any) -> Any:
@@ -77,7 +77,8 @@ class Judge:
     def embedding(self, client: int, rows: np.ndarray) -> np.ndarray:
         """The client's embedding of the rows by its present model."""
         weights = self.parties[client].network.values.astype(np.float64)
-        return self.powers(client, rows) @ weights
+        embedding: np.ndarray = self.powers(client, rows) @ weights
+        return embedding
 
 
 class LyingServer(Server):
