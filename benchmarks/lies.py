@@ -72,18 +72,35 @@ def gain_of(row: Row) -> str:
     return f"**{said}**" if row["outcome"] == "gains" else said
 
 
+def title_of(lie: Lie) -> str:
+    """The table in which a lie stands."""
+    if not lie.protocol.startswith("fedvs"):
+        return "Other methods"
+    return "FedVS, the server" if lie.who == "server" else "FedVS, clients"
+
+
+def told(lie: Lie) -> str:
+    """Who does what, with the options that matter; of FedVS's server only what."""
+    method, _, options = lie.protocol.partition(" ")
+    whose = "" if lie.who == "server" and method == "fedvs" else f"{lie.who} "
+    place = "" if method == "fedvs" else f"`{method}`: "
+    return f"{place}{whose}{lie.does}" + (f" (`{options}`)" if options else "")
+
+
 def table(rows: dict[str, Row]) -> str:
-    """Markdown, one row a lie, by protocol and liar."""
-    lines = ["| in | who | does what | gains (honest run or guess) | who notices | stopped by |",
-             "|---|---|---|---|---|---|"]  # fmt: skip
+    """Markdown: a table for the server, one for clients, one for other methods."""
+    lines, title = list[str](), ""
     for lie in all_lies():
         row = rows[lie.name]
-        cells = (lie.protocol, lie.who, lie.does, gain_of(row), row["noticed"], lie.limit)
-        lines.append("| " + " | ".join(cells) + " |")
+        if title_of(lie) != title:
+            title = title_of(lie)
+            lines += ["", f"### {title}", "", "| lie | gain | noticed by | stopped or limited by |",
+                      "|---|---|---|---|"]  # fmt: skip
+        lines.append(f"| {told(lie)} | {gain_of(row)} | {row['noticed']} | {lie.limit} |")
     outcomes = [rows[lie.name]["outcome"] for lie in all_lies()]
     gain, refused, corrected, nothing = map(outcomes.count, get_args(Outcome))
-    lines += ["", f"{len(outcomes)} lies: {gain} gain, {refused} are refused, {corrected} are "
-              f"corrected, {nothing} gain nothing."]  # fmt: skip
+    lines += ["", f"Of {len(outcomes)} lies {gain} gain something, {refused} are refused, "
+              f"{corrected} are corrected, and {nothing} gain nothing."]  # fmt: skip
     return "\n".join(lines)
 
 

@@ -36,7 +36,7 @@ def names(words: Words) -> type[LyingServer]:
 def uploads(words: Words, size: Size, **options: Any) -> Finding:
     """Share of clients that upload, of which an honest attempt has all."""
     played = play(size, names(words), **options)
-    quantity = "clients that upload"
+    quantity = "share of clients that upload"
     value = played.found.get("uploads", 0.0)
     noticed = played.noticed()
     return Finding(quantity, value, 0.0, noticed)

@@ -16,7 +16,7 @@ from securevfl.testing.lies.lie import Finding, Lie, Outcome, Size
 from securevfl.testing.lies.stage import VICTIM, Played, play
 
 SHIFT = 5 << 44  # 5.0 in the sum, with lx + lw = 44 bits
-MOVED = "change of the decoded mean H"
+MOVED = "error of H"
 FRAMED = 1  # the honest client whose share is wrong
 
 
@@ -191,19 +191,19 @@ def lost(liar: type[Client], size: Size, **options: Any) -> Finding:
     played = play(size, liars={VICTIM: liar}, **waits)
     steps, given_up = played.count("round"), played.count("given_up")
     share = given_up / max(1, steps + given_up)
-    return Finding("attempts that are lost", share, 0.0, played.noticed())
+    return Finding("share of attempts lost", share, 0.0, played.noticed())
 
 
 def ended(liars: Mapping[int, type[Client]], size: Size, **options: Any) -> Finding:
     """Whether the run ends by it."""
     played: Played = play(size, liars=liars, **options)
-    return Finding("runs that end", float(played.error is not None), 0.0, played.noticed())
+    return Finding("share of runs that end", float(played.error is not None), 0.0, played.noticed())
 
 
 def masks(dealers: Sequence[int], size: Size) -> Finding:
     """Elements of psi that the server reads where some dealers deal zeros."""
     played = play(size, Listens, liars=dict.fromkeys(dealers, ZeroMask))
-    return Finding("elements of psi that are read", played.found["read"], 0.0, played.noticed())
+    return Finding("share of psi that is read", played.found["read"], 0.0, played.noticed())
 
 
 def lie(name: str, who: str, does: str, limit: str, expected: Outcome,
@@ -224,22 +224,22 @@ ONE = "1 client"
 LIES = (
     lie("inconsistent data", ONE, "deals client 1 a wrong data share", "nothing", "gains",
         of(OfData)),
-    lie("inconsistent data, A = 1", ONE, "the same",
+    lie("inconsistent data, A = 1", ONE, "does the same",
         "corrected; honest client 1 is named", "corrected", of(OfData, **A1), WITH),
     lie("inconsistent model", ONE, "deals client 1 a wrong model share", "nothing", "gains",
         of(OfModel)),
-    lie("inconsistent model, A = 1", ONE, "the same",
+    lie("inconsistent model, A = 1", ONE, "does the same",
         "corrected; honest client 1 is named", "corrected", of(OfModel, **A1), WITH),
     lie("inconsistent mask", "1 dealer", "deals client 1 a wrong mask share", "nothing", "gains",
         of(OfMask, DEALER)),
-    lie("inconsistent mask, A = 1", "1 dealer", "the same",
+    lie("inconsistent mask, A = 1", "1 dealer", "does the same",
         "corrected; honest client 1 is named", "corrected", of(OfMask, DEALER, **A1), WITH),
     lie("another polynomial", "1 dealer", "deals values of E/P, deg E = 2(K+T-1)", "nothing",
         "gains", of(OtherPolynomial, DEALER)),
-    lie("another polynomial, A = 1", "1 dealer", "the same", "nothing: uploads agree", "gains",
+    lie("another polynomial, A = 1", "1 dealer", "does the same", "nothing: uploads agree", "gains",
         of(OtherPolynomial, DEALER, **A1), WITH),
     lie("wrong upload", ONE, "uploads random elements", "nothing", "gains", of(WrongUpload, 0)),
-    lie("wrong upload, A = 1", ONE, "the same", "Reed-Solomon decoding", "corrected",
+    lie("wrong upload, A = 1", ONE, "does the same", "Reed-Solomon decoding", "corrected",
         of(WrongUpload, 0, **A1), WITH),
     lie("A+1 wrong uploads", "2 clients", "add a polynomial that vanishes at R-1 others",
         "nothing; an honest client is named", "gains", colluders, WITH),
@@ -256,12 +256,12 @@ LIES = (
         of(Wraps)),
     lie("never deals", ONE, "never deals its masks", "nothing", "gains",
         functools.partial(ended, {DEALER: NeverDeals})),
-    lie("never deals, timeouts", ONE, "the same; spares=1", "attempts are given up", "gains",
-        functools.partial(lost, NeverDeals)),
-    lie("never uploads", ONE, "shares, and never uploads", "R of N uploads are enough", "nothing",
-        functools.partial(lost, Leaves)),
+    lie("never deals, timeouts", ONE, "does the same; timeouts, spares=1",
+        "attempts are given up", "gains", functools.partial(lost, NeverDeals)),
+    lie("never uploads", ONE, "shares, and never uploads", "R of N uploads are enough",
+        "nothing", functools.partial(lost, Leaves)),
     lie("zero masks", "1 dealer", "deals masks of zeros (the server listens)",
         "T+1 dealers: one is honest", "nothing", functools.partial(masks, (DEALER,))),
-    lie("zero masks of all", "T+1 dealers", "the same, all of them", "T bounds the colluders",
+    lie("zero masks of all", "T+1 dealers", "do the same", "T bounds the colluders",
         "gains", functools.partial(masks, (DEALER, DEALER + 1))),
 )  # fmt: skip

@@ -14,7 +14,7 @@ from securevfl.protocols.fedvs.messages import Batch
 from securevfl.testing.lies.lie import Finding, Lie, Outcome, Size
 from securevfl.testing.lies.stage import PATIENCE, VICTIM, LyingServer, Played, play, relative
 
-EMBEDDING = "one client's embedding, relative error"
+EMBEDDING = "relative error of one client's embedding"
 
 
 class SecondSum(LyingServer):
@@ -203,7 +203,7 @@ def two_batches(size: Size, **options: Any) -> Finding:
     """Elements of psi_1 - psi_2 that the server has, of which an honest one has none."""
     played: Played = play(size, TwoBatches, **options)
     return Finding(
-        *("elements of psi_1 - psi_2 that are read", played.found.get("read"), 0.0),
+        *("share of psi_1 - psi_2 that is read", played.found.get("read"), 0.0),
         played.noticed(),
     )
 
@@ -211,7 +211,7 @@ def two_batches(size: Size, **options: Any) -> Finding:
 def one_row(size: Size) -> Finding:
     """Elements of psi that are read where all places of the batch have one row."""
     played = play(size, OneRow)
-    return Finding("elements of psi that are read", played.found["read"], 0.0, played.noticed())
+    return Finding("share of psi that is read", played.found["read"], 0.0, played.noticed())
 
 
 def lie(name: str, does: str, limit: str, expected: Outcome,

@@ -21,7 +21,7 @@ from securevfl.testing.runs import make
 PARTIES = 6
 VICTIM = 0
 PATIENCE = 5.0
-READ = "elements of one client's embedding that are read"
+READ = "share of one client's embedding that is read"
 
 
 def deviate(
@@ -181,7 +181,7 @@ def misstated(size: Size) -> Finding:
     """How far the mean is moved."""
     parties, noticed, _ = deviate("he_split", size, {1: WrongHolder}, holder=1)
     mean = parties[1].found["moved"] / parties[SERVER].public.quorum
-    return Finding("change of the mean H", mean, 0.0, noticed)
+    return Finding("error of H", mean, 0.0, noticed)
 
 
 # -- noise ------------------------------------------------------------------------------------
@@ -223,7 +223,7 @@ def averaged(server: type[Any], size: Size) -> Finding:
     )
     uploads = int((transcript.columns()["kind"] == "embedding").sum())
     extra = max(0.0, uploads * server.repeats / (len(parties) - 1) - 1)
-    return Finding("releases of a row beyond the budget", extra, 0.0, noticed)
+    return Finding("releases beyond the budget", extra, 0.0, noticed)
 
 
 # -- alignment --------------------------------------------------------------------------------
@@ -262,7 +262,7 @@ def guessed(size: Size) -> Finding:
     parties = {0: Member(0, held), 1: Member(1, guesses)}
     _, events, error = carry_out(dict(parties))
     right = set(parties[1].common) == set(held) & set(guesses)
-    return Finding("guessed identifiers decided", float(right), 0.0, who_noticed(events, error))
+    return Finding("share of guesses answered", float(right), 0.0, who_noticed(events, error))
 
 
 def turned(size: Size) -> Finding:
@@ -272,7 +272,7 @@ def turned(size: Size) -> Finding:
     _, events, error = carry_out(dict(parties))
     pairs = list(zip(parties[0].common, parties[1].common, strict=True))
     wrong = sum(one != other for one, other in pairs) / max(1, len(pairs))
-    return Finding("rows joined wrongly", wrong, 0.0, who_noticed(events, error))
+    return Finding("share of rows joined wrongly", wrong, 0.0, who_noticed(events, error))
 
 
 def lie(name: str, protocol: str, who: str, does: str, limit: str, expected: Outcome,
@@ -287,7 +287,7 @@ SIGNED = "secagg_split --consistency"
 LIES = (
     lie("two sets of survivors", "secagg_split", "server",
         "calls a client lost to half of the others", "nothing", "gains", SUMMED(Survivors)),
-    lie("two sets, signed", SIGNED, "server", "the same", "t signatures of one set", "refused",
+    lie("two sets, signed", SIGNED, "server", "does the same", "t signatures of one set", "refused",
         SUMMED(Survivors, consistency=True)),
     lie("both shares at once", "secagg_split", "server",
         "asks each client for both shares of a client", "a client answers once a round",
