@@ -36,7 +36,7 @@ class ChosenGradient(LyingServer):
         self.gradient(gradient, to)
         self.gradient(0.0, self.all_but(*to))
         second = self.sums(await self.ask(batch))
-        every = [self.judge.powers(n, batch.rows) for n in self.peers]
+        every = [self.judge.powers(n, batch) for n in self.peers]
         mine = [every[n] for n in to]
         truth = sum(x @ x.T for x in mine)[:, true]
         mean = sum(x @ x.T for x in every)[:, true] / len(every)
@@ -90,7 +90,7 @@ class SameRows(LyingServer):
         sums = [one for one in found if one is not None]
         bits, width = (
             self.public.config.model_bits,
-            sum(self.judge.powers(n, batch.rows).shape[1] for n in self.peers),
+            sum(self.judge.powers(n, batch).shape[1] for n in self.peers),
         )
         rounding = width * 2.0**-bits  # of the weights, in each round anew
         self.found["new"] = sum(float(np.abs(one - sums[0]).max()) > rounding for one in sums[1:])
@@ -137,7 +137,7 @@ def columns(size: Size) -> Finding:
         alone = type("Alone", (ChosenGradient,), {"moved": (victim,)})
         played = play(size, alone, optimizer="sgd")
         rows = played.found["rows"]
-        own = played.judge.powers(victim, played.server.rows().rows)[rows]
+        own = played.judge.powers(victim, played.server.rows())[rows]
         columns = own[:, : own.shape[1] // 2].T
         columns = columns[(columns > 1 / 32).mean(axis=1) > 1 / 4]  # blank pixels prove nothing
         for products, found in (("products", read), ("mean", control)):

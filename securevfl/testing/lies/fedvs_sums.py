@@ -28,7 +28,7 @@ class SecondSum(LyingServer):
         batch = self.rows()
         first = self.sums(await self.ask(batch, self.all_but(*self.outside)))
         assert first is not None
-        truth = self.judge.embedding(VICTIM, batch.rows)
+        truth = self.judge.embedding(VICTIM, batch)
         await self.between()
         less = self.all_but(VICTIM, *self.outside)
         second = self.sums(await self.ask(self.again(batch), less, **self.words))
@@ -101,6 +101,28 @@ class NegativeRows(SecondSum):
         return Batch("train", batch.rows.astype(np.int64) - length)
 
 
+class OfTestRows(SecondSum):
+    """Does so with test rows."""
+
+    def rows(self) -> Batch:
+        """The first test rows."""
+        return Batch("test", np.arange(self.public.batches["test"].coded, dtype=np.uint32))
+
+
+class RoundTwice(LyingServer):
+    """Announces a round a second time, with other rows."""
+
+    async def run(self) -> None:
+        """A client answers a round once."""
+        await self.ask(self.rows())
+        self.gradient(0.0)
+        self.round = 0
+        await self.ask(Batch("train", self.public.batches["train"].draw(2)))
+        self.found["again"] = self.judge.uploads / len(self.peers) - 1
+        self.round = 1
+        self.conclude()
+
+
 class TwoSharers(LyingServer):
     """Names all sharers to one half of the clients, and all but the victim to the other half."""
 
@@ -115,7 +137,7 @@ class TwoSharers(LyingServer):
         self.broadcast("attempt", self.named(self.all_but(VICTIM)), to=two)
         uploads = await self.collect("embedding", timeout=PATIENCE)
         sums = [self.sums({n: uploads[n] for n in side if n in uploads}) for side in (one, two)]
-        truth = self.judge.embedding(VICTIM, batch.rows)
+        truth = self.judge.embedding(VICTIM, batch)
         if sums[0] is not None:
             self.found["guess"] = relative(sums[0] / len(self.peers), truth)
             if sums[1] is not None:
@@ -208,6 +230,13 @@ def two_batches(size: Size, **options: Any) -> Finding:
     )
 
 
+def round_twice(size: Size) -> Finding:
+    """Clients that upload in a round again."""
+    played = play(size, RoundTwice)
+    quantity = "share of clients that upload again"
+    return Finding(quantity, played.found["again"], 0.0, played.noticed())
+
+
 def one_row(size: Size) -> Finding:
     """Elements of psi that are read where all places of the batch have one row."""
     played = play(size, OneRow)
@@ -242,6 +271,10 @@ LIES = (
         "only that R clients must crash", "gains", crashed),
     lie("stepped, outside", "a gradient of zeros, with R clients outside S",
         "only that N must be at least R+T+3", "gains", second(Outside)),
+    lie("second sum, test rows", "sums test rows over S and over S less one client", MEMORY,
+        "refused", second(OfTestRows, secure=True), " --secure"),
+    lie("a round twice", "announces a round again with other rows", "a client answers a round once",
+        "nothing", round_twice),
     lie("negative rows", "names the rows of the second sum by other numbers",
         "clients take row numbers in one form only", "refused", second(NegativeRows)),
     lie("two sets of sharers", "names other sharers to half of the clients", HALVES, "gains",

@@ -35,12 +35,15 @@ class Judge:
     parties : mapping of int to Party
     plain : dict of int to ndarray
         The last upload of each client before masks were added.
+    uploads : int
+        How many there were.
     means : list of ndarray
         H of each step of an honest server.
     """
 
     parties: Mapping[int, Any]
     plain: dict[int, np.ndarray] = field(default_factory=dict)
+    uploads: int = 0
     means: list[np.ndarray] = field(default_factory=list)
 
     def watch(self) -> None:
@@ -54,6 +57,7 @@ class Judge:
     def _noting_upload(self, index: int, evaluate: Callable[..., Any]) -> Callable[..., Any]:
         def noting(*arguments: Any) -> Any:
             self.plain[index] = evaluate(*arguments)
+            self.uploads += 1
             return self.plain[index]
 
         return noting
@@ -65,19 +69,19 @@ class Judge:
 
         return noting
 
-    def powers(self, client: int, rows: np.ndarray) -> np.ndarray:
+    def powers(self, client: int, batch: Batch) -> np.ndarray:
         """The client's rows as its network takes them, float64; padded rows are all zero."""
         party = self.parties[client]
-        samples = party.public.batches["train"].samples(rows)
-        own = rows_of(party.features["train"], samples)
+        samples = party.public.batches[batch.part].samples(batch.rows)
+        own = rows_of(party.features[batch.part], samples)
         made: np.ndarray = expand(own, party.public.config.degree).astype(np.float64)
         made[samples < 0] = 0
         return made
 
-    def embedding(self, client: int, rows: np.ndarray) -> np.ndarray:
+    def embedding(self, client: int, batch: Batch) -> np.ndarray:
         """The client's embedding of the rows by its present model."""
         weights = self.parties[client].network.values.astype(np.float64)
-        embedding: np.ndarray = self.powers(client, rows) @ weights
+        embedding: np.ndarray = self.powers(client, batch) @ weights
         return embedding
 
 
