@@ -24,8 +24,9 @@ model. Then sums differ by what its own step adds. Of uploads before a crash it 
 as it may have missed the gradient: would it not, honest crashes would soon leave too few clients
 that upload (5 of 16 runs ended where 13 do, with a third of the clients down). A lying server
 therefore learns one client's embedding from clients that crashed in between, and from one tiny
-gradient up to its step; one that tells clients different things within one attempt is not detected
-(docs/threat-model.md).
+gradient up to its step; one that tells clients different things within one attempt is not detected.
+Nor is one that sends them different gradients: sums of the same S then differ by the client that
+moved (docs/threat-model.md).
 """
 
 from __future__ import annotations

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import numpy as np
+
 from securevfl.errors import RunError
 from securevfl.protocols.fedvs.messages import Attempt, Batch
 from securevfl.protocols.fedvs.parameters import Parameters
@@ -14,11 +16,13 @@ def check_attempt(public: Parameters, round: int, batch: Batch, attempt: Attempt
     """Refuse an attempt whose sum could single out a client, or whose masks could be known.
 
     A client that is named twice, or one that is no client, would let a sum single somebody out.
+    So would a row that has two numbers (`check_rows`).
 
     Raises
     ------
     RunError
     """
+    check_rows(public, batch)
     N = public.code.parties
     dealers = set(attempt.dealers) & set(public.appointed_dealers(round))
     terms = set(attempt.terms) & set(range(N))
@@ -32,6 +36,35 @@ def check_attempt(public: Parameters, round: int, batch: Batch, attempt: Attempt
             f"T = {public.code.privacy} need at least T+2 sharers and T+1 dealers, each once, "
             "and earlier models stand in sums of training rows with absent=last alone. "
             "Nothing was uploaded"
+        )
+
+
+def check_rows(public: Parameters, batch: Batch) -> None:
+    """Refuse rows that are named in another form than as numbers from 0.
+
+    A client remembers the rows of its uploads by their numbers. An index of numpy may also be
+    negative, or a mask of truth values; the same row would then be summed under another name.
+
+    Raises
+    ------
+    RunError
+    """
+    if batch.part not in public.batches:
+        raise RunError(
+            f"fedvs: the server named rows of the part {batch.part!r}, and shared are "
+            f"{list(public.batches)}. Nothing was uploaded"
+        )
+    rows, length = batch.rows, public.batches[batch.part].length
+    if not isinstance(rows, np.ndarray) or rows.dtype.kind != "u" or rows.ndim != 1:
+        shape = f"{getattr(rows, 'dtype', type(rows).__name__)} {getattr(rows, 'shape', '')}"
+        raise RunError(
+            f"fedvs: the server named its rows as {shape.strip()}; they must be a row of unsigned "
+            f"numbers below {length}. Nothing was uploaded"
+        )
+    if rows.size and int(rows.max()) >= length:
+        raise RunError(
+            f"fedvs: the server named row {int(rows.max())}, and rows are numbered from 0 to "
+            f"{length - 1}. Nothing was uploaded"
         )
 
 

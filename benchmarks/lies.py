@@ -1,0 +1,131 @@
+"""Measures what each single lie of a server or client gains today.
+
+Without arguments all lies that have not been measured; with words those whose names have one of
+them, again. Results go to benchmarks/results/privacy/lies.json as they come. ``--page`` writes the
+table into SECURITY.md.
+
+    python benchmarks/lies.py [--page] [words of names]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from pathlib import Path
+from typing import Any, get_args
+
+from securevfl.testing.lies import FULL, Lie, Outcome, all_lies
+
+HERE = Path(__file__).parent
+RESULTS = HERE / "results" / "privacy" / "lies.json"
+PAGE = HERE.parent / "SECURITY.md"
+BEGIN, END = "<!-- lies: begin -->", "<!-- lies: end -->"
+
+Row = dict[str, Any]
+
+
+def measure(lie: Lie) -> Row:
+    """Row of results."""
+    begin = time.perf_counter()
+    found = lie.measure(FULL)
+    return {
+        "name": lie.name,
+        "outcome": found.outcome,
+        "quantity": found.quantity,
+        "value": found.value,
+        "control": found.control,
+        "noticed": found.noticed,
+        "seconds": round(time.perf_counter() - begin, 1),
+    }
+
+
+def load() -> dict[str, Row]:
+    """Rows by name."""
+    if not RESULTS.exists():
+        return {}
+    return {row["name"]: row for row in json.loads(RESULTS.read_text())["rows"]}
+
+
+def store(rows: dict[str, Row]) -> None:
+    """Write the rows of all lies that there are, in their order."""
+    known = [rows[lie.name] for lie in all_lies() if lie.name in rows]
+    size = {"rows": FULL.rows, "batch": FULL.batch, "width": FULL.width}
+    RESULTS.write_text(json.dumps({"data": "digits", **size, "rows": known}, indent=1) + "\n")
+
+
+def number(value: float | None) -> str:
+    """A number with two digits, as short as it can be."""
+    if value is None:
+        return "-"
+    if value == 0 or 0.01 <= abs(value) < 1e4:
+        return f"{value:.2g}" if abs(value) < 100 else f"{value:.0f}"
+    mantissa, exponent = f"{value:.1e}".split("e")
+    return f"{mantissa}e{int(exponent)}"
+
+
+def gain_of(row: Row) -> str:
+    """What is gained, with its number and that of an honest run."""
+    if row["value"] is None or (row["outcome"] == "refused" and row["value"] == 0):
+        return "nothing"
+    said = f"{row['quantity']}: {number(row['value'])} ({number(row['control'])})"
+    return f"**{said}**" if row["outcome"] == "gains" else said
+
+
+def title_of(lie: Lie) -> str:
+    """The table in which a lie stands."""
+    if not lie.protocol.startswith("fedvs"):
+        return "Other methods"
+    return "FedVS, the server" if lie.who == "server" else "FedVS, clients"
+
+
+def told(lie: Lie) -> str:
+    """Who does what, with the options that matter; of FedVS's server only what."""
+    method, _, options = lie.protocol.partition(" ")
+    whose = "" if lie.who == "server" and method == "fedvs" else f"{lie.who} "
+    place = "" if method == "fedvs" else f"`{method}`: "
+    return f"{place}{whose}{lie.does}" + (f" (`{options}`)" if options else "")
+
+
+def table(rows: dict[str, Row]) -> str:
+    """Markdown: a table for the server, one for clients, one for other methods."""
+    lines, title = list[str](), ""
+    for lie in all_lies():
+        row = rows[lie.name]
+        if title_of(lie) != title:
+            title = title_of(lie)
+            lines += ["", f"### {title}", "", "| lie | gain | noticed by | stopped or limited by |",
+                      "|---|---|---|---|"]  # fmt: skip
+        lines.append(f"| {told(lie)} | {gain_of(row)} | {row['noticed']} | {lie.limit} |")
+    outcomes = [rows[lie.name]["outcome"] for lie in all_lies()]
+    gain, refused, corrected, nothing = map(outcomes.count, get_args(Outcome))
+    lines += ["", f"Of {len(outcomes)} lies {gain} gain something, {refused} are refused, "
+              f"{corrected} are corrected, and {nothing} gain nothing."]  # fmt: skip
+    return "\n".join(lines)
+
+
+def write_page(rows: dict[str, Row]) -> None:
+    """Put the table between the marks of the page."""
+    before, rest = PAGE.read_text().split(BEGIN)
+    PAGE.write_text(f"{before}{BEGIN}\n{table(rows)}\n{END}{rest.split(END)[1]}")
+
+
+def main() -> None:
+    """Run what is asked for."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("names", nargs="*")
+    parser.add_argument("--page", action="store_true")
+    asked, rows = parser.parse_args(), load()
+    for lie in () if asked.page else all_lies():
+        again = any(word in lie.name for word in asked.names)
+        if again if asked.names else lie.name not in rows:
+            rows[lie.name] = row = measure(lie)
+            store(rows)
+            marked = "" if row["outcome"] == lie.expected else f", expected {lie.expected}"
+            print(f"{row['outcome']:9} {row['seconds']:6.1f} s  {lie.name}{marked}", flush=True)
+    if asked.page:
+        write_page(rows)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,51 @@
+"""A run of parties that may deviate, and who noticed."""
+
+from __future__ import annotations
+
+from collections.abc import MutableMapping, Sequence
+from typing import Any
+
+from securevfl.engine.network import Event
+from securevfl.engine.party import Party
+from securevfl.engine.simulation.simulator import Simulation
+from securevfl.errors import SecureVFLError
+from securevfl.runs.threads import one_thread
+from securevfl.testing.runs import History
+
+
+def carry_out(
+    parties: MutableMapping[int, Party], **how: Any
+) -> tuple[Simulation, tuple[Event, ...], Exception | None]:
+    """Run the parties to the end, or to the error that ends it.
+
+    Parameters
+    ----------
+    parties : mutable mapping of int to Party
+    **how
+        Arguments of `Simulation`.
+    """
+    history = History()
+    simulation, error = Simulation(parties, observer=history, **how), None
+    with one_thread():
+        try:
+            simulation.run()
+        except Exception as ended:  # it is what is measured
+            error = ended
+    return simulation, tuple(history.events), error
+
+
+def who_noticed(events: Sequence[Event], error: Exception | None) -> str:
+    """Who recorded what, or the error that ended the run; "nobody" if neither."""
+    said = []
+    refused = {event.party for event in events if event.name == "refused"}
+    if refused:
+        said.append(f"{len(refused)} clients refuse")
+    blamed = sorted({n for e in events if e.name == "corrected" for n in e.fields["clients"]})
+    if blamed:
+        said.append(f"server corrects client {', '.join(map(str, blamed))}")
+    if any(event.name == "given_up" for event in events):
+        said.append("server gives attempts up")
+    if error is not None:
+        foreign = "" if isinstance(error, SecureVFLError) else ", none of the library's"
+        said.append(f"the run ends ({type(error).__name__}{foreign})")
+    return ", ".join(said) or "nobody"
