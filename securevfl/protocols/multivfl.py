@@ -40,12 +40,14 @@ from securevfl.privacy.release_counts import after_release, refuse_exceeding, re
 from securevfl.protocols.base.card import Card
 from securevfl.protocols.base.messages import (
     SELF,
+    Formula,
     GaussianNoise,
     MessageKey,
     MessageSpec,
     RunSecrets,
     announcement,
     last_word,
+    with_formulas,
 )
 from securevfl.protocols.base.options import EmbeddingConfig
 from securevfl.protocols.base.split import EmbeddingProtocol
@@ -561,7 +563,13 @@ class MultiVfl(EmbeddingProtocol):
         """The alignments, one under each label owner; then Algorithm 1."""
         private, h = self.config.intersection == "psi", self.config.width
         return (
-            *(one for k in self.owners for one in alignment_messages(k, private=private)),
+            *(
+                one
+                for k in self.owners
+                for one in with_formulas(
+                    alignment_messages(k, private=private), {} if private else self.aligned(k)
+                )
+            ),
             announcement("label_owner", carries="weights", source="ServerAggregation"),
             MessageSpec(
                 *("request", "label_owner", "client", "control"),
@@ -603,6 +611,16 @@ class MultiVfl(EmbeddingProtocol):
                 rows,
             ),
         )
+
+    def aligned(self, owner: int) -> dict[str, Formula]:
+        """Identifiers in the clear: the label owner's, all of which the data owners hold."""
+        own = self.label_sets[owner - self.data.parties]
+        every = np.ones(len(own), bool)
+        return {
+            f"ids {owner}": lambda secrets, key: identifiers(own),
+            f"ids {owner} held": lambda secrets, key: every,
+            f"ids {owner} common": lambda secrets, key: every,
+        }
 
     def requested(self, owner: int, number: int) -> tuple[int, np.ndarray]:
         """Global round and places of a label owner's request; its batches are public."""

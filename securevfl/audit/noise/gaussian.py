@@ -212,14 +212,26 @@ def _messages(releases: Sequence[NoisyRelease]) -> _Found:
     """All messages of a shape against each other."""
     for flat in _flat(releases).values():
         yield _correlated(flat), "two messages have common noise"
+    yield from _successive(releases, lambda one: (one.key.sender, one.key.receiver))
+    yield from _successive(releases, lambda one: one.key.sender)
+    yield from _successive(releases, lambda one: one.key.round)
 
 
 def _repeated(releases: Sequence[NoisyRelease], other: Sequence[NoisyRelease]) -> _Found:
     """Messages against those of another run: noise must not follow from seeds, rows or data."""
+    from scipy.stats import norm
+
     one, two = _flat(releases), _flat(other)
     for shape in one.keys() & two.keys():
         p_value = _correlated(one[shape], two[shape])
         yield p_value, "a second run with the same seeds and data has the same noise"
+    before = {one.key: one.residual for one in other}
+    pairs = [(one.residual, before[one.key]) for one in releases if one.key in before]
+    along = [z for x, y in pairs if x.shape == y.shape for z in _along(x, y)]
+    if along:
+        total = float(np.sum(along)) / np.sqrt(len(along))
+        p_value = float(2 * norm.sf(abs(total)))
+        yield p_value, "a second run with the same seeds and data has partly the same noise"
 
 
 def _data(releases: Sequence[NoisyRelease]) -> _Found:
@@ -255,29 +267,57 @@ def _row_by_row(noise: np.ndarray, direction: np.ndarray) -> np.ndarray:
 
 
 def _correlated(one: np.ndarray, two: np.ndarray | None = None) -> float:
-    """Smallest p value of all pairs of vectors, times their number; 1 for no pairs.
+    """Smallest p value of all pairs of vectors, times the number of tests; 1 for no pairs.
 
-    Each product over the norm of the second vector is standard normal where the first is noise
-    that is independent of the second. Pairs of a set with itself leave out each vector's own.
+    Two tests of each pair. The product over the norm of the second vector is standard normal where
+    the first is noise that is independent of the second: it sees a common part. Half the square of
+    the distance is chi-square, and likewise that of the sum: it sees that vectors of few entries
+    are equal. Pairs of a set with itself leave out each vector's own.
     """
-    from scipy.stats import norm
+    from scipy.stats import chi2, norm
 
     same = two is None
     other = one if two is None else two
     if len(one) < 1 + same or not other.size:
         return 1.0
-    norms = np.maximum(np.linalg.norm(other, axis=1), np.finfo(float).tiny)
-    units = (other / norms[:, None]).astype(np.float32)
-    left = one.astype(np.float32)
-    largest = 0.0
+    largest, closest = 0.0, np.inf
+    left, right = one.astype(np.float32), other.astype(np.float32)
+    squares = (right * right).sum(1)
+    norms = np.sqrt(np.maximum(squares, np.finfo(np.float32).tiny))
     for start in range(0, len(left), _CHUNK):
-        products = np.abs(left[start : start + _CHUNK] @ units.T)
+        part = left[start : start + _CHUNK]
+        products = np.abs(part @ right.T)
+        distances = (part * part).sum(1)[:, None] + squares - 2 * products
         if same:
-            rows = np.arange(len(products))
+            rows = np.arange(len(part))
             products[rows, rows + start] = 0
-        largest = max(largest, float(products.max()))
+            distances[rows, rows + start] = np.inf
+        largest = max(largest, float((products / norms).max()))
+        i, j = np.unravel_index(int(distances.argmin()), distances.shape)
+        x, y = one[i + start], other[j]  # again in float64, for float32 cancels
+        closest = min(closest, float(((x - y) ** 2).sum()), float(((x + y) ** 2).sum()))
     pairs = len(one) * (len(other) - same)
-    return float(2 * norm.sf(largest)) * pairs
+    correlated = float(2 * norm.sf(largest))
+    equal = float(2 * chi2.cdf(closest / 2, one.shape[1]))
+    return 2 * min(correlated, equal) * pairs
+
+
+def _successive(
+    releases: Sequence[NoisyRelease], name_of: Callable[[NoisyRelease], Hashable]
+) -> _Found:
+    """Each message against the one before it in its group; such products add up to a normal one."""
+    from scipy.stats import norm
+
+    last: dict[Hashable, np.ndarray] = {}
+    found = []
+    for one in releases:
+        name = (name_of(one), one.residual.shape)
+        if name in last:
+            found += _along(one.residual, last[name])
+        last[name] = one.residual
+    if found:
+        total = float(np.sum(found)) / np.sqrt(len(found))
+        yield float(2 * norm.sf(abs(total))), "successive messages have partly common noise"
 
 
 def _stacked(
