@@ -421,7 +421,7 @@ def activations(factor=lambda owner, number: 1.0, source=None):
     """Data owners with noise of a factor, or of a source, by label owner and request."""
 
     def plant(made):
-        for n, party in made.items():
+        for party in made.values():
             if not hasattr(party, "copies"):
                 continue
 
