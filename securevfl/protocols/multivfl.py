@@ -633,8 +633,9 @@ class MultiVfl(EmbeddingProtocol):
 
     def requested_rows(self, secrets: RunSecrets, key: MessageKey) -> np.ndarray:
         """Training rows of a request that an embedding answers."""
-        rows: np.ndarray = np.sort(self.label_sets[key.receiver - self.data.parties])
-        return rows[self.requested(key.receiver, key.round)[1]]
+        held = np.sort(self.label_sets[key.receiver - self.data.parties])
+        rows: np.ndarray = held[self.requested(key.receiver, key.round)[1]]
+        return rows
 
     def exact_activations(self, secrets: RunSecrets, key: MessageKey) -> np.ndarray:
         """Activations by the data owner's copy for the label owner when it sent them."""

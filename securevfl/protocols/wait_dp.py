@@ -524,7 +524,7 @@ class WaitDP(EmbeddingProtocol):
     @property
     def allowed_releases(self) -> int:
         """Releases of a row in a run, by the options alone: one in each epoch, in the budget."""
-        config, planned = self.config, -(-self.config.rounds // self.layout.per_epoch)
+        config, planned = self.config, -(-int(self.config.rounds) // self.layout.per_epoch)
         if config.epsilon_budget is None or config.noise_on == "none":
             return planned
         paid = Released(config.epsilon, config.delta, config.clip)

@@ -124,7 +124,7 @@ def test_whatever_else_a_ckks_ciphertext_holds_is_a_fault(make, ckks):
 
 def test_imaginary_parts_of_ckks_slots_are_seen(ckks):
     """TenSEAL decrypts real parts alone, so these would pass every comparison of values."""
-    scheme, public, secret = ckks
+    scheme, _, secret = ckks
     seal = pytest.importorskip("tenseal.sealapi")
     context = scheme.key(secret)
     own = context.seal_context().data
@@ -148,7 +148,8 @@ def test_imaginary_parts_of_ckks_slots_are_seen(ckks):
 def test_padding_slots_of_paillier_are_seen(paillier):
     scheme, public, secret = paillier
     longer = np.append(VALUES, 5 - scheme.limit)
-    assert VALUES.size % scheme.slots and scheme.nbytes(longer.size) == scheme.nbytes(VALUES.size)
+    assert VALUES.size % scheme.slots
+    assert scheme.nbytes(longer.size) == scheme.nbytes(VALUES.size)
     assert "plaintext" in scheme.fault(secret, scheme.encrypt(public, longer), VALUES, 1)
 
 

@@ -19,7 +19,7 @@ from securevfl.audit.statistical import Outcome
 #: Families that share the level of a battery.
 FAMILIES = ("moments", "exact values", "distribution", "entries", "rows", "messages", "data",
             "other run")  # fmt: skip
-_MOST_ROWS = 6000  # compared in pairs; evenly chosen of more
+_MOST_ROWS = 8000  # compared in pairs; evenly chosen of more
 _CHUNK = 1024
 _NEAR = 2.0**-12  # of sigma: an entry this close to its exact value counts as not noised
 
@@ -80,8 +80,7 @@ def _moments(releases: Sequence[NoisyRelease]) -> _Found:
         names = list(groups)
         table = np.array([groups[name] for name in names]).reshape(-1, 3)
         yield from _of_groups(grouping, names, *table.T)
-    for (sender, shape), table in _by_entry(releases).items():
-        count, sums, squares = table
+    for (sender, shape), (count, sums, squares) in _by_entry(releases).items():
         where = f"client {sender}, {shape}" if sender >= 0 else f"the server, {shape}"
         for grouping, axes in (("a column", (0,)), ("a place", (1,)), ("an entry", ())):
             parts = [np.sum(one, axis=axes).reshape(-1) if axes else one.reshape(-1)
@@ -309,7 +308,7 @@ def _successive(
     from scipy.stats import norm
 
     last: dict[Hashable, np.ndarray] = {}
-    found = []
+    found: list[float] = []
     for one in releases:
         name = (name_of(one), one.residual.shape)
         if name in last:

@@ -133,11 +133,11 @@ def _nearest(
 def _equals(run: RecordedRun, release: NoisyRelease, key: bytes) -> bool:
     """Whether all messages of a release are what its formula gives under a key."""
     noise, source = release.noise, GivenKey(key)
-    more = {"bound": noise.clip, "sigma": release.sigma, "source": source}
+    exact, bound, sigma = release.gradient, noise.clip, release.sigma
     whole = (
-        release_gradient(release.gradient, release.samples, **more)
+        release_gradient(exact, release.samples, bound=bound, sigma=sigma, source=source)
         if noise.mean_loss
-        else release_rows(release.gradient, **more)
+        else release_rows(exact, bound=bound, sigma=sigma, source=source)
     )
     for message in release.messages:
         part = noise.part(run, message.key, whole) if noise.part else whole

@@ -114,8 +114,7 @@ def _examine_noise(subject: Subject, noise: GaussianNoise, found: _Findings, lev
         return
     norms = np.concatenate([np.linalg.norm(one.exact, axis=1) for one in releases.found])
     clipped = float((norms > noise.clip).mean())
-    if clipped < _CLIPPED:
-        _judge_clipping(subject, noise, float(np.median(norms)) / 2, found, level)
+    _judge_changed(subject, noise, float(np.median(norms)) / 2, clipped, found, level)
     rows = sum(len(one.sent) for one in releases.found)
     found.passed.append(
         f"{len(releases.found)} releases of {rows} rows have the noise of sigma = "
@@ -163,20 +162,39 @@ def _judge(
         )
 
 
-def _judge_clipping(
-    subject: Subject, noise: GaussianNoise, clip: float, found: _Findings, level: float
+def _judge_changed(
+    subject: Subject,
+    noise: GaussianNoise,
+    bound: float,
+    clipped: float,
+    found: _Findings,
+    level: float,
 ) -> None:
-    """The same in a run whose bound most rows exceed."""
-    option = noise.clip_option
-    if not clip > 0:
-        found.gaps.append(f"all rows are zero, so that {option} was not seen to clip any")
-        return
-    given = {option: clip}
-    run, log = subject.shared(f"clipped by {option}", lambda: _recorded(subject, given))
-    other, _ = subject.shared(f"clipped by {option} again", lambda: _recorded(subject, given))
-    subject.note(f"the same with {option} = {clip:.3g}, so that rows are clipped")
+    """The same in a run that releases rows several times, and whose bound most rows exceed.
+
+    Parameters
+    ----------
+    subject, noise, found, level
+    bound : float
+        Another C, for where too few rows were clipped.
+    clipped : float
+        Share of the rows that were.
+    """
+    small = subject.instance()
+    given: dict[str, Any] = {}
+    if hasattr(small.config, "batch"):
+        given["batch"] = max(1, small.data.rows // 2)
+    if clipped < _CLIPPED:
+        if not bound > 0:
+            found.gaps.append(f"all rows are zero, so {noise.clip_option} was not seen to clip any")
+            return
+        given[noise.clip_option] = bound
+    words = ", ".join(f"{name} = {value:.3g}" for name, value in given.items())
+    run, log = subject.shared(f"with {words}", lambda: _recorded(subject, given))
+    other, _ = subject.shared(f"with {words} again", lambda: _recorded(subject, given))
+    subject.note(f"the same with {words}, so that rows are released again, and clipped")
     made, again = releases_of(run, noise.asset), releases_of(other, noise.asset)
-    _judge(run, made, again, log, found, level, f"with {option} = {clip:.3g}, which clips rows")
+    _judge(run, made, again, log, found, level, f"with {words}")
 
 
 def _again(subject: Subject) -> RecordedRun:
