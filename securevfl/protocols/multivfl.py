@@ -573,6 +573,7 @@ class MultiVfl(EmbeddingProtocol):
             announcement("label_owner", carries="weights", source="ServerAggregation"),
             MessageSpec(
                 *("request", "label_owner", "client", "control"),
+                count=lambda key: self.in_run(key.sender, key.round),
                 recompute=lambda secrets, key: self.requested(key.sender, key.round),
                 source="the batch",
             ),
@@ -581,6 +582,7 @@ class MultiVfl(EmbeddingProtocol):
                 shape=lambda key: (self.rows_of(key.receiver), h),
                 dtype="float32",
                 row_by_row=True,
+                count=lambda key: self.in_run(key.receiver, key.round),
                 noise=self.activation_noise,
                 source="DataOwnerUpdate",
             ),
@@ -588,6 +590,7 @@ class MultiVfl(EmbeddingProtocol):
                 *("gradient", "label_owner", "client", "gradient"),
                 shape=lambda key: (self.rows_of(key.sender), h),
                 dtype="float32",
+                count=lambda key: self.in_run(key.sender, key.round),
                 row_by_row=True,
                 source="DataOwnerBackProp",
             ),
@@ -624,12 +627,21 @@ class MultiVfl(EmbeddingProtocol):
 
     def requested(self, owner: int, number: int) -> tuple[int, np.ndarray]:
         """Global round and places of a label owner's request; its batches are public."""
+        batches = self.batches_of(owner)
+        steps = int(self.config.epochs) * batches.per_epoch
+        return 1 + (number - 1) // steps, batches.samples(batches.draw(number))
+
+    def in_run(self, owner: int, number: int) -> int:
+        """Count of a message of every request of a label owner, and of none beyond the last."""
+        steps = self.config.rounds * self.config.epochs * self.batches_of(owner).per_epoch
+        return int(1 <= number <= steps)
+
+    def batches_of(self, owner: int) -> Batches:
+        """Batches of a label owner."""
         entity = SERVER if owner == self.owners[0] else owner
         stream = functools.partial(_own_stream, self.seed, entity)
         held = len(self.label_sets[owner - self.data.parties])
-        batches = Batches(held, 1, self.config.batch, stream)
-        steps = int(self.config.epochs) * batches.per_epoch
-        return 1 + (number - 1) // steps, batches.samples(batches.draw(number))
+        return Batches(held, 1, self.config.batch, stream)
 
     def requested_rows(self, secrets: RunSecrets, key: MessageKey) -> np.ndarray:
         """Training rows of a request that an embedding answers."""

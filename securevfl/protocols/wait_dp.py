@@ -464,15 +464,23 @@ class WaitDP(EmbeddingProtocol):
         """An embedding and its gradient a round; noise is declared where it must be."""
         opening, embedding, gradient = self.step_messages()
         noisy = self.config.noise_on
+        if noisy in ("embeddings", "both"):
+            embedding = replace(embedding, noise=self.embedding_noise)
+        else:
+            embedding = replace(embedding, recompute=self.embedding_at)
+        if noisy in ("gradients", "both"):
+            gradient = replace(gradient, noise=self.gradient_noise)
+        elif not self.config.own_centre:  # which may draw at random, as dropout does
+            gradient = replace(gradient, recompute=self.exact_part)
         return (
             replace(opening, recompute=self.announced_at),
-            replace(embedding, noise=self.embedding_noise)
-            if noisy in ("embeddings", "both")
-            else replace(embedding, recompute=self.embedding_at),
-            replace(gradient, noise=self.gradient_noise)
-            if noisy in ("gradients", "both")
-            else replace(gradient, recompute=self.exact_part),
+            replace(embedding, count=self.in_run),
+            replace(gradient, count=self.in_run),
         )
+
+    def in_run(self, key: MessageKey) -> int:
+        """Count of a message of every round, and of none beyond the last."""
+        return int(1 <= key.round <= self.config.rounds)
 
     @property
     def embedding_noise(self) -> GaussianNoise:
@@ -531,8 +539,9 @@ class WaitDP(EmbeddingProtocol):
         return min(planned, paid.releases_within(config.epsilon_budget))
 
     def announced_samples(self, secrets: RunSecrets, key: MessageKey) -> np.ndarray:
-        """Training rows of a round; the batches are public."""
-        return self.layout.samples(self.layout.draw(key.round))
+        """Training rows of the batch that was announced in the round of a message."""
+        client = key.receiver if key.sender == SERVER else key.sender
+        return self.layout.samples(secrets.sent(ANNOUNCE, key.round)[SERVER, client])
 
     def joint_gradient(self, secrets: RunSecrets, key: MessageKey) -> np.ndarray:
         """dL/dH by the server's model, the labels that it kept and the embeddings that it got."""

@@ -219,10 +219,14 @@ def _examine_labels(
     subject: Subject, declared: RandomisedLabels, found: _Findings, level: float
 ) -> None:
     runs = subject.shared("runs of one round", lambda: _label_runs(subject))
-    small = subject.run.protocol.randomised_labels
-    assert small is not None
-    own = randomised.answers_of(subject.run, small)
-    answers = [randomised.answers_of(run, declared_of(run)) for run, _ in runs]
+    try:
+        own, *answers = [
+            randomised.answers_of(run, declared_of(run))
+            for run in (subject.run, *(one for one, _ in runs))
+        ]
+    except (KeyError, ValueError) as error:
+        found.gaps.append(f"labels could not be computed ({type(error).__name__}: {error})")
+        return
     for one in (own, *answers):
         if one.fault:
             found.fault(one.fault)

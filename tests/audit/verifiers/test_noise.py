@@ -224,13 +224,7 @@ def test_rows_that_are_asked_for_again_are_found():
             party.limit = 100
         made[SERVER].batches.draw = lambda round: first if round > 1 else drawn(round)
 
-    class Planted(planted("wait_dp", plant)):
-        """The server names the rows of the first batch in every round."""
-
-        def announced_samples(self, secrets, key):
-            return self.layout.samples(secrets.sent("round", key.round)[SERVER, 0])
-
-    found = verdict(Planted, **WAIT)
+    found = verdict(planted("wait_dp", plant), **WAIT)
     assert found.verdict == "VIOLATED"
     assert "times, and epsilon is of" in found.words
 
@@ -274,6 +268,26 @@ def test_the_key_of_a_noise_in_a_message_is_found():
     assert [text for _, text in origin.faults(run, found, keys, LEVEL)] == [
         "the key of a noise is in a message"
     ]
+
+
+@pytest.mark.parametrize("name", ["wait_dp", "multivfl"])
+def test_a_release_in_a_round_that_does_not_exist_is_found(name):
+    def plant(made):
+        for client in made.values():
+            send = client.send
+
+            def sending(to, kind, payload, round=None, client=client, send=send, **more):
+                send(to, kind, payload, round=round, **more)
+                if kind == "embedding":
+                    send(to, kind, payload, round=(round or client.round) + 1000)
+
+            client.send = sending
+
+    base = WAIT if name == "wait_dp" else OWNERS
+    made = make(planted(name, plant), tiny_data().with_parties(2), **base)
+    verifiers = [VERIFIERS.get("declared messages"), Noise()]
+    found = judge(differential(made, "features"), Subject(made), verifiers)
+    assert found.verdict == "VIOLATED"
 
 
 def test_departure_times_that_tell_columns_are_found():
