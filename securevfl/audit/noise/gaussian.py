@@ -9,6 +9,7 @@ the families share the level.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
@@ -21,6 +22,7 @@ FAMILIES = ("moments", "exact values", "distribution", "entries", "rows", "messa
             "other run")  # fmt: skip
 _MOST_ROWS = 8000  # compared in pairs; evenly chosen of more
 _CHUNK = 1024
+_NEIGHBOURS = 4  # by norm, that are compared as sets
 _NEAR = 2.0**-12  # of sigma: an entry this close to its exact value counts as not noised
 
 _Found = Iterator[tuple[float, str]]  # smallest p value of several tests, times their number
@@ -211,6 +213,7 @@ def _messages(releases: Sequence[NoisyRelease]) -> _Found:
     """All messages of a shape against each other."""
     for flat in _flat(releases).values():
         yield _correlated(flat), "two messages have common noise"
+        yield _permuted(flat), "two messages have the same noise in another order"
     yield from _successive(releases, lambda one: (one.key.sender, one.key.receiver))
     yield from _successive(releases, lambda one: one.key.sender)
     yield from _successive(releases, lambda one: one.key.round)
@@ -299,6 +302,21 @@ def _correlated(one: np.ndarray, two: np.ndarray | None = None) -> float:
     correlated = float(2 * norm.sf(largest))
     equal = float(2 * chi2.cdf(closest / 2, one.shape[1]))
     return 2 * min(correlated, equal) * pairs
+
+
+def _permuted(flat: np.ndarray) -> float:
+    """A bound on the p value of two vectors that have equal entries in some order.
+
+    Two entries are within t of each other with probability below 2t / sqrt(4 pi), and there are n!
+    orders. Such vectors have nearly equal norms, so only neighbours by norm are compared.
+    """
+    pairs, n = len(flat) * (len(flat) - 1) // 2, flat.shape[1]
+    bound = math.lgamma(n + 1) + n * math.log(2 * _NEAR / math.sqrt(4 * math.pi))
+    ordered = np.sort(flat[np.argsort((flat * flat).sum(1))], axis=1)
+    for lag in range(1, min(_NEIGHBOURS, len(flat) - 1) + 1):
+        if (np.abs(ordered[lag:] - ordered[:-lag]).max(axis=1) < _NEAR).any():
+            return min(1.0, math.exp(min(0.0, bound)) * pairs)
+    return 1.0
 
 
 def _successive(

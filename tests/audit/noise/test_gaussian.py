@@ -70,6 +70,14 @@ class Kept:
         return noise
 
 
+class Shuffled(Kept):
+    """The first noise of each client in another order each time."""
+
+    def __call__(self, noise, key):
+        order = np.random.Generator(np.random.Philox(key.round)).permutation(noise.size)
+        return super().__call__(noise, key).reshape(-1)[order].reshape(noise.shape)
+
+
 def partly_kept():
     last = {}
 
@@ -99,6 +107,7 @@ CHANGES = [
     ("entries", lambda noise, key: np.repeat(noise[:, :1], 5, axis=1)),
     ("messages", Kept()),
     ("messages", Kept(-1)),
+    ("messages", Shuffled()),
 ]
 
 
