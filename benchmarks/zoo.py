@@ -146,7 +146,7 @@ def table(rows: dict[str, dict[str, Any]]) -> str:
     if quick:
         lines += [
             "",
-            f"{quick} of {len(rows)} were verified without the statistical games and the whole run.",
+            f"{quick} of {len(rows)} were verified quickly, in small runs.",
         ]
     return "\n".join(lines)
 

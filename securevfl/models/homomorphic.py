@@ -6,7 +6,7 @@ from __future__ import annotations
 import functools
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
 from typing import Any, ClassVar
 
@@ -14,6 +14,7 @@ import numpy as np
 
 from securevfl.errors import ConfigurationError, RunError
 
+_LARGEST, _SPREAD = 32, 1.25  # of CKKS's noise, in standard deviations: of a slot, of all
 LARGEST = 1 << 34  # bound on the sum's integers, in both schemes
 
 
@@ -68,6 +69,44 @@ class Scheme(ABC):
         """Exact sums of so many summands, (size,) int64."""
 
     @abstractmethod
+    def public_of(self, secret: bytes) -> bytes:
+        """The public key of a secret one, as `generate` gives it."""
+
+    def fault(self, secret: bytes, ciphertexts: Any, values: np.ndarray, summands: int) -> str:
+        """What is wrong with ciphertexts that must hold these values and nothing else.
+
+        All that is in them is looked at: number, sizes and framing, every slot and every part of
+        it, also those beyond the values.
+
+        Parameters
+        ----------
+        secret : bytes
+        ciphertexts
+            As received.
+        values : ndarray, int64, flat
+        summands : int
+            Of how many encryptions they are the sum.
+
+        Returns
+        -------
+        str
+            Empty for nothing.
+        """
+        whole = isinstance(ciphertexts, tuple) and all(isinstance(c, bytes) for c in ciphertexts)
+        if not whole or sum(map(len, ciphertexts)) != self.nbytes(values.size):
+            return f"they are not {self.nbytes(values.size)} bytes in a tuple"
+        try:
+            return next(iter(self._faults(secret, ciphertexts, values, summands)), "")
+        except (ValueError, RuntimeError, OverflowError) as error:  # of foreign bytes
+            return f"they cannot be read ({type(error).__name__}: {error})"
+
+    @abstractmethod
+    def _faults(
+        self, secret: bytes, ciphertexts: tuple[bytes, ...], values: np.ndarray, summands: int
+    ) -> Iterator[str]:
+        """As `fault`, of ciphertexts of the right size."""
+
+    @abstractmethod
     def nbytes(self, size: int) -> int:
         """Bytes of the ciphertexts of so many values."""
 
@@ -97,6 +136,12 @@ class Ckks(Scheme):
     # chance nor content shows in a size.
     NBYTES: ClassVar[int] = 2 * DEGREE * 8 + 512
     KEY_NBYTES: ClassVar[int] = 4 * DEGREE * 8 + 1024
+    NOISE: ClassVar[float] = 2.0**-13.6
+    _KEYS: ClassVar[Mapping[str, bool]] = {
+        "save_galois_keys": False,
+        "save_relin_keys": False,
+        "save_public_key": True,
+    }
 
     def __init__(self, parties: int) -> None:
         super().__init__(parties)
@@ -110,9 +155,15 @@ class Ckks(Scheme):
             coeff_mod_bit_sizes=[60, 60],
             n_threads=1,
         )
-        keys = {"save_galois_keys": False, "save_relin_keys": False, "save_public_key": True}
-        secret: bytes = made.serialize(save_secret_key=True, **keys)
-        return _padded(made.serialize(save_secret_key=False, **keys), self.KEY_NBYTES), secret
+        secret: bytes = made.serialize(save_secret_key=True, **self._KEYS)
+        return self._public(made), secret
+
+    def _public(self, context: Any) -> bytes:
+        return _padded(context.serialize(save_secret_key=False, **self._KEYS), self.KEY_NBYTES)
+
+    def public_of(self, secret: bytes) -> bytes:
+        """The context without the secret key."""
+        return self._public(self.key(secret))
 
     def encrypt(self, key: bytes, values: np.ndarray) -> tuple[bytes, ...]:
         """One ciphertext for each 4096 values; the rest of the last one is zero."""
@@ -147,6 +198,57 @@ class Ckks(Scheme):
             )
         exact: np.ndarray = sums.astype(np.int64)
         return exact
+
+    def _faults(
+        self, secret: bytes, ciphertexts: tuple[bytes, ...], values: np.ndarray, summands: int
+    ) -> Iterator[str]:
+        """Framing, parameters and all slots of each, real and imaginary parts.
+
+        Noise of at most 32 standard deviations in every slot and 1.25 of them in the root mean
+        square is let pass: what is smaller cannot be told from it. A slot's noise is mostly a
+        product of two complex normal values, that of the public key and that of the encryption, so
+        that its size exceeds r times its root mean square with probability 2 r K_1(2 r): 2e-19 at
+        32 standard deviations of its real part. Of 1800 ciphertexts and sums under 200 keys
+        the largest was 11.3, and root mean squares were 0.95 to 1.07.
+        """
+        if len(ciphertexts) != self._count(values.size):
+            yield f"there are {len(ciphertexts)} ciphertexts of {values.size} values"
+        padded = np.zeros((len(ciphertexts), self.SLOTS))
+        padded.reshape(-1)[: values.size] = values
+        noise = self.NOISE * math.sqrt(summands)
+        for framed, wanted in zip(ciphertexts, padded, strict=True):
+            vector = self.tenseal.ckks_vector_from(self.key(secret), _unpadded(framed))
+            if _padded(vector.serialize(), self.NBYTES) != framed:
+                yield "something stands beside a ciphertext in its bytes"
+            if not self._as_made(vector):
+                yield "a ciphertext has another scale, level or number of slots"
+                continue
+            residue = self._slots(secret, vector) - wanted
+            parts = np.stack([residue.real, residue.imag])
+            largest = float(np.abs(parts).max())
+            spread = float(np.sqrt((parts**2).mean(axis=1)).max())
+            if not (largest <= _LARGEST * noise and spread <= _SPREAD * noise):
+                yield (
+                    f"slots differ from what they must hold by up to {largest:.3g}, and noise by "
+                    f"up to {_LARGEST * noise:.3g}"
+                )
+
+    def _as_made(self, vector: Any) -> bool:
+        """Whether scale, level and shape are those that `encrypt` gives."""
+        (ciphertext,) = vector.ciphertext()
+        shape = (ciphertext.size(), ciphertext.coeff_modulus_size(), ciphertext.is_ntt_form())
+        return shape == (2, 1, True) and (vector.size(), ciphertext.scale) == (
+            self.SLOTS,
+            self.SCALE,
+        )
+
+    def _slots(self, secret: bytes, vector: Any) -> np.ndarray:
+        """All slots of a ciphertext as complex numbers; TenSEAL shows the real parts alone."""
+        seal, context = import_module("tenseal.sealapi"), self.key(secret)
+        own = context.seal_context().data
+        plaintext = seal.Plaintext()
+        seal.Decryptor(own, context.secret_key().data).decrypt(vector.ciphertext()[0], plaintext)
+        return np.array(seal.CKKSEncoder(own).decode_complex(plaintext))
 
     def nbytes(self, size: int) -> int:
         """131,584 bytes for each 4096 values."""
@@ -221,6 +323,25 @@ class Paillier(Scheme):
         for ciphertext in self._numbers(ciphertexts[0], 2):
             values += self._unpack(int(private.raw_decrypt(ciphertext)))
         return np.array(values[:size], np.int64) - summands * self.limit
+
+    def public_of(self, secret: bytes) -> bytes:
+        """The product of the factors."""
+        return math.prod(self._numbers(secret, 1)).to_bytes(self.key_bits // 8, "little")
+
+    def _faults(
+        self, secret: bytes, ciphertexts: tuple[bytes, ...], values: np.ndarray, summands: int
+    ) -> Iterator[str]:
+        """Every plaintext as a whole; ciphertexts below n^2, or they would carry more."""
+        if len(ciphertexts) != 1:
+            yield f"there are {len(ciphertexts)} strings, and one is made"
+        private = self.key(secret)
+        shifted = (values + summands * self.limit).tolist()
+        for row, ciphertext in enumerate(self._numbers(b"".join(ciphertexts), 2)):
+            wanted = self._pack(shifted[row * self.slots : (row + 1) * self.slots])
+            if ciphertext >= private.public_key.nsquare:
+                yield "a ciphertext is not below the square of the modulus"
+            if private.raw_decrypt(ciphertext) != wanted:
+                yield "a plaintext is not that of the values"
 
     def nbytes(self, size: int) -> int:
         """2 `key_bits` for each `slots` values."""

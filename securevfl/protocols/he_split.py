@@ -292,7 +292,9 @@ class HESplit(EmbeddingProtocol):
         )
         formulas: dict[str, Formula] = {
             ANNOUNCE: self.announced_at,
-            "key": lambda secrets, key: secrets.state(key)["public_key"],
+            "key": lambda secrets, key: self.public.scheme.public_of(
+                self.holder_state(secrets)["secret_key"]
+            ),
             "embedding": self.checked_ciphertexts,
             "sum": self.checked_ciphertexts,
             "opened": self.ideal_output,
@@ -325,22 +327,22 @@ class HESplit(EmbeddingProtocol):
         )
 
     def checked_ciphertexts(self, secrets: RunSecrets, key: MessageKey) -> Any:
-        """The ciphertexts themselves, if they decrypt to what they must hold; None otherwise.
+        """The ciphertexts themselves, if they hold what they must and nothing else; None otherwise.
 
-        A client's hold its quantised embedding, the server's the sum. Encryption is randomised, so
-        nobody can compute them anew.
+        A client's hold its quantised embedding, the server's the sum; all other slots are zero.
+        Encryption is randomised, so nobody can compute them anew.
         """
         ciphertexts = secrets.sent(key.kind, key.round)[key.sender, key.receiver]
         single = key.kind == "embedding"
-        held = self.upload(secrets, key.sender, key.round) if single else None
-        wanted = self.ideal_output(secrets, key) if held is None else held
-        state = self.holder_state(secrets)
-        found = self.public.scheme.decrypt(
-            state["secret_key"], ciphertexts, wanted.size, 1 if single else self.quorum
+        wanted = (
+            self.upload(secrets, key.sender, key.round)
+            if single
+            else self.ideal_output(secrets, key)
         )
-        framed = len(b"".join(ciphertexts)) == self.public.scheme.nbytes(wanted.size)
-        alike = np.array_equal(found.reshape(wanted.shape), wanted)
-        return ciphertexts if alike and framed else None
+        secret = self.holder_state(secrets)["secret_key"]
+        summands = 1 if single else self.quorum
+        fault = self.public.scheme.fault(secret, ciphertexts, wanted.reshape(-1), summands)
+        return None if fault else ciphertexts
 
     def holder_state(self, secrets: RunSecrets) -> Mapping[str, Any]:
         """The key holder when it sent the public key."""

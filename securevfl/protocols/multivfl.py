@@ -38,7 +38,17 @@ from securevfl.privacy.claims import Claim
 from securevfl.privacy.mechanisms import clip_gradient, clip_rows, release_rows
 from securevfl.privacy.release_counts import after_release, refuse_exceeding, refuse_repeated
 from securevfl.protocols.base.card import Card
-from securevfl.protocols.base.messages import SELF, MessageSpec, announcement, last_word
+from securevfl.protocols.base.messages import (
+    SELF,
+    Formula,
+    GaussianNoise,
+    MessageKey,
+    MessageSpec,
+    RunSecrets,
+    announcement,
+    last_word,
+    with_formulas,
+)
 from securevfl.protocols.base.options import EmbeddingConfig
 from securevfl.protocols.base.split import EmbeddingProtocol
 from securevfl.protocols.base.split_step import gathered, split_step
@@ -553,26 +563,98 @@ class MultiVfl(EmbeddingProtocol):
         """The alignments, one under each label owner; then Algorithm 1."""
         private, h = self.config.intersection == "psi", self.config.width
         return (
-            *(one for k in self.owners for one in alignment_messages(k, private=private)),
+            *(
+                one
+                for k in self.owners
+                for one in with_formulas(
+                    alignment_messages(k, private=private), {} if private else self.aligned(k)
+                )
+            ),
             announcement("label_owner", carries="weights", source="ServerAggregation"),
-            MessageSpec("request", "label_owner", "client", "control", source="the batch"),
+            MessageSpec(
+                *("request", "label_owner", "client", "control"),
+                count=lambda key: self.in_run(key.sender, key.round),
+                recompute=lambda secrets, key: self.requested(key.sender, key.round),
+                source="the batch",
+            ),
             MessageSpec(
                 *("embedding", "client", "label_owner", "embedding"),
                 shape=lambda key: (self.rows_of(key.receiver), h),
                 dtype="float32",
                 row_by_row=True,
+                count=lambda key: self.in_run(key.receiver, key.round),
+                noise=self.activation_noise,
                 source="DataOwnerUpdate",
             ),
             MessageSpec(
                 *("gradient", "label_owner", "client", "gradient"),
                 shape=lambda key: (self.rows_of(key.sender), h),
                 dtype="float32",
+                count=lambda key: self.in_run(key.sender, key.round),
                 row_by_row=True,
                 source="DataOwnerBackProp",
             ),
             MessageSpec("weights", "label_owner", "server", "weights", source="ServerAggregation"),
             last_word(),
         )
+
+    @property
+    def activation_noise(self) -> GaussianNoise | None:
+        """Noise of activations: one release for each data owner and request."""
+        config = self.config
+        if config.epsilon is None:
+            return None
+        return GaussianNoise(
+            *("features", config.epsilon, config.delta, config.clip, "clip"),
+            rows=self.requested_rows,
+            exact=self.exact_activations,
+            releases=int(config.rounds * config.epochs),
+            frame=lambda secrets, key, rows: (
+                (key.receiver, self.requested(key.receiver, key.round)[1]),
+                rows,
+            ),
+        )
+
+    def aligned(self, owner: int) -> dict[str, Formula]:
+        """Identifiers in the clear: the label owner's, all of which the data owners hold."""
+        own = self.label_sets[owner - self.data.parties]
+        every = np.ones(len(own), bool)
+        return {
+            f"ids {owner}": lambda secrets, key: identifiers(own),
+            f"ids {owner} held": lambda secrets, key: every,
+            f"ids {owner} common": lambda secrets, key: every,
+        }
+
+    def requested(self, owner: int, number: int) -> tuple[int, np.ndarray]:
+        """Global round and places of a label owner's request; its batches are public."""
+        batches = self.batches_of(owner)
+        steps = int(self.config.epochs) * batches.per_epoch
+        return 1 + (number - 1) // steps, batches.samples(batches.draw(number))
+
+    def in_run(self, owner: int, number: int) -> int:
+        """Count of a message of every request of a label owner, and of none beyond the last."""
+        steps = self.config.rounds * self.config.epochs * self.batches_of(owner).per_epoch
+        return int(1 <= number <= steps)
+
+    def batches_of(self, owner: int) -> Batches:
+        """Batches of a label owner."""
+        entity = SERVER if owner == self.owners[0] else owner
+        stream = functools.partial(_own_stream, self.seed, entity)
+        held = len(self.label_sets[owner - self.data.parties])
+        return Batches(held, 1, self.config.batch, stream)
+
+    def requested_rows(self, secrets: RunSecrets, key: MessageKey) -> np.ndarray:
+        """Training rows of a request that an embedding answers."""
+        held = np.sort(self.label_sets[key.receiver - self.data.parties])
+        rows: np.ndarray = held[self.requested(key.receiver, key.round)[1]]
+        return rows
+
+    def exact_activations(self, secrets: RunSecrets, key: MessageKey) -> np.ndarray:
+        """Activations by the data owner's copy for the label owner when it sent them."""
+        network = self.maker(key.sender)()
+        network.load_state_dict(secrets.state(key)["copies"][str(key.receiver)])
+        own = secrets.data(key.sender)["train"]
+        return network.forward(own[self.requested_rows(secrets, key)])
 
     def rows_of(self, owner: int) -> int:
         """Rows of a batch of a label owner, which may hold fewer labels than a batch has rows."""

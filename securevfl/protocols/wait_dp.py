@@ -30,9 +30,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
-from securevfl.engine.party import SERVER, Party
+from securevfl.engine.party import ANNOUNCE, SERVER, Party
 from securevfl.errors import ConfigurationError
 from securevfl.field.sampling import SYSTEM, SeededSource, Source
+from securevfl.models.aggregation import gather
 from securevfl.privacy.accountant import Released, gaussian_epsilon, sensitivity
 from securevfl.privacy.claims import Claim
 from securevfl.privacy.mechanisms import (
@@ -50,7 +51,13 @@ from securevfl.privacy.release_counts import (
     refuse_repeated,
 )
 from securevfl.protocols.base.card import Card
-from securevfl.protocols.base.messages import MessageSpec
+from securevfl.protocols.base.messages import (
+    GaussianNoise,
+    MessageKey,
+    MessageSpec,
+    RandomisedLabels,
+    RunSecrets,
+)
 from securevfl.protocols.base.options import SegmentedConfig
 from securevfl.protocols.base.split import EmbeddingProtocol
 from securevfl.protocols.base.split_parties import SplitClient, SplitServer
@@ -454,8 +461,120 @@ class WaitDP(EmbeddingProtocol):
 
     @property
     def messages(self) -> tuple[MessageSpec, ...]:
-        """An embedding and its gradient a round, be they noisy."""
-        return self.step_messages()
+        """An embedding and its gradient a round; noise is declared where it must be."""
+        opening, embedding, gradient = self.step_messages()
+        noisy = self.config.noise_on
+        if noisy in ("embeddings", "both"):
+            embedding = replace(embedding, noise=self.embedding_noise)
+        else:
+            embedding = replace(embedding, recompute=self.embedding_at)
+        if noisy in ("gradients", "both"):
+            gradient = replace(gradient, noise=self.gradient_noise)
+        elif not self.config.own_centre:  # which may draw at random, as dropout does
+            gradient = replace(gradient, recompute=self.exact_part)
+        return (
+            replace(opening, recompute=self.announced_at),
+            replace(embedding, count=self.in_run),
+            replace(gradient, count=self.in_run),
+        )
+
+    def in_run(self, key: MessageKey) -> int:
+        """Count of a message of every round, and of none beyond the last."""
+        return int(1 <= key.round <= self.config.rounds)
+
+    @property
+    def embedding_noise(self) -> GaussianNoise:
+        """Noise of embeddings: one release for each client, of the rows that were announced."""
+        config = self.config
+        return GaussianNoise(
+            *("features", config.epsilon, config.delta, config.clip, "clip"),
+            rows=self.announced_samples,
+            exact=self.embedding_at,
+            releases=self.allowed_releases,
+        )
+
+    @property
+    def gradient_noise(self) -> GaussianNoise:
+        """Noise of dL/dH: one release for all clients, who get their parts of it."""
+        config = self.config
+        return GaussianNoise(
+            *("labels", config.epsilon, config.delta, config.gradient_clip, "gradient_clip"),
+            rows=self.announced_samples,
+            exact=self.joint_gradient,
+            releases=self.allowed_releases,
+            mean_loss=True,
+            joint=True,
+            whole=self.whole_gradient,
+            part=self.part_of,
+        )
+
+    @property
+    def randomised_labels(self) -> RandomisedLabels | None:
+        """The server's labels, where label_epsilon is set."""
+        if self.config.label_epsilon is None:
+            return None
+        return RandomisedLabels(
+            self.config.label_epsilon,
+            self.data.num_classes if self.data.task == "multiclass" else 2,
+            "server",
+            true=lambda secrets: secrets.data(SERVER)["train"],
+            used=lambda secrets, key: secrets.state(key)["labels"],
+        )
+
+    def announced_at(self, secrets: RunSecrets, key: MessageKey) -> Any:
+        """The round's batch, or the end after the last step or before an epsilon is exceeded."""
+        steps = secrets.state(key)["steps"]
+        next_ = -(-(steps + 1) // self.layout.per_epoch)  # releases of a row, if it goes on
+        spends = self.config.noise_on != "none" and next_ > self.allowed_releases
+        over = steps >= self.config.rounds or spends
+        return "stop" if over else self.layout.draw(key.round)
+
+    @property
+    def allowed_releases(self) -> int:
+        """Releases of a row in a run, by the options alone: one in each epoch, in the budget."""
+        config, planned = self.config, -(-int(self.config.rounds) // self.layout.per_epoch)
+        if config.epsilon_budget is None or config.noise_on == "none":
+            return planned
+        paid = Released(config.epsilon, config.delta, config.clip)
+        return min(planned, paid.releases_within(config.epsilon_budget))
+
+    def announced_samples(self, secrets: RunSecrets, key: MessageKey) -> np.ndarray:
+        """Training rows of the batch that was announced in the round of a message."""
+        client = key.receiver if key.sender == SERVER else key.sender
+        return self.layout.samples(secrets.sent(ANNOUNCE, key.round)[SERVER, client])
+
+    def joint_gradient(self, secrets: RunSecrets, key: MessageKey) -> np.ndarray:
+        """dL/dH by the server's model, the labels that it kept and the embeddings that it got."""
+        state = secrets.state(MessageKey(ANNOUNCE, key.round, SERVER, key.receiver))
+        centre = self.joint_centre()
+        centre.load_state_dict(state["centre"])
+        joint = self.aggregation.combine(*self.received(secrets, key))
+        labels = secrets.data(SERVER)["train"]
+        if self.config.label_epsilon is not None:
+            labels = state["labels"]
+        return centre.step(joint, self.announced_samples(secrets, key), labels)[1]
+
+    def received(self, secrets: RunSecrets, key: MessageKey) -> tuple[np.ndarray, np.ndarray]:
+        """Embeddings of a round as the server got them, (N, rows, h), and who was there."""
+        sent = secrets.sent("embedding", key.round)
+        return gather({n: payload for (n, _), payload in sent.items()}, self.data.parties)
+
+    def exact_part(self, secrets: RunSecrets, key: MessageKey) -> np.ndarray:
+        """A client's part of dL/dH without noise."""
+        return self.part_of(secrets, key, self.joint_gradient(secrets, key))
+
+    def part_of(self, secrets: RunSecrets, key: MessageKey, joint: np.ndarray) -> np.ndarray:
+        """A client's part of a dL/dH."""
+        return self.aggregation.gradient(joint, *self.received(secrets, key), key.receiver)
+
+    def whole_gradient(self, secrets: RunSecrets, key: MessageKey) -> np.ndarray:
+        """dL/dH as it was released, from the parts that were sent."""
+        sent = secrets.sent("gradient", key.round)
+        parts = [sent[SERVER, n] for n in self.peers()]
+        if self.config.aggregation == "concat":
+            return np.concatenate(parts, axis=1)
+        first: np.ndarray = parts[0] * np.float32(len(parts))
+        return first
 
     def embed(self, client: Any, rows: np.ndarray) -> np.ndarray:
         """Clipped as in training, without noise: what the models are worth, at no cost."""

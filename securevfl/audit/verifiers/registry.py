@@ -17,6 +17,7 @@ def _built_in() -> Mapping[str, Verifier]:
     from securevfl.audit.verifiers.games import Games
     from securevfl.audit.verifiers.influence import Influence
     from securevfl.audit.verifiers.links import SealedLinks
+    from securevfl.audit.verifiers.noise import Noise
     from securevfl.audit.verifiers.primitives import Hypotheses
     from securevfl.audit.verifiers.provenance import Provenance
     from securevfl.audit.verifiers.recovery import RecoveryAttack
@@ -32,6 +33,7 @@ def _built_in() -> Mapping[str, Verifier]:
         RecoveryAttack(),
         Games(),
         Hypotheses(),
+        Noise(),
         SentInTheClear(),
         Influence(),
         TrafficComparison(),

@@ -25,6 +25,7 @@ from securevfl.protocols.base.messages import (
     Hypothesis,
     MessageKey,
     MessageSpec,
+    RandomisedLabels,
     RunSecrets,
     exposures_of,
 )
@@ -228,6 +229,11 @@ class Protocol(ABC):
         uniform (`secret_stream`) are none.
         """
         return ()
+
+    @property
+    def randomised_labels(self) -> RandomisedLabels | None:
+        """Labels that are replaced by randomised response before they are used; None for none."""
+        return None
 
     def ideal_output(self, secrets: RunSecrets, key: MessageKey) -> Any:
         """What the receiver of a message may learn from it, such as a decoded sum; None if not

@@ -1,0 +1,1 @@
+"""What noise was added to recorded messages, and whether it is the noise that a claim promises."""
