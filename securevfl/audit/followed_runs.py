@@ -33,6 +33,7 @@ from securevfl.runs.threads import one_thread
 
 HELD = 64 * 2**20  # bytes of messages that a followed run holds
 MOST = 4 * 2**30  # bytes of messages after which it is broken off
+_SAID = 20  # rounds after which progress is told
 _ENOUGH = 20  # messages that are not as declared, after which nothing more is to be learned
 
 
@@ -118,14 +119,24 @@ class Followed:
     ended: str = ""
 
 
-def follow(protocol: Protocol, setting: Setting) -> Followed:
+def follow(
+    protocol: Protocol, setting: Setting, progress: Callable[[str], None] | None = None
+) -> Followed:
     """Run a protocol in a setting and hold it against its declaration.
 
     An error with which the run itself ends, such as too few results, ends it here as well: what was
     sent before it was compared.
+
+    Parameters
+    ----------
+    protocol : Protocol
+    setting : Setting
+        Its options are those of the protocol already.
+    progress : callable, optional
+        Told the round now and then.
     """
     with randomness.watch() as log:
-        one = _FollowedRun(protocol, setting)
+        one = _FollowedRun(protocol, setting, progress)
         ended = one.make()
     tapes = one.run.tapes.values()
     return Followed(
@@ -144,8 +155,11 @@ def follow(protocol: Protocol, setting: Setting) -> Followed:
 class _FollowedRun:
     """The run while it is made."""
 
-    def __init__(self, protocol: Protocol, setting: Setting) -> None:
+    def __init__(
+        self, protocol: Protocol, setting: Setting, progress: Callable[[str], None] | None
+    ) -> None:
         self.protocol, self.setting = protocol, setting
+        self._progress = progress
         self.run = RecordedRun(protocol, protocol.parties(), Transcript(), HELD)
         self.comparer = Comparer(self.run, disturbed=setting.disturbed)
         self.controls: list[tuple[MessageKey, str]] = []
@@ -221,6 +235,8 @@ class _FollowedRun:
         if message.key.round > self.newest:
             self.newest = message.key.round
             self._compare(self.newest - 2)
+            if self._progress is not None and self.newest % _SAID == 0:
+                self._progress(f"{self.setting.name}, round {self.newest}")
 
     def _compare(self, last: int | None = None) -> None:
         """Compare what is left of rounds up to `last`; some formulas ask who answered later."""

@@ -167,7 +167,7 @@ class Subject:
     def _settings(self) -> Iterator[Followed]:
         if self.whole:
             self.progress("the configuration itself, all rounds")
-            found = follow(self.instance(whole=True), ITSELF)
+            found = follow(self.instance(whole=True), ITSELF, self.progress)
             self.note(f"{self.describe(whole=True)}, {found.rounds} rounds{_end(found)}")
             yield found
         for setting in settings_of(self.protocol):

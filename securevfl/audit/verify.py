@@ -31,11 +31,9 @@ NOT_COVERED = (
     "ideal randomness and private channels are supposed; with a keystream and sealed links the "
     "guarantee is computational",
     "parties follow the protocol: an active server or client is another claim",
-    "time, size and order of messages, but for perfect claims on labels, and what a machine leaks "
-    "otherwise",
+    "how long a machine computes, and what else it leaks: times are those of a simulation",
     "what the wanted sums and dL/dH say by themselves",
-    "options and conditions that were not run (see what was run): late and absent parties, "
-    "crashes, resumed runs",
+    "options, conditions, rows and rounds that were not run (see what was run)",
     "a server that knows the secret seed, from which secret choices follow in a simulation: the "
     "sums then give it the rows where all columns together are at most the embedding's width",
 )
@@ -56,9 +54,11 @@ def verify(
     """Check every claim of a protocol in a configuration.
 
     Every verifier that applies to a claim examines it (`securevfl.audit.verifiers.registry`), and
-    the verdict is the strongest one that all evidence together allows. Of any protocol: a recorded
-    run against its declared messages, what the adversary was sent in the clear, whether a secret
-    changes what it sees, and what its reductions suppose. Of protocols that share by a Lagrange
+    the verdict is the strongest one that all evidence together allows. Of any protocol: recorded
+    runs against its declared messages (the configuration itself, and settings in which parties are
+    late, crash, are wrong or resumed), its traffic with other secrets, what the adversary was sent
+    in the clear, whether a secret changes what it sees, the noise of its releases, and what its
+    reductions suppose. Of protocols that share by a Lagrange
     code besides: the certificate of the proof at the K, T, N and p of the configuration, exhaustive
     enumeration of small instances, the bijection of the proof run on the real code, statistical
     games against real runs, the provenance of masks, and the attacks.
@@ -67,7 +67,8 @@ def verify(
     ----------
     protocol : str or type of Protocol
     data : VerticalDataset, DataSource or str
-        Fixes the parties and default K; the runs use small data sets of their own.
+        Fixes the parties and default K. The configuration itself is run on all of it, settings on
+        some of its rows, and coded runs on small data sets of their own.
     plain : bool
         Verify the paper's evaluation, `masked=False`, and the claims as the paper makes them: the
         card of plain evaluation claims nothing against the server.

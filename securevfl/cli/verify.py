@@ -38,9 +38,10 @@ _STYLES = {
 _HELP = (
     "Verify a protocol's privacy claims, or those of a run, on real runs; `verify PROTOCOL --help` "
     "lists its options."
-    "\n\nRuns are small, undelayed and made for the purpose: of the options of `run` those matter "
-    "that fix N, K, T, p and the claims. `verify RUN` takes them from the folder of a run and "
-    "writes verify.json there, where `report` finds it; else --out says where."
+    "\n\nThe configuration itself is run, on all its rows and for all its rounds, and smaller "
+    "runs in which parties are late, crash, send wrong values, or are resumed. `verify RUN` takes "
+    "data and options from the folder of a run and writes verify.json there, where `report` finds "
+    "it; else --out says where."
 )
 
 
@@ -110,9 +111,13 @@ def _command(text: str, *, completing: bool) -> Any:
     plain = typer.Option(
         "--plain", help="The paper's evaluation, against what the paper claims of it."
     )
+    quick = typer.Option(
+        "--quick", help="Small runs only, not the configuration with all its rows and rounds."
+    )
     shared = {
         **shared_parameters("verify"),
         "plain": keyword("plain", Annotated[bool, plain], False),
+        "quick": keyword("quick", Annotated[bool, quick], False),
     }
     fields = {k: (f, f"Options of {name}") for k, f in known[name].Config.model_fields.items()}
 
@@ -137,7 +142,7 @@ def start(
     from securevfl.runs.catalogue import protocols
 
     given = dict(values)
-    plain = given.pop("plain", False)
+    plain, quick = given.pop("plain", False), given.pop("quick", False)
     common, options, pairs, data_pairs = sort_out(given)
     known = protocols()[protocol].Config.model_fields
     chosen = protocol_options(protocol, known, (variant, options, pairs))
@@ -151,7 +156,7 @@ def start(
 
     with output.busy(f"verify {protocol}") as progress:
         report = securevfl.verify(
-            protocol, source, plain=plain, seed=seed, progress=progress, **chosen
+            protocol, source, plain=plain, seed=seed, progress=progress, whole=not quick, **chosen
         )
     if out is not None:
         _write(report, out)
@@ -184,10 +189,7 @@ def print_report(report: Report) -> None:
     parameters = ", ".join(f"{k} = {v}" for k, v in report.parameters.items())
     out = output.out()
     out.print(f"[bold]{report.protocol}[/] with {escape(parameters)}")
-    out.print(
-        "Tested on small runs made for the purpose: of the data only the number of parties and of "
-        "rows in a batch count."
-    )
+    out.print("The runs on which it was tested are listed below, after the evidence.")
     output.print_table(
         ("against", "about", "secrecy", "verdict", "failure"),
         [

@@ -18,6 +18,7 @@ def _built_in() -> Mapping[str, Verifier]:
     from securevfl.audit.verifiers.influence import Influence
     from securevfl.audit.verifiers.links import SealedLinks
     from securevfl.audit.verifiers.noise import Noise
+    from securevfl.audit.verifiers.plaintext import Plaintext
     from securevfl.audit.verifiers.primitives import Hypotheses
     from securevfl.audit.verifiers.provenance import Provenance
     from securevfl.audit.verifiers.recovery import RecoveryAttack
@@ -37,6 +38,7 @@ def _built_in() -> Mapping[str, Verifier]:
         SentInTheClear(),
         Influence(),
         TrafficComparison(),
+        Plaintext(),
         SealedLinks(),
     )
     return {one.name: one for one in every}

@@ -1,0 +1,121 @@
+"""Whether a message holds columns, rows or weights of somebody as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+
+from securevfl.audit.coalitions import may_see
+from securevfl.audit.recording import RecordedMessage, RecordedRun
+from securevfl.audit.subject import Subject
+from securevfl.audit.verdicts import Evidence
+from securevfl.privacy.adversary import OUTSIDER
+from securevfl.privacy.claims import Claim
+from securevfl.protocols.base.coded import CodedProtocol
+from securevfl.protocols.base.protocol import Protocol
+
+_LENGTH = 12  # values that are looked for together
+_SHORT = 4096  # values of a message that are looked for in all columns together
+_DISTINCT = 4  # of them that differ, or they may stand there by chance
+
+
+class Plaintext:
+    """Looks in every message of a recorded run for values that a claim says are hidden.
+
+    They are looked for as numbers of 32 and of 64 bits and, of protocols that code them, as field
+    elements, whatever the message is called and whoever declared it.
+    """
+
+    name = "plaintext"
+
+    def applies(self, claim: Claim, protocol: Protocol) -> bool:
+        """Secrecy of features and models, perfect or by a primitive."""
+        secret = claim.strength in ("perfect", "computational") and claim.against != OUTSIDER
+        return secret and claim.asset in ("features", "model")
+
+    def examine(
+        self, claim: Claim, subject: Subject, *, seed: int, level: float
+    ) -> Iterable[Evidence]:
+        """The first message with values in the clear that the adversary sees."""
+        run = subject.run
+        hidden = {n: tuple(_values(run, n, claim.asset)) for n in run.protocol.peers()}
+        whole = {n: _whole(run.data(n)["train"]) for n in hidden if claim.asset == "features"}
+        looked = 0
+        for message in run.sent_to_others:
+            key = message.key
+            if not may_see(claim.against, run.protocol, key):
+                continue
+            looked += 1
+            pieces = _pieces(message.payload)
+            for n, needles in hidden.items():
+                found = any(one in message.content for one in needles)
+                found = found or any(piece in whole.get(n, b"") for piece in pieces)
+                if n != key.receiver and found:
+                    text = (
+                        f"round {key.round}: {key.kind!r} from {key.sender} to {key.receiver} "
+                        f"holds {claim.asset} of client {n} in the clear"
+                    )
+                    yield Evidence(self.name, "accuses", text, "demonstration", 0.0)
+                    return
+        text = f"no {claim.asset} stand in the clear in {looked} messages that the adversary sees"
+        yield Evidence(self.name, "supports", text)
+
+
+def _values(run: RecordedRun, client: int, asset: str) -> Iterator[bytes]:
+    """Bytes of some consecutive values of a client, in every form."""
+    if asset == "model":
+        sent = [m for m in run.messages if m.key.sender == client]
+        for message in (*sent[:1], *sent[-1:]):
+            yield from _weights(message)
+        return
+    own = run.data(client)["train"]
+    yield from _needles(own)
+    protocol = run.protocol
+    if isinstance(protocol, CodedProtocol):
+        for segment in protocol.quantised_columns()[client]:
+            yield from _windows(segment, segment.dtype)
+
+
+def _weights(message: RecordedMessage) -> Iterator[bytes]:
+    state = message.state.attributes().get("network")
+    for value in state.values() if isinstance(state, dict) else ():
+        array: Any = value.numpy() if hasattr(value, "numpy") else value
+        if isinstance(array, np.ndarray) and array.dtype.kind == "f":
+            yield from _needles(array)
+
+
+def _whole(columns: np.ndarray) -> bytes:
+    """All values, row by row and column by column, in 64 bits."""
+    table = columns.reshape(len(columns), -1).astype("<f8")
+    return table.tobytes() + np.ascontiguousarray(table.T).tobytes()
+
+
+def _pieces(payload: Any) -> list[bytes]:
+    """Short arrays of a payload that would hardly be found in a table by chance, in 64 bits."""
+    if isinstance(payload, (tuple, list)):
+        return [piece for one in payload for piece in _pieces(one)]
+    if isinstance(payload, dict):
+        return [piece for one in payload.values() for piece in _pieces(one)]
+    short = isinstance(payload, np.ndarray) and payload.size <= _SHORT
+    if not short or payload.dtype.kind not in "fiu" or len(np.unique(payload)) < _DISTINCT:
+        return []
+    values = payload.astype("<f8")
+    return [values.tobytes(), np.ascontiguousarray(values.T).tobytes()]
+
+
+def _needles(values: np.ndarray) -> Iterator[bytes]:
+    table = values.reshape(len(values), -1) if values.ndim > 1 else values.reshape(1, -1)
+    for dtype in (np.dtype("<f4"), np.dtype("<f8")):
+        yield from _windows(table, dtype)
+
+
+def _windows(table: np.ndarray, dtype: np.dtype[Any]) -> Iterator[bytes]:
+    """Of the first rows and of each column, the stretch with the most different values."""
+    for line in (*table[:3], *table.T):
+        starts = range(0, max(1, min(len(line), 200) - _LENGTH), _LENGTH)
+        stretches = [line[at : at + _LENGTH] for at in starts]
+        best = max(stretches, key=lambda one: len(np.unique(one)))
+        if len(np.unique(best)) >= _DISTINCT:
+            yield np.ascontiguousarray(best).astype(dtype).tobytes()

@@ -1,0 +1,92 @@
+"""Values in the clear are found under whatever name and in whatever form they are sent."""
+
+import numpy as np
+import pytest
+
+from securevfl.audit.subject import Subject
+from securevfl.audit.verifiers.plaintext import Plaintext
+from securevfl.engine.party import SERVER
+from securevfl.protocols.base.messages import MessageSpec
+from securevfl.protocols.base.registry import get_protocol
+from securevfl.testing.runs import make
+
+SMALL = {"rounds": 4, "batch": 20}
+
+
+def telling(value, name="fedvs"):
+    """A method that declares a message "note", and whose client 1 sends `value` of itself in it."""
+    base = get_protocol(name)
+
+    def parties(self):
+        made = base.parties(self)
+        client, send = made[1], made[1].send
+
+        def sending(to, kind, payload, **more):
+            send(to, kind, payload, **more)
+            if kind == "embedding":
+                send(SERVER, "note", value(client))
+
+        client.send = sending
+        return made
+
+    def messages(self):
+        return (*base.messages.fget(self), MessageSpec("note", "client", "server", "control"))
+
+    more = {"parties": parties, "messages": property(messages), "__doc__": "Planted leak."}
+    return type("Telling", (base,), more)
+
+
+def features(client):
+    held = client.features
+    return held["train"] if isinstance(held, dict) else held
+
+
+FORMS = {
+    "rows": lambda c: features(c)[:40],
+    "a column": lambda c: np.ascontiguousarray(features(c)[:, 2]),
+    "64 bits": lambda c: features(c).astype(np.float64),
+    "a few values": lambda c: np.ascontiguousarray(features(c)[5:13, 2]),
+    "in a tuple": lambda c: (1, np.ascontiguousarray(features(c).T)),
+}
+
+
+def found(cls, who="server", about="features", **options):
+    subject = Subject(make(cls, **SMALL | options))
+    claim = next(c for c in subject.protocol.claims if (c.who, c.asset) == (who, about))
+    assert Plaintext().applies(claim, subject.protocol)
+    [evidence] = Plaintext().examine(claim, subject, seed=0, level=1e-7)
+    return evidence
+
+
+@pytest.mark.parametrize("name", ["fedvs", "secagg_split"])
+@pytest.mark.parametrize("form", FORMS)
+def test_features_in_the_clear_are_found(name, form):
+    evidence = found(telling(FORMS[form], name))
+    assert evidence.effect == "accuses"
+    assert "'note' from 1 to -1 holds features of client 1" in evidence.text
+
+
+def test_quantised_columns_are_found():
+    def value(client):
+        from securevfl.protocols.fedvs.quantisation import quantised_data
+
+        return quantised_data(client.public, features(client), "train")[0]
+
+    assert found(telling(value)).effect == "accuses"
+
+
+def test_weights_are_found():
+    evidence = found(telling(lambda c: c.network.values), about="model")
+    assert evidence.effect == "accuses"
+
+
+def test_those_that_do_not_see_it_are_not_told():
+    assert found(telling(FORMS["rows"]), who="T clients").effect == "supports"
+
+
+@pytest.mark.parametrize("name", ["fedvs", "secagg_split"])
+@pytest.mark.parametrize("about", ["features", "model"])
+def test_sound_methods_are_not_blamed(name, about):
+    evidence = found(name, about=about)
+    assert evidence.effect == "supports"
+    assert "no " + about in evidence.text
