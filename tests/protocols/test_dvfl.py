@@ -12,7 +12,8 @@ from securevfl.engine.conditions import NONE, Conditions, Delay
 from securevfl.engine.faults import faults_from
 from securevfl.engine.network import SERVER
 from securevfl.errors import ConfigurationError, RunError
-from securevfl.protocols.dvfl import Calendar, own_rows
+from securevfl.protocols.dvfl.algorithm import own_rows
+from securevfl.protocols.dvfl.schedule import Calendar
 from securevfl.runs.threads import one_thread
 from securevfl.testing.runs import make, simulate
 from tests.protocols.joint import data, strips

@@ -1,0 +1,352 @@
+"""MultiVfl as the library sees it: card, options, parties, messages and claims."""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from securevfl.data.label_partition import partition_labels, unheld_classes
+from securevfl.engine.party import SERVER, Party
+from securevfl.engine.streams import keyed_stream
+from securevfl.errors import ConfigurationError
+from securevfl.models.client_networks import ClientNetwork, make_client_network
+from securevfl.models.server_optimizers import make_server_optimizer
+from securevfl.models.split import Centre
+from securevfl.models.weights import refuse_running_statistics
+from securevfl.privacy.claims import Claim
+from securevfl.privacy.mechanisms import clip_rows
+from securevfl.protocols.base.card import Card
+from securevfl.protocols.base.messages import MessageSpec, announcement, last_word
+from securevfl.protocols.base.split import EmbeddingProtocol
+from securevfl.protocols.multivfl.algorithm import Copies, DataOwner, LabelOwner, Server
+from securevfl.protocols.multivfl.declaration import alignment_messages
+from securevfl.protocols.multivfl.parameters import MultiVflConfig, Privacy
+
+if TYPE_CHECKING:
+    from securevfl.data.dataset import VerticalDataset
+
+
+class MultiVfl(EmbeddingProtocol):
+    """Multi-VFL on one data set: `--parties` is D, and K = `label_owners` more hold the labels."""
+
+    name = "multivfl"
+    Config = MultiVflConfig
+    card = Card(
+        title="Multi-VFL: several data owners and several label owners",
+        paper="Mugunthan, Goyal, Kagal, Multi-VFL: A Vertical Federated Learning System for "
+        "Multiple Data and Label Owners, 2021",
+        roles={
+            "data owner": "holds some columns, and a network for each label owner",
+            "label owner": "holds the labels of some samples; trains the network beyond the cut",
+            "server": "aggregates the label owners' networks; holds no data",
+        },
+        sees={
+            "data owner": "the identifiers of each label owner's samples (with intersection = "
+            "'psi' only those in common), which of them are in a batch, and dL/dA of its own "
+            "activations, which depends on their labels",
+            "label owner": "every data owner's activations of each of its samples in every local "
+            "epoch, exactly unless epsilon is set; the aggregated network",
+            "server": "every label owner's network after every round, which its labels have "
+            "changed, and its mean loss",
+            "outsider": "kinds, sizes and times; without sealed links everything that is sent",
+        },
+        absence="waits",
+        deviations=(
+            "activations are vectors side by side, and not images stacked by channel; the label "
+            "owners' network may convolve over them (centre = 'conv')",
+            "label owners send their weights, of which the server takes the differences t_k: so "
+            "FedAvg is the mean itself, without rounding",
+            "server optimisers are those of the cited works, for the paper's formulas are garbled "
+            "in print: see securevfl.models.server_optimizers",
+            "local optimisers begin anew in each round; the paper does not say",
+            "the mean loss of each label owner goes to the server, for the history",
+            "noise on activations is ours; epsilon is of the releases of a row for given weights, "
+            "and what a row teaches the weights is not covered",
+            "sizes of networks, the local optimiser, initialisation and batches are ours",
+        ),
+    )
+
+    def __init__(self, config: MultiVflConfig, data: VerticalDataset, *, seed: int) -> None:
+        super().__init__(config, data, seed=seed)
+        tried = self.joint_centre(self.stream("centre"))  # looked at and dropped
+        refuse_running_statistics(self.name, config.centre, tried.network)
+        self.label_sets = partition_labels(
+            config.label_partition,
+            data.train_labels,
+            config.label_owners,
+            seed=seed,
+            samples=config.samples,
+        )
+        self.unheld: tuple[int, ...] = ()
+        if data.task != "regression":
+            self.unheld = unheld_classes(data.train_labels, self.label_sets, data.test_labels)
+        lost = np.intersect1d(self.unheld, data.train_labels)
+        if len(lost):
+            names = ", ".join(data.classes[k] if data.classes else str(k) for k in lost.tolist())
+            warnings.warn(
+                f"multivfl: no label owner has labels of the classes {names}, which training and "
+                "test rows have; they cannot be learnt",
+                stacklevel=2,
+            )
+        self.privacy: Privacy | None = None
+        if config.epsilon is not None:
+            seeded = config.noise == "seeded"
+            self.privacy = Privacy(config.epsilon, config.delta, config.clip, seeded)
+            if config.clip > 200 * self.privacy.sigma:
+                raise ConfigurationError(
+                    f"multivfl: epsilon = {config.epsilon:g} asks for noise of "
+                    f"{self.privacy.sigma:.3g} on rows of norm {config.clip:g}, which is next to "
+                    "none; lower epsilon"
+                )
+        self.card = replace(type(self).card)
+
+    @property
+    def owners(self) -> range:
+        """Numbers of the label owners, after those of the data owners."""
+        return range(self.data.parties, self.data.parties + self.config.label_owners)
+
+    def parties(self) -> dict[int, Party]:
+        """The server, D data owners and K label owners."""
+        config = self.config
+        server = Server(
+            self.peers(),
+            self.owners,
+            self.joint_centre(),
+            make_server_optimizer(
+                config.server_optimizer,
+                lr=config.server_lr,
+                beta1=config.beta1,
+                beta2=config.beta2,
+                tau=config.tau,
+                rounds=config.rounds,
+            ),
+            max_steps=config.rounds,
+            epochs=config.epochs,
+            privacy=self.privacy,
+        )
+        made: dict[int, Party] = {SERVER: server}
+        for d in self.peers():
+            made[d] = self.data_owner(d)
+        for k in self.owners:
+            made[k] = self.label_owner(k)
+        return made
+
+    def data_owner(self, index: int) -> DataOwner:
+        """Data owner `index`, from 0; it holds its columns of all training rows."""
+        return DataOwner(
+            index,
+            self.peers(),
+            self.data.train[index],
+            identifiers(np.arange(self.data.rows)),
+            Copies(self.maker(index), self.owners),
+            batch=self.batch_rows,
+            private=self.config.intersection == "psi",
+            privacy=self.privacy,
+            limit=self.releases,
+        )
+
+    def maker(self, index: int) -> Callable[[], ClientNetwork]:
+        """Makes new networks of data owner `index`, with the weights that it has everywhere."""
+        shapes = self.data.party_image_shapes
+        return functools.partial(
+            _new_network,
+            self.config.client,
+            self.data.widths[index],
+            self.config.width,
+            self.config.degree,
+            None if shapes is None else shapes[index],
+            functools.partial(self.secrets.stream, index, "init"),
+            self.config.client_optimizer(),
+            self.config.weight_bound,
+            self.config.hidden_layers(),
+            self.config.own_client,
+            self.data.cardinalities[index],
+            self.config.embedding,
+        )
+
+    def label_owner(self, index: int) -> LabelOwner:
+        """Label owner; the first draws its batches as the server of `split` does."""
+        number = index - self.data.parties
+        own = self.label_sets[number]
+        stream = functools.partial(_own_stream, self.seed, SERVER if number == 0 else index)
+        return LabelOwner(
+            index,
+            self.peers(),
+            self.data.train_labels[own],
+            identifiers(own),
+            self.centre_maker(),
+            self.aggregation,
+            stream,
+            batch=self.config.batch,
+            epochs=self.config.epochs,
+            private=self.config.intersection == "psi",
+        )
+
+    def centre_maker(self) -> Callable[[], Centre]:
+        """Makes new networks beyond the cut, with a new local optimiser.
+
+        Their first weights do not matter: a label owner replaces them by the server's in each
+        round, and these are the server's secret at first.
+        """
+        task = self.data.task
+        return functools.partial(
+            Centre,
+            task,
+            self.data.num_classes if task == "multiclass" else 1,
+            self.aggregation.width(self.config.width),
+            network=self.config.centre,
+            hidden=self.config.hidden,
+            optimizer=self.config.centre_optimizer(),
+            seed=int(self.stream("centre").integers(2**31)),
+            own=self.config.own_centre,
+            own_loss=self.config.own_loss,
+        )
+
+    def embed(self, client: Any, rows: np.ndarray) -> np.ndarray:
+        """Activations of the mean of the copies; clipped as in training, without noise."""
+        embedding: np.ndarray = client.network.forward(rows)
+        if self.privacy is None:
+            return embedding
+        return clip_rows(embedding, self.privacy.clip).astype(np.float32)
+
+    @property
+    def messages(self) -> tuple[MessageSpec, ...]:
+        """The alignments, one under each label owner; then Algorithm 1."""
+        private, h = self.config.intersection == "psi", self.config.width
+        return (
+            *(one for k in self.owners for one in alignment_messages(k, private=private)),
+            announcement("label_owner", carries="weights", source="ServerAggregation"),
+            MessageSpec("request", "label_owner", "client", "control", source="the batch"),
+            MessageSpec(
+                *("embedding", "client", "label_owner", "embedding"),
+                shape=lambda key: (self.rows_of(key.receiver), h),
+                dtype="float32",
+                row_by_row=True,
+                source="DataOwnerUpdate",
+            ),
+            MessageSpec(
+                *("gradient", "label_owner", "client", "gradient"),
+                shape=lambda key: (self.rows_of(key.sender), h),
+                dtype="float32",
+                row_by_row=True,
+                source="DataOwnerBackProp",
+            ),
+            MessageSpec("weights", "label_owner", "server", "weights", source="ServerAggregation"),
+            last_word(),
+        )
+
+    def rows_of(self, owner: int) -> int:
+        """Rows of a batch of a label owner, which may hold fewer labels than a batch has rows."""
+        held = len(self.label_sets[owner - self.data.parties])
+        return int(min(self.config.batch, held))
+
+    def named_rows(self, named: Any) -> np.ndarray | None:
+        """Training rows behind a label owner's places, which are those of its samples in order."""
+        if named is None:
+            return None
+        owner, places = named
+        own: np.ndarray = self.label_sets[owner - self.data.parties][places]
+        return own
+
+    def roles(self) -> dict[str, tuple[int, ...]]:
+        """Data owners are the clients."""
+        return super().roles() | {"label_owner": tuple(self.owners)}
+
+    def describe(self) -> dict[str, Any]:
+        """D, K, how many labels each owner has, the noise and its cost."""
+        said: dict[str, Any] = {
+            "D": self.data.parties,
+            "K": self.config.label_owners,
+            "labels_held": [len(own) for own in self.label_sets],
+            "batch_rows": self.batch_rows,
+            "round": f"{self.config.epochs} local epochs of every label owner",
+        }
+        if self.unheld:
+            said["classes_without_labels"] = list(self.unheld)
+        if self.privacy is not None:
+            said |= {
+                "sigma": self.privacy.sigma,
+                "delta": self.privacy.delta,
+                "epsilon_release": self.privacy.epsilon,
+                "epsilon_all_rounds": self.privacy.spent(self.releases),
+                "noise": "seeded, not secure" if self.privacy.seeded else "secure",
+            }
+        return said
+
+    @property
+    def releases(self) -> int:
+        """How often a row's activations are sent: once in each local epoch."""
+        return int(self.config.rounds * self.config.epochs)
+
+    @property
+    def claims(self) -> tuple[Claim, ...]:
+        """None but what noise gives."""
+        return (
+            self._features_claim(),
+            Claim("label owner", "model", "none", "activations are of its own choice of rows"),
+            Claim("client", "labels", "none", "dL/dA depends on them"),
+            Claim("server", "labels", "none", "the label owners' networks depend on them"),
+            Claim("server", "features", "none", "the label owners' networks depend on them"),
+            Claim("server", "model", "none", "it holds the label owners' network"),
+        )
+
+    def _features_claim(self) -> Claim:
+        privacy = self.privacy
+        if privacy is None:
+            return Claim("label owner", "features", "none", "activations are sent in the clear")
+        if privacy.seeded:
+            why = "the noise is seeded: whoever knows the seed takes it off"
+            return Claim("label owner", "features", "none", why)
+        return Claim(
+            "label owner",
+            "features",
+            "differential",
+            f"({privacy.epsilon:g}, {privacy.delta:g}) for each release of a row and "
+            f"({privacy.spent(self.releases):.3g}, {privacy.delta:g}) for all of them, one row of "
+            "one data owner replaced; analytic Gaussian mechanism, its weights given",
+        )
+
+
+def identifiers(rows: np.ndarray) -> tuple[str, ...]:
+    """Identifiers of training rows; their order is that of the rows."""
+    return tuple(f"{row:010d}" for row in rows.tolist())
+
+
+def _new_network(
+    kind: Any,
+    features: int,
+    width: int,
+    depth: int,
+    shape: tuple[int, int, int] | None,
+    drawn: Callable[[], np.random.Generator],
+    optimizer: dict[str, Any],
+    bound: float | None,
+    layers: tuple[int, ...],
+    own: str,
+    cardinalities: tuple[int, ...],
+    embedding: int,
+) -> ClientNetwork:
+    return make_client_network(
+        kind,
+        features,
+        width,
+        depth,
+        image_shape=shape,
+        stream=drawn(),
+        optimizer=optimizer,
+        bound=bound,
+        layers=layers,
+        own=own,
+        cardinalities=cardinalities,
+        embedding=embedding,
+    )
+
+
+def _own_stream(seed: int, entity: int, name: str, *keys: int) -> np.random.Generator:
+    """A label owner's layout and order of its samples: public, for its requests name them."""
+    return keyed_stream(seed, entity, f"train/{name}", *keys)
