@@ -95,7 +95,7 @@ class Oracle:
         party = self.parties[own]
         self.launched[own] += 1
         places = party.batches.samples(party.batches.draw(self.launched[own]))
-        rows = party.own[places]
+        rows = party.labelled_rows[places]
         parts = [
             b(torch.from_numpy(x[rows])) for b, x in zip(self.bottoms, self.data.train, strict=True)
         ]

@@ -1,19 +1,13 @@
-"""Options of Cvfl, and what follows from them."""
+"""Options of CVFL, and the combinations of them that are refused."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Literal
 
 from pydantic import Field
 
 from securevfl.errors import ConfigurationError
-from securevfl.models.objective import amplification, chosen_exponent
 from securevfl.protocols.base.options import EmbeddingConfig
-
-_SLOW = 0.75  # part of the fastest party's updates below which a party counts as slow
-_UNANSWERED = 1000  # launches in a row after which an active party waits as long as it takes
-_GRACE = 5  # updates of the fastest party before which nobody does
 
 
 class CvflConfig(EmbeddingConfig):
@@ -98,32 +92,47 @@ class CvflConfig(EmbeddingConfig):
     )
 
 
-def amplified(
-    config: CvflConfig, pace: float, loss: float, penalties: Mapping[int, float]
-) -> float:
-    """Factor of a slow party's gradients: derivative of F^q, F the loss with all penalties.
-
-    Parameters
-    ----------
-    pace : float
-        The party's part of the fastest one's updates, for q = "auto".
-    penalties : mapping of int to float
-        r(theta_m) of all parties.
-    """
-    F = loss + config.weight_decay * sum(penalties.values())
-    if config.q == "auto":
-        wanted = min(1 / max(pace, 1e-9), config.amplify_at_most)
-        return amplification(F, chosen_exponent(F, wanted))
-    return min(amplification(F, config.q), config.amplify_at_most)
-
-
-def numbers(slow: str) -> tuple[int, ...]:
-    """Party numbers in the option `slow`; none where it is a word.
+def check_options(config: CvflConfig, parties: int) -> None:
+    """Refuse options that contradict each other, or do not fit M parties.
 
     Raises
     ------
     ConfigurationError
-        When it is neither.
+        With the option to change.
+    """
+    if config.active is not None and config.active > parties:
+        raise ConfigurationError(
+            f"cvfl: active = {config.active} parties hold labels, and there are {parties}; use 1 "
+            f"to {parties}"
+        )
+    if config.q != "auto" and config.q < 1:
+        raise ConfigurationError(f"cvfl: q = {config.q:g} must be at least 1, or 'auto'")
+    if config.timeout is not None and config.mode == "sync":
+        raise ConfigurationError(
+            f"cvfl: timeout = {config.timeout:g} has no meaning in step, where no party goes on "
+            "without the others; leave it out, or use mode = 'async'"
+        )
+    if config.patience is None and config.staleness is not None:
+        raise ConfigurationError(
+            f"cvfl: staleness = {config.staleness} needs patience, the seconds after which stale "
+            "embeddings are used; set patience, or leave staleness out"
+        )
+    active = config.active or parties
+    wrong = [n for n in named_parties(config.slow) if not 0 <= n < active]
+    if wrong:
+        raise ConfigurationError(
+            f"cvfl: slow = {config.slow!r}: party {wrong[0]} is none of the active parties 0 to "
+            f"{active - 1}; name active parties only"
+        )
+
+
+def named_parties(slow: str) -> tuple[int, ...]:
+    """Party numbers in the option `slow`; empty where it is a word.
+
+    Raises
+    ------
+    ConfigurationError
+        When it is neither numbers nor "measured" or "none".
     """
     if slow in ("measured", "none"):
         return ()
@@ -131,5 +140,6 @@ def numbers(slow: str) -> tuple[int, ...]:
         return tuple(int(part) for part in slow.split(","))
     except ValueError:
         raise ConfigurationError(
-            f"cvfl: slow = {slow!r} is neither 'measured' nor 'none' nor numbers such as 1,2,3"
+            f"cvfl: slow = {slow!r} is neither 'measured' nor 'none' nor party numbers. Use one of "
+            "the two words, or numbers such as 1,2,3"
         ) from None
