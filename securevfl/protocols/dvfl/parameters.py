@@ -1,4 +1,4 @@
-"""Options of Dvfl, and what follows from them."""
+"""Options of DVFL, and the combinations of them that are refused."""
 
 from __future__ import annotations
 
@@ -95,8 +95,14 @@ class DvflConfig(BaseModel):
     )
 
 
-def _check(config: DvflConfig, data: VerticalDataset) -> None:
-    """Refuse schedules in which hosts learn nothing new, and columns of code numbers."""
+def check_options(config: DvflConfig, data: VerticalDataset) -> None:
+    """Refuse schedules in which hosts learn nothing new, and columns of category codes.
+
+    Raises
+    ------
+    ConfigurationError
+        With the option to change.
+    """
     if config.comm_period > config.guest_epochs:
         raise ConfigurationError(
             f"dvfl: comm_period = {config.comm_period} is longer than guest_epochs = "
@@ -115,7 +121,7 @@ def _check(config: DvflConfig, data: VerticalDataset) -> None:
     for n, counts in enumerate(data.cardinalities):
         if any(counts):
             raise ConfigurationError(
-                f"dvfl: {sum(c > 0 for c in counts)} columns of party {n} hold code numbers of "
-                f"categories, which an auto-encoder would take for sizes; load the data with "
+                f"dvfl: {sum(c > 0 for c in counts)} columns of party {n} hold category "
+                f"codes, which an auto-encoder would take for sizes; load the data with "
                 f"coding='onehot' (--set data.coding=onehot)"
             )

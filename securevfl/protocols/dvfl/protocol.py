@@ -1,4 +1,4 @@
-"""Dvfl as the library sees it: card, options, parties, messages and claims."""
+"""DVFL as the library sees it: its card, options, parties, messages and claims."""
 
 from __future__ import annotations
 
@@ -8,25 +8,19 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
-from securevfl.engine.party import ANNOUNCE, SERVER, Party
+from securevfl.engine.party import SERVER, Party
 from securevfl.engine.streams import Secrets, keyed_stream
 from securevfl.models.pretraining.autoencoder import Encoder, make_autoencoder, make_contrastive
 from securevfl.models.split import Batches, Centre
 from securevfl.privacy.claims import Claim
 from securevfl.protocols.base.card import Card
-from securevfl.protocols.base.messages import (
-    Formula,
-    MessageKey,
-    MessageSpec,
-    RunSecrets,
-    announcement,
-    fixed,
-    with_formulas,
-)
+from securevfl.protocols.base.messages import MessageSpec
 from securevfl.protocols.base.protocol import Protocol
-from securevfl.protocols.dvfl.algorithm import Guest, Host, Owner, own_rows, side_by_side
-from securevfl.protocols.dvfl.parameters import DvflConfig, _check
-from securevfl.protocols.dvfl.schedule import Calendar
+from securevfl.protocols.dvfl.algorithm import Guest, Host, Owner
+from securevfl.protocols.dvfl.arrays import encodings_side_by_side
+from securevfl.protocols.dvfl.declaration import messages_of
+from securevfl.protocols.dvfl.parameters import DvflConfig, check_options
+from securevfl.protocols.dvfl.schedule import RoundSchedule
 
 if TYPE_CHECKING:
     from securevfl.data.dataset import VerticalDataset
@@ -91,13 +85,13 @@ class Dvfl(Protocol):
 
     def __init__(self, config: DvflConfig, data: VerticalDataset, *, seed: int) -> None:
         super().__init__(config, data, seed=seed)
-        _check(config, data)
-        alone = max((len(rows) for rows in data.alone), default=0)
+        check_options(config, data)
+        unaligned = max((len(rows) for rows in data.alone), default=0)
         order = functools.partial(_guests_stream, self.seed)
-        self.batches = Batches(data.rows + alone, 1, config.batch, order)
-        self.calendar = Calendar.of(config, self.batches.per_epoch)
+        self.batches = Batches(data.rows + unaligned, 1, config.batch, order)
+        self.schedule = RoundSchedule.of(config, self.batches.per_epoch)
         self.hosts = tuple(range(data.parties, data.parties + config.hosts))
-        self.features = [_own(data, n) for n in self.peers()]
+        self.features = [_all_rows(data, n) for n in self.peers()]
 
     def parties(self) -> dict[int, Party]:
         """The owner, N guests, and the hosts after them."""
@@ -106,48 +100,69 @@ class Dvfl(Protocol):
     def party(self, index: int) -> Party:
         """New object of one party."""
         if index == SERVER:
-            return self._owner()
-        if index in self.hosts:
-            return self._host(index)
+            return self.owner()
+        return self.host(index) if index in self.hosts else self.guest(index)
+
+    def guest(self, index: int) -> Guest:
+        """Guest `index`, from 0."""
         return Guest(
-            index,
-            self.peers(),
-            self.calendar,
-            self._guest_network(index),
+            *(index, self.peers(), self.schedule, self.guest_network(index)),
             hosts=self.hosts,
             features=self.features[index],
             aligned=self.data.rows,
             batches=self.batches,
         )
 
-    def _host_network(self, index: int) -> Encoder:
-        config = self.config
-        joint = self.data.parties * config.width
-        return make_autoencoder(
-            joint,
-            config.host_hidden or (joint + config.host_width) // 2,
-            config.host_width,
-            stream=self.secret_stream(index, "init"),
-            optimizer=_adam(config, config.host_lr),
-            output="leaky_relu",
-            decoded="relu",  # guests' codes are at least 0
+    def host(self, index: int) -> Host:
+        """Host `index`; the first one has the number N."""
+        return Host(
+            *(index, self.peers(), self.schedule, self.host_network(index)),
+            width=self.config.width,
+            bound=self.config.buffer,
+            replay=self.config.replay,
+            aligned=self.data.rows,
+            patience=self.config.patience,
         )
 
-    def _host(self, index: int) -> Host:
-        config = self.config
-        return Host(
-            index,
-            self.peers(),
-            self.calendar,
-            self._host_network(index),
-            width=config.width,
-            bound=config.buffer,
-            replay=config.replay,
-            aligned=self.data.rows,
+    def owner(self) -> Owner:
+        """The owner, with the rows on which it trains and those on which it validates."""
+        config, data = self.config, self.data
+        validation = 0 if config.stop_after is None else int(config.held_out * data.rows)
+        order = functools.partial(_owner_stream, self.secrets)
+        batches = Batches(data.rows - validation, 1, config.batch, order)
+        return Owner(
+            *(self.peers(), self.schedule, self.classifier(batches.per_epoch)),
+            hosts=self.hosts,
+            width=config.host_width,
+            labels=data.train_labels,
+            batches=batches,
+            order=self.secret_stream(SERVER, "held out").permutation(data.rows),
+            epochs=config.rounds,
+            stop_after=config.stop_after,
             patience=config.patience,
         )
 
-    def _guest_network(self, index: int) -> Encoder:
+    def classifier(self, steps_per_epoch: int) -> Centre:
+        """New classifier of the owner, over the encodings of all hosts."""
+        config, data = self.config, self.data
+        optimizer = {
+            "name": config.optimizer,
+            "lr": config.lr,
+            "momentum": config.momentum,
+            "decay_steps": config.rounds * steps_per_epoch * (config.lr_decay == "linear"),
+        }
+        return Centre(
+            data.task,
+            data.num_classes if data.task == "multiclass" else 1,
+            config.hosts * config.host_width,
+            network=config.centre,
+            hidden=config.hidden,
+            optimizer=optimizer,
+            seed=int(self.secret_stream(SERVER, "centre").integers(2**31)),
+        )
+
+    def guest_network(self, index: int) -> Encoder:
+        """New encoder of a guest, with its objective."""
         config, own = self.config, self.features[index]
         features = own.shape[1]
         sizes = (features, config.guest_hidden or (features + config.width + 1) // 2, config.width)
@@ -166,38 +181,18 @@ class Dvfl(Protocol):
         decoded: Literal["sigmoid", "none"] = "sigmoid" if bounded else "none"
         return make_autoencoder(*sizes, stream=stream, optimizer=optimizer, decoded=decoded)
 
-    def _owner(self) -> Owner:
-        config, data = self.config, self.data
-        held_out = 0 if config.stop_after is None else int(config.held_out * data.rows)
-        order = functools.partial(_owner_stream, self.secrets)
-        batches = Batches(data.rows - held_out, 1, config.batch, order)
-        optimizer = {
-            "name": config.optimizer,
-            "lr": config.lr,
-            "momentum": config.momentum,
-            "decay_steps": config.rounds * batches.per_epoch * (config.lr_decay == "linear"),
-        }
-        centre = Centre(
-            data.task,
-            data.num_classes if data.task == "multiclass" else 1,
-            config.hosts * config.host_width,
-            network=config.centre,
-            hidden=config.hidden,
-            optimizer=optimizer,
-            seed=int(self.secret_stream(SERVER, "centre").integers(2**31)),
-        )
-        return Owner(
-            self.peers(),
-            self.calendar,
-            centre,
-            hosts=self.hosts,
-            width=config.host_width,
-            labels=data.train_labels,
-            batches=batches,
-            order=self.secret_stream(SERVER, "held out").permutation(data.rows),
-            epochs=config.rounds,
-            stop_after=config.stop_after,
-            patience=config.patience,
+    def host_network(self, index: int) -> Encoder:
+        """New auto-encoder of a host, over the codes of all guests."""
+        config = self.config
+        joint = self.data.parties * config.width
+        return make_autoencoder(
+            joint,
+            config.host_hidden or (joint + config.host_width) // 2,
+            config.host_width,
+            stream=self.secret_stream(index, "init"),
+            optimizer=_adam(config, config.host_lr),
+            output="leaky_relu",
+            decoded="relu",  # guests' codes are at least 0
         )
 
     def embed(self, client: Any, rows: np.ndarray) -> np.ndarray:
@@ -206,15 +201,14 @@ class Dvfl(Protocol):
         return code
 
     def scores(self, parties: Mapping[int, Party], features: Sequence[np.ndarray]) -> np.ndarray:
-        """The owner's scores by all guests' codes and the encodings of the hosts that it knows."""
+        """The owner's scores, by all guests' codes and the encodings of the hosts that answered."""
         models: Any = parties
-        codes = [self.embed(models[n], rows) for n, rows in enumerate(features)]
+        codes = [self.embed(models[g], rows) for g, rows in enumerate(features)]
         joint = np.concatenate(codes, axis=1)
         owner = models[SERVER]
-        found = {k: models[k].network.encode(joint) for k in owner.answered or self.hosts}
-        scores: np.ndarray = owner.centre.scores(
-            side_by_side(found, self.hosts, self.config.host_width)
-        )
+        encodings = {k: models[k].network.encode(joint) for k in owner.answered or self.hosts}
+        all_hosts = encodings_side_by_side(encodings, self.hosts, self.config.host_width)
+        scores: np.ndarray = owner.centre.scores(all_hosts)
         return scores
 
     @property
@@ -225,16 +219,16 @@ class Dvfl(Protocol):
     @property
     def last_fault(self) -> int:
         """The last round in which guests or hosts train."""
-        return self.calendar.rounds
+        return self.schedule.rounds
 
     def roles(self) -> dict[str, tuple[int, ...]]:
-        """Guests, hosts and owner; guests are the clients of other methods."""
+        """Numbers of the parties by role; guests count as clients."""
         guests = tuple(self.peers())
         return {"guest": guests, "client": guests, "host": self.hosts, "owner": (SERVER,)}
 
     @property
     def claims(self) -> tuple[Claim, ...]:
-        """That labels stay where they are; nothing about features, which go as codes."""
+        """Labels stay with the owner; features are not protected, for codes depend on them."""
         why = "it receives nothing that depends on them; what its own columns tell of them remains"
         return (
             Claim("guest", "labels", "perfect", why),
@@ -246,95 +240,26 @@ class Dvfl(Protocol):
 
     @property
     def messages(self) -> tuple[MessageSpec, ...]:
-        """Algorithm 1: what guests write, and at the end the codes and what hosts make of them."""
-        config, rows = self.config, self.data.rows
-
-        def written(key: MessageKey) -> int:
-            return int(self.calendar.writes(key.round))
-
-        def at_the_end(key: MessageKey) -> int:
-            return int(key.round > self.calendar.rounds)
-
-        declared = (
-            MessageSpec(
-                *("activation", "guest", "host", "embedding"),
-                shape=fixed(self.batch_rows, config.width),
-                dtype="float32",
-                count=written,
-                source="guest training round",
-            ),
-            announcement("guest", sender="owner", source="section 5: the owner asks"),
-            announcement("host", sender="owner", source="section 5: the owner asks"),
-            MessageSpec(
-                *("code", "guest", "host", "embedding"),
-                shape=fixed(rows, config.width),
-                dtype="float32",
-                count=at_the_end,
-                row_by_row=True,
-                source="section 5: the intersection",
-            ),
-            MessageSpec(
-                *("encoding", "host", "owner", "embedding"),
-                shape=fixed(rows, config.host_width),
-                dtype="float32",
-                count=at_the_end,
-                source="section 5: the intersection",
-            ),
-        )
-        formulas: dict[str, Formula] = {
-            ANNOUNCE: lambda secrets, key: (
-                None if key.round <= self.calendar.rounds + 1 else "stop"
-            ),
-            "activation": self.activation_at,
-            "code": self.code_at,
-            "encoding": self.encoding_at,
-        }
-        return with_formulas(declared, formulas)
-
-    def asked_at(self, secrets: RunSecrets, key: MessageKey) -> str | None:
-        """The owner asks for codes once, with nothing but the round, and then ends the run."""
-        return None if key.round <= self.calendar.rounds + 1 else "stop"
-
-    def activation_at(self, secrets: RunSecrets, key: MessageKey) -> np.ndarray:
-        """A guest's code of the round's batch, by its encoder of then."""
-        encoder = self._guest_network(key.sender)
-        encoder.load_state_dict(secrets.state(key)["network"])
-        places = self.batches.samples(self.batches.draw(key.round))
-        features = self.features[key.sender]
-        rows = own_rows(places, self.data.rows, len(features))
-        return encoder.encode(features[rows])
-
-    def code_at(self, secrets: RunSecrets, key: MessageKey) -> np.ndarray:
-        """A guest's code of all aligned rows."""
-        encoder = self._guest_network(key.sender)
-        encoder.load_state_dict(secrets.state(key)["network"])
-        return encoder.encode(self.features[key.sender][: self.data.rows])
-
-    def encoding_at(self, secrets: RunSecrets, key: MessageKey) -> np.ndarray:
-        """A host's encoding of the codes of all guests, side by side."""
-        encoder = self._host_network(key.sender)
-        encoder.load_state_dict(secrets.state(key)["network"])
-        sent = secrets.sent("code", key.round)
-        codes = [sent[guest, key.sender] for guest in self.peers()]
-        return encoder.encode(np.concatenate(codes, axis=1))
+        """Activations of the guest training round; at the end codes and encodings."""
+        return messages_of(self)
 
     def shown(self, payload: Any) -> tuple[Any, Any]:
-        """Codes are those of all aligned rows in order."""
+        """Row numbers and codes of a disclosing message: all aligned rows, in order."""
         return np.arange(len(payload)), payload
 
     def named_rows(self, named: Any) -> np.ndarray | None:
-        """The rows themselves."""
+        """Training rows that a message names: `shown` gives their numbers."""
         return np.asarray(named)
 
     def describe(self) -> dict[str, Any]:
-        """Sizes, how long what lasts, and what a round is."""
-        calendar = self.calendar
+        """Sizes, the number of rounds of each phase, and what a round is."""
+        schedule = self.schedule
         return {
             "N": self.data.parties,
             "hosts": len(self.hosts),
             "batch_rows": self.batch_rows,
-            "guest_rounds": calendar.guest_rounds,
-            "training_rounds": calendar.rounds,
+            "guest_rounds": schedule.guest_rounds,
+            "training_rounds": schedule.rounds,
             "writes": self.writes,
             "round": "an iteration of guests and hosts; after that an epoch of the owner, which is "
             "a step of the history",
@@ -342,11 +267,11 @@ class Dvfl(Protocol):
 
     @property
     def writes(self) -> int:
-        """Rounds in which guests write."""
-        return int(self.config.guest_epochs // self.config.comm_period * self.calendar.per_epoch)
+        """Number of rounds in which guests write."""
+        return int(self.config.guest_epochs // self.config.comm_period * self.schedule.per_epoch)
 
     def memory(self) -> int:
-        """Bytes of buffers, of the final codes and encodings, and of guests' copies of rows."""
+        """Bytes of replay buffers, of the final codes and encodings, and of guests' own rows."""
         config, data = self.config, self.data
         items = min(self.writes, config.buffer or self.writes)
         joint = 4 * data.parties * config.width
@@ -356,11 +281,11 @@ class Dvfl(Protocol):
         return int(buffers + 2 * (data.rows + data.test_rows) * row + rows)
 
     def advice(self, available: int) -> str:
-        """The replay buffers are what grows."""
+        """What to change: only the replay buffers grow with the length of a run."""
         return "bound the hosts' buffer, raise comm_period, or use fewer hosts or rows"
 
 
-def _own(data: VerticalDataset, party: int) -> np.ndarray:
+def _all_rows(data: VerticalDataset, party: int) -> np.ndarray:
     """All rows of a party, the aligned ones first."""
     if not data.alone:
         return data.train[party]
@@ -372,10 +297,10 @@ def _adam(config: DvflConfig, lr: float) -> dict[str, Any]:
 
 
 def _guests_stream(seed: int, name: str, *keys: int) -> np.random.Generator:
-    """The guests' batches, which they draw alike: public."""
+    """Public stream of the guests' batches, which all guests draw alike."""
     return keyed_stream(seed, SERVER, f"dvfl/guests/{name}", *keys)
 
 
 def _owner_stream(secrets: Secrets, name: str, *keys: int) -> np.random.Generator:
-    """The owner's batches, which nobody else needs."""
+    """Secret stream of the owner's batches."""
     return secrets.stream(SERVER, f"dvfl/owner/{name}", *keys)

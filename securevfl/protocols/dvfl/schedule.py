@@ -1,4 +1,4 @@
-"""Which round it is, by the clock, and what happens in it."""
+"""Rounds of DVFL by the clock, and the parties' part in each of them."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from securevfl.protocols.dvfl.parameters import DvflConfig
 
 
 @dataclass(frozen=True)
-class Calendar:
-    """Which round it is, and what happens in it: the communication schedule of Algorithm 1.
+class RoundSchedule:
+    """Communication schedule of Algorithm 1: says which round it is, and which rounds write.
 
     Attributes
     ----------
     per_epoch : int
         Iterations of a guest's epoch.
     guest_rounds, rounds : int
-        Rounds in which guests train, and in which hosts do: host h reads in round r what was
-        written up to round r - 1.
+        Number of rounds in which guests train, and in which hosts do. In round r a host reads the
+        activations that were written up to round r - 1.
     period : int
-        Every so many guest epochs activations are written.
+        Guest epochs from one communication epoch to the next (appendix F.1).
     interval : float
         Seconds of a round.
     """
@@ -32,8 +32,8 @@ class Calendar:
     interval: float
 
     @classmethod
-    def of(cls, config: DvflConfig, per_epoch: int) -> Calendar:
-        """Calendar in which hosts train `host_epochs` epochs from their first input on."""
+    def of(cls, config: DvflConfig, per_epoch: int) -> RoundSchedule:
+        """Schedule in which hosts train `host_epochs` epochs from their first input on."""
         guest_rounds = config.guest_epochs * per_epoch
         rounds = guest_rounds + 1
         if config.replay:
@@ -41,7 +41,7 @@ class Calendar:
         return cls(per_epoch, guest_rounds, rounds, config.comm_period, config.interval)
 
     def round_at(self, seconds: float) -> int:
-        """The round that it is; clocks count nanoseconds, so a start may come out a bit early."""
+        """Round at a moment; clocks count nanoseconds, so a round may seem to begin a bit early."""
         return math.floor(seconds / self.interval + 1e-3) + 1
 
     def start(self, round: int) -> float:
