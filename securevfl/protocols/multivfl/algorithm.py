@@ -1,14 +1,15 @@
 """Multi-VFL: split learning with several data owners and several label owners.
 
 V. Mugunthan, P. Goyal, L. Kagal, "Multi-VFL: A Vertical Federated Learning System for Multiple Data
-and Label Owners", 2021, Algorithm 1. D data owners hold columns, K label owners the labels of
-different samples. In a global round every label owner trains on its own samples for E local epochs
-by split learning with all data owners, each of whom has one copy of its network for each label
-owner. Then an aggregation server makes one network of the label owners' by a server optimiser
+and Label Owners", 2021. Line numbers are those of its Algorithm 1, letters those of its Table 1: D
+data owners d hold columns, K label owners k hold the labels of different samples. Data owner d has
+one bottom model W^C_{d,k} for each label owner, and sends it activations A_{d,k}; label owner k has
+a top model W^S_k. In each of R global rounds every label owner trains on its own samples for E
+local epochs. Then an aggregation server makes one top model of the K by a server optimiser
 (`securevfl.models.server_optimizers`), and each data owner averages its K copies.
 
-Ours: cut-layer activations can be clipped and noised, with the cost accounted for as in Wait-DP
-(one row of one data owner replaced, the weights given).
+Ours: activations can be clipped and noised, with the cost accounted for as in Wait-DP (one row of
+one data owner replaced, the weights given).
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import numpy as np
 
 from securevfl.data.alignment.align import align
 from securevfl.engine.party import SERVER, Party
-from securevfl.field.sampling import SYSTEM, SeededSource
+from securevfl.field.sampling import SYSTEM, SeededSource, SystemSource
 from securevfl.models.aggregation import Aggregation
 from securevfl.models.client_networks import ClientNetwork
 from securevfl.models.server_optimizers import ServerOptimizer, average
@@ -30,16 +31,16 @@ from securevfl.models.weights import load_weights, weights_of
 from securevfl.privacy.mechanisms import clip_gradient, release_rows
 from securevfl.privacy.release_counts import after_release, refuse_exceeding, refuse_repeated
 from securevfl.protocols.base.split_step import gathered, split_step
-from securevfl.protocols.multivfl.parameters import Privacy
+from securevfl.protocols.multivfl.parameters import ActivationNoise
 
 
 class Copies:
-    """A data owner's networks, one for each label owner: W^C_{d,k}.
+    """Copies of a data owner's bottom model, one for each label owner: W^C_{d,k}.
 
     Parameters
     ----------
     make : callable
-        New network with the initial weights, and a new optimiser.
+        New bottom model with the initial weights, and a new optimiser.
     owners : sequence of int
         Numbers of the label owners.
     """
@@ -49,13 +50,13 @@ class Copies:
         self.networks = {k: make() for k in owners}
 
     def merged(self) -> ClientNetwork:
-        """A network with the mean of the copies' weights."""
+        """W^C_d: a bottom model with the mean of the copies' weights (line 12)."""
         network = self.make()
         load_weights(network, average([weights_of(copy) for copy in self.networks.values()]))
         return network
 
     def merge(self) -> None:
-        """Give every copy the mean of them (lines 12 and 13), and a new local optimiser."""
+        """W^C_{d,k} = W^C_d for every k (line 13), with a new local optimiser."""
         weights = weights_of(self.merged())
         for k in self.networks:
             self.networks[k] = self.make()
@@ -67,20 +68,37 @@ class Copies:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Inverse of `state_dict`."""
-        for k, own in state.items():
-            self.networks[int(k)].load_state_dict(own)
+        for k, copy in state.items():
+            self.networks[int(k)].load_state_dict(copy)
 
 
+@dataclass(eq=False, repr=False)
 class DataOwner(Party):
-    """Data owner d: columns, and a network for each label owner.
+    """Data owner d: holds columns, and a copy of its bottom model for each label owner.
 
     Attributes
     ----------
+    features : ndarray, (M, d_n)
+        Its columns of all training rows.
+    ids : sequence of str
+        Identifiers of these rows.
+    copies : Copies
+        W^C_{d,k} for all k.
+    batch : int
+        Rows of the largest batch.
+    private : bool
+        Whether samples are aligned by private set intersection.
+    noise : ActivationNoise or None
+        Of released activations; None for none.
     limit : int
         Releases of a row that its epsilon allows.
+    merged : int
+        The global round that the copies are of.
     released : bytes
         How often it has released each row (`securevfl.privacy.release_counts`). Seeded noise
         protects nothing and repeats itself, so it is not counted.
+    rows : dict of str to ndarray
+        By label owner, the rows of its samples, in the order that both know.
     """
 
     kept: ClassVar[tuple[str, ...]] = ("copies", "merged")
@@ -89,30 +107,22 @@ class DataOwner(Party):
     kept_once: ClassVar[tuple[str, ...]] = ("rows",)  # as setup aligned them
     activities: ClassVar[Mapping[str, str]] = {"embedding": "upload"}
 
-    def __init__(
-        self,
-        index: int,
-        peers: Sequence[int],
-        features: np.ndarray,
-        ids: Sequence[str],
-        copies: Copies,
-        *,
-        batch: int,
-        private: bool,
-        privacy: Privacy | None,
-        limit: int,
-    ) -> None:
-        super().__init__(index, peers)
-        self.limit = limit
-        self.released = b""
-        self.features = features
-        self.ids = ids
-        self.copies = copies
-        self.batch = batch
-        self.private = private
-        self.privacy = privacy
-        self.merged = 1  # the global round whose copies these are
-        self.rows: dict[str, np.ndarray] = {}
+    index: int
+    peers: Sequence[int]  # the data owners
+    features: np.ndarray
+    ids: Sequence[str]
+    copies: Copies
+    _: KW_ONLY
+    batch: int
+    private: bool
+    noise: ActivationNoise | None
+    limit: int
+    merged: int = field(default=1, init=False)
+    released: bytes = field(default=b"", init=False)
+    rows: dict[str, np.ndarray] = field(default_factory=dict, init=False)
+
+    def __post_init__(self) -> None:
+        super().__init__(self.index, self.peers)
 
     async def setup(self) -> None:
         """Find the samples in common with each label owner."""
@@ -121,7 +131,11 @@ class DataOwner(Party):
             self.rows[str(k)] = await align(self, self.ids, others, private=self.private)
 
     async def run(self) -> None:
-        """Serve the label owners; the first request of a new round finds the copies merged."""
+        """Serve the label owners until the server says stop.
+
+        A request of a new round says that all label owners are through with the last one: the
+        copies are merged before it is answered (lines 11 to 13).
+        """
         while True:
             payload = await self.receive("request", "gradient", "stop", safe=True)
             message = self.envelope
@@ -131,52 +145,54 @@ class DataOwner(Party):
                 return
             if message.kind == "request":
                 round, places = payload
-                if round > self.merged:  # the server began it when all were through with the last
+                if round > self.merged:
                     self.copies.merge()
                     self.merged = round
                 self.answer(message.sender, message.round, places)
             else:
-                self.learn(message.sender, *payload)
+                (_, places), gradient = payload
+                self.back_propagate(message.sender, places, gradient)
 
     def answer(self, owner: int, number: int, places: np.ndarray) -> None:
-        """Send the activations of a batch (`DataOwnerUpdate`), clipped and noised if asked to."""
+        """Send A_{d,k} of a batch (`DataOwnerUpdate`), clipped and noised if that is wanted."""
         rows = self.rows[str(owner)][places]
-        if self.privacy is not None:
-            self.count(rows, owner)
-        embedding = self.copies.networks[owner].forward(self.features[rows])
-        if self.privacy is not None:
-            seeded = self.privacy.seeded
-            source = (
-                SeededSource(self.stream("noise", owner, number).bytes(32)) if seeded else SYSTEM
-            )
-            embedding = release_rows(
-                embedding, bound=self.privacy.clip, sigma=self.privacy.sigma, source=source
-            )
-        self.send(owner, "embedding", ((owner, places), embedding), round=number)
+        if self.noise is not None:
+            self.count_release(rows, owner)
+        A = self.copies.networks[owner].forward(self.features[rows])  # lines 4 and 5
+        if self.noise is not None:
+            A = self.release(A, self.noise, owner, number)
+        self.send(owner, "embedding", ((owner, places), A), round=number)
 
-    def count(self, rows: np.ndarray, owner: int) -> None:
-        """Count a release of these rows before it leaves; refuse what epsilon does not allow."""
+    def release(self, A: np.ndarray, noise: ActivationNoise, owner: int, number: int) -> np.ndarray:
+        """Rows of A clipped to norm C, with Gaussian noise of standard deviation sigma."""
+        source: SystemSource | SeededSource = SYSTEM
+        if noise.seeded:
+            source = SeededSource(self.stream("noise", owner, number).bytes(32))
+        return release_rows(A, bound=noise.clip, sigma=noise.sigma, source=source)
+
+    def count_release(self, rows: np.ndarray, owner: int) -> None:
+        """Count a release of these rows before they are sent; refuse more than epsilon allows."""
         who = f"multivfl: data owner {self.index}, by label owner {owner},"
         refuse_repeated(rows, who)
-        if self.privacy is None or self.privacy.seeded:
+        if self.noise is None or self.noise.seeded:
             return
         refuse_exceeding(self.released, rows, self.limit, who)
         self.released = after_release(self.released, rows, len(self.features))
         self.write_ahead()
 
-    def learn(self, owner: int, named: tuple[int, np.ndarray], gradient: np.ndarray) -> None:
-        """Step the owner's copy (`DataOwnerBackProp`)."""
-        _, places = named
-        own, network = self.features[self.rows[str(owner)][places]], self.copies.networks[owner]
-        if self.privacy is not None:
-            gradient = clip_gradient(network.forward(own), gradient, self.privacy.clip)
-        clipped = network.update(own, gradient)
+    def back_propagate(self, owner: int, places: np.ndarray, gradient: np.ndarray) -> None:
+        """Step W^C_{d,k} with dA_{d,k} (`DataOwnerBackProp`)."""
+        network = self.copies.networks[owner]
+        batch = self.features[self.rows[str(owner)][places]]
+        if self.noise is not None:
+            gradient = clip_gradient(network.forward(batch), gradient, self.noise.clip)
+        clipped = network.update(batch, gradient)
         if clipped:
             self.record("clipped", weights=clipped, bound=network.bound)
 
     @property
     def network(self) -> ClientNetwork:
-        """The mean of the copies."""
+        """The mean of the copies, W^C_d."""
         return self.copies.merged()
 
     def operations(self, kind: str) -> int:
@@ -187,7 +203,25 @@ class DataOwner(Party):
 
 @dataclass(eq=False, repr=False)
 class LabelOwner(Party):
-    """Label owner k: the labels of some samples, and the network beyond the cut."""
+    """Label owner k: holds the labels of some samples, and trains a top model on them.
+
+    Attributes
+    ----------
+    labels : ndarray
+        Labels of its samples.
+    ids : sequence of str
+        Identifiers of its samples.
+    make : callable
+        New top model, with a new local optimiser.
+    batch_stream : callable
+        Public stream of its batches: the requests name their samples.
+    batch, epochs : int
+        Samples of a batch, and E.
+    private : bool
+        Whether samples are aligned by private set intersection.
+    rows : ndarray of int
+        Places of the aligned samples in `labels`, in the order that the data owners know.
+    """
 
     kept_once: ClassVar[tuple[str, ...]] = ("rows",)
 
@@ -197,7 +231,7 @@ class LabelOwner(Party):
     ids: Sequence[str]
     make: Callable[[], Centre]
     aggregation: Aggregation
-    public: Callable[..., np.random.Generator]
+    batch_stream: Callable[..., np.random.Generator]
     _: KW_ONLY
     batch: int
     epochs: int
@@ -212,13 +246,13 @@ class LabelOwner(Party):
         self.rows = await align(self, self.ids, self.peers, private=self.private)
 
     async def run(self) -> None:
-        """Train locally in each global round, on the weights that the server announces."""
+        """Train for E local epochs in each round, from the server's top model (lines 2 to 10)."""
         async for round_ in self.rounds():
             with round_:
                 centre = self.make()
                 load_weights(centre, round_.payload)
                 labels = self.labels[self.rows]
-                batches = Batches(len(labels), 1, self.batch, self.public)
+                batches = Batches(len(labels), 1, self.batch, self.batch_stream)
                 steps = self.epochs * batches.per_epoch
                 losses = [
                     await self.step(centre, batches, labels, (self.round - 1) * steps + n)
@@ -229,22 +263,38 @@ class LabelOwner(Party):
     async def step(
         self, centre: Centre, batches: Batches, labels: np.ndarray, number: int
     ) -> float:
-        """One mini-batch: forward with all activations, back to all data owners; its loss."""
+        """One batch: activations from all data owners, gradients back to them; the loss."""
         places = batches.samples(batches.draw(number))
         for d in self.peers:
             self.send(d, "request", (self.round, places), round=number)
-        answers = await self.collect("embedding", senders=self.peers, round=number)
-        embeddings = {d: answers[d][1] for d in self.peers}
-        joint = gathered(self.aggregation, embeddings, len(self.peers))
-        step = split_step(centre, joint, places, labels)
+        answers = await self.collect("embedding", senders=self.peers, round=number)  # line 3
+        activations = {d: answers[d][1] for d in self.peers}
+        joint = gathered(self.aggregation, activations, len(self.peers))  # line 4
+        step = split_step(centre, joint, places, labels)  # lines 5 to 7
         for d, gradient in step.gradients.items():
-            self.send(d, "gradient", ((self.index, places), gradient), round=number)
+            self.send(d, "gradient", ((self.index, places), gradient), round=number)  # line 8
         return step.loss
 
 
 @dataclass(eq=False, repr=False)
 class Server(Party):
-    """The aggregation server: the label owners' common network, and the server optimiser."""
+    """Aggregation server: makes one top model of the label owners' by a server optimiser.
+
+    Attributes
+    ----------
+    data_owners, label_owners : sequence of int
+        Their numbers.
+    centre : Centre
+        The common top model.
+    optimizer : ServerOptimizer
+        `opt` of `ServerAggregation`.
+    max_steps, epochs : int
+        R and E.
+    noise : ActivationNoise or None
+        Of the data owners' activations, for the cost in the history.
+    steps : int
+        Global rounds that are over.
+    """
 
     kept: ClassVar[tuple[str, ...]] = ("centre", "optimizer", "steps")
 
@@ -255,29 +305,29 @@ class Server(Party):
     _: KW_ONLY
     max_steps: int
     epochs: int
-    privacy: Privacy | None
+    noise: ActivationNoise | None
     steps: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
         super().__init__(SERVER, (*self.data_owners, *self.label_owners))
 
     async def run(self) -> None:
-        """Aggregate what the label owners have trained, once a round (`ServerAggregation`)."""
+        """Aggregate the label owners' top models once a round (lines 1, 9, 10)."""
         while self.steps < self.max_steps:
             self.safe_point()
             weights = weights_of(self.centre)
             self.announce(self.round + 1, weights, to=self.label_owners)
             answers = await self.collect("weights", senders=self.label_owners)
-            received = [trained for _, trained in answers.values()]
-            load_weights(self.centre, self.optimizer.aggregate(weights, received))
+            trained = [one for _, one in answers.values()]
+            load_weights(self.centre, self.optimizer.aggregate(weights, trained))
             self.steps += 1
-            loss = float(np.mean([own for own, _ in answers.values()]))
+            loss = float(np.mean([loss for loss, _ in answers.values()]))
             self.record("round", step=self.steps, loss=loss, used=len(answers), **self.cost())
         self.conclude(to=self.label_owners)
         self.broadcast("stop", None, to=self.data_owners)
 
     def cost(self) -> dict[str, float]:
         """Epsilon that the releases of a row have cost so far."""
-        if self.privacy is None:
+        if self.noise is None:
             return {}
-        return {"epsilon_total": self.privacy.spent(self.steps * self.epochs)}
+        return {"epsilon_total": self.noise.spent(self.steps * self.epochs)}

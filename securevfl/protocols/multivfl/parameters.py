@@ -1,4 +1,4 @@
-"""Options of MultiVfl, and what follows from them."""
+"""Options of Multi-VFL, and the noise that they ask for."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from securevfl.errors import ConfigurationError
 from securevfl.privacy.accountant import Released
 from securevfl.protocols.base.options import EmbeddingConfig
 
@@ -62,14 +63,15 @@ class MultiVflConfig(EmbeddingConfig):
 
 
 @dataclass(frozen=True)
-class Privacy(Released):
-    """The noise of activations, and what it costs.
+class ActivationNoise(Released):
+    """Clipping and Gaussian noise of released activations, and their cost.
 
     Attributes
     ----------
     epsilon, delta, clip : float
         As for `Released`.
     seeded : bool
+        Whether the noise follows from the run's seed; then it protects nothing.
     """
 
     seeded: bool = False
@@ -77,3 +79,23 @@ class Privacy(Released):
     def spent(self, releases: int) -> float:
         """Epsilon of so many releases of one row: one in each local epoch, to one label owner."""
         return self.composed(releases)
+
+
+def noise_of(config: MultiVflConfig) -> ActivationNoise | None:
+    """Noise that the options ask for; None without epsilon.
+
+    Raises
+    ------
+    ConfigurationError
+        For an epsilon so large that the noise would hide nothing.
+    """
+    if config.epsilon is None:
+        return None
+    seeded = config.noise == "seeded"
+    noise = ActivationNoise(config.epsilon, config.delta, config.clip, seeded)
+    if config.clip > 200 * noise.sigma:
+        raise ConfigurationError(
+            f"multivfl: epsilon = {config.epsilon:g} asks for noise of {noise.sigma:.3g} on rows "
+            f"of norm {config.clip:g}, which is next to none; lower epsilon"
+        )
+    return noise

@@ -1,4 +1,4 @@
-"""MultiVfl as the library sees it: card, options, parties, messages and claims."""
+"""Multi-VFL as the library sees it: its card, options, parties, messages and claims."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ import numpy as np
 from securevfl.data.label_partition import partition_labels, unheld_classes
 from securevfl.engine.party import SERVER, Party
 from securevfl.engine.streams import keyed_stream
-from securevfl.errors import ConfigurationError
 from securevfl.models.client_networks import ClientNetwork, make_client_network
 from securevfl.models.server_optimizers import make_server_optimizer
 from securevfl.models.split import Centre
@@ -21,11 +20,11 @@ from securevfl.models.weights import refuse_running_statistics
 from securevfl.privacy.claims import Claim
 from securevfl.privacy.mechanisms import clip_rows
 from securevfl.protocols.base.card import Card
-from securevfl.protocols.base.messages import MessageSpec, announcement, last_word
+from securevfl.protocols.base.messages import MessageSpec
 from securevfl.protocols.base.split import EmbeddingProtocol
 from securevfl.protocols.multivfl.algorithm import Copies, DataOwner, LabelOwner, Server
-from securevfl.protocols.multivfl.declaration import alignment_messages
-from securevfl.protocols.multivfl.parameters import MultiVflConfig, Privacy
+from securevfl.protocols.multivfl.declaration import messages_of
+from securevfl.protocols.multivfl.parameters import MultiVflConfig, noise_of
 
 if TYPE_CHECKING:
     from securevfl.data.dataset import VerticalDataset
@@ -93,16 +92,7 @@ class MultiVfl(EmbeddingProtocol):
                 "test rows have; they cannot be learnt",
                 stacklevel=2,
             )
-        self.privacy: Privacy | None = None
-        if config.epsilon is not None:
-            seeded = config.noise == "seeded"
-            self.privacy = Privacy(config.epsilon, config.delta, config.clip, seeded)
-            if config.clip > 200 * self.privacy.sigma:
-                raise ConfigurationError(
-                    f"multivfl: epsilon = {config.epsilon:g} asks for noise of "
-                    f"{self.privacy.sigma:.3g} on rows of norm {config.clip:g}, which is next to "
-                    "none; lower epsilon"
-                )
+        self.noise = noise_of(config)
         self.card = replace(type(self).card)
 
     @property
@@ -113,28 +103,22 @@ class MultiVfl(EmbeddingProtocol):
     def parties(self) -> dict[int, Party]:
         """The server, D data owners and K label owners."""
         config = self.config
+        optimizer = make_server_optimizer(
+            config.server_optimizer,
+            lr=config.server_lr,
+            beta1=config.beta1,
+            beta2=config.beta2,
+            tau=config.tau,
+            rounds=config.rounds,
+        )
         server = Server(
-            self.peers(),
-            self.owners,
-            self.joint_centre(),
-            make_server_optimizer(
-                config.server_optimizer,
-                lr=config.server_lr,
-                beta1=config.beta1,
-                beta2=config.beta2,
-                tau=config.tau,
-                rounds=config.rounds,
-            ),
+            *(self.peers(), self.owners, self.joint_centre(), optimizer),
             max_steps=config.rounds,
             epochs=config.epochs,
-            privacy=self.privacy,
+            noise=self.noise,
         )
-        made: dict[int, Party] = {SERVER: server}
-        for d in self.peers():
-            made[d] = self.data_owner(d)
-        for k in self.owners:
-            made[k] = self.label_owner(k)
-        return made
+        data_owners = {d: self.data_owner(d) for d in self.peers()}
+        return {SERVER: server} | data_owners | {k: self.label_owner(k) for k in self.owners}
 
     def data_owner(self, index: int) -> DataOwner:
         """Data owner `index`, from 0; it holds its columns of all training rows."""
@@ -146,39 +130,37 @@ class MultiVfl(EmbeddingProtocol):
             Copies(self.maker(index), self.owners),
             batch=self.batch_rows,
             private=self.config.intersection == "psi",
-            privacy=self.privacy,
+            noise=self.noise,
             limit=self.releases,
         )
 
     def maker(self, index: int) -> Callable[[], ClientNetwork]:
-        """Makes new networks of data owner `index`, with the weights that it has everywhere."""
-        shapes = self.data.party_image_shapes
+        """Maker of new bottom models of data owner `index`, all with the same first weights."""
+        config, data = self.config, self.data
+        shapes = data.party_image_shapes
         return functools.partial(
             _new_network,
-            self.config.client,
-            self.data.widths[index],
-            self.config.width,
-            self.config.degree,
-            None if shapes is None else shapes[index],
             functools.partial(self.secrets.stream, index, "init"),
-            self.config.client_optimizer(),
-            self.config.weight_bound,
-            self.config.hidden_layers(),
-            self.config.own_client,
-            self.data.cardinalities[index],
-            self.config.embedding,
+            *(config.client, data.widths[index], config.width, config.degree),
+            image_shape=None if shapes is None else shapes[index],
+            optimizer=config.client_optimizer(),
+            bound=config.weight_bound,
+            layers=config.hidden_layers(),
+            own=config.own_client,
+            cardinalities=data.cardinalities[index],
+            embedding=config.embedding,
         )
 
     def label_owner(self, index: int) -> LabelOwner:
         """Label owner; the first draws its batches as the server of `split` does."""
         number = index - self.data.parties
-        own = self.label_sets[number]
-        stream = functools.partial(_own_stream, self.seed, SERVER if number == 0 else index)
+        samples = self.label_sets[number]
+        stream = functools.partial(_labels_stream, self.seed, SERVER if number == 0 else index)
         return LabelOwner(
             index,
             self.peers(),
-            self.data.train_labels[own],
-            identifiers(own),
+            self.data.train_labels[samples],
+            identifiers(samples),
             self.centre_maker(),
             self.aggregation,
             stream,
@@ -188,78 +170,57 @@ class MultiVfl(EmbeddingProtocol):
         )
 
     def centre_maker(self) -> Callable[[], Centre]:
-        """Makes new networks beyond the cut, with a new local optimiser.
+        """Maker of new top models, with a new local optimiser.
 
         Their first weights do not matter: a label owner replaces them by the server's in each
         round, and these are the server's secret at first.
         """
-        task = self.data.task
+        config, task = self.config, self.data.task
         return functools.partial(
             Centre,
             task,
             self.data.num_classes if task == "multiclass" else 1,
-            self.aggregation.width(self.config.width),
-            network=self.config.centre,
-            hidden=self.config.hidden,
-            optimizer=self.config.centre_optimizer(),
+            self.aggregation.width(config.width),
+            network=config.centre,
+            hidden=config.hidden,
+            optimizer=config.centre_optimizer(),
             seed=int(self.stream("centre").integers(2**31)),
-            own=self.config.own_centre,
-            own_loss=self.config.own_loss,
+            own=config.own_centre,
+            own_loss=config.own_loss,
         )
 
     def embed(self, client: Any, rows: np.ndarray) -> np.ndarray:
         """Activations of the mean of the copies; clipped as in training, without noise."""
         embedding: np.ndarray = client.network.forward(rows)
-        if self.privacy is None:
+        if self.noise is None:
             return embedding
-        return clip_rows(embedding, self.privacy.clip).astype(np.float32)
+        return clip_rows(embedding, self.noise.clip).astype(np.float32)
 
     @property
     def messages(self) -> tuple[MessageSpec, ...]:
         """The alignments, one under each label owner; then Algorithm 1."""
-        private, h = self.config.intersection == "psi", self.config.width
-        return (
-            *(one for k in self.owners for one in alignment_messages(k, private=private)),
-            announcement("label_owner", carries="weights", source="ServerAggregation"),
-            MessageSpec("request", "label_owner", "client", "control", source="the batch"),
-            MessageSpec(
-                *("embedding", "client", "label_owner", "embedding"),
-                shape=lambda key: (self.rows_of(key.receiver), h),
-                dtype="float32",
-                row_by_row=True,
-                source="DataOwnerUpdate",
-            ),
-            MessageSpec(
-                *("gradient", "label_owner", "client", "gradient"),
-                shape=lambda key: (self.rows_of(key.sender), h),
-                dtype="float32",
-                row_by_row=True,
-                source="DataOwnerBackProp",
-            ),
-            MessageSpec("weights", "label_owner", "server", "weights", source="ServerAggregation"),
-            last_word(),
-        )
+        private = self.config.intersection == "psi"
+        return messages_of(self.owners, self.rows_of, self.config.width, private=private)
 
     def rows_of(self, owner: int) -> int:
-        """Rows of a batch of a label owner, which may hold fewer labels than a batch has rows."""
-        held = len(self.label_sets[owner - self.data.parties])
-        return int(min(self.config.batch, held))
+        """Rows of a batch of a label owner, which may have fewer labels than a batch has rows."""
+        return int(min(self.config.batch, len(self.label_sets[owner - self.data.parties])))
 
     def named_rows(self, named: Any) -> np.ndarray | None:
-        """Training rows behind a label owner's places, which are those of its samples in order."""
+        """Training rows that a message names, by places among a label owner's samples."""
         if named is None:
             return None
         owner, places = named
-        own: np.ndarray = self.label_sets[owner - self.data.parties][places]
-        return own
+        rows: np.ndarray = self.label_sets[owner - self.data.parties][places]
+        return rows
 
     def roles(self) -> dict[str, tuple[int, ...]]:
-        """Data owners are the clients."""
+        """Numbers of the parties by role; data owners are the clients."""
         return super().roles() | {"label_owner": tuple(self.owners)}
 
     def describe(self) -> dict[str, Any]:
-        """D, K, how many labels each owner has, the noise and its cost."""
-        said: dict[str, Any] = {
+        """D, K, the number of labels of each owner, the noise and its cost."""
+        described: dict[str, Any] = {
             "D": self.data.parties,
             "K": self.config.label_owners,
             "labels_held": [len(own) for own in self.label_sets],
@@ -267,16 +228,16 @@ class MultiVfl(EmbeddingProtocol):
             "round": f"{self.config.epochs} local epochs of every label owner",
         }
         if self.unheld:
-            said["classes_without_labels"] = list(self.unheld)
-        if self.privacy is not None:
-            said |= {
-                "sigma": self.privacy.sigma,
-                "delta": self.privacy.delta,
-                "epsilon_release": self.privacy.epsilon,
-                "epsilon_all_rounds": self.privacy.spent(self.releases),
-                "noise": "seeded, not secure" if self.privacy.seeded else "secure",
+            described["classes_without_labels"] = list(self.unheld)
+        if self.noise is not None:
+            described |= {
+                "sigma": self.noise.sigma,
+                "delta": self.noise.delta,
+                "epsilon_release": self.noise.epsilon,
+                "epsilon_all_rounds": self.noise.spent(self.releases),
+                "noise": "seeded, not secure" if self.noise.seeded else "secure",
             }
-        return said
+        return described
 
     @property
     def releases(self) -> int:
@@ -285,7 +246,7 @@ class MultiVfl(EmbeddingProtocol):
 
     @property
     def claims(self) -> tuple[Claim, ...]:
-        """None but what noise gives."""
+        """Nothing is protected but by noise."""
         return (
             self._features_claim(),
             Claim("label owner", "model", "none", "activations are of its own choice of rows"),
@@ -296,18 +257,18 @@ class MultiVfl(EmbeddingProtocol):
         )
 
     def _features_claim(self) -> Claim:
-        privacy = self.privacy
-        if privacy is None:
+        noise = self.noise
+        if noise is None:
             return Claim("label owner", "features", "none", "activations are sent in the clear")
-        if privacy.seeded:
+        if noise.seeded:
             why = "the noise is seeded: whoever knows the seed takes it off"
             return Claim("label owner", "features", "none", why)
         return Claim(
             "label owner",
             "features",
             "differential",
-            f"({privacy.epsilon:g}, {privacy.delta:g}) for each release of a row and "
-            f"({privacy.spent(self.releases):.3g}, {privacy.delta:g}) for all of them, one row of "
+            f"({noise.epsilon:g}, {noise.delta:g}) for each release of a row and "
+            f"({noise.spent(self.releases):.3g}, {noise.delta:g}) for all of them, one row of "
             "one data owner replaced; analytic Gaussian mechanism, its weights given",
         )
 
@@ -318,35 +279,12 @@ def identifiers(rows: np.ndarray) -> tuple[str, ...]:
 
 
 def _new_network(
-    kind: Any,
-    features: int,
-    width: int,
-    depth: int,
-    shape: tuple[int, int, int] | None,
-    drawn: Callable[[], np.random.Generator],
-    optimizer: dict[str, Any],
-    bound: float | None,
-    layers: tuple[int, ...],
-    own: str,
-    cardinalities: tuple[int, ...],
-    embedding: int,
+    stream: Callable[[], np.random.Generator], *sizes: Any, **options: Any
 ) -> ClientNetwork:
-    return make_client_network(
-        kind,
-        features,
-        width,
-        depth,
-        image_shape=shape,
-        stream=drawn(),
-        optimizer=optimizer,
-        bound=bound,
-        layers=layers,
-        own=own,
-        cardinalities=cardinalities,
-        embedding=embedding,
-    )
+    """Bottom model whose weights a new stream draws, so that all copies begin alike."""
+    return make_client_network(*sizes, stream=stream(), **options)
 
 
-def _own_stream(seed: int, entity: int, name: str, *keys: int) -> np.random.Generator:
-    """A label owner's layout and order of its samples: public, for its requests name them."""
+def _labels_stream(seed: int, entity: int, name: str, *keys: int) -> np.random.Generator:
+    """Public stream of a label owner's batches, whose samples its requests name."""
     return keyed_stream(seed, entity, f"train/{name}", *keys)
