@@ -129,11 +129,10 @@ class Client(Party):
         self, batch: Batch, attempt: Attempt, shares: Mapping[int, np.ndarray]
     ) -> np.ndarray:
         """H-tilde = sum over S of X-tilde^(B) W-tilde (equation 5), one product over F_p."""
-        held = self.data_shares[batch.part]
-        data = np.concatenate([held[n][batch.rows] for n in attempt.terms], axis=1)
-        model = np.concatenate([shares[n] for n in attempt.terms])
-        product: np.ndarray = self.public.field.matmul(data, model)
-        return product
+        data_shares = self.data_shares[batch.part]
+        X = np.concatenate([data_shares[n][batch.rows] for n in attempt.terms], axis=1)
+        W = np.concatenate([shares[n] for n in attempt.terms])
+        return self.public.field.matmul(X, W)
 
     def update(self, batch: Batch, attempt: Attempt, gradient: np.ndarray) -> bool:
         """Step with dL/dH_n = (1/|S|) dL/dH on the own real rows (lines 33-35).
@@ -337,22 +336,22 @@ class Server(Party):
         if why is not None:
             self.give_up(why, attempt.sharers)
             return None
-        results = await self.collect(
+        uploads = await self.collect(
             "embedding", count=public.results_needed, timeout=public.config.result_timeout
         )
-        self.ledger.receive(self.round, results)
-        if len(results) < public.results_needed:
+        self.ledger.receive(self.round, uploads)
+        if len(uploads) < public.results_needed:
             self.give_up(
-                f"{public.requirement} results are needed and {len(results)} came within "
+                f"{public.requirement} results are needed and {len(uploads)} came within "
                 f"result_timeout = {public.config.result_timeout} s",
-                tuple(results),
+                tuple(uploads),
             )
             self.latest = {}  # too few may have had what was asked for
             return None
         try:
-            sums = self.interpolate(results)
+            sums = self.interpolate(uploads)
         except (CorruptResultsError, NotEnoughResultsError) as error:
-            self.give_up(str(error), tuple(results))
+            self.give_up(str(error), tuple(uploads))
             return None
         self.given_up = 0
         return mean_of_sums(public, sums, len(attempt.terms))
