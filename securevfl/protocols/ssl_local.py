@@ -94,7 +94,7 @@ class SslLocal(DownstreamProtocol):
 
     @property
     def messages(self) -> tuple[MessageSpec, ...]:
-        """Those of split training: pre-training sends nothing."""
+        """Messages of split training: pre-training sends none."""
         return self.step_messages()
 
     def client(self, index: int) -> Client:
@@ -111,5 +111,5 @@ class SslLocal(DownstreamProtocol):
         )
 
     def describe(self) -> dict[str, Any]:
-        """What is said of all such methods, and the method."""
+        """Numbers of the base class, and the method."""
         return super().describe() | {"method": self.config.method}

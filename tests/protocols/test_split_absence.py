@@ -180,7 +180,7 @@ def test_a_round_without_anybody_is_skipped_and_not_trained_on_zeros():
 def test_a_run_in_which_nothing_was_trained_is_an_error():
     with pytest.raises(RunError) as caught:
         run("skip", {"outage": NASTY["one from the beginning"]})
-    for words in ("all 12 rounds were skipped", "4 of 4 embeddings within 0.7 s", "party 2"):
+    for words in ("All 12 rounds were skipped", "4 of 4 embeddings within 0.7 s", "party 2"):
         assert words in str(caught.value)
 
 
