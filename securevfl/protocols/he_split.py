@@ -139,7 +139,7 @@ class Client(SplitClient):
     def quantised(self, own: np.ndarray) -> np.ndarray:
         """x_u as int64, refused where a sum could leave the scheme's range.
 
-        That a client stopped here is one bit about its data, listed on the card.
+        The error reveals one bit about the client's data, which the card lists.
         """
         x: np.ndarray = self.public.point.round(self.embed(own))
         limit, largest = self.public.scheme.limit, int(np.abs(x).max(initial=0))

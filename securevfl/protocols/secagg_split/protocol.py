@@ -1,4 +1,4 @@
-"""Masked sums as the library sees them: card, options, parties, declaration and claims."""
+"""Secure aggregation as the library sees it: card, options, parties, messages and claims."""
 
 from __future__ import annotations
 
@@ -168,7 +168,7 @@ class SecAggSplit(EmbeddingProtocol):
         return with_formulas(declared, self.formulas())
 
     def formulas(self) -> dict[str, Formula]:
-        """What each message must contain, from the keys, seeds and inputs of all clients."""
+        """Formula of each kind of message, from the keys, seeds and inputs of all clients."""
         return {
             ANNOUNCE: self.announced_at,
             "identity": lambda secrets, key: _public_of(secrets.state(key)["identity"]),
@@ -190,7 +190,7 @@ class SecAggSplit(EmbeddingProtocol):
         }
 
     def hypotheses(self, secrets: RunSecrets) -> tuple[Hypothesis, ...]:
-        """Keys and seeds of one use, thresholds, and that nobody opens both of one client."""
+        """Keys and seeds of one use, thresholds, and openings of only one secret of a client."""
         public, T = self.public, self.config.privacy
         rounds = range(1, self.config.rounds + 1)
         drawn = [pair for r in rounds for pair in secrets.sent("secret", r).values()]
@@ -257,7 +257,7 @@ class SecAggSplit(EmbeddingProtocol):
         return masked
 
     def signature_at(self, secrets: RunSecrets, key: MessageKey) -> bytes:
-        """Ed25519 of U2 and U3, in this run and life."""
+        """Ed25519 signature of U2 and U3, in this run and incarnation."""
         sharers = secrets.sent("sharers", key.round)[SERVER, key.sender]
         survivors = secrets.sent("survivors", key.round)[SERVER, key.sender]
         state, own = secrets.state(key), (key.sender, key.sender)
@@ -302,7 +302,7 @@ class SecAggSplit(EmbeddingProtocol):
         )
 
     def ideal_output(self, secrets: RunSecrets, key: MessageKey) -> Any:
-        """The sum of x_u over U3, which uploads and openings tell the server; else None."""
+        """Sum of x_u over U3, which uploads and openings reveal to the server; else None."""
         if key.kind not in ("embedding", "opening"):
             return None
         named = secrets.sent("survivors", key.round)
@@ -311,7 +311,7 @@ class SecAggSplit(EmbeddingProtocol):
         return functools.reduce(self.public.field.add, inputs) if inputs else None
 
     def upload(self, secrets: RunSecrets, client: int, round: int) -> np.ndarray:
-        """x_u of a round, from a client's rows and its network of then."""
+        """x_u of a round, from a client's rows and its network in that round."""
         key = MessageKey("embedding", round, client, SERVER)
         return self.public.point.quantize(self.embedding_at(secrets, key))
 
