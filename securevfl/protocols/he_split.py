@@ -216,7 +216,7 @@ class HESplit(EmbeddingProtocol):
         paper="none of its own: additive aggregation under CKKS (Cheon et al., 2017) or Paillier "
         "(1999)",
         roles={
-            "server": "holds the labels and the central model; adds ciphertexts, learns the sums",
+            "server": "holds the labels and the server model; adds ciphertexts, learns the sums",
             "client": "holds some columns and a network; encrypts its embedding",
             "key holder": "one of the clients; holds the secret key and decrypts the sums",
         },
@@ -230,15 +230,16 @@ class HESplit(EmbeddingProtocol):
         },
         absence="skips",
         deviations=(
-            "a single key holder, as TenSEAL has no threshold keys: T = 0 against whoever pools "
-            "with it, and a run stops where it does",
+            "a single key holder, as TenSEAL has no threshold keys: T = 0 against a coalition with "
+            "it, and a run stops when it stops",
             "CKKS encrypts integers and returns the nearest ones, so that its noise is never "
             "handed out (Li and Micciancio, 2021); ciphertexts are padded to one size",
             "the key holder trusts the server to send sums over the quorum, not single embeddings",
             "encryption draws its randomness in SEAL or phe, which key their generators from the "
             "operating system; the project's sampler does not see it",
             "Paillier: 36-bit slots, integers without exponents, sums randomised again",
-            "a client whose part could leave the range stops the run: one bit about its data",
+            "a client whose value could leave the range stops the run, which reveals one bit about "
+            "its data",
             "evaluation uses the clients that were summed most often, as many as the quorum",
             "h, the optimiser, initialisation and batch order are ours, as in FedVS",
         ),

@@ -204,7 +204,7 @@ class Split(EmbeddingProtocol):
         paper="Ceballos et al., SplitNN-driven vertical partitioning, 2020; FedVS section 2.1; "
         "DVFL section 6",
         roles={
-            "server": "holds the labels and the central model; aggregates the embeddings",
+            "server": "holds the labels and the server model; aggregates the embeddings",
             "client": "holds some columns and a network",
         },
         sees={

@@ -128,7 +128,7 @@ class Vafl(EmbeddingProtocol):
         title="VAFL",
         paper="Chen, Jin, Sun, Yin, 2020, arXiv 2007.06081",
         roles={
-            "server": "holds the labels and the central model; keeps all last embeddings",
+            "server": "holds the labels and the server model; keeps all last embeddings",
             "client": "holds some columns and a network; trains at its own pace",
         },
         sees={

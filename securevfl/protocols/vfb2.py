@@ -148,7 +148,7 @@ class Vfb2(EmbeddingProtocol):
         title="VFB2",
         paper="Zhang, Gu, Deng, Huang, 2021, arXiv 2103.00958; DVFL section 6",
         roles={
-            "server": "the dominator: holds the labels and the central model; launches updates",
+            "server": "the dominator: holds the labels and the server model; launches updates",
             "client": "a collaborator: holds some columns and a network; updates backwards",
         },
         sees={

@@ -325,7 +325,7 @@ class WaitDP(EmbeddingProtocol):
         title="Split learning with differential privacy (Wait-DP)",
         paper="FedVS section 6.2, after Thapa et al., SplitFed, AAAI 2022",
         roles={
-            "server": "holds the labels and the central model; aggregates embeddings, adds noise "
+            "server": "holds the labels and the server model; aggregates embeddings, adds noise "
             "to gradients and randomises labels where asked to",
             "client": "holds some columns and a network; clips its embeddings and adds noise",
         },
@@ -339,8 +339,9 @@ class WaitDP(EmbeddingProtocol):
         absence="waits",
         deviations=(
             "C, delta, and that epsilon' is of one release of a row are ours",
-            "neighbours: one row replaced, the weights given; what a row teaches the weights is "
-            "not covered (epsilon_through_weights bounds it), except by randomised labels",
+            "neighbours: one row replaced, the weights given; epsilon does not cover the influence "
+            "of a row on the weights (epsilon_through_weights bounds it), except by randomised "
+            "labels",
             "noise on gradients and randomised labels are ours; gradients of all clients are one "
             "release, so max aggregation and batch normalisation are refused with it",
             "batches are public, so they amplify nothing; releases of a row compose exactly",

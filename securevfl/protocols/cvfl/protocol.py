@@ -38,26 +38,26 @@ class Cvfl(EmbeddingProtocol):
         paper="Xia, Li, Zhang, Wu, Yuan, A Vertical Federated Learning Framework for Horizontally "
         "Partitioned Labels, 2021",
         roles={
-            "active party": "holds some columns, the labels of some rows, a bottom network and a "
-            "copy of the top network; launches updates",
-            "passive party": "holds some columns and a bottom network; serves active parties",
-            "collaborator": "steps the common top network; holds no data",
+            "active party": "holds some columns, the labels of some rows, a bottom model and a "
+            "copy of the top model; launches updates",
+            "passive party": "holds some columns and a bottom model; answers active parties",
+            "collaborator": "steps the common top model; holds no data",
         },
         sees={
             "active party": "every party's embedding of each of its labelled rows, exactly and "
-            "again in every epoch; the top network; if it is slow and q > 1 the values r(theta_m), "
-            "the norms of all bottom networks; dL/dh of its own embedding from the others, which "
+            "again in every epoch; the top model; if it is slow and q > 1 the values r(theta_m), "
+            "the norms of all bottom models; dL/dh of its own embedding from the others, which "
             "depends on their labels; which rows the others have labels of, and its own pace",
             "passive party": "which rows each active party has labels of, and dL/dh of its own "
             "embedding, which depends on the labels",
-            "collaborator": "the gradient of the top network of every batch, from which the labels "
+            "collaborator": "the gradient of the top model of every batch, from which the labels "
             "of a small batch can often be read, the loss of each batch, who is slow, and how many "
             "embeddings each batch had",
             "outsider": "kinds, sizes and times; without sealed links everything that is sent",
         },
         absence="skips",
         deviations=(
-            "the paper holds embeddings to be safe to share when a party has more than two "
+            "the paper takes embeddings to be safe to share when a party has more than two "
             "columns, because infinitely many data have the same embedding; that excludes unique "
             "solutions of a linear map, is no bound on what they tell, and is not claimed here",
             "the batch's loss goes to the collaborator with the gradient, for the history",
@@ -68,7 +68,7 @@ class Cvfl(EmbeddingProtocol):
             "in step, gradients of a round are applied one after the other, all of them computed "
             "with the same networks",
             "single: the collaborator serves one active party, which changes no number",
-            "an active party's own gradient reaches its bottom network without its delay",
+            "an active party's own gradient reaches its bottom model without its delay",
             "ours: patience and staleness for slow passive parties, a timeout for lost answers, "
             "q = 'auto', the measured pace, the bound on the amplification",
             "sizes of networks, the optimiser, momentum, initialisation and batches are ours",
@@ -199,10 +199,10 @@ class Cvfl(EmbeddingProtocol):
             Claim("active parties", "features", "none", clear),
             Claim("active parties", "model", "none", clear),
             Claim("client", "labels", "none", "dL/dh depends on them"),
-            Claim("server", "labels", "none", "the gradient of the top network depends on them"),
-            Claim("server", "features", "none", "the gradient of the top network is the embeddings "
+            Claim("server", "labels", "none", "the gradient of the top model depends on them"),
+            Claim("server", "features", "none", "the gradient of the top model is the embeddings "
                   "times its errors"),
-            Claim("server", "model", "none", "it holds the top network"),
+            Claim("server", "model", "none", "it holds the top model"),
         )  # fmt: skip
 
 

@@ -61,14 +61,14 @@ class Dvfl(Protocol):
         },
         absence="fills",
         deviations=(
-            "chains of faults strike guests, hosts and links up to the last training round, as in "
-            "the paper; what a fault script takes down stays down as long as the script says. "
-            "Then hosts fill a guest's missing codes with the mean of what it wrote, and the owner "
-            "leaves out hosts that do not answer (their part is zero)",
+            "fault chains apply to guests, hosts and links up to the last training round, as in "
+            "the paper; scripted outages last as long as the script says. Then hosts replace a "
+            "guest's missing codes by the mean of its earlier ones, and the owner leaves out hosts "
+            "that do not answer (their part is zero)",
             "guests, hosts and owner go by the clock, a round each `interval`; a host reads in a "
-            "round what was written up to the one before. The paper simulates in lockstep and "
-            "trains hosts after the guests",
-            "a host that is down loses what is written meanwhile and, when it is back, the last "
+            "round the activations of the one before and of earlier ones. The paper simulates in "
+            "lockstep and trains hosts after the guests",
+            "a host that is down loses activations of that time and, when it is back, the last "
             "item of its buffer",
             "a register that was never written to reads zero",
             "hidden layers, |K|, d_k, rates and weight decay are not legible in the copy that we "
@@ -77,7 +77,7 @@ class Dvfl(Protocol):
             "has SGD, and stops early only where it is asked to (`stop_after`)",
             "guests decode to a sigmoid where their own rows lie in [0, 1], and linearly elsewhere",
             "outside the intersection guests' batches pair rows of different samples in a host's "
-            "input; guests with fewer rows alone go through these more often in an epoch",
+            "input; guests with fewer unaligned rows use these more often in an epoch",
             "views of simclr are ours: strips of images are moved by a pixel or two, values of "
             "tables exchanged between rows; both get noise",
         ),

@@ -74,7 +74,7 @@ class FedVS(SplitProtocol, CodedProtocol):
         title="FedVS",
         paper="Li, Yao, Liu, ICML 2023, arXiv 2304.13407",
         roles={
-            "server": "holds the labels and the central model; decodes sums of embeddings",
+            "server": "holds the labels and the server model; decodes sums of embeddings",
             "client": "holds some columns and a polynomial network; computes on everyone's shares",
         },
         sees={
@@ -95,15 +95,15 @@ class FedVS(SplitProtocol, CodedProtocol):
         deviations=(
             "uploads are masked by default (ours); masked=false is the paper's evaluation",
             "p, lx, lw, h, the optimiser, initialisation and batch order are ours",
-            "tolerate_corrupt (ours): wrong uploads only, and who is named need not be to blame: "
-            "one client that deals inconsistent shares has an honest one named; A+1 colluders, or "
+            "tolerate_corrupt (ours): wrong uploads only, and the named client may be honest: one "
+            "client that deals inconsistent shares has an honest one named; A+1 colluders, or "
             "one dealer of masks on another polynomial of degree 2(K+T-1), move the sums unseen",
-            "a client whose part could wrap stops the run: one bit about its data",
+            "a client whose value could wrap stops the run, which reveals one bit about its data",
             "B is announced with the round, S after sharing; the paper supposes that all share",
-            "absent=last (ours): who did not share is in the sum with its model of an earlier one",
+            "absent=last (ours): a client that did not share is in the sum with an earlier model",
             "pretrain (ours): networks start from VFLHLP's; with full, client 0 is one "
-            "organisation with the server, and both start from its own model instead of being "
-            "pulled to it",
+            "organisation with the server, and both start from its own model instead of having a "
+            "proximal term towards it",
         ),
     )
 

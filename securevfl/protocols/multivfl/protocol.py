@@ -40,24 +40,24 @@ class MultiVfl(EmbeddingProtocol):
         paper="Mugunthan, Goyal, Kagal, Multi-VFL: A Vertical Federated Learning System for "
         "Multiple Data and Label Owners, 2021",
         roles={
-            "data owner": "holds some columns, and a network for each label owner",
-            "label owner": "holds the labels of some samples; trains the network beyond the cut",
-            "server": "aggregates the label owners' networks; holds no data",
+            "data owner": "holds some columns, and a bottom model for each label owner",
+            "label owner": "holds the labels of some samples; trains a top model on them",
+            "server": "aggregates the label owners' top models; holds no data",
         },
         sees={
             "data owner": "the identifiers of each label owner's samples (with intersection = "
             "'psi' only those in common), which of them are in a batch, and dL/dA of its own "
             "activations, which depends on their labels",
             "label owner": "every data owner's activations of each of its samples in every local "
-            "epoch, exactly unless epsilon is set; the aggregated network",
-            "server": "every label owner's network after every round, which its labels have "
+            "epoch, exactly unless epsilon is set; the aggregated top model",
+            "server": "every label owner's top model after every round, which its labels have "
             "changed, and its mean loss",
             "outsider": "kinds, sizes and times; without sealed links everything that is sent",
         },
         absence="waits",
         deviations=(
             "activations are vectors side by side, and not images stacked by channel; the label "
-            "owners' network may convolve over them (centre = 'conv')",
+            "owners' top model may convolve over them (centre = 'conv')",
             "label owners send their weights, of which the server takes the differences t_k: so "
             "FedAvg is the mean itself, without rounding",
             "server optimisers are those of the cited works, for the paper's formulas are garbled "
@@ -65,7 +65,7 @@ class MultiVfl(EmbeddingProtocol):
             "local optimisers begin anew in each round; the paper does not say",
             "the mean loss of each label owner goes to the server, for the history",
             "noise on activations is ours; epsilon is of the releases of a row for given weights, "
-            "and what a row teaches the weights is not covered",
+            "and the influence of a row on the weights is not covered",
             "sizes of networks, the local optimiser, initialisation and batches are ours",
         ),
     )
@@ -251,9 +251,9 @@ class MultiVfl(EmbeddingProtocol):
             self._features_claim(),
             Claim("label owner", "model", "none", "activations are of its own choice of rows"),
             Claim("client", "labels", "none", "dL/dA depends on them"),
-            Claim("server", "labels", "none", "the label owners' networks depend on them"),
-            Claim("server", "features", "none", "the label owners' networks depend on them"),
-            Claim("server", "model", "none", "it holds the label owners' network"),
+            Claim("server", "labels", "none", "the label owners' top models depend on them"),
+            Claim("server", "features", "none", "the label owners' top models depend on them"),
+            Claim("server", "model", "none", "it holds the label owners' top model"),
         )
 
     def _features_claim(self) -> Claim:

@@ -62,7 +62,7 @@ class SecAggSplit(EmbeddingProtocol):
         title="Split learning with secure aggregation",
         paper="Bonawitz et al., Practical Secure Aggregation, CCS 2017, Figure 4",
         roles={
-            "server": "holds the labels and the central model; learns sums over the survivors",
+            "server": "holds the labels and the server model; learns sums over the survivors",
             "client": "holds some columns and a network; masks its embedding, holds shares of the "
             "others' seeds and keys",
         },
@@ -86,9 +86,9 @@ class SecAggSplit(EmbeddingProtocol):
             "name one set of survivors",
             "round 4 takes the first t openings; sharing is delayed as FedVS's sharing of models "
             "is, though it is far less work",
-            "sums over changing survivors differ by few clients: said of batches and models that "
-            "differ too, and claimed nothing about",
-            "a client whose part could wrap stops the run: one bit about its data",
+            "sums over changing survivors differ by few clients, in batches and in models; nothing "
+            "is claimed about their differences",
+            "a client whose value could wrap stops the run, which reveals one bit about its data",
             "evaluation uses the clients that survived most often, as many as the quorum",
             "h, the optimiser, initialisation and batch order are ours, as in FedVS",
         ),
