@@ -12,7 +12,7 @@ from securevfl.engine.conditions import NONE, Conditions, Delay
 from securevfl.engine.faults import faults_from
 from securevfl.engine.network import SERVER
 from securevfl.errors import ConfigurationError, RunError
-from securevfl.protocols.dvfl.arrays import own_rows
+from securevfl.protocols.dvfl.arrays import encodings_side_by_side, own_rows
 from securevfl.protocols.dvfl.schedule import RoundSchedule
 from securevfl.runs.threads import one_thread
 from securevfl.testing.runs import make, simulate
@@ -265,6 +265,11 @@ def test_a_register_keeps_the_newest_whatever_comes_late():
 # -- rows beyond the intersection ------------------------------------------------------------------
 
 
+def test_encodings_of_absent_hosts_are_zero():
+    joint = encodings_side_by_side({5: np.ones((3, 2), np.float32)}, (4, 5), 2)
+    assert joint.tolist() == [[0, 0, 1, 1]] * 3
+
+
 def test_places_of_a_batch_are_own_rows():
     places = np.arange(10)
     assert own_rows(places, 4, 10).tolist() == list(range(10))
@@ -471,7 +476,7 @@ def test_guests_decode_to_the_range_of_their_own_rows():
     [
         ({"comm_period": 3}, "comm_period = 3 is longer than guest_epochs = 2"),
         ({"host_epochs": 1}, "host_epochs = 1 must be at least guest_epochs = 2"),
-        ({"stop_after": 2, "held_out": 0.01}, "0.01 of 90 aligned rows is no row to stop by"),
+        ({"stop_after": 2, "held_out": 0.01}, "0.01 of 90 aligned rows leaves no row"),
     ],
 )
 def test_options_that_cannot_work_are_refused(options, words):

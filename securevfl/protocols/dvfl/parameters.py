@@ -115,8 +115,8 @@ def check_options(config: DvflConfig, data: VerticalDataset) -> None:
         )
     if config.stop_after is not None and int(config.held_out * data.rows) < 1:
         raise ConfigurationError(
-            f"dvfl: held_out = {config.held_out} of {data.rows} aligned rows is no row to stop by; "
-            f"raise it, or leave stop_after out"
+            f"dvfl: held_out = {config.held_out} of {data.rows} aligned rows leaves no row for "
+            f"early stopping, which needs at least 1; raise it, or leave stop_after out"
         )
     for n, counts in enumerate(data.cardinalities):
         if any(counts):

@@ -17,7 +17,7 @@ of training is one run of the protocol with fresh keys and seeds:
 from __future__ import annotations
 
 import functools
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -39,6 +39,12 @@ from securevfl.protocols.secagg_split.parameters import (
     Opening,
     Parameters,
     SecAggConfig,
+)
+from securevfl.protocols.secagg_split.signatures import (
+    signing_key,
+    survivors_statement,
+    valid_signers,
+    verifying_key,
 )
 
 
@@ -122,7 +128,7 @@ class Client(SplitClient):
         if not self.public.consistency:
             return
         self.identity = self.random_bytes()
-        own = _signer(self.identity).public_key().public_bytes_raw()
+        own = verifying_key(self.identity)
         self.share("identity", [own] * len(self.peers))
         self.verifiers = await self.collect("identity", senders=self.peers)
 
@@ -209,11 +215,13 @@ class Client(SplitClient):
         self, sharers: Sequence[int], survivors: Sequence[int], keys: Mapping[int, bytes]
     ) -> None:
         """Round 3: go on only if t clients signed the same U2 and U3, now and in this run."""
-        statement = functools.partial(_statement, self.verifiers, self.round, sharers, survivors)
-        self.send(SERVER, "signature", _signer(self.identity).sign(statement(keys[self.index])))
+        statement = functools.partial(
+            survivors_statement, self.verifiers, self.round, sharers, survivors
+        )
+        self.send(SERVER, "signature", signing_key(self.identity).sign(statement(keys[self.index])))
         signatures: dict[int, bytes] = await self.receive("signatures", sender=SERVER)
         statements = {v: statement(keys[v]) for v in survivors}
-        valid = list(_signed(statements, signatures, self.verifiers))
+        valid = list(valid_signers(statements, signatures, self.verifiers))
         if len(valid) < self.public.threshold:
             raise RunError(
                 f"secagg_split: {len(valid)} clients signed the survivors that the server named to "
@@ -233,52 +241,6 @@ class Client(SplitClient):
             return 0
         samples = self.batches.coded * self.batches.segments
         return samples * (self.network.operations + self.public.width * len(self.peers))
-
-
-def _signer(secret: bytes) -> Any:
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-
-    return Ed25519PrivateKey.from_private_bytes(secret)
-
-
-def _public_of(secret: bytes) -> bytes:
-    raw: bytes = _signer(secret).public_key().public_bytes_raw()
-    return raw
-
-
-def _statement(
-    verifiers: Mapping[int, bytes],
-    round: int,
-    sharers: Sequence[int],
-    survivors: Sequence[int],
-    key: bytes,
-) -> bytes:
-    """Statement that a client signs in round 3.
-
-    The clients' verifying keys are drawn in setup and stand for the run. The signer's pairing key
-    is drawn in each round, anew in each incarnation (after each crash) of the signer, and stands
-    for both. The others have it from the signer itself, so no statement of another run or of an
-    earlier incarnation is accepted.
-    """
-    run = sorted(verifiers.items())
-    return wire.encode(("securevfl secagg survivors 2", run, round, key, sharers, survivors))
-
-
-def _signed(
-    statements: Mapping[int, bytes],
-    signatures: Mapping[int, bytes],
-    verifiers: Mapping[int, bytes],
-) -> Iterator[int]:
-    """Clients whose signature of their own statement is valid."""
-    from cryptography.exceptions import InvalidSignature
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-
-    for v, signature in signatures.items():
-        try:
-            Ed25519PublicKey.from_public_bytes(verifiers[v]).verify(signature, statements[v])
-        except (InvalidSignature, KeyError):
-            continue
-        yield v
 
 
 @dataclass(eq=False, repr=False)

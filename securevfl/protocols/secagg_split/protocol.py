@@ -34,9 +34,6 @@ from securevfl.protocols.secagg_split.algorithm import (
     Client,
     Pairing,
     Server,
-    _public_of,
-    _signer,
-    _statement,
     pair_masks,
 )
 from securevfl.protocols.secagg_split.parameters import (
@@ -45,6 +42,11 @@ from securevfl.protocols.secagg_split.parameters import (
     Opening,
     Parameters,
     SecAggConfig,
+)
+from securevfl.protocols.secagg_split.signatures import (
+    signing_key,
+    survivors_statement,
+    verifying_key,
 )
 
 if TYPE_CHECKING:
@@ -171,7 +173,7 @@ class SecAggSplit(EmbeddingProtocol):
         """Formula of each kind of message, from the keys, seeds and inputs of all clients."""
         return {
             ANNOUNCE: self.announced_at,
-            "identity": lambda secrets, key: _public_of(secrets.state(key)["identity"]),
+            "identity": lambda secrets, key: verifying_key(secrets.state(key)["identity"]),
             "deal": self.deal_at,
             "shared": lambda secrets, key: self.pairing_at(secrets, key.sender, key.round).public,
             "sharers": lambda secrets, key: tuple(
@@ -262,8 +264,8 @@ class SecAggSplit(EmbeddingProtocol):
         survivors = secrets.sent("survivors", key.round)[SERVER, key.sender]
         state, own = secrets.state(key), (key.sender, key.sender)
         pairing = secrets.sent("deal", key.round)[own].key
-        named = _statement(state["verifiers"], key.round, sharers, survivors, pairing)
-        signature: bytes = _signer(state["identity"]).sign(named)
+        named = survivors_statement(state["verifiers"], key.round, sharers, survivors, pairing)
+        signature: bytes = signing_key(state["identity"]).sign(named)
         return signature
 
     def opening_at(self, secrets: RunSecrets, key: MessageKey) -> Opening:
