@@ -88,7 +88,7 @@ class DataOwner(Party):
         Rows of the largest batch.
     private : bool
         Whether samples are aligned by private set intersection.
-    noise : ActivationNoise or None
+    privacy : ActivationNoise or None
         Of released activations; None for none.
     limit : int
         Releases of a row that its epsilon allows.
@@ -115,7 +115,7 @@ class DataOwner(Party):
     _: KW_ONLY
     batch: int
     private: bool
-    noise: ActivationNoise | None
+    privacy: ActivationNoise | None
     limit: int
     merged: int = field(default=1, init=False)
     released: bytes = field(default=b"", init=False)
@@ -156,11 +156,11 @@ class DataOwner(Party):
     def answer(self, owner: int, number: int, places: np.ndarray) -> None:
         """Send A_{d,k} of a batch (`DataOwnerUpdate`), clipped and noised if that is wanted."""
         rows = self.rows[str(owner)][places]
-        if self.noise is not None:
+        if self.privacy is not None:
             self.count_release(rows, owner)
         A = self.copies.networks[owner].forward(self.features[rows])  # lines 4 and 5
-        if self.noise is not None:
-            A = self.release(A, self.noise, owner, number)
+        if self.privacy is not None:
+            A = self.release(A, self.privacy, owner, number)
         self.send(owner, "embedding", ((owner, places), A), round=number)
 
     def release(self, A: np.ndarray, noise: ActivationNoise, owner: int, number: int) -> np.ndarray:
@@ -174,7 +174,7 @@ class DataOwner(Party):
         """Count a release of these rows before they are sent; refuse more than epsilon allows."""
         who = f"multivfl: data owner {self.index}, by label owner {owner},"
         refuse_repeated(rows, who)
-        if self.noise is None or self.noise.seeded:
+        if self.privacy is None or self.privacy.seeded:
             return
         refuse_exceeding(self.released, rows, self.limit, who)
         self.released = after_release(self.released, rows, len(self.features))
@@ -184,8 +184,8 @@ class DataOwner(Party):
         """Step W^C_{d,k} with dA_{d,k} (`DataOwnerBackProp`)."""
         network = self.copies.networks[owner]
         batch = self.features[self.rows[str(owner)][places]]
-        if self.noise is not None:
-            gradient = clip_gradient(network.forward(batch), gradient, self.noise.clip)
+        if self.privacy is not None:
+            gradient = clip_gradient(network.forward(batch), gradient, self.privacy.clip)
         clipped = network.update(batch, gradient)
         if clipped:
             self.record("clipped", weights=clipped, bound=network.bound)
@@ -290,7 +290,7 @@ class Server(Party):
         `opt` of `ServerAggregation`.
     max_steps, epochs : int
         R and E.
-    noise : ActivationNoise or None
+    privacy : ActivationNoise or None
         Of the data owners' activations, for the cost in the history.
     steps : int
         Global rounds that are over.
@@ -305,7 +305,7 @@ class Server(Party):
     _: KW_ONLY
     max_steps: int
     epochs: int
-    noise: ActivationNoise | None
+    privacy: ActivationNoise | None
     steps: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
@@ -328,6 +328,6 @@ class Server(Party):
 
     def cost(self) -> dict[str, float]:
         """Epsilon that the releases of a row have cost so far."""
-        if self.noise is None:
+        if self.privacy is None:
             return {}
-        return {"epsilon_total": self.noise.spent(self.steps * self.epochs)}
+        return {"epsilon_total": self.privacy.spent(self.steps * self.epochs)}

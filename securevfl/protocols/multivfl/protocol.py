@@ -92,7 +92,7 @@ class MultiVfl(EmbeddingProtocol):
                 "test rows have; they cannot be learnt",
                 stacklevel=2,
             )
-        self.noise = noise_of(config)
+        self.privacy = noise_of(config)
         self.card = replace(type(self).card)
 
     @property
@@ -115,7 +115,7 @@ class MultiVfl(EmbeddingProtocol):
             *(self.peers(), self.owners, self.joint_centre(), optimizer),
             max_steps=config.rounds,
             epochs=config.epochs,
-            noise=self.noise,
+            privacy=self.privacy,
         )
         data_owners = {d: self.data_owner(d) for d in self.peers()}
         return {SERVER: server} | data_owners | {k: self.label_owner(k) for k in self.owners}
@@ -130,7 +130,7 @@ class MultiVfl(EmbeddingProtocol):
             Copies(self.maker(index), self.owners),
             batch=self.batch_rows,
             private=self.config.intersection == "psi",
-            noise=self.noise,
+            privacy=self.privacy,
             limit=self.releases,
         )
 
@@ -192,9 +192,9 @@ class MultiVfl(EmbeddingProtocol):
     def embed(self, client: Any, rows: np.ndarray) -> np.ndarray:
         """Activations of the mean of the copies; clipped as in training, without noise."""
         embedding: np.ndarray = client.network.forward(rows)
-        if self.noise is None:
+        if self.privacy is None:
             return embedding
-        return clip_rows(embedding, self.noise.clip).astype(np.float32)
+        return clip_rows(embedding, self.privacy.clip).astype(np.float32)
 
     @property
     def messages(self) -> tuple[MessageSpec, ...]:
@@ -229,13 +229,13 @@ class MultiVfl(EmbeddingProtocol):
         }
         if self.unheld:
             described["classes_without_labels"] = list(self.unheld)
-        if self.noise is not None:
+        if self.privacy is not None:
             described |= {
-                "sigma": self.noise.sigma,
-                "delta": self.noise.delta,
-                "epsilon_release": self.noise.epsilon,
-                "epsilon_all_rounds": self.noise.spent(self.releases),
-                "noise": "seeded, not secure" if self.noise.seeded else "secure",
+                "sigma": self.privacy.sigma,
+                "delta": self.privacy.delta,
+                "epsilon_release": self.privacy.epsilon,
+                "epsilon_all_rounds": self.privacy.spent(self.releases),
+                "noise": "seeded, not secure" if self.privacy.seeded else "secure",
             }
         return described
 
@@ -257,7 +257,7 @@ class MultiVfl(EmbeddingProtocol):
         )
 
     def _features_claim(self) -> Claim:
-        noise = self.noise
+        noise = self.privacy
         if noise is None:
             return Claim("label owner", "features", "none", "activations are sent in the clear")
         if noise.seeded:
