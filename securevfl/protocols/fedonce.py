@@ -301,10 +301,10 @@ class FedOnce(EmbeddingProtocol):
         deviations=(
             "the label holder has no columns; in the paper it has some, and its network is trained "
             "with the model",
-            "the one communication is cut into batches, so that faults strike parts of it, as "
+            "the one communication is cut into batches, so that faults apply to parts of it, as "
             "DVFL's figures suppose; each row is sent once",
-            "local training comes before the first round, where chains of faults do not strike; "
-            "they strike the communication, and not the server's training, as in DVFL",
+            "local training comes before the first round, where fault chains do not apply; "
+            "they apply to the communication, and not the server's training, as in DVFL",
             "noise as targets: the batches' targets are exchanged in epochs 0, 3, 6, ...; what is "
             "sent has norm 1, as in training",
             "the auto-encoder is DVFL's, d - hidden - h with a leaky ReLU and a ReLU",

@@ -43,8 +43,8 @@ class Client(SplitClient):
 
     async def setup(self) -> None:
         """Pre-train, and start from the result."""
-        told = self.pretraining.run(self.features, self.secret_stream)
-        self.record("pretrained", how=self.method, **told)
+        losses = self.pretraining.run(self.features, self.secret_stream)
+        self.record("pretrained", how=self.method, **losses)
         load_weights(self.network, weights_of(self.pretraining.encoder))
 
 

@@ -165,7 +165,7 @@ class Vfb2(EmbeddingProtocol):
             "the masked sums over two different trees are not built, as DVFL leaves them out, so "
             "the server sees single outputs; secagg_split and fedvs show what hiding them costs",
             "VFB2-SGD only; launches are finished in the order in which they were made",
-            "ours: a timeout; whoever is missing from a sum is left out of it and gets no theta, "
+            "ours: a timeout; a client that is late for a sum is left out of it and gets no theta, "
             "which says nothing of its output",
             "h, the optimiser, initialisation and batch order are ours, as in FedVS",
         ),

@@ -326,7 +326,7 @@ class WaitDP(EmbeddingProtocol):
         paper="FedVS section 6.2, after Thapa et al., SplitFed, AAAI 2022",
         roles={
             "server": "holds the labels and the server model; aggregates embeddings, adds noise "
-            "to gradients and randomises labels where asked to",
+            "to gradients and randomises labels if wanted",
             "client": "holds some columns and a network; clips its embeddings and adds noise",
         },
         sees={
@@ -539,4 +539,4 @@ class WaitDP(EmbeddingProtocol):
         return Claim("client", "labels", "differential", "; and ".join(ways))
 
 
-_SEEDED = "the noise is seeded: whoever knows the seed takes it off"
+_SEEDED = "the noise is seeded: a party that knows the seed can subtract it"

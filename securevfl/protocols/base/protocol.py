@@ -104,7 +104,7 @@ class Protocol(ABC):
         if self._drawn and secrets != self._secrets:
             raise RuntimeError(
                 f"{self.name}: secret streams were drawn before `secrets` was set, so they follow "
-                "from the seed that everybody knows; draw them in `parties`, not in `__init__`"
+                "from the public seed; draw them in `parties`, not in `__init__`"
             )
         self._secrets = secrets
 

@@ -285,7 +285,7 @@ class Collaborator(Party):
         self.updates = np.zeros(len(self.active), np.int64)
 
     async def run(self) -> None:
-        """Update w_0 until there were enough steps, then stop everybody (Algorithm 3)."""
+        """Update w_0 until there were enough steps, then stop all parties (Algorithm 3)."""
         if self.config.mode == "sync":
             await self.run_in_step()
             return

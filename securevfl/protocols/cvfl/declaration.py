@@ -1,7 +1,7 @@
-"""What CVFL's parties send: one line for each kind of message, and what each must contain.
+"""Declaration of CVFL: one line for each kind of message, and the formula of each.
 
-Whoever knows the data and the networks of all parties can compute every message; the audit does,
-and compares byte by byte. A formula uses what the sender has, and messages that were sent to it.
+The data and the networks of all parties determine every message. The audit computes them, and
+compares byte by byte. A formula uses what the sender has, and messages that were sent to it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from securevfl.protocols.cvfl.slow_parties import amplified, gradient_factor, is
 
 
 class Method(Interface):
-    """What the declaration needs of the protocol."""
+    """The attributes of the protocol that the declaration reads."""
 
     config: CvflConfig
     aggregation: Aggregation
@@ -114,7 +114,7 @@ def formulas_of(protocol: Method) -> dict[str, Formula]:
 
 
 def nothing(protocol: Method, secrets: RunSecrets, key: MessageKey) -> None:
-    """The end has no content."""
+    """Content of the end: none."""
 
 
 def announced_top(protocol: Method, secrets: RunSecrets, key: MessageKey) -> Any:
@@ -197,7 +197,7 @@ def top_gradient(protocol: Method, secrets: RunSecrets, key: MessageKey) -> tupl
 
 
 def launch_at(protocol: Method, secrets: RunSecrets, active: int, round: int) -> Launch:
-    """What an active party computes in a launch (Algorithm 1, lines 6 to 14).
+    """Recomputed launch of an active party (Algorithm 1, lines 6 to 14).
 
     From the embeddings that it was sent, and its networks when it asked for them. Every other
     party's embedding must have come.

@@ -146,7 +146,7 @@ class Host(Learner):
     buffer : tuple of ndarray, (|B|, N d_g)
         Replay buffer: inputs of earlier rounds, the oldest first.
     lives : int
-        How many times it has crashed before, as far as the buffer takes that into account.
+        Number of ended incarnations; the buffer loses its last item at each rejoin.
     """
 
     kept: ClassVar[tuple[str, ...]] = ("network", "losses", "lives")
@@ -277,12 +277,12 @@ class Owner(Party):
 
     async def run(self) -> None:
         """Owner executes: let guests and hosts train, ask for the encodings, train on those."""
-        everybody = (*self.guests, *self.hosts)
+        others = (*self.guests, *self.hosts)
         if self.encodings is None:
             await self.keep_time()
-            self.announce(self.schedule.round_at(self.now), to=everybody)
+            self.announce(self.schedule.round_at(self.now), to=others)
             await self.gather()
-            self.conclude(to=everybody)  # before training, whose length depends on labels
+            self.conclude(to=others)  # before training, whose length depends on labels
         await self.train()
 
     async def keep_time(self) -> None:

@@ -1,7 +1,7 @@
-"""What DVFL's parties send: one line for each kind of message, and what each must contain.
+"""Declaration of DVFL: one line for each kind of message, and the formula of each.
 
-Whoever knows the rows and the encoders of all parties can compute every message; the audit does,
-and compares byte by byte. The formulas are those of runs in which no party is absent.
+The rows and the encoders of all parties determine every message. The audit computes them, and
+compares byte by byte. The formulas are those of runs in which no party is absent.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from securevfl.protocols.dvfl.schedule import RoundSchedule
 
 
 class Method(Interface):
-    """What the declaration needs of the protocol."""
+    """The attributes of the protocol that the declaration reads."""
 
     config: DvflConfig
     data: Any

@@ -74,7 +74,7 @@ class Dvfl(Protocol):
             "hidden layers, |K|, d_k, rates and weight decay are not legible in the copy that we "
             "have; our hidden layers are half-way between input and output. The owner's are ReLU",
             "the owner has Adam whose rate falls to 0 (`optimizer`, `lr_decay`) where the paper "
-            "has SGD, and stops early only where it is asked to (`stop_after`)",
+            "has SGD, and stops early only with `stop_after`",
             "guests decode to a sigmoid where their own rows lie in [0, 1], and linearly elsewhere",
             "outside the intersection guests' batches pair rows of different samples in a host's "
             "input; guests with fewer unaligned rows use these more often in an epoch",

@@ -89,7 +89,7 @@ class SumLedger:
         Of a client: first round, and the one after the last, in which it may have uploaded in an
         earlier incarnation (before a crash). The second is 0 until the first round of the new
         incarnation; (0, 0) for none.
-    life : int
+    incarnation : int
         Of a client: first round of its present incarnation, 0 before that. Not in checkpoints.
     """
 
@@ -102,7 +102,7 @@ class SumLedger:
         self.last_step = 0
         self.received: dict[int, tuple[int, ...]] = {}
         self.unsure = (0, 0)
-        self.life = 0
+        self.incarnation = 0
 
     def conflict(self, total: Sum) -> Sum | None:
         """Announced sum of other models that shares a row with this one; None if there is none."""
@@ -175,7 +175,7 @@ class SumLedger:
     def enter(self, round: int) -> None:
         """Take part in a round: this incarnation knows its uploads from here on."""
         first, end = self.unsure
-        self.life = self.life or round
+        self.incarnation = self.incarnation or round
         if first and not end:
             self.unsure = (first, round) if first < round else (0, 0)
 
@@ -185,7 +185,7 @@ class SumLedger:
         These are rounds before its last step, and rounds below the threshold. Uploads of the
         present incarnation are forgotten in `hear_of_step` only, whatever the server says.
         """
-        old = [n for n in self.sums if n < self.life]
+        old = [n for n in self.sums if n < self.incarnation]
         self.forget([n for n in old if n <= attempt.stepped or n in attempt.harmless])
         first, end = self.unsure
         if end:

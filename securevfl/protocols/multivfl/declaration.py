@@ -1,4 +1,4 @@
-"""What Multi-VFL's parties send: one line for each kind of message."""
+"""Declaration of Multi-VFL: one line for each kind of message."""
 
 from __future__ import annotations
 

@@ -261,7 +261,7 @@ class MultiVfl(EmbeddingProtocol):
         if noise is None:
             return Claim("label owner", "features", "none", "activations are sent in the clear")
         if noise.seeded:
-            why = "the noise is seeded: whoever knows the seed takes it off"
+            why = "the noise is seeded: a party that knows the seed can subtract it"
             return Claim("label owner", "features", "none", why)
         return Claim(
             "label owner",
