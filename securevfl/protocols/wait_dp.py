@@ -339,9 +339,8 @@ class WaitDP(EmbeddingProtocol):
         absence="waits",
         deviations=(
             "C, delta, and that epsilon' is of one release of a row are ours",
-            "neighbours: one row replaced, the weights given; epsilon does not cover the influence "
-            "of a row on the weights (epsilon_through_weights bounds it), except by randomised "
-            "labels",
+            "neighbours: one row replaced, the weights given; the influence of a row on them is "
+            "not covered (epsilon_through_weights bounds it), except by randomised labels",
             "noise on gradients and randomised labels are ours; gradients of all clients are one "
             "release, so max aggregation and batch normalisation are refused with it",
             "batches are public, so they amplify nothing; releases of a row compose exactly",
