@@ -287,9 +287,8 @@ def shuffled(count: int, seed: int, purpose: str) -> NDArray[np.int64]:
     if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
         raise DataError(f"seed={seed!r}; a whole number of 0 or more is needed.")
     entropy = [int(seed), *purpose.encode()]
-    raw = np.random.Philox(np.random.SeedSequence(entropy)).random_raw(count)
-    order: NDArray[np.int64] = np.argsort(raw, kind="stable").astype(np.int64)
-    return order
+    philox = np.random.Philox(np.random.SeedSequence(entropy))
+    return np.argsort(philox.random_raw(count), kind="stable").astype(np.int64)
 
 
 def _strip_axis(strips: str) -> int:

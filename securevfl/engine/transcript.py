@@ -54,7 +54,14 @@ class Transcript:
         return len(self._columns["sender"])
 
     def add(
-        self, sender: int, receiver: int, kind: str, round: int, nbytes: int, sent: int, data: Any
+        self,
+        sender: int,
+        receiver: int,
+        kind: str,
+        round: int,
+        nbytes: int,
+        sent: int,
+        payload: Any,
     ) -> int:
         """Append a message and return its row number."""
         number = self._kinds.setdefault(kind, len(self._kinds))
@@ -63,7 +70,7 @@ class Transcript:
             append(value)
         self.bytes += nbytes
         if self.payloads is not None:
-            self.payloads.append(data)
+            self.payloads.append(payload)
         return len(self._columns["sender"]) - 1
 
     def arrive(self, row: int, time: int) -> None:

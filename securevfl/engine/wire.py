@@ -85,18 +85,14 @@ def envelope(kind: str) -> int:
     return ENVELOPE + length
 
 
-def size(value: Any) -> int:
-    """Length in bytes of ``encode(value)``, without encoding it.
+def size(value: Any, depth: int = 0) -> int:
+    """Length in bytes of ``encode(value)``, without encoding it, of a value nested `depth` deep.
 
     Raises
     ------
     WireError
         Where `encode` would: what cannot be written is refused when it is sent.
     """
-    return _size(value, 0)
-
-
-def _size(value: Any, depth: int) -> int:
     kind = type(value)
     if value is None or kind is bool:
         return 1
@@ -121,14 +117,14 @@ def _compound_size(value: Any, depth: int) -> int:
         raise _too_deep()
     kind, depth = type(value), depth + 1
     if kind is tuple or kind is list:
-        return 9 + sum(_size(item, depth) for item in value)
+        return 9 + sum(size(item, depth) for item in value)
     if kind is dict:
-        return 9 + sum(_size(key, depth) + _size(item, depth) for key, item in value.items())
+        return 9 + sum(size(key, depth) + size(item, depth) for key, item in value.items())
     if _is_tensor(value):
-        return _size(_to_array(value), depth)
+        return size(_to_array(value), depth)
     name = _names.get(kind)
     if name is not None:
-        return 9 + len(name.encode()) + _size(_fields(value), depth)
+        return 9 + len(name.encode()) + size(_fields(value), depth)
     raise _unknown(value)
 
 

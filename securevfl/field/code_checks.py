@@ -115,14 +115,13 @@ def rows(field: PrimeField, results: ArrayLike, received: int, name: str) -> tup
     """
     array = np.asarray(results) if isinstance(results, np.ndarray) else results
     unproved = isinstance(array, np.ndarray) and array.dtype == field.dtype
-    checked = array if unproved else field.elements(array, f"{name} results")
-    array_of_rows = np.asarray(checked)
-    if array_of_rows.ndim == 0 or array_of_rows.shape[0] != received:
+    array = np.asarray(array if unproved else field.elements(array, f"{name} results"))
+    if array.ndim == 0 or array.shape[0] != received:
         raise FieldError(
             f"{name}: {received} parties are named, so results must have shape ({received}, ...), "
-            f"got {array_of_rows.shape}."
+            f"got {array.shape}."
         )
-    return array_of_rows, unproved
+    return array, unproved
 
 
 def enough(received: int, degree: int, K: int, T: int, name: str) -> int:

@@ -18,9 +18,17 @@ def as_elements(values: ArrayLike, p: int, dtype: np.dtype[Any], name: str) -> A
     Unsigned arrays and Python integers (scalars, lists or object arrays) are taken. Signed and
     floating arrays are refused: a negative number or a rounded one would be a wrong element.
     """
-    array = _numeric(values, p, name)
+    refuse_other_field(values, p, name)
+    array = values if isinstance(values, np.ndarray | np.generic) else _from_python(values)
+    array = np.asarray(array)
     if array.dtype == object:
         return _from_objects(array, p, dtype, name)
+    if array.dtype.kind != "u":
+        raise FieldError(
+            f"{name}: elements of the field of {p} must be unsigned integers or Python integers, "
+            f"got an array of {array.dtype}. Use PrimeField.reduce to map any integers, or "
+            f"FixedPoint.quantize for real numbers."
+        )
     if array.size and int(array.max()) >= p:
         _refuse_outside(array, p, name)
     return array.astype(dtype, copy=False)
@@ -35,19 +43,6 @@ def refuse_other_field(values: Any, p: int, name: str) -> None:
             f"are needed; a number means another element there. Convert the integers themselves "
             f"(PrimeField.reduce) if that is what you want."
         )
-
-
-def _numeric(values: ArrayLike, p: int, name: str) -> Array:
-    refuse_other_field(values, p, name)
-    array = values if isinstance(values, np.ndarray | np.generic) else _from_python(values)
-    array = np.asarray(array)
-    if array.dtype.kind == "u" or array.dtype == object:
-        return array
-    raise FieldError(
-        f"{name}: elements of the field of {p} must be unsigned integers or Python integers, "
-        f"got an array of {array.dtype}. Use PrimeField.reduce to map any integers, or "
-        f"FixedPoint.quantize for real numbers."
-    )
 
 
 def _from_python(values: ArrayLike) -> Array:

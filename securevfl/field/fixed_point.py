@@ -113,19 +113,16 @@ class FixedPoint:
 
         places = self.bits if bits is None else _places(bits, 124)
         # The kernel proves the range of arrays of the field's dtype in its one pass.
-        if isinstance(z, np.ndarray) and z.dtype == self.field.dtype:
-            elements: Array = z
-        else:
-            elements = self.field.elements(z, "FixedPoint.dequantize")
-        flat = np.ascontiguousarray(elements).reshape(-1)
-        float64 = np.dtype(np.float64)
-        result = out_array(out, elements.shape, float64, "FixedPoint.dequantize")
+        if not (isinstance(z, np.ndarray) and z.dtype == self.field.dtype):
+            z = self.field.elements(z, "FixedPoint.dequantize")
+        flat = np.ascontiguousarray(z).reshape(-1)
+        out = out_array(out, z.shape, np.dtype(np.float64), "FixedPoint.dequantize")
         p, half = self.field.modulus, self.field.half
-        scale, target = math.ldexp(1.0, -places), result.reshape(-1)
+        scale, target = math.ldexp(1.0, -places), out.reshape(-1)
         kernel = kernels.dequantize_short if p < 1 << 31 else kernels.dequantize
         if kernel(flat, flat.dtype.type(p), flat.dtype.type(half), scale, target):
-            self.field.elements(elements, "FixedPoint.dequantize")
-        return result
+            self.field.elements(z, "FixedPoint.dequantize")
+        return out
 
     def _apply(
         self,

@@ -302,15 +302,15 @@ class LagrangeCode:
         """
         name = "LagrangeCode.decode"
         numbers = door.party_numbers(parties, self.parties, name)
-        rows, unproved = door.rows(self.field, results, len(numbers), name)
+        results, unproved = door.rows(self.field, results, len(numbers), name)
         R = self._enough(len(numbers), degree, name)
         if unproved and check:
-            self.field.elements(rows, f"{name} results")
-        flat = rows.reshape(len(numbers), -1)
+            self.field.elements(results, f"{name} results")
+        flat = results.reshape(len(numbers), -1)
         if check and len(numbers) > R:
             self._verify(flat[:R], flat[R:], numbers, R)
         values = self._interpolate(flat[:R], numbers[:R], threads, name)
-        return values.reshape(self.segments, *rows.shape[1:])
+        return values.reshape(self.segments, *results.shape[1:])
 
     def _enough(self, received: int, degree: int | None, name: str) -> int:
         degree = self.degree if degree is None else degree

@@ -50,9 +50,8 @@ def deal(code: LagrangeCode, powers: np.ndarray, coefficients: np.ndarray) -> np
     -------
     ndarray, (N, ...)
     """
-    flat = code.field.matmul(powers, coefficients.reshape(len(coefficients), -1))
-    values: np.ndarray = flat.reshape(-1, *coefficients.shape[1:])
-    return values
+    values = code.field.matmul(powers, coefficients.reshape(len(coefficients), -1))
+    return values.reshape(-1, *coefficients.shape[1:])
 
 
 def hide(
@@ -65,8 +64,7 @@ def hide(
     """
     field = code.field
     total = functools.reduce(field.add, values)
-    hidden: np.ndarray = field.add(result, field.multiply(code.vanishing[party], total))
-    return hidden
+    return field.add(result, field.multiply(code.vanishing[party], total))
 
 
 def admit(privacy: int, sharers: Sequence[int], dealers: Sequence[int]) -> bool:

@@ -164,16 +164,16 @@ class PrimeField:
         """Return a + b."""
         from securevfl.field.kernels import scalar
 
-        x, y, out = self._pair(a, b, "PrimeField.add")
-        scalar.add(x, y, np.uint64(self.modulus), out.reshape(-1))
+        a, b, out = self._pair(a, b, "PrimeField.add")
+        scalar.add(a, b, np.uint64(self.modulus), out.reshape(-1))
         return out
 
     def subtract(self, a: ArrayLike, b: ArrayLike) -> Array:
         """Return a - b."""
         from securevfl.field.kernels import scalar
 
-        x, y, out = self._pair(a, b, "PrimeField.subtract")
-        scalar.subtract(x, y, np.uint64(self.modulus), out.reshape(-1))
+        a, b, out = self._pair(a, b, "PrimeField.subtract")
+        scalar.subtract(a, b, np.uint64(self.modulus), out.reshape(-1))
         return out
 
     def negative(self, a: ArrayLike) -> Array:
@@ -184,14 +184,14 @@ class PrimeField:
         """Return the element-wise product."""
         from securevfl.field.kernels import scalar
 
-        x, y, out = self._pair(a, b, "PrimeField.multiply")
+        a, b, out = self._pair(a, b, "PrimeField.multiply")
         p, flat = np.uint64(self.modulus), out.reshape(-1)
         if self.dtype == np.uint32:
             constants = primes.montgomery(self.modulus, 32)
             inverse = np.uint64((1 << 32) - constants.negative_inverse)
-            scalar.multiply32(x, y, p, inverse, np.uint64(constants.square), flat)
+            scalar.multiply32(a, b, p, inverse, np.uint64(constants.square), flat)
         else:
-            scalar.multiply64(x, y, *self._constants, flat)
+            scalar.multiply64(a, b, *self._constants, flat)
         return out
 
     def divide(self, a: ArrayLike, b: ArrayLike) -> Array:
@@ -260,28 +260,28 @@ class PrimeField:
 
         name = "PrimeField.matmul"
         if trusted:
-            x, y = np.asarray(a, self.dtype), np.asarray(b, self.dtype)
+            a, b = np.asarray(a, self.dtype), np.asarray(b, self.dtype)
         else:
-            x, y = self.elements(a, f"{name} a"), self.elements(b, f"{name} b")
-        if x.ndim == 0 or y.ndim == 0 or x.shape[-1] != y.shape[max(-2, -y.ndim)]:
+            a, b = self.elements(a, f"{name} a"), self.elements(b, f"{name} b")
+        if a.ndim == 0 or b.ndim == 0 or a.shape[-1] != b.shape[max(-2, -b.ndim)]:
             raise FieldError(
-                f"{name}: shapes {x.shape} and {y.shape} do not fit: the last axis of a must be as "
+                f"{name}: shapes {a.shape} and {b.shape} do not fit: the last axis of a must be as "
                 f"long as the last but one of b."
             )
-        left = x[None, :] if x.ndim == 1 else x
-        right = y[:, None] if y.ndim == 1 else y
+        left = a[None, :] if a.ndim == 1 else a
+        right = b[:, None] if b.ndim == 1 else b
         try:
             stack = np.broadcast_shapes(left.shape[:-2], right.shape[:-2])
         except ValueError:
             raise FieldError(
-                f"{name}: stacks {x.shape[:-2]} and {y.shape[:-2]} do not broadcast."
+                f"{name}: stacks {a.shape[:-2]} and {b.shape[:-2]} do not broadcast."
             ) from None
         full = (*stack, left.shape[-2], right.shape[-1])
-        shape = (*stack, *(full[-2:-1] if x.ndim > 1 else ()), *(full[-1:] if y.ndim > 1 else ()))
-        result = out_array(out, shape, self.dtype, name)
-        refuse_overlap(result, name, x, y)
-        dispatch.matmul_stack(self.modulus, left, right, result.reshape(full), threads)
-        return result
+        shape = (*stack, *(full[-2:-1] if a.ndim > 1 else ()), *(full[-1:] if b.ndim > 1 else ()))
+        out = out_array(out, shape, self.dtype, name)
+        refuse_overlap(out, name, a, b)
+        dispatch.matmul(self.modulus, left, right, out.reshape(full), threads)
+        return out
 
     def solve(self, a: ArrayLike, b: ArrayLike) -> Array:
         """Return x with a x = b for a square `a` (n, n) and `b` of shape (n,) or (n, m).
@@ -340,14 +340,13 @@ class PrimeField:
 
     def _pair(self, a: ArrayLike, b: ArrayLike, name: str) -> tuple[Array, Array, Array]:
         """Return both operands broadcast and flat, and an array for the result."""
-        x, y = self.elements(a, f"{name} a"), self.elements(b, f"{name} b")
+        a, b = self.elements(a, f"{name} a"), self.elements(b, f"{name} b")
         try:
-            shape = np.broadcast_shapes(x.shape, y.shape)
-            x, y = np.broadcast_to(x, shape), np.broadcast_to(y, shape)
+            shape = np.broadcast_shapes(a.shape, b.shape)
         except ValueError:
-            raise FieldError(f"{name}: shapes {x.shape} and {y.shape} do not broadcast.") from None
-        flat_x, flat_y = (np.ascontiguousarray(v).reshape(-1) for v in (x, y))
-        return flat_x, flat_y, np.empty(x.shape, self.dtype)
+            raise FieldError(f"{name}: shapes {a.shape} and {b.shape} do not broadcast.") from None
+        a, b = np.broadcast_to(a, shape).reshape(-1), np.broadcast_to(b, shape).reshape(-1)
+        return np.ascontiguousarray(a), np.ascontiguousarray(b), np.empty(shape, self.dtype)
 
     def _square(self, a: ArrayLike, name: str) -> Array:
         x = self.elements(a, f"{name} a")

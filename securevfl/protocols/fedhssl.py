@@ -4,7 +4,7 @@ Y. He, Y. Kang, X. Zhao, J. Luo, L. Fan, Y. Han, Q. Yang, "A Hybrid Self-Supervi
 Framework for Vertical Federated Learning", 2022. A global iteration of pre-training is
 
 1. cross-party learning: for each batch of aligned rows client 0 and every other client exchange
-   projections of their cross-party encoders, and each draws its own towards what it received;
+   projections of their cross-party encoders, and each trains its own towards those it received;
 2. local learning: each client trains its local encoder on two views of all its rows, guided by the
    cross-party encoder;
 3. partial aggregation: the server averages the local encoders' upper layers and heads.
@@ -66,7 +66,7 @@ class FedHsslConfig(PretrainingOptions, EmbeddingConfig):
 
 @dataclass(eq=False, repr=False)
 class Client(SplitClient):
-    """Client k: a cross-party and a local encoder, pre-trained, then trained side by side."""
+    """Client k: pre-trains a cross-party and a local encoder, then trains both side by side."""
 
     kept: ClassVar[tuple[str, ...]] = ("network", "encoders", "cross", "local")
 
@@ -86,17 +86,17 @@ class Client(SplitClient):
         self.local.guide = lambda view: cross.project(encoders.cross, view)
 
     async def take_part(self, announced: Any) -> None:
-        """Do what the round is for: a meeting, learning alone, or a step of split training."""
+        """Do the work of the round: cross-party learning, local learning, or split training."""
         stage, what = announced
         if stage == "cross":
-            await self.meet(what)
+            await self.learn_across(what)
         elif stage == "local":
-            await self.learn_alone(what)
+            await self.learn_locally(what)
         else:
             await self.train(what)
 
-    async def meet(self, batch: np.ndarray) -> None:
-        """Step 1: exchange projections of a batch, client 0 with each of the others."""
+    async def learn_across(self, batch: np.ndarray) -> None:
+        """Step 1: exchange projections of a batch; client 0 does so with each of the others."""
         own = rows_of(self.features, self.batches.samples(batch))
         others = [k for k in self.peers if k != self.index] if self.index == 0 else [0]
         projected = self.cross.project(self.encoders.cross, own).numpy()
@@ -105,7 +105,7 @@ class Client(SplitClient):
         loss = self.cross.step(self.encoders.cross, own, list(received.values()))
         self.send(SERVER, "met", loss)
 
-    async def learn_alone(self, epoch: int) -> None:
+    async def learn_locally(self, epoch: int) -> None:
         """Steps 2 and 3: one epoch on all own rows; upper layers and heads are averaged."""
         encoder: Any = self.encoders.local
         loss = self_supervise(
@@ -124,7 +124,7 @@ class Client(SplitClient):
 
 @dataclass(eq=False, repr=False)
 class Server(SplitServer):
-    """Paces pre-training and averages upper layers; then trains the head."""
+    """Server: opens the rounds of pre-training, averages upper layers, then trains the head."""
 
     kept: ClassVar[tuple[str, ...]] = (*SplitServer.kept, "done")
 
@@ -138,20 +138,20 @@ class Server(SplitServer):
             self.safe_point()
             epoch, place = divmod(self.done, meetings + 1)
             if place < meetings:
-                await self.let_meet(epoch * meetings + place + 1)
+                await self.open_cross_party(epoch * meetings + place + 1)
             else:
-                await self.let_learn(epoch)
+                await self.open_local(epoch)
             self.done += 1
         await super().run()
 
-    async def let_meet(self, number: int) -> None:
-        """Step 1 on one batch of aligned rows."""
+    async def open_cross_party(self, number: int) -> None:
+        """Open step 1 on one batch of aligned rows."""
         self.announce(self.round + 1, ("cross", self.batches.draw(number)))
         losses = await self.collect("met")
         self.record("pretrained", how="cross", loss=float(np.mean(list(losses.values()))))
 
-    async def let_learn(self, epoch: int) -> None:
-        """Step 2 at all clients, and the mean of their upper layers, weighted by rows (step 3)."""
+    async def open_local(self, epoch: int) -> None:
+        """Open step 2, and average the upper layers, weighted by rows (step 3)."""
         self.announce(self.round + 1, ("local", epoch))
         answers = list((await self.collect("upper")).values())
         mean = weighted_mean([own for _, _, own in answers], [rows for rows, _, _ in answers])
@@ -161,7 +161,7 @@ class Server(SplitServer):
         )
 
     def announced(self, batch: np.ndarray) -> Any:
-        """A round of split training says so."""
+        """Payload of the announcement of a round of split training."""
         return ("split", batch)
 
 
@@ -209,7 +209,10 @@ class FedHssl(DownstreamProtocol):
                 "more, or with layers"
             )
         if data.parties < 2:
-            raise ConfigurationError("fedhssl: 1 party has nobody to meet; use 2 or more")
+            raise ConfigurationError(
+                "fedhssl: cross-party learning needs at least 2 parties, and there is 1; use "
+                "2 or more"
+            )
         if self.layout.coded < 2:
             check_rows(self.name, "a batch", self.layout.coded)
         for k in self.peers():
@@ -229,12 +232,12 @@ class FedHssl(DownstreamProtocol):
         return {SERVER: server} | {k: self.client(k) for k in self.peers()}
 
     def roles(self) -> dict[str, tuple[int, ...]]:
-        """Client 0 is the active party, which meets each of the others."""
+        """Numbers of the parties by role: client 0 is the active party, the others are passive."""
         return super().roles() | {"active": (0,), "passive": tuple(self.peers()[1:])}
 
     @property
     def messages(self) -> tuple[MessageSpec, ...]:
-        """Meetings (1) and means of upper layers (3) by turns; then split training.
+        """Messages of steps 1 and 3 by turns; then those of split training.
 
         A projection is of single rows, but no attack reads it yet, so it is not `row_by_row`.
         """
@@ -282,16 +285,16 @@ class FedHssl(DownstreamProtocol):
         return self.centre(self.aggregation.width(2 * self.config.width), stream=stream)
 
     def named_rows(self, named: Any) -> np.ndarray | None:
-        """Rows of an announced batch; none where each party draws its own."""
+        """Sample indices of an announced batch; None where each party draws its own."""
         if isinstance(named, tuple):
             stage, batch = named
             return None if stage == "local" else super().named_rows(batch)
         return super().named_rows(named)
 
     def memory(self) -> int:
-        """As of split training, with embeddings twice as wide."""
+        """Bytes of split training, with embeddings twice as wide."""
         return 2 * super().memory()
 
     def describe(self) -> dict[str, Any]:
-        """What is said of all such methods, and the method."""
+        """Numbers of the base class, and the method."""
         return super().describe() | {"method": self.config.method}

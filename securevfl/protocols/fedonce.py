@@ -3,8 +3,8 @@
 Z. Wu, Q. Li, B. He, "Practical Vertical Federated Learning with Unsupervised Representation
 Learning", 2022, as DVFL has it for a baseline. Each guest trains its network on an objective of its
 own: noise as targets (`securevfl.models.pretraining.noise_targets`), or an auto-encoder. Then the
-server asks once for the representations of the rows that all share, batch by batch, and trains its
-model on them with its labels. Nothing that depends on a label ever leaves the server.
+server asks once for the representations of the aligned rows, batch by batch, and trains its model
+on them with its labels. Nothing that depends on a label ever leaves the server.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class FedOnceConfig(SegmentedConfig):
 
 
 class Learner(Protocol):
-    """What a guest asks of its network and objective."""
+    """Interface of a guest's network with its objective."""
 
     @property
     def operations(self) -> int:
@@ -92,14 +92,14 @@ class Learner(Protocol):
         """Representations of rows, (rows, h) float32."""
 
     def state_dict(self) -> dict[str, Any]:
-        """Weights, optimiser state, and what else was learnt."""
+        """Weights, optimiser state, and the state of the objective."""
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Inverse of `state_dict`."""
 
 
 class Noise(NoiseTargets):
-    """Noise as targets, exchanged in every `every`-th epoch from the first on."""
+    """Learner with noise as targets, assigned anew in every `every`-th epoch from the first on."""
 
     def __init__(self, *given: Any, every: int, **more: Any) -> None:
         super().__init__(*given, **more)
@@ -107,16 +107,16 @@ class Noise(NoiseTargets):
 
     @property
     def operations(self) -> int:
-        """Those of the network."""
+        """Multiply-adds of the network for each row."""
         return self.network.operations
 
     def learn(self, features: np.ndarray, places: np.ndarray, epoch: int) -> tuple[float, int]:
-        """A step towards the targets."""
+        """One step towards the targets."""
         return self.train(features[places], places, reassign=epoch % self.every == 0)
 
 
 class Reconstruction:
-    """An auto-encoder."""
+    """Learner with an auto-encoder."""
 
     def __init__(self, encoder: AutoEncoder, stream: np.random.Generator) -> None:
         self.encoder = encoder
@@ -124,16 +124,16 @@ class Reconstruction:
         self.encode = encoder.encode
         self.state_dict = encoder.state_dict
         self.load_state_dict = encoder.load_state_dict
-        self._stream = stream  # nothing is drawn from it: an auto-encoder leaves nothing to chance
+        self._stream = stream  # unused: an auto-encoder draws nothing
 
     def learn(self, features: np.ndarray, places: np.ndarray, epoch: int) -> tuple[float, int]:
-        """A step of reconstruction."""
+        """One step of reconstruction."""
         return self.encoder.train(features[places], self._stream), 0
 
 
 @dataclass(eq=False, repr=False)
 class Guest(Party):
-    """Client n: learns from all its own rows, then answers for those that are shared."""
+    """Guest n: learns from all its own rows, then sends representations of the aligned ones."""
 
     kept: ClassVar[tuple[str, ...]] = ("learner", "trained")
 
@@ -141,7 +141,7 @@ class Guest(Party):
     peers: Sequence[int]
     layout: Batches
     shared: np.ndarray
-    own: np.ndarray  # shared rows, and after them those that it holds alone
+    own: np.ndarray  # the aligned rows, then its unaligned ones
     batches: Batches
     learner: Learner
     updates: int = field(kw_only=True)
@@ -151,7 +151,7 @@ class Guest(Party):
         super().__init__(self.index, self.peers)
 
     async def run(self) -> None:
-        """Train before the first round; then each round asks for some rows, all of them once."""
+        """Train before the first round; then send the rows of each round, every row once."""
         await self.train()
         async for round_ in self.rounds():
             with round_:
@@ -159,13 +159,13 @@ class Guest(Party):
                 self.send(SERVER, "embedding", self.learner.encode(rows))
 
     async def train(self) -> None:
-        """All local updates that are left."""
+        """Do all local updates that are left."""
         if self.trained == self.updates:
             return
         loss, clipped = 0.0, 0
         while self.trained < self.updates:
             self.safe_point()
-            await self.sleep(0)  # others go on meanwhile, and the run can be interrupted
+            await self.sleep(0)  # other parties run meanwhile, and the run can be interrupted
             places = self.batches.samples(self.batches.draw(self.trained + 1))
             epoch = self.trained // self.batches.per_epoch
             loss, beyond = self.learner.learn(self.own, places, epoch)
@@ -184,7 +184,7 @@ class Guest(Party):
 
 @dataclass(eq=False, repr=False)
 class Server(Party):
-    """Collects the representations once and trains its model on them."""
+    """Server: collects the representations once, and trains its model on them."""
 
     kept: ClassVar[tuple[str, ...]] = ("centre", "steps", "ready", "came", "concluded")
     kept_frozen: ClassVar[tuple[str, ...]] = ("received",)
@@ -209,7 +209,7 @@ class Server(Party):
         self.came = np.zeros((len(self.peers), pieces(self.layout)), bool)
 
     async def run(self) -> None:
-        """Let the guests train, ask for every row once, let them go, and train."""
+        """Wait for the guests' training, ask for every row once, end their part, and train."""
         if not self.ready:
             await self.wait_for_guests()
         self.ready = True
@@ -221,7 +221,7 @@ class Server(Party):
         self.concluded = True
         if not self.came.any():
             raise RunError(
-                f"fedonce: nothing was trained: not one of {self.came.size} representations came "
+                f"fedonce: no model was trained: not one of {self.came.size} representations came "
                 f"within {self.timeout} s; in round {self.round - 1} there were none of "
                 f"{', '.join(f'party {n}' for n in self.peers)}. Use a longer timeout, or "
                 "absent = 'wait'"
@@ -229,7 +229,7 @@ class Server(Party):
         await self.train()
 
     async def wait_for_guests(self) -> None:
-        """Until all have trained; where zeros may stand for them, not long after the first."""
+        """Wait until all guests have trained; with a timeout, at most so long after the first."""
         others = set(self.peers)
         if self.timeout is not None:
             await self.receive("trained")
@@ -239,21 +239,21 @@ class Server(Party):
             await self.collect("trained", senders=others, timeout=self.timeout)
 
     async def ask(self) -> None:
-        """One piece of the only communication; zeros for what does not come."""
+        """Ask for one piece of the rows; zeros replace representations that do not come."""
         number = len(self.received)
         batch = piece(self.layout, number)
         self.announce(self.round + 1, batch)
-        found = await self.collect("embedding", timeout=self.timeout)
+        representations = await self.collect("embedding", timeout=self.timeout)
         shape = (len(self.peers), len(self.layout.samples(batch)), self.width)
         stack = np.zeros(shape, np.float32)
-        for n, representation in found.items():
+        for n, representation in representations.items():
             stack[n], self.came[n, number] = representation, True
         self.received = (*self.received, stack)
-        missing = [n for n in self.peers if n not in found]
+        missing = [n for n in self.peers if n not in representations]
         self.record("collected", piece=number, filled=len(missing), missing=missing)
 
     async def train(self) -> None:
-        """Steps of the central model alone; nothing is sent."""
+        """Train the server model; nothing is sent."""
         table = self.table()
         while self.steps < self.max_steps:
             self.safe_point()
@@ -301,10 +301,10 @@ class FedOnce(EmbeddingProtocol):
         deviations=(
             "the label holder has no columns; in the paper it has some, and its network is trained "
             "with the model",
-            "the one communication is cut into batches, so that faults strike parts of it, as "
+            "the one communication is cut into batches, so that faults apply to parts of it, as "
             "DVFL's figures suppose; each row is sent once",
-            "local training comes before the first round, where chains of faults do not strike; "
-            "they strike the communication, and not the server's training, as in DVFL",
+            "local training comes before the first round, where fault chains do not apply; "
+            "they apply to the communication, and not the server's training, as in DVFL",
             "noise as targets: the batches' targets are exchanged in epochs 0, 3, 6, ...; what is "
             "sent has norm 1, as in training",
             "the auto-encoder is DVFL's, d - hidden - h with a leaky ReLU and a ReLU",
@@ -322,8 +322,8 @@ class FedOnce(EmbeddingProtocol):
                 + (
                     "needs a timeout, the seconds that a batch is waited for, such as 1.0"
                     if fills
-                    else f"has no use for timeout = {config.timeout:g}; leave it out, or use "
-                    "absent = 'zeros'"
+                    else f"has no timeout, and timeout = {config.timeout:g} was given; leave it "
+                    "out, or use absent = 'zeros'"
                 )
             )
         if config.objective == "autoencoder" and config.client_kind != "mlp":
@@ -349,7 +349,7 @@ class FedOnce(EmbeddingProtocol):
         return {SERVER: server} | {n: self.guest(n) for n in self.peers()}
 
     def guest(self, index: int) -> Guest:
-        """Guest `index`, from 0; it learns from the rows that it holds alone, too."""
+        """Guest `index`, from 0; it learns from its unaligned rows, too."""
         shared = own = self.data.train[index]
         if self.data.alone:
             own = np.concatenate([shared, self.data.alone[index]])
@@ -366,7 +366,7 @@ class FedOnce(EmbeddingProtocol):
         )
 
     def learner(self, index: int, own: np.ndarray) -> Learner:
-        """A guest's network with its objective."""
+        """New network of a guest, with its objective."""
         config = self.config
         if config.objective == "nat":
             targets = self.secret_stream(index, "targets")
@@ -395,7 +395,7 @@ class FedOnce(EmbeddingProtocol):
 
     @property
     def messages(self) -> tuple[MessageSpec, ...]:
-        """Who has trained, and each representation once; nothing comes back."""
+        """Ends of the guests' training, and each representation once; nothing is sent back."""
         opening, embedding, _ = self.step_messages()
         return (
             MessageSpec("trained", "client", "server", "control", count=in_setup),
@@ -419,14 +419,14 @@ class FedOnce(EmbeddingProtocol):
         }
 
     def memory(self) -> int:
-        """As usual, and all representations, in pieces and as a table, and the targets."""
+        """Bytes of the base class, of all representations (pieces and table) and of the targets."""
         every = 4 * self.data.parties * (self.data.rows + 1) * int(self.config.width)
         alone = sum(map(len, self.data.alone))
         return super().memory() + 3 * every + alone * (4 * int(self.config.width) + 8)
 
     @property
     def claims(self) -> tuple[Claim, ...]:
-        """None against the server; nothing that depends on labels is sent to anybody."""
+        """No protection against the server; nothing that depends on labels is sent."""
         return (
             Claim("server", "features", "none", "representations are sent in the clear"),
             Claim("server", "model", "none", "representations are sent in the clear"),
@@ -436,16 +436,16 @@ class FedOnce(EmbeddingProtocol):
 
 
 def pieces(layout: Batches) -> int:
-    """Batches that hold every row once."""
+    """Number of batches that hold every row once."""
     return -(-layout.length // layout.coded)
 
 
 def piece(layout: Batches, number: int) -> np.ndarray:
-    """Coded rows of one of them, uint32; the last one may be short."""
+    """Coded rows of one of these batches, uint32; the last one may be short."""
     start = number * layout.coded
     return np.arange(start, min(start + layout.coded, layout.length), dtype=np.uint32)
 
 
 def _own_stream(secrets: Secrets, guest: int, name: str, *keys: int) -> np.random.Generator:
-    """A guest's own order of its rows, which nobody else needs."""
+    """Secret stream of a guest's order of its rows."""
     return secrets.stream(guest, f"local/{name}", *keys)

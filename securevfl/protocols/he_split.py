@@ -2,13 +2,13 @@
 
 Every client encrypts its quantised embedding under the public key of one client, the key holder;
 the server adds the ciphertexts of the first `quorum` clients, the key holder decrypts the sum and
-returns it, and the server trains on the mean. Whoever holds the secret key is not protected
-against: the server together with the key holder reads every embedding.
+returns it, and the server trains on the mean. There is no protection against the key holder: the
+server together with the key holder reads every embedding.
 
-CKKS is approximate, and decryptions with their noise, handed to who holds the ciphertexts, give
-the key away (Li and Micciancio, EUROCRYPT 2021). Here integers are encrypted, at a scale at which
+CKKS is approximate: decryptions with their noise reveal the key to a party that has the ciphertexts
+(Li and Micciancio, EUROCRYPT 2021). Here integers are encrypted, at a scale at which
 the noise stays far below one half, and the key holder returns the nearest integers: exact sums,
-which say nothing of the noise. A residue above 1/8 stops the run instead.
+which reveal nothing of the noise. A residue above 1/8 stops the run instead.
 
 Both packages are optional: ``pip install 'securevfl[he]'``.
 """
@@ -88,7 +88,7 @@ class HEConfig(SegmentedConfig):
 
 @dataclass(frozen=True)
 class Parameters:
-    """What all parties agree on; public.
+    """Public parameters of a run.
 
     Attributes
     ----------
@@ -96,7 +96,7 @@ class Parameters:
     point : FixedPoint
         Quantiser of embeddings.
     holder, quorum : int
-        The client with the secret key, and how many embeddings are summed.
+        Number of the client with the secret key, and of embeddings in a sum.
     """
 
     scheme: Scheme
@@ -107,16 +107,16 @@ class Parameters:
 
 @dataclass(eq=False, repr=False)
 class Client(SplitClient):
-    """Encrypts its embedding; the key holder among the clients decrypts the sums too."""
+    """Client n: encrypts its embedding; the key holder also decrypts the sums."""
 
     kept_once: ClassVar[tuple[str, ...]] = ("public_key", "secret_key")
 
     public: Parameters
     public_key: bytes = field(default=b"", init=False)
-    secret_key: bytes = field(default=b"", init=False)  # the key holder's alone
+    secret_key: bytes = field(default=b"", init=False)  # of the key holder only
 
     async def setup(self) -> None:
-        """The key holder makes the keys, and the public one known."""
+        """Make the keys and send the public one, as key holder; else receive it."""
         if self.index != self.public.holder:
             self.public_key = await self.receive("key", sender=self.public.holder)
             return
@@ -139,7 +139,7 @@ class Client(SplitClient):
     def quantised(self, own: np.ndarray) -> np.ndarray:
         """x_u as int64, refused where a sum could leave the scheme's range.
 
-        That a client stopped here is one bit about its data, listed on the card.
+        The error reveals one bit about the client's data, which the card lists.
         """
         x: np.ndarray = self.public.point.round(self.embed(own))
         limit, largest = self.public.scheme.limit, int(np.abs(x).max(initial=0))
@@ -160,7 +160,7 @@ class Client(SplitClient):
 
 @dataclass(eq=False, repr=False)
 class Server(SplitServer):
-    """Adds ciphertexts, has the sum decrypted, trains the centre."""
+    """Server: adds ciphertexts, has the sum decrypted, trains the server model."""
 
     kept: ClassVar[tuple[str, ...]] = ("centre", "steps", "answered")
     kept_once: ClassVar[tuple[str, ...]] = ("public_key",)
@@ -194,13 +194,13 @@ class Server(SplitServer):
     def join(
         self, uploads: tuple[np.ndarray, tuple[int, ...]], samples: np.ndarray
     ) -> JointEmbedding:
-        """Mean of those summed, from the decrypted sum and their numbers."""
+        """Mean of the summed clients, from the decrypted sum and their numbers."""
         total, clients = uploads
         mean = total * 2.0**-self.public.point.bits / len(clients)
         return summed(mean, clients, lambda gradient: gradient / np.float32(len(clients)))
 
     def answer(self, batch: np.ndarray, step: SplitStep) -> None:
-        """Send all who were summed the same gradient, and count them."""
+        """Send all clients in the sum the same gradient, and count them."""
         self.answered[list(step.clients)] += 1
         self.broadcast("gradient", next(iter(step.gradients.values())), to=step.clients)
 
@@ -216,7 +216,7 @@ class HESplit(EmbeddingProtocol):
         paper="none of its own: additive aggregation under CKKS (Cheon et al., 2017) or Paillier "
         "(1999)",
         roles={
-            "server": "holds the labels and the central model; adds ciphertexts, learns the sums",
+            "server": "holds the labels and the server model; adds ciphertexts, learns the sums",
             "client": "holds some columns and a network; encrypts its embedding",
             "key holder": "one of the clients; holds the secret key and decrypts the sums",
         },
@@ -230,15 +230,16 @@ class HESplit(EmbeddingProtocol):
         },
         absence="skips",
         deviations=(
-            "a single key holder, as TenSEAL has no threshold keys: T = 0 against whoever pools "
-            "with it, and a run stops where it does",
+            "a single key holder, as TenSEAL has no threshold keys: T = 0 against a coalition with "
+            "it, and a run stops when it stops",
             "CKKS encrypts integers and returns the nearest ones, so that its noise is never "
             "handed out (Li and Micciancio, 2021); ciphertexts are padded to one size",
             "the key holder trusts the server to send sums over the quorum, not single embeddings",
             "encryption draws its randomness in SEAL or phe, which key their generators from the "
             "operating system; the project's sampler does not see it",
             "Paillier: 36-bit slots, integers without exponents, sums randomised again",
-            "a client whose part could leave the range stops the run: one bit about its data",
+            "a client whose value could leave the range stops the run, which reveals one bit about "
+            "its data",
             "evaluation uses the clients that were summed most often, as many as the quorum",
             "h, the optimiser, initialisation and batch order are ours, as in FedVS",
         ),
@@ -264,7 +265,7 @@ class HESplit(EmbeddingProtocol):
             self.card = replace(type(self).card, absence="waits")
 
     def roles(self) -> dict[str, tuple[int, ...]]:
-        """Server and clients, one of which is the key holder."""
+        """Numbers of the parties by role; one client is the key holder."""
         return super().roles() | {"key_holder": (self.config.holder,)}
 
     @property
@@ -303,7 +304,7 @@ class HESplit(EmbeddingProtocol):
         return with_formulas(declared, formulas)
 
     def hypotheses(self, secrets: RunSecrets) -> tuple[Hypothesis, ...]:
-        """Randomised encryption, a secret key that stays where it is, and sums of enough terms."""
+        """Randomised encryption, a secret key that is never sent, and sums of enough terms."""
         state = self.holder_state(secrets)
         key, values = state["public_key"], np.arange(4, dtype=np.int64)
         twice = [self.public.scheme.encrypt(key, values) for _ in range(2)]
@@ -345,11 +346,11 @@ class HESplit(EmbeddingProtocol):
         return None if fault else ciphertexts
 
     def holder_state(self, secrets: RunSecrets) -> Mapping[str, Any]:
-        """The key holder when it sent the public key."""
+        """State of the key holder when it sent the public key."""
         return secrets.state(MessageKey("key", 0, self.public.holder, SERVER))
 
     def gradient_of_the_sum(self, secrets: RunSecrets, key: MessageKey) -> np.ndarray:
-        """dL/dH of the mean of those summed, by their number."""
+        """dL/dH of the mean of the summed clients, divided by their number."""
         summed = len({n for _, n in secrets.sent("gradient", key.round)})
         total = self.ideal_output(secrets, MessageKey("opened", *key[1:]))
         mean = total * 2.0**-self.public.point.bits / summed
@@ -357,7 +358,7 @@ class HESplit(EmbeddingProtocol):
         return gradient
 
     def ideal_output(self, secrets: RunSecrets, key: MessageKey) -> Any:
-        """The sum that the key holder decrypts and the server is told, as integers.
+        """Sum that the key holder decrypts and sends to the server, as integers.
 
         Of the clients that got a gradient; None for other messages. `draws` is empty here: keys
         and the randomness of ciphertexts are drawn in SEAL or phe, and never are arrays of ours.
@@ -368,14 +369,14 @@ class HESplit(EmbeddingProtocol):
         return np.sum([self.upload(secrets, n, key.round) for n in summed], axis=0)
 
     def upload(self, secrets: RunSecrets, client: int, round: int) -> np.ndarray:
-        """x_u: what a client encrypted in a round, from its rows and its network of then."""
+        """x_u: quantised embedding of a client in a round, from its rows and its network."""
         key = MessageKey("embedding", round, client, SERVER)
         embedding = self.embedding_at(secrets, key)
         rounded: np.ndarray = self.public.point.round(embedding)
         return rounded
 
     def parameters(self) -> Parameters:
-        """What all parties agree on, for one of them."""
+        """New public parameters, for one party."""
         N, config = self.data.parties, self.config
         paillier = config.scheme == "paillier"
         return Parameters(
@@ -420,13 +421,13 @@ class HESplit(EmbeddingProtocol):
         }
 
     def memory(self) -> int:
-        """The embeddings, and the ciphertexts of a round."""
+        """Bytes of the embeddings, and of the ciphertexts of a round."""
         size = self.layout.coded * self.layout.segments * int(self.config.width)
         return super().memory() + 2 * self.data.parties * self.public.scheme.nbytes(size)
 
     @property
     def claims(self) -> tuple[Claim, ...]:
-        """Given the sums, against whoever does not pool with the key holder."""
+        """Given the sums, against coalitions without the key holder."""
         rests = {
             "ckks": "ring learning with errors (8192 coefficients, 120 bits)",
             "paillier": "decisional composite residuosity",

@@ -1,9 +1,9 @@
-"""The active party alone: its own columns, its own labels, no federation.
+"""Local training: the active party with its own columns and labels, no federation.
 
-"Local-A" of VFLHLP (Li et al., 2024, section 5): what client 0 reaches with the network and the
-head that split training would give it, on the aligned rows or on all its labelled ones. The server,
-which holds the labels and the head, is one organisation with client 0, so all that is sent stays at
-home; the other clients take no part.
+"Local-A" of VFLHLP (Li et al., 2024, section 5): client 0 trains the network and the head that
+split training would give it, on the aligned rows or on all its labelled ones. The server, which
+holds the labels and the head, is one organisation with client 0, so no message leaves the
+organisation; the other clients take no part.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class LocalConfig(EmbeddingConfig):
 
 
 class Idle(Party):
-    """A client that takes no part; it only hears that the run is over."""
+    """Client that takes no part; it only receives the end of the run."""
 
     async def run(self) -> None:
         """Wait for the end."""
@@ -43,12 +43,12 @@ class Idle(Party):
 
 @dataclass(eq=False, repr=False)
 class Server(SplitServer):
-    """The active party's server; client 0 is all its peers."""
+    """Server of the active party; client 0 is its only peer."""
 
     others: Sequence[int] = field(kw_only=True)
 
     async def run(self) -> None:
-        """Train with client 0, then dismiss the others."""
+        """Train with client 0, then send the end to the others."""
         await super().run()
         self.broadcast("stop", None, to=self.others)
 
@@ -103,12 +103,12 @@ class Local(DownstreamProtocol):
         return {SERVER: server, 0: active} | {k: Idle(k, self.peers()) for k in others}
 
     def roles(self) -> dict[str, tuple[int, ...]]:
-        """Client 0 is the active party; the others are idle."""
+        """Numbers of the parties by role: client 0 is the active party, the others are idle."""
         return super().roles() | {"active": (0,), "idle": tuple(self.peers()[1:])}
 
     @property
     def messages(self) -> tuple[MessageSpec, ...]:
-        """Split training with client 0, and the end for the others."""
+        """Messages of split training with client 0, and the end for the others."""
         others = len(self.peers()) > 1
         return (*self.step_messages(client="active"), *[last_word("idle")] * others)
 
@@ -119,17 +119,17 @@ class Local(DownstreamProtocol):
         return scores
 
     def named_rows(self, named: Any) -> np.ndarray | None:
-        """Training rows of a batch; -1 for those that client 0 holds alone."""
+        """Sample indices of a batch; -1 for unaligned rows of client 0."""
         rows = super().named_rows(named)
         return None if rows is None else np.where(rows < self.data.rows, rows, -1)
 
     def describe(self) -> dict[str, Any]:
-        """What is said of all such methods, and how many rows are used."""
+        """Numbers of the base class, and of the rows used."""
         return super().describe() | {"labelled_rows": len(self.used[1])}
 
     @property
     def claims(self) -> tuple[Claim, ...]:
-        """None: nothing leaves the organisation, which is no claim about a protocol."""
+        """No claims: no message leaves the organisation."""
         return (
             Claim("server", "features", "none", "client 0's embeddings are sent in the clear"),
             Claim("server", "model", "none", "client 0's embeddings are sent in the clear"),

@@ -1,14 +1,14 @@
-"""Split learning with an embedding of each client, and what to do about those that do not come.
+"""Split learning with an embedding of each client, and rules for embeddings that do not come.
 
 FedVS, section 2.1 and its baselines Wait and Ignore: every round each client sends its embedding
 H_n of the batch, the server aggregates those that it uses (mean, concatenation or maximum), steps
-its centre and returns dL/dH_n to each of them. With the same seed it draws the same rows, batches
-and initial weights as FedVS. With ``quantized=True`` it computes on the de-quantised data and
-weights of FedVS, so that mean and waiting give a history equal to FedVS's number for number.
+the server model and returns dL/dH_n to each of them. With the same seed it draws the same rows,
+batches and initial weights as FedVS. With ``quantized=True`` it computes on the de-quantised data
+and weights of FedVS, so that mean and waiting give a history equal to FedVS's number for number.
 
-DVFL, section 6, gives a round a time: when that is over the round is dropped (SplitNN-skip), or
-zeros (-zeros) or the last embeddings of the same rows (-buffer) stand for what is missing; or,
-ours, a running mean of each client's embeddings.
+DVFL, section 6, gives a round a timeout. After that the round is dropped (SplitNN-skip), or
+missing embeddings are replaced: by zeros (-zeros), by the last ones of the same rows (-buffer), or,
+ours, by a moving average of each client's embeddings.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class SplitConfig(SegmentedConfig):
 
 @dataclass(frozen=True)
 class Rounding:
-    """Quantisers of FedVS, to compute with the values that its field elements stand for."""
+    """Quantisers of FedVS: they compute with the values that its field elements represent."""
 
     network: PolynomialNetwork
     data_point: FixedPoint
@@ -122,7 +122,7 @@ class Rounding:
 
 @dataclass(eq=False, repr=False)
 class Client(SplitClient):
-    """Client n of split training; it can round as FedVS does."""
+    """Client n of split training, with the rounding of FedVS if wanted."""
 
     rounding: Rounding | None
 
@@ -135,7 +135,7 @@ class Client(SplitClient):
 
 @dataclass(eq=False, repr=False)
 class Server(SplitServer):
-    """Server of split training that waits for some embeddings or for some time.
+    """Server of split training: waits for a number of embeddings, or for a time.
 
     A round ends with `quorum` embeddings or after `timeout` seconds. With fewer than `needed` of
     them it is skipped.
@@ -156,36 +156,36 @@ class Server(SplitServer):
         self.answered = np.zeros(len(self.peers), np.int64)
 
     async def run(self) -> None:
-        """One step a round, with what came in time; later embeddings are late."""
+        """Do one step a round, with the embeddings that came in time; the others are late."""
         while self.steps + self.skipped < self.max_steps:
             self.safe_point()
             batch = self.batches.draw(self.round + 1)
             self.announce(self.round + 1, batch)
-            found = await self.collect("embedding", count=self.quorum, timeout=self.timeout)
-            if len(found) >= self.needed:
-                self.train(batch, found)
+            embeddings = await self.collect("embedding", count=self.quorum, timeout=self.timeout)
+            if len(embeddings) >= self.needed:
+                self.train(batch, embeddings)
             else:
-                self.skip(found)
+                self.skip(embeddings)
         self.conclude()
 
     def skip(self, embeddings: Collection[int]) -> None:
-        """Drop the round; where every single one was dropped there is no model to speak of."""
+        """Drop the round; end the run if all rounds were dropped."""
         missing = [n for n in self.peers if n not in embeddings]
         self.skipped += 1
         self.record("skipped", came=len(embeddings), missing=missing)
         if self.skipped == self.max_steps:
             raise RunError(
-                f"split: nothing was trained: all {self.max_steps} rounds were skipped, for none "
-                f"had {self.needed} of {len(self.peers)} embeddings within {self.timeout} s; in "
-                f"round {self.round} there were none of "
-                f"{', '.join(f'party {n}' for n in missing)}. Use more rounds, a longer timeout, "
-                "or another rule for stragglers"
+                f"split: no model was trained. All {self.max_steps} rounds were skipped: each "
+                f"needs {self.needed} of {len(self.peers)} embeddings within {self.timeout} s, "
+                f"and in round {self.round} there were none of "
+                f"{', '.join(f'party {n}' for n in missing)}. Use more rounds, raise timeout, or "
+                "choose another straggler rule"
             )
 
     def join(self, uploads: Mapping[int, np.ndarray], samples: np.ndarray) -> JointEmbedding:
-        """Aggregate what came and what stands for the rest; only who came gets a gradient."""
-        stack, present, told = self.filling.fill(uploads, samples, self.round)
-        return aggregated(self.aggregation, stack, present, uploads.keys(), **told)
+        """Aggregate the embeddings and imputed ones; only clients that sent one get a gradient."""
+        stack, present, details = self.filling.fill(uploads, samples, self.round)
+        return aggregated(self.aggregation, stack, present, uploads.keys(), **details)
 
     def answer(self, batch: np.ndarray, step: SplitStep) -> None:
         """Send each client its gradient, and count it as used."""
@@ -204,7 +204,7 @@ class Split(EmbeddingProtocol):
         paper="Ceballos et al., SplitNN-driven vertical partitioning, 2020; FedVS section 2.1; "
         "DVFL section 6",
         roles={
-            "server": "holds the labels and the central model; aggregates the embeddings",
+            "server": "holds the labels and the server model; aggregates the embeddings",
             "client": "holds some columns and a network",
         },
         sees={
@@ -221,7 +221,7 @@ class Split(EmbeddingProtocol):
             "because a mean over all has another scale; inference='all' uses all",
             "skip: a round that was dropped counts as one of the rounds, and its batch is lost",
             "zeros, buffer, mean: what is filled in counts as present in mean and maximum; who was "
-            "absent gets no gradient; a round in which nobody came is skipped",
+            "absent gets no gradient; a round without any embedding is skipped",
             "mean is ours: DVFL names statistics as perhaps the best replacement, without trying",
             "MLP and CNN widths, and how an embedding enters VGG13, are ours",
         ),
@@ -237,8 +237,8 @@ class Split(EmbeddingProtocol):
                 + (
                     "needs a timeout, the seconds that a round waits for embeddings, such as 1.0"
                     if timed
-                    else f"has no use for timeout = {config.timeout:g}; leave it out, or use "
-                    "'skip', 'zeros', 'buffer' or 'mean'"
+                    else f"has no timeout, and timeout = {config.timeout:g} was given; leave it "
+                    "out, or use 'skip', 'zeros', 'buffer' or 'mean'"
                 )
             )
         if config.quorum is not None and not (ignore and config.quorum <= data.parties):
@@ -257,7 +257,7 @@ class Split(EmbeddingProtocol):
 
     @property
     def quorum(self) -> int:
-        """Embeddings that the server waits for."""
+        """Number of embeddings that the server waits for."""
         N = self.data.parties
         if self.config.stragglers != "ignore":
             return N
@@ -265,7 +265,7 @@ class Split(EmbeddingProtocol):
 
     @property
     def messages(self) -> tuple[MessageSpec, ...]:
-        """An embedding and its gradient a round; FedVS's rounding computes in float64."""
+        """One embedding and its gradient a round; with FedVS's rounding in float64."""
         declared = self.step_messages(dtype="float64" if self.config.quantized else "float32")
         formulas: dict[str, Formula] = {
             ANNOUNCE: self.announced_at,
@@ -275,7 +275,7 @@ class Split(EmbeddingProtocol):
         return with_formulas(declared, formulas)
 
     def sent_embedding(self, secrets: RunSecrets, key: MessageKey) -> np.ndarray:
-        """H_n of the batch by the network that the client had; rounded where FedVS's is."""
+        """H_n of the batch, by the client's network of that round; rounded as FedVS's if wanted."""
         if not self.config.quantized:
             return self.embedding_at(secrets, key)
         network = self.client_network(key.sender)
@@ -287,7 +287,7 @@ class Split(EmbeddingProtocol):
         return rounding.forward(own, self.secret_stream(key.sender, "rounding", key.round))
 
     def own_gradient(self, secrets: RunSecrets, key: MessageKey) -> np.ndarray:
-        """The client's slice of dL/dH, of the embeddings of those that got a gradient."""
+        """The client's part of dL/dH, with the embeddings of the clients that got a gradient."""
         opened = MessageKey(ANNOUNCE, key.round, SERVER, key.receiver)
         answered = {n for _, n in secrets.sent("gradient", key.round)}
         sent = secrets.sent("embedding", key.round).items()
@@ -301,13 +301,13 @@ class Split(EmbeddingProtocol):
         return self.aggregation.gradient(whole, stack, present, key.receiver)
 
     def new_filling(self) -> Imputation:
-        """What stands in the place of missing embeddings, before the first round."""
+        """New imputation of missing embeddings."""
         rule = self.config.stragglers if self.fills else "nothing"
         return make_imputation(rule, self.data.parties, self.data.rows, self.config.width)
 
     @property
     def fills(self) -> bool:
-        """Whether something stands in the place of missing embeddings."""
+        """Whether missing embeddings are imputed."""
         return self.config.stragglers in ("zeros", "buffer", "mean")
 
     def parties(self) -> dict[int, Party]:
@@ -353,7 +353,7 @@ class Split(EmbeddingProtocol):
         return {"N": self.data.parties, "quorum": self.quorum, "batch_rows": self.batch_rows}
 
     def memory(self) -> int:
-        """As usual, and where there is a buffer its bytes and those of copies in a checkpoint."""
+        """Bytes of the base class, and of a buffer with its copies in a checkpoint."""
         buffered = self.config.stragglers == "buffer"
         row = 4 * int(self.config.width) + 8
         table = 4 * self.data.parties * (self.data.rows + 1) * row
@@ -361,5 +361,5 @@ class Split(EmbeddingProtocol):
 
     @property
     def claims(self) -> tuple[Claim, ...]:
-        """None: embeddings are sent in the clear."""
+        """No protection: embeddings are sent in the clear."""
         return OPEN_EMBEDDINGS

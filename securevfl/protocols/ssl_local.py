@@ -43,8 +43,8 @@ class Client(SplitClient):
 
     async def setup(self) -> None:
         """Pre-train, and start from the result."""
-        told = self.pretraining.run(self.features, self.secret_stream)
-        self.record("pretrained", how=self.method, **told)
+        losses = self.pretraining.run(self.features, self.secret_stream)
+        self.record("pretrained", how=self.method, **losses)
         load_weights(self.network, weights_of(self.pretraining.encoder))
 
 
@@ -94,7 +94,7 @@ class SslLocal(DownstreamProtocol):
 
     @property
     def messages(self) -> tuple[MessageSpec, ...]:
-        """Those of split training: pre-training sends nothing."""
+        """Messages of split training: pre-training sends none."""
         return self.step_messages()
 
     def client(self, index: int) -> Client:
@@ -111,5 +111,5 @@ class SslLocal(DownstreamProtocol):
         )
 
     def describe(self) -> dict[str, Any]:
-        """What is said of all such methods, and the method."""
+        """Numbers of the base class, and the method."""
         return super().describe() | {"method": self.config.method}

@@ -1,9 +1,9 @@
 """VAFL: vertical asynchronous federated learning.
 
 T. Chen, X. Jin, Y. Sun, W. Yin, "VAFL: a Method of Vertical Asynchronous Federated Learning", 2020,
-arXiv 2007.06081, Algorithm 1: each client runs its own loop on its own batches and waits for nobody
-but the server; the server keeps the last embedding of every sample and client, and at each arrival
-updates its centre and returns the gradient with respect to that client's embedding.
+arXiv 2007.06081, Algorithm 1: each client runs its own loop on its own batches and waits only for
+the server; the server keeps the last embedding of every sample and client, and at each arrival
+updates the server model and returns the gradient with respect to that client's embedding.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from securevfl.protocols.base.split import EmbeddingProtocol
 from securevfl.protocols.base.split_parties import SplitClient, SplitServer
 from securevfl.protocols.base.split_step import JointEmbedding, SplitStep, aggregated
 
-_UNANSWERED = 1000  # rounds in a row after which a client waits for as long as it takes
+_UNANSWERED = 1000  # rounds in a row without an answer after which a client waits without limit
 
 
 class VaflConfig(SegmentedConfig):
@@ -53,7 +53,7 @@ class Client(SplitClient):
     unanswered: int = field(default=0, init=False)  # rounds in a row
 
     async def run(self) -> None:
-        """Go on until the server says stop; the rounds are the client's own."""
+        """Train in rounds of its own until the server says stop."""
         while True:
             self.safe_point()
             self.round += 1
@@ -71,7 +71,7 @@ class Client(SplitClient):
             self.update(own, gradient)
 
     async def answer(self) -> np.ndarray | None:
-        """Gradient of this round, None at the end; one of an earlier round is left aside."""
+        """Gradient of this round, None at the end; one of an earlier round is dropped."""
         timeout = self.timeout if self.unanswered < _UNANSWERED else None
         until = None if timeout is None else self.now + timeout
         while True:
@@ -84,7 +84,7 @@ class Client(SplitClient):
 
 @dataclass(eq=False, repr=False)
 class Server(SplitServer):
-    """Keeps the last embedding of every sample and client; each arrival is a step."""
+    """Server: keeps the last embedding of every sample and client; each arrival is a step."""
 
     kept: ClassVar[tuple[str, ...]] = ("centre", "steps", "last")
 
@@ -103,7 +103,7 @@ class Server(SplitServer):
         self.broadcast("stop", None)
 
     def join(self, uploads: tuple[int, np.ndarray], samples: np.ndarray) -> JointEmbedding:
-        """Aggregate the newest embeddings of the samples; only who sent some gets a gradient."""
+        """Aggregate the newest embeddings of the samples; only their sender gets a gradient."""
         client, embedding = uploads
         self.last.keep(client, samples, embedding, self.steps)
         stack, present = self.last.at(samples)
@@ -128,7 +128,7 @@ class Vafl(EmbeddingProtocol):
         title="VAFL",
         paper="Chen, Jin, Sun, Yin, 2020, arXiv 2007.06081",
         roles={
-            "server": "holds the labels and the central model; keeps all last embeddings",
+            "server": "holds the labels and the server model; keeps all last embeddings",
             "client": "holds some columns and a network; trains at its own pace",
         },
         sees={
@@ -184,20 +184,20 @@ class Vafl(EmbeddingProtocol):
         }
 
     def memory(self) -> int:
-        """Bytes of the table of embeddings and of its copies in a checkpoint, and as usual."""
+        """Bytes of the base class, and of the table of embeddings with its copies."""
         row = 4 * int(self.config.width) + 8
         return super().memory() + 4 * self.data.parties * (self.data.rows + 1) * row
 
     @property
     def claims(self) -> tuple[Claim, ...]:
-        """None: embeddings are sent in the clear."""
+        """No protection: embeddings are sent in the clear."""
         return OPEN_EMBEDDINGS
 
 
 def own_stream(
     seed: int, secrets: Secrets, client: int, name: str, *keys: int
 ) -> np.random.Generator:
-    """The public layout of the rows, which the server needs, and a client's own order."""
+    """Stream of a client's batches: the layout is public, for the server; the order is its own."""
     if name == "shuffle":
         return keyed_stream(seed, SERVER, f"train/{name}", *keys)
     return secrets.stream(client, f"train/{name}", *keys)

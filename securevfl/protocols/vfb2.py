@@ -1,11 +1,11 @@
-"""VFB2: the label holder launches updates, and all others update backwards with what it sends.
+"""VFB2: the party with the labels launches updates, and the others update backwards.
 
 Q. Zhang, B. Gu, C. Deng, H. Huang, "Secure Bilevel Asynchronous Vertical Federated Learning with
 Backward Updating", 2021, arXiv 2103.00958, in the deep form that DVFL (section 6) uses for a
 baseline. A *dominator*, a party with labels, launches an update: it gets the sum of all parties'
 outputs of a batch, H = sum_n H_n, steps its own model, and sends theta = dL/dH to the
-*collaborators*, who step with it on their own rows whenever it arrives, with the weights that they
-then have. It runs several such launches at once and waits for nobody's update.
+*collaborators*, which step with it on their own rows whenever it arrives, with their weights of
+that moment. It runs several such launches at once and does not wait for the others' updates.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Vfb2Config(SegmentedConfig):
 
 @dataclass(eq=False, repr=False)
 class Collaborator(SplitClient):
-    """Client n: answers requests, and updates backwards whenever a theta arrives."""
+    """Collaborator n: answers requests, and updates backwards whenever a theta arrives."""
 
     async def run(self) -> None:
         """Serve until the dominator says stop."""
@@ -77,7 +77,7 @@ class Collaborator(SplitClient):
 
 @dataclass(eq=False, repr=False)
 class Dominator(SplitServer):
-    """Holds the labels and the central model; launches updates and finishes them in order."""
+    """Dominator: holds the labels and the server model; finishes its launches in order."""
 
     kept: ClassVar[tuple[str, ...]] = ("centre", "steps", "skipped", "due")
 
@@ -88,7 +88,7 @@ class Dominator(SplitServer):
     due: tuple[float, ...] = field(default=(), init=False)  # when each open launch was made
 
     async def run(self) -> None:
-        """Keep so many launches under way; finish the oldest with what came in time."""
+        """Keep `threads` launches under way; finish the oldest with outputs that came in time."""
         while self.steps + self.skipped < self.max_steps:
             self.safe_point()
             self.announce(self.steps + self.skipped + 1, to=())  # requests are sent ahead of it
@@ -96,12 +96,11 @@ class Dominator(SplitServer):
             left = None
             if self.timeout is not None:
                 left = max(0.0, self.due[0] + self.timeout - self.now)
-            found = await self.collect("embedding", timeout=left)
+            outputs = await self.collect("embedding", timeout=left)
             self.due = self.due[1:]
-            if found:
-                self.train(
-                    self.batches.draw(self.round), {n: output for n, (_, output) in found.items()}
-                )
+            if outputs:
+                batch = self.batches.draw(self.round)
+                self.train(batch, {n: output for n, (_, output) in outputs.items()})
             else:
                 self.skip()
         self.broadcast("stop", None)
@@ -121,17 +120,17 @@ class Dominator(SplitServer):
         return replace(super().join(uploads, samples), details={"absent": absent})
 
     def answer(self, batch: np.ndarray, step: SplitStep) -> None:
-        """Send theta with its batch to those who are in the sum."""
+        """Send theta with its batch to the clients in the sum."""
         for n, theta in step.gradients.items():
             self.send(n, "gradient", (batch, theta))
 
     def skip(self) -> None:
-        """Give up a launch without a single output; where all were, there is no model."""
+        """Give up a launch without any output; end the run if all launches were given up."""
         self.skipped += 1
         self.record("skipped", came=0, missing=list(self.peers))
         if self.skipped == self.max_steps:
             raise RunError(
-                f"vfb2: nothing was trained: in none of {self.max_steps} rounds an output came "
+                f"vfb2: no model was trained. In none of {self.max_steps} rounds an output came "
                 f"within {self.timeout} s; in round {self.round} there were none of "
                 f"{', '.join(f'party {n}' for n in self.peers)}. Use more rounds or a longer "
                 "timeout"
@@ -149,7 +148,7 @@ class Vfb2(EmbeddingProtocol):
         title="VFB2",
         paper="Zhang, Gu, Deng, Huang, 2021, arXiv 2103.00958; DVFL section 6",
         roles={
-            "server": "the dominator: holds the labels and the central model; launches updates",
+            "server": "the dominator: holds the labels and the server model; launches updates",
             "client": "a collaborator: holds some columns and a network; updates backwards",
         },
         sees={
@@ -166,7 +165,7 @@ class Vfb2(EmbeddingProtocol):
             "the masked sums over two different trees are not built, as DVFL leaves them out, so "
             "the server sees single outputs; secagg_split and fedvs show what hiding them costs",
             "VFB2-SGD only; launches are finished in the order in which they were made",
-            "ours: a timeout; whoever is missing from a sum is left out of it and gets no theta, "
+            "ours: a timeout; a client that is late for a sum is left out of it and gets no theta, "
             "which says nothing of its output",
             "h, the optimiser, initialisation and batch order are ours, as in FedVS",
         ),
@@ -213,7 +212,7 @@ class Vfb2(EmbeddingProtocol):
 
     @property
     def claims(self) -> tuple[Claim, ...]:
-        """None: outputs are sent in the clear here."""
+        """No protection: outputs are sent in the clear here."""
         return (
             Claim("server", "features", "none", "outputs are sent in the clear"),
             Claim("server", "model", "none", "outputs are sent in the clear"),

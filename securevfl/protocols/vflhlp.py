@@ -36,7 +36,7 @@ from securevfl.protocols.base.options import EmbeddingConfig
 from securevfl.protocols.base.split_parties import SplitClient, SplitServer
 from securevfl.protocols.base.split_training import DownstreamProtocol
 
-_IMAGES = ("conv", "vgg13")  # centres whose first layer is no Linear one
+_IMAGES = ("conv", "vgg13")  # server models whose first layer is no Linear one
 
 
 class VflhlpConfig(PretrainingOptions, EmbeddingConfig):
@@ -74,7 +74,7 @@ class VflhlpConfig(PretrainingOptions, EmbeddingConfig):
 
 @dataclass(eq=False, repr=False)
 class ActiveClient(SplitClient):
-    """Client 0: step 1, and the pull towards Theta^1 in step 3."""
+    """Client 0: step 1, and the proximal term towards Theta^1 in step 3."""
 
     kept_once: ClassVar[tuple[str, ...]] = ("theta",)
 
@@ -93,15 +93,15 @@ class ActiveClient(SplitClient):
         if not self.config.active:
             return
         labels = await self.receive("labels")
-        told = self.pretraining.run(self.features, self.secret_stream, labels)
-        self.record("pretrained", how="supervised", **told)
+        losses = self.pretraining.run(self.features, self.secret_stream, labels)
+        self.record("pretrained", how="supervised", **losses)
         self.theta = weights_of(self.pretraining.encoder)
         self.send(SERVER, "head", weights_of(self.pretraining.means))
 
 
 @dataclass(eq=False, repr=False)
 class PassiveClient(SplitClient):
-    """Client k > 0: step 2, whose result step 3 starts from."""
+    """Client k > 0: step 2, and split training from its result."""
 
     network: Any
     pretraining: Pretraining = field(kw_only=True)
@@ -111,14 +111,14 @@ class PassiveClient(SplitClient):
         """Step 2: minimise InfoNCE of the projections of rows and their corrupted views."""
         if not self.config.passive:
             return
-        told = self.pretraining.run(self.features, self.secret_stream)
-        self.record("pretrained", how="scarf", **told)
+        losses = self.pretraining.run(self.features, self.secret_stream)
+        self.record("pretrained", how="scarf", **losses)
         load_weights(self.network, weights_of(self.pretraining.encoder))
 
 
 @dataclass(eq=False, repr=False)
 class Server(SplitServer):
-    """The active party's server: gives its labels to step 1; in step 3 its head is pulled too."""
+    """Server of the active party: gives its labels to step 1; its head has a proximal term, too."""
 
     kept_once: ClassVar[tuple[str, ...]] = ("theta",)
 
@@ -132,7 +132,7 @@ class Server(SplitServer):
             self.pull = Pull(self.centre, self.config.beta, lambda: self.theta)
 
     async def setup(self) -> None:
-        """Within one organisation: the labels to client 0, its head back."""
+        """Send the labels to client 0 of the same organisation, and receive its head."""
         if not self.config.active:
             return
         more = [] if self.alone_labels is None else [self.alone_labels]
@@ -205,12 +205,12 @@ class Vflhlp(DownstreamProtocol):
         return {SERVER: server} | {k: self.client(k) for k in self.peers()}
 
     def roles(self) -> dict[str, tuple[int, ...]]:
-        """Client 0 is the active party."""
+        """Numbers of the parties by role; client 0 is the active party."""
         return super().roles() | {"active": (0,)}
 
     @property
     def messages(self) -> tuple[MessageSpec, ...]:
-        """What the active party and its server tell each other in step 1, and split training."""
+        """Messages between the active party and its server in step 1; then split training."""
         within = (
             MessageSpec("labels", "server", "active", "labels", count=in_setup, source="step 1"),
             MessageSpec("head", "active", "server", "weights", count=in_setup, source="Theta^0"),
@@ -232,6 +232,6 @@ class Vflhlp(DownstreamProtocol):
         return self.centre(optimizer=pretraining_optimizer(self.config), stream=stream)
 
     def describe(self) -> dict[str, Any]:
-        """What is said of all such methods, and the variant."""
+        """Numbers of the base class, the variant, and the labelled rows."""
         rows = len(self.labelled()[1]) if self.config.active else 0
         return super().describe() | {"variant": self.config.variant, "labelled_rows": rows}

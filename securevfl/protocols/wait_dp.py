@@ -6,18 +6,18 @@ calibrated noise to the output of its network. Three mechanisms, alone or togeth
 - **embeddings** (the baseline): each row of H_n is clipped to the L2 norm C and gets Gaussian
   noise before it goes to the server;
 - **gradients**: each sample's gradient dl_i/dH_i is clipped to the norm C_g and gets Gaussian noise
-  before it goes to the clients, once for all of them, so that they may pool what they get;
+  before it goes to the clients, once for all of them, so that they may pool their gradients;
 - **labels**: each label is replaced by randomised response, once, before training.
 
 Neighbours are two data sets that differ in one row, replaced by any other: in one client's columns
 (embeddings), in the label and the columns of clients that do not pool (gradients), in the label
 (labels). The L2 sensitivity of what is sent of that row is then 2C, or 2C_g, *for given weights*:
 noise of the analytic Gaussian mechanism makes one release of a row (epsilon', delta)-DP, and the
-history tells what all releases of a row have cost so far. The weights were trained on the true
-rows, so a row also shows, a little, in the releases of the other rows that are sent after it was
-trained on; that way out is not covered by epsilon, and the bound that covers it
-(`WaitDP.describe`) is far too large to protect anything. Randomised labels have no such way out:
-all that follows is computed from them, and the (label_epsilon, 0) holds for the whole training.
+history says what all releases of a row have cost so far. The weights were trained on the true
+rows, so a row also influences, a little, the later releases of other rows. Epsilon does not cover
+this influence, and the bound that covers it (`WaitDP.describe`) is far too large to protect
+anything. Randomised labels have no such influence: everything later is computed from them, and
+(label_epsilon, 0) holds for the whole training.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ if TYPE_CHECKING:
     from securevfl.data.dataset import VerticalDataset
 
 
-# Centres in which a row's gradient depends on no other row; batch normalisation mixes them.
+# Server models in which a row's gradient depends on no other row; batch normalisation mixes them.
 _SEPARABLE = ("mlp", "linear")
 
 
@@ -110,7 +110,7 @@ class WaitDPConfig(SegmentedConfig):
 
 @dataclass(frozen=True)
 class Privacy(Released):
-    """Parameters of the mechanism, and what it costs.
+    """Parameters of the mechanisms, and their cost.
 
     Attributes
     ----------
@@ -121,7 +121,7 @@ class Privacy(Released):
     per_epoch : int
         Rounds in which the public batches use each row at most once.
     embeddings, gradients : bool
-        What is noised.
+        Whether embeddings, and whether gradients, get noise.
     labels : float or None
         Epsilon of the randomised labels.
     """
@@ -134,7 +134,7 @@ class Privacy(Released):
 
     @property
     def releases(self) -> bool:
-        """Whether rounds cost anything."""
+        """Whether a round releases anything that is accounted for."""
         return self.embeddings or self.gradients
 
     @property
@@ -143,15 +143,15 @@ class Privacy(Released):
         return self.multiplier * sensitivity(self.gradient_clip, "replace")
 
     def planned(self, rounds: int) -> int:
-        """Releases of one row within so many rounds: one in each epoch."""
+        """Releases of one row in this number of rounds: one in each epoch."""
         return -(-rounds // self.per_epoch)
 
     def spent(self, rounds: int) -> float:
-        """Epsilon of all releases of one row within so many rounds, none of them repeated."""
+        """Epsilon of all releases of one row in this number of rounds, none of them repeated."""
         return self.composed(self.planned(rounds)) if self.releases else 0.0
 
     def spent_through_weights(self, rounds: int, samples: int) -> float:
-        """Epsilon if from its first use on a row may change all that is sent."""
+        """Epsilon if a row may change all messages from its first use on."""
         if not self.releases:
             return 0.0
         releases = 1 + (rounds - 1) * samples
@@ -160,7 +160,7 @@ class Privacy(Released):
 
 @dataclass(eq=False, repr=False)
 class Client(SplitClient):
-    """Client n: sends its embeddings, clipped and noised if asked to; steps with the gradient.
+    """Client n: sends its embeddings, clipped and noised if wanted; steps with the gradient.
 
     Attributes
     ----------
@@ -192,7 +192,7 @@ class Client(SplitClient):
         self.update(own, gradient)
 
     def count(self, samples: np.ndarray) -> None:
-        """Count a release of these rows before it leaves; refuse what epsilon does not allow."""
+        """Count a release of these rows before it is sent; refuse more than epsilon allows."""
         rows, who = samples[samples >= 0], f"wait_dp: client {self.index}"
         refuse_repeated(rows, who)
         if self.seeded:
@@ -218,20 +218,20 @@ def source_of(party: Party, seeded: bool) -> Source:
 
 @dataclass(eq=False, repr=False)
 class Server(SplitServer):
-    """Aggregates the embeddings of all clients, trains the centre, ends within the budget.
+    """Server: aggregates all embeddings, trains the server model, ends within the budget.
 
     Attributes
     ----------
     budget : float or None
         Epsilon that all releases of a row may cost.
     limit : int
-        Releases of a row that it allows; those of the rounds asked for, without a budget.
+        Releases of a row that the budget allows; without a budget, those of all rounds.
     released : bytes
         As a client's. The clients refuse by counts of their own.
     """
 
     kept_ahead: ClassVar[tuple[str, ...]] = ("released",)
-    kept_once: ClassVar[tuple[str, ...]] = ("labels",)  # randomised once, never again
+    kept_once: ClassVar[tuple[str, ...]] = ("labels",)  # randomised once
     kept_optional: ClassVar[Mapping[str, Any]] = {"released": b""}
 
     privacy: Privacy
@@ -251,13 +251,13 @@ class Server(SplitServer):
             )
 
     async def run(self) -> None:
-        """One step a round, as long as the next one is within the budget."""
+        """Do one step a round, as long as the next one is within the budget."""
         while self.steps < self.max_steps:
             batch = self.batches.draw(self.round + 1)
             if not self.affordable(batch):
                 break
             self.safe_point()
-            self.round += 1  # what is written ahead belongs to the round that it opens
+            self.round += 1  # the counts that are written ahead belong to the round that follows
             self.count(batch)
             self.announce(self.round, batch)
             embeddings = await self.collect("embedding")
@@ -265,7 +265,7 @@ class Server(SplitServer):
         self.conclude()
 
     def affordable(self, batch: np.ndarray) -> bool:
-        """Whether one more release of a batch is allowed; where not, that is an event."""
+        """Whether one more release of a batch is allowed; a refusal is recorded as an event."""
         planned = self.budget is None or self.privacy.spent(self.round + 1) <= self.budget
         after = most_releases(self.counted(batch))
         if planned and after <= self.limit:
@@ -282,7 +282,7 @@ class Server(SplitServer):
             self.write_ahead()
 
     def counted(self, batch: np.ndarray) -> bytes:
-        """Counts after one more release of a batch; none where nothing is protected."""
+        """Counts after one more release of a batch; empty without accounting."""
         if self.seeded or not self.privacy.releases:
             return b""
         samples = self.batches.samples(batch)
@@ -332,8 +332,8 @@ class WaitDP(EmbeddingProtocol):
         title="Split learning with differential privacy (Wait-DP)",
         paper="FedVS section 6.2, after Thapa et al., SplitFed, AAAI 2022",
         roles={
-            "server": "holds the labels and the central model; aggregates embeddings, adds noise "
-            "to gradients and randomises labels where asked to",
+            "server": "holds the labels and the server model; aggregates embeddings, adds noise "
+            "to gradients and randomises labels if wanted",
             "client": "holds some columns and a network; clips its embeddings and adds noise",
         },
         sees={
@@ -346,7 +346,7 @@ class WaitDP(EmbeddingProtocol):
         absence="waits",
         deviations=(
             "C, delta, and that epsilon' is of one release of a row are ours",
-            "neighbours: one row replaced, the weights given; what a row teaches the weights is "
+            "neighbours: one row replaced, the weights given; the influence of a row on them is "
             "not covered (epsilon_through_weights bounds it), except by randomised labels",
             "noise on gradients and randomised labels are ours; gradients of all clients are one "
             "release, so max aggregation and batch normalisation are refused with it",
@@ -392,7 +392,7 @@ class WaitDP(EmbeddingProtocol):
         if config.own_centre or config.own_loss:
             raise ConfigurationError(
                 "wait_dp: noise on gradients needs a sample's gradient to depend on no other "
-                "sample, which cannot be seen of own code; leave out own_centre and own_loss"
+                "sample, which cannot be checked of own code; leave out own_centre and own_loss"
             )
         if config.centre not in _SEPARABLE:
             raise ConfigurationError(
@@ -577,23 +577,23 @@ class WaitDP(EmbeddingProtocol):
         return first
 
     def embed(self, client: Any, rows: np.ndarray) -> np.ndarray:
-        """Clipped as in training, without noise: what the models are worth, at no cost."""
+        """Embeddings clipped as in training, without noise: evaluation releases nothing."""
         embedding: np.ndarray = client.network.forward(rows)
         if not self.privacy.embeddings:
             return embedding
         return clip_rows(embedding, self.privacy.clip).astype(np.float32)
 
     def describe(self) -> dict[str, Any]:
-        """N, |B|, the noise and what it costs."""
+        """N, |B|, the noise and its cost."""
         privacy, rounds = self.privacy, self.config.rounds
         samples = self.layout.coded * self.layout.segments
-        said: dict[str, Any] = {"N": self.data.parties, "batch_rows": self.batch_rows}
+        described: dict[str, Any] = {"N": self.data.parties, "batch_rows": self.batch_rows}
         if privacy.embeddings:
-            said["sigma"] = privacy.sigma
+            described["sigma"] = privacy.sigma
         if privacy.gradients:
-            said["gradient_sigma"] = privacy.gradient_sigma
+            described["gradient_sigma"] = privacy.gradient_sigma
         if privacy.releases:
-            said |= {
+            described |= {
                 "delta": privacy.delta,
                 "epsilon_round": privacy.epsilon,
                 "epsilon_all_rounds": privacy.spent(rounds),
@@ -601,12 +601,12 @@ class WaitDP(EmbeddingProtocol):
             }
         if privacy.labels is not None:
             classes = self.data.num_classes if self.data.task == "multiclass" else 2
-            said |= {
+            described |= {
                 "epsilon_labels": privacy.labels,
                 "labels_kept": keep_probability(privacy.labels, classes),
             }
-        said["noise"] = "secure" if self.config.noise == "secure" else "seeded, not secure"
-        return said
+        described["noise"] = "secure" if self.config.noise == "secure" else "seeded, not secure"
+        return described
 
     @property
     def claims(self) -> tuple[Claim, ...]:
@@ -620,7 +620,7 @@ class WaitDP(EmbeddingProtocol):
 
     @property
     def _paid(self) -> str:
-        """What each release and all of them cost."""
+        """Cost of each release, and of all of them."""
         config, total = self.config, self.privacy.spent(self.config.rounds)
         if config.epsilon_budget is not None:
             total = min(total, config.epsilon_budget)
@@ -638,7 +638,7 @@ class WaitDP(EmbeddingProtocol):
         return Claim("server", "features", "differential", f"{self._paid}, {how}given")
 
     def _labels_claim(self) -> Claim:
-        """What clients, all of them together, learn of a row's label."""
+        """Claim on a row's label, against all clients together."""
         privacy, ways = self.privacy, []
         if privacy.labels is not None:
             ways.append(
@@ -657,4 +657,4 @@ class WaitDP(EmbeddingProtocol):
         return Claim("client", "labels", "differential", "; and ".join(ways))
 
 
-_SEEDED = "the noise is seeded: whoever knows the seed takes it off"
+_SEEDED = "the noise is seeded: a party that knows the seed can subtract it"

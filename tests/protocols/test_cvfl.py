@@ -12,6 +12,8 @@ from securevfl.engine.conditions import NONE, Conditions, Delay
 from securevfl.engine.faults import Chain, Faults, Outage
 from securevfl.engine.network import SERVER
 from securevfl.errors import ConfigurationError, DataError, StalledError
+from securevfl.protocols.cvfl.parameters import CvflConfig
+from securevfl.protocols.cvfl.slow_parties import is_slow, pace_of
 from securevfl.runs.threads import one_thread
 from securevfl.testing.runs import make, simulate
 from tests.protocols.joint import data, loss_of, strips
@@ -95,7 +97,7 @@ class Oracle:
         party = self.parties[own]
         self.launched[own] += 1
         places = party.batches.samples(party.batches.draw(self.launched[own]))
-        rows = party.own[places]
+        rows = party.labelled_rows[places]
         parts = [
             b(torch.from_numpy(x[rows])) for b, x in zip(self.bottoms, self.data.train, strict=True)
         ]
@@ -274,6 +276,27 @@ def test_the_card_says_what_absence_does_in_each_configuration():
         ({"active": 3, "patience": 1.0}, "fills"),
     ):
         assert make("cvfl", data(), **options).card.absence == says
+
+
+def test_a_pace_is_a_part_of_the_fastest_partys_updates():
+    assert pace_of(np.array([4, 1, 0]), 1) == 1.0  # too few updates to compare
+    assert pace_of(np.array([8, 2, 0]), 1) == 0.25
+    assert pace_of(np.array([8, 2, 0]), 0) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("options", "pace", "slow"),
+    [
+        ({}, 0.74, True),
+        ({}, 0.75, False),
+        ({"q": 1.0}, 0.1, False),
+        ({"slow": "none"}, 0.1, False),
+        ({"slow": "2,3"}, 1.0, True),
+        ({"slow": "1,3"}, 0.1, False),
+    ],
+)
+def test_a_slow_party_is_named_or_lags_behind(options, pace, slow):
+    assert is_slow(CvflConfig(**options), pace, party=2) is slow
 
 
 def test_the_papers_argument_is_no_claim():

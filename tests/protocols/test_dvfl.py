@@ -12,7 +12,8 @@ from securevfl.engine.conditions import NONE, Conditions, Delay
 from securevfl.engine.faults import faults_from
 from securevfl.engine.network import SERVER
 from securevfl.errors import ConfigurationError, RunError
-from securevfl.protocols.dvfl import Calendar, own_rows
+from securevfl.protocols.dvfl.arrays import encodings_side_by_side, own_rows
+from securevfl.protocols.dvfl.schedule import RoundSchedule
 from securevfl.runs.threads import one_thread
 from securevfl.testing.runs import make, simulate
 from tests.protocols.joint import data, strips
@@ -90,7 +91,7 @@ class Oracle:
         return self.schedule is None or self.schedule.linked(g, k, round, 0.0)
 
     def round(self, r, writes):
-        calendar = self.made.calendar
+        schedule = self.made.schedule
         for k in self.hosts:
             up = self.up(k, r)
             if up and not self.was_up[k]:
@@ -106,7 +107,7 @@ class Oracle:
             elif self.buffers[k]:
                 replay = self.parties[k].engine.replay(k, r)
                 self.step(k, self.buffers[k][replay.integers(len(self.buffers[k]))])
-        for g in self.guests if r <= calendar.guest_rounds else ():
+        for g in self.guests if r <= schedule.guest_rounds else ():
             if not self.up(g, r):
                 continue
             batches = self.made.batches
@@ -146,7 +147,7 @@ def test_training_is_algorithm_1_under_faults(kind, period):
     made = outcome.protocol
     schedule = None if faults is None else faults.bind(made.roles(), 0, last=made.last_fault)
     oracle = Oracle(data(), options, schedule)
-    per_epoch = made.calendar.per_epoch
+    per_epoch = made.schedule.per_epoch
 
     def writes(r):
         return 0 < r <= 2 * per_epoch and (period == 1 or r > per_epoch)
@@ -180,7 +181,7 @@ def test_the_owner_trains_a_classifier_on_the_encodings():
             told = []
             for turn in range(fresh.batches.per_epoch):
                 number = epoch * fresh.batches.per_epoch + turn + 1
-                rows = fresh.trained[fresh.batches.samples(fresh.batches.draw(number))]
+                rows = fresh.training_rows[fresh.batches.samples(fresh.batches.draw(number))]
                 sgd.zero_grad()
                 loss = torch.nn.functional.cross_entropy(network(encodings[rows]), labels[rows])
                 loss.backward()
@@ -193,13 +194,13 @@ def test_the_owner_trains_a_classifier_on_the_encodings():
 # -- the schedule ----------------------------------------------------------------------------------
 
 
-def test_a_calendar_counts_rounds_by_the_clock():
+def test_a_round_schedule_counts_rounds_by_the_clock():
     made = make("dvfl", data(), **SMALL | {"comm_period": 2, "guest_epochs": 4, "host_epochs": 5})
-    calendar = made.calendar
-    assert (calendar.per_epoch, calendar.guest_rounds, calendar.rounds) == (7, 28, 43)
-    assert [r for r in range(60) if calendar.writes(r)] == [*range(8, 15), *range(22, 29)]
+    schedule = made.schedule
+    assert (schedule.per_epoch, schedule.guest_rounds, schedule.rounds) == (7, 28, 43)
+    assert [r for r in range(60) if schedule.writes(r)] == [*range(8, 15), *range(22, 29)]
     for interval in (0.001, 0.1, 0.3, 7.0):
-        clock = Calendar(7, 28, 43, 2, interval)
+        clock = RoundSchedule(7, 28, 43, 2, interval)
         for r in (1, 2, 3, 10, 12345, 10**6 + 7):
             exact = round(clock.start(r) * 1e9) / 1e9
             assert clock.round_at(exact) == r
@@ -210,7 +211,7 @@ def test_a_calendar_counts_rounds_by_the_clock():
 def test_guests_write_in_every_so_many_epochs(period, written):
     outcome = run(comm_period=period, guest_epochs=4, host_epochs=4)
     writes = sent(outcome, "activation")
-    per_epoch = outcome.protocol.calendar.per_epoch
+    per_epoch = outcome.protocol.schedule.per_epoch
     assert len(writes) == written * per_epoch * 4 * 2
     epochs = {(round - 1) // per_epoch + 1 for _, _, round, _ in writes}
     assert epochs == set(range(period, 5, period))
@@ -224,7 +225,7 @@ def iterations(outcome, party):
 
 def test_hosts_train_as_long_as_they_are_asked_to():
     outcome = run(guest_epochs=2, host_epochs=5, comm_period=2)
-    per_epoch = outcome.protocol.calendar.per_epoch
+    per_epoch = outcome.protocol.schedule.per_epoch
     left = len(outcome.parties[4].losses)
     assert iterations(outcome, 4) + left == 5 * per_epoch
     assert iterations(outcome, 0) == 2 * per_epoch
@@ -262,6 +263,11 @@ def test_a_register_keeps_the_newest_whatever_comes_late():
 
 
 # -- rows beyond the intersection ------------------------------------------------------------------
+
+
+def test_encodings_of_absent_hosts_are_zero():
+    joint = encodings_side_by_side({5: np.ones((3, 2), np.float32)}, (4, 5), 2)
+    assert joint.tolist() == [[0, 0, 1, 1]] * 3
 
 
 def test_places_of_a_batch_are_own_rows():
@@ -444,9 +450,9 @@ def test_the_owner_stops_early_and_keeps_its_best_network():
     assert len(losses) < 80
     assert np.argmin(losses) == len(losses) - 4
     owner = outcome.parties[SERVER]
-    assert len(owner.held_out) == 36
-    assert not set(owner.held_out) & set(owner.trained)
-    assert owner.look()["held_out_loss"] == min(losses)
+    assert len(owner.validation_rows) == 36
+    assert not set(owner.validation_rows) & set(owner.training_rows)
+    assert owner.validate()["held_out_loss"] == min(losses)
 
 
 def test_views_of_simclr_are_those_of_strips_or_tables():
@@ -470,7 +476,7 @@ def test_guests_decode_to_the_range_of_their_own_rows():
     [
         ({"comm_period": 3}, "comm_period = 3 is longer than guest_epochs = 2"),
         ({"host_epochs": 1}, "host_epochs = 1 must be at least guest_epochs = 2"),
-        ({"stop_after": 2, "held_out": 0.01}, "0.01 of 90 aligned rows is no row to stop by"),
+        ({"stop_after": 2, "held_out": 0.01}, "0.01 of 90 aligned rows leaves no row"),
     ],
 )
 def test_options_that_cannot_work_are_refused(options, words):
@@ -478,11 +484,11 @@ def test_options_that_cannot_work_are_refused(options, words):
         make("dvfl", data(), **SMALL | options)
 
 
-def test_code_numbers_are_refused():
+def test_category_codes_are_refused():
     dataset = data()
     parts = [replace(part) for part in dataset.transform.parties]
     assert not any(any(part.cardinalities) for part in parts)
     coded = type("Coded", (), {"__getattr__": lambda self, name: getattr(dataset, name)})()
     coded.cardinalities = ((0, 3, 0), *dataset.cardinalities[1:])
-    with pytest.raises(ConfigurationError, match="1 columns of party 0 hold code numbers"):
+    with pytest.raises(ConfigurationError, match="1 columns of party 0 hold category codes"):
         make("dvfl", coded, **SMALL)

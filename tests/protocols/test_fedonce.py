@@ -244,7 +244,7 @@ def test_nothing_that_came_is_an_error():
     ("options", "words"),
     [
         ({"absent": "zeros"}, "needs a timeout"),
-        ({"timeout": 1.0}, "no use for timeout = 1"),
+        ({"timeout": 1.0}, "has no timeout, and timeout = 1 was given"),
         ({"objective": "autoencoder", "client": "pn"}, "no meaning"),
         ({"client": "cnn", "parties": 7}, "whole strips"),
     ],

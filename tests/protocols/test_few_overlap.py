@@ -178,7 +178,7 @@ def test_networks_without_upper_layers_are_refused(options, said):
 
 
 def test_one_party_has_nobody_to_meet():
-    with pytest.raises(ConfigurationError, match="nobody to meet"):
+    with pytest.raises(ConfigurationError, match="needs at least 2 parties, and there is 1"):
         make("fedhssl", first_party(few()))
 
 

@@ -62,7 +62,7 @@ def oracle(dataset, options):
             networks = copy.deepcopy([*bottoms, top])
             weights = [p for network in networks for p in network.parameters()]
             optimizer = torch.optim.SGD(weights, lr=config.lr, momentum=config.momentum)
-            batches = Batches(len(own), 1, config.batch, owner.public)
+            batches = Batches(len(own), 1, config.batch, owner.batch_stream)
             steps = config.epochs * batches.per_epoch
             for n in range((round - 1) * steps + 1, round * steps + 1):
                 rows = own[batches.samples(batches.draw(n))]

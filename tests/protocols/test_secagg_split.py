@@ -25,11 +25,11 @@ from securevfl.protocols.secagg_split.algorithm import (
     Client,
     Pairing,
     Server,
-    _public_of,
     pair_masks,
 )
 from securevfl.protocols.secagg_split.parameters import SEED
 from securevfl.protocols.secagg_split.protocol import SecAggSplit
+from securevfl.protocols.secagg_split.signatures import verifying_key
 from securevfl.testing.runs import make, simulate
 from tests.protocols.joint import data, slow
 
@@ -451,7 +451,7 @@ def signers(seeds):
     for client, seed in zip(clients, seeds, strict=True):
         client.__class__ = Listening
         client.identity, client.round = seed, 4
-    known = {n: _public_of(client.identity) for n, client in enumerate(clients)}
+    known = {n: verifying_key(client.identity) for n, client in enumerate(clients)}
     for client in clients:
         client.verifiers = known
     return clients

@@ -180,7 +180,7 @@ def test_a_round_without_anybody_is_skipped_and_not_trained_on_zeros():
 def test_a_run_in_which_nothing_was_trained_is_an_error():
     with pytest.raises(RunError) as caught:
         run("skip", {"outage": NASTY["one from the beginning"]})
-    for words in ("all 12 rounds were skipped", "4 of 4 embeddings within 0.7 s", "party 2"):
+    for words in ("All 12 rounds were skipped", "4 of 4 embeddings within 0.7 s", "party 2"):
         assert words in str(caught.value)
 
 
@@ -189,8 +189,8 @@ def test_a_run_in_which_nothing_was_trained_is_an_error():
     [
         ({"stragglers": "zeros"}, "needs a timeout"),
         ({"stragglers": "skip"}, "needs a timeout"),
-        ({"timeout": 2.0}, "no use for timeout = 2"),
-        ({"stragglers": "ignore", "timeout": 2.0}, "no use for timeout"),
+        ({"timeout": 2.0}, "has no timeout, and timeout = 2 was given"),
+        ({"stragglers": "ignore", "timeout": 2.0}, "has no timeout, and timeout = 2 was given"),
         ({"stragglers": "buffer", "timeout": 1.0, "quorum": 2}, "needs stragglers = 'ignore'"),
         ({"stragglers": "buffer", "timeout": 0.0}, "timeout"),
     ],

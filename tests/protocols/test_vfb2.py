@@ -126,7 +126,7 @@ def test_launches_without_anybody_are_skipped_and_a_run_of_them_is_an_error():
     assert skipped
     assert len(outcome.losses) == ROUNDS - len(skipped)
     for_good = Faults(outages=tuple(Outage(n, rounds=(0, 99)) for n in range(N)))
-    with pytest.raises(RunError, match=r"in none of 9 rounds .* within 0.7 s.*party 0, party 1"):
+    with pytest.raises(RunError, match=r"In none of 9 rounds .* within 0.7 s.*party 0, party 1"):
         simulate("vfb2", data(N), faults=for_good, timeout=0.7, **SMALL)
 
 

@@ -88,35 +88,30 @@ class PortableLeft:
         return True
 
 
-def matmul_stack(p: int, a: Array, b: Array, out: Array, threads: int = 1) -> None:
-    """Write a @ b mod p for stacks of matrices that broadcast to the shape of `out`."""
-    stack = out.shape[:-2]
-    if not stack:
-        matmul(p, a, b, out, threads)
-        return
-    left = np.broadcast_to(a, (*stack, *a.shape[-2:]))
-    right = np.broadcast_to(b, (*stack, *b.shape[-2:]))
-    for index in np.ndindex(*stack):
-        matmul(p, left[index], right[index], out[index], threads)
-
-
 def matmul(p: int, a: Array, b: Array, out: Array, threads: int = 1) -> None:
-    """Write a @ b mod p.
+    """Write a @ b mod p, of two matrices or of stacks of them.
 
     Parameters
     ----------
     p : int
         An odd prime below 2^62.
     a, b, out : ndarray
-        Shapes (m, k), (k, n) and (m, n) of uint32 (p < 2^32) or uint64; `out` is C-contiguous.
+        Shapes (..., m, k), (..., k, n) and (..., m, n) of uint32 (p < 2^32) or uint64; `out` is
+        C-contiguous, and the stacks of `a` and `b` broadcast to its own.
     threads : int
-        The rows of `a` are dealt to this many threads.
+        The rows of `a` are divided among this many threads.
     """
+    stack = out.shape[:-2]
+    if stack:
+        a, b = (np.broadcast_to(one, (*stack, *one.shape[-2:])) for one in (a, b))
+        for index in np.ndindex(*stack):
+            matmul(p, a[index], b[index], out[index], threads)
+        return
     if not out.size:
         return
-    left, right = np.ascontiguousarray(a), np.ascontiguousarray(b)
+    a, b = np.ascontiguousarray(a), np.ascontiguousarray(b)
 
     def work(rows: slice) -> None:
-        prepare(p, left[rows], right.shape[1]).multiply([right], out[rows])
+        prepare(p, a[rows], b.shape[1]).multiply([b], out[rows])
 
-    share(threads, left.shape[0], work, multiple=16)
+    share(threads, a.shape[0], work, multiple=16)

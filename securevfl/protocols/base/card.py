@@ -1,4 +1,4 @@
-"""What a reader should know of a protocol before using it."""
+"""Cards: the description of a protocol for readers, and the messages that disclose rows."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ Absence = Literal["waits", "skips", "fills", "tolerates"]
 
 @dataclass(frozen=True)
 class Card:
-    """What a reader should know before using a protocol.
+    """Description of a protocol: its roles, their knowledge, absence, and deviations.
 
     Attributes
     ----------
     title, paper : str
         Name of the method, and the publication with version.
     roles : mapping
-        Role to what it does.
+        Description of each role.
     sees : mapping
-        Role to everything it learns, whether or not a claim covers it.
+        Everything that each role learns, whether or not a claim covers it.
     absence : {"waits", "skips", "fills", "tolerates"}
-        What happens when a party's message does not come.
+        Behaviour of the others when a party's message does not come.
     deviations : tuple of str
-        Where this implementation departs from the paper or fills a gap.
+        Departures of this implementation from the paper, and gaps that it fills.
     """
 
     title: str
@@ -37,7 +37,7 @@ class Card:
 
 @dataclass(frozen=True)
 class Exposure:
-    """A kind of message whose receiver sees values row by row; attacks look for them.
+    """Disclosure: a kind of message whose receiver sees values row by row. Attacks read these.
 
     `Protocol.messages` says which they are; see `MessageSpec.row_by_row`.
 
@@ -45,8 +45,8 @@ class Exposure:
     ----------
     kind : str
     carries : {"embedding", "upload", "gradient"}
-        "embedding": the sender's own embedding, be it noisy. "upload": what stands for it where it
-        is protected: masked, shared or encrypted. "gradient": dL/dH of the receiver's embedding.
+        "embedding": the sender's own embedding, with or without noise. "upload": a protected one:
+        masked, shared or encrypted. "gradient": dL/dH of the receiver's embedding.
     """
 
     kind: str

@@ -1,4 +1,4 @@
-"""A protocol that computes on Lagrange-coded shares, as its verifiers see it."""
+"""Interface of protocols that compute on Lagrange-coded shares, for their verifiers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class CodedProtocol(Protocol):
     """A protocol whose clients share data and models by a `LagrangeCode` and upload psi.
 
     The verifiers of its claims need more than the declared messages: the code, runs on chosen
-    models, and that the messages are those of FedVS. Data shares are of kind "train-data", model
+    models, and the messages of FedVS. Data shares are of kind "train-data", model
     shares "model", shares of masks "mask", uploads "embedding". A round is announced with an object
     that has `rows` (B), and "attempt" names `sharers` (S), `dealers` (D) and `held` (earlier
     models). A client draws by its method `uniform`: Z in setup, then in each round V and, of a
@@ -27,12 +27,12 @@ class CodedProtocol(Protocol):
     @property
     @abstractmethod
     def code(self) -> LagrangeCode:
-        """Points, K and T."""
+        """Evaluation points, K and T."""
 
     @property
     @abstractmethod
     def mask_powers(self) -> np.ndarray | None:
-        """What maps a rho's coefficients to its values at the clients; None without masks."""
+        """Matrix from coefficients of a rho to its values at the clients; None without masks."""
 
     @property
     def masked(self) -> bool:

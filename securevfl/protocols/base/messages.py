@@ -1,8 +1,8 @@
-"""What a protocol declares of its messages and of its secret randomness.
+"""Declarations of messages, of secret draws and of hypotheses, which each protocol makes.
 
 The engine refuses a message that is not declared (`securevfl.engine.message_rules`). Verifiers
-recompute what is declared, and attacks read what names its rows, so that none of them knows a
-protocol by name.
+recompute what is declared, and attacks read the messages that name their rows. So none of them
+knows a protocol by name.
 """
 
 from __future__ import annotations
@@ -19,28 +19,28 @@ from securevfl.protocols.base.card import Exposure
 T = TypeVar("T")
 
 Carries = Literal[
-    "control",  # who, which rows, when; no value that depends on data
-    "identifier",  # identifiers of rows, blinded or not, or where they are
-    "measure",  # a loss, or how many rows somebody has
+    "control",  # numbers of parties and rows, and rounds; no value that depends on data
+    "identifier",  # identifiers of rows, blinded or not, or their places
+    "measure",  # a loss, or a number of rows
     "key",  # public keys, and shares of secret ones
     "data_share",
     "model_share",
     "mask",  # shares of masks
-    "result_share",  # a share of a result: too few of them say nothing, enough of them give it
+    "result_share",  # a share of a result: too few of them reveal nothing, enough reveal it
     "masked_result",  # an embedding, or a sum of them, that masks hide
     "ciphertext",
-    "result",  # what the protocol means to reveal to the receiver, such as a sum
-    "embedding",  # an embedding as it is, be it noisy
-    "gradient",  # dL/dH, or what a step on it needs
+    "result",  # a value that the protocol reveals to the receiver on purpose, such as a sum
+    "embedding",  # an embedding in the clear, with noise or without
+    "gradient",  # dL/dH, or values from which a step with it is computed
     "labels",
     "weights",  # of a network, their gradients, or their norm
 ]
 
-SELF = "itself"  # the receiver of what a party puts into its own mailbox
+SELF = "itself"  # receiver of a message that a party puts into its own mailbox
 
 
 class MessageKey(NamedTuple):
-    """One message of a run; a party sends each kind at most once a round to each receiver."""
+    """Name of one message of a run: a party sends each kind once a round to each receiver."""
 
     kind: str
     round: int
@@ -49,13 +49,13 @@ class MessageKey(NamedTuple):
 
 
 class RunSecrets(Protocol):
-    """Everything that an observer of a whole run knows; the audit records it."""
+    """All data, states, draws and messages of a run, as the audit records them."""
 
     def data(self, party: int) -> Any:
-        """What the party was given: its columns by part ("train", "test"), or its labels."""
+        """Input of a party: its columns by part ("train", "test"), or its labels."""
 
     def state(self, key: MessageKey) -> Mapping[str, Any]:
-        """Kept attributes of the sender (`Party.kept`) when it sent the message."""
+        """State of the sender (`Party.kept`) when it sent the message."""
 
     def once(self, key: MessageKey, name: str, make: Callable[[], T]) -> T:
         """What `make` returns, made once for all receivers of one sending of a message.
@@ -83,28 +83,28 @@ class MessageSpec:
         Name on the wire; it never changes.
     sender, receiver : str
         Roles, as in `Protocol.roles`. One kind between other roles needs another declaration. The
-        receiver is `SELF` where a party sends to itself alone; what all clients share among them
-        (`Party.share`) goes from "client" to "client".
+        receiver is `SELF` where a party sends to itself alone. Shares that all clients send each
+        other (`Party.share`) go from "client" to "client".
     carries : str
-        What the payload is.
+        Meaning of the payload.
     public : bool
-        Whether everybody may know the content, as of an announcement.
+        Whether the content is public, as that of an announcement is.
     shape : callable, optional
         Key to the shape of the payload's array (`array_of`); None where it depends on chance or
         on data, in all messages or in this one.
     dtype : str
         Of that array; empty where the payload has none.
     count : callable, optional
-        Key to the number of such messages, 0 or 1; where a message depends on who is there it is
-        1. One in every round if not given.
+        Key to the number of such messages, 0 or 1; 1 where it depends on which parties are
+        present. One in every round if not given.
     opened_by : str
-        Role whose kept state opens a ciphertext; empty for other messages.
+        Role whose state opens a ciphertext; empty for other messages.
     row_by_row : bool
         Whether the receiver sees values of single training rows and `Protocol.shown` and
         `Protocol.named_rows` say which; attacks read these (`Protocol.exposures`).
     recompute : callable, optional
         The payload by the paper's formula, from all secrets of the run. Where it is missing no
-        verdict on what the message tells is stronger than NOT TESTED.
+        verdict on the content of the message is stronger than NOT TESTED.
     punctual : bool
         Whether the formula holds only where nobody is late, absent or wrong.
     noise : GaussianNoise, optional
@@ -131,12 +131,12 @@ class MessageSpec:
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """Something that the security of a protocol supposes, as checked on a recorded run.
+    """Assumption on which the security of a protocol rests, as checked on a recorded run.
 
     Attributes
     ----------
     text : str
-        What was checked, with its numbers.
+        The assumption, with its numbers.
     holds : bool
     """
 
@@ -153,7 +153,7 @@ class Draw:
     name : str
         Its letter in the paper.
     role : str
-        Who draws it.
+        Role of the party that draws it.
     shape : callable
         Party and round to its shape, None where it draws none then; rounds count from 0, the
         setup.
@@ -254,7 +254,7 @@ _EXPOSED: Mapping[str, Literal["embedding", "upload", "gradient"]] = {
 
 
 def exposures_of(messages: Iterable[MessageSpec]) -> tuple[Exposure, ...]:
-    """Messages that show values row by row, each kind once, in the order of the declaration."""
+    """Disclosures: messages with values row by row, each kind once, in declared order."""
     shown = {one.kind: _EXPOSED[one.carries] for one in messages if one.row_by_row}
     return tuple(Exposure(kind, carries) for kind, carries in shown.items())
 
@@ -266,7 +266,7 @@ def announcement(
     carries: Carries = "control",
     source: str = "",
 ) -> MessageSpec:
-    """What opens a round, and at the end the word "stop" (`Party.announce`, `Party.conclude`)."""
+    """Announcement of a round, and of the end: "stop" (`Party.announce`, `Party.conclude`)."""
     return MessageSpec(
         ANNOUNCE, sender, receiver, carries, public=carries == "control", source=source
     )
@@ -280,7 +280,7 @@ def with_formulas(
 
 
 def last_word(receiver: str = "client", *, sender: str = "server") -> MessageSpec:
-    """The message "stop" of methods whose parties do not loop over announced rounds."""
+    """Message "stop", in methods whose parties do not loop over announced rounds."""
     return MessageSpec("stop", sender, receiver, "control", public=True, source="ours: the end")
 
 
@@ -300,6 +300,6 @@ def fixed(*shape: int) -> Callable[[MessageKey], tuple[int, ...]]:
 
 
 def array_of(payload: Any) -> np.ndarray | None:
-    """The array of a payload: itself, or the last of a pair whose first names its rows."""
+    """Array of a payload: the payload, or the second of a pair whose first names the rows."""
     value = payload[-1] if isinstance(payload, tuple) and len(payload) == 2 else payload
     return value if isinstance(value, np.ndarray) else None

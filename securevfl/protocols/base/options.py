@@ -114,7 +114,7 @@ class EmbeddingConfig(TrainingConfig):
 
     @property
     def client_kind(self) -> str:
-        """`client`, or "own" where the user brings a network."""
+        """`client`, or "own" for a network of the user's."""
         return "own" if self.own_client else self.client
 
     def hidden_layers(self) -> tuple[int, ...]:
@@ -123,7 +123,7 @@ class EmbeddingConfig(TrainingConfig):
 
 
 class SegmentedConfig(EmbeddingConfig):
-    """Options of those whose server draws the batches of each round, the same as FedVS's."""
+    """Options of split methods whose server draws the same batches as FedVS's server."""
 
     segments: int = Field(
         1, ge=1, description="Segments K of the FedVS run whose batches are drawn."

@@ -44,31 +44,31 @@ class Protocol(ABC):
     Attributes
     ----------
     card : Card
-        Of the class; an object whose options change it has one of its own.
+        Description for readers. An object whose options change it has a card of its own.
     check_options : mapping
-        Options that `securevfl.testing.conformance` sets where a default would hide what it
-        checks, such as noise that no seed repeats.
+        Options of the runs of `securevfl.testing.conformance`, where a default would hide a fault:
+        noise that no seed repeats, for example.
     fault_options : mapping
-        Options with which it does what its card says of absence when a party is lost for good,
-        such as a timeout; the defaults may wait.
+        Options, such as a timeout, with which a run goes on as the card says when a party is lost
+        for good. With the defaults it may wait.
     small_options : mapping
-        Largest values of options that make a run long, besides rounds and batch, in the small runs
-        of `securevfl.audit`; smaller ones stay.
+        Largest values, in the small runs of `securevfl.audit`, of options that make a run long,
+        besides rounds and batch. Smaller values stay.
     apart : bool
-        Whether each client needs its own columns only, the server the labels only, and `scores`
-        the clients' embeddings only, so that nobody has to hold the whole data set
+        Whether the protocol needs local data only: each client its own columns, the server the
+        labels, and `scores` the clients' embeddings. Then no party needs the whole data set
         (`securevfl.data.alignment.local_tables`).
     twin : str or None
-        Name of the protocol that trains the same models on the same batches in floats and protects
-        nothing, for measuring what protection costs; None where there is none.
+        Name of the unprotected baseline, which trains the same models on the same batches in
+        floats; protection is measured against it. None where there is none.
 
     Parameters
     ----------
     config : Config
     data : VerticalDataset
     seed : int
-        Seed of the run's public choices, such as batches. Initial weights and whatever else only
-        one party uses follow from `secrets`; masks follow from neither.
+        Seed of the run's public choices, such as batches. Initial weights and other choices of a
+        single party follow from `secrets`; masks follow from neither.
 
     Raises
     ------
@@ -105,7 +105,7 @@ class Protocol(ABC):
         if self._drawn and secrets != self._secrets:
             raise RuntimeError(
                 f"{self.name}: secret streams were drawn before `secrets` was set, so they follow "
-                "from the seed that everybody knows; draw them in `parties`, not in `__init__`"
+                "from the public seed; draw them in `parties`, not in `__init__`"
             )
         self._secrets = secrets
 
@@ -114,10 +114,10 @@ class Protocol(ABC):
         """New party objects by number; the server is `SERVER`."""
 
     def party(self, index: int) -> Party:
-        """New object of one party, for one that comes back after a crash or runs by itself.
+        """New object of one party, to rejoin after a crash or to run in a process of its own.
 
-        The others that `parties` makes besides are dropped. Where only this party's secrets are
-        there, the others get placeholders (`securevfl.engine.streams.WithPlaceholders`).
+        `parties` makes the others as well; they are dropped. Where only this party's secrets are
+        known, the others get placeholders (`securevfl.engine.streams.WithPlaceholders`).
         """
         secrets = self._secrets
         if isinstance(secrets, OwnEntropy):
@@ -129,15 +129,15 @@ class Protocol(ABC):
 
     @abstractmethod
     def scores(self, parties: Mapping[int, Party], features: Sequence[np.ndarray]) -> np.ndarray:
-        """Raw scores of rows by the models that the parties hold, computed in the clear.
+        """Raw scores of rows by the parties' models, computed in the clear.
 
-        It is the experimenter's view: no party of the protocol could compute it alone.
+        This is the experimenter's evaluation: no party of the protocol could compute it alone.
         """
 
     def predictors(
         self, parties: Mapping[int, Party], features: Sequence[np.ndarray]
     ) -> dict[int, Party]:
-        """New parties that predict rows without showing them, by the models that `parties` hold.
+        """New parties that predict rows on shares of them, by the models of `parties`.
 
         Parameters
         ----------
@@ -155,7 +155,7 @@ class Protocol(ABC):
         Raises
         ------
         ConfigurationError
-            Where the protocol has no such way, or the rows cannot be predicted by it.
+            Where the protocol has no coded prediction, or cannot predict these rows.
         """
         raise ConfigurationError(
             f"{self.name}: a coded prediction computes on secret shares, and {self.name} has none; "
@@ -165,52 +165,53 @@ class Protocol(ABC):
     @property
     @abstractmethod
     def batch_rows(self) -> int:
-        """|B|: rows of a coded batch, which the delay of sharing a model depends on."""
+        """|B|: rows of a coded batch, on which the delay of sharing a model depends."""
 
     @property
     @abstractmethod
     def claims(self) -> tuple[Claim, ...]:
-        """What is claimed in this configuration; "none" where nothing is."""
+        """Claims of this configuration; one of strength "none" where nothing is protected."""
 
     @property
     def paper_claims(self) -> tuple[Claim, ...]:
-        """What the paper claims of its own method, where the card of a variant claims less."""
+        """Claims of the paper, where this implementation claims less."""
         return ()
 
     @property
     def exposures(self) -> tuple[Exposure, ...]:
-        """Kinds of message whose receiver sees values row by row, as `messages` declares them."""
+        """Disclosures: kinds of message whose receiver sees values row by row, as declared."""
         return exposures_of(self.messages)
 
     def shown(self, payload: Any) -> tuple[Any, Any]:
-        """What an exposing message names its rows by, and its values.
+        """Sample identifiers and values of a disclosing message.
 
-        (None, values) where it names none: they are then the rows of the round's announcement.
+        The identifiers are None if the payload has none: the rows are then those of the round's
+        announcement.
         """
         if isinstance(payload, tuple) and len(payload) == 2 and isinstance(payload[1], np.ndarray):
             return payload
         return None, payload
 
     def named_rows(self, named: Any) -> np.ndarray | None:
-        """Training rows that a message or an announcement names; -1 for padding, None for none."""
+        """Sample indices that a message or an announcement names; -1 for padding, None for none."""
         return None
 
     def embed(self, client: Any, rows: np.ndarray) -> Any:
-        """A client's embedding of rows, (rows, h), as the experimenter computes it; None if none.
+        """A client's embedding of rows, (rows, h), for the experimenter; None if it has no network.
 
-        It is what the client's own trained network makes of them, without noise or masks.
+        Its bottom model computes it, without noise or masks.
         """
         network = getattr(client, "network", None)
         return None if network is None else network.forward(rows)
 
     @classmethod
     def outline(cls, config: Any, shape: Shape) -> Outline | None:
-        """All messages of a run, for the planner; None where they depend on chance or on data."""
+        """Message schedule of a run, for the planner; None where it depends on chance or data."""
         return None
 
     @property
     def messages(self) -> tuple[MessageSpec, ...]:
-        """Every message that its parties may send in this configuration; empty for none declared.
+        """Declaration of every message that the parties may send; empty for no declaration.
 
         Without a declaration the engine cannot refuse a message, and no verifier applies.
         """
@@ -218,12 +219,12 @@ class Protocol(ABC):
 
     @property
     def prediction_messages(self) -> tuple[MessageSpec, ...]:
-        """Every message that the parties of `predictors` may send, likewise."""
+        """Declaration of every message that the parties of `predictors` may send."""
         return ()
 
     @property
     def draws(self) -> tuple[Draw, ...]:
-        """Every uniform secret value that its parties draw, in the order in which one draws them.
+        """Every uniform secret value that the parties draw, in the order of one party's draws.
 
         Empty where nothing is secret. Initial weights and other secret choices that are not
         uniform (`secret_stream`) are none.
@@ -236,15 +237,17 @@ class Protocol(ABC):
         return None
 
     def ideal_output(self, secrets: RunSecrets, key: MessageKey) -> Any:
-        """What the receiver of a message may learn from it, such as a decoded sum; None if not
-        said."""
+        """Value that the receiver of a message may learn from it, such as a decoded sum.
+
+        None where the protocol does not say.
+        """
         return None
 
     def hypotheses(self, secrets: RunSecrets) -> tuple[Hypothesis, ...]:
-        """What computational claims suppose besides the primitives, checked on a recorded run.
+        """Assumptions of computational claims besides the primitives, checked on a recorded run.
 
-        Such as: keys are used once, thresholds suffice. Empty where nothing was stated: no verdict
-        on a computational claim is then stronger than NO VIOLATION FOUND.
+        For example: keys are used once, thresholds suffice. Empty where none was stated: then no
+        verdict on a computational claim is stronger than NO VIOLATION FOUND.
         """
         return ()
 
@@ -262,18 +265,18 @@ class Protocol(ABC):
 
     @property
     def points(self) -> dict[int, int]:
-        """Where each party's shares are evaluated; empty where there are no such points."""
+        """Evaluation points of the parties' shares; empty where there are none."""
         return {}
 
     def roles(self) -> dict[str, tuple[int, ...]]:
-        """Numbers of the parties by role, for `messages` and for faults that strike a role."""
+        """Numbers of the parties by role, for `messages` and for fault schedules of a role."""
         return {"server": (SERVER,), "client": tuple(self.peers())}
 
     @property
     def last_fault(self) -> int | None:
-        """Last round in which chains of faults strike; None where they strike to the end.
+        """Last round in which fault chains are applied; None for all rounds.
 
-        What a script takes down stays down for as long as it says.
+        Scripted outages last as long as the script prescribes.
         """
         return None
 
@@ -282,7 +285,7 @@ class Protocol(ABC):
         return keyed_stream(self.seed, SERVER, name, *keys)
 
     def secret_stream(self, index: int, name: str, *keys: int) -> np.random.Generator:
-        """Secret stream of party `index`, for what the other parties need not know.
+        """Secret stream of party `index`, for its choices that no other party needs.
 
         A party that draws later keeps ``functools.partial(self.secrets.stream, index)``, which
         refers to no protocol object, or asks `Party.secret_stream`.

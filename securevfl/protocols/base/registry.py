@@ -1,4 +1,4 @@
-"""Protocols by name: those of this package and those of installed entry points."""
+"""Registry of protocols by name: those of this package and of installed entry points."""
 
 from __future__ import annotations
 
@@ -54,17 +54,18 @@ def _is_protocol(thing: object) -> bool:
 def _add(found: dict[str, type[Protocol]], protocol: type[Protocol]) -> None:
     if found.setdefault(protocol.name, protocol) is not protocol:
         raise ConfigurationError(
-            f"two protocols are called {protocol.name!r}: {found[protocol.name]} and {protocol}"
+            f"two protocols are called {protocol.name!r}: {found[protocol.name]} and {protocol}; "
+            "rename one of them"
         )
 
 
 def get_protocol(name: str) -> type[Protocol]:
-    """Protocol by name.
+    """Class of the protocol with this name.
 
     Raises
     ------
     UnknownNameError
-        With the nearest names.
+        Where there is none; the message lists the nearest names.
     """
     found = find_protocols()
     if name not in found:

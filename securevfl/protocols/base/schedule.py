@@ -1,4 +1,4 @@
-"""The messages of a run in advance: what is sent to whom, in which order, of which size."""
+"""Message schedules: the planned messages of a run, with their order, ends and sizes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Shape:
-    """What a plan needs to know of a data set.
+    """Data set shape: the numbers of a data set that a plan needs.
 
     Attributes
     ----------
@@ -28,7 +28,7 @@ class Shape:
 
 @dataclass(frozen=True)
 class Post:
-    """One message to each of `to`, without its content.
+    """Planned message: one to each party of `to`, without its content.
 
     Attributes
     ----------
@@ -53,17 +53,17 @@ class Post:
 
 @dataclass(frozen=True)
 class Stage:
-    """What one side sends at once when it has what the other side sent before.
+    """Messages that one side sends at once, when those of the other side have come.
 
     Attributes
     ----------
     posts : tuple of Post
         In the order in which they are sent.
     activity : str or None
-        Work that delays them, as in `securevfl.engine.party.Party.activities`.
+        Delay class of these messages, as in `securevfl.engine.party.Party.activities`.
     count : int
-        Clients from whom the server waits for the last of them; 0 in its own stages. Whoever gets
-        an earlier one must not need it before the server has these.
+        Clients from whom the server waits for the last of the messages; 0 in its own stages. The
+        receiver of an earlier one must not need it before the server has these.
     """
 
     posts: tuple[Post, ...]
@@ -82,13 +82,13 @@ class Phase:
 
 @dataclass(frozen=True)
 class Outline:
-    """All messages of a run, in advance.
+    """Message schedule: all planned messages of a run.
 
     Attributes
     ----------
     setup : tuple of Post
-        Sent by every client to its peers, one after the other: each when all of those of the one
-        before have come.
+        Messages of every client to its peers, in order: a client sends the next one when all of
+        the one before have come.
     phases : tuple of Phase
         Training first. Rounds are numbered through, from 1.
     batch_rows : int

@@ -1,4 +1,4 @@
-"""Base classes of methods with a network at each client and a centre at the server."""
+"""Base classes of methods with a bottom model at each client and a server model."""
 
 from __future__ import annotations
 
@@ -33,13 +33,14 @@ if TYPE_CHECKING:
 
 
 class SplitProtocol(Protocol):
-    """A method with a network at each client, a centre at the server and their mean between them.
+    """A method whose server model reads the mean of the clients' embeddings.
 
-    Its clients have an attribute ``network`` (a `PolynomialNetwork`), its server has ``centre``.
+    Its clients have an attribute ``network``, the bottom model (a `PolynomialNetwork`); its server
+    has ``centre``, the server model.
     """
 
     def check_sizes(self) -> None:
-        """Refuse columns of code numbers, which a polynomial network would take for sizes."""
+        """Refuse columns of category codes, which a polynomial network would take for sizes."""
         for counts in self.data.cardinalities:
             if any(counts):
                 refuse_codes("pn", sum(count > 0 for count in counts))
@@ -47,7 +48,7 @@ class SplitProtocol(Protocol):
     def network(
         self, index: int, *, bound: float | None = None, optimizer: dict[str, Any] | None = None
     ) -> PolynomialNetwork:
-        """New network of client `index`; the same weights in every protocol with its secrets."""
+        """New bottom model of client `index`; equal secrets give equal weights everywhere."""
         self.check_sizes()
         return PolynomialNetwork(
             self.data.widths[index],
@@ -65,12 +66,12 @@ class SplitProtocol(Protocol):
         optimizer: dict[str, Any] | None = None,
         stream: np.random.Generator | None = None,
     ) -> Centre:
-        """New centre of the server; the same weights in every protocol with its secrets.
+        """New server model; equal secrets give equal weights everywhere.
 
         Parameters
         ----------
         width : int, optional
-            Width of what it takes in; that of an embedding if not given.
+            Width of its input; that of an embedding if not given.
         optimizer : dict, optional
             Arguments of `make_optimizer`; the server's if not given.
         stream : numpy Generator, optional
@@ -98,7 +99,7 @@ class SplitProtocol(Protocol):
         segments : int
         part : {"train", "test"}
         rows : int, optional
-            How many there are, where they are not those of the data set.
+            Number of rows; that of the data set if not given.
         short : bool
             Allow fewer rows than segments.
         """
@@ -109,12 +110,12 @@ class SplitProtocol(Protocol):
 
     @property
     def exposures(self) -> tuple[Exposure, ...]:
-        """As declared; without a declaration protected uploads, and gradients to the clients."""
+        """Disclosures as declared; by default, protected uploads and gradients to the clients."""
         undeclared = (Exposure("embedding", "upload"), Exposure("gradient", "gradient"))
         return super().exposures if self.messages else undeclared
 
     def named_rows(self, named: Any) -> np.ndarray | None:
-        """Rows of a coded batch in the layout of the training rows; None for test rows."""
+        """Sample indices of a coded batch of training rows; None for test rows."""
         if getattr(named, "part", "train") != "train":
             return None
         return self.train_layout().samples(np.asarray(getattr(named, "rows", named)))
@@ -125,7 +126,7 @@ class SplitProtocol(Protocol):
         return self.batches(1) if public is None else public.batches["train"]
 
     def scores(self, parties: Mapping[int, Party], features: Sequence[np.ndarray]) -> np.ndarray:
-        """Centre's scores of the mean of the clients' embeddings, all computed in the clear."""
+        """Server model's scores of the mean of the clients' embeddings, computed in the clear."""
         models: Any = parties
         total = np.zeros((len(features[0]), self.config.width), np.float32)
         for n, rows in enumerate(features):
@@ -156,7 +157,7 @@ class EmbeddingProtocol(SplitProtocol):
             )
 
     def most_used(self, parties: Mapping[int, Party], count: int) -> list[int]:
-        """So many clients, those whose embeddings the server used most often (`answered`)."""
+        """The `count` clients whose embeddings the server used most often (`answered`)."""
         server: Any = parties[SERVER]
         often = np.argsort(-server.answered, kind="stable")  # the lowest first among equals
         return sorted(often[:count].tolist())
@@ -164,7 +165,7 @@ class EmbeddingProtocol(SplitProtocol):
     def client_network(
         self, index: int, *, optimizer: dict[str, Any] | None = None, drawn: str = "init"
     ) -> ClientNetwork:
-        """New network of client `index`; a polynomial one has the weights that FedVS's has.
+        """New bottom model of client `index`; a polynomial one has the weights of FedVS's.
 
         Parameters
         ----------
@@ -207,7 +208,7 @@ class EmbeddingProtocol(SplitProtocol):
         dtype : str
             Of the array that it uploads; empty where that is no array.
         client : str
-            Role of those who train.
+            Role of the parties that train.
         width : int, optional
             Of an embedding; `config.width` if not given.
         """
@@ -239,7 +240,7 @@ class EmbeddingProtocol(SplitProtocol):
 
     @property
     def exposures(self) -> tuple[Exposure, ...]:
-        """As declared; else embeddings, single ones unless a claim hides them, and gradients."""
+        """Disclosures as declared; by default gradients, and embeddings or protected uploads."""
         if self.messages:
             return super().exposures
         hiding = ("perfect", "statistical", "computational")
@@ -253,11 +254,11 @@ class EmbeddingProtocol(SplitProtocol):
         return self.layout
 
     def joint_centre(self, stream: np.random.Generator | None = None) -> Centre:
-        """New centre, as wide as the aggregated embedding; `stream` as for `centre`."""
+        """New server model, as wide as the aggregated embedding; `stream` as for `centre`."""
         return self.centre(self.aggregation.width(self.config.width), stream=stream)
 
     def centralised(self) -> Centralised:
-        """The same networks with the same weights, to be trained without any partition."""
+        """Centralised model: the same networks with the same weights, without any partition."""
         networks = [self.client_network(n) for n in self.peers()]
         return Centralised(networks, self.joint_centre(), joined=self.config.aggregation)
 
@@ -270,7 +271,7 @@ class EmbeddingProtocol(SplitProtocol):
         return network.forward(rows_of(own, self.train_layout().samples(batch)))
 
     def announced_at(self, secrets: RunSecrets, key: MessageKey) -> Any:
-        """What the server announces: the round's batch, or the end after the last step."""
+        """Payload of an announcement: the round's batch, or the end after the last step."""
         server = secrets.state(key)
         over = server["steps"] + server.get("skipped", 0) >= self.config.rounds
         return "stop" if over else self.layout.draw(key.round)
@@ -293,7 +294,7 @@ class EmbeddingProtocol(SplitProtocol):
         return self.peers()
 
     def scores(self, parties: Mapping[int, Party], features: Sequence[np.ndarray]) -> np.ndarray:
-        """Centre's scores of the aggregated embeddings, all computed in the clear."""
+        """Server model's scores of the aggregated embeddings, computed in the clear."""
         server: Any = parties[SERVER]
         used = self.evaluated(parties)
         embeddings = {n: self.embed(parties[n], features[n]) for n in used}
@@ -307,14 +308,14 @@ class EmbeddingProtocol(SplitProtocol):
         return self.layout.coded
 
     def memory(self) -> int:
-        """Bytes of all embeddings of the test rows, one by one and as one array, and a step's."""
+        """Bytes of the test rows' embeddings, single and stacked, and of a training step."""
         batch, h = self.layout.coded * self.layout.segments, int(self.config.width)
         embeddings = self.data.parties * max(self.data.test_rows, batch) * h
         centre = training_bytes(self.config.centre, self.aggregation.width(h), batch)
         return 2 * 4 * embeddings + centre
 
     def advice(self, available: int) -> str:
-        """Nothing but the sizes of the embeddings matters."""
+        """What to change: only the embeddings need memory."""
         return "use a smaller width, or fewer rows or parties"
 
 

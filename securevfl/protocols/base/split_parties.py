@@ -48,13 +48,13 @@ class SplitClient(Party):
         super().__init__(self.index, self.peers)
 
     async def run(self) -> None:
-        """Take part in every round; one that is over before the gradient comes is left."""
+        """Take part in every round; leave one that ends before its gradient comes."""
         async for round_ in self.rounds():
             with round_:
                 await self.take_part(round_.payload)
 
     async def take_part(self, announced: Any) -> None:
-        """Do what a round is for: a step of split training, which its batch announces."""
+        """Do the work of a round: here a step of split training on the announced batch."""
         await self.train(announced)
 
     async def train(self, batch: np.ndarray) -> None:
@@ -72,7 +72,7 @@ class SplitClient(Party):
         return self.network.forward(own)
 
     def update(self, own: np.ndarray, gradient: np.ndarray) -> None:
-        """Step with dL/dH_n; weights that the bound cut off are an event."""
+        """Step with dL/dH_n; clipped weights are recorded as an event."""
         clipped = self.network.update(own, gradient)
         if clipped:
             self.record("clipped", weights=clipped, bound=self.network.bound)
@@ -85,10 +85,10 @@ class SplitClient(Party):
 
 @dataclass(eq=False, repr=False)
 class SplitServer(Party):
-    """Aggregates the embeddings of all clients and trains the server model.
+    """Server of split training: aggregates all clients' embeddings, trains the server model.
 
     Three hooks make other methods of it: `join` (imputation, stale values, a decrypted sum),
-    `release` (noise on the gradient) and `answer` (who gets which gradient, in which message).
+    `release` (noise on the gradient) and `answer` (receivers and messages of the gradients).
 
     Attributes
     ----------
@@ -119,7 +119,7 @@ class SplitServer(Party):
         super().__init__(SERVER, self.peers)
 
     async def run(self) -> None:
-        """One step a round, with the embeddings of all."""
+        """Do one step a round, with the embeddings of all clients."""
         while self.steps < self.max_steps:
             self.safe_point()
             batch = self.batches.draw(self.steps + 1)
@@ -128,18 +128,18 @@ class SplitServer(Party):
         self.conclude()
 
     def announced(self, batch: np.ndarray) -> Any:
-        """What opens a round of split training."""
+        """Payload of the announcement that opens a round."""
         return batch
 
     def train(self, batch: np.ndarray, uploads: Any) -> None:
-        """One step: join what came, update the server model, answer, and write a row of history.
+        """One step: join the uploads, update the server model, answer, write a row of the history.
 
         Parameters
         ----------
         batch : ndarray, (|B|,), uint32
             Coded rows.
         uploads
-            What `join` takes; here the embeddings by client.
+            Argument of `join`; here the embeddings by client.
         """
         samples = self.batches.samples(batch)
         joint = self.join(uploads, samples)
@@ -153,7 +153,7 @@ class SplitServer(Party):
         return gathered(self.aggregation, uploads, len(self.peers))
 
     def release(self, gradient: np.ndarray, samples: np.ndarray) -> np.ndarray:
-        """What clients may see of dL/dH: here all of it."""
+        """Part of dL/dH that clients may see: here all of it."""
         return gradient
 
     def answer(self, batch: np.ndarray, step: SplitStep) -> None:

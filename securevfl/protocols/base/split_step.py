@@ -3,8 +3,8 @@
 The step is the same in every split method: make one embedding of the clients' (a `JointEmbedding`),
 update the server model with it, and carry the gradient back to the clients. Methods differ in three
 places only, so these are arguments of `split_step` and hooks of
-`securevfl.protocols.base.split_parties.SplitServer`: how embeddings are joined, what is done to the
-gradient before clients see it, and who gets which gradient.
+`securevfl.protocols.base.split_parties.SplitServer`: the join of the embeddings, the release of the
+gradient (clipping, noise), and the choice of the clients that get one.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Release = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 @dataclass(frozen=True, eq=False)
 class JointEmbedding:
-    """Input of the server model, made of several clients' embeddings, and the way back.
+    """Input of the server model, made of several clients' embeddings, and its gradient's way back.
 
     Attributes
     ----------
@@ -87,9 +87,9 @@ def split_step(
     labels : ndarray, (M,)
         Class numbers, or real targets.
     release : callable, optional
-        ``release(dL/dH, samples)`` is what clients may see of the gradient, such as clipped rows
-        with noise. It is called once, before the gradient is divided among clients. Without it
-        they see the gradient as it is.
+        ``release(dL/dH, samples)`` is the part of the gradient that clients may see, such as
+        clipped rows with noise. It is called once, before the gradient is divided among clients.
+        Without it they see the gradient as it is.
 
     Raises
     ------
@@ -118,7 +118,7 @@ def aggregated(
     present : ndarray, (N, rows), bool
         As the rule takes them.
     clients : collection of int
-        Who gets a gradient; an absent client's is zero.
+        Clients that get a gradient; an absent client's is zero.
     details
         Fields for the history.
     """
@@ -132,7 +132,7 @@ def aggregated(
 def gathered(
     aggregation: Aggregation, embeddings: Mapping[int, np.ndarray], parties: int
 ) -> JointEmbedding:
-    """Joint embedding of those that came; who is absent is left out and gets no gradient."""
+    """Joint embedding of those that came; an absent client is left out and gets no gradient."""
     return aggregated(aggregation, *gather(embeddings, parties), embeddings.keys())
 
 
@@ -142,14 +142,14 @@ def summed(
     backward: Callable[[np.ndarray], np.ndarray] = lambda gradient: gradient,
     **details: Any,
 ) -> JointEmbedding:
-    """Joint embedding of which only a sum is known; all who are in it get the same gradient.
+    """Joint embedding of which only a sum is known; all clients in it get the same gradient.
 
     Parameters
     ----------
     value : ndarray, (rows, width)
         H, computed from the sum.
     clients : collection of int
-        Who is in the sum.
+        Clients in the sum.
     backward : callable
         dL/dH -> the gradient that each of them gets; dL/dH itself if not given.
     details

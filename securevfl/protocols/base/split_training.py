@@ -1,8 +1,8 @@
 """Base class of methods that pre-train and then train split on the aligned rows.
 
 Their parties are those of `securevfl.protocols.base.split_parties`: with the same seed and without
-pre-training they give the same run as `split` that waits for everybody, bit for bit. Protocols
-derive from these classes what comes before.
+pre-training they give the same run as `split` that waits for all clients, bit for bit. Protocols
+add their pre-training to these classes.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class DownstreamProtocol(EmbeddingProtocol):
     """A method that pre-trains, then trains split on the aligned rows."""
 
     def alone(self, index: int) -> np.ndarray | None:
-        """Rows that client `index` holds alone; None where no party has any."""
+        """Unaligned rows of client `index`; None where no party has any."""
         return self.data.alone[index] if self.data.alone else None
 
     def all_rows(self, index: int) -> np.ndarray:
@@ -39,7 +39,7 @@ class DownstreamProtocol(EmbeddingProtocol):
         return self.all_rows(0), np.concatenate([data.train_labels, data.alone_labels])
 
     def pretraining_network(self, index: int, drawn: str = "init") -> ClientNetwork:
-        """New network of client `index`, as it begins, with the optimiser of pre-training."""
+        """New network of client `index`: its initial weights, the optimiser of pre-training."""
         optimizer = pretraining_optimizer(self.config)
         return self.client_network(index, optimizer=optimizer, drawn=drawn)
 
@@ -55,12 +55,12 @@ class DownstreamProtocol(EmbeddingProtocol):
         )
 
     def pretraining(self, index: int, means: Centre | Objective) -> Pretraining:
-        """What client `index` trains before, by a head or an objective."""
+        """Pre-training of client `index`, with a head or a self-supervised objective."""
         encoder = self.pretraining_network(index)
         return Pretraining(self.config, encoder, self.alone(index), means)
 
     def describe(self) -> dict[str, Any]:
-        """N, |B|, and whose rows are used."""
+        """N, |B|, and the number of rows that each client uses."""
         held = [len(self.all_rows(k)) for k in self.peers()]
         return {
             "N": self.data.parties,
@@ -71,5 +71,5 @@ class DownstreamProtocol(EmbeddingProtocol):
 
     @property
     def claims(self) -> tuple[Claim, ...]:
-        """None: embeddings are sent in the clear."""
+        """No protection: embeddings are sent in the clear."""
         return OPEN_EMBEDDINGS

@@ -43,7 +43,7 @@ class Client(Party):
     kept_frozen: ClassVar[tuple[str, ...]] = ("held",)
     kept_ahead: ClassVar[tuple[str, ...]] = ("uploaded",)
     kept_optional: ClassVar[Mapping[str, Any]] = {"unsure": (0, 0), "heard": 0}
-    uploaded = of_ledger("stored_uploads")  # by these names they lie in checkpoints
+    uploaded = of_ledger("stored_uploads")  # names of the ledger's state in checkpoints
     unsure = of_ledger("unsure")
     heard = of_ledger("last_step")
 
@@ -66,7 +66,7 @@ class Client(Party):
         # With absent=last: stale shares, the last one of each client and its round.
         self.held: dict[int, tuple[int, np.ndarray]] = {}
         self.ledger = SumLedger(parties=len(peers), threshold=1)  # of its own uploads
-        self.rows = 0  # |B| of the round under way
+        self.rows = 0  # |B| of the present round
         # Models by round that are shared instead of trained ones (`CodedProtocol.parties_with`).
         self.given_models: Mapping[int, np.ndarray] | None = None
 
@@ -106,7 +106,7 @@ class Client(Party):
                         self.held = self.held | fresh
 
     async def setup(self) -> None:
-        """Share the data (lines 2-10), and pre-train if that is wanted."""
+        """Share the data (lines 2-10); with pre-training, pre-train before."""
         if self.pretraining is not None:
             await self.pretrain(self.pretraining)
         for part, features in self.features.items():
@@ -129,25 +129,24 @@ class Client(Party):
         self, batch: Batch, attempt: Attempt, shares: Mapping[int, np.ndarray]
     ) -> np.ndarray:
         """H-tilde = sum over S of X-tilde^(B) W-tilde (equation 5), one product over F_p."""
-        held = self.data_shares[batch.part]
-        data = np.concatenate([held[n][batch.rows] for n in attempt.terms], axis=1)
-        model = np.concatenate([shares[n] for n in attempt.terms])
-        product: np.ndarray = self.public.field.matmul(data, model)
-        return product
+        data_shares = self.data_shares[batch.part]
+        X = np.concatenate([data_shares[n][batch.rows] for n in attempt.terms], axis=1)
+        W = np.concatenate([shares[n] for n in attempt.terms])
+        return self.public.field.matmul(X, W)
 
     def update(self, batch: Batch, attempt: Attempt, gradient: np.ndarray) -> bool:
         """Step with dL/dH_n = (1/|S|) dL/dH on the own real rows (lines 33-35).
 
-        A client whose earlier model was in the sum stands still: |S| counts it, and what it would
-        step from is not the model that the gradient is of.
+        A client whose earlier model was in the sum does not step: |S| counts it, and its present
+        model is not the one of which this is the gradient.
 
         Returns
         -------
         bool
-            Whether older uploads are of another model now. A client in S sees that its own model
-            has moved, by more than the rounding of an entry. One outside S stands still, and has
-            the server's word that the others moved: would it remember, crashes of others would
-            soon leave too few that upload.
+            Whether older uploads are of another model now. A client in S checks that its own
+            model moved by more than the rounding of an entry. A client outside S does not step,
+            and believes the server that the others did: if it kept its memory, crashes of others
+            would soon leave too few clients that upload.
         """
         if self.given_models is not None:
             return False
@@ -175,17 +174,17 @@ class Client(Party):
     def uniform(self, shape: tuple[int, ...]) -> np.ndarray:
         """Fresh uniform field elements from the operating system's entropy.
 
-        All secret randomness of a client comes through here: Z once in setup, then each round V
-        and, of a dealer, the coefficients of rho. Nothing of it is kept. The privacy verifiers
-        replace this method by a tape.
+        Every uniform secret of a client is drawn here: Z once in setup, then each round V and, of
+        a dealer, the coefficients of rho. None is kept. The privacy verifiers replace this method
+        by a tape, a recorded sequence of draws.
         """
         return self.public.field.random(shape)
 
     def check_range(self, batch: Batch, model: np.ndarray) -> None:
         """Refuse to share when |X-bar^(B) W-bar| > floor((p-1)/(2N)) for an entry: it could wrap.
 
-        The server cannot see a wrap. That a client stopped here is one bit about its data, listed
-        on the card.
+        The server cannot see a wrap. The error reveals one bit about the client's data, which the
+        card lists.
         """
         if self.given_models is not None:
             return
@@ -195,16 +194,16 @@ class Client(Party):
             raise out_of_range(self.public, self.index, self.round, largest)
 
     def checked(self, batch: Batch, attempt: Attempt) -> Attempt:
-        """The attempt, if its sharers and dealers keep the guarantee; never upload otherwise."""
+        """The attempt, if its sharers and dealers keep the guarantee; else an error, no upload."""
         check_attempt(self.public, self.round, batch, attempt)
         return attempt
 
     def consistent(self, batch: Batch, attempt: Attempt) -> bool:
         """Whether no row of the batch was uploaded to another sum of the same models.
 
-        Two such sums tell their difference, which may be one client's. The server avoids them;
-        it may lie: a client forgets what it uploaded when its own model has moved. Only of uploads
-        before a crash of its own it believes the server that a round is over or harmless.
+        The difference of two such sums may be one client's value. The server avoids them. It may
+        lie, so a client forgets its uploads only when its own model has moved. Of uploads before
+        its own last crash it believes the server that a round is over, or below the threshold.
         """
         self.ledger.hear_of_attempt(attempt)
         before = self.ledger.conflict(Sum(batch, attempt))
@@ -215,7 +214,7 @@ class Client(Party):
         return False
 
     def complete(self, attempt: Attempt, shares: dict[int, np.ndarray]) -> bool:
-        """Add to `shares` those of earlier rounds that the attempt names, if all are held."""
+        """Add to `shares` the stale ones that the attempt names; whether all terms are there."""
         for n, round in attempt.held:
             known, share = self.held.get(n, (0, None))
             if share is None or known != round:
@@ -225,7 +224,7 @@ class Client(Party):
         return len(shares) == len(attempt.terms)
 
     async def pretrain(self, own: Pretraining) -> None:
-        """Train alone on all own rows, and start from the result."""
+        """Pre-train on all own rows, and start from the result."""
         labels = await self.receive("labels", sender=SERVER) if own.supervised else None
         self.record("pretrained", **own.run(self.features["train"], self.secret_stream, labels))
         load_weights(self.network, weights_of(own.encoder))
@@ -252,7 +251,7 @@ class Client(Party):
 
 
 class Server(Party):
-    """Names the batch and the sharers, decodes the sum from the first R results, trains W_0."""
+    """Server: names batch and sharers, decodes the sum from the first R results, trains W_0."""
 
     kept: ClassVar[tuple[str, ...]] = (
         *("centre", "steps", "given_up", "test_scores", "summed", "harmless", "stepped", "latest"),
@@ -260,7 +259,7 @@ class Server(Party):
     kept_ahead: ClassVar[tuple[str, ...]] = ("summed",)
     kept_optional: ClassVar[Mapping[str, Any]] = {"received": {}}
     received = of_ledger("received")
-    summed = of_ledger("stored_sums")  # by these names they lie in checkpoints
+    summed = of_ledger("stored_sums")  # names of the ledger's state in checkpoints
     harmless = of_ledger("below_threshold")
     stepped = of_ledger("last_step")
 
@@ -279,14 +278,14 @@ class Server(Party):
         self.alone_labels = alone_labels
         self.steps = 0
         self.given_up = 0
-        self.batch = Batch("train", np.empty(0, np.uint32))  # of the attempt under way
+        self.batch = Batch("train", np.empty(0, np.uint32))  # of the present attempt
         self.test_scores: dict[int, np.ndarray] = {}
         self.ledger = SumLedger(parties=len(peers), threshold=public.telling_uploads)
         # With absent=last: of each client the last round that its model was summed in, and its S.
         self.latest: dict[int, tuple[int, tuple[int, ...]]] = {}
 
     async def run(self) -> None:
-        """Train (lines 25-31), then infer the test set from its shares if asked to."""
+        """Train (lines 25-31), then score the test set from its shares if that is wanted."""
         while self.steps < self.public.config.rounds:
             self.safe_point()
             batch = self.next_batch()
@@ -301,11 +300,11 @@ class Server(Party):
     async def attempt(self, batch: Batch) -> Attempt:
         """Announce B, then S: those that shared their model in time (footnote 2), and D.
 
-        With ``absent=last`` (ours) clients outside S stand in sums of training rows with the model
-        of the last decoded sum for which they shared it, whose shares the others have.
+        With ``absent=last`` (ours) sums of training rows have stale terms: a client outside S
+        stands in them with the model of its last decoded sum, of which the others have shares.
         S and D that would not keep the masked guarantee are not announced; `decode` gives such an
-        attempt up. An attempt on rows that were announced before is made with the models of that
-        one, or not at all: two sums of the same rows and models tell their difference.
+        attempt up. An attempt on rows that were announced before has the models of that one, or is
+        not made: two sums of the same rows and other models reveal their difference.
         """
         self.batch = batch
         self.announce(self.round + 1, batch)
@@ -337,22 +336,22 @@ class Server(Party):
         if why is not None:
             self.give_up(why, attempt.sharers)
             return None
-        results = await self.collect(
+        uploads = await self.collect(
             "embedding", count=public.results_needed, timeout=public.config.result_timeout
         )
-        self.ledger.receive(self.round, results)
-        if len(results) < public.results_needed:
+        self.ledger.receive(self.round, uploads)
+        if len(uploads) < public.results_needed:
             self.give_up(
-                f"{public.requirement} results are needed and {len(results)} came within "
+                f"{public.requirement} results are needed and {len(uploads)} came within "
                 f"result_timeout = {public.config.result_timeout} s",
-                tuple(results),
+                tuple(uploads),
             )
-            self.latest = {}  # too few may have had what was asked for
+            self.latest = {}  # too few clients may have had the stale shares
             return None
         try:
-            sums = self.interpolate(results)
+            sums = self.interpolate(uploads)
         except (CorruptResultsError, NotEnoughResultsError) as error:
-            self.give_up(str(error), tuple(results))
+            self.give_up(str(error), tuple(uploads))
             return None
         self.given_up = 0
         return mean_of_sums(public, sums, len(attempt.terms))
@@ -384,15 +383,15 @@ class Server(Party):
         return sums
 
     def next_batch(self) -> Batch:
-        """The batch of the next round, without rows of attempts that were given up since a step.
+        """The batch of the next round, without rows of attempts given up since the last step.
 
-        Where nothing is left of it, it is that of the last of these attempts.
+        If no row is left, it is the batch of the last of these attempts.
         """
         rows = self.ledger.free(self.public.batches["train"].draw(self.round + 1))
         return Batch("train", rows) if rows.size else self.ledger.newest().batch
 
     def give_up(self, why: str, parties: tuple[int, ...]) -> None:
-        """Leave an attempt; the next round takes other rows or the same S: no row meets two."""
+        """End an attempt without a step; the next round takes other rows, or the same S."""
         missing = sorted(set(self.peers) - set(parties))
         self.record("given_up", why=why, missing=missing)
         self.given_up += 1
@@ -429,11 +428,11 @@ class Server(Party):
         self.report_inference(step)
 
     def score(self, number: int, embedding: np.ndarray) -> None:
-        """Keep the scores of a part of the test rows."""
+        """Score a part of the test rows."""
         self.test_scores[number] = self.centre.scores(embedding)
 
     def report_inference(self, step: int) -> None:
-        """Record what the coded scores are worth."""
+        """Record the measures of the coded scores."""
         labels = self.labels["test"]
         scores = rows_in_order(self.public.batches["test"], self.test_scores, step)
         self.record("inference", rows=len(labels), **measure(self.centre.task, scores, labels))

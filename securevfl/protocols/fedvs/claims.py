@@ -1,4 +1,4 @@
-"""What FedVS claims against whom, by the options of a run."""
+"""Claims of FedVS, by the options of a run."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PLAIN = (
     Claim("server + T clients", "features", "none", "recovered by linear algebra"),
     Claim("server + T clients", "model", "none", "recovered by linear algebra"),
 )
-# Theorem 5.3 is about the upload of one client; what the paper concludes from it is about them all.
+# Theorem 5.3 is about the upload of one client; the paper's conclusion is about all of them.
 PAPER = tuple(
     Claim(who, about, "perfect", source)
     for who, source in (

@@ -1,4 +1,4 @@
-"""What FedVS's parties send and draw: one line for each kind of message, one for each secret.
+"""Declaration of FedVS: one line for each kind of message, one for each secret draw.
 
 Line numbers are those of the paper's Algorithm 1; masks and announcements are ours.
 """
@@ -34,7 +34,7 @@ def messages_of(
     Parameters
     ----------
     public : Parameters
-        Those parts of the data are shared of which it has batches.
+        The parts of the data of which it has batches are shared.
     widths : sequence of int
         Columns of each client, d_1 to d_N.
     training : bool
@@ -117,7 +117,7 @@ def messages_of(
 
 
 def pretraining_messages() -> tuple[MessageSpec, ...]:
-    """What the server and client 0, one organisation, tell each other with ``pretrain=full``."""
+    """Messages between the server and client 0, one organisation, with ``pretrain=full``."""
     return (
         MessageSpec("labels", "server", "active", "labels", count=in_setup, source="ours"),
         MessageSpec("head", "active", "server", "weights", count=in_setup, source="ours"),
@@ -125,7 +125,7 @@ def pretraining_messages() -> tuple[MessageSpec, ...]:
 
 
 def draws_of(public: Parameters, widths: Sequence[int]) -> tuple[Draw, ...]:
-    """Z in setup; V and, of a dealer, rho in each round; in the order in which a client draws."""
+    """Secret draws in a client's order: Z in setup, then each round V and, of a dealer, rho."""
     T, h = public.code.privacy, public.config.width
     sizes = [expanded_width(d, public.config.degree) for d in widths]
     rows = rows_by_round(public)
@@ -154,14 +154,14 @@ def draws_of(public: Parameters, widths: Sequence[int]) -> tuple[Draw, ...]:
 
 
 def last_training_round(public: Parameters) -> int | None:
-    """Last round of training; None where attempts may be given up, which is chance."""
+    """Last round of training; None where attempts may be given up, which depends on chance."""
     config = public.config
     may_fail = config.share_timeout, config.result_timeout, config.tolerate_corrupt or None
     return int(config.rounds) if may_fail == (None, None, None) else None
 
 
 def rows_by_round(public: Parameters, *, training: bool = True) -> Rows:
-    """Round to |B|; to None where attempts may be given up, for others then take what is left."""
+    """Function from round to |B|; to None where attempts may be given up, and batches shrink."""
     last, batches = last_training_round(public), public.batches
     if last is None:
         return lambda round: None

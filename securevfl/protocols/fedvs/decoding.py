@@ -1,4 +1,4 @@
-"""Decoding of uploads by the server of FedVS (lines 27-30), wrong ones corrected where asked."""
+"""Decoding of uploads by the server of FedVS (lines 27-30), with correction of wrong ones."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def decode_uploads(
 
 
 def rows_in_order(batches: Batches, parts: Mapping[int, np.ndarray], step: int) -> np.ndarray:
-    """Values of all rows, in the order of the rows, from those of `step` coded rows a part."""
+    """Values of all rows in their order, from parts that have `step` coded rows each."""
     first = next(iter(parts.values()))
     values = np.empty((batches.rows, *first.shape[1:]), first.dtype)
     for number, part in parts.items():

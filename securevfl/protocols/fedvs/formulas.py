@@ -1,8 +1,8 @@
-"""What each message of FedVS must contain, computed from all secrets of a run.
+"""Formulas of FedVS's messages: the content of each, computed from all secrets of a run.
 
-Whoever knows the data, the networks and the draws of all parties can compute every message. The
-audit does, and compares byte by byte. A formula uses what the sender has, and messages that were
-sent to it; these have formulas of their own.
+The data, the networks and the draws of all parties determine every message. The audit computes them
+and compares byte by byte. A formula uses the sender's inputs and state, and messages that were sent
+to it; these have formulas of their own.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from securevfl.protocols.fedvs.quantisation import quantised_data
 
 
 class Method(Interface):
-    """What a formula needs of the protocol."""
+    """The attributes of the protocol that formulas read."""
 
     config: Any
     data: Any
@@ -33,7 +33,7 @@ class Method(Interface):
 
     @property
     def code(self) -> LagrangeCode:
-        """Points, K and T."""
+        """Evaluation points, K and T."""
 
     def dealers(self, round: int) -> tuple[int, ...]:
         """Appointed dealers."""
@@ -42,14 +42,14 @@ class Method(Interface):
         """New network of a client."""
 
     def centre(self) -> Centre:
-        """New model of the server."""
+        """New server model."""
 
     def secret_stream(self, index: int, name: str, *keys: int) -> np.random.Generator:
         """Secret stream of a party."""
 
 
 def formulas_of(protocol: Method) -> dict[str, Formula]:
-    """Formula of each kind of message; of runs in which nobody is late."""
+    """Formula of each kind of message, for runs in which no message is late."""
     made: dict[str, Any] = {
         "train-data": data_share,
         "test-data": data_share,
@@ -196,7 +196,7 @@ def gradient(protocol: Method, secrets: RunSecrets, key: MessageKey) -> np.ndarr
 
 
 def all_labels(protocol: Method, secrets: RunSecrets, key: MessageKey) -> np.ndarray:
-    """Labels that client 0, one organisation with the server, pre-trains on."""
+    """Labels of client 0's pre-training; it is one organisation with the server."""
     more = [] if protocol.data.alone_labels is None else [protocol.data.alone_labels]
     return np.concatenate([secrets.data(SERVER)["train"], *more])
 

@@ -1,4 +1,4 @@
-"""What the server of FedVS announces: the batch of a round, and who stands in its sum."""
+"""Announcements of FedVS's server: the batch of a round, and the clients in its sum."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from securevfl.engine.wire import message
 @message("fedvs_parameters.Batch")
 @dataclass(frozen=True)
 class Batch:
-    """What a round is about, said when it is opened.
+    """Batch of a round, announced when the round is opened.
 
     Attributes
     ----------
@@ -26,14 +26,14 @@ class Batch:
     rows: np.ndarray
 
     def meets(self, other: Batch) -> bool:
-        """Whether the two have rows in common."""
+        """Whether the two batches share a row."""
         return self.part == other.part and bool(np.isin(self.rows, other.rows).any())
 
 
 @message("fedvs_parameters.Attempt")
 @dataclass(frozen=True)
 class Attempt:
-    """The evaluation of a round, named once by the server; the round's number is the attempt's.
+    """Evaluation of a round: its sharers and dealers, announced once; each attempt has its round.
 
     Attributes
     ----------
@@ -42,11 +42,11 @@ class Attempt:
     dealers : tuple of int
         D: clients whose masks are in the uploads; none in plain evaluation.
     held : tuple of (int, int)
-        With ``absent=last`` (ours), clients outside S and the round whose model of theirs is in
-        the sum instead.
+        Stale terms, with ``absent=last`` (ours): clients outside S, each with the round of that
+        earlier model of its that is in the sum.
     harmless : tuple of int
-        Rounds below the threshold: those since the last step to which too few clients uploaded for
-        anything to be learned. Only clients that crashed since then act on it, as on `stepped`.
+        Rounds below the threshold: those since the last step to which too few clients uploaded to
+        reveal anything. Only clients that crashed since then use it, and `stepped`.
     stepped : int
         Round of the last step.
     """

@@ -1,6 +1,6 @@
-"""What FedVS's parties agree on: options, codes, the messages of a round, and what they cost.
+"""Options and public parameters of FedVS, and the numbers that follow from them.
 
-Letters as in `securevfl.protocols.fedvs.algorithm`, whose algorithm this is the fine print of.
+Letters as in `securevfl.protocols.fedvs.algorithm`.
 """
 
 from __future__ import annotations
@@ -103,12 +103,12 @@ class FedVSConfig(PretrainingOptions, TrainingConfig):
 
 @dataclass(frozen=True)
 class Parameters:
-    """What all parties agree on; public.
+    """Public parameters of a run.
 
     Attributes
     ----------
     code : LagrangeCode
-        Points, K and T.
+        Evaluation points, K and T.
     data_point, model_point : FixedPoint
         Quantisers with lx and lw bits.
     batches : mapping
@@ -150,10 +150,10 @@ class Parameters:
 
     @property
     def telling_uploads(self) -> int:
-        """Uploads of one attempt from which the server with T clients learns something: K + T.
+        """Number of uploads of an attempt that reveal something to server and T clients: K + T.
 
-        In plain evaluation every attempt tells the server everything whatever it does, so none is
-        to be remembered: N + 1.
+        In plain evaluation a single upload reveals everything, so no sum is to be remembered:
+        N + 1.
         """
         code = self.code
         return code.segments + code.privacy if self.config.masked else code.parties + 1
@@ -172,7 +172,7 @@ class Parameters:
         return self.appointed_dealers(round)
 
     def maskable(self, sharers: Sequence[int], dealers: Sequence[int]) -> bool:
-        """Whether an attempt may run: |D| >= T + 1 and |S| >= T + 2; any S without masks."""
+        """Whether an attempt may run: |D| >= T + 1 and |S| >= T + 2; without masks, any S."""
         if not self.config.masked:
             return len(sharers) > 0
         return admit(self.code.privacy, sharers, dealers)

@@ -1,4 +1,4 @@
-"""Parties that predict new rows on secret shares, by models that a run left behind."""
+"""Parties of a coded prediction: they predict new rows on shares, by the models of a run."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class PredictingClient(Client):
 
 
 class PredictingServer(Server):
-    """Server of a prediction: it decodes the sums of new rows, as of test rows, and scores them.
+    """Server of a prediction: decodes the sums of new rows, as of test rows, and scores them.
 
-    All rows are scored at once: in how many parts they came must not show in the last digits.
+    All rows are scored at once, so that the last digits do not depend on the number of parts.
     """
 
     kept: ClassVar[tuple[str, ...]] = (
@@ -47,16 +47,16 @@ class PredictingServer(Server):
         self.predicted: tuple[np.ndarray, np.ndarray] | None = None
 
     async def run(self) -> None:
-        """Infer the rows from their shares."""
+        """Score the rows from their shares."""
         await self.infer()
         self.conclude()
 
     def score(self, number: int, embedding: np.ndarray) -> None:
-        """Keep the joint embedding of a part of the rows."""
+        """Store the joint embedding of a part of the rows."""
         self.embeddings[number] = embedding
 
     def report_inference(self, step: int) -> None:
-        """Put everything in the order of the rows; there are no labels to hold it against."""
+        """Store embeddings and scores in the order of the rows; there are no labels."""
         embedding = rows_in_order(self.public.batches["test"], self.embeddings, step)
         self.predicted = (embedding, self.centre.scores(embedding))
         self.record("predicted", rows=self.public.batches["test"].rows)

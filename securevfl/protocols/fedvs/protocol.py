@@ -74,7 +74,7 @@ class FedVS(SplitProtocol, CodedProtocol):
         title="FedVS",
         paper="Li, Yao, Liu, ICML 2023, arXiv 2304.13407",
         roles={
-            "server": "holds the labels and the central model; decodes sums of embeddings",
+            "server": "holds the labels and the server model; decodes sums of embeddings",
             "client": "holds some columns and a polynomial network; computes on everyone's shares",
         },
         sees={
@@ -95,15 +95,15 @@ class FedVS(SplitProtocol, CodedProtocol):
         deviations=(
             "uploads are masked by default (ours); masked=false is the paper's evaluation",
             "p, lx, lw, h, the optimiser, initialisation and batch order are ours",
-            "tolerate_corrupt (ours): wrong uploads only, and who is named need not be to blame: "
-            "one client that deals inconsistent shares has an honest one named; A+1 colluders, or "
+            "tolerate_corrupt (ours): wrong uploads only, and the named client may be honest: one "
+            "client that deals inconsistent shares has an honest one named; A+1 colluders, or "
             "one dealer of masks on another polynomial of degree 2(K+T-1), move the sums unseen",
-            "a client whose part could wrap stops the run: one bit about its data",
+            "a client whose value could wrap stops the run, which reveals one bit about its data",
             "B is announced with the round, S after sharing; the paper supposes that all share",
-            "absent=last (ours): who did not share is in the sum with its model of an earlier one",
+            "absent=last (ours): a client that did not share is in the sum with an earlier model",
             "pretrain (ours): networks start from VFLHLP's; with full, client 0 is one "
-            "organisation with the server, and both start from its own model instead of being "
-            "pulled to it",
+            "organisation with the server, and both start from its own model instead of having a "
+            "proximal term towards it",
         ),
     )
 
@@ -154,7 +154,7 @@ class FedVS(SplitProtocol, CodedProtocol):
             )
 
     def check_timeouts(self) -> None:
-        """Refuse earlier models where nobody is ever absent, or lacking shares would stall."""
+        """Refuse ``absent=last`` without timeouts: no client is absent, or the run stalls."""
         config = self.config
         if config.absent == "last" and None in (config.share_timeout, config.result_timeout):
             raise ConfigurationError(
@@ -165,10 +165,10 @@ class FedVS(SplitProtocol, CodedProtocol):
 
     @classmethod
     def outline(cls, config: FedVSConfig, shape: Shape) -> Outline | None:
-        """All messages of a run; with a timeout it is chance who shares, and so what is sent."""
+        """Message schedule of a run; None with a timeout, when the sharers depend on chance."""
         if config.share_timeout is not None or config.result_timeout is not None:
             return None
-        if config.pretrain == "full":  # labels and head in setup have no place in an outline
+        if config.pretrain == "full":  # a schedule cannot hold labels and head in setup
             return None
         N, A = len(shape.widths), config.tolerate_corrupt
         K = config.segments or default_segments(N, config.privacy, A)
@@ -203,14 +203,14 @@ class FedVS(SplitProtocol, CodedProtocol):
 
     @property
     def messages(self) -> tuple[MessageSpec, ...]:
-        """Shares of data and models, masks, uploads, and what the server says."""
+        """Shares of data and models, masks, uploads, announcements and gradients."""
         before = pretraining_messages() if self.config.pretrain == "full" else ()
         every = before + messages_of(self.public, self.data.widths)
         return with_formulas(every, formulas_of(self))
 
     @property
     def prediction_messages(self) -> tuple[MessageSpec, ...]:
-        """As of coded inference, without steps; how many rows will be asked for is not known."""
+        """Messages of coded inference, without steps; the number of rows is not known before."""
         layout = self.batches(self.public.code.segments, "test", 1, short=True)
         public = replace(self.public, batches={"test": layout})
         open_ended = messages_of(public, self.data.widths, training=False)
@@ -239,14 +239,14 @@ class FedVS(SplitProtocol, CodedProtocol):
         return sum_of(self.public, data, models, batch.rows)
 
     def shared_model(self, secrets: RunSecrets, client: int, round: int) -> np.ndarray:
-        """W-bar of a client, as all its shares of a round give it."""
+        """W-bar of a client, decoded from all its shares of a round."""
         sent = secrets.sent("model", round)
         shares = [sent[client, n] for n in self.peers()]
         model: np.ndarray = self.public.code.decode(np.stack(shares), self.peers(), degree=1)[0]
         return model
 
     def roles(self) -> dict[str, tuple[int, ...]]:
-        """Server and clients; with ``pretrain=full`` client 0 is the active party."""
+        """Numbers of the parties by role; with ``pretrain=full`` client 0 is the active party."""
         active = {"active": (0,)} if self.config.pretrain == "full" else {}
         return super().roles() | active
 
@@ -311,7 +311,7 @@ class FedVS(SplitProtocol, CodedProtocol):
 
     @property
     def code(self) -> LagrangeCode:
-        """Points, K and T."""
+        """Evaluation points, K and T."""
         return self.public.code
 
     @property

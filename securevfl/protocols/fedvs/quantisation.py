@@ -100,7 +100,7 @@ def mean_of_sums(public: Parameters, sums: np.ndarray, terms: int) -> np.ndarray
     terms : int
         Clients in the sum.
     """
-    stacked = sums.reshape(-1, sums.shape[-1])  # segment by segment
+    sums = sums.reshape(-1, sums.shape[-1])  # segment by segment
     bits = public.config.data_bits + public.config.model_bits
-    mean: np.ndarray = public.model_point.dequantize(stacked, bits=bits) / terms
-    return mean
+    embedding: np.ndarray = public.model_point.dequantize(sums, bits=bits) / terms
+    return embedding

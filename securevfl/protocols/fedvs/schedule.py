@@ -1,4 +1,4 @@
-"""The messages of a FedVS run in advance, and the work that they cost."""
+"""Planned messages of a FedVS run, and their cost in multiply-adds."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ def attempts(
     rounds: int,
     *after: Stage,
 ) -> Phase:
-    """Rounds on `rows` coded rows in which all share; `after` is what follows the uploads.
+    """Phase of rounds on `rows` coded rows in which all clients share.
 
-    A client sends "shared" behind its shares on one uplink, so all shares are there before the
-    server has heard of all clients.
+    `after` are the stages that follow the uploads. A client sends "shared" behind its shares on one
+    uplink, so all shares have come before the server has received "shared" from all clients.
     """
     N, h, dtype = len(widths), config.width, PrimeField(config.prime).dtype
     upload = hollow((rows, h), dtype)

@@ -1,7 +1,7 @@
-"""Sums that were announced since the last step: which rows may be summed again, and how.
+"""Ledger of announced sums: it says which rows may be summed again, and over which clients.
 
 The uploads of an attempt that is given up may still reach the server, which can then decode it. A
-second sum of the same rows and models over other clients would tell the difference of the two
+second sum of the same rows and models over other clients would reveal the difference of the two
 sums, which may be one client's embedding. Therefore
 
     no row stands in two different sums to each of which K + T or more clients may have uploaded.
@@ -9,24 +9,23 @@ sums, which may be one client's embedding. Therefore
 K + T - 1 uploads are uniform for the server with T clients, whatever the sum is: rho has
 K + 2T - 1 coefficients, and T clients know it at T points (docs/masking.md).
 
-Who may have uploaded, clients say themselves when they share in a later round. What keeps this true
-through crashes:
+A client that shares in a later round says itself to which rounds it may have uploaded. Three rules
+keep this true through crashes:
 
-- A client writes that it uploads before the upload leaves (`Party.write_ahead`).
-- One that comes back names all rounds since the checkpoint that it began from, in case that was
-  lost.
-- An upload that the server holds counts, whatever its sender says. One that comes late need not be
-  counted: its sender has named the round, or still may have uploaded.
+- A client writes down an upload before it sends it (`Party.write_ahead`).
+- A client that rejoins names all rounds since its checkpoint, in case the note was lost.
+- An upload that the server has counts, whatever its sender says. A late one need not be counted:
+  its sender has named the round, or is still a possible uploader.
 
-What keeps it true if the server lies about `harmless` and `stepped`: of the uploads of its present
-life a client does not read them. It forgets these when it has applied a gradient that moved its own
-model. Then sums differ by what its own step adds. Of uploads before a crash it believes the server,
-as it may have missed the gradient: would it not, honest crashes would soon leave too few clients
-that upload (5 of 16 runs ended where 13 do, with a third of the clients down). A lying server
-therefore learns one client's embedding from clients that crashed in between, and from one tiny
-gradient up to its step; one that tells clients different things within one attempt is not detected.
-Nor is one that sends them different gradients: sums of the same S then differ by the client that
-moved (docs/threat-model.md).
+The server may lie about `harmless` and `stepped`. A client therefore ignores them for uploads of
+its present incarnation, which began with its last start. It forgets these uploads when it has
+applied a gradient that moved its own model: from then on sums differ by its own step as well. For
+uploads before a crash it believes the server, because it may have missed the gradient. Without
+that, honest crashes would soon leave too few clients that upload (5 of 16 runs reach their end
+instead of 13, with a third of the clients down). A lying server therefore learns one client's
+embedding from clients that crashed in between, and from one tiny gradient up to its step. A server
+that tells clients different things within one attempt is not detected. Nor is one that sends them
+different gradients: sums of the same S then differ by the client that moved (docs/threat-model.md).
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ from securevfl.protocols.fedvs.messages import Attempt, Batch
 
 @dataclass(frozen=True)
 class Sum:
-    """A sum of embeddings: its rows, and the clients whose models it is over.
+    """Sum of embeddings: its rows, and the clients whose models are in it.
 
     Attributes
     ----------
@@ -57,12 +56,12 @@ class Sum:
     attempt: Attempt
 
     def conflicts(self, other: Sum) -> bool:
-        """Whether the two share a row and are of different models."""
+        """Whether the two sums share a row and have different models."""
         return self.batch.meets(other.batch) and not self.attempt.same_sum(other.attempt)
 
 
 class SumLedger:
-    """Sums announced since the last step, and the clients that may have uploaded to each.
+    """Announced sums since the last step, and the possible uploaders of each.
 
     The server keeps one of all sums that it announced, each client one of the sums to which it
     uploaded itself.
@@ -72,7 +71,7 @@ class SumLedger:
     parties : int
         N.
     threshold : int
-        Uploads from which something can be learned: K + T. N + 1 where nothing is to be remembered.
+        Number of uploads that reveal something: K + T. N + 1 where no sum is to be remembered.
 
     Attributes
     ----------
@@ -85,13 +84,14 @@ class SumLedger:
     below_threshold : tuple of int
         Rounds since the last step to whose sums fewer than `threshold` clients uploaded.
     last_step : int
-        Round of the last step. A client has here the last round whose gradient it heard and did not
-        step by, while it remembers older uploads; else 0.
+        Round of the last step. Of a client that remembers older uploads: the last round whose
+        gradient it received and did not step with; else 0.
     unsure : (int, int)
         Of a client: first round, and the one after the last, in which it may have uploaded in an
-        earlier life. The second is 0 until the new life has met its first round; (0, 0) for none.
-    life : int
-        Of a client: first round of its present life, 0 before it has met one. Not in checkpoints.
+        earlier incarnation (before a crash). The second is 0 until the first round of the new
+        incarnation; (0, 0) for none.
+    incarnation : int
+        Of a client: first round of its present incarnation, 0 before that. Not in checkpoints.
     """
 
     def __init__(self, *, parties: int, threshold: int) -> None:
@@ -103,40 +103,40 @@ class SumLedger:
         self.last_step = 0
         self.received: dict[int, tuple[int, ...]] = {}
         self.unsure = (0, 0)
-        self.life = 0
+        self.incarnation = 0
 
     def conflict(self, total: Sum) -> Sum | None:
-        """An announced sum of other models that shares a row with this one, if there is one."""
+        """Announced sum of other models that shares a row with this one; None if there is none."""
         return next((one for one in self.sums.values() if one.conflicts(total)), None)
 
     def same_rows(self, batch: Batch) -> Sum | None:
-        """The newest announced sum that has a row of the batch, if there is one."""
+        """Newest announced sum with a row of the batch; None if there is none."""
         found = [one for one in self.sums.values() if one.batch.meets(batch)]
         return found[-1] if found else None
 
     def free(self, rows: np.ndarray) -> np.ndarray:
-        """Those of the training rows that stand in no announced sum."""
+        """Those of the training rows that are in no announced sum."""
         for one in self.sums.values():
             rows = rows[~np.isin(rows, one.batch.rows)]
         return rows
 
     def newest(self) -> Sum:
-        """The sum that was announced last; there is one."""
+        """Sum that was announced last; there must be one."""
         return self.sums[max(self.sums)]
 
     def announce(self, round: int, total: Sum) -> None:
-        """Remember a sum; any client may upload to it."""
+        """Remember a sum; every client is a possible uploader."""
         self.sums[round] = total
         self.uploaders[round] = tuple(range(self.parties))
 
     def report(self, client: int, uploaded: Collection[int]) -> None:
-        """Take in the rounds in which a client may have uploaded, as it says itself.
+        """Note the rounds in which a client may have uploaded, by its own account.
 
-        It says so in a later round, and uploads to no earlier one any more.
+        It gives the account in a later round, and uploads to no earlier one any more.
         """
-        for round, able in self.uploaders.items():
+        for round, possible in self.uploaders.items():
             if round not in uploaded and client not in self.received.get(round, ()):
-                self.uploaders[round] = tuple(n for n in able if n != client)
+                self.uploaders[round] = tuple(n for n in possible if n != client)
 
     def receive(self, round: int, clients: Collection[int]) -> None:
         """Note that the uploads of these clients have come."""
@@ -144,8 +144,8 @@ class SumLedger:
             self.received[round] = tuple(sorted({*self.received.get(round, ()), *clients}))
 
     def settle(self) -> tuple[int, ...]:
-        """Forget sums below the threshold; all their rounds since the last step."""
-        few = [n for n, able in self.uploaders.items() if len(able) < self.threshold]
+        """Forget sums below the threshold; returns all such rounds since the last step."""
+        few = [r for r, possible in self.uploaders.items() if len(possible) < self.threshold]
         self.forget(few)
         self.below_threshold += tuple(few)
         return self.below_threshold
@@ -165,27 +165,28 @@ class SumLedger:
     # -- of a client ---------------------------------------------------------------------------
 
     def come_back(self, round: int) -> None:
-        """Begin a new life from a checkpoint of this round.
+        """Begin a new incarnation from a checkpoint of this round.
 
-        The client does not know to which later rounds it uploaded before it crashed; those that an
-        earlier life was unsure of stay unsure.
+        The client does not know to which later rounds it uploaded before it crashed. Rounds of
+        which an earlier incarnation was unsure stay unsure.
         """
         first, _ = self.unsure
         self.unsure = (min(first, round + 1) if first else round + 1, 0)
 
     def enter(self, round: int) -> None:
-        """Take part in a round: from here on this life knows what it uploads."""
+        """Take part in a round: this incarnation knows its uploads from here on."""
         first, end = self.unsure
-        self.life = self.life or round
+        self.incarnation = self.incarnation or round
         if first and not end:
             self.unsure = (first, round) if first < round else (0, 0)
 
     def hear_of_attempt(self, attempt: Attempt) -> None:
-        """Forget uploads of an earlier life that the server calls over or harmless.
+        """Forget uploads of an earlier incarnation if the server calls their rounds settled.
 
-        Uploads of the present life are forgotten in `hear_of_step` only, whatever the server says.
+        These are rounds before its last step, and rounds below the threshold. Uploads of the
+        present incarnation are forgotten in `hear_of_step` only, whatever the server says.
         """
-        old = [n for n in self.sums if n < self.life]
+        old = [n for n in self.sums if n < self.incarnation]
         self.forget([n for n in old if n <= attempt.stepped or n in attempt.harmless])
         first, end = self.unsure
         if end:
@@ -193,15 +194,15 @@ class SumLedger:
             self.unsure = (first, end) if first < end else (0, 0)
 
     def possible_uploads(self) -> tuple[int, ...]:
-        """Rounds since the last step in which the client may have uploaded, as it tells others."""
+        """Rounds since the last step in which the client may have uploaded, for the server."""
         rounds = {*self.sums, *range(*self.unsure)}
         return tuple(sorted(round for round in rounds if round > self.last_step))
 
     def hear_of_step(self, round: int, *, moved: bool) -> None:
-        """Take in that the server stepped, and whether the client's own model moved with it.
+        """Note that the server stepped, and whether the client's own model moved with it.
 
-        If it did, all later sums are of another model of this client. If not, its uploads are told
-        no more, but still count: that others stepped is the server's word.
+        If it moved, all later sums have another model of this client. If not, its uploads are no
+        longer reported, but still count, because only the server says that others stepped.
         """
         if moved:
             self.step(0)
@@ -210,7 +211,7 @@ class SumLedger:
         self._merge()
 
     def _merge(self) -> None:
-        """Take rows of the newest sum out of older equal sums, so that the memory stays bounded."""
+        """Remove rows of the newest sum from older equal sums, so that the memory stays bounded."""
         if not self.sums:
             return
         newest = self.newest()
@@ -223,7 +224,7 @@ class SumLedger:
                 if not rows.size:
                     self.forget((round,))
 
-    # -- what checkpoints hold, in the form of the first version ------------------------------
+    # -- state in checkpoints, in the form of the first version -------------------------------
 
     @property
     def stored_uploads(self) -> dict[int, tuple[Batch, Attempt]]:
@@ -250,7 +251,7 @@ class SumLedger:
 
 
 def of_ledger(name: str) -> Any:
-    """A property of a party that is an attribute of its `ledger`."""
+    """Property of a party that reads and writes an attribute of its `ledger`."""
 
     def get(party: Any) -> Any:
         return getattr(party.ledger, name)

@@ -1,4 +1,4 @@
-"""Terms of a sum: which clients may stand in it, and with which of their models."""
+"""Terms of a sum: the clients that may be in it, and the model of each."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from securevfl.protocols.fedvs.sums import Sum
 def check_attempt(public: Parameters, round: int, batch: Batch, attempt: Attempt) -> None:
     """Refuse an attempt whose sum could single out a client, or whose masks could be known.
 
-    A client that is named twice, or one that is no client, would let a sum single somebody out.
-    So would a row that has two numbers (`check_rows`).
+    A repeated client, or a number that is no client's, could reduce a sum to one client's value.
+    So could a row that has two numbers (`check_rows`).
 
     Raises
     ------
@@ -71,10 +71,10 @@ def check_rows(public: Parameters, batch: Batch) -> None:
 def stale_terms(
     public: Parameters, sharers: tuple[int, ...], latest: Mapping[int, tuple[int, tuple[int, ...]]]
 ) -> tuple[tuple[int, int], ...]:
-    """Clients outside S that stand in the sum with an earlier model, as (client, its round).
+    """Stale terms: clients outside S in the sum with an earlier model, as (client, its round).
 
-    Clients that shared in a round hold its shares. A client whose model would leave fewer holders
-    of everything than results are needed stays out of the sum.
+    The clients that shared in a round have its shares. A client stays out of the sum if its term
+    would leave fewer clients with all shares than results are needed.
 
     Parameters
     ----------
@@ -82,10 +82,10 @@ def stale_terms(
     sharers : tuple of int
         S.
     latest : mapping
-        Of each client the last round in which its model was summed, and the sharers of that round.
+        By client, the last round in which its model was summed, and the sharers of that round.
     """
-    holders = set(sharers)  # of all shares that are asked for, so far
-    needed = min(public.results_needed, len(holders))  # others may upload, but nobody knows
+    holders = set(sharers)  # clients with all shares of the terms so far
+    needed = min(public.results_needed, len(holders))  # others may upload, but it is not known
     had = {n: holders & set(S) for n, (_, S) in latest.items() if n not in holders}
     chosen = []
     for n in sorted(had, key=lambda n: -len(had[n])):
@@ -96,13 +96,13 @@ def stale_terms(
 
 
 def why_not_announced(public: Parameters, before: Sum | None, attempt: Attempt) -> str | None:
-    """Why an attempt is given up before anybody uploads; None if it was announced.
+    """Reason why an attempt is given up before any upload; None if it was announced.
 
     Parameters
     ----------
     public : Parameters
     before : Sum or None
-        An announced sum of the same rows, which is to be made again.
+        Announced sum of the same rows, whose models the attempt must repeat.
     attempt : Attempt
     """
     within = f"within share_timeout = {public.config.share_timeout} s"

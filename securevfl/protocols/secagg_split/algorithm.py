@@ -17,7 +17,7 @@ of training is one run of the protocol with fresh keys and seeds:
 from __future__ import annotations
 
 import functools
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -39,6 +39,12 @@ from securevfl.protocols.secagg_split.parameters import (
     Opening,
     Parameters,
     SecAggConfig,
+)
+from securevfl.protocols.secagg_split.signatures import (
+    signing_key,
+    survivors_statement,
+    valid_signers,
+    verifying_key,
 )
 
 
@@ -108,7 +114,7 @@ def pair_masks(
 
 @dataclass(eq=False, repr=False)
 class Client(SplitClient):
-    """Client u: masks its embedding, and opens for each other either the seed or the key."""
+    """Client u: masks its embedding, and opens the seed or the key of each other client."""
 
     activities: ClassVar[Mapping[str, str]] = {**Party.activities, "deal": "share"}
     kept_once: ClassVar[tuple[str, ...]] = ("identity", "verifiers")
@@ -118,24 +124,24 @@ class Client(SplitClient):
     verifiers: dict[int, bytes] = field(default_factory=dict, init=False)
 
     async def setup(self) -> None:
-        """Make the signing keys known, where round 3 is run."""
+        """Publish the verifying keys, where round 3 is run."""
         if not self.public.consistency:
             return
         self.identity = self.random_bytes()
-        own = _signer(self.identity).public_key().public_bytes_raw()
+        own = verifying_key(self.identity)
         self.share("identity", [own] * len(self.peers))
         self.verifiers = await self.collect("identity", senders=self.peers)
 
     async def train(self, batch: np.ndarray) -> None:
-        """One step of split training; what a round drew is forgotten with it."""
+        """One step of split training; the secrets of a round are forgotten with it."""
         own = self.rows_of(batch)
         survivors = await self.aggregate(self.quantised(own))
         gradient: np.ndarray = await self.receive("gradient", sender=SERVER)
         self.update(own, gradient / np.float32(len(survivors)))
 
     async def aggregate(self, x: np.ndarray) -> tuple[int, ...]:
-        """Rounds 0 to 4 for one input; the survivors. Those that are not one of them stay here."""
-        # Through the own mailbox: a resumed round goes on with the secrets that it has dealt.
+        """Rounds 0 to 4 for one input; returns U3. A client that is not in U3 waits in here."""
+        # Through the own mailbox: a resumed round goes on with the secrets of the shares it sent.
         self.send(self.index, "secret", (self.random_bytes(), self.random_bytes()))
         secret, seed = await self.receive("secret", sender=self.index)
         pairing = Pairing(self.index, self.round, secret)
@@ -152,7 +158,7 @@ class Client(SplitClient):
         return tuple(survivors)
 
     def random_bytes(self) -> bytes:
-        """32 bytes from the operating system; all secrets of a client come through here."""
+        """32 bytes from the operating system; all secrets of a client are drawn here."""
         drawn = np.empty(SEED, np.uint8)
         SYSTEM.keystream().fill(drawn)
         return drawn.tobytes()
@@ -160,7 +166,7 @@ class Client(SplitClient):
     def quantised(self, own: np.ndarray) -> np.ndarray:
         """x_u, refused where the sum over all clients could wrap: |x| <= floor((p-1)/(2N)).
 
-        That a client stopped here is one bit about its data, listed on the card.
+        The error reveals one bit about the client's data, which the card lists.
         """
         public = self.public
         x: np.ndarray = public.point.quantize(self.embed(own))
@@ -184,7 +190,7 @@ class Client(SplitClient):
     def masked(
         self, x: np.ndarray, pairing: Pairing, seed: bytes, deals: Mapping[int, Deal]
     ) -> np.ndarray:
-        """y_u (round 2); nothing is uploaded among too few, or where two keys are the same."""
+        """y_u (round 2); refused with too few sharers, or if two of their keys are equal."""
         public, keys = self.public, {v: deal.key for v, deal in deals.items()}
         if len(keys) < public.needed or len(set(keys.values())) < len(keys):
             raise RunError(
@@ -196,7 +202,7 @@ class Client(SplitClient):
         return public.field.add(own, pair_masks(public, pairing, keys, x.shape))
 
     def check(self, survivors: set[int], sharers: set[int]) -> None:
-        """Refuse to open for a set that is too small, foreign, or without this client."""
+        """Refuse to open for survivors that are too few, no sharers, or without this client."""
         sound = self.index in survivors <= sharers
         if not sound or len(survivors) < self.public.needed:
             raise RunError(
@@ -208,15 +214,17 @@ class Client(SplitClient):
     async def agree(
         self, sharers: Sequence[int], survivors: Sequence[int], keys: Mapping[int, bytes]
     ) -> None:
-        """Round 3: go on only if t clients signed the same U2 and U3, in this run and life."""
-        said = functools.partial(_statement, self.verifiers, self.round, sharers, survivors)
-        self.send(SERVER, "signature", _signer(self.identity).sign(said(keys[self.index])))
+        """Round 3: go on only if t clients signed the same U2 and U3, now and in this run."""
+        statement = functools.partial(
+            survivors_statement, self.verifiers, self.round, sharers, survivors
+        )
+        self.send(SERVER, "signature", signing_key(self.identity).sign(statement(keys[self.index])))
         signatures: dict[int, bytes] = await self.receive("signatures", sender=SERVER)
-        statements = {v: said(keys[v]) for v in survivors}
-        good = list(_signed(statements, signatures, self.verifiers))
-        if len(good) < self.public.threshold:
+        statements = {v: statement(keys[v]) for v in survivors}
+        valid = list(valid_signers(statements, signatures, self.verifiers))
+        if len(valid) < self.public.threshold:
             raise RunError(
-                f"secagg_split: {len(good)} clients signed the survivors that the server named to "
+                f"secagg_split: {len(valid)} clients signed the survivors that the server named to "
                 f"client {self.index}, and t = {self.public.threshold} must. Nothing was opened"
             )
 
@@ -235,54 +243,9 @@ class Client(SplitClient):
         return samples * (self.network.operations + self.public.width * len(self.peers))
 
 
-def _signer(secret: bytes) -> Any:
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-
-    return Ed25519PrivateKey.from_private_bytes(secret)
-
-
-def _public_of(secret: bytes) -> bytes:
-    raw: bytes = _signer(secret).public_key().public_bytes_raw()
-    return raw
-
-
-def _statement(
-    verifiers: Mapping[int, bytes],
-    round: int,
-    sharers: Sequence[int],
-    survivors: Sequence[int],
-    key: bytes,
-) -> bytes:
-    """What a client signs in round 3.
-
-    The clients' verifying keys are drawn in setup and stand for the run. The signer's pairing key
-    is drawn in each round, anew in each life of the signer, and stands for both. Others have it
-    from the signer itself, so no statement of another run or of an earlier life is taken.
-    """
-    run = sorted(verifiers.items())
-    return wire.encode(("securevfl secagg survivors 2", run, round, key, sharers, survivors))
-
-
-def _signed(
-    statements: Mapping[int, bytes],
-    signatures: Mapping[int, bytes],
-    verifiers: Mapping[int, bytes],
-) -> Iterator[int]:
-    """Clients whose signature of their own statement is good."""
-    from cryptography.exceptions import InvalidSignature
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-
-    for v, signature in signatures.items():
-        try:
-            Ed25519PublicKey.from_public_bytes(verifiers[v]).verify(signature, statements[v])
-        except (InvalidSignature, KeyError):
-            continue
-        yield v
-
-
 @dataclass(eq=False, repr=False)
 class Server(SplitServer):
-    """Names U2 and U3, removes the masks from the sum of U3, trains the centre."""
+    """Server: names U2 and U3, removes the masks from the sum of U3, trains the server model."""
 
     kept: ClassVar[tuple[str, ...]] = ("centre", "steps", "given_up", "answered")
 
@@ -296,7 +259,7 @@ class Server(SplitServer):
         self.answered = np.zeros(len(self.peers), np.int64)
 
     async def run(self) -> None:
-        """One step a round, or none where the round was given up."""
+        """Do one step a round, or none where the round was given up."""
         while self.steps < self.max_steps:
             self.safe_point()
             batch = self.batches.draw(self.round + 1)
@@ -335,7 +298,7 @@ class Server(SplitServer):
         return self.unmask(keys, uploads, openings), survivors, len(keys)
 
     def give_up(self, did: str, who: Mapping[int, Any], needed: int) -> None:
-        """Leave a round; the next one takes another batch and fresh keys."""
+        """End a round without a step; the next one takes another batch and fresh keys."""
         missing = sorted(set(self.peers) - set(who))
         why = f"{len(who)} clients {did} in time and {needed} are needed"
         self.record("given_up", why=why, missing=missing)
@@ -352,7 +315,7 @@ class Server(SplitServer):
         uploads: Mapping[int, np.ndarray],
         openings: Mapping[int, Opening],
     ) -> np.ndarray:
-        """Round 4: the sum of y_u, less the seeds of U3, less what U2 \\ U3 left in it."""
+        """Round 4: the sum of y_u, without the masks of U3's seeds and of U2 \\ U3's keys."""
         public = self.public
         total = functools.reduce(public.field.add, uploads.values())
         for v in uploads:
@@ -361,7 +324,7 @@ class Server(SplitServer):
         survivors = {v: keys[v] for v in uploads}
         for v in sorted(set(keys) - set(uploads)):
             secret = public.rebuild({u: opening.secrets[v] for u, opening in openings.items()})
-            # v's own masks against the survivors are what is missing for theirs to cancel.
+            # v's pair masks with the survivors cancel the survivors' pair masks with v.
             gone = pair_masks(public, Pairing(v, self.round, secret), survivors, total.shape)
             total = public.field.add(total, gone)
         return total
@@ -369,7 +332,7 @@ class Server(SplitServer):
     def join(
         self, uploads: tuple[np.ndarray, tuple[int, ...], int], samples: np.ndarray
     ) -> JointEmbedding:
-        """Mean over the survivors, from their sum, their numbers and how many shared."""
+        """Mean over the survivors, from their sum, their numbers and the number of sharers."""
         total, survivors, sharers = uploads
         mean = self.public.point.dequantize(total) / len(survivors)
         return summed(mean, survivors, dropped=sharers - len(survivors))

@@ -83,7 +83,7 @@ class SecAggConfig(SegmentedConfig):
 @message("secagg_split.Deal")
 @dataclass(frozen=True)
 class Deal:
-    """What client u gives each client in rounds 0 and 1.
+    """Message of client u to each client in rounds 0 and 1: its key, and shares of its secrets.
 
     Attributes
     ----------
@@ -101,14 +101,14 @@ class Deal:
 @message("secagg_split.Opening")
 @dataclass(frozen=True)
 class Opening:
-    """Shares that a client reveals in round 4.
+    """Message of round 4: the shares that a client reveals.
 
     Attributes
     ----------
     seeds : dict of int to ndarray
-        Of b_v for the survivors v.
+        Shares of b_v, for the survivors v.
     secrets : dict of int to ndarray
-        Of s_v^SK for those that shared and did not survive.
+        Shares of s_v^SK, for the clients that shared and did not survive.
     """
 
     seeds: dict[int, np.ndarray]
@@ -117,7 +117,7 @@ class Opening:
 
 @dataclass(frozen=True)
 class Parameters:
-    """What all parties agree on; public.
+    """Public parameters of a run.
 
     Attributes
     ----------
@@ -154,7 +154,7 @@ class Parameters:
 
     @property
     def needed(self) -> int:
-        """Survivors without whom nothing is uploaded or opened: t, and T + 2.
+        """Least number of survivors for an upload or an opening: max(t, T + 2).
 
         With fewer than T + 2 a coalition of T could subtract its own inputs from the sum and be
         left with that of a single client.
@@ -163,7 +163,7 @@ class Parameters:
 
     @property
     def limb(self) -> int:
-        """Bytes that surely fit in a field element."""
+        """Number of bytes that always fit in a field element."""
         return (self.field.modulus.bit_length() - 1) // 8
 
     def split(self, secret: bytes) -> list[int]:
@@ -186,7 +186,7 @@ class Parameters:
         return b"".join(n.to_bytes(size, "little") for n, size in limbs_of)
 
     def rebuild(self, shares: Mapping[int, np.ndarray]) -> bytes:
-        """Secret of which these clients held these shares, at least t."""
+        """Secret from the shares of at least t clients."""
         return self.join(self.shamir.decode(np.stack(list(shares.values())), tuple(shares), 1)[0])
 
     def stream(self, seed: bytes, shape: tuple[int, ...]) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Masked sums as the library sees them: card, options, parties, declaration and claims."""
+"""Secure aggregation as the library sees it: card, options, parties, messages and claims."""
 
 from __future__ import annotations
 
@@ -34,9 +34,6 @@ from securevfl.protocols.secagg_split.algorithm import (
     Client,
     Pairing,
     Server,
-    _public_of,
-    _signer,
-    _statement,
     pair_masks,
 )
 from securevfl.protocols.secagg_split.parameters import (
@@ -45,6 +42,11 @@ from securevfl.protocols.secagg_split.parameters import (
     Opening,
     Parameters,
     SecAggConfig,
+)
+from securevfl.protocols.secagg_split.signatures import (
+    signing_key,
+    survivors_statement,
+    verifying_key,
 )
 
 if TYPE_CHECKING:
@@ -62,7 +64,7 @@ class SecAggSplit(EmbeddingProtocol):
         title="Split learning with secure aggregation",
         paper="Bonawitz et al., Practical Secure Aggregation, CCS 2017, Figure 4",
         roles={
-            "server": "holds the labels and the central model; learns sums over the survivors",
+            "server": "holds the labels and the server model; learns sums over the survivors",
             "client": "holds some columns and a network; masks its embedding, holds shares of the "
             "others' seeds and keys",
         },
@@ -86,9 +88,9 @@ class SecAggSplit(EmbeddingProtocol):
             "name one set of survivors",
             "round 4 takes the first t openings; sharing is delayed as FedVS's sharing of models "
             "is, though it is far less work",
-            "sums over changing survivors differ by few clients: said of batches and models that "
-            "differ too, and claimed nothing about",
-            "a client whose part could wrap stops the run: one bit about its data",
+            "sums over changing survivors differ by few clients, in batches and in models; nothing "
+            "is claimed about their differences",
+            "a client whose value could wrap stops the run, which reveals one bit about its data",
             "evaluation uses the clients that survived most often, as many as the quorum",
             "h, the optimiser, initialisation and batch order are ours, as in FedVS",
         ),
@@ -170,10 +172,10 @@ class SecAggSplit(EmbeddingProtocol):
         return with_formulas(declared, self.formulas())
 
     def formulas(self) -> dict[str, Formula]:
-        """What each message must contain, from the keys, seeds and inputs of all clients."""
+        """Formula of each kind of message, from the keys, seeds and inputs of all clients."""
         return {
             ANNOUNCE: self.announced_at,
-            "identity": lambda secrets, key: _public_of(secrets.state(key)["identity"]),
+            "identity": lambda secrets, key: verifying_key(secrets.state(key)["identity"]),
             "deal": self.deal_at,
             "shared": lambda secrets, key: self.pairing_at(secrets, key.sender, key.round).public,
             "sharers": lambda secrets, key: tuple(
@@ -192,7 +194,7 @@ class SecAggSplit(EmbeddingProtocol):
         }
 
     def hypotheses(self, secrets: RunSecrets) -> tuple[Hypothesis, ...]:
-        """Keys and seeds of one use, thresholds, and that nobody opens both of one client."""
+        """Keys and seeds of one use, thresholds, and openings of only one secret of a client."""
         public, T = self.public, self.config.privacy
         rounds = range(1, self.config.rounds + 1)
         drawn = [pair for r in rounds for pair in secrets.sent("secret", r).values()]
@@ -259,13 +261,13 @@ class SecAggSplit(EmbeddingProtocol):
         return masked
 
     def signature_at(self, secrets: RunSecrets, key: MessageKey) -> bytes:
-        """Ed25519 of U2 and U3, in this run and life."""
+        """Ed25519 signature of U2 and U3, in this run and incarnation."""
         sharers = secrets.sent("sharers", key.round)[SERVER, key.sender]
         survivors = secrets.sent("survivors", key.round)[SERVER, key.sender]
         state, own = secrets.state(key), (key.sender, key.sender)
         pairing = secrets.sent("deal", key.round)[own].key
-        named = _statement(state["verifiers"], key.round, sharers, survivors, pairing)
-        signature: bytes = _signer(state["identity"]).sign(named)
+        named = survivors_statement(state["verifiers"], key.round, sharers, survivors, pairing)
+        signature: bytes = signing_key(state["identity"]).sign(named)
         return signature
 
     def opening_at(self, secrets: RunSecrets, key: MessageKey) -> Opening:
@@ -304,7 +306,7 @@ class SecAggSplit(EmbeddingProtocol):
         )
 
     def ideal_output(self, secrets: RunSecrets, key: MessageKey) -> Any:
-        """The sum of x_u over U3, which uploads and openings tell the server; else None."""
+        """Sum of x_u over U3, which uploads and openings reveal to the server; else None."""
         if key.kind not in ("embedding", "opening"):
             return None
         named = secrets.sent("survivors", key.round)
@@ -313,7 +315,7 @@ class SecAggSplit(EmbeddingProtocol):
         return functools.reduce(self.public.field.add, inputs) if inputs else None
 
     def upload(self, secrets: RunSecrets, client: int, round: int) -> np.ndarray:
-        """x_u of a round, from a client's rows and its network of then."""
+        """x_u of a round, from a client's rows and its network in that round."""
         key = MessageKey("embedding", round, client, SERVER)
         return self.public.point.quantize(self.embedding_at(secrets, key))
 

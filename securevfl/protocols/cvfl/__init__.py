@@ -1,0 +1,7 @@
+"""CVFL (2021): the paper's Algorithms 1 to 3, its options, its messages and its claims."""
+
+from __future__ import annotations
+
+from securevfl.protocols.cvfl.protocol import Cvfl
+
+__all__ = ["Cvfl"]

@@ -1,0 +1,211 @@
+"""CVFL as the library sees it: its card, options, parties, messages and claims."""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+import numpy as np
+
+from securevfl.data.label_partition import partition_labels, unheld_classes
+from securevfl.engine.party import SERVER, Party
+from securevfl.engine.streams import keyed_stream
+from securevfl.models.split import Batches, Centre
+from securevfl.models.weights import refuse_running_statistics
+from securevfl.privacy.claims import Claim
+from securevfl.protocols.base.card import Card
+from securevfl.protocols.base.messages import MessageSpec
+from securevfl.protocols.base.split import EmbeddingProtocol
+from securevfl.protocols.cvfl.algorithm import ActiveParty, Collaborator, PassiveParty
+from securevfl.protocols.cvfl.declaration import messages_of
+from securevfl.protocols.cvfl.parameters import CvflConfig, check_options
+
+if TYPE_CHECKING:
+    from securevfl.data.dataset import VerticalDataset
+
+
+class Cvfl(EmbeddingProtocol):
+    """CVFL on one data set: `--parties` is M, and the first L = `active` of them hold labels."""
+
+    name = "cvfl"
+    Config = CvflConfig
+    fault_options: ClassVar[dict[str, Any]] = {"patience": 1.0}
+    card = Card(
+        title="CVFL: labels held by several parties",
+        paper="Xia, Li, Zhang, Wu, Yuan, A Vertical Federated Learning Framework for Horizontally "
+        "Partitioned Labels, 2021",
+        roles={
+            "active party": "holds some columns, the labels of some rows, a bottom model and a "
+            "copy of the top model; launches updates",
+            "passive party": "holds some columns and a bottom model; answers active parties",
+            "collaborator": "steps the common top model; holds no data",
+        },
+        sees={
+            "active party": "every party's embedding of each of its labelled rows, exactly and "
+            "again in every epoch; the top model; if it is slow and q > 1 the values r(theta_m), "
+            "the norms of all bottom models; dL/dh of its own embedding from the others, which "
+            "depends on their labels; which rows the others have labels of, and its own pace",
+            "passive party": "which rows each active party has labels of, and dL/dh of its own "
+            "embedding, which depends on the labels",
+            "collaborator": "the gradient of the top model of every batch, from which the labels "
+            "of a small batch can often be read, the loss of each batch, who is slow, and how many "
+            "embeddings each batch had",
+            "outsider": "kinds, sizes and times; without sealed links everything that is sent",
+        },
+        absence="skips",
+        deviations=(
+            "the paper takes embeddings to be safe to share when a party has more than two "
+            "columns, because infinitely many data have the same embedding; that excludes unique "
+            "solutions of a linear map, is no bound on what they tell, and is not claimed here",
+            "the batch's loss goes to the collaborator with the gradient, for the history",
+            "r(theta) is |theta|^2 / 2 and lambda multiplies its gradient too, as in equation (1); "
+            "line 5 of Algorithm 2 has no lambda",
+            "q is given up at F <= q^(1/(1-q)), where the factor would fall below 1; the paper "
+            "prints q^(1-q)",
+            "in step, gradients of a round are applied one after the other, all of them computed "
+            "with the same networks",
+            "single: the collaborator serves one active party, which changes no number",
+            "an active party's own gradient reaches its bottom model without its delay",
+            "ours: patience and staleness for slow passive parties, a timeout for lost answers, "
+            "q = 'auto', the measured pace, the bound on the amplification",
+            "sizes of networks, the optimiser, momentum, initialisation and batches are ours",
+        ),
+    )
+
+    def __init__(self, config: CvflConfig, data: VerticalDataset, *, seed: int) -> None:
+        super().__init__(config, data, seed=seed)
+        check_options(config, data.parties)
+        L = config.active or data.parties
+        refuse_running_statistics(self.name, config.centre, self.top().network)
+        sets = partition_labels(config.label_partition, data.train_labels, L, seed=seed)
+        self.label_sets = sets[:1] if config.mode == "single" else sets
+        self.unheld: tuple[int, ...] = ()
+        if data.task != "regression":
+            self.unheld = unheld_classes(data.train_labels, self.label_sets, data.test_labels)
+        lost = np.intersect1d(self.unheld, data.train_labels)
+        if len(lost):
+            warnings.warn(
+                f"cvfl: no active party has labels of {self.class_names(lost.tolist())}, which "
+                "training and test rows have; they cannot be learnt",
+                stacklevel=2,
+            )
+        self.card = replace(type(self).card, absence=self.absence())
+
+    def class_names(self, classes: Sequence[int]) -> str:
+        """Names of classes for a warning, such as "the classes 7, 8"."""
+        names = self.data.classes
+        return "the classes " + ", ".join(names[k] if names else str(k) for k in classes)
+
+    def absence(self) -> Literal["waits", "skips", "fills"]:
+        """What the others do while a party lags behind, in this configuration."""
+        passive = len(self.label_sets) < self.data.parties
+        if self.config.patience is not None and (passive or self.config.mode != "sync"):
+            return "fills"
+        return "waits" if passive or self.config.mode == "sync" else "skips"
+
+    def parties(self) -> dict[int, Party]:
+        """The collaborator, L active and M - L passive parties."""
+        collaborator = Collaborator(
+            self.peers(), range(len(self.label_sets)), self.top(), self.config
+        )
+        return {SERVER: collaborator} | {m: self.data_party(m) for m in self.peers()}
+
+    def data_party(self, index: int) -> PassiveParty:
+        """Party `index`, from 0; the first L are active."""
+        active = len(self.label_sets)
+        gradients = active if self.config.mode == "sync" else 1
+        network, features = self.client_network(index), self.data.train[index]
+        if index >= active:
+            return PassiveParty(
+                *(index, self.peers(), features, network),
+                batch=self.batch_rows,
+                gradients_per_step=gradients,
+            )
+        batches, labelled_rows = self.batches_of(index), self.label_sets[index]
+        return ActiveParty(
+            *(index, self.peers(), features, network),
+            batch=batches.coded,
+            gradients_per_step=gradients,
+            labelled_rows=labelled_rows,
+            labels=self.data.train_labels[labelled_rows],
+            batches=batches,
+            top=self.top(),
+            aggregation=self.aggregation,
+            config=self.config,
+        )
+
+    def batches_of(self, active: int) -> Batches:
+        """Batches of an active party; the first one draws as the server of `split` does.
+
+        They are public: the requests name their rows to all parties.
+        """
+        entity = SERVER if active == 0 else active
+        stream = functools.partial(_labels_stream, self.seed, entity)
+        return Batches(len(self.label_sets[active]), 1, self.config.batch, stream)
+
+    def top(self) -> Centre:
+        """New top model, without a penalty, as in equation 1.
+
+        Its first weights are public: all active parties and the collaborator begin with the same.
+        """
+        centre = self.joint_centre(self.stream("centre"))
+        for group in centre.optimizer.param_groups:
+            group["weight_decay"] = 0.0
+        return centre
+
+    @property
+    def messages(self) -> tuple[MessageSpec, ...]:
+        """Requests, embeddings and gradients of Algorithms 1 and 2, top models of Algorithm 3."""
+        return messages_of(self)
+
+    def named_rows(self, named: Any) -> np.ndarray | None:
+        """Training rows that a message names: their numbers are in it."""
+        return None if named is None else np.asarray(named, np.int64)
+
+    def roles(self) -> dict[str, tuple[int, ...]]:
+        """Numbers of the parties by role; active and passive parties are clients, too."""
+        active = len(self.label_sets)
+        return super().roles() | {
+            "active": tuple(range(active)),
+            "passive": tuple(range(active, self.data.parties)),
+        }
+
+    def describe(self) -> dict[str, Any]:
+        """M, L, the number of labels of each active party, and what a round is."""
+        described: dict[str, Any] = {
+            "M": self.data.parties,
+            "L": len(self.label_sets),
+            "labels_held": [len(own) for own in self.label_sets],
+            "batch_rows": self.batch_rows,
+            "round": "one update that an active party launched",
+        }
+        if self.unheld:
+            described["classes_without_labels"] = list(self.unheld)
+        return described
+
+    def memory(self) -> int:
+        """Bytes of all embeddings of the test rows, and of stale ones, twice for a checkpoint."""
+        stale = sum(map(len, self.label_sets)) * self.data.parties * (4 * self.config.width + 8)
+        return super().memory() + (2 * stale if self.config.patience is not None else 0)
+
+    @property
+    def claims(self) -> tuple[Claim, ...]:
+        """No protection, whatever the number of columns: embeddings are sent in the clear."""
+        clear = "embeddings are sent in the clear; 'secure if d > 2' is no guarantee"
+        return (
+            Claim("active parties", "features", "none", clear),
+            Claim("active parties", "model", "none", clear),
+            Claim("client", "labels", "none", "dL/dh depends on them"),
+            Claim("server", "labels", "none", "the gradient of the top model depends on them"),
+            Claim("server", "features", "none", "the gradient of the top model is the embeddings "
+                  "times its errors"),
+            Claim("server", "model", "none", "it holds the top model"),
+        )  # fmt: skip
+
+
+def _labels_stream(seed: int, entity: int, name: str, *keys: int) -> np.random.Generator:
+    """Public stream of an active party's batches."""
+    return keyed_stream(seed, entity, f"train/{name}", *keys)

@@ -1,0 +1,69 @@
+"""Slow active parties: which ones count as slow, and the factor of their gradients (equation 3)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from securevfl.models.objective import amplification, chosen_exponent
+from securevfl.protocols.cvfl.parameters import CvflConfig, named_parties
+
+_SLOW = 0.75  # a party with a smaller part of the fastest party's updates counts as slow
+_GRACE = 5  # updates of the fastest party before which no party does
+
+
+def pace_of(updates: np.ndarray, party: int) -> float:
+    """A party's updates as a part of the fastest one's; 1 while there are too few to compare.
+
+    Parameters
+    ----------
+    updates : ndarray of int, (L,)
+        Updates of each active party so far.
+    party : int
+    """
+    most = int(updates.max())
+    return 1.0 if most < _GRACE else float(updates[party]) / most
+
+
+def is_slow(config: CvflConfig, pace: float, party: int) -> bool:
+    """Whether the objective of an active party is F_l^q: the options name it, or it lags behind."""
+    if config.q == 1 or config.slow == "none":
+        return False
+    if config.slow == "measured":
+        return pace < _SLOW
+    return party in named_parties(config.slow)
+
+
+def gradient_factor(
+    config: CvflConfig, pace: float, loss: float, penalties: Mapping[int, float]
+) -> float:
+    """Factor q F_l^(q-1) of a slow party's gradients, F_l the batch's loss with all penalties.
+
+    Parameters
+    ----------
+    pace : float
+        The party's part of the fastest one's updates; q = "auto" solves for a factor of 1/pace.
+    loss : float
+    penalties : mapping of int to float
+        r(theta_m) of all parties.
+
+    Returns
+    -------
+    float
+        At least 1, and at most `amplify_at_most`.
+    """
+    F = loss + config.weight_decay * sum(penalties.values())  # equation 2
+    if config.q == "auto":
+        wanted = min(1 / max(pace, 1e-9), config.amplify_at_most)
+        return amplification(F, chosen_exponent(F, wanted))
+    return min(amplification(F, config.q), config.amplify_at_most)
+
+
+def amplified(
+    factor: float, dh: np.ndarray, dw: dict[str, np.ndarray]
+) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    """dF/dh and dF/dw_0 times the factor; the same arrays where it is 1."""
+    if factor == 1:
+        return dh, dw
+    return dh * np.float32(factor), {name: g * np.float32(factor) for name, g in dw.items()}

@@ -1,0 +1,306 @@
+"""DVFL as the library sees it: its card, options, parties, messages and claims."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+import numpy as np
+
+from securevfl.engine.party import SERVER, Party
+from securevfl.engine.streams import Secrets, keyed_stream
+from securevfl.models.pretraining.autoencoder import Encoder, make_autoencoder, make_contrastive
+from securevfl.models.split import Batches, Centre
+from securevfl.privacy.claims import Claim
+from securevfl.protocols.base.card import Card
+from securevfl.protocols.base.messages import MessageSpec
+from securevfl.protocols.base.protocol import Protocol
+from securevfl.protocols.dvfl.algorithm import Guest, Host, Owner
+from securevfl.protocols.dvfl.arrays import encodings_side_by_side
+from securevfl.protocols.dvfl.declaration import messages_of
+from securevfl.protocols.dvfl.parameters import DvflConfig, check_options
+from securevfl.protocols.dvfl.schedule import RoundSchedule
+
+if TYPE_CHECKING:
+    from securevfl.data.dataset import VerticalDataset
+
+
+class Dvfl(Protocol):
+    """DVFL on one data set: the clients are guests, and hosts come after them by number."""
+
+    name = "dvfl"
+    Config = DvflConfig
+    small_options: ClassVar[Mapping[str, int]] = {"guest_epochs": 3, "host_epochs": 3}
+    check_options: ClassVar[Mapping[str, Any]] = {
+        "guest_epochs": 4,
+        "host_epochs": 4,
+        "hosts": 2,
+        "guest_lr": 0.02,
+        "host_lr": 0.01,
+        "lr": 0.005,
+        "interval": 1.0,
+    }
+    card = Card(
+        title="DVFL",
+        paper='"Decoupled Vertical Federated Learning for Practical Training on Vertically '
+        'Partitioned Data", anonymous, under review (MLSys)',
+        roles={
+            "guest": "holds some columns, of aligned rows and of others; trains an encoder on an "
+            "objective of its own and writes activations to every host's register",
+            "host": "one of several with the same task: joins the registers and trains an "
+            "auto-encoder on that; redundant, so that one may fail",
+            "owner": "holds the labels of the aligned rows; learns from the hosts' encodings",
+        },
+        sees={
+            "guest": "that the owner asks for codes; nothing that depends on labels or on others",
+            "host": "every guest's activations of each batch that is written, and codes of all "
+            "aligned rows, exactly",
+            "owner": "each host's encodings of all aligned rows, exactly",
+            "outsider": "kinds, sizes and times; without sealed links everything that is sent",
+        },
+        absence="fills",
+        deviations=(
+            "fault chains apply to guests, hosts and links up to the last training round, as in "
+            "the paper; scripted outages last as long as the script says. Then hosts replace a "
+            "guest's missing codes by the mean of its earlier ones, and the owner leaves out hosts "
+            "that do not answer (their part is zero)",
+            "guests, hosts and owner go by the clock, a round each `interval`; a host reads in a "
+            "round the activations of the one before and of earlier ones. The paper simulates in "
+            "lockstep and trains hosts after the guests",
+            "a host that is down loses activations of that time and, when it is back, the last "
+            "item of its buffer",
+            "a register that was never written to reads zero",
+            "hidden layers, |K|, d_k, rates and weight decay are not legible in the copy that we "
+            "have; our hidden layers are half-way between input and output. The owner's are ReLU",
+            "the owner has Adam whose rate falls to 0 (`optimizer`, `lr_decay`) where the paper "
+            "has SGD, and stops early only with `stop_after`",
+            "guests decode to a sigmoid where their own rows lie in [0, 1], and linearly elsewhere",
+            "outside the intersection guests' batches pair rows of different samples in a host's "
+            "input; guests with fewer unaligned rows use these more often in an epoch",
+            "views of simclr are ours: strips of images are moved by a pixel or two, values of "
+            "tables exchanged between rows; both get noise",
+        ),
+    )
+
+    def __init__(self, config: DvflConfig, data: VerticalDataset, *, seed: int) -> None:
+        super().__init__(config, data, seed=seed)
+        check_options(config, data)
+        unaligned = max((len(rows) for rows in data.alone), default=0)
+        order = functools.partial(_guests_stream, self.seed)
+        self.batches = Batches(data.rows + unaligned, 1, config.batch, order)
+        self.schedule = RoundSchedule.of(config, self.batches.per_epoch)
+        self.hosts = tuple(range(data.parties, data.parties + config.hosts))
+        self.features = [_all_rows(data, n) for n in self.peers()]
+
+    def parties(self) -> dict[int, Party]:
+        """The owner, N guests, and the hosts after them."""
+        return {n: self.party(n) for n in (SERVER, *self.peers(), *self.hosts)}
+
+    def party(self, index: int) -> Party:
+        """New object of one party."""
+        if index == SERVER:
+            return self.owner()
+        return self.host(index) if index in self.hosts else self.guest(index)
+
+    def guest(self, index: int) -> Guest:
+        """Guest `index`, from 0."""
+        return Guest(
+            *(index, self.peers(), self.schedule, self.guest_network(index)),
+            hosts=self.hosts,
+            features=self.features[index],
+            aligned=self.data.rows,
+            batches=self.batches,
+        )
+
+    def host(self, index: int) -> Host:
+        """Host `index`; the first one has the number N."""
+        return Host(
+            *(index, self.peers(), self.schedule, self.host_network(index)),
+            width=self.config.width,
+            bound=self.config.buffer,
+            replay=self.config.replay,
+            aligned=self.data.rows,
+            patience=self.config.patience,
+        )
+
+    def owner(self) -> Owner:
+        """The owner, with the rows on which it trains and those on which it validates."""
+        config, data = self.config, self.data
+        validation = 0 if config.stop_after is None else int(config.held_out * data.rows)
+        order = functools.partial(_owner_stream, self.secrets)
+        batches = Batches(data.rows - validation, 1, config.batch, order)
+        return Owner(
+            *(self.peers(), self.schedule, self.classifier(batches.per_epoch)),
+            hosts=self.hosts,
+            width=config.host_width,
+            labels=data.train_labels,
+            batches=batches,
+            order=self.secret_stream(SERVER, "held out").permutation(data.rows),
+            epochs=config.rounds,
+            stop_after=config.stop_after,
+            patience=config.patience,
+        )
+
+    def classifier(self, steps_per_epoch: int) -> Centre:
+        """New classifier of the owner, over the encodings of all hosts."""
+        config, data = self.config, self.data
+        optimizer = {
+            "name": config.optimizer,
+            "lr": config.lr,
+            "momentum": config.momentum,
+            "decay_steps": config.rounds * steps_per_epoch * (config.lr_decay == "linear"),
+        }
+        return Centre(
+            data.task,
+            data.num_classes if data.task == "multiclass" else 1,
+            config.hosts * config.host_width,
+            network=config.centre,
+            hidden=config.hidden,
+            optimizer=optimizer,
+            seed=int(self.secret_stream(SERVER, "centre").integers(2**31)),
+        )
+
+    def guest_network(self, index: int) -> Encoder:
+        """New encoder of a guest, with its objective."""
+        config, own = self.config, self.features[index]
+        features = own.shape[1]
+        sizes = (features, config.guest_hidden or (features + config.width + 1) // 2, config.width)
+        stream = self.secret_stream(index, "init")
+        optimizer = _adam(config, config.guest_lr)
+        if config.objective == "simclr":
+            shapes = self.data.party_image_shapes
+            return make_contrastive(
+                *sizes,
+                stream=stream,
+                optimizer=optimizer,
+                temperature=config.temperature,
+                image_shape=None if shapes is None else shapes[index],
+            )
+        bounded = own.min() >= 0 and own.max() <= 1
+        decoded: Literal["sigmoid", "none"] = "sigmoid" if bounded else "none"
+        return make_autoencoder(*sizes, stream=stream, optimizer=optimizer, decoded=decoded)
+
+    def host_network(self, index: int) -> Encoder:
+        """New auto-encoder of a host, over the codes of all guests."""
+        config = self.config
+        joint = self.data.parties * config.width
+        return make_autoencoder(
+            joint,
+            config.host_hidden or (joint + config.host_width) // 2,
+            config.host_width,
+            stream=self.secret_stream(index, "init"),
+            optimizer=_adam(config, config.host_lr),
+            output="leaky_relu",
+            decoded="relu",  # guests' codes are at least 0
+        )
+
+    def embed(self, client: Any, rows: np.ndarray) -> np.ndarray:
+        """A guest's code of rows."""
+        code: np.ndarray = client.network.encode(rows)
+        return code
+
+    def scores(self, parties: Mapping[int, Party], features: Sequence[np.ndarray]) -> np.ndarray:
+        """The owner's scores, by all guests' codes and the encodings of the hosts that answered."""
+        models: Any = parties
+        codes = [self.embed(models[g], rows) for g, rows in enumerate(features)]
+        joint = np.concatenate(codes, axis=1)
+        owner = models[SERVER]
+        encodings = {k: models[k].network.encode(joint) for k in owner.answered or self.hosts}
+        all_hosts = encodings_side_by_side(encodings, self.hosts, self.config.host_width)
+        scores: np.ndarray = owner.centre.scores(all_hosts)
+        return scores
+
+    @property
+    def batch_rows(self) -> int:
+        """|B|."""
+        return self.batches.coded
+
+    @property
+    def last_fault(self) -> int:
+        """The last round in which guests or hosts train."""
+        return self.schedule.rounds
+
+    def roles(self) -> dict[str, tuple[int, ...]]:
+        """Numbers of the parties by role; guests count as clients."""
+        guests = tuple(self.peers())
+        return {"guest": guests, "client": guests, "host": self.hosts, "owner": (SERVER,)}
+
+    @property
+    def claims(self) -> tuple[Claim, ...]:
+        """Labels stay with the owner; features are not protected, for codes depend on them."""
+        why = "it receives nothing that depends on them; what its own columns tell of them remains"
+        return (
+            Claim("guest", "labels", "perfect", why),
+            Claim("host", "labels", "perfect", "it receives codes only, made without labels"),
+            Claim("host", "features", "none", "activations and codes are sent in the clear"),
+            Claim("owner", "features", "none", "encodings are sent in the clear"),
+            Claim("host", "model", "none", "activations and codes are sent in the clear"),
+        )
+
+    @property
+    def messages(self) -> tuple[MessageSpec, ...]:
+        """Activations of the guest training round; at the end codes and encodings."""
+        return messages_of(self)
+
+    def shown(self, payload: Any) -> tuple[Any, Any]:
+        """Row numbers and codes of a disclosing message: all aligned rows, in order."""
+        return np.arange(len(payload)), payload
+
+    def named_rows(self, named: Any) -> np.ndarray | None:
+        """Training rows that a message names: `shown` gives their numbers."""
+        return np.asarray(named)
+
+    def describe(self) -> dict[str, Any]:
+        """Sizes, the number of rounds of each phase, and what a round is."""
+        schedule = self.schedule
+        return {
+            "N": self.data.parties,
+            "hosts": len(self.hosts),
+            "batch_rows": self.batch_rows,
+            "guest_rounds": schedule.guest_rounds,
+            "training_rounds": schedule.rounds,
+            "writes": self.writes,
+            "round": "an iteration of guests and hosts; after that an epoch of the owner, which is "
+            "a step of the history",
+        }
+
+    @property
+    def writes(self) -> int:
+        """Number of rounds in which guests write."""
+        return int(self.config.guest_epochs // self.config.comm_period * self.schedule.per_epoch)
+
+    def memory(self) -> int:
+        """Bytes of replay buffers, of the final codes and encodings, and of guests' own rows."""
+        config, data = self.config, self.data
+        items = min(self.writes, config.buffer or self.writes)
+        joint = 4 * data.parties * config.width
+        buffers = config.hosts * items * self.batch_rows * joint
+        row = joint + 4 * config.hosts * config.host_width
+        rows = sum(own.nbytes for own in self.features if data.alone)
+        return int(buffers + 2 * (data.rows + data.test_rows) * row + rows)
+
+    def advice(self, available: int) -> str:
+        """What to change: only the replay buffers grow with the length of a run."""
+        return "bound the hosts' buffer, raise comm_period, or use fewer hosts or rows"
+
+
+def _all_rows(data: VerticalDataset, party: int) -> np.ndarray:
+    """All rows of a party, the aligned ones first."""
+    if not data.alone:
+        return data.train[party]
+    return np.concatenate([data.train[party], data.alone[party]])
+
+
+def _adam(config: DvflConfig, lr: float) -> dict[str, Any]:
+    return {"name": "adam", "lr": lr, "weight_decay": config.weight_decay}
+
+
+def _guests_stream(seed: int, name: str, *keys: int) -> np.random.Generator:
+    """Public stream of the guests' batches, which all guests draw alike."""
+    return keyed_stream(seed, SERVER, f"dvfl/guests/{name}", *keys)
+
+
+def _owner_stream(secrets: Secrets, name: str, *keys: int) -> np.random.Generator:
+    """Secret stream of the owner's batches."""
+    return secrets.stream(SERVER, f"dvfl/owner/{name}", *keys)

@@ -1,0 +1,7 @@
+"""Multi-VFL (2021): the paper's Algorithm 1, its options, its messages and its claims."""
+
+from __future__ import annotations
+
+from securevfl.protocols.multivfl.protocol import MultiVfl
+
+__all__ = ["MultiVfl"]

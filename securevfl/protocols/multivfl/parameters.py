@@ -1,0 +1,101 @@
+"""Options of Multi-VFL, and the noise that they ask for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from pydantic import Field
+
+from securevfl.errors import ConfigurationError
+from securevfl.privacy.accountant import Released
+from securevfl.protocols.base.options import EmbeddingConfig
+
+
+class MultiVflConfig(EmbeddingConfig):
+    """Options of Multi-VFL; a round is a global one."""
+
+    rounds: int = Field(100, ge=1, description="Number R of global rounds.")
+    aggregation: Literal["mean", "concat", "max"] = Field(
+        "concat", description="How activations are joined to the label owners' input."
+    )
+    label_owners: int = Field(5, ge=1, description="Number K of label owners.")
+    label_partition: str = Field(
+        "equal",
+        description=(
+            "Who holds which labels: equal, dirichlet:A, classes:0,1/2,3, or 1niid to 4niid."
+        ),
+    )
+    samples: int | None = Field(
+        None, ge=1, description="Number of labels of each owner. Default: all that there are."
+    )
+    epochs: int = Field(1, ge=1, description="Local epochs E of a round.")
+    server_optimizer: Literal["fedavg", "fedadam", "fedyogi", "feddemonadam"] = Field(
+        "fedavg", description="How the server makes new weights of the label owners' weights."
+    )
+    server_lr: float = Field(
+        1e-3, gt=0, description="Learning rate eta_s of the adaptive server optimisers."
+    )
+    beta1: float = Field(0.9, ge=0, lt=1, description="Decay of the first moment.")
+    beta2: float = Field(0.99, ge=0, lt=1, description="Decay of the second moment.")
+    tau: float = Field(1e-3, gt=0, description="Bound tau on the adaptivity.")
+    intersection: Literal["plain", "psi"] = Field(
+        "plain",
+        description=(
+            "How common samples are found: by identifiers in the clear, or by private set "
+            "intersection."
+        ),
+    )
+    epsilon: float | None = Field(
+        None, gt=0, description="Epsilon of one release of a row's activations. Default: no noise."
+    )
+    delta: float = Field(
+        1e-5, gt=0, lt=1, description="Delta of one release, and of all of them together."
+    )
+    clip: float = Field(1.0, gt=0, description="Bound C on the L2 norm of a row's activations.")
+    noise: Literal["secure", "seeded"] = Field(
+        "secure",
+        description=(
+            "Source of the noise: the operating system (system), or the run's seed "
+            "(seeded), which repeats the run and protects nothing."
+        ),
+    )
+
+
+@dataclass(frozen=True)
+class ActivationNoise(Released):
+    """Clipping and Gaussian noise of released activations, and their cost.
+
+    Attributes
+    ----------
+    epsilon, delta, clip : float
+        As for `Released`.
+    seeded : bool
+        Whether the noise follows from the run's seed; then it protects nothing.
+    """
+
+    seeded: bool = False
+
+    def spent(self, releases: int) -> float:
+        """Epsilon of so many releases of one row: one in each local epoch, to one label owner."""
+        return self.composed(releases)
+
+
+def noise_of(config: MultiVflConfig) -> ActivationNoise | None:
+    """Noise that the options ask for; None without epsilon.
+
+    Raises
+    ------
+    ConfigurationError
+        For an epsilon so large that the noise would hide nothing.
+    """
+    if config.epsilon is None:
+        return None
+    seeded = config.noise == "seeded"
+    noise = ActivationNoise(config.epsilon, config.delta, config.clip, seeded)
+    if config.clip > 200 * noise.sigma:
+        raise ConfigurationError(
+            f"multivfl: epsilon = {config.epsilon:g} asks for noise of {noise.sigma:.3g} on rows "
+            f"of norm {config.clip:g}, which is next to none; lower epsilon"
+        )
+    return noise
