@@ -14,7 +14,15 @@ from securevfl.engine.party import SERVER
 from securevfl.protocols.base.messages import MessageSpec
 from securevfl.protocols.base.protocol import Protocol
 from securevfl.protocols.base.registry import get_protocol
-from securevfl.testing.leaks.planting import Leak, Plant, changed, clients, messages, tap
+from securevfl.testing.leaks.planting import (
+    Leak,
+    Plant,
+    changed,
+    clients,
+    messages,
+    tap,
+    telling_column,
+)
 from securevfl.testing.runs import Outcome
 
 SECAGG = tuple(
@@ -278,7 +286,7 @@ def _old_ciphertext(client: Any) -> None:
 def _in_the_padding(client: Any) -> None:
     def change(one: dict[str, Any]) -> None:
         if one["kind"] == "embedding":
-            raw = client.features[:4, 0].astype("<f4").tobytes()
+            raw = telling_column(client.features)[:4].astype("<f4").tobytes()
             one["payload"] = tuple(c[: -len(raw)] + raw for c in one["payload"])
 
     tap(client, change)
@@ -306,7 +314,8 @@ def _with_plain(self: Any) -> tuple[MessageSpec, ...]:
 
 
 def _raw_tail(outcome: Outcome) -> bool:
-    own = outcome.parties[1].features[:4, 0].astype("<f4").tobytes()  # type: ignore[attr-defined]
+    party: Any = outcome.parties[1]
+    own = telling_column(party.features)[:4].astype("<f4").tobytes()
     return any(own in c for one in messages(outcome, "embedding") for c in one["payload"])
 
 

@@ -20,6 +20,7 @@ from securevfl.testing.leaks.planting import (
     messages,
     sent_array,
     tap,
+    telling_column,
 )
 from securevfl.testing.runs import Outcome
 
@@ -29,14 +30,13 @@ SHARED = (("T clients", "features"), ("server + T clients", "features"))
 
 
 def column(client: Any) -> np.ndarray:
-    """First column of a client, some rows of it."""
-    own: np.ndarray = np.ascontiguousarray(client.features["train"][:8, 0])
-    return own
+    """The column of a client that varies most, some rows of it."""
+    return telling_column(client.features["train"])[:8]
 
 
 def bit(client: Any) -> int:
-    """One bit of a client's data: whether its first entry is above its first column's mean."""
-    own = client.features["train"][:, 0]
+    """One bit of a client's data: whether the first entry of a column is above its mean."""
+    own = telling_column(client.features["train"])
     return int(own[0] > own.mean())
 
 

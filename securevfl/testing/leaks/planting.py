@@ -24,6 +24,12 @@ Plant = Callable[[Protocol, dict[int, Any]], None]
 Change = Callable[[np.ndarray, int, int], np.ndarray]
 
 
+def telling_column(columns: np.ndarray) -> np.ndarray:
+    """The column that varies most: others, such as an empty corner of an image, tell nothing."""
+    table = columns.reshape(len(columns), -1)
+    return np.ascontiguousarray(table[:, int(table.std(axis=0).argmax())])
+
+
 @dataclass(frozen=True)
 class Leak:
     """A protocol with one fault, and what a verifier may say of it.
