@@ -179,7 +179,7 @@ def raw_columns(products: np.ndarray, starts: int) -> list[np.ndarray]:
         part: np.ndarray = outside @ square / np.linalg.norm(square)
         return part
 
-    rng, found = np.random.default_rng(0), list[np.ndarray]()
+    rng, found = np.random.Generator(np.random.Philox(0)), list[np.ndarray]()
     for _ in range(starts):
         fit = least_squares(misfit, rng.normal(size=free.shape[1]), max_nfev=100)
         new = column(fit.x)
