@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -43,20 +44,22 @@ class RecoveryAttack(CodedVerifier):
     def _figures(self, subject: Subject) -> str:
         """Exact information of the server of plain evaluation in a small field."""
 
-        def compute() -> str:
-            subject.progress("exact figures of plain evaluation")
-            code, server = small_code(5, 1, 1), Coalition(server=True)
-            one = [exhaust(SmallInstance(code, masked=False, honest=n), server) for n in (3, 2, 1)]
-            two = exhaust(SmallInstance(code, masked=False, honest=3, rounds=2), server)
-            bits = ", ".join(f"{found.bits:.6e}" for found in one)
-            return (
-                "exactly, at p = 5, K = T = 1, 1x1 blocks, uniform secrets, given the sums: "
-                f"{bits} bits for three, two and one data holders, {two.bits:.6e} for three over "
-                "two rounds; the largest total variation between equal-sum secrets is "
-                f"{one[0].distance:g}, and {two.distance:g} over two rounds"
-            )
+        subject.progress("exact figures of plain evaluation")
+        return _exact_figures()
 
-        return subject.shared("figures", compute)
+
+@functools.cache  # the instances are the same for every configuration
+def _exact_figures() -> str:
+    code, server = small_code(5, 1, 1), Coalition(server=True)
+    one = [exhaust(SmallInstance(code, masked=False, honest=n), server) for n in (3, 2, 1)]
+    two = exhaust(SmallInstance(code, masked=False, honest=3, rounds=2), server)
+    bits = ", ".join(f"{found.bits:.6e}" for found in one)
+    return (
+        "exactly, at p = 5, K = T = 1, 1x1 blocks, uniform secrets, given the sums: "
+        f"{bits} bits for three, two and one data holders, {two.bits:.6e} for three over "
+        "two rounds; the largest total variation between equal-sum secrets is "
+        f"{one[0].distance:g}, and {two.distance:g} over two rounds"
+    )
 
 
 def recovered(subject: Subject) -> Recovery:
