@@ -240,7 +240,7 @@ def _seen_masks(
         if dealer in clients:
             rho = recorded.tapes[dealer].at(round)[1]
             at = field.elements(points)
-            powers = np.stack([field.power(at, i) for i in range(len(rho))], axis=1)
+            powers = field.power(at[:, None], np.arange(len(rho)))
             part = field.matmul(powers, rho.reshape(len(rho), -1))
         else:
             shown = view.payloads("mask", round=round)

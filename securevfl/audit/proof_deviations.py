@@ -129,7 +129,7 @@ def _powers(recorded: CodedRun) -> np.ndarray:
     """alpha^i for the coefficients that the proof needs."""
     field = recorded.code.field
     alphas = field.elements(list(recorded.code.alphas))
-    return np.stack([field.power(alphas, i) for i in range(_coefficient_count(recorded))], axis=1)
+    return field.power(alphas[:, None], np.arange(_coefficient_count(recorded)))
 
 
 def _uploads(recorded: CodedRun) -> Iterator[str]:

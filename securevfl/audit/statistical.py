@@ -358,7 +358,7 @@ def at_data_points(code: LagrangeCode, coefficients: np.ndarray) -> np.ndarray:
     """Values of a matrix polynomial at beta_1 .. beta_K, where no data mask is mixed in."""
     field = code.field
     betas = field.elements(list(code.betas[: code.segments]))
-    powers = np.stack([field.power(betas, i) for i in range(len(coefficients))], axis=1)
+    powers = field.power(betas[:, None], np.arange(len(coefficients)))
     values = field.matmul(powers, coefficients.reshape(len(coefficients), -1))
     return values.reshape(-1, *coefficients.shape[1:])
 
@@ -397,7 +397,7 @@ def divided(
     inverse = field.reciprocal(field.elements([divisors[i] for i in kept]))
     quotients = field.multiply(inverse[:, None], values[kept].reshape(len(kept), -1))
     alphas = field.elements([code.alphas[parties[i]] for i in kept])
-    powers = np.stack([field.power(alphas, i) for i in range(count)], axis=1)
+    powers = field.power(alphas[:, None], np.arange(count))
     solved = solve_left(field, powers, quotients)
     if solved is None:
         raise ConfigurationError(f"divided: {len(kept)} uploads do not determine {count} blocks")

@@ -31,8 +31,7 @@ def coefficient_count(code: LagrangeCode) -> int:
 def point_powers(code: LagrangeCode) -> np.ndarray:
     """alpha_n^i, (N, K + 2T - 1): values at the parties' points from coefficients of a rho."""
     alphas = code.field.elements(list(code.alphas))
-    powers = [code.field.power(alphas, i) for i in range(coefficient_count(code))]
-    return np.stack(powers, axis=1)
+    return code.field.power(alphas[:, None], np.arange(coefficient_count(code)))
 
 
 def deal(code: LagrangeCode, powers: np.ndarray, coefficients: np.ndarray) -> np.ndarray:

@@ -215,12 +215,38 @@ class PrimeField:
         scalar.reciprocal(flat, *self._constants, out)
         return out.astype(self.dtype).reshape(x.shape)
 
-    def power(self, a: ArrayLike, exponent: int) -> Array:
-        """Return a^exponent for one integer exponent; 0^0 is 1, a negative one inverts first."""
-        from securevfl.field.kernels import scalar
+    def power(self, a: ArrayLike, exponent: int | ArrayLike) -> Array:
+        """Return a^exponent; 0^0 is 1, and a negative exponent inverts first.
 
+        Parameters
+        ----------
+        a : array_like
+            Field elements.
+        exponent : int or array_like of int
+            One for all, or an array that broadcasts with `a`; of any size and sign.
+
+        Returns
+        -------
+        ndarray
+            Of the broadcast shape.
+
+        Raises
+        ------
+        FieldError
+            When an exponent is no integer, or a negative one meets a zero.
+
+        Examples
+        --------
+        >>> F = PrimeField(7)
+        >>> F.power([[2], [3]], [-1, 0, 1, 2]).tolist()
+        [[4, 1, 2, 4], [5, 1, 3, 2]]
+        """
+        if np.ndim(exponent):
+            return self._powers(a, exponent)
         if isinstance(exponent, bool) or not isinstance(exponent, int | np.integer):
             raise FieldError(f"PrimeField.power: the exponent must be an integer: {exponent!r}.")
+        from securevfl.field.kernels import scalar
+
         e = int(exponent)
         x = self.reciprocal(a) if e < 0 else self.elements(a, "PrimeField.power")
         e, order = abs(e), self.modulus - 1
@@ -230,6 +256,32 @@ class PrimeField:
         out = np.empty(x.size, np.uint64)
         scalar.power(flat, np.uint64(e), *self._constants, out)
         return out.astype(self.dtype).reshape(x.shape)
+
+    def _powers(self, a: ArrayLike, exponents: ArrayLike) -> Array:
+        """As `power`, of an array of exponents: squares are multiplied in where a bit is set."""
+        wanted = np.asarray(exponents)
+        if wanted.dtype.kind not in "iu" and not all(type(e) is int for e in wanted.flat):
+            raise FieldError(
+                f"PrimeField.power: exponents must be integers, they are {wanted.dtype.name}."
+            )
+        base, wanted = np.broadcast_arrays(self.elements(a, "PrimeField.power"), wanted)
+        negative = np.asarray(wanted < 0, bool)
+        base = base.copy()
+        base[negative] = self.reciprocal(base[negative])
+        order = self.modulus - 1
+        # a^(p-1) = 1 except for 0, whose powers stay 0: a multiple of p-1 other than 0 stays p-1.
+        if wanted.dtype.kind == "O":
+            whole = np.abs(wanted)
+            left = np.where(whole > order, whole % order + order, whole).astype(np.uint64)
+        else:  # |e| in 64 bits, also of the least int64
+            whole = np.where(negative, ~wanted, wanted).astype(np.uint64) + negative
+            left = np.where(whole > order, whole % np.uint64(order) + np.uint64(order), whole)
+        result = np.ones_like(base)
+        for _ in range(int(left.max(initial=0)).bit_length()):
+            odd = (left & np.uint64(1)).astype(bool)
+            result[odd] = self.multiply(result[odd], base[odd])
+            base, left = self.multiply(base, base), left >> np.uint64(1)
+        return result
 
     # Linear algebra.
 

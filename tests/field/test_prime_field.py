@@ -53,6 +53,31 @@ def test_power_equals_pow_for_large_negative_and_zero_exponents(F):
     assert F.power([0], p - 1).tolist() == [0]
 
 
+def test_power_takes_arrays_of_exponents(F):
+    p = F.modulus
+    a = F.elements([v for v in edges(p) if v])
+    exponents = [0, 1, 2, p - 2, p - 1, p, -1, -2, 1 - p, -p]
+    found = F.power(a[:, None], np.array(exponents, np.int64))
+    assert found.dtype == F.dtype
+    assert found.tolist() == [[pow(int(v), e, p) for e in exponents] for v in a]
+    large = np.array([10**30, -(10**30), 3 * p * (p - 1)], object)
+    wanted = [[pow(int(v), int(e), p) for e in large] for v in a]
+    assert F.power(a[:, None], large).tolist() == wanted
+    least = np.array([np.iinfo(np.int64).min, np.iinfo(np.int64).max])
+    assert F.power(a[-1], least).tolist() == [pow(p - 1, int(e), p) for e in least]
+    assert F.power(2, np.arange(5, dtype=np.uint8)).tolist() == [2**e % p for e in range(5)]
+    assert F.power(np.zeros(4, F.dtype), [0, 1, p - 1, 2 * (p - 1)]).tolist() == [1, 0, 0, 0]
+    assert F.power(a, np.zeros((0, len(a)), int)).shape == (0, len(a))
+
+
+def test_power_refuses_exponents_that_are_no_integers_and_zeros_to_invert(F):
+    for exponents in ([0.5, 1.0], [True, False], ["1", "2"]):
+        with pytest.raises(FieldError, match="must be integers"):
+            F.power([1, 2 % F.modulus], exponents)
+    with pytest.raises(FieldError, match=r"no inverse|zero"):
+        F.power([0, 1], [-1, 1])
+
+
 def test_results_have_the_dtype_of_the_field_and_inputs_stay(F):
     a = F.random((3, 4), SeededSource(1))
     before = a.copy()

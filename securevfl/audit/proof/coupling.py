@@ -114,7 +114,7 @@ def correction(code: LagrangeCode, one: np.ndarray, two: np.ndarray) -> np.ndarr
     """
     field, count = code.field, code.segments + 2 * code.privacy - 1
     alphas = field.elements(list(code.alphas))
-    powers = np.stack([field.power(alphas, i) for i in range(count)], axis=1)
+    powers = field.power(alphas[:, None], np.arange(count))
     difference = field.subtract(one, two).reshape(code.parties, -1)
     values = field.multiply(field.reciprocal(code.vanishing)[:, None], difference)
     coefficients = solve_left(field, powers, values)

@@ -110,7 +110,7 @@ class Observation:
         if count is None:
             count = code.segments + 2 * code.privacy - 1
         alphas = field.elements(list(code.alphas))
-        powers = np.stack([field.power(alphas, i) for i in range(count)], axis=1)
+        powers = field.power(alphas[:, None], np.arange(count))
         hidden = field.multiply(code.vanishing[:, None], powers)
         seen = len(self.points)
         columns = np.concatenate([powers[self.points], hidden[self.uploads]])
