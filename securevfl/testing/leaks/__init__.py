@@ -12,6 +12,7 @@ from securevfl.testing.leaks.planting import ACCUSED, ENDORSED, WITHHELD, Leak, 
 def all_leaks() -> tuple[Leak, ...]:
     """Every leak, by protocol."""
     from securevfl.testing.leaks import (
+        declared,
         encrypted,
         fedvs_masks,
         fedvs_messages,
@@ -20,7 +21,7 @@ def all_leaks() -> tuple[Leak, ...]:
         noise,
     )
 
-    modules = (fedvs_messages, fedvs_masks, fedvs_options, encrypted, noise, labels)
+    modules = (fedvs_messages, fedvs_masks, fedvs_options, declared, encrypted, noise, labels)
     return tuple(one for module in modules for one in module.LEAKS)
 
 
