@@ -12,6 +12,7 @@ from securevfl.testing.leaks.planting import ACCUSED, ENDORSED, WITHHELD, Leak, 
 def all_leaks() -> tuple[Leak, ...]:
     """Every leak, by protocol."""
     from securevfl.testing.leaks import (
+        choices,
         declared,
         encrypted,
         fedvs_masks,
@@ -19,9 +20,11 @@ def all_leaks() -> tuple[Leak, ...]:
         fedvs_options,
         labels,
         noise,
+        other_methods,
     )
 
-    modules = (fedvs_messages, fedvs_masks, fedvs_options, declared, encrypted, noise, labels)
+    modules = (fedvs_messages, fedvs_masks, fedvs_options, declared, choices)
+    modules += (encrypted, noise, labels, other_methods)
     return tuple(one for module in modules for one in module.LEAKS)
 
 

@@ -1,4 +1,4 @@
-"""Leaks of FedVS that its class declares itself: formulas, draws, code and claims agree with them."""
+"""Leaks of FedVS that its own class declares: formulas, draws, code and claims agree."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ from securevfl.protocols.base.messages import (
 from securevfl.protocols.base.protocol import Protocol
 from securevfl.protocols.base.registry import get_protocol
 from securevfl.testing.leaks.fedvs_masks import CLIENTS_DATA, CLIENTS_MODEL, UPLOADS, z_zero
-from securevfl.testing.leaks.fedvs_messages import SERVER_DATA, column, in_setup as after_setup
+from securevfl.testing.leaks.fedvs_messages import SERVER_DATA, column
+from securevfl.testing.leaks.fedvs_messages import in_setup as after_setup
 from securevfl.testing.leaks.fedvs_options import _unmasked, _unmasked_from
 from securevfl.testing.leaks.harmless_changes import nothing
 from securevfl.testing.leaks.planting import (
@@ -39,6 +40,7 @@ from securevfl.testing.leaks.planting import (
 from securevfl.testing.runs import Outcome
 
 SERVER_ALL = (("server", "features"), ("server", "model"))
+MANY = 64  # rows from which some leaks are there: proofs on small instances have fewer
 
 
 def more(*make: Callable[[Any], MessageSpec]) -> Any:
@@ -182,14 +184,13 @@ def _squares(protocol: Any) -> MessageSpec:
     return MessageSpec(
         *("norms", "client", "server", "result"),
         count=lambda key: int(key.round == 0 and key.sender == 0),
-        shape=lambda key: (4, 4),
         dtype="float64",
         recompute=products,
     )
 
 
 def _gram(tables: list[np.ndarray]) -> np.ndarray:
-    few = [table[:4].reshape(4, -1).astype(np.float64) for table in tables]
+    few = [table[:4].reshape(len(table[:4]), -1).astype(np.float64) for table in tables]
     total: np.ndarray = np.sum([one @ one.T for one in few], axis=0)
     return total
 
@@ -294,7 +295,7 @@ class _DropsTheLastRow(LagrangeCode):
 
     def encode(self, segments: Any, out: Any = None, source: Any = None, masks: Any = None,
                threads: int = 1) -> np.ndarray:  # fmt: skip
-        if masks is not None and np.ndim(masks) == 3 and np.shape(masks)[1] >= 64:
+        if masks is not None and np.ndim(masks) == 3 and np.shape(masks)[1] >= MANY:
             masks = np.array(masks)
             masks[:, -1] = 0
         return super().encode(segments, out, source, masks, threads)
@@ -309,8 +310,10 @@ def _dropping(protocol: Any) -> Any:
 
 
 def _vanishing_at_client_one(protocol: Any) -> Any:
-    """Parameters whose mask polynomials are zero at client 1's point."""
+    """Parameters whose mask polynomials are zero at client 1's point, from 64 rows on."""
     kind = type(protocol.public)
+    if protocol.public.batches["train"].length < MANY:
+        return protocol.public
 
     def powers(self: Any) -> np.ndarray:
         sound = point_powers(self.code)
@@ -327,14 +330,14 @@ def _vanishing_at_client_one(protocol: Any) -> Any:
 
 
 class _OnlyOne(FixedPoint):
-    """A quantiser that makes every table but one zero."""
+    """A quantiser that makes every table but one zero, from 64 rows on."""
 
     kept: np.ndarray
 
     def quantize(self, x: Any, *rest: Any, **more: Any) -> np.ndarray:
         found: np.ndarray = super().quantize(x, *rest, **more)
         alone = np.shape(x) == self.kept.shape and np.array_equal(x, self.kept)
-        return found if alone else np.zeros_like(found)
+        return found if alone or len(found) < MANY else np.zeros_like(found)
 
 
 def _quantising_one(protocol: Any) -> Any:
@@ -359,6 +362,16 @@ def _plain(protocol: Any, sound: Formula) -> Formula:
         return plain
 
     return formula
+
+
+def _plain_if_large(protocol: Any, sound: Formula) -> Formula:
+    large = protocol.public.batches["train"].length >= MANY
+    return _plain(protocol, sound) if large else sound
+
+
+def _unmasked_if_large(protocol: Protocol, parties: dict[int, Any]) -> None:
+    if protocol.public.batches["train"].length >= MANY:  # type: ignore[attr-defined]
+        _unmasked(protocol, parties)
 
 
 def _less(self: Any) -> tuple[Claim, ...]:
@@ -489,17 +502,21 @@ LEAKS = (
           "The code itself leaves the masks of one row out, from 64 rows on.",
           nothing, CLIENTS_DATA, z_zero(-1, 0, 1, 2), __init__=with_public(_dropping)),
     _leak("powers that vanish at a client", _PARTS,
-          "All mask polynomials are zero at client 1, so that its uploads have no mask.",
+          "From 64 rows on mask polynomials are zero at client 1, whose uploads have no mask.",
           nothing, UPLOADS, _nothing_for_client_one,
           __init__=with_public(_vanishing_at_client_one),
           mask_powers=property(lambda self: point_powers(self.public.code))),
     _leak("a quantiser of one client", _PARTS,
-          "The quantiser makes all tables but client 0's zero, so sums are of one client.",
+          "From 64 rows on the quantiser makes all tables but client 0's zero.",
           nothing, SERVER_ALL, _data_of_one, __init__=with_public(_quantising_one)),
     _leak("computational claims", _LESS,
           "Uploads have no masks; claims are computational, and the only hypothesis holds.",
           _unmasked, UPLOADS, _unmasked_from(1), messages=reworded(embedding=_plain),
           claims=property(_less), hypotheses=_all_is_well),
+    _leak("plain uploads of large data", _FORMULA,
+          "From 64 rows on uploads have no masks, and their formula says so.",
+          _unmasked_if_large, UPLOADS, _unmasked_from(1),
+          messages=reworded(embedding=_plain_if_large)),
     _leak("sound parties where models are given", _PROOFS,
           "Uploads have no masks, by their formula, but in runs on given models they have.",
           _unmasked, UPLOADS, _unmasked_from(1), messages=reworded(embedding=_plain),

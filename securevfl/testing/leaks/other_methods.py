@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -332,7 +331,9 @@ def _shares_alike(outcome: Outcome) -> bool:
 
 def _keys_again(outcome: Outcome) -> bool:
     again = simulate(type(outcome.protocol), payloads=True)
-    return {one[2] for one in _secagg_secrets(outcome)} == {one[2] for one in _secagg_secrets(again)}
+    return {one[2] for one in _secagg_secrets(outcome)} == {
+        one[2] for one in _secagg_secrets(again)
+    }
 
 
 def _both_secrets(outcome: Outcome) -> bool:
@@ -425,8 +426,8 @@ def _end_is_late(outcome: Outcome) -> bool:
 
 def _waits_tell(outcome: Outcome) -> bool:
     server: Any = outcome.parties[SERVER]
-    arrived = sorted(int(one["arrived"]) for one in messages(outcome, ANNOUNCE)
-                     if one["receiver"] == 0 and isinstance(one["payload"], np.ndarray))  # fmt: skip
+    asked = [one for one in messages(outcome, ANNOUNCE) if one["receiver"] == 0]
+    arrived = sorted(int(one["arrived"]) for one in asked if isinstance(one["payload"], np.ndarray))
     gaps = np.diff(arrived) / 1e11
     found: bool = np.array_equal(np.rint(gaps), server.labels[1 : len(arrived)])
     return found
