@@ -23,9 +23,9 @@ def all_leaks() -> tuple[Leak, ...]:
         other_methods,
     )
 
-    modules = (fedvs_messages, fedvs_masks, fedvs_options, declared, choices)
-    modules += (encrypted, noise, labels, other_methods)
-    return tuple(one for module in modules for one in module.LEAKS)
+    of_fedvs = (fedvs_messages, fedvs_masks, fedvs_options, declared, choices)
+    others = (encrypted, noise, labels, other_methods)
+    return tuple(one for module in (*of_fedvs, *others) for one in module.LEAKS)
 
 
 def sound_variants() -> tuple[Variant, ...]:

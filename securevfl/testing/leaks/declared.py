@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from securevfl.engine.party import SERVER
-from securevfl.field import FixedPoint, LagrangeCode
+from securevfl.engine.streams import SecretSeed
+from securevfl.field import FixedPoint, LagrangeCode, PrimeField
 from securevfl.field.masking import point_powers
 from securevfl.models.polynomial_network import expand
 from securevfl.privacy.claims import Claim
@@ -27,7 +28,7 @@ from securevfl.protocols.base.registry import get_protocol
 from securevfl.testing.leaks.fedvs_masks import CLIENTS_DATA, CLIENTS_MODEL, UPLOADS, z_zero
 from securevfl.testing.leaks.fedvs_messages import SERVER_DATA, column
 from securevfl.testing.leaks.fedvs_messages import in_setup as after_setup
-from securevfl.testing.leaks.fedvs_options import _unmasked, _unmasked_from
+from securevfl.testing.leaks.fedvs_options import _others_silent, _unmasked, _unmasked_from
 from securevfl.testing.leaks.harmless_changes import nothing
 from securevfl.testing.leaks.planting import (
     Leak,
@@ -49,10 +50,10 @@ def more(*make: Callable[[Any], MessageSpec]) -> Any:
     return property(lambda self: (*base.messages.fget(self), *(one(self) for one in make)))
 
 
-def formula_of(protocol: Any, kind: str) -> Formula:
-    """The sound formula of a kind of FedVS."""
+def spec_of(protocol: Any, kind: str) -> MessageSpec:
+    """The sound declaration of a kind of FedVS."""
     base: Any = get_protocol("fedvs")
-    found: Formula = next(s.recompute for s in base.messages.fget(protocol) if s.kind == kind)
+    found: MessageSpec = next(one for one in base.messages.fget(protocol) if one.kind == kind)
     return found
 
 
@@ -142,8 +143,7 @@ def _mean_to_all(protocol: Any) -> MessageSpec:
         attempt = next(iter(secrets.sent("attempt", key.round).values()))
         return _mean(protocol, uploads, len(attempt.terms))
 
-    found = next(one for one in get_protocol("fedvs").messages.fget(protocol)  # type: ignore[attr-defined]
-                 if one.kind == "gradient")  # fmt: skip
+    found = spec_of(protocol, "gradient")
     return replace(found, kind="mean", carries="result", dtype="float64", recompute=decoded)
 
 
@@ -159,8 +159,7 @@ def _tell_the_mean(protocol: Protocol, parties: dict[int, Any]) -> None:
 
 
 def _passed_on(protocol: Any) -> MessageSpec:
-    data = next(one for one in get_protocol("fedvs").messages.fget(protocol)  # type: ignore[attr-defined]
-                if one.kind == "train-data")  # fmt: skip
+    data = spec_of(protocol, "train-data")
     length = protocol.public.batches["train"].length
     width = formula_width(protocol, 2)
     return replace(
@@ -348,6 +347,49 @@ def _quantising_one(protocol: Any) -> Any:
     return replace(protocol.public, data_point=point)
 
 
+class _Repeating(PrimeField):
+    """A field whose larger arrays of random elements have the same two halves."""
+
+    def random(self, shape: Any, source: Any = None) -> np.ndarray:
+        size = int(np.prod(shape))
+        half: np.ndarray = super().random(size if size < 1000 else -(-size // 2), source)
+        return half.reshape(shape) if size < 1000 else np.resize(half, shape)
+
+
+def _in_a_repeating_field(protocol: Any) -> Any:
+    old = protocol.public.code
+    code = LagrangeCode(
+        _Repeating(old.field.modulus),
+        parties=old.parties,
+        segments=old.segments,
+        privacy=old.privacy,
+    )
+    return replace(protocol.public, code=code)
+
+
+def _network_of_data(self: Any, index: int, **more: Any) -> Any:
+    """Network whose weights are the data of client 0, or zero for the others."""
+    base: Any = get_protocol("fedvs")
+    made = base.network(self, index, **more)
+    told = np.zeros_like(made.values)
+    if index == 0:
+        told = np.resize(self.data.train[0], told.shape).astype(told.dtype)
+    kind = type(made)
+    made.__class__ = type(kind.__name__, (kind,), {"values": property(lambda network: told),
+                                                   "__module__": kind.__module__})  # fmt: skip
+    return made
+
+
+def _public_init(self: Any, index: int, name: str, *keys: int) -> np.random.Generator:
+    """Secret streams of which the one that draws initial weights is public."""
+    base: Any = get_protocol("fedvs")
+    if name == "init":
+        found: np.random.Generator = self.stream("init", index, *keys)
+        return found
+    secret: np.random.Generator = base.secret_stream(self, index, name, *keys)
+    return secret
+
+
 def _plain(protocol: Any, sound: Formula) -> Formula:
     """Formula of an upload without its masks."""
 
@@ -431,6 +473,20 @@ def _gram_told(outcome: Outcome) -> bool:
     return sent_array(outcome, found, "norms")
 
 
+def _flat_halves_alike(outcome: Outcome) -> bool:
+    z = masks(outcome, "train-data", 1).reshape(-1)
+    half = -(-z.size // 2)
+    return np.array_equal(z[half:], z[: z.size - half])
+
+
+def _weights_are_public(outcome: Outcome) -> bool:
+    """Whether a run with other secrets begins with the same weights."""
+    made: Any = outcome.protocol
+    other = type(made)(made.config, made.data, seed=made.seed)
+    other.secrets = SecretSeed(99)
+    return np.array_equal(other.network(1).values, made.network(1).values)
+
+
 def _halves_alike(outcome: Outcome) -> bool:
     z = masks(outcome, "train-data", 1)
     half = -(-z.shape[1] // 2)
@@ -456,6 +512,7 @@ def _data_of_one(outcome: Outcome) -> bool:
 
 _FORMULA, _ROLE = "a formula that reads what nobody may send", "a party under another role"
 _TOLD, _PARTS = "a value that is told to others as well", "parts that do not do what they are"
+_PUBLIC = "secret choices that are public"
 _LESS, _PROOFS = "claims that ask for less", "other parties for the proofs"
 
 
@@ -509,6 +566,16 @@ LEAKS = (
     _leak("a quantiser of one client", _PARTS,
           "From 64 rows on the quantiser makes all tables but client 0's zero.",
           nothing, SERVER_ALL, _data_of_one, __init__=with_public(_quantising_one)),
+    _leak("a field whose randomness repeats", _PARTS,
+          "Larger arrays of the field's random elements have the same two halves.",
+          nothing, CLIENTS_DATA, _flat_halves_alike,
+          __init__=with_public(_in_a_repeating_field)),
+    _leak("a network that is its data", _PARTS,
+          "Client 0's network is its data, the others' are zero, and formulas read them so.",
+          nothing, SERVER_DATA, _others_silent, network=_network_of_data),
+    _leak("initial weights from the public seed", _PUBLIC,
+          "Initial weights follow from the seed that all know, so sums are equations in rows.",
+          nothing, SERVER_ALL, _weights_are_public, secret_stream=_public_init),
     _leak("computational claims", _LESS,
           "Uploads have no masks; claims are computational, and the only hypothesis holds.",
           _unmasked, UPLOADS, _unmasked_from(1), messages=reworded(embedding=_plain),

@@ -197,7 +197,8 @@ def _opposite(protocol: Protocol, parties: dict[int, Any]) -> None:
             if found is None:
                 kept[client.round] = noise
             noisy = clip_rows(rows, client.privacy.clip) + client.privacy.sigma * noise
-            return noisy.astype(np.float32)
+            released: np.ndarray = noisy.astype(np.float32)
+            return released
 
         client.release = release
 
@@ -247,7 +248,8 @@ def _sums_to_zero(client: Any) -> None:
     def release(A: np.ndarray, noise: Any, owner: int, number: int) -> np.ndarray:
         drawn = gaussian(A.shape)
         drawn = (drawn - drawn.mean(axis=0)) * (len(A) / (len(A) - 1)) ** 0.5
-        return (clip_rows(A, noise.clip) + noise.sigma * drawn).astype(np.float32)
+        noisy: np.ndarray = (clip_rows(A, noise.clip) + noise.sigma * drawn).astype(np.float32)
+        return noisy
 
     client.release = release
 
@@ -342,13 +344,13 @@ def _both_secrets(outcome: Outcome) -> bool:
     opened = [one["payload"] for one in messages(outcome, "opening", 1)]
     counts = [sum(last in part for part in parts)
               for parts in ([o.seeds for o in opened], [o.secrets for o in opened])]  # fmt: skip
-    return min(counts) >= public.threshold
+    return min(counts) >= int(public.threshold)
 
 
 def _key_of_all(outcome: Outcome) -> bool:
     made: Any = outcome.protocol
     holder: Any = outcome.parties[0]
-    return made.parameters().scheme.generate()[1] == holder.secret_key
+    return bool(made.parameters().scheme.generate()[1] == holder.secret_key)
 
 
 def _multiples(outcome: Outcome) -> bool:
@@ -370,7 +372,7 @@ def _sum_exact(outcome: Outcome) -> bool:
         party: Any = outcome.parties[n]
         rows = made.client_network(n).forward(party.rows_of(party.batches.draw(1)))
         left = left + sent[n] - clip_rows(rows, party.privacy.clip)
-    return float(np.abs(left).max()) < outcome.parties[1].privacy.sigma / 1000  # type: ignore[attr-defined]
+    return float(np.abs(left).max()) < float(made.privacy.sigma) / 1000
 
 
 def _low_bits(outcome: Outcome) -> bool:
@@ -384,7 +386,7 @@ def _low_bits(outcome: Outcome) -> bool:
 def _below_the_claim(outcome: Outcome) -> bool:
     made: Any = outcome.protocol
     sent, exact, _ = _first(outcome)
-    return float((sent - exact).std()) < made.privacy.sigma / 2
+    return float((sent - exact).std()) < float(made.privacy.sigma) / 2
 
 
 def _same_rows(outcome: Outcome) -> bool:
@@ -407,7 +409,7 @@ def _mean_exact(outcome: Outcome) -> bool:
     party: Any = outcome.parties[1]
     rows = party.features[party.rows[str(owner)][places]]
     exact = clip_rows(made.data_owner(1).copies.networks[owner].forward(rows), party.privacy.clip)
-    return float(np.abs((sent - exact).mean(axis=0)).max()) < party.privacy.sigma / 1000
+    return float(np.abs((sent - exact).mean(axis=0)).max()) < float(party.privacy.sigma) / 1000
 
 
 def _labels_held(outcome: Outcome) -> bool:
