@@ -17,6 +17,7 @@ from securevfl.protocols.base.protocol import Protocol
 from securevfl.protocols.base.registry import get_protocol
 from securevfl.runs.assembly import rules_of
 from securevfl.testing.leaks.declared import reworded
+from securevfl.testing.leaks.encrypted import every
 from securevfl.testing.leaks.fedvs_masks import (
     CLIENTS_DATA,
     CLIENTS_MODEL,
@@ -49,16 +50,6 @@ def bit_of(client: Any, round: int) -> int:
     """A bit of a row of a client's data: whether an entry of a column is above its mean."""
     own = telling_column(client.features["train"])
     return int(own[round % len(own)] > own.mean())
-
-
-def every(plant: Callable[[Any], None]) -> Any:
-    """Plant one fault in every client."""
-
-    def planting(protocol: Protocol, parties: dict[int, Any]) -> None:
-        for one in clients(protocol, parties):
-            plant(one)
-
-    return planting
 
 
 # -- randomness that is fresh, and chosen or shared ------------------------------------------------
