@@ -43,8 +43,6 @@ from securevfl.testing.leaks.planting import (
 )
 from securevfl.testing.runs import Outcome, paper_conditions
 
-SERVER_ALL = (("server", "features"), ("server", "model"))
-
 
 def bit_of(client: Any, round: int) -> int:
     """A bit of a row of a client's data: whether an entry of a column is above its mean."""
