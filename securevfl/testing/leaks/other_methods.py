@@ -119,13 +119,41 @@ def _two_sets(protocol: Protocol, parties: dict[int, Any]) -> None:
 
 
 def _as_told(self: Any) -> tuple[MessageSpec, ...]:
+    """Declaration in which survivors are as told, and gradients of the larger set."""
     base: Any = get_protocol("secagg_split")
-    return tuple(
-        replace(one, recompute=lambda s, key: s.sent("survivors", key.round)[SERVER, key.receiver])
-        if one.kind == "survivors"
-        else one
-        for one in base.messages.fget(self)
+    found = {one.kind: one for one in base.messages.fget(self)}
+    sound, last = found["gradient"].recompute, self.peers()[-1]
+
+    def told(secrets: Any, key: MessageKey) -> Any:
+        return secrets.sent("survivors", key.round)[SERVER, key.receiver]
+
+    found["survivors"] = replace(found["survivors"], recompute=told)
+    found["gradient"] = replace(
+        found["gradient"],
+        recompute=lambda secrets, key: sound(secrets, key._replace(receiver=last)),
     )
+    return tuple(found.values())
+
+
+class _Larger:
+    """The secrets of a run, in which all were told the larger set of survivors."""
+
+    def __init__(self, secrets: Any) -> None:
+        self._secrets = secrets
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._secrets, name)
+
+    def sent(self, kind: str, round: int) -> Any:
+        found = self._secrets.sent(kind, round)
+        if kind != "survivors" or not found:
+            return found
+        return dict.fromkeys(found, max(found.values(), key=len))
+
+
+def _larger_ideal(self: Any, secrets: Any, key: MessageKey) -> Any:
+    base: Any = get_protocol("secagg_split")
+    return base.ideal_output(self, _Larger(secrets), key)
 
 
 def _all_is_well(self: Any, secrets: Any) -> tuple[Hypothesis, ...]:
@@ -154,11 +182,17 @@ def _one_pair(self: Any) -> Any:
 
 
 def _first_only(self: Any) -> Any:
-    """Parameters whose scheme adds the first ciphertexts as often as there are summands."""
+    """Parameters whose scheme adds fresh zeros to the first ciphertext, and nothing else."""
     base: Any = get_protocol("he_split")
     made = base.parameters(self)
-    add = made.scheme.add
-    made.scheme.add = lambda key, ciphertexts: add(key, [ciphertexts[0]] * len(ciphertexts))
+    add, encrypt = made.scheme.add, made.scheme.encrypt
+    size = self.layout.coded * self.layout.segments * self.config.width
+
+    def adding(key: bytes, ciphertexts: Any) -> Any:
+        zeros = [encrypt(key, np.zeros(size, np.int64)) for _ in ciphertexts[1:]]
+        return add(key, [ciphertexts[0], *zeros])
+
+    made.scheme.add = adding
     return made
 
 
@@ -166,7 +200,7 @@ def _of_the_first(self: Any, secrets: Any, key: MessageKey) -> Any:
     if key.kind not in ("sum", "opened"):
         return None
     summed = sorted(n for _, n in secrets.sent("gradient", key.round))
-    return len(summed) * self.upload(secrets, summed[0], key.round)
+    return self.upload(secrets, summed[0], key.round)
 
 
 # -- noise that has its size and hides less --------------------------------------------------------
@@ -353,9 +387,16 @@ def _key_of_all(outcome: Outcome) -> bool:
     return bool(made.parameters().scheme.generate()[1] == holder.secret_key)
 
 
-def _multiples(outcome: Outcome) -> bool:
+def _single(outcome: Outcome) -> bool:
+    """Whether what was opened in round 1 is one client's embedding."""
     made: Any = outcome.protocol
-    return all(not (one["payload"] % made.quorum).any() for one in messages(outcome, "opened"))
+    opened = next(messages(outcome, "opened", 1))["payload"]
+    for n in made.peers():
+        party: Any = outcome.parties[n]
+        rows = party.rows_of(party.batches.draw(1))
+        if np.array_equal(opened, made.public.point.round(made.client_network(n).forward(rows))):
+            return True
+    return False
 
 
 def _pairs_exact(outcome: Outcome) -> bool:
@@ -475,7 +516,8 @@ LEAKS = (
           every(_same_in_all_lives), SECAGG, _keys_again),
     _leak("secagg_split", "two sets of survivors", _SETS,
           "Half of the clients open a client's seed, the others its key.",
-          _two_sets, SECAGG, _both_secrets, {"quorum": 6}, messages=property(_as_told)),
+          _two_sets, SECAGG, _both_secrets, {"quorum": 6}, messages=property(_as_told),
+          ideal_output=_larger_ideal),
     _leak("secagg_split", "hypotheses of its own", _WORD,
           "Keys and seeds are hashes of number and round, and its only hypothesis holds.",
           every(_draws(lambda client, n: _hashed("b", client.index, n))), SECAGG, _seed_of_round,
@@ -483,9 +525,9 @@ LEAKS = (
     _leak("he_split", "the same keys in every run", _LIVES,
           "Every run has the same keys, so that who has ever seen them reads all.",
           nothing, HE, _key_of_all, parameters=_one_pair),
-    _leak("he_split", "as many times the first", _PRIMITIVE,
-          "Sums are multiples of one client's embedding, and ideal outputs say so.",
-          nothing, (*HE, ("key holder", "features")), _multiples, parameters=_first_only,
+    _leak("he_split", "the first and fresh zeros", _PRIMITIVE,
+          "Sums are one client's embedding and encrypted zeros, and ideal outputs say so.",
+          nothing, (*HE, ("key holder", "features")), _single, parameters=_first_only,
           ideal_output=_of_the_first),
     _noise("wait_dp", "noise in pairs of rows", _CANCELS,
            "Two rows have the same noise with other signs, so that their sum is exact.",
