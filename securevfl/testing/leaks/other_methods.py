@@ -93,17 +93,16 @@ def _same_in_all_lives(client: Any) -> None:
 
 
 def _two_sets(protocol: Protocol, parties: dict[int, Any]) -> None:
-    """Clients 0 to 2 are told that the last client dropped, the others that it survived."""
-    server, last = parties[SERVER], protocol.peers()[-1]
+    """Three survivors are told that the last one dropped, the others that it survived."""
+    server = parties[SERVER]
     broadcast, collect, unmask = server.broadcast, server.collect, server.unmask
 
     def telling(kind: str, payload: Any, to: Any = None) -> None:
         if kind != "survivors":
             broadcast(kind, payload, to)
             return
-        fewer = tuple(n for n in payload if n != last)
-        broadcast(kind, fewer, [n for n in to if n < 3])
-        broadcast(kind, payload, [n for n in to if n >= 3])
+        broadcast(kind, payload[:-1], payload[:3])
+        broadcast(kind, payload, payload[3:])
 
     async def collecting(kind: str, **more: Any) -> Any:
         if kind == "opening":
@@ -122,16 +121,17 @@ def _as_told(self: Any) -> tuple[MessageSpec, ...]:
     """Declaration in which survivors are as told, and gradients of the larger set."""
     base: Any = get_protocol("secagg_split")
     found = {one.kind: one for one in base.messages.fget(self)}
-    sound, last = found["gradient"].recompute, self.peers()[-1]
+    sound: Any = found["gradient"].recompute
 
     def told(secrets: Any, key: MessageKey) -> Any:
         return secrets.sent("survivors", key.round)[SERVER, key.receiver]
 
+    def of_the_larger(secrets: Any, key: MessageKey) -> Any:
+        sets = {n: one for (_, n), one in secrets.sent("survivors", key.round).items()}
+        return sound(secrets, key._replace(receiver=max(sets, key=lambda n: len(sets[n]))))
+
     found["survivors"] = replace(found["survivors"], recompute=told)
-    found["gradient"] = replace(
-        found["gradient"],
-        recompute=lambda secrets, key: sound(secrets, key._replace(receiver=last)),
-    )
+    found["gradient"] = replace(found["gradient"], recompute=of_the_larger)
     return tuple(found.values())
 
 
