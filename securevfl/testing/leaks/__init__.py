@@ -12,16 +12,20 @@ from securevfl.testing.leaks.planting import ACCUSED, ENDORSED, WITHHELD, Leak, 
 def all_leaks() -> tuple[Leak, ...]:
     """Every leak, by protocol."""
     from securevfl.testing.leaks import (
+        choices,
+        declared,
         encrypted,
         fedvs_masks,
         fedvs_messages,
         fedvs_options,
         labels,
         noise,
+        other_methods,
     )
 
-    modules = (fedvs_messages, fedvs_masks, fedvs_options, encrypted, noise, labels)
-    return tuple(one for module in modules for one in module.LEAKS)
+    of_fedvs = (fedvs_messages, fedvs_masks, fedvs_options, declared, choices)
+    others = (encrypted, noise, labels, other_methods)
+    return tuple(one for module in (*of_fedvs, *others) for one in module.LEAKS)
 
 
 def sound_variants() -> tuple[Variant, ...]:

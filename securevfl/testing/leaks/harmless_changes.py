@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import functools
+import os
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from securevfl.protocols.base.messages import MessageSpec
+from securevfl.engine.party import SERVER
+from securevfl.field.sampling import SYSTEM
+from securevfl.protocols.base.messages import MessageSpec, in_setup
 from securevfl.protocols.base.protocol import Protocol
 from securevfl.protocols.base.registry import get_protocol
 from securevfl.testing.leaks.encrypted import every
@@ -103,6 +107,81 @@ def _copied_draws(client: Any) -> None:
     client.uniform = lambda shape: np.array(draw(shape))
 
 
+def _two_draws(client: Any) -> None:
+    """The masks of the data are drawn in two parts, which are put together."""
+    draw = client.uniform
+
+    def uniform(shape: tuple[int, ...]) -> np.ndarray:
+        if client.round or shape[1] < 2:
+            found: np.ndarray = draw(shape)
+            return found
+        first = shape[1] // 2
+        parts = [draw((shape[0], rows, *shape[2:])) for rows in (first, shape[1] - first)]
+        return np.concatenate(parts, axis=1)
+
+    client.uniform = uniform
+
+
+def _random_waits(client: Any) -> None:
+    """`shared` departs up to a fifth of a second later, by chance alone."""
+    send = client.send
+
+    def sending(to: int, kind: str, payload: Any, *, round: int | None = None,
+                after: float = 0.0) -> None:  # fmt: skip
+        late = int.from_bytes(os.urandom(2), "big") / 2**16 / 5 if kind == "shared" else 0.0
+        send(to, kind, payload, round=round, after=after + late)
+
+    client.send = sending
+
+
+def _greeting(client: Any) -> None:
+    setup = client.setup
+
+    async def more() -> None:
+        client.send(SERVER, "hello", ("securevfl", 1))
+        await setup()
+
+    client.setup = more
+
+
+def _with_greeting(self: Any) -> tuple[MessageSpec, ...]:
+    base: Any = get_protocol("fedvs")
+    hello = MessageSpec(
+        *("hello", "client", "server", "control"),
+        public=True,
+        count=in_setup,
+        recompute=lambda secrets, key: ("securevfl", 1),
+        source="ours: a greeting",
+    )
+    return (hello, *base.messages.fget(self))
+
+
+def _term_by_term(client: Any) -> None:
+    """The evaluation adds the product of each client instead of making one product."""
+
+    def evaluate(batch: Any, attempt: Any, shares: Any) -> np.ndarray:
+        field, held = client.public.field, client.data_shares[batch.part]
+        products = [field.matmul(held[n][batch.rows], shares[n]) for n in reversed(attempt.terms)]
+        total: np.ndarray = functools.reduce(field.add, products)
+        return total
+
+    client.evaluate = evaluate
+
+
+def _both_secrets_at_once(client: Any) -> None:
+    """Key and seed of secagg_split are halves of one draw of 64 bytes."""
+    left: list[bytes] = []
+
+    def drawing() -> bytes:
+        if not left:
+            drawn = np.empty(64, np.uint8)
+            SYSTEM.keystream().fill(drawn)
+            left.extend((drawn[32:].tobytes(), drawn[:32].tobytes()))
+        return left.pop()
+
+    client.random_bytes = drawing
+
+
 def _own_subclass(name: str) -> Plant:
     """Plant that gives each client a subclass of its class, as an author would write one."""
 
@@ -129,6 +208,14 @@ VARIANTS = (
              changed("fedvs", every(_all_later))),
     _variant("fedvs", "copied draws", "Each draw is copied before its use.",
              changed("fedvs", every(_copied_draws))),
+    _variant("fedvs", "Z in two draws", "The masks of the data are drawn in two parts.",
+             changed("fedvs", every(_two_draws))),
+    _variant("fedvs", "random waits", "Control messages wait for a random time.",
+             changed("fedvs", every(_random_waits))),
+    _variant("fedvs", "a greeting", "Clients greet the server, by a declared formula.",
+             changed("fedvs", every(_greeting), messages=property(_with_greeting))),
+    _variant("fedvs", "term by term", "Uploads are summed client by client, the last one first.",
+             changed("fedvs", every(_term_by_term))),
     _variant("fedvs", "own client class", "Clients have a class of their own.",
              changed("fedvs", _own_subclass("Own"))),
     _variant("fedvs", "T = 2", "Two clients may pool.", changed("fedvs", nothing), privacy=2,
@@ -142,6 +229,8 @@ VARIANTS = (
              prime=2**31 - 1, data_bits=8, model_bits=8),
     _variant("secagg_split", "renamed", "Deals and openings have other kinds.",
              renamed("secagg_split", {"shared": "here", "opening": "reveal"})),
+    _variant("secagg_split", "both secrets at once", "Key and seed are drawn together.",
+             changed("secagg_split", every(_both_secrets_at_once))),
     _variant("secagg_split", "consistency check", "Round 3 is run.",
              changed("secagg_split", nothing), consistency=True),
     _variant("secagg_split", "deals backwards", "Deals go out from the last receiver on.",
