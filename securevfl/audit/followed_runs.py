@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from securevfl.audit import randomness
+from securevfl.audit.announced_sums import AnnouncedSums
 from securevfl.audit.deviations import Comparer, Comparison, Declared
 from securevfl.audit.recording import RecordedMessage, RecordedRun, Recorder, keep_draws
 from securevfl.engine import wire
@@ -27,7 +28,8 @@ from securevfl.engine.party import Party
 from securevfl.engine.simulation.simulator import Simulation
 from securevfl.engine.transcript import Transcript
 from securevfl.errors import RunError
-from securevfl.protocols.base.messages import SELF, MessageKey
+from securevfl.protocols.base.coded import CodedProtocol
+from securevfl.protocols.base.messages import SELF, MessageKey, array_of
 from securevfl.protocols.base.protocol import Protocol
 from securevfl.runs.threads import one_thread
 
@@ -81,10 +83,14 @@ class Traffic:
         each message, in the order of sending.
     controls : tuple of (MessageKey, str)
         Control messages and digests of what is in them.
+    still : bool
+        Whether a gradient was zero: then models stand still, as everybody who gets it knows, and
+        what parties do may be another thing.
     """
 
     envelopes: tuple[tuple[Any, ...], ...]
     controls: tuple[tuple[MessageKey, str], ...]
+    still: bool = False
 
 
 @dataclass(frozen=True)
@@ -97,7 +103,11 @@ class Followed:
     comparison : Comparison
     strange : tuple of str
         Secret draws of another origin than a fresh key of the operating system, used once.
+    sums : tuple of str
+        Of a coded protocol: sums that break the rules of the proof.
     draws : int
+    thrown : int
+        Secure draws that no party kept; of a resumed run those that its first life made too far.
     strange_keys, keys : int
         Keys and seeds that parties drew for themselves and that have another origin, or were used
         before; and all of them.
@@ -111,7 +121,9 @@ class Followed:
     setting: Setting
     comparison: Comparison
     strange: tuple[str, ...]
+    sums: tuple[str, ...]
     draws: int
+    thrown: int
     strange_keys: int
     keys: int
     traffic: Traffic
@@ -143,10 +155,12 @@ def follow(
         setting,
         one.comparer.result(),
         tuple(randomness.unexplained(log, tapes)),
+        tuple(() if one.sums is None else one.sums.faults()),
         sum(tape.drawn for tape in tapes),
+        randomness.unused(log, tapes),
         sum(1 for _ in randomness.unexplained_keys(log, one.keys)),
         len(one.keys),
-        Traffic(_envelopes(one.simulation.transcript), tuple(one.controls)),
+        Traffic(_envelopes(one.simulation.transcript), tuple(one.controls), one.still),
         one.newest,
         ended,
     )
@@ -164,6 +178,8 @@ class _FollowedRun:
         self.comparer = Comparer(self.run, disturbed=setting.disturbed)
         self.controls: list[tuple[MessageKey, str]] = []
         self.keys: list[bytes] = []
+        self.still = False
+        self.sums = AnnouncedSums(protocol) if isinstance(protocol, CodedProtocol) else None
         self.newest = self.sent = 0
         self._pending: list[RecordedMessage] = []
         self._declared = Declared(protocol)
@@ -231,6 +247,10 @@ class _FollowedRun:
             self.controls.append((message.key, hashlib.sha256(message.content).hexdigest()))
         if spec is not None and (spec.receiver, spec.carries) == (SELF, "key"):
             self.keys += message.payload
+        if spec is not None and spec.carries == "gradient":
+            self.still |= _is_zero(message.payload)
+        if self.sums is not None:
+            self.sums.take(message)
         self._pending.append(message)
         if message.key.round > self.newest:
             self.newest = message.key.round
@@ -306,6 +326,7 @@ class _Disturbed(Recorder):
 def traffic_of(protocol: Protocol, setting: Setting) -> Traffic:
     """Traffic of a run alone; messages that are not declared are in its envelopes."""
     declared, controls = Declared(protocol), list[tuple[MessageKey, str]]()
+    still = []
 
     class Listener(Simulation):
         def send(
@@ -324,6 +345,8 @@ def traffic_of(protocol: Protocol, setting: Setting) -> Traffic:
                 if spec is not None and (spec.public or spec.carries == "control"):
                     digest = hashlib.sha256(wire.encode(payload)).hexdigest()
                     controls.append((key, digest))
+                if spec is not None and spec.carries == "gradient":
+                    still.append(_is_zero(payload))
             super().send(party, to, kind, payloads, round, after)
 
     made = Listener(
@@ -336,7 +359,12 @@ def traffic_of(protocol: Protocol, setting: Setting) -> Traffic:
     )
     with one_thread(), suppress(RunError):  # what was sent before is compared
         made.run()
-    return Traffic(_envelopes(made.transcript), tuple(controls))
+    return Traffic(_envelopes(made.transcript), tuple(controls), any(still))
+
+
+def _is_zero(payload: Any) -> bool:
+    array = array_of(payload)
+    return array is not None and not array.any()
 
 
 def _schedule(protocol: Protocol, setting: Setting) -> Schedule | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -108,6 +108,19 @@ def unexplained(log: Log, tapes: Iterable[Tape]) -> Iterator[str]:
                 yield f"draw {place} of tape {number}"
             else:
                 left[name] -= 1
+
+
+def unused(log: Log, tapes: Collection[Tape]) -> int:
+    """Number of secure results that no party has on its tape, of the sizes that parties draw.
+
+    Who draws again until a result pleases throws results away; the one that is left is fresh, and
+    no longer uniform. Results of other sizes are not masks: decoding with errors draws, too.
+    """
+    kept = {name for tape in tapes for name in tape.digests}
+    kept |= {digest([one]) for tape in tapes for one in tape.draws}
+    secure = [call for call in log.calls if call.secure]
+    sizes = {call.nbytes for call in secure if call.digest in kept}
+    return sum(call.nbytes in sizes and call.digest not in kept for call in secure)
 
 
 def unexplained_keys(log: Log, drawn: Iterable[bytes]) -> Iterator[bytes]:

@@ -33,7 +33,9 @@ NOT_COVERED = (
     "parties follow the protocol: an active server or client is another claim",
     "how long a machine computes, and what else it leaks: times are those of a simulation",
     "what the wanted sums and dL/dH say by themselves",
-    "options, conditions, rows and rounds that were not run (see what was run)",
+    "options, conditions, rows and rounds that were not run (see what was run), and predictions",
+    "code that behaves otherwise where nobody watches: it is trusted to do in other runs what it "
+    "did in these",
     "a server that knows the secret seed, from which secret choices follow in a simulation: the "
     "sums then give it the rows where all columns together are at most the embedding's width",
 )

@@ -52,3 +52,9 @@ class Formulas(CodedVerifier):
             "the proof, draw by draw fresh, with S and D large enough"
         )
         yield self.condition(not found, f"a run deviates: {found[0]}" if found else text)
+        broken = [f"{one.setting.name}, {what}" for one in subject.settings for what in one.sums]
+        text = (
+            "in all runs each sum has T + 2 sharers and T + 1 dealers or more, and no row stands "
+            "in two sums of different models between two steps"
+        )
+        yield self.condition(not broken, f"the sums break a rule: {broken[0]}" if broken else text)

@@ -18,6 +18,7 @@ from securevfl.audit.recording import RecordedRun, record
 from securevfl.audit.statistical import Outcome
 from securevfl.audit.subject import Subject
 from securevfl.audit.verdicts import Evidence
+from securevfl.audit.verifiers.specification import own_words
 from securevfl.privacy.claims import Claim
 from securevfl.protocols.base.messages import GaussianNoise, RandomisedLabels
 from securevfl.protocols.base.protocol import Protocol
@@ -74,6 +75,7 @@ class Noise:
             return
         subject.progress(f"noise of {claim.asset} against {claim.who}")
         found = _Findings()
+        found.gaps += filter(None, [own_words(subject)])
         share = level / (2 * len(noises) + (labels is not None))
         for noise in noises:
             _examine_noise(subject, noise, found, share)

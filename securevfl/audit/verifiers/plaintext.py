@@ -11,12 +11,14 @@ from securevfl.audit.coalitions import may_see
 from securevfl.audit.recording import RecordedMessage, RecordedRun
 from securevfl.audit.subject import Subject
 from securevfl.audit.verdicts import Evidence
+from securevfl.engine.party import SERVER
 from securevfl.privacy.adversary import OUTSIDER
 from securevfl.privacy.claims import Claim
 from securevfl.protocols.base.coded import CodedProtocol
 from securevfl.protocols.base.protocol import Protocol
 
 _LENGTH = 12  # values that are looked for together
+_DEEP = 3  # mappings and sequences of a party's attributes that are looked into
 _SHORT = 4096  # values of a message that are looked for in all columns together
 _DISTINCT = 4  # of them that differ, or they may stand there by chance
 
@@ -40,6 +42,14 @@ class Plaintext:
     ) -> Iterable[Evidence]:
         """The first message with values in the clear that the adversary sees."""
         run = subject.run
+        if claim.asset == "features":
+            against = claim.against
+            for holder, owner in subject.shared("held columns", lambda: list(_held(subject))):
+                if not (against.server if holder == SERVER else against.clients or against.role):
+                    continue
+                text = f"party {holder} holds columns of client {owner} before anything is sent"
+                yield Evidence(self.name, "accuses", text, "demonstration", 0.0)
+                return
         hidden = {n: tuple(_values(run, n, claim.asset)) for n in run.protocol.peers()}
         whole = {n: _whole(run.data(n)["train"]) for n in hidden if claim.asset == "features"}
         looked = 0
@@ -61,6 +71,35 @@ class Plaintext:
                     return
         text = f"no {claim.asset} stand in the clear in {looked} messages that the adversary sees"
         yield Evidence(self.name, "supports", text)
+
+
+def _held(subject: Subject) -> Iterator[tuple[int, int]]:
+    """Parties that are made with columns of a client that they are not, and that client."""
+    made = subject.instance()
+    columns = dict(enumerate(made.data.train))
+    for index, party in made.parties().items():
+        held = [array for array in _arrays(vars(party), _DEEP) if array.dtype.kind == "f"]
+        for n, own in columns.items():
+            if n != index and any(_is_among(own, array) for array in held):
+                yield index, n
+
+
+def _is_among(columns: np.ndarray, array: np.ndarray) -> bool:
+    """Whether an array has the same values, in whatever shape, or is the same memory."""
+    alike = array.size == columns.size and np.array_equal(array.reshape(-1), columns.reshape(-1))
+    return bool(alike and np.ptp(columns))
+
+
+def _arrays(thing: Any, deep: int) -> Iterator[np.ndarray]:
+    """Arrays in attributes, mappings and sequences."""
+    if isinstance(thing, np.ndarray):
+        yield thing
+    elif deep and isinstance(thing, dict):
+        for one in thing.values():
+            yield from _arrays(one, deep - 1)
+    elif deep and isinstance(thing, (list, tuple)):
+        for one in thing:
+            yield from _arrays(one, deep - 1)
 
 
 def _values(run: RecordedRun, client: int, asset: str) -> Iterator[bytes]:

@@ -43,4 +43,6 @@ class Provenance(CodedVerifier):
         for found in subject.settings:
             strange += [f"the run {found.setting.name!r}, {one}" for one in found.strange]
             draws += found.draws
+            if found.thrown and not found.setting.resumed_in:
+                strange.append(f"the run {found.setting.name!r}, {found.thrown} thrown away")
         return strange, draws

@@ -36,6 +36,12 @@ class TrafficComparison:
     ) -> Iterable[Evidence]:
         """Traffic that the adversary sees, of runs that differ in all columns and networks."""
         found = subject.shared("traffic", lambda: list(_compared(subject)))
+        if not found:
+            text = (
+                "sizes, order or times differ between runs with equal inputs, so they say nothing"
+            )
+            yield Evidence(self.name, "silent", text, "gap")
+            return
         unequal = [(words, key, what) for words, key, what in found if key is not None]
         seen = [one for one in unequal if may_see(claim.against, subject.protocol, one[1])]
         if seen:
@@ -48,17 +54,26 @@ class TrafficComparison:
             text = f"others' traffic depends on columns or networks ({words}): {what}"
             yield Evidence(self.name, "silent", text, "gap")
             return
+        still = [words for words, _, what in found if what]
+        if still:
+            text = f"a gradient was zero in {', '.join(still)}, so their traffic was not compared"
+            yield Evidence(self.name, "silent", text)
         text = (
-            f"{len(found)} pairs of runs that differ in all columns and networks have the same "
-            "traffic: messages, sizes, order, times, and what control messages say"
+            f"{len(found) - len(still)} pairs of runs that differ in all columns and networks have "
+            "the same traffic: messages, sizes, order, times, and what control messages say"
         )
         yield Evidence(self.name, "supports", text)
 
 
 def _compared(subject: Subject) -> Iterator[tuple[str, MessageKey | None, str]]:
-    """Of each pair of runs what it was, and a message in which they differ, None for none."""
+    """Of each pair of runs what it was, and a message in which they differ, None for none.
+
+    Nothing where already two runs with equal inputs differ in more than control messages.
+    """
     followed = {one.setting.name: one for one in subject.settings}
     chance = _by_chance(subject)
+    if chance is None:
+        return
     for name, columns in _other_columns(subject, whole=False).items():
         subject.progress(f"traffic, {name}")
         one = subject.shared("small traffic", lambda: traffic_of(subject.instance(), ITSELF))
@@ -82,6 +97,8 @@ def _compared(subject: Subject) -> Iterator[tuple[str, MessageKey | None, str]]:
 def _first(
     name: str, one: Traffic, other: Traffic, chance: frozenset[str]
 ) -> tuple[str, MessageKey | None, str]:
+    if one.still or other.still:
+        return name, None, "a gradient was zero"
     for key, what in differences(one, other):
         if "control" in what and key.kind in chance:
             continue
@@ -89,10 +106,15 @@ def _first(
     return name, None, ""
 
 
-def _by_chance(subject: Subject) -> frozenset[str]:
-    """Kinds of control message that differ between two runs with equal inputs: fresh keys."""
+def _by_chance(subject: Subject) -> frozenset[str] | None:
+    """Kinds of control message that differ between two runs with equal inputs: fresh keys.
+
+    None where sizes, order or times differ.
+    """
     one = subject.shared("small traffic", lambda: traffic_of(subject.instance(), ITSELF))
     again = traffic_of(subject.instance(), ITSELF)
+    if one.envelopes != again.envelopes:
+        return None
     return frozenset(key.kind for key, what in differences(one, again))
 
 

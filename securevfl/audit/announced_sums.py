@@ -1,0 +1,79 @@
+"""Whether the sums that a run lets the server decode keep the rules of docs/masking.md.
+
+Each sum needs T + 1 dealers and T + 2 sharers, and no row may stand in two sums of different models
+to each of which K + T or more clients uploaded, unless a step moved the models between. This is
+counted from the messages alone, without the code that keeps the rules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from securevfl.audit.recorded_runs import kinds_of
+from securevfl.audit.recording import RecordedMessage
+from securevfl.protocols.base.coded import CodedProtocol
+from securevfl.protocols.base.messages import array_of
+
+
+class AnnouncedSums:
+    """Sums that were announced in a run of a coded protocol, and who uploaded to each.
+
+    Parameters
+    ----------
+    protocol : CodedProtocol
+    """
+
+    def __init__(self, protocol: CodedProtocol) -> None:
+        self._protocol, self._kinds = protocol, kinds_of(protocol)
+        self._batches: dict[int, Any] = {}
+        self._attempts: dict[int, Any] = {}
+        self._uploaders: dict[int, set[int]] = {}
+        self._steps: set[int] = set()
+
+    def take(self, message: RecordedMessage) -> None:
+        """Take in a message of the run."""
+        kind, round, sender, _ = message.key
+        name = self._kinds.get(kind, kind)
+        if name == "round" and round not in self._batches:
+            self._batches[round] = message.payload
+        elif name == "attempt" and round not in self._attempts:
+            self._attempts[round] = message.payload
+        elif name == "gradient" and round not in self._steps:
+            array = array_of(message.payload)
+            self._steps |= {round} if array is not None and array.any() else set()
+        elif name == "embedding":
+            self._uploaders.setdefault(round, set()).add(sender)
+
+    def faults(self) -> Iterator[str]:
+        """Rules that were broken."""
+        if not self._protocol.masked:
+            return
+        code = self._protocol.code
+        told = [r for r, who in self._uploaders.items() if len(who) >= code.segments + code.privacy]
+        told = sorted(r for r in told if hasattr(self._attempts.get(r), "sharers"))
+        for place, round in enumerate(told):
+            yield from self._too_few(round)
+            for later in told[place + 1 :]:
+                if any(round <= step < later for step in self._steps):
+                    break
+                yield from self._conflict(round, later)
+
+    def _too_few(self, round: int) -> Iterator[str]:
+        T, attempt = self._protocol.code.privacy, self._attempts[round]
+        dealers, sharers = len(set(attempt.dealers)), len(set(attempt.sharers))
+        if dealers < T + 1 or sharers < T + 2:
+            yield f"round {round}: a sum of {sharers} sharers with {dealers} dealers, T = {T}"
+
+    def _conflict(self, one: int, other: int) -> Iterator[str]:
+        first, second = self._batches.get(one), self._batches.get(other)
+        known = hasattr(first, "rows") and hasattr(second, "rows")
+        if first is None or second is None or not known or first.part != second.part:
+            return
+        rows = set(first.rows.tolist()) & set(second.rows.tolist())
+        if rows and self._models(one) != self._models(other):
+            yield f"rounds {one} and {other} sum {len(rows)} rows over different models"
+
+    def _models(self, round: int) -> tuple[frozenset[Any], frozenset[Any]]:
+        attempt = self._attempts[round]
+        return frozenset(attempt.sharers), frozenset(attempt.held)

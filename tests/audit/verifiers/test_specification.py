@@ -1,0 +1,78 @@
+"""What a class changes of what it is held against keeps it from being endorsed."""
+
+from dataclasses import replace
+
+import pytest
+
+from securevfl.audit.subject import Subject
+from securevfl.audit.verifiers.specification import Specification, own_words
+from securevfl.field import LagrangeCode
+from securevfl.protocols.base.registry import find_protocols, get_protocol
+from securevfl.testing.runs import make
+
+BASE = get_protocol("fedvs")
+
+
+def changed(**attributes):
+    return type("Changed", (BASE,), {"__doc__": "A change of FedVS.", **attributes})
+
+
+def own_code(self, *arguments, **options):
+    BASE.__init__(self, *arguments, **options)
+
+    class Code(LagrangeCode):
+        """A code of one's own."""
+
+    code = self.public.code
+    made = Code(code.field, parties=code.parties, segments=code.segments, privacy=code.privacy)
+    self.public = replace(self.public, code=made)
+
+
+def patched_code(self, *arguments, **options):
+    BASE.__init__(self, *arguments, **options)
+    code = self.public.code
+    encode = code.encode_constant
+    object.__setattr__(code, "encode_constant", lambda *a, **k: encode(*a, **k))
+
+
+class Pretender(BASE):
+    """A class that says it is the library's."""
+
+    def quantised_columns(self):
+        """Columns of its own."""
+        return {n: 0 * one for n, one in super().quantised_columns().items()}
+
+
+Pretender.__module__ = BASE.__module__
+
+
+@pytest.mark.parametrize("name", sorted(find_protocols()))
+def test_methods_of_the_library_are_its_own(name):
+    if name == "he_split":
+        pytest.importorskip("tenseal")
+    assert own_words(Subject(make(name))) == ""
+
+
+@pytest.mark.parametrize(
+    ("cls", "words"),
+    [
+        (changed(claims=property(lambda self: BASE.claims.fget(self))), "Changed.claims"),
+        (changed(messages=property(lambda self: BASE.messages.fget(self))), "Changed.messages"),
+        (changed(ideal_output=lambda self, secrets, key: None), "Changed.ideal_output"),
+        (changed(predictors=lambda self, parties, features: {}), "Changed.predictors"),
+        (changed(network=BASE.network, extra=1), "Changed.extra"),
+        (changed(__init__=own_code), "public.code is a "),
+        (changed(__init__=patched_code), "public.code.encode_constant"),
+        (Pretender, "Pretender.quantised_columns"),
+    ],
+)
+def test_what_is_changed_is_named(cls, words):
+    subject = Subject(make(cls))
+    assert words in own_words(subject)
+    claim = next(c for c in subject.protocol.claims if c.strength == "perfect")
+    [found] = Specification().examine(claim, subject, seed=0, level=1e-7)
+    assert (found.effect, found.bearing) == ("silent", "gap")
+
+
+def test_a_class_may_make_its_parties_in_its_own_way():
+    assert own_words(Subject(make(changed(parties=lambda self: BASE.parties(self))))) == ""
