@@ -1,0 +1,182 @@
+"""Random changes of FedVS: each is one statement, the sample is the seed's, and zero masks show."""
+
+import ast
+import importlib
+import json
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+RESULTS = json.loads((ROOT / "benchmarks/results/privacy/mutations.json").read_text())
+
+
+@pytest.fixture(scope="module")
+def mutants():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(ROOT / "benchmarks")
+        yield importlib.import_module("mutants")
+
+
+@pytest.fixture(scope="module")
+def mutations(mutants):
+    return importlib.import_module("mutations")
+
+
+@pytest.fixture(scope="module")
+def every(mutants):
+    return mutants.all_mutants(ROOT / "securevfl")
+
+
+def source_of(mutant):
+    return (ROOT / "securevfl" / mutant.file).read_bytes()
+
+
+def functions_of(tree):
+    return {
+        node.name: ast.dump(node)
+        for node in ast.walk(tree)
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+    }
+
+
+def test_a_seed_gives_one_order_of_the_same_changes(mutants, every):
+    again = mutants.all_mutants(ROOT / "securevfl")
+    order = [one.name for one in mutants.in_random_order(every, 3)]
+    assert order == [one.name for one in mutants.in_random_order(again, 3)]
+    assert order != [one.name for one in mutants.in_random_order(every, 4)]
+    assert len(set(order)) == len(order) == len(every) > 3000
+
+
+def test_a_change_is_python_in_one_statement_and_not_the_same_as_before(mutants, every):
+    sound = 0
+    for mutant in mutants.in_random_order(every, 5)[:150]:
+        source = source_of(mutant)
+        if not mutant.is_python(source):
+            continue
+        sound += 1
+        changed = mutant.apply(source)
+        assert ast.dump(ast.parse(changed)) != ast.dump(ast.parse(source))
+        first, head = mutant.span
+        last = max(head, source[: mutant.end].count(b"\n") + 1)  # a block goes as a whole
+        before, after = source.splitlines(), changed.splitlines()
+        assert after[: first - 1] == before[: first - 1]
+        rest = len(before) - last
+        assert after[len(after) - rest :] == before[last:]
+        assert first <= mutant.line <= head
+    assert sound > 140
+
+
+def test_texts_errors_and_what_is_only_recorded_are_not_changed(every):
+    for mutant in every:
+        source = source_of(mutant)
+        head = source.splitlines()[mutant.span[0] - 1].strip()
+        assert not head.startswith((b"raise ", b'"""', b"self.record(", b"import ", b"from "))
+
+
+@pytest.mark.parametrize(
+    ("source", "operator", "lines"),
+    [
+        ("def f(a, b):\n    return a + b\n", "operator", {"return ((a) - (b))"}),
+        (
+            "def f(a, b):\n    return a < b\n",
+            "comparison",
+            {"return ((a) <= (b))", "return ((a) > (b))"},
+        ),
+        ("def f(a):\n    if a:\n        g(a)\n", "negate", {"if not (a):"}),
+        ("def f(a):\n    g(a)\n", "delete", {"pass"}),
+        ("def f(a):\n    g(a)\n", "repeat", {"g(a); g(a)"}),
+        ("def f(a, b):\n    return g(a, b)\n", "swap", {"return g(b, a)"}),
+        ("def f(a):\n    return a + 3\n", "constant", {"return a + 4", "return a + (2)"}),
+        ("def f(a, b):\n    return a or b\n", "and, or", {"return ((a) and (b))"}),
+        ("def f(a, b):\n    return g(a)\n", "variable", {"return g(b)"}),
+        ("def f(self):\n    self.send(SERVER, 1)\n", "receiver", {"self.send(0, 1)"}),
+    ],
+)
+def test_what_is_changed_in_a_function(mutants, source, operator, lines):
+    found = mutants.Finder("f.py", source.encode(), None).find()
+    made = {
+        line[2:]
+        for one in found
+        if one.operator == operator
+        for line in one.diff(source.encode())
+        if line.startswith("+")
+    }
+    assert made == lines
+
+
+def zero_masks(every):
+    shape = "self.uniform((self.public.code.privacy, *model.shape))"
+    return next(
+        one
+        for one in every
+        if one.text.startswith("np.zeros((self.public.code.privacy, *model.shape)")
+        and source_of(one)[one.start : one.end].decode() == shape
+    )
+
+
+@pytest.mark.slow
+def test_masks_that_are_zero_are_kept_and_noticed_and_nothing_is_left_behind(mutations, every):
+    before = source_of(zero_masks(every))
+    tree, options = mutations.Tree(), mutations.OPTIONS["K = 2"][0]
+    try:
+        tree.put(zero_masks(every), before)
+        state, changed = mutations.apart(tree.home, mutations.verified, options, limit=300)
+        assert state == "done"
+        tree.put(None, before, zero_masks(every).file)
+        state, sound = mutations.apart(tree.home, mutations.verified, options, limit=300)
+        assert state == "done"
+    finally:
+        tree.remove()
+    sound_verdicts = sound["verdicts"]
+    assert sound_verdicts["server + T clients, model"] == "PROVED"
+    assert mutations.noticed_in(("done", changed), sound_verdicts) in ("accused", "withheld")
+    assert mutations.noticed_in(("done", sound), sound_verdicts) == ""
+    assert not tree.home.exists()
+    assert source_of(zero_masks(every)) == before
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "way"),
+    [
+        ({"a": "PROVED", "b": "NOT TESTED"}, ""),
+        ({"a": "VIOLATED", "b": "NOT TESTED"}, "accused"),
+        ({"a": "NO VIOLATION FOUND", "b": "NOT TESTED"}, "withheld"),
+        ({"a": "COULD NOT BE CHECKED", "b": "NOT TESTED"}, "could not be checked"),
+        ({"a": "PROVED", "b": "VIOLATED"}, "another claim (b: VIOLATED)"),
+    ],
+)
+def test_how_a_verification_notices(mutations, verdicts, way):
+    sound = {"a": "PROVED", "b": "NOT TESTED"}
+    found = ("done", {"verdicts": verdicts, "words": {}})
+    assert mutations.noticed_in(found, sound) == way
+    assert mutations.noticed_in(("raised", "why"), sound) == "verify ended in an error"
+    late = ("raised", "no end within 120 s")
+    assert mutations.noticed_in(late, sound).startswith("no verdict within")
+
+
+def test_the_committed_results_are_of_different_changes_that_differ_in_something():
+    names = [row["name"] for row in RESULTS["rows"]]
+    assert len(set(names)) == len(names)
+    assert not set(names) & set(RESULTS["dropped"])
+    assert len(names) + len(RESULTS["dropped"]) < RESULTS["all"]
+    for row in RESULTS["rows"]:
+        assert row["case"] in RESULTS["cases"]
+        assert row.get("differs") or row["ended"]
+        assert bool(row["by"]) == bool(row["noticed"])
+
+
+def test_every_change_that_verify_did_not_notice_is_judged(mutations):
+    for row in RESULTS["rows"]:
+        if not row["noticed"].startswith("verify"):
+            kind, why = mutations.judgement_of(row)
+            assert kind in set(mutations.KINDS) - {""}, row["name"]
+            assert why
+
+
+def test_the_section_of_the_page_is_of_the_committed_results(mutations, tmp_path, monkeypatch):
+    page = mutations.PAGE.read_text()
+    monkeypatch.setattr(mutations, "PAGE", tmp_path / "page.md")
+    mutations.PAGE.write_text(page)
+    mutations.write_page(mutations.load())
+    assert mutations.PAGE.read_text() == page, "python benchmarks/mutations.py --page"
