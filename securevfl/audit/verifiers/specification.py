@@ -24,6 +24,7 @@ _FREE = frozenset(
     {"parties", "party", "client", "server", "name", "card", "apart", "twin", "Config"}
     | {"check_options", "fault_options", "small_options"}
 )
+_TRUSTED = ("securevfl", "builtins", "abc", "typing", "functools", "numpy", "torch", "pydantic")
 _DEEP = 3  # parts of parts that are looked at
 
 
@@ -77,16 +78,14 @@ def _specifies(name: str) -> bool:
 
 
 def _ours(thing: Any) -> bool:
-    """Whether a class or function is what stands under its name in a module of the library."""
+    """Whether a class or function is what stands under its name in a module that is trusted."""
     module = getattr(thing, "__module__", "") or ""
-    if module.split(".")[0] in ("builtins", "abc", "typing", "numpy", "torch", "functools"):
-        return True
-    if not module.startswith("securevfl.") or module.startswith("securevfl.testing"):
+    if module.startswith("securevfl.testing") or module.split(".")[0] not in _TRUSTED:
         return False
     found: Any = sys.modules.get(module)
     for name in getattr(thing, "__qualname__", "").split("."):
         if name == "<locals>":  # made by a function that stands there
-            return found is not None
+            return found is not None and not isinstance(thing, type)
         found = getattr(found, name, None)
     return found is thing or not isinstance(thing, type)
 
