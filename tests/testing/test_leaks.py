@@ -28,7 +28,7 @@ CAUGHT = {
     "he_split: plaintext beside the ciphertext",
     "dvfl: labels as a hint",
 }
-BLAMELESS = ("secagg_split: renamed", "dvfl: as it is")
+BLAMELESS = ("secagg_split: deals backwards", "fedonce: as it is")
 
 
 def needs(protocol):
@@ -118,3 +118,12 @@ def test_verify_blames_no_variant_of_a_sample(name):
     report = securevfl.verify(one.make(), whole=False, **one.options)
     sound = securevfl.verify(one.protocol, whole=False, **one.options)
     assert [c.verdict for c in report.claims] == [c.verdict for c in sound.claims]
+
+
+@pytest.mark.slow
+def test_a_declaration_of_ones_own_is_neither_blamed_nor_endorsed():
+    one = VARIANTS["secagg_split: renamed"]
+    report = securevfl.verify(one.make(), whole=False, **one.options)
+    words = {c.verdict for c in report.claims}
+    assert "VIOLATED" not in words
+    assert not words & ENDORSED

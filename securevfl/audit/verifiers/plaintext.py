@@ -70,7 +70,8 @@ class Plaintext:
                     yield Evidence(self.name, "accuses", text, "demonstration", 0.0)
                     return
         text = f"no {claim.asset} stand in the clear in {looked} messages that the adversary sees"
-        yield Evidence(self.name, "supports", text)
+        declared = bool(subject.protocol.messages)
+        yield Evidence(self.name, "supports" if declared else "silent", text)
 
 
 def _held(subject: Subject) -> Iterator[tuple[int, int]]:

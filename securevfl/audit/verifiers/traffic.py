@@ -62,7 +62,8 @@ class TrafficComparison:
             f"{len(found) - len(still)} pairs of runs that differ in all columns and networks have "
             "the same traffic: messages, sizes, order, times, and what control messages say"
         )
-        yield Evidence(self.name, "supports", text)
+        declared = bool(subject.protocol.messages)  # else nobody knows what there is to compare
+        yield Evidence(self.name, "supports" if declared else "silent", text)
 
 
 def _compared(subject: Subject) -> Iterator[tuple[str, MessageKey | None, str]]:

@@ -267,7 +267,7 @@ def _one_sided(protocol: Protocol, parties: dict[int, Any]) -> None:
     server = parties[SERVER]
 
     async def setup() -> None:
-        truth, rng = server.labels, np.random.default_rng(server.stream("flips").integers(2**31))
+        truth, rng = server.labels, server.stream("flips")
         stay = keep_probability(server.privacy.labels, server.classes)
         others = truth != 0
         flips = others & (rng.random(len(truth)) < (1 - stay) / max(others.mean(), 1e-9))
