@@ -26,7 +26,7 @@ CAUGHT = {
     "secagg_split: both shares opened",
     "he_split: secret key told",
     "he_split: plaintext beside the ciphertext",
-    "dvfl: labels as a hint",
+    "fedonce: labels as a hint",
 }
 BLAMELESS = ("secagg_split: deals backwards", "fedonce: as it is")
 
