@@ -142,6 +142,10 @@ def table(rows: dict[str, dict[str, Any]]) -> str:
     lines += ["", f"Of {len(variants)} sound variants {len(variants) - len(wrong)} have the "
               "verdicts of the sound protocol. The others:", ""]  # fmt: skip
     lines += [f"- {row['name']}: {row['outcome']}" for row in wrong] or ["- none"]
+    every = len(all_leaks()), len(sound_variants())
+    if (len(leaks), len(variants)) != every:
+        some = f"{len(leaks)} of {every[0]} leaks and {len(variants)} of {every[1]} variants"
+        lines += ["", f"These are {some}: the others were not run with the present verifiers."]
     quick = sum(row["quick"] for row in rows.values())
     if quick:
         lines += [
