@@ -159,10 +159,10 @@ class Subject:
             f"{self.protocol.name}, {data.parties} parties, options {own or 'by default'}; {rows}"
         )
 
-    @functools.cached_property
+    @property
     def settings(self) -> tuple[Followed, ...]:
         """Runs of the configuration itself, where it is to be run whole, and in other settings."""
-        return tuple(self._settings())
+        return self.shared("settings", lambda: tuple(self._settings()))
 
     def _settings(self) -> Iterator[Followed]:
         if self.whole:

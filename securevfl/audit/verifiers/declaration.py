@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from securevfl.audit.coalitions import may_see
 from securevfl.audit.deviations import Comparison, Deviation
+from securevfl.audit.followed_runs import ITSELF
 from securevfl.audit.subject import Subject
 from securevfl.audit.verdicts import Evidence
 from securevfl.privacy.adversary import OUTSIDER, Adversary
@@ -50,6 +51,10 @@ class DeclaredMessages:
         if any(_bears(claim, protocol, one) for _, found in runs for one in found.deviations):
             return
         yield from self._gaps(runs, own)
+        for one in subject.settings:
+            if one.setting == ITSELF and one.ended:
+                text = f"the configuration itself ended in round {one.rounds}: {one.ended}"
+                yield Evidence(self.name, "silent", text, "gap")
         messages, computed = (
             sum(counts) for counts in zip(*((f.messages, f.computed) for _, f in runs), strict=True)
         )

@@ -20,10 +20,8 @@ from securevfl.privacy.claims import Claim
 from securevfl.protocols.base.protocol import Protocol
 
 # What a class may define without a change of what is specified: how its parties are made.
-_FREE = frozenset(
-    {"parties", "party", "client", "server", "name", "card", "apart", "twin", "Config"}
-    | {"check_options", "fault_options", "small_options"}
-)
+# Options of the runs that verifiers make (`fault_options`, `small_options`) are not among it.
+_FREE = frozenset({"parties", "party", "client", "server", "name", "card", "apart", "twin"})
 _TRUSTED = ("securevfl", "builtins", "abc", "typing", "functools", "numpy", "torch", "pydantic")
 _DEEP = 3  # parts of parts that are looked at
 

@@ -12,6 +12,7 @@ from securevfl.audit.verifiers.declaration import AS_DECLARED
 from securevfl.audit.verifiers.registry import VERIFIERS
 from securevfl.audit.verify import judge
 from securevfl.engine.party import SERVER
+from securevfl.errors import NotEnoughResultsError
 from securevfl.protocols.base.registry import get_protocol
 from securevfl.testing.runs import make
 
@@ -159,3 +160,59 @@ def test_options_of_late_parties_are_exercised():
     assert len(late) == 1
     assert "absent = last" in late[0]
     assert "share_timeout = 1.0" in late[0]
+
+
+def test_a_configuration_that_does_not_come_to_its_end_is_not_endorsed():
+    """A run that ends in an error has rounds that were not run."""
+
+    class Ending(get_protocol("fedvs")):
+        """FedVS whose server gives up in round 3."""
+
+        def parties(self):
+            made = super().parties()
+            step = made[SERVER].centre.step
+
+            def stopping(*arguments):
+                if made[SERVER].round == 3:
+                    raise NotEnoughResultsError("fedvs: round 3: given up")
+                return step(*arguments)
+
+            made[SERVER].centre.step = stopping
+            return made
+
+    subject = Subject(make(Ending, **FEW["fedvs"]), whole=True)
+    verifier = VERIFIERS.get("declared messages")
+    with pytest.raises(NotEnoughResultsError):  # the small run ends so, too
+        list(verifier.examine(subject.protocol.claims[0], subject, seed=0, level=1e-7))
+    found = judge(subject.protocol.claims[0], subject, every())
+    assert found.verdict == "COULD NOT BE CHECKED"
+
+
+def test_a_run_that_is_broken_off_is_a_gap(monkeypatch):
+    monkeypatch.setattr("securevfl.audit.followed_runs.MOST", 100_000)
+    subject = Subject(make("fedvs", rounds=12, **FEW["fedvs"]), whole=True)
+    verifier = VERIFIERS.get("declared messages")
+    found = list(verifier.examine(subject.protocol.claims[0], subject, seed=0, level=1e-7))
+    [gap] = [one for one in found if one.bearing == "gap"]
+    assert "the configuration itself ended in round" in gap.text
+    assert "broken off" in gap.text
+
+
+def test_a_setting_that_fails_is_tried_once():
+    """Each verifier is told of the same error, and no run is made again for it."""
+    made = []
+
+    class Failing(get_protocol("fedvs")):
+        """FedVS that cannot make its parties a second time."""
+
+        def parties(self):
+            made.append(1)
+            if len(made) > 1:
+                raise ValueError("no second life")
+            return super().parties()
+
+    subject = Subject(make(Failing, **FEW["fedvs"]))
+    for _ in range(3):
+        with pytest.raises(ValueError, match="no second life"):
+            assert subject.settings
+    assert len(made) <= 2

@@ -60,6 +60,8 @@ def test_methods_of_the_library_are_its_own(name):
         (changed(messages=property(lambda self: BASE.messages.fget(self))), "Changed.messages"),
         (changed(ideal_output=lambda self, secrets, key: None), "Changed.ideal_output"),
         (changed(predictors=lambda self, parties, features: {}), "Changed.predictors"),
+        (changed(fault_options={}), "Changed.fault_options"),
+        (changed(small_options={"rounds": 1}), "Changed.small_options"),
         (changed(network=BASE.network, extra=1), "Changed.extra"),
         (changed(__init__=own_code), "public.code is a "),
         (changed(__init__=patched_code), "public.code.encode_constant"),
