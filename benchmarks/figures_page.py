@@ -29,8 +29,9 @@ listed as ours; results with machine, versions, commit and seeds are in
 `benchmarks/results/fedvs/`. To repeat one: `securevfl study benchmarks/papers/fedvs/NAME.toml`
 (`--quick` ends in minutes). Times are virtual seconds under the paper's delays and 300 Mbit/s, and
 include what FedVS needs to share its data before the first round. Values are held-out accuracy in
-per cent, mean and 95 % t interval over seeds. The paper shows curves without intervals, so an
-ordering is what can be compared. `benchmarks/figures_page.py` writes this page.
+per cent, mean and 95 % t interval over seeds; between two evaluations they are interpolated, and
+where a run had ended before, its last value stands, marked †. The paper shows curves without
+intervals, so an ordering is what can be compared. `benchmarks/figures_page.py` writes this page.
 """
 
 
@@ -42,7 +43,9 @@ def timed(content: dict[str, Any]) -> list[str]:
     for label, entries in runs.items():
         at = {entry["time"]: entry for entry in entries}
         own = content["runs"][label]
-        cells = [percent(at[time]) if time in at else "-" for time in times]
+        cells = [
+            percent(at[time]) + " †" * at[time]["ended"] if time in at else "-" for time in times
+        ]
         sent = f"{own['bytes']['mean'] / 1e9:.2f} GB"
         rows.append([label, *cells, f"{own['rounds']['mean']:,.0f}", sent])
     return table(rows)
@@ -68,7 +71,13 @@ def paired(name: str, first: str) -> list[str]:
             found = paired_difference([mine[s] for s in seeds], [theirs[s] for s in seeds])
             cells.append(signed(*found, digits=1))
         rows.append([other, *cells])
-    return [*table(rows), "", "Bold: the 95 % interval of the difference leaves out 0."]
+    count = sum(cell != "-" for row in rows[1:] for cell in row[1:])
+    said = (
+        f"Bold: the 95 % interval of the difference leaves out 0. The {count} intervals are not "
+        f"corrected for their number: were there no difference anywhere, {count / 20:.1f} of them "
+        "would be bold by chance."
+    )
+    return [*table(rows), "", said]
 
 
 def nets(content: dict[str, Any]) -> list[str]:

@@ -22,7 +22,9 @@ def percent(entry: dict[str, Any]) -> str:
 
 
 def signed(mean: float, half: float, digits: int = 2) -> str:
-    """A difference, bold where its interval leaves out 0."""
+    """A difference, bold where its interval leaves out 0; alone where one pair gives none."""
+    if math.isnan(half):
+        return f"{mean:+.{digits}f} (one pair)"
     bold = "**" if abs(mean) > half else ""
     return f"{bold}{mean:+.{digits}f}{bold} ± {half:.{digits}f}"
 

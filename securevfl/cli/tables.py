@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from securevfl.cli.options import power_form
 from securevfl.cli.output import clock, out, print_machine, print_table, size
+from securevfl.studies.intervals import differing
 
 if TYPE_CHECKING:
     from securevfl.planning.forecast import Forecast
@@ -83,26 +84,24 @@ def _print_differences(content: Mapping[str, Any], measures: Sequence[str]) -> N
     differences = content["differences"]
     if not differences:
         return
-    rows = []
-    for label, entry in differences.items():
-        for measure in measures:
-            found = entry.get(f"test_{measure}")
-            if found is not None:
-                half = found["half_width_95"]
-                sure = half is not None and abs(found["mean"]) > half
-                rows.append(
-                    (
-                        label,
-                        _NAMES[measure],
-                        _with_interval(found, measure),
-                        str(found["pairs"]),
-                        "yes" if sure else "no",
-                    )
-                )
+    found = [
+        (label, measure, entry[f"test_{measure}"])
+        for label, entry in differences.items()
+        for measure in measures
+        if f"test_{measure}" in entry
+    ]
+    sure = differing([entry for _, _, entry in found])
+    words = {True: "yes", False: "no", None: "-"}
+    rows = [
+        (label, _NAMES[measure], _with_interval(entry, measure), str(entry["pairs"]), words[one])
+        for (label, measure, entry), one in zip(found, sure, strict=True)
+    ]
     print_table(
         ("run", "measure", f"minus {content['baseline']}", "pairs", "differs"),
         rows,
-        title="Paired differences; they differ where the 95 % interval leaves out 0",
+        title="Paired differences, each with its 95 % interval; 'differs' is a test at 5 % that is "
+        "corrected for the number of rows (Holm)"
+        + ("; -: one pair of seeds has no interval" if None in sure else ""),
     )
 
 
@@ -124,7 +123,8 @@ def _print_times(times: Mapping[str, Any]) -> None:
     print_table(
         ("run", *(clock(time) for time in chosen)),
         rows,
-        title=f"{_NAMES[times['measure']]} at equal virtual times (* all runs had ended before)",
+        title=f"{_NAMES[times['measure']]} at equal virtual times "
+        "(* a run had ended before: its last value)",
     )
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -31,3 +32,52 @@ def paired_difference(
 ) -> tuple[float, float]:
     """Mean of ``ours - theirs``, pair by pair, and the half-width of its interval."""
     return mean_interval(np.subtract(ours, theirs).tolist(), level=level)
+
+
+def differing(entries: Sequence[Mapping[str, Any]], *, level: float = 0.95) -> list[bool | None]:
+    """Which of several paired differences are told from 0, corrected for their number.
+
+    Holm's step-down: the chance that *any* of the differences that are 0 is called one is at most
+    1 - `level`, whatever their dependence.
+
+    Parameters
+    ----------
+    entries : sequence of mapping
+        Each with ``mean``, ``half_width_95`` of its Student t interval and ``pairs``.
+
+    Returns
+    -------
+    list of bool or None
+        None where there is one pair only, and so no interval; it counts for no correction.
+
+    References
+    ----------
+    Holm, "A simple sequentially rejective multiple test procedure", 1979.
+
+    Examples
+    --------
+    >>> differing([{"mean": 2.0, "half_width_95": 1.9, "pairs": 5}])
+    [True]
+    >>> differing([{"mean": 2.0, "half_width_95": 1.9, "pairs": 5}] * 2)
+    [False, False]
+    """
+    chances = [_chance(each) for each in entries]
+    order = sorted((p, place) for place, p in enumerate(chances) if p is not None)
+    found: list[bool | None] = [None if p is None else False for p in chances]
+    for done, (p, place) in enumerate(order):
+        if p > (1 - level) / (len(order) - done):
+            break
+        found[place] = True
+    return found
+
+
+def _chance(entry: Mapping[str, Any]) -> float | None:
+    """The two-sided p value that belongs to a mean and its 95 % interval."""
+    from scipy.stats import t
+
+    mean, half, freedom = abs(entry["mean"]), entry["half_width_95"], entry["pairs"] - 1
+    if half is None or freedom < 1:
+        return None
+    if half == 0:
+        return 0.0 if mean else 1.0
+    return float(2 * t.sf(mean / half * t.ppf(0.975, freedom), freedom))

@@ -9,13 +9,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from securevfl.studies.equal_times import at_times
 from securevfl.studies.intervals import mean_interval, paired_difference
 from securevfl.studies.jobs import MEASURES, Job, stored
 
 if TYPE_CHECKING:
     from securevfl.studies.study import Study
-
-GRID = 40  # steps of virtual time in the table, where a study names none
 
 
 def write_results(study: Study, folder: Path) -> dict[str, Any]:
@@ -58,44 +57,19 @@ def write_results(study: Study, folder: Path) -> dict[str, Any]:
     return content
 
 
-def at_times(jobs: Sequence[Mapping[str, Any]], times: Sequence[float]) -> list[dict[str, Any]]:
-    """Measures of every job at the same virtual times, one row for each.
-
-    A value is that of the last evaluation up to then; before the first there is no row. Where a
-    run had ended before, its last value stands and ``ended`` is true.
-
-    Parameters
-    ----------
-    jobs : sequence of mapping
-        Results of `securevfl.studies.jobs.run_job`.
-    times : sequence of float
-        Virtual seconds; equal steps up to the end of the longest run if there are none.
-    """
-    curves = [job["curve"] for job in jobs if job["curve"]]
-    ends = [curve[-1]["time"] for curve in curves] + [_until(job) for job in jobs]
-    longest = max(ends, default=0.0)
-    grid = list(times) or [longest * (step + 1) / GRID for step in range(GRID)]
-    rows = []
-    for job in jobs:
-        # A run that was ended at a virtual second stands still until then, and has not ended.
-        end = max(job["summary"]["virtual_seconds"], _until(job))
-        for time in grid:
-            known = [row for row in job["curve"] if row["time"] <= time]
-            if known:
-                values = {name: known[-1][name] for name in MEASURES if name in known[-1]}
-                rows.append(
-                    {"run": job["label"], "seed": job["seed"], "time": time, "ended": time > end}
-                    | values
-                )
-    return rows
-
-
-def _until(job: Mapping[str, Any]) -> float:
-    return float(job["summary"].get("until") or 0.0)
+def write_times(folder: Path, rows: Sequence[Mapping[str, Any]], labels: Sequence[str]) -> None:
+    """Write ``times.csv`` of a study anew, and what ``results.json`` says of it."""
+    _write_table(rows, folder / "times.csv")
+    path = folder / "results.json"
+    content = json.loads(path.read_text()) | {"times": _sum_up_times(rows, labels)}
+    path.write_text(json.dumps(content, indent=1) + "\n")
 
 
 def _sum_up_times(rows: Sequence[Mapping[str, Any]], labels: Sequence[str]) -> dict[str, Any]:
-    """Mean and interval over seeds of the first measure at each time where all seeds have one."""
+    """Mean and interval over seeds of the first measure at each time where all seeds have one.
+
+    ``ended`` is true where a seed's run had ended by then, so that its last value stands.
+    """
     measure = next((name for name in ("rmse", "accuracy") if any(name in r for r in rows)), None)
     if measure is None:
         return {}
@@ -108,7 +82,7 @@ def _sum_up_times(rows: Sequence[Mapping[str, Any]], labels: Sequence[str]) -> d
             here = [row for row in own if row["time"] == time]
             if len(here) == len(seeds):
                 mean, half = mean_interval([row[measure] for row in here])
-                ended = all(row["ended"] for row in here)
+                ended = any(row["ended"] for row in here)
                 entries.append(
                     {"time": time, "mean": mean, "half_width_95": _number(half), "ended": ended}
                 )

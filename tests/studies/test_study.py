@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import math
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,11 +19,12 @@ from securevfl.errors import ConfigurationError, SecureVFLError, UnknownNameErro
 from securevfl.protocols.base.registry import get_protocol, make_config
 from securevfl.studies import jobs as jobs_module
 from securevfl.studies.compare import comparison
-from securevfl.studies.intervals import mean_interval, paired_difference
+from securevfl.studies.equal_times import asked_times, at_times, read_jobs
+from securevfl.studies.intervals import differing, mean_interval, paired_difference
 from securevfl.studies.jobs import Job, carry_out, history_digest, run_job, store, stored
 from securevfl.studies.run import run_study
 from securevfl.studies.study import read_study
-from securevfl.studies.summary import at_times, write_results
+from securevfl.studies.summary import write_results, write_times
 
 TINY = {"rounds": 6, "width": 3, "hidden": 3, "batch": 16}
 TOML = """
@@ -324,16 +326,42 @@ def test_a_folder_with_something_else_is_refused(tmp_path):
 # -- results -----------------------------------------------------------------------------------
 
 
-def test_values_at_equal_times_are_those_of_the_last_evaluation():
+def test_values_at_equal_times_lie_between_the_evaluations_around_them():
     jobs = [
         result("a", 0, [(1.0, 0.1), (2.0, 0.2), (4.0, 0.4)]),
         result("b", 0, [(3.0, 0.3)], until=6.0),
     ]
-    rows = at_times(jobs, (0.5, 2.0, 3.9, 5.0))
-    assert [(r["run"], r["time"], r["accuracy"], r["ended"]) for r in rows] == [
-        ("a", 2.0, 0.2, False), ("a", 3.9, 0.2, False), ("a", 5.0, 0.4, True),
-        ("b", 3.9, 0.3, False), ("b", 5.0, 0.3, False),
+    rows = at_times(jobs, (0.5, 2.0, 3.5, 5.0))
+    assert [(r["run"], r["time"], pytest.approx(r["accuracy"]), r["ended"]) for r in rows] == [
+        ("a", 2.0, 0.2, False), ("a", 3.5, 0.35, False), ("a", 5.0, 0.4, True),
+        ("b", 3.5, 0.3, False), ("b", 5.0, 0.3, False),
     ]  # fmt: skip
+
+
+def test_a_value_is_not_that_of_the_evaluation_before():
+    """Evaluations come just after multiples of a step, and those multiples are asked for."""
+    curve = [(25.56, 0.4253), (50.45, 0.5615), (75.3, 0.64)]
+    (row,) = at_times([result("a", 0, curve, until=100.0)], (50.0,))
+    assert row["accuracy"] == pytest.approx(0.5615 - (50.45 - 50.0) / 24.89 * 0.1362, abs=1e-6)
+
+
+def test_a_run_that_is_not_evaluated_any_more_has_no_value():
+    """It goes on until 100 s; its evaluations were at most 2 s apart, and the last is 50 s old."""
+    found = result("a", 0, [(1.0, 0.1), (3.0, 0.3)], until=100.0)
+    assert [row["time"] for row in at_times([found], (3.0, 4.9, 5.1, 53.0))] == [3.0, 4.9]
+
+
+def test_the_tables_of_a_study_are_read_back(tmp_path):
+    study = replace(read_study(write(tmp_path)), times=(1.5, 2.0))
+    (tmp_path / "jobs").mkdir()
+    for one in study.jobs:
+        store(tmp_path, one, result(one.label, one.seed, [(1.0, 0.25), (2.0, 0.5)]))
+    write_results(study, tmp_path)
+    before = (tmp_path / "times.csv").read_text()
+    assert asked_times(tmp_path) == [1.5, 2.0]
+    write_times(tmp_path, at_times(read_jobs(tmp_path), asked_times(tmp_path)), study.labels)
+    assert (tmp_path / "times.csv").read_text() == before
+    assert "0.375" in before
 
 
 def test_without_times_the_table_ends_with_the_longest_run():
@@ -365,6 +393,37 @@ def test_results_are_means_intervals_and_paired_differences(tmp_path):
     assert [len(table) for table in tables.values()] == [4, 8, 4]
     assert {"run", "seed", "time", "accuracy"} <= set(tables["times.csv"][0])
     assert (tmp_path / "curves.png").stat().st_size > 5000
+
+
+def test_one_pair_of_seeds_has_no_interval_and_no_verdict(tmp_path, capsys):
+    study = read_study(write(tmp_path))
+    study = replace(study, jobs=tuple(job for job in study.jobs if job.seed == 0))
+    (tmp_path / "jobs").mkdir()
+    for one in study.jobs:
+        store(tmp_path, one, result(one.label, one.seed, [(1.0, 0.5)]))
+    print_study(write_results(study, tmp_path))
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "one pair of seeds has no interval" in shown
+    assert re.search(r"plain.* accuracy.* 1 .*-", shown)
+    assert not re.search(r" 1 (│ )?(yes|no)", shown)
+
+
+def test_differences_are_told_from_0_after_holm():
+    """p values .01, .02, .03, .04 and .3: Holm's levels are .01, .0125, .0167, .025, .05."""
+    from scipy.stats import t
+
+    def entry(p, pairs=6):
+        half = t.ppf(0.975, pairs - 1) / t.ppf(1 - p / 2, pairs - 1)
+        return {"mean": -1.0, "half_width_95": half, "pairs": pairs}
+
+    assert differing([entry(0.04)]) == [True]
+    assert differing([entry(p) for p in (0.3, 0.0099, 0.012, 0.03, 0.04)]) == [
+        False, True, True, False, False,
+    ]  # fmt: skip
+    alone = {"mean": 9.0, "half_width_95": None, "pairs": 1}
+    assert differing([alone, entry(0.04)]) == [None, True]
+    certain = {"mean": 0.1, "half_width_95": 0.0, "pairs": 3}
+    assert differing([certain, certain | {"mean": 0.0}]) == [True, False]
 
 
 def test_a_run_that_ended_before_its_first_step_is_in_no_difference(tmp_path):

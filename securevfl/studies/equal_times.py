@@ -1,0 +1,100 @@
+"""Measures of runs at the same virtual times, read off their curves of evaluations.
+
+A run is evaluated at the end of steps, and steps of different methods end at different times. The
+value at a time in between is interpolated:
+
+* between two evaluations, linearly, by virtual time;
+* before the first evaluation, none;
+* after the last one, its value, as long as it is not older than the longest gap between two
+  evaluations of that run; where the run had ended by then, its value for ever, marked ``ended``;
+* else none.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from securevfl.studies.jobs import MEASURES
+
+GRID = 40  # steps of virtual time in the table, where a study names none
+
+Job = Mapping[str, Any]
+
+
+def at_times(jobs: Sequence[Job], times: Sequence[float]) -> list[dict[str, Any]]:
+    """Measures of every job at the same virtual times: run, seed, time, ended, and each measure.
+
+    The module's text has the rule.
+
+    Parameters
+    ----------
+    jobs : sequence of mapping
+        Results of `securevfl.studies.jobs.run_job`.
+    times : sequence of float
+        Virtual seconds; equal steps up to the end of the longest run if there are none.
+    """
+    curves = [job["curve"] for job in jobs if job["curve"]]
+    ends = [curve[-1]["time"] for curve in curves] + [_until(job) for job in jobs]
+    longest = max(ends, default=0.0)
+    grid = list(times) or [longest * (step + 1) / GRID for step in range(GRID)]
+    return [row for job in jobs if job["curve"] for row in _rows(job, grid)]
+
+
+def _rows(job: Job, grid: Sequence[float]) -> list[dict[str, Any]]:
+    """The rows of one job."""
+    curve = job["curve"]
+    known = np.array([row["time"] for row in curve], np.float64)
+    names = [name for name in MEASURES if all(name in row for row in curve)]
+    # A run that was ended at a virtual second stands still until then, and has not ended.
+    end = max(job["summary"]["virtual_seconds"], _until(job))
+    oldest = float(np.diff(known).max(initial=known[0]))
+    rows = []
+    for time in grid:
+        ended = time > end
+        if time < known[0] or (not ended and time - known[-1] > oldest):
+            continue
+        values = {
+            name: float(np.interp(time, known, [row[name] for row in curve])) for name in names
+        }
+        rows.append(
+            {"run": job["label"], "seed": job["seed"], "time": time, "ended": ended} | values
+        )
+    return rows
+
+
+def _until(job: Job) -> float:
+    return float(job["summary"].get("until") or 0.0)
+
+
+def read_jobs(folder: Path) -> list[dict[str, Any]]:
+    """The jobs of a study from its ``results.csv`` and ``curves.csv``, without their own files.
+
+    Each has label, seed, ``summary`` (virtual seconds and until) and ``curve``, as `at_times`
+    takes them.
+    """
+    jobs: dict[tuple[str, int], dict[str, Any]] = {}
+    for row in _table(folder / "results.csv"):
+        key = row["run"], int(row["seed"])
+        summary = {name: float(row.get(name) or 0.0) for name in ("virtual_seconds", "until")}
+        jobs[key] = {"label": key[0], "seed": key[1], "summary": summary, "curve": []}
+    for row in _table(folder / "curves.csv"):
+        measured = {name: float(row[name]) for name in ("time", *MEASURES) if row.get(name)}
+        jobs[row["run"], int(row["seed"])]["curve"].append(measured)
+    return list(jobs.values())
+
+
+def asked_times(folder: Path) -> list[float]:
+    """The virtual times for which a study's folder has values."""
+    runs = json.loads((folder / "results.json").read_text())["times"].get("runs", {})
+    return sorted({entry["time"] for entries in runs.values() for entry in entries})
+
+
+def _table(path: Path) -> list[dict[str, str]]:
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
