@@ -1,7 +1,14 @@
-"""Optimisers of all networks, with a learning rate that may fall over the run."""
+"""Optimisers of all networks, with a learning rate that may fall over the run.
+
+They are torch's, without its compiler: the methods of torch's optimisers are wrapped so that
+`torch.compile` leaves them alone, and the wrappers import the compiler, which costs each process a
+second and 100 MB. Nothing here is compiled, so what the wrappers wrap is called itself, but where
+an optimiser has hooks, which a wrapper calls.
+"""
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +40,7 @@ def make_optimizer(
     """
     import torch
 
+    _leave_the_compiler()
     # Extra keys of a group are part of torch's state_dict, so the schedule is checkpointed with it.
     group = {"params": parameters, "first_lr": lr, "decay_steps": decay_steps, "taken": 0}
     if name == "sgd":
@@ -49,4 +57,33 @@ def take_step(optimizer: torch.optim.Optimizer) -> None:
             left = max(0.0, 1 - group["taken"] / group["decay_steps"])
             group["lr"] = group["first_lr"] * left
             group["taken"] += 1
-    optimizer.step()
+    if _is_hooked(optimizer):
+        optimizer.step()
+        return
+    import torch
+
+    with torch.no_grad():
+        inspect.unwrap(type(optimizer).step)(optimizer)
+
+
+def _is_hooked(optimizer: torch.optim.Optimizer) -> bool:
+    """Whether somebody is to be called before or after a step; the wrapper of `step` does that."""
+    from torch.optim import optimizer as module
+
+    own = (optimizer, "_optimizer_step_pre_hooks"), (optimizer, "_optimizer_step_post_hooks")
+    all_ = (module, "_global_optimizer_pre_hooks"), (module, "_global_optimizer_post_hooks")
+    return any(bool(getattr(where, name, True)) for where, name in (*own, *all_))
+
+
+def _leave_the_compiler() -> None:
+    """Mark what torch wraps as wrapped already, where it would import its compiler for that.
+
+    Its wrapper keeps what it has made of a method in this attribute. Where a version of torch has
+    no such wrapper, nothing is changed.
+    """
+    import torch
+
+    for name in ("add_param_group", "load_state_dict", "state_dict", "zero_grad"):
+        wrapped = getattr(getattr(torch.optim.Optimizer, name), "__wrapped__", None)
+        if wrapped is not None and not hasattr(wrapped, "__dynamo_disable"):
+            setattr(wrapped, "__dynamo_disable", wrapped)

@@ -1,5 +1,8 @@
 """The learning rate of an optimiser, and that a checkpoint carries it."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 import torch
@@ -42,3 +45,46 @@ def test_the_state_continues_the_decay_through_the_bytes_of_a_checkpoint():
 def test_an_unknown_name_is_refused():
     with pytest.raises(UnknownNameError, match="adam"):
         make_optimizer([torch.zeros(1)], name="adan", lr=1.0)
+
+
+@pytest.mark.parametrize("name", ["sgd", "adam"])
+def test_a_step_is_that_of_torch(name):
+    """Bit for bit, over steps with momentum, weight decay and a state that is read back."""
+    options = {"lr": 0.05, "weight_decay": 0.01} | ({"momentum": 0.9} if name == "sgd" else {})
+    make = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam}[name]
+    ours, theirs = (torch.arange(1.0, 8.0).requires_grad_() for _ in range(2))
+    own, reference = make_optimizer([ours], name=name, **options), make([theirs], **options)
+    for step in range(5):
+        for parameter, optimizer in ((ours, own), (theirs, reference)):
+            optimizer.zero_grad()
+            (parameter**2 * (step + 1)).sum().backward()
+        take_step(own)
+        reference.step()
+        own.load_state_dict(own.state_dict())
+        assert torch.equal(ours, theirs)
+
+
+@pytest.mark.parametrize("when", ["pre", "post"])
+def test_hooks_of_a_step_are_called(when):
+    parameter = torch.zeros(2, requires_grad=True)
+    optimizer = make_optimizer([parameter], name="sgd", lr=1.0)
+    called = []
+    getattr(optimizer, f"register_step_{when}_hook")(lambda *_: called.append(1))
+    rates(optimizer, parameter, 2)
+    assert len(called) == 2
+
+
+WITHOUT = """
+import sys
+import securevfl as svfl
+for name in ("fedvs", "split", "cvfl"):
+    svfl.run(name, "digits", rounds=2)
+print("torch" in sys.modules, "torch._dynamo" in sys.modules)
+"""
+
+
+def test_training_does_not_import_torchs_compiler(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT], capture_output=True, text=True, check=True, cwd=tmp_path
+    )
+    assert done.stdout.split() == ["True", "False"]

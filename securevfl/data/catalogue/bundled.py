@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Callable
 from pathlib import Path
 from typing import Unpack
 
+import numpy as np
+from numpy.typing import NDArray
+
 from securevfl.data.builders.arrays import describe_split, from_matrix
 from securevfl.data.catalogue.facts import Facts
 from securevfl.data.dataset import VerticalDataset
-from securevfl.data.labels import encode_labels, read_labels
+from securevfl.data.labels import RawLabels, encode_labels
 from securevfl.data.options import SplitKeywords, TableOptions, table_options
 from securevfl.data.partition import split_stratified
 
@@ -24,6 +28,25 @@ DIGITS = Facts(
     split="75/25, stratified, by seed",
     bundled=True,
 )
+
+
+def bundled_digits() -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """The images (1797, 64), values 0 to 16, and the digits, from scikit-learn's own file.
+
+    The file is read where it lies, since scikit-learn's loader imports pandas and scipy first:
+    each party's process would pay more than a second for it. Where it lies elsewhere, the loader
+    is asked.
+    """
+    found = importlib.util.find_spec("sklearn")
+    places = [] if found is None else list(found.submodule_search_locations or ())
+    path = Path(*places[:1], "datasets", "data", "digits.csv.gz")
+    if places and path.is_file():
+        table = np.loadtxt(path, delimiter=",")
+        return np.ascontiguousarray(table[:, :-1]), table[:, -1].astype(np.int64)
+    from sklearn.datasets import load_digits
+
+    pixels, digits = load_digits(return_X_y=True)
+    return pixels, digits
 
 
 @table_options(SplitKeywords)
@@ -51,12 +74,10 @@ def load_digits(
     -------
     VerticalDataset
     """
-    from sklearn.datasets import load_digits as bundled_digits
-
-    pixels, digits = bundled_digits(return_X_y=True)
+    pixels, digits = bundled_digits()
     asked = TableOptions.of(options, name=DIGITS.name, about=DIGITS.about())
     train, test = split_stratified(digits, asked.test_fraction, asked.seed)
-    labels = read_labels(digits, "digit")
+    labels = RawLabels(digits.astype(np.float64), "digit")
     train_labels, test_labels, classes, task = encode_labels(
         labels.take(train), labels.take(test), "multiclass"
     )

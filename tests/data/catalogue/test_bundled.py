@@ -1,7 +1,12 @@
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
 from securevfl.data import load_dataset
+from securevfl.data.catalogue import bundled
+from securevfl.data.labels import read_labels
 from securevfl.errors import DataError
 
 
@@ -43,3 +48,33 @@ def test_digits_scaling_lies_in_the_unit_interval():
 def test_digits_with_more_parties_than_pixels_is_refused():
     with pytest.raises(DataError, match="64 columns cannot be dealt to 65 parties"):
         load_dataset("digits", parties=65)
+
+
+def test_the_digits_are_scikit_learns_and_their_labels_those_of_any_column():
+    from sklearn.datasets import load_digits
+
+    pixels, digits = load_digits(return_X_y=True)
+    own, labels = bundled.bundled_digits()
+    np.testing.assert_array_equal(own, pixels)
+    np.testing.assert_array_equal(labels, digits)
+    read = read_labels(digits, "digit")
+    assert read.values.dtype == np.float64
+    np.testing.assert_array_equal(read.values, labels.astype(np.float64))
+
+
+def test_a_party_with_digits_imports_neither_pandas_nor_scikit_learn():
+    program = (
+        "import sys; from securevfl.data.source import DataSource; "
+        "DataSource('digits', {'parties': 4, 'seed': 0}).load(); "
+        "print(sorted({'pandas', 'sklearn', 'scipy', 'torch'} & set(sys.modules)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "[]"
+
+
+def test_without_scikit_learns_file_its_loader_is_asked(monkeypatch):
+    monkeypatch.setattr(bundled.Path, "is_file", lambda path: False)
+    own, _ = bundled.bundled_digits()
+    assert own.shape == (1797, 64)
