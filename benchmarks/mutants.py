@@ -13,6 +13,7 @@ import hashlib
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -85,6 +86,11 @@ DRAWS = (
 )
 
 
+@cache
+def _parsed(source: bytes) -> str:
+    return ast.dump(ast.parse(source))
+
+
 @dataclass(frozen=True)
 class Mutant:
     """One change.
@@ -128,7 +134,7 @@ class Mutant:
             changed = ast.dump(ast.parse(self.apply(source)))
         except SyntaxError:
             return False
-        return changed != ast.dump(ast.parse(source))
+        return changed != _parsed(source)
 
     def diff(self, source: bytes) -> list[str]:
         """Lines that go and come."""

@@ -101,7 +101,7 @@ def test_the_driver_needs_no_table(tables, identities, tmp_path, monkeypatch):
 
 
 def test_by_one_command(tables, tmp_path):
-    files = [word for n in range(4) for word in ("--party", str(tables / f"{n}.csv"))]
+    files = [word for n in range(2) for word in ("--party", str(tables / f"{n}.csv"))]
     arguments = ["run", "split", *files, "--id", "id", "--label", "digit", "--label-file",
                  str(tables / "labels.csv"), "--engine", "ray", "--rounds", "4", "--json",
                  "--out", str(tmp_path / "run")]  # fmt: skip

@@ -37,9 +37,17 @@ def losses(run):
     return [row["loss"] for row in run.history]
 
 
-def test_a_cluster_decodes_what_the_simulation_decodes(digits, tmp_path):
+@pytest.fixture(scope="module")
+def clustered(digits, tmp_path_factory):
+    """A run of 8 rounds on the cluster, its folder, and each party's entropy."""
+    folder = tmp_path_factory.mktemp("clustered") / "run"
     with kept_entropies() as entropies:
-        found = svfl.run("fedvs", digits, rounds=8, engine="ray", out=tmp_path / "run", **OPTIONS)
+        found = svfl.run("fedvs", digits, rounds=8, engine="ray", out=folder, **OPTIONS)
+    return found, folder, entropies
+
+
+def test_a_cluster_decodes_what_the_simulation_decodes(digits, clustered):
+    found, folder, entropies = clustered
     with simulated_with(entropies):
         wanted = svfl.run("fedvs", digits, rounds=8, conditions="none", **OPTIONS)
     assert losses(found) == losses(wanted)
@@ -48,18 +56,18 @@ def test_a_cluster_decodes_what_the_simulation_decodes(digits, tmp_path):
     assert found.summary()["messages"] == wanted.summary()["messages"]
     assert found.summary()["engine"] == "ray"
     assert found.summary()["secret_choices"] == "each party's, from its own entropy"
-    left = sorted(path.name for path in (tmp_path / "run").iterdir())
+    left = sorted(path.name for path in folder.iterdir())
     assert "summary.json" in left
     assert not {"parties", "driver.svfl"} & set(left)  # no shares stay on disk
 
 
-def test_two_runs_of_a_seed_have_other_weights_and_the_drivers_seed_gives_none(digits):
-    """Without a folder, too: the entropy is then in the parties' memory alone."""
-    one, two = (svfl.run("fedvs", digits, rounds=2, engine="ray", **OPTIONS) for _ in range(2))
-    seeded = svfl.run("fedvs", digits, rounds=2, conditions="none", **OPTIONS)
-    first = [run.history[0]["loss"] for run in (one, two, seeded)]
-    assert len(set(first)) == 3
-    weights = [run.parties[0].network.values for run in (one, two, seeded)]
+def test_two_runs_of_a_seed_have_other_weights_and_the_drivers_seed_gives_none(digits, clustered):
+    """The second is without a folder: its entropy is in the parties' memory alone."""
+    alone = svfl.run("fedvs", digits, rounds=8, engine="ray", **OPTIONS)
+    seeded = svfl.run("fedvs", digits, rounds=8, conditions="none", **OPTIONS)
+    runs = (clustered[0], alone, seeded)
+    assert len({run.history[0]["loss"] for run in runs}) == 3
+    weights = [run.parties[0].network.values for run in runs]
     assert all(abs(a - b).max() > 0.1 for a, b in itertools.combinations(weights, 2))
 
 
@@ -205,8 +213,9 @@ def test_a_run_whose_driver_was_killed_is_taken_up_again(digits, tmp_path, caplo
     assert json.loads((folder / "summary.json").read_text())["rounds"] == 40
 
 
-def test_ctrl_c_keeps_the_run(digits, tmp_path):
+def test_ctrl_c_keeps_the_run(tmp_path):
     stop = threading.Event()
+    digits = DataSource("digits", {"parties": 2, "seed": 0})
 
     def progress(now):
         if now.round >= 3:
