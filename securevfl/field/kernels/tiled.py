@@ -67,7 +67,7 @@ class PiecewiseLeft:
             edge = np.empty((self.rows, columns), out.dtype)
             self._tiles(part, _addresses(padded), edge, seen)
             out[:, whole:] = edge[:, :rest]
-        return max(seen.view(out.dtype).tolist()) < self.p
+        return int(max(seen.view(out.dtype).tolist())) < self.p
 
 
 class TiledLeft(PiecewiseLeft):

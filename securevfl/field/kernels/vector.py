@@ -164,8 +164,8 @@ class Long:
 
     def parts(self, builder: Any, x: Any) -> list[Any]:
         """Return b0, b1 and b0 + b1 in the low halves."""
-        high = builder.lshr(x, every(I64, self.lanes, 32))
-        return [x, high, builder.add(x, high)]
+        high = opaque(builder, builder.lshr(x, every(I64, self.lanes, 32)))
+        return [x, high, opaque(builder, builder.add(x, high))]
 
     def fold(self, builder: Any, sums: list[Any], group: Any) -> list[Any]:
         """Return S0', S1', S2' with S0' + 2 S1' + 2^31 X' = S0 + 2 S1 + 2^31 X modulo p.
@@ -451,7 +451,7 @@ def tile(ring: Any, size: int, rows: int, vectors: int) -> Any:
 
 _short512, _short256 = tile(Short, 64, 6, 2), tile(Short, 32, 2, 2)
 _mersenne512, _mersenne256 = tile(Mersenne, 64, 6, 2), tile(Mersenne, 32, 2, 2)
-_long512, _long256 = tile(Long, 64, 4, 2), tile(Long, 32, 3, 1)
+_long512, _long256 = tile(Long, 64, 8, 1), tile(Long, 32, 3, 1)
 
 
 @kernel
@@ -480,7 +480,7 @@ def mersenne256(plan: int) -> bool:
 
 @kernel
 def long512(plan: int) -> bool:
-    """Compute a product modulo 2^61 - 1, four rows and 16 columns at a time."""
+    """Compute a product modulo 2^61 - 1, eight rows and 8 columns at a time."""
     return bool(_long512(plan))
 
 
@@ -505,6 +505,6 @@ FORMS = {
     ("short", False): Form(short256, 2, 64, 1, 0),
     ("mersenne", True): Form(mersenne512, 6, 128, 1, 8),
     ("mersenne", False): Form(mersenne256, 2, 64, 1, 8),
-    ("long", True): Form(long512, 4, 128, 3, 7),
+    ("long", True): Form(long512, 8, 64, 3, 7),
     ("long", False): Form(long256, 3, 32, 3, 7),
 }
