@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from inspect import unwrap
 from typing import TYPE_CHECKING, Any
 
 from securevfl.errors import UnknownNameError
@@ -36,10 +38,27 @@ def make_optimizer(
     # Extra keys of a group are part of torch's state_dict, so the schedule is checkpointed with it.
     group = {"params": parameters, "first_lr": lr, "decay_steps": decay_steps, "taken": 0}
     if name == "sgd":
-        return torch.optim.SGD([group], lr=lr, momentum=momentum, weight_decay=weight_decay)
+        return _uncompiled(torch.optim.SGD)(
+            [group], lr=lr, momentum=momentum, weight_decay=weight_decay
+        )
     if name == "adam":
-        return torch.optim.Adam([group], lr=lr, weight_decay=weight_decay)
+        return _uncompiled(torch.optim.Adam)([group], lr=lr, weight_decay=weight_decay)
     raise UnknownNameError("optimizer", name, OPTIMIZERS)
+
+
+@lru_cache(maxsize=8)
+def _uncompiled(kind: type[torch.optim.Optimizer]) -> Callable[..., torch.optim.Optimizer]:
+    """Return the same optimiser without the decorators that keep it apart from torch.compile.
+
+    At their first call those import torch's compiler, more than a second, and nothing here is
+    compiled. What they do besides, to step without gradients, is done here.
+    """
+    import torch
+
+    names = ("add_param_group", "zero_grad", "state_dict", "load_state_dict")
+    methods = {name: unwrap(getattr(kind, name)) for name in names}
+    methods["step"] = torch.no_grad()(unwrap(kind.step))
+    return type(kind.__name__, (kind,), methods)
 
 
 def take_step(optimizer: torch.optim.Optimizer) -> None:

@@ -1,5 +1,8 @@
 """The learning rate of an optimiser, and that a checkpoint carries it."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 import torch
@@ -42,3 +45,35 @@ def test_the_state_continues_the_decay_through_the_bytes_of_a_checkpoint():
 def test_an_unknown_name_is_refused():
     with pytest.raises(UnknownNameError, match="adam"):
         make_optimizer([torch.zeros(1)], name="adan", lr=1.0)
+
+
+@pytest.mark.parametrize("name", ["sgd", "adam"])
+def test_steps_are_those_of_torch_bit_for_bit(name):
+    first, second = torch.nn.Linear(5, 3), torch.nn.Linear(5, 3)
+    second.load_state_dict(first.state_dict())
+    options = {"lr": 0.05, "weight_decay": 0.01} | ({"momentum": 0.9} if name == "sgd" else {})
+    theirs = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam}[name](first.parameters(), **options)
+    ours = make_optimizer(list(second.parameters()), name=name, **options)
+    for step in range(5):
+        inputs = torch.full((4, 5), 0.1 * (step + 1))
+        for network, optimizer in ((first, theirs), (second, ours)):
+            optimizer.zero_grad()
+            network(inputs).square().sum().backward()
+            optimizer.step()
+        if step == 2:
+            ours.load_state_dict(ours.state_dict())
+        pairs = zip(first.parameters(), second.parameters(), strict=True)
+        assert all(torch.equal(a, b) for a, b in pairs)
+
+
+def test_the_compiler_of_torch_is_not_loaded():
+    program = (
+        "import sys, torch\n"
+        "from securevfl.models.optimizers import make_optimizer\n"
+        "w = torch.ones(2, requires_grad=True)\n"
+        "o = make_optimizer([w], name='adam', lr=0.1)\n"
+        "o.zero_grad(); w.sum().backward(); o.step(); o.load_state_dict(o.state_dict())\n"
+        "assert w.requires_grad and w.is_leaf and float(w[0]) < 1\n"
+        "sys.exit('torch._dynamo' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 from securevfl.data import load_dataset
+from securevfl.data.catalogue import bundled
 from securevfl.errors import DataError
 
 
@@ -43,3 +44,14 @@ def test_digits_scaling_lies_in_the_unit_interval():
 def test_digits_with_more_parties_than_pixels_is_refused():
     with pytest.raises(DataError, match="64 columns cannot be dealt to 65 parties"):
         load_dataset("digits", parties=65)
+
+
+def test_digits_are_those_of_scikit_learn_whichever_way_they_are_read(monkeypatch):
+    from sklearn.datasets import load_digits as theirs
+
+    pixels, digits = theirs(return_X_y=True)
+    for found in (bundled.find_spec, lambda _: None):
+        monkeypatch.setattr(bundled, "find_spec", found)
+        for own, other in zip(bundled._bundled_digits(), (pixels, digits), strict=True):
+            assert own.dtype == other.dtype
+            assert (own == other).all()
