@@ -323,7 +323,9 @@ class PrimeField:
         left = a[None, :] if a.ndim == 1 else a
         right = b[:, None] if b.ndim == 1 else b
         try:
-            stack = np.broadcast_shapes(left.shape[:-2], right.shape[:-2])
+            stack = left.shape[:-2]
+            if stack or right.ndim > 2:
+                stack = np.broadcast_shapes(stack, right.shape[:-2])
         except ValueError:
             raise FieldError(
                 f"{name}: stacks {a.shape[:-2]} and {b.shape[:-2]} do not broadcast."

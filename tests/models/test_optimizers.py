@@ -77,7 +77,7 @@ def test_hooks_of_a_step_are_called(when):
 WITHOUT = """
 import sys
 import securevfl as svfl
-for name in ("fedvs", "split", "cvfl"):
+for name in ("fedvs", "split", "vflhlp"):
     svfl.run(name, "digits", rounds=2)
 print("torch" in sys.modules, "torch._dynamo" in sys.modules)
 """
@@ -88,3 +88,22 @@ def test_training_does_not_import_torchs_compiler(tmp_path):
         [sys.executable, "-c", WITHOUT], capture_output=True, text=True, check=True, cwd=tmp_path
     )
     assert done.stdout.split() == ["True", "False"]
+
+
+@pytest.mark.parametrize("name", ["sgd", "adam"])
+def test_steps_are_those_of_torch_bit_for_bit(name):
+    first, second = torch.nn.Linear(5, 3), torch.nn.Linear(5, 3)
+    second.load_state_dict(first.state_dict())
+    options = {"lr": 0.05, "weight_decay": 0.01} | ({"momentum": 0.9} if name == "sgd" else {})
+    theirs = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam}[name](first.parameters(), **options)
+    ours = make_optimizer(list(second.parameters()), name=name, **options)
+    for step in range(5):
+        inputs = torch.full((4, 5), 0.1 * (step + 1))
+        for network, optimizer in ((first, theirs), (second, ours)):
+            optimizer.zero_grad()
+            network(inputs).square().sum().backward()
+            optimizer.step()
+        if step == 2:
+            ours.load_state_dict(ours.state_dict())
+        pairs = zip(first.parameters(), second.parameters(), strict=True)
+        assert all(torch.equal(a, b) for a, b in pairs)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
@@ -17,13 +18,28 @@ def kernel(function: _Function) -> _Function:
     """Compile `function` at its first call, release the interpreter lock, cache the machine code.
 
     numba's cache notices an edit in the file of a kernel only; here one in any file of this folder
-    that kernels may inline counts.
+    that kernels may inline counts. Where no folder can be written, each process compiles anew.
     """
-    compiled = numba.njit(cache=True, nogil=True, boundscheck=False)(function)
+    compiled = numba.njit(nogil=True, boundscheck=False)(function)
+    try:
+        compiled.enable_caching()
+    except RuntimeError:  # numba: "no locator available".
+        _say_uncached()
     index: Any = getattr(getattr(compiled, "_cache", None), "_cache_file", None)
     if hasattr(index, "_source_stamp"):
         index._source_stamp = (index._source_stamp, folder_stamp())
     return cast(_Function, compiled)
+
+
+@lru_cache(maxsize=1)
+def _say_uncached() -> None:
+    warnings.warn(
+        f"Compiled loops of the field are not kept, and each process takes seconds to make them: "
+        f"neither {Path(__file__).parent} nor the user's cache folder can be written. Set "
+        f"NUMBA_CACHE_DIR to a folder that you, and nobody else, can write.",
+        RuntimeWarning,
+        stacklevel=4,
+    )
 
 
 @lru_cache(maxsize=1)

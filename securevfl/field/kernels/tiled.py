@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
@@ -10,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from securevfl.field import primes
-from securevfl.field.kernels.scratch import aligned, scratch
+from securevfl.field.kernels.scratch import aligned, places, scratch
 
 Array = NDArray[Any]
 
@@ -41,6 +42,8 @@ class PiecewiseLeft:
         from securevfl.field.kernels import scalar
 
         blocks = [b if b.strides[1] == b.itemsize else np.ascontiguousarray(b) for b in blocks]
+        if len(self.parts) == 1:
+            return self._multiply(self.parts[0], blocks, out)
         good = self._multiply(self.parts[0], _take(blocks, 0, self.most), out)
         for i, part in enumerate(self.parts[1:], 1):
             # Longer sums are added modulo p, in pieces.
@@ -64,7 +67,7 @@ class PiecewiseLeft:
             edge = np.empty((self.rows, columns), out.dtype)
             self._tiles(part, _addresses(padded), edge, seen)
             out[:, whole:] = edge[:, :rest]
-        return int(seen.view(out.dtype).max()) < self.p
+        return int(max(seen.view(out.dtype).tolist())) < self.p
 
 
 class TiledLeft(PiecewiseLeft):
@@ -158,54 +161,81 @@ class StreamLeft(PiecewiseLeft):
         stream.multiply(part, *target, modulus, factor, around, work)
 
 
+@lru_cache(maxsize=32)
+def _vector_form(p: int, size: int, wide: bool) -> tuple[Any, int, int]:
+    """Return the kernel for elements of `size` bytes, its terms per fold, and 2^32 mod p."""
+    from securevfl.field.kernels import vector
+
+    ring = "long" if size == 8 else "mersenne" if p == 2**31 - 1 else "short"
+    form = vector.FORMS[ring, wide]
+    radix = (1 << 32) % p
+    radix -= p if radix > p // 2 else 0
+    rest = (1 << 32) + (abs(radix) << 31)
+    terms = min(1 << 20, ((1 << 63) - 1 - rest) // ((p - 1) // 2) ** 2)
+    return form, form.terms or terms, radix
+
+
 class VectorLeft(PiecewiseLeft):
     """A left operand for 256- or 512-bit vectors; see `vector`."""
 
     def __init__(self, p: int, a: Array, wide: bool) -> None:
         from securevfl.field.kernels import vector
 
-        self.wide = wide
-        self.tile = vector.TILES[wide]
-        radix = (1 << 32) % p
-        radix -= p if radix > p // 2 else 0
-        half = (p - 1) // 2
-        rest = (1 << 32) + (abs(radix) << 31)
-        terms = 5 if a.itemsize == 8 else min(1 << 20, ((1 << 63) - 1 - rest) // (half * half))
-        self.constants = (np.uint64(p), terms, radix, 1.0 / p)
+        self.form, self.terms, self.radix = _vector_form(p, a.itemsize, wide)
         super().__init__(p, a, vector.MOST_TERMS)
 
     def _part(self, a: Array) -> Array:
+        return a
+
+    def _multiply(self, part: Any, blocks: Sequence[Array], out: Array) -> bool:
+        """Write the product with one part of the left operand."""
         from securevfl.field.kernels import vector
 
-        rows = self.tile[0]
-        limbs = vector.limbs31 if a.itemsize == 4 else vector.limbs61
-        shape = (-(-self.rows // rows), a.shape[1], rows * (1 if a.itemsize == 4 else 3))
-        left = aligned(shape, np.int64)
-        limbs(a, np.uint64(self.p), left)
-        return left
-
-    def _tiles(self, part: Any, rows: Array, out: Array, seen: Array) -> None:
-        from securevfl.field.kernels import vector
-
-        count, width = self.tile
-        tiles = out.shape[1] * out.itemsize // 64
-        blocks = min(
-            -(-tiles * 64 // width), max(1, (_PANEL_BYTES >> 1) // (width * max(1, rows.size)))
+        (height, inner), form = part.shape, self.form
+        length = out.shape[1] * out.itemsize
+        room = max(1, (_PANEL_BYTES >> 1) // (form.width * max(1, inner)))
+        count = -(-length // form.width)
+        many = min(count, room)
+        kept = count > room
+        sizes = (
+            8 * inner,
+            4 * form.limbs * inner * (height if kept else form.rows),
+            many * inner * form.width,
+            form.rows * form.width,
+            form.width,
         )
-        work = (
-            scratch("panel", (blocks, rows.size, width), np.uint8),
-            scratch("sums", (count, width // 64, 64), np.uint8),
-            seen,
+        memory, (sources, limbs, panel, edge, tail) = places("vectors", sizes)
+        plan = vector.Plan(
+            left=part.ctypes.data,
+            inner=inner,
+            height=height,
+            length=length,
+            out=out.ctypes.data,
+            stride=out.strides[0],
+            blocks=len(blocks),
+            sources=sources,
+            limbs=limbs,
+            kept=kept,
+            panel=panel,
+            many=many,
+            edge=edge,
+            tail=tail,
+            terms=self.terms,
+            modulus=self.p,
+            radix=self.radix,
         )
-        vector.multiply(part, rows, tiles, out, self.constants, self.wide, work)
+        words = array("q", plan)
+        for block in blocks:
+            words.extend((block.ctypes.data, block.strides[0], len(block)))
+        good = form.multiply(words.buffer_info()[0])
+        del memory  # Not before.
+        return bool(good)
 
 
 def _addresses(blocks: Sequence[Array]) -> Array:
     """Return the int64 addresses of all rows of the blocks, whose last axis is contiguous."""
-    counts = [np.arange(b.shape[0], dtype=np.int64) for b in blocks]
-    return np.concatenate(
-        [b.ctypes.data + b.strides[0] * n for b, n in zip(blocks, counts, strict=True)]
-    )
+    parts = [b.ctypes.data + b.strides[0] * np.arange(len(b), dtype=np.int64) for b in blocks]
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
 def _take(blocks: Sequence[Array], start: int, count: int) -> list[Array]:
