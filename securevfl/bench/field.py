@@ -143,8 +143,9 @@ def _blas() -> str:
 def measure_matmul(repeats: int) -> dict[str, Any]:
     """Measure products alone, without the slow comparisons."""
     from securevfl.bench import field_cases as cases
+    from securevfl.bench.turns import Clock
 
-    clock = cases.Clock(repeats)
+    clock = Clock(repeats)
     products = {
         _shape(p, shape): cases.matmul(p, shape, clock, others=False)
         for p in cases.PRODUCTS
@@ -159,8 +160,9 @@ def measure(repeats: int) -> dict[str, Any]:
     import numpy as np
 
     from securevfl.bench import field_cases as cases
+    from securevfl.bench.turns import Clock
 
-    P31, P61, clock = cases.P31, cases.P61, cases.Clock(repeats)
+    P31, P61, clock = cases.P31, cases.P61, Clock(repeats)
     products = {}
     for p in cases.PRODUCTS:
         for shape in cases.SHAPES:

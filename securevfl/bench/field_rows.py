@@ -145,7 +145,7 @@ class _Table:
 
     def tiers(self, numbers: Mapping[str, float]) -> list[str]:
         """Return the tiers that have a number: the one in use, then the others, fastest first."""
-        order = [self.used, *(t for t in reversed(self.kinds) if t != self.used)]
+        order = [self.used, *(tier for tier in reversed([*self.kinds]) if tier != self.used)]
         return [tier for tier in order if tier in numbers]
 
     def products(self, products: Mapping[str, Any], installed: Mapping[str, Any]) -> Iterator[Row]:

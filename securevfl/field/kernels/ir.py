@@ -21,6 +21,16 @@ def splat(builder: Any, value: Any, lanes: int) -> Any:
     return builder.shuffle_vector(first, empty, ir.Constant(ir.VectorType(I32, lanes), [0] * lanes))
 
 
+def opaque(builder: Any, vector: Any) -> Any:
+    """The same vector, in a register about whose origin the compiler knows nothing.
+
+    LLVM moves shifts of a splat before the splat, out of the vector unit, where the 32-bit
+    multiplication would have swallowed them. An empty assembly between the two keeps them apart.
+    """
+    kind = ir.FunctionType(vector.type, [vector.type])
+    return builder.asm(kind, "", "=v,0", [vector], False)
+
+
 def every(kind: Any, lanes: int, value: Any) -> Any:
     """A constant vector with `value` in every lane."""
     return ir.Constant(ir.VectorType(kind, lanes), [value] * lanes)
