@@ -17,6 +17,13 @@ def constant(number: int) -> Any:
     return ir.Constant(I64, number)
 
 
+def bits(kind: Any) -> int:
+    """How many bits a number of this LLVM type has."""
+    return (
+        int(kind.width) if isinstance(kind, ir.IntType) else {"float": 32, "double": 64}[str(kind)]
+    )
+
+
 def number(builder: Any, address: Any, index: Any = 0) -> Any:
     """The int64 with this index in the array at `address`."""
     index = constant(index) if isinstance(index, int) else index
@@ -91,16 +98,17 @@ def fetch(builder: Any, address: Any, size: int) -> None:
 
 def write(builder: Any, address: Any, values: list[Any], around: Any) -> None:
     """Store vectors one after the other, past the caches if `around`: the place is then aligned."""
-    size = values[0].type.count * values[0].type.element.width // 8
+    size = values[0].type.count * bits(values[0].type.element) // 8
+    aligned = min(size, LINE)
     hint = builder.module.add_metadata([ir.Constant(I32, 1)])
     with builder.if_else(builder.icmp_signed("!=", around, constant(0))) as branches:
-        for branch, align in zip(branches, (size, 4), strict=True):
+        for branch, align in zip(branches, (aligned, 4), strict=True):
             with branch:
                 for i, value in enumerate(values):
                     place = builder.add(address, constant(size * i))
                     pointer = builder.inttoptr(place, ir.PointerType(value.type))
                     written = builder.store(value, pointer, align=align)
-                    if align == size:
+                    if align == aligned:
                         written.set_metadata("nontemporal", hint)
 
 
