@@ -1,5 +1,9 @@
 """Streams by vectors against exact integers: rows, terms, tails, extremes, places of results."""
 
+import importlib
+import re
+
+import numba
 import numpy as np
 import pytest
 
@@ -139,3 +143,32 @@ def test_one_compilation_serves_all_matrices(wide):
     assert left.multiply([np.ones((3, 9), np.uint32)], np.empty((5, 9), np.uint32))
     kernel = narrow.mersenne512 if wide else narrow.mersenne256
     assert [str(kind) for (kind,) in kernel.signatures] == ["int64"]
+
+
+def _products(assembly):
+    """Return the instructions of each innermost loop that multiplies."""
+    lines = [line.strip() for line in assembly.splitlines()]
+    starts = {line[:-1]: i for i, line in enumerate(lines) if line.endswith(":")}
+    for end, line in enumerate(lines):
+        jump = re.fullmatch(r"j\w+\s+(\S+)", line)
+        start = starts.get(jump.group(1), end) if jump else end
+        body = lines[start + 1 : end]
+        if start < end and not any(other.endswith(":") for other in body):
+            found = [text for text in body if text and text[0] not in ".#"]
+            if any(text.startswith("vpmuldq") for text in found):
+                yield found
+
+
+@pytest.mark.skipif("avx512" not in cpu.available(), reason="the loops of 512-bit vectors")
+@pytest.mark.parametrize("name", ["narrow._mersenne512", "narrow._other512", "wide._limbs512"])
+def test_inner_loops_hold_what_they_need_and_nothing_else(name):
+    module, _, stream = name.partition(".")
+    found = getattr(importlib.import_module(f"securevfl.field.kernels.streaming.{module}"), stream)
+    compiled = numba.njit(numba.void(numba.int64))(lambda arguments: found(arguments))
+    loops = [loop for text in compiled.inspect_asm().values() for loop in _products(text)]
+    assert len(loops) >= 3
+    for loop in loops:
+        names = [text.split()[0] for text in loop]
+        assert names.count("vpmuldq") in (4, 6, 16, 18, 20, 24)
+        assert not {"vpmullq", "vpmuludq", "vmovq", "vmovd"} & {*names}, names
+        assert sum("rsp" in text or "rbp" in text for text in loop) <= 4, loop

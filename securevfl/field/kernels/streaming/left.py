@@ -16,7 +16,7 @@ Array = NDArray[Any]
 MOST_TERMS = 1024  # A panel with one tile of columns still stays in an L2 cache.
 _AROUND = 1 << 21  # Bytes of a result from which it is written past the caches.
 _PANEL_BYTES = 1 << 18  # With results on their way it stays in an L2 cache.
-_PANEL_COLUMNS = 1024
+_PANEL_COLUMNS = 2048
 
 
 def blocks_of(rows: int, sizes: tuple[int, ...]) -> tuple[list[int], list[int]]:
@@ -74,6 +74,9 @@ class StreamingLeft:
         sums = limbs.sum(axis=1, dtype=np.int64).tolist()
         totals = [sum(map(operator.mul, row, factors)) * h % p + above for row in sums]
         self.offsets = np.array([x for t in tiles for x in totals[t]], np.uint64).view(np.int64)
+        arrays = self.left, self.firsts, self.offsets, self.counts, self.constants
+        self.fixed = self.inner, *map(_address, arrays)
+        self.steps = np.arange(self.inner, dtype=np.int64)
 
     def _limbs(self, a: Array) -> tuple[Array, tuple[int, ...], int]:
         """Return the kernel's limbs (m, k, limbs), what each stands for, and a multiple of p.
@@ -114,35 +117,19 @@ class StreamingLeft:
         return int(seen.view(out.dtype).max()) < self.p
 
     def _stream(self, blocks: Sequence[Array], out: Array, pieces: int, seen: Array) -> None:
-        from securevfl.field.kernels.streaming.panels import ARGUMENTS
-
-        rows = np.concatenate(
-            [b.ctypes.data + b.strides[0] * np.arange(len(b), dtype=np.int64) for b in blocks]
-        )
         size = self.shape.size
-        room = min(
-            pieces, _PANEL_COLUMNS * out.itemsize // size, _PANEL_BYTES // (size * self.inner)
-        )
-        panel = scratch("stream panel", (max(1, room), self.inner, size), np.uint8)
-        place, stride = out.ctypes.data, out.strides[0]
-        values = {
-            "rows": rows.ctypes.data,
-            "inner": self.inner,
-            "left": self.left.ctypes.data,
-            "firsts": self.firsts.ctypes.data,
-            "offsets": self.offsets.ctypes.data,
-            "counts": self.counts.ctypes.data,
-            "pieces": pieces,
-            "out": place,
-            "stride": stride,
-            "around": out.nbytes >= _AROUND and place % 64 == 0 and stride % 64 == 0,
-            "panel": panel.ctypes.data,
-            "room": len(panel),
-            "seen": seen.ctypes.data,
-            "constants": self.constants.ctypes.data,
-        }
-        arguments = np.array([values[name] for name in ARGUMENTS], np.int64)
-        self.kernel(arguments.ctypes.data)
+        most = min(_PANEL_COLUMNS * out.itemsize, _PANEL_BYTES // self.inner) // size
+        panel = scratch("stream panel", (max(1, min(pieces, most)), self.inner, size), np.uint8)
+        rows = np.concatenate([_address(b) + b.strides[0] * self.steps[: len(b)] for b in blocks])
+        place, stride = _address(out), out.strides[0]
+        around = out.nbytes >= _AROUND and place % 64 == 0 and stride % 64 == 0
+        own = _address(rows), pieces, place, stride, around, _address(panel), len(panel)
+        arguments = np.array([*self.fixed, *own, _address(seen)], np.int64)
+        self.kernel(_address(arguments))
+
+
+def _address(array: Array) -> int:
+    return int(array.__array_interface__["data"][0])
 
 
 def _signed(number: int) -> int:

@@ -112,12 +112,17 @@ def _stream(shape: Shape, field: Any) -> Any:
 
     def tile(builder: Any, rows: int, at: Operands) -> list[list[Any]]:
         prime = field(builder, lanes, at.constants)
+        # The row's constant is in the sums from the start where no fold meets it; a fold takes
+        # sums to be signed, with the constant they need not be.
+        short = builder.icmp_signed("<=", at.inner, constant(prime.terms))
+        numbers = [number(builder, at.offsets, r) for r in range(rows)]
+        starts = [builder.select(short, offset, constant(0)) for offset in numbers]
         sums = [
             [
-                [slot(builder, every(I64, lanes, 0)) for _e in range(2)]
+                [slot(builder, splat(builder, start, lanes)) for _e in range(2)]
                 for _v in range(shape.vectors)
             ]
-            for _r in range(rows)
+            for start in starts
         ]
 
         def term(k: Any) -> None:
@@ -137,13 +142,15 @@ def _stream(shape: Shape, field: Any) -> Any:
             for place in (place for row in sums for pair in row for place in pair):
                 builder.store(prime.fold(builder.load(place)), place)
 
-        grouped(builder, at.inner, prime.terms, term, fold)
-        results = []
-        for r in range(rows):
-            offset = splat(builder, number(builder, at.offsets, r), lanes)
-            pairs = [[builder.add(builder.load(s), offset) for s in pair] for pair in sums[r]]
-            results.append([prime.finish(*pair) for pair in pairs])
-        return results
+        def after_folds() -> None:
+            for row, offset in zip(sums, numbers, strict=True):
+                for place in (place for pair in row for place in pair):
+                    plus(builder, place, splat(builder, offset, lanes))
+
+        grouped(builder, at.inner, prime.terms, term, fold, after_folds)
+        return [
+            [prime.finish(*(builder.load(place) for place in pair)) for pair in row] for row in sums
+        ]
 
     return streamer(shape, _convert, tile)
 

@@ -24,12 +24,13 @@ from securevfl.field.kernels.streaming.pieces import (
 
 # What a stream takes, at one address as int64 numbers in this order.
 ARGUMENTS = (
-    "rows",  # Address of the addresses of the k rows of the right operand.
-    "inner",  # k
+    "inner",  # k, terms of a sum.
     "left",  # Address of the left operand, tile after tile as [k][rows][limbs] of int32.
     "firsts",  # Address of the first row of each tile.
     "offsets",  # Address of one number for each row of each tile.
     "counts",  # Address of the number of tiles for each entry of Shape.rows.
+    "constants",  # Address of the kernel's numbers.
+    "rows",  # Address of the addresses of the k rows of the right operand.
     "pieces",  # Pieces of Shape.size bytes in a row.
     "out",  # Address of the result.
     "stride",  # Bytes between its rows.
@@ -37,7 +38,6 @@ ARGUMENTS = (
     "panel",  # Address of a panel.
     "room",  # Pieces for which it has room.
     "seen",  # Address of 64 bytes of maxima of the right operand, which are raised.
-    "constants",  # Address of the kernel's numbers.
 )
 
 

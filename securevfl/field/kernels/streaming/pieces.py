@@ -71,9 +71,17 @@ def repeat(builder: Any, count: Any) -> Any:
 
 
 def grouped(
-    builder: Any, inner: Any, terms: int, term: Callable[[Any], None], fold: Callable[[], None]
+    builder: Any,
+    inner: Any,
+    terms: int,
+    term: Callable[[Any], None],
+    fold: Callable[[], None],
+    after_folds: Callable[[], None] | None = None,
 ) -> None:
-    """Call `term` for 0 .. inner - 1 and `fold` between groups of `terms`."""
+    """Call `term` for 0 .. inner - 1, `fold` between groups of `terms`, the last after the folds.
+
+    `after_folds` is left out where there is one group only.
+    """
 
     def group(start: Any, stop: Any) -> None:
         with loop(builder, start, stop, constant(1)) as (k, _count):
@@ -84,6 +92,9 @@ def grouped(
         group(start, builder.add(start, most))
         fold()
     groups = builder.sdiv(builder.sub(inner, constant(1)), most)
+    if after_folds is not None:
+        with builder.if_then(builder.icmp_signed(">", groups, constant(0))):
+            after_folds()
     group(builder.mul(groups, most), inner)
 
 
