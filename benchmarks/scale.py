@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 
 from securevfl.bench.field import describe
-from securevfl.bench.field_cases import interleaved
+from securevfl.bench.turns import interleaved
 from securevfl.field import LagrangeCode, PrimeField, ntt
 from securevfl.field.lagrange import interpolation_matrix
 

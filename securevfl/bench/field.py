@@ -13,6 +13,7 @@ import platform
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from importlib import metadata
 from typing import Any
 
@@ -22,7 +23,7 @@ from securevfl.machine import processor
 Row = dict[str, Any]
 
 _FIRST_CALL = """
-import json, time
+import importlib, json, sys, time
 from securevfl.field import FixedPoint, LagrangeCode, PrimeField
 import numpy as np
 F, G = PrimeField(2**31 - 1), PrimeField(2**61 - 1)
@@ -35,9 +36,14 @@ calls = {
     "quantize": lambda: FixedPoint(F, 8).quantize(x),
     "random": lambda: F.random(9),
 }
+for module in NEEDED:
+    importlib.import_module(module)
+known = set(sys.modules)
 wall, cpu = time.perf_counter(), time.process_time()
 calls[NAME]()
-print(json.dumps([time.process_time() - cpu, time.perf_counter() - wall]))
+cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
+needed = [m for m in ("llvmlite.binding", "numba", "cryptography") if m in set(sys.modules) - known]
+print(json.dumps([cpu, wall, needed]))
 """
 _CALLS = ("matmul 2^31-1", "matmul 2^61-1", "encode", "quantize", "random")
 
@@ -53,24 +59,28 @@ def benchmark(repeats: int = 7) -> dict[str, Any]:
     Returns
     -------
     dict
-        ``machine``; ``rows``: for each comparison ``operation``, ``ours``, ``unit``, ``yardstick``,
-        ``theirs``, ``ratio``, ``target`` (text) and ``met``; ``measured``: all numbers behind them.
-        One thread, thread CPU time, methods in turns.
+        ``machine``; ``rows``: for each comparison ``operation``, ``case``, ``kernels`` (their kind,
+        see field_rows.KINDS), ``ours``, ``unit``, ``yardstick``, ``theirs``, ``ratio``, ``target``
+        (text) and ``met``; ``measured``: all numbers behind them, those of every turn under
+        ``turns``. One thread, thread CPU time, methods in turns.
     """
     haswell = _child(repeats, "Haswell")
     installed = _child(repeats, None)
     measured = haswell["measured"] | {"dgemm as installed": installed["measured"]["matmul"]}
+    measured["turns as installed"] = installed["measured"]["turns"]
     measured["first call"] = first_calls()
     blas = {"yardstick": haswell["blas"], "as installed": installed["blas"]}
     from securevfl.bench.field_rows import rows
 
-    return {"machine": describe() | {"blas": blas}, "rows": rows(measured), "measured": measured}
+    machine = describe() | {"blas": blas}
+    return {"machine": machine, "rows": rows(measured, machine), "measured": measured}
 
 
 def describe() -> dict[str, Any]:
-    """Return processor, versions and kernel tiers."""
+    """Return processor, versions and kernel tiers, slowest first, each with its kind."""
     from securevfl.field.kernels import cpu as _cpu
 
+    tiers = _cpu.available()
     names = ("numpy", "numba", "llvmlite", "cryptography", "galois", "python-flint")
     versions = {}
     for name in names:
@@ -84,9 +94,18 @@ def describe() -> dict[str, Any]:
         "system": f"{platform.system()} {platform.machine()}",
         "python": platform.python_version(),
         "versions": versions,
-        "kernels": list(_cpu.available()),
+        "kernels": {tier: kind(tier, tiers) for tier in tiers},
         "in use": _cpu.tier(),
     }
+
+
+def kind(tier: str, tiers: Sequence[str]) -> str:
+    """Return of which kind in field_rows.KINDS the kernels of `tier` are on this processor."""
+    if tier != "avx512" or "ifma" in tiers:
+        return tier
+    from llvmlite import binding
+
+    return "ifma" if binding.get_host_cpu_features().get("avx512ifma", False) else tier
 
 
 def _run(command: list[str], extra: dict[str, str]) -> str:
@@ -124,14 +143,16 @@ def _blas() -> str:
 def measure_matmul(repeats: int) -> dict[str, Any]:
     """Measure products alone, without the slow comparisons."""
     from securevfl.bench import field_cases as cases
+    from securevfl.bench.turns import Clock
 
-    return {
-        "matmul": {
-            f"{p} {'x'.join(map(str, shape))}": cases.matmul(p, shape, repeats, others=False)
-            for p in (cases.P31, cases.P61)
-            for shape in cases.SHAPES
-        }
+    clock = Clock(repeats)
+    products = {
+        _shape(p, shape): cases.matmul(p, shape, clock, others=False)
+        for p in cases.PRODUCTS
+        for shape in cases.SHAPES
+        if p != cases.NTT
     }
+    return {"matmul": products, "turns": clock.turns}
 
 
 def measure(repeats: int) -> dict[str, Any]:
@@ -139,44 +160,52 @@ def measure(repeats: int) -> dict[str, Any]:
     import numpy as np
 
     from securevfl.bench import field_cases as cases
+    from securevfl.bench.turns import Clock
 
-    P31, P61 = cases.P31, cases.P61
+    P31, P61, clock = cases.P31, cases.P61, Clock(repeats)
     products = {}
-    for p in (P31, P61, cases.NTT):
+    for p in cases.PRODUCTS:
         for shape in cases.SHAPES:
-            name, slow = f"{p} {'x'.join(map(str, shape))}", p == P31 and shape[1] == 784
-            products[name] = cases.matmul(p, shape, repeats, others=slow)
-    sizes = ((10, 5, 10**6), (28, 14, 10**6), (128, 64, 1 << 18))
+            slow = p == P31 and shape[1] == 784
+            products[_shape(p, shape)] = cases.matmul(p, shape, clock, others=slow)
     return {
         "matmul": products,
         "encode": {
-            f"{p} {N},{size}": cases.encode(p, N, size, columns, repeats) | {"columns": columns}
-            for p in (P31, P61)
-            for N, size, columns in sizes
+            f"{p} {N},{size}": cases.encode(p, N, size, columns, clock) | {"columns": columns}
+            for p in cases.ENCODED
+            for N, size, columns in cases.CODES
         },
-        "transform": cases.transform(repeats, 1 << 15),
-        "sampling": {str(p): cases.sampling(p, repeats) for p in (P31, cases.NTT, P61)},
+        "transform": cases.transform(clock, 1 << 15),
+        "sampling": {str(p): cases.sampling(p, clock) for p in (P31, cases.NTT, P61)},
         "fixed point": {
-            f"{p} {kind.__name__}": cases.fixed_point(p, kind, repeats)
+            f"{p} {kind.__name__}": cases.fixed_point(p, kind, clock)
             for p, kind in ((P31, np.float32), (P31, np.float64), (P61, np.float64))
         },
-        "check": {str(p): cases.check(p, repeats) for p in (P31, P61)},
-        "decode matrix": cases.decode_matrix(repeats),
+        "check": {str(p): cases.check(p, clock) for p in (P31, P61)},
+        "decode matrix": cases.decode_matrix(clock),
+        "turns": clock.turns,
     }
 
 
-def first_calls() -> dict[str, dict[str, float]]:
-    """Return seconds of each kind of call, first in its process, without and with a cache.
+def _shape(p: int, shape: tuple[int, int, int]) -> str:
+    return f"{p} {'x'.join(map(str, shape))}"
 
-    They include the import of numba. CPU time is what the table shows: on a shared machine the
-    wall time is that of the neighbours too; it stands beside it.
+
+def first_calls() -> dict[str, dict[str, float]]:
+    """Return seconds of each kind of call, first in its process.
+
+    ``cold`` is without a cache and ``cached`` with one, imports of other packages included; in
+    ``beyond imports`` the packages that the call needs were imported before. CPU time is what the
+    table shows: on a shared machine the wall time is that of the neighbours too; it stands beside.
     """
     results: dict[str, dict[str, float]] = {}
     for name in _CALLS:
+        needed: list[str] = []
         with tempfile.TemporaryDirectory() as folder:
-            for state in ("cold", "cached"):
-                program = _FIRST_CALL.replace("NAME", repr(name))
+            for state in ("cold", "cached", "beyond imports"):
+                before = needed if state == "beyond imports" else []
+                program = _FIRST_CALL.replace("NAME", repr(name)).replace("NEEDED", repr(before))
                 text = _run([sys.executable, "-c", program], {"NUMBA_CACHE_DIR": folder})
-                cpu, wall = json.loads(text)
+                cpu, wall, needed = json.loads(text)
                 results.setdefault(name, {}).update({state: cpu, f"{state}, wall": wall})
     return results

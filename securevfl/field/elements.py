@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from securevfl.errors import FieldError
+from securevfl.field.kernels.scratch import result
 
 Array = NDArray[Any]
 
@@ -84,7 +85,7 @@ def _place(array: Array, flat: int) -> str:
 def out_array(out: Array | None, shape: tuple[int, ...], dtype: np.dtype[Any], name: str) -> Array:
     """Return `out` after checking it, or a fresh array where none is given."""
     if out is None:
-        return np.empty(shape, dtype)
+        return result(shape, dtype)
     if not isinstance(out, np.ndarray):
         raise FieldError(f"{name}: out must be an array, got {type(out).__name__}.")
     if out.shape != shape or out.dtype != dtype:

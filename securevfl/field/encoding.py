@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 Array = NDArray[Any]
 
 _MASK_BYTES = 1 << 20  # Masks at hand at a time; half of an L2 cache.
-_LINE = 64
+_PIECE = 128  # Bytes of columns in a tile of the streams.
 
 
 def rows(field: PrimeField, values: ArrayLike, name: str) -> tuple[Array, bool]:
@@ -40,7 +40,7 @@ def apply(left: Left, blocks: Sequence[Array], out: Array, threads: int) -> bool
     def work(columns: slice) -> None:
         good.append(left.multiply([b[:, columns] for b in blocks], out[:, columns]))
 
-    share(threads, out.shape[1], work, multiple=_LINE // out.itemsize)
+    share(threads, out.shape[1], work, multiple=_PIECE // out.itemsize)
     return all(good)
 
 

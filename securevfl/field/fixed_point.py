@@ -110,6 +110,7 @@ class FixedPoint:
             C-contiguous float64 array for the result.
         """
         from securevfl.field.kernels import fixed_point as kernels
+        from securevfl.field.kernels.streaming import fixed_point as streaming
 
         places = self.bits if bits is None else _places(bits, 124)
         # The kernel proves the range of arrays of the field's dtype in its one pass.
@@ -118,9 +119,14 @@ class FixedPoint:
         flat = np.ascontiguousarray(z).reshape(-1)
         out = out_array(out, z.shape, np.dtype(np.float64), "FixedPoint.dequantize")
         p, half = self.field.modulus, self.field.half
-        scale, target = math.ldexp(1.0, -places), out.reshape(-1)
+        scale, kind = math.ldexp(1.0, -places), flat.dtype.type
         kernel = kernels.dequantize_short if p < 1 << 31 else kernels.dequantize
-        if kernel(flat, flat.dtype.type(p), flat.dtype.type(half), scale, target):
+
+        def near(z: Array, out: Array) -> bool:
+            return kernel(z, kind(p), kind(half), scale, out)
+
+        past = streaming.dequantizer(flat, p)
+        if streaming.convert(past, near, flat, out.reshape(-1), scale, 0.0, p):
             self.field.elements(z, "FixedPoint.dequantize")
         return out
 
@@ -145,11 +151,8 @@ class FixedPoint:
         # Signed results are phi with a modulus of 0.
         p = np.int64(0 if dtype == np.int64 else self.field.modulus)
         scale, largest = math.ldexp(1.0, self.bits), _below(self.field.half)
-        if rng is None and array.dtype == np.float32 and 0 < p < 1 << 31:
-            short = np.float32(scale), np.float32(_below(self.field.half, 24)), np.int32(p)
-            wrong = kernels.round_half_up_short(flat, *short, out)
-        elif rng is None:
-            wrong = kernels.round_half_up(flat, scale, largest, p, out)
+        if rng is None:
+            wrong = self._half_up(flat, scale, largest, int(p), out)
         else:
             wrong = False
             for start in range(0, flat.size, _CHUNK):
@@ -160,6 +163,24 @@ class FixedPoint:
         if wrong:
             self._refuse(array)
         return result
+
+    def _half_up(self, x: Array, scale: float, largest: float, p: int, out: Array) -> bool:
+        """Round halves up into `out`; return whether a number is out of range."""
+        from securevfl.field.kernels import fixed_point as kernels
+        from securevfl.field.kernels.streaming import fixed_point as streaming
+
+        short = x.dtype == np.float32 and 0 < p < 1 << 31
+        if short:
+            largest = _below(self.field.half, 24)
+
+        def near(x: Array, out: Array) -> bool:
+            if short:
+                single = np.float32(scale), np.float32(largest), np.int32(p)
+                return kernels.round_half_up_short(x, *single, out)
+            return kernels.round_half_up(x, scale, largest, np.int64(p), out)
+
+        past = streaming.quantizer(x, out, p)
+        return streaming.convert(past, near, x, out, scale, largest, p)
 
     def _refuse(self, x: Array) -> Never:
         limit = self.largest

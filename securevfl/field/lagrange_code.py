@@ -15,6 +15,7 @@ from securevfl.errors import CorruptResultsError, FieldError, NotEnoughResultsEr
 from securevfl.field import code_checks as door
 from securevfl.field import encoding, error_correction
 from securevfl.field.elements import out_array, refuse_overlap
+from securevfl.field.kernels.scratch import result
 from securevfl.field.lagrange import interpolation_matrix, vanishing
 from securevfl.field.prime_field import PrimeField
 
@@ -319,7 +320,7 @@ class LagrangeCode:
     def _interpolate(self, rows: Array, numbers: tuple[int, ...], threads: int, name: str) -> Array:
         """Return the values (K, L) at the betas, or raise where a row is no row of elements."""
         left = self._decoder(numbers)[1]
-        values = np.empty((self.segments, rows.shape[1]), self.field.dtype)
+        values = result((self.segments, rows.shape[1]), self.field.dtype)
         if not encoding.apply(left, [rows], values, threads):
             self.field.elements(rows, f"{name} results")
         return values

@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 
 from securevfl.errors import ConfigurationError, FieldError, RangeError
 from securevfl.field import FixedPoint, PrimeField
+from securevfl.field.kernels.scratch import aligned
+from securevfl.field.kernels.streaming import fixed_point as streaming
 
 F31, F61, F5 = PrimeField(2**31 - 1), PrimeField(2**61 - 1), PrimeField(5)
 
@@ -132,3 +134,42 @@ def test_impossible_numbers_of_bits_are_refused(bits):
 def test_elements_outside_the_field_are_refused_on_the_way_back():
     with pytest.raises(FieldError, match="outside"):
         FixedPoint(F5, 0).dequantize([5])
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+@pytest.mark.parametrize("F", [F31, PrimeField(2**32 - 5), F61], ids=str)
+@pytest.mark.parametrize("offset", [0, 1, 7])
+def test_long_arrays_are_converted_like_short_ones(kind, F, offset, monkeypatch):
+    q, size = FixedPoint(F, 9), 1000 + offset
+    x = np.random.default_rng(8).uniform(-3, 3, size).astype(kind)
+    x[:6] = [0.25 / 512, 0.5 / 512, -0.5 / 512, 1.5 / 512, -0.0, 0.49999997 / 512]
+    z, signed, back = q.quantize(x), q.round(x), q.dequantize(q.quantize(x))
+    monkeypatch.setattr(streaming, "SHORTEST", 1)
+    room = aligned((size + 64,), F.dtype)
+    room[:] = 5
+    assert (q.quantize(x, out=room[offset : offset + size]) == z).all()
+    assert (room[:offset] == 5).all()
+    assert (room[offset + size :] == 5).all()
+    assert (q.round(x) == signed).all()
+    real = aligned((size + 64,), np.float64)
+    assert (q.dequantize(z, out=real[offset : offset + size]) == back).all()
+    assert (q.round(x[: offset + 3]) == signed[: offset + 3]).all()
+
+
+@pytest.mark.parametrize("place", [0, 3, 500, 1002])
+@pytest.mark.parametrize("F", [F31, F61], ids=str)
+def test_long_arrays_are_checked_to_their_ends(F, place, monkeypatch):
+    monkeypatch.setattr(streaming, "SHORTEST", 1)
+    q = FixedPoint(F, 3)
+    for kind in (np.float32, np.float64):
+        for wrong in (np.nan, np.inf, -(2.0**61)):
+            x = np.zeros(1003, kind)
+            x[place] = wrong
+            with pytest.raises(RangeError, match=rf"at index \({place},\)"):
+                q.quantize(x)
+    z = np.zeros(1003, F.dtype)
+    z[place] = F.modulus
+    with pytest.raises(FieldError, match="outside"):
+        q.dequantize(z)
+    z[place] = F.modulus - 1
+    assert q.dequantize(z)[place] == -1 / 8

@@ -21,6 +21,7 @@ Array = NDArray[Any]
 
 _TINY = 16384  # Products: below, the plain loops are done before the others have begun.
 _MANY = 2048  # Columns from which limbs in stacked blocks are worth their preparation.
+_FEW = 32  # Terms up to which vectors stream 61-bit numbers faster than the tile unit takes them.
 
 
 class Left(Protocol):
@@ -41,13 +42,19 @@ def prepare(p: int, a: Array, columns: int | None = None) -> Left:
     preparation.
     """
     from securevfl.field.kernels import tiled
+    from securevfl.field.kernels.streaming.left import MOST_TERMS, StreamingLeft
 
     tier, narrow = cpu.tier(), a.dtype == np.uint32
     vectors = p == 2**61 - 1 if not narrow else 1 << 12 <= p < 1 << 31
     if columns is not None and a.size * columns <= _TINY:
         return PortableLeft(p, a)
-    if tier == "amx" and tiled.StreamLeft.fits(p, a) and (columns or _MANY) >= _MANY:
-        return tiled.StreamLeft(p, a)
+    if (columns or _MANY) >= _MANY:
+        if tier == "amx" and tiled.StreamLeft.fits(p, a):
+            return tiled.StreamLeft(p, a)
+        # Beyond so many terms the eight planes of 61-bit numbers are faster than vectors.
+        most = {"amx": 0 if narrow else _FEW, "portable": 0}.get(tier, MOST_TERMS)
+        if vectors and a.shape[0] and 0 < a.shape[1] <= most:
+            return StreamingLeft(p, a, tier != "avx2")
     # Eight planes for a handful of 61-bit terms cost more than vectors do.
     few = vectors and not narrow and a.shape[1] <= 8
     if tier == "amx" and (p < 1 << 31 or not narrow) and not few:

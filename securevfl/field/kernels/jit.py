@@ -45,7 +45,7 @@ def _say_uncached() -> None:
 @lru_cache(maxsize=1)
 def folder_stamp() -> tuple[tuple[str, int, int], ...]:
     """Return name, time of change and size of each file with parts of kernels."""
-    files = sorted(Path(__file__).parent.glob("*.py"))
+    files = sorted(Path(__file__).parent.rglob("*.py"))
     return tuple((f.name, f.stat().st_mtime_ns, f.stat().st_size) for f in files)
 
 

@@ -1,4 +1,4 @@
-"""Aligned memory, some of it kept per thread so that kernels do not pay for fresh pages."""
+"""Aligned memory, some of it kept so that kernels do not pay for fresh pages."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 import threading
 from collections.abc import Sequence
 from itertools import accumulate
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,8 @@ Array = NDArray[Any]
 
 _LINE = 64
 _MOST_KEPT = 32 << 20
+_LARGE = 4 << 20  # Bytes from which fresh pages cost more than the arithmetic that fills them.
+_MOST_FREE = 192 << 20
 
 _local = threading.local()
 
@@ -61,3 +63,44 @@ def places(name: str, sizes: Sequence[int]) -> tuple[Array, list[int]]:
 
 def _cut(block: Array, shape: tuple[int, ...], kind: np.dtype[Any]) -> Array:
     return np.ndarray(shape, kind, block, -block.ctypes.data % _LINE)
+
+
+class _Memory:
+    """A block that goes back to the free ones when the last array that uses it is gone."""
+
+    free: ClassVar[list[Array]] = []
+    lock: ClassVar[threading.Lock] = threading.Lock()
+    block: Array | None = None
+
+    def __init__(self, size: int) -> None:
+        with self.lock:
+            fitting = [b for b in self.free if size <= b.size <= 2 * size]
+            block = min(fitting, key=len, default=None)
+            # Blocks are told apart by identity; == would compare their bytes.
+            _Memory.free = [b for b in self.free if b is not block]
+        self.block = block = aligned((size,), np.uint8) if block is None else block
+        place = block.ctypes.data, False
+        self.__array_interface__ = {
+            "version": 3, "data": place, "shape": (size,), "typestr": "|u1",
+        }  # fmt: skip
+
+    def __del__(self) -> None:
+        # No lock: a collection may end this within __init__, which holds it. What is lost to
+        # another thread at this moment is freed.
+        kept = _Memory.free
+        if self.block is not None and sum(map(len, kept)) + len(self.block) <= _MOST_FREE:
+            kept.append(self.block)
+
+
+def result(shape: tuple[int, ...], dtype: Any) -> Array:
+    """Return an uninitialised array for a result; a large one starts on a cache line.
+
+    Large ones reuse memory that nothing refers to any more: every array, view or export of a
+    buffer keeps its memory.
+    """
+    kind = np.dtype(dtype)
+    size = math.prod(shape) * kind.itemsize
+    if size < _LARGE:
+        return np.empty(shape, kind)
+    array: Array = np.asarray(_Memory(size)).view(kind).reshape(shape)
+    return array

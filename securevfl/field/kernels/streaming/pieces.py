@@ -1,0 +1,135 @@
+"""Builders that all streams share: operands, groups of terms, prefetches, stores."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from llvmlite import ir
+
+from securevfl.field.kernels.ir import I8, I32, I64, call, every, load, loop, opaque, splat
+
+LINE = 64
+
+
+def constant(number: int) -> Any:
+    """A 64-bit integer."""
+    return ir.Constant(I64, number)
+
+
+def bits(kind: Any) -> int:
+    """How many bits a number of this LLVM type has."""
+    return (
+        int(kind.width) if isinstance(kind, ir.IntType) else {"float": 32, "double": 64}[str(kind)]
+    )
+
+
+def number(builder: Any, address: Any, index: Any = 0) -> Any:
+    """The int64 with this index in the array at `address`."""
+    index = constant(index) if isinstance(index, int) else index
+    place = builder.add(address, builder.mul(index, constant(8)))
+    return builder.load(builder.inttoptr(place, ir.PointerType(I64)), align=8)
+
+
+def halves(builder: Any, a: Any, b: Any) -> Any:
+    """The products of the signed low halves of 64-bit lanes."""
+    return builder.mul(*(shifted(builder, shifted(builder, x, 32, up=True), 32) for x in (a, b)))
+
+
+def broadcast(builder: Any, address: Any, index: int, lanes: int) -> Any:
+    """The int32 with this index in the low half of every 64-bit lane."""
+    place = builder.add(address, constant(4 * index))
+    half = builder.load(builder.inttoptr(place, ir.PointerType(I32)), align=4)
+    both = opaque(builder, splat(builder, half, 2 * lanes))
+    return builder.bitcast(both, ir.VectorType(I64, lanes))
+
+
+def shifted(builder: Any, x: Any, count: int, *, up: bool = False) -> Any:
+    """Shift every lane by a constant, downwards with its sign."""
+    by = every(x.type.element, x.type.count, count)
+    return builder.shl(x, by) if up else builder.ashr(x, by)
+
+
+def unsigned(builder: Any, x: Any, count: int) -> Any:
+    """Shift every lane downwards by a constant, zeros after it."""
+    return builder.lshr(x, every(x.type.element, x.type.count, count))
+
+
+def masked(builder: Any, x: Any, bits: int) -> Any:
+    """The lowest `bits` bits of every lane."""
+    return builder.and_(x, every(x.type.element, x.type.count, (1 << bits) - 1))
+
+
+def plus(builder: Any, place: Any, term: Any) -> None:
+    """Add to what stands at a place."""
+    builder.store(builder.add(builder.load(place), term), place)
+
+
+def repeat(builder: Any, count: Any) -> Any:
+    """A context whose body runs for (index, index) from 0 to `count` - 1."""
+    return loop(builder, constant(0), count, constant(1))
+
+
+def grouped(
+    builder: Any,
+    inner: Any,
+    terms: int,
+    term: Callable[[Any], None],
+    fold: Callable[[], None],
+    after_folds: Callable[[], None] | None = None,
+) -> None:
+    """Call `term` for 0 .. inner - 1, `fold` between groups of `terms`, the last after the folds.
+
+    `after_folds` is left out where there is one group only.
+    """
+
+    def group(start: Any, stop: Any) -> None:
+        with loop(builder, start, stop, constant(1)) as (k, _count):
+            term(k)
+
+    most = constant(terms)
+    with loop(builder, constant(0), builder.sub(inner, most), most) as (start, _count):
+        group(start, builder.add(start, most))
+        fold()
+    groups = builder.sdiv(builder.sub(inner, constant(1)), most)
+    if after_folds is not None:
+        with builder.if_then(builder.icmp_signed(">", groups, constant(0))):
+            after_folds()
+    group(builder.mul(groups, most), inner)
+
+
+def fetch(builder: Any, address: Any, size: int) -> None:
+    """Ask for `size` bytes from `address` on."""
+    for offset in range(0, size, LINE):
+        place = builder.add(address, constant(offset))
+        pointer = builder.inttoptr(place, ir.PointerType(I8))
+        kind = [ir.Constant(I32, n) for n in (0, 3, 1)]  # To read, into all caches, data.
+        call(builder, "llvm.prefetch.p0i8", [pointer, *kind])
+
+
+def write(builder: Any, address: Any, values: list[Any], around: Any) -> None:
+    """Store vectors one after the other, past the caches if `around`: the place is then aligned."""
+    size = values[0].type.count * bits(values[0].type.element) // 8
+    aligned = min(size, LINE)
+    hint = builder.module.add_metadata([ir.Constant(I32, 1)])
+    with builder.if_else(builder.icmp_signed("!=", around, constant(0))) as branches:
+        for branch, align in zip(branches, (aligned, 4), strict=True):
+            with branch:
+                for i, value in enumerate(values):
+                    place = builder.add(address, constant(size * i))
+                    pointer = builder.inttoptr(place, ir.PointerType(value.type))
+                    written = builder.store(value, pointer, align=align)
+                    if align == aligned:
+                        written.set_metadata("nontemporal", hint)
+
+
+def raised(builder: Any, place: Any, x: Any) -> None:
+    """Raise the maxima at a place."""
+    most = builder.load(place)
+    builder.store(builder.select(builder.icmp_unsigned(">", x, most), x, most), place)
+
+
+def vectors(builder: Any, address: Any, kind: Any, lanes: int, size: int) -> list[Any]:
+    """The vectors in the `size` bytes from `address` on."""
+    step = lanes * kind.width // 8
+    return [load(builder, address, offset, kind, lanes) for offset in range(0, size, step)]
