@@ -17,7 +17,7 @@ def kernel(function: _Function) -> _Function:
     """Compile `function` at its first call, release the interpreter lock, cache the machine code.
 
     numba's cache notices an edit in the file of a kernel only; here one in any file of this folder
-    that kernels may inline counts.
+    or below that kernels may inline counts.
     """
     compiled = numba.njit(cache=True, nogil=True, boundscheck=False)(function)
     index: Any = getattr(getattr(compiled, "_cache", None), "_cache_file", None)
@@ -29,7 +29,7 @@ def kernel(function: _Function) -> _Function:
 @lru_cache(maxsize=1)
 def folder_stamp() -> tuple[tuple[str, int, int], ...]:
     """Return name, time of change and size of each file with parts of kernels."""
-    files = sorted(Path(__file__).parent.glob("*.py"))
+    files = sorted(Path(__file__).parent.rglob("*.py"))
     return tuple((f.name, f.stat().st_mtime_ns, f.stat().st_size) for f in files)
 
 
