@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from securevfl.errors import CorruptResultsError, NotEnoughResultsError
 from securevfl.field import LagrangeCode, PrimeField, SeededSource, error_correction, primes
+from securevfl.field.kernels import cpu
 
 F31, F61 = PrimeField(2**31 - 1), PrimeField(2**61 - 1)
 FIELDS = [PrimeField(p) for p in (*primes.USUAL, 2013265921, 2**50 - 27, 2**32 - 5)]
@@ -114,7 +115,11 @@ def test_without_spare_results_nothing_is_checked_and_too_few_raise():
 
 @pytest.mark.parametrize("F", FIELDS, ids=str)
 @pytest.mark.parametrize("length", [1, 5, 2047, 2048, 2049, 20_000])
-def test_projections_are_weighted_sums(F, length, monkeypatch):
+@pytest.mark.parametrize("tier", cpu.TIERS)
+def test_projections_are_weighted_sums(F, length, tier, monkeypatch):
+    if tier not in cpu.available():
+        pytest.skip(f"this machine has no {tier}")
+    monkeypatch.setenv(cpu.VARIABLE, tier)
     rows = F.random((3, length), SeededSource(11))
     rows[0, :] = F.modulus - 1
     seen = []
@@ -127,6 +132,24 @@ def test_projections_are_weighted_sums(F, length, monkeypatch):
         weights = (u[q].astype(object) * v[q].astype(object)).ravel()[:length]
         # One short of a block, the last weights are not used.
         assert word.tolist() == (rows.astype(object) @ weights % F.modulus).tolist()
+
+
+@pytest.mark.parametrize("tier", cpu.TIERS)
+@pytest.mark.parametrize("length", [15, 16, 17, 2048 + 31, 3 * 2048])
+def test_extremes_are_projected_and_rows_beyond_p_are_seen(tier, length, monkeypatch):
+    if tier not in cpu.available():
+        pytest.skip(f"this machine has no {tier}")
+    monkeypatch.setenv(cpu.VARIABLE, tier)
+    p = primes.P50
+    values = np.array([0, 1, p // 2, p // 2 + 1, p - 1, p - 1, p - 1], np.uint64)
+    monkeypatch.setattr(PrimeField, "random", lambda F, shape: np.full(shape, p - 1, F.dtype))
+    rows = np.repeat(values[:, None], length, axis=1)
+    rows[5, -1], rows[6, length // 2] = p, 2**64 - 1
+    words, good = error_correction.project(PrimeField(p), rows)
+    assert good.tolist() == [True] * 5 + [False] * 2
+    # All weights are (p - 1)^2 = 1.
+    expected = [int(value) * length % p for value in values[:5]]
+    assert words[:, :5].tolist() == [expected] * 2
 
 
 def test_a_missed_row_is_less_likely_than_promised():

@@ -7,14 +7,12 @@ fit 64 bits, and the upper parts are below k 2^48.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
-from llvmlite import ir
 from numpy.typing import NDArray
 
-from securevfl.field.kernels.fifty import lanes, product
-from securevfl.field.kernels.ir import I64, every, load, loop, slot, smaller, splat
+from securevfl.field.kernels.fifty import lanes, product, projection
+from securevfl.field.kernels.ir import I64, every, slot, smaller
 from securevfl.field.kernels.jit import kernel
 from securevfl.field.primes import P50
 
@@ -23,8 +21,8 @@ Array = NDArray[Any]
 # Rows and 64-byte pieces of a register tile, which keeps two sums for each: one for products and
 # one for products of few terms.
 TILE, FLAT = (3, 4), (5, 2)
+LANES = 8
 _C = 2**50 - P50
-_LANES = 8
 
 
 def low(builder: Any, total: Any, x: Any, y: Any) -> Any:
@@ -37,62 +35,48 @@ def high(builder: Any, total: Any, x: Any, y: Any) -> Any:
     return lanes.pure(builder, "llvm.x86.avx512.vpmadd52h.uq.512", [total, x, y])
 
 
+class IntegerSum:
+    """The sums of the lower and of the upper 52 bits of products; see product.Sum."""
+
+    def __init__(self, builder: Any, size: int) -> None:
+        self.builder = builder
+        self.lower, self.upper = (slot(builder, every(I64, size, 0)) for _ in range(2))
+
+    def add(self, x: Any, y: Any) -> None:
+        """Add both parts of x y."""
+        for place, part in ((self.lower, low), (self.upper, high)):
+            self.builder.store(part(self.builder, self.builder.load(place), x, y), place)
+
+    def split(self) -> None:
+        """Nothing: a kernel has no more terms than fit."""
+
+    def narrow(self) -> None:
+        """Bring the upper sum below 2^52; that of sixteen terms is."""
+        folded = _folded(self.builder, self.builder.load(self.upper))
+        self.builder.store(folded, self.upper)
+
+    def result(self, count: Any) -> Any:
+        """Return lower + 2^52 upper mod p for lower <= 4095 (2^52 - 1) and upper < 2^52.
+
+        Since 2^52 = 4c < 2^16, the lower part of 4c upper joins the lower sum within 64 bits. Its
+        upper part is below 2^16, and again times 4c below 2^32, which leaves less than 2p in all.
+        """
+        builder, four = self.builder, every(I64, LANES, 4 * _C)
+        lower, upper = builder.load(self.lower), builder.load(self.upper)
+        total = _folded(builder, low(builder, lower, upper, four))
+        rest = high(builder, every(I64, LANES, 0), upper, four)
+        total = low(builder, total, rest, four)
+        return smaller(builder, total, builder.sub(total, every(I64, LANES, P50)))
+
+
 def _folded(builder: Any, x: Any) -> Any:
     """Return a number equal to x < 2^64 mod p and below 2^50 + 2^28."""
-    part = builder.and_(x, every(I64, _LANES, 2**lanes.BITS - 1))
-    rest = builder.lshr(x, every(I64, _LANES, lanes.BITS))
-    return low(builder, part, rest, every(I64, _LANES, _C))
+    part = builder.and_(x, every(I64, LANES, 2**lanes.BITS - 1))
+    rest = builder.lshr(x, every(I64, LANES, lanes.BITS))
+    return low(builder, part, rest, every(I64, LANES, _C))
 
 
-def _combined(builder: Any, lower: Any, upper: Any) -> Any:
-    """Return lower + 2^52 upper mod p for lower <= 4095 (2^52 - 1) and upper < 2^52.
-
-    Since 2^52 = 4c < 2^16, the lower part of 4c upper joins the lower sum within 64 bits. Its upper
-    part is below 2^16, and again times 4c below 2^32, which leaves less than 2p in all.
-    """
-    four = every(I64, _LANES, 4 * _C)
-    total = _folded(builder, low(builder, lower, upper, four))
-    rest = high(builder, every(I64, _LANES, 0), upper, four)
-    total = low(builder, total, rest, four)
-    return smaller(builder, total, builder.sub(total, every(I64, _LANES, P50)))
-
-
-def _tile(rows: int, pieces: int, around: bool) -> Callable[..., Any]:
-    """Return the generator of a register tile, whose results pass the caches if `around`."""
-
-    def generate(context: Any, builder: Any, _: Any, args: Any) -> Any:
-        left, stride, right, inner, target, pitch = args
-        zero = ir.Constant(I64, 0)
-        sums = [
-            [[slot(builder, every(I64, _LANES, 0)) for _s in range(2)] for _v in range(pieces)]
-            for _r in range(rows)
-        ]
-        places = [lanes.at(builder, left, stride, r) for r in range(rows)]
-        with loop(builder, zero, inner, ir.Constant(I64, 1)) as (k, _c):
-            source = builder.add(right, builder.mul(k, ir.Constant(I64, 64 * pieces)))
-            columns = [load(builder, source, 64 * v, I64, _LANES) for v in range(pieces)]
-            offset = builder.mul(k, ir.Constant(I64, 8))
-            for r in range(rows):
-                place = builder.inttoptr(builder.add(places[r], offset), ir.PointerType(I64))
-                factor = splat(builder, builder.load(place), _LANES)
-                for v in range(pieces):
-                    for part, multiply in zip(sums[r][v], (low, high), strict=True):
-                        total = multiply(builder, builder.load(part), columns[v], factor)
-                        builder.store(total, part)
-        # Sixteen upper parts are below 2^52, as the last step needs them.
-        many = builder.icmp_signed(">", inner, ir.Constant(I64, 16))
-        with builder.if_then(many):
-            for row in sums:
-                for _lower, upper in row:
-                    builder.store(_folded(builder, builder.load(upper)), upper)
-        for r in range(rows):
-            row = lanes.at(builder, target, pitch, r)
-            for v in range(pieces):
-                lower, upper = (builder.load(part) for part in sums[r][v])
-                lanes.write(builder, row, 64 * v, _combined(builder, lower, upper), around)
-        return context.get_dummy_value()
-
-    return generate
+FORM = product.Form(IntegerSum, I64, 4095, 16)
 
 
 def _same(_: Any, x: Any) -> Any:
@@ -100,10 +84,11 @@ def _same(_: Any, x: Any) -> Any:
     return x
 
 
-_near = product.intrinsic_tile(_tile(*TILE, around=False))
+_near = product.tile(FORM, LANES, *TILE, around=False)
+_low, _past = (product.tile(FORM, LANES, *FLAT, around) for around in (False, True))
 _blocks = product.blocks(_near, _same, *TILE)
-_low, _past = (product.intrinsic_tile(_tile(*FLAT, around)) for around in (False, True))
 _panels = product.panels(_past, _low, _same, *FLAT)
+_project = projection.over_rows(projection.dots(FORM, LANES, _same))
 
 
 @kernel
@@ -116,6 +101,12 @@ def multiply(left: Any, rows: Array, pieces: int, out: Any, work: Any) -> None:
 def stream(left: Any, rows: Array, pieces: int, out: Any, work: Any) -> None:
     """Write a product with few terms and many columns; see product.panels."""
     _panels(left, rows, pieces, out, work)
+
+
+@kernel
+def project(rows: Array, weights: Array, out: Array, most: Array, work: Any) -> None:
+    """Project rows; see projection.over_rows."""
+    _project(rows, weights, out, most, work)
 
 
 KERNELS = product.Kernels(multiply, stream, TILE, FLAT)

@@ -37,11 +37,16 @@ def prepared(a: Array, tier: str, other: Callable[[], Product]) -> FiftyLeft:
     Processors with tile units have the multiplication of 52-bit integers too, which does the work
     of 64 products of bytes. `other` makes what DoubleLeft falls back on.
     """
-    if tier in ("ifma", "amx") and "ifma" in cpu.available():
+    if has_integers(tier):
         from securevfl.field.kernels.fifty import ifma
 
         return FiftyLeft(a, ifma.KERNELS)
     return DoubleLeft(a, tier != "avx2", other)
+
+
+def has_integers(tier: str) -> bool:
+    """Whether a tier has the multiplication of 52-bit integers."""
+    return tier in ("ifma", "amx") and "ifma" in cpu.available()
 
 
 class FiftyLeft(PiecewiseLeft):

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from llvmlite import ir
 from numba import types
 from numpy.typing import NDArray
 
-from securevfl.field.kernels.ir import I8, I32, I64, call, load, loop, slot, store, tile
+from securevfl.field.kernels.fifty import lanes
+from securevfl.field.kernels.ir import I8, I32, I64, call, load, loop, slot, splat, store
+from securevfl.field.kernels.ir import tile as machine
 from securevfl.field.kernels.jit import inlined, intrinsic
 
 Array = NDArray[Any]
@@ -24,10 +26,100 @@ class Kernels(NamedTuple):
     flat: tuple[int, int]
 
 
+class Sum(Protocol):
+    """A vector of sums of products, in registers while the loop around it runs."""
+
+    def __init__(self, builder: Any, size: int) -> None:
+        """Begin with 0 in `size` lanes."""
+
+    def add(self, x: Any, y: Any) -> None:
+        """Add x y."""
+
+    def split(self) -> None:
+        """Make room for `GROUP` more terms."""
+
+    def narrow(self) -> None:
+        """Prepare a sum of more than `SHORT` terms for `result`."""
+
+    def result(self, count: Any) -> Any:
+        """Return the sum mod p, of `count` terms and splits."""
+
+
+class Form(NamedTuple):
+    """How products are summed."""
+
+    sum: type[Sum]
+    kind: Any  # Of the lanes of operands.
+    group: int  # Terms after which sums are split.
+    short: int  # Terms of sums that need no narrowing.
+
+
+def accumulate(
+    builder: Any, form: Form, sums: list[Any], count: Any, term: Callable[[Any], None]
+) -> list[Any]:
+    """Generate the loop of term(k) for k < count, with its splits, and return the results."""
+    zero, one = ir.Constant(I64, 0), ir.Constant(I64, 1)
+    summed = slot(builder, count)
+    with loop(builder, zero, count, ir.Constant(I64, form.group)) as (start, _c):
+        stop = builder.add(start, ir.Constant(I64, form.group))
+        stop = builder.select(builder.icmp_signed("<", stop, count), stop, count)
+        with loop(builder, start, stop, one) as (k, _k):
+            term(k)
+        for each in sums:
+            each.split()
+        builder.store(builder.add(builder.load(summed), one), summed)
+    with builder.if_then(builder.icmp_signed(">", count, ir.Constant(I64, form.short))):
+        for each in sums:
+            each.narrow()
+    return [each.result(builder.load(summed)) for each in sums]
+
+
+def tile(form: Form, size: int, rows: int, pieces: int, around: bool) -> Callable[..., Any]:
+    """Return a register tile as a function that kernels may call, with the arguments of TILE.
+
+    Parameters
+    ----------
+    form : Form
+        How products are summed.
+    size : int
+        64-bit lanes of a vector.
+    rows, pieces : int
+        Rows of the left operand and 64-byte pieces of the right one.
+    around : bool
+        Results are written past the caches, to multiples of 64 bytes.
+    """
+    vectors = pieces * 8 // size
+
+    def generate(context: Any, builder: Any, _: Any, args: Any) -> Any:
+        left, stride, right, inner, target, pitch = args
+        sums = [form.sum(builder, size) for _ in range(rows * vectors)]
+        places = [lanes.at(builder, left, stride, r) for r in range(rows)]
+
+        def term(k: Any) -> None:
+            source = builder.add(right, builder.mul(k, ir.Constant(I64, 64 * pieces)))
+            columns = [load(builder, source, 8 * size * v, form.kind, size) for v in range(vectors)]
+            offset = builder.mul(k, ir.Constant(I64, 8))
+            for r in range(rows):
+                place = builder.add(places[r], offset)
+                number = builder.load(builder.inttoptr(place, ir.PointerType(form.kind)))
+                factor = splat(builder, number, size)
+                for v in range(vectors):
+                    sums[r * vectors + v].add(columns[v], factor)
+
+        results = accumulate(builder, form, sums, inner, term)
+        for r in range(rows):
+            row = lanes.at(builder, target, pitch, r)
+            for v in range(vectors):
+                lanes.write(builder, row, 8 * size * v, results[r * vectors + v], around)
+        return context.get_dummy_value()
+
+    return intrinsic(lambda context, left, stride, right, inner, out, pitch: (TILE, generate))
+
+
 # left, bytes between its rows, panel of the right operand, terms, result, bytes between its rows
 TILE = types.void(*[types.int64] * 6)
 
-_fence = tile("sse.sfence")  # Orders writes past the caches before what follows.
+_fence = machine("sse.sfence")  # Orders writes past the caches before what follows.
 
 
 @intrinsic
@@ -62,11 +154,6 @@ def _finish_edge(shape: Any, spare: int, out: int, pitch: int) -> None:
     for r in range(rows):
         for v in range(pieces):
             _copy(spare + 64 * (r * wide + v), out + r * pitch + 64 * v)
-
-
-def intrinsic_tile(generate: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a register tile as a function that kernels may call, with the arguments of TILE."""
-    return intrinsic(lambda context, left, stride, right, inner, out, pitch: (TILE, generate))
 
 
 def _packer(convert: Callable[..., Any], wide: int) -> Callable[..., Any]:
@@ -118,7 +205,7 @@ def blocks(run: Any, convert: Any, tall: int, wide: int) -> Callable[..., Any]:
     Parameters
     ----------
     run : compiled function
-        See intrinsic_tile.
+        A `tile`.
     convert : callable
         Generates what the panel holds for eight elements of the right operand.
     tall, wide : int
