@@ -122,15 +122,20 @@ TILE = types.void(*[types.int64] * 6)
 _fence = machine("sse.sfence")  # Orders writes past the caches before what follows.
 
 
+def ask(builder: Any, address: Any) -> None:
+    """Ask for 64 bytes ahead of their use; an address that is not ours does no harm."""
+    place = builder.inttoptr(address, ir.PointerType(I8))
+    # To read, into all caches, data.
+    hints = [ir.Constant(I32, n) for n in (0, 3, 1)]
+    call(builder, "llvm.prefetch.p0", [place, *hints])
+
+
 @intrinsic
 def _prefetch(context: Any, address: Any) -> Any:
-    """Ask for 64 bytes ahead of their use; an address that is not ours does no harm."""
+    """See `ask`."""
 
     def generate(cx: Any, builder: Any, _: Any, args: Any) -> Any:
-        place = builder.inttoptr(args[0], ir.PointerType(I8))
-        # To read, into all caches, data.
-        hints = [ir.Constant(I32, n) for n in (0, 3, 1)]
-        call(builder, "llvm.prefetch.p0", [place, *hints])
+        ask(builder, args[0])
         return cx.get_dummy_value()
 
     return types.void(types.int64), generate

@@ -23,6 +23,7 @@ from securevfl.field.primes import P50
 Array = NDArray[Any]
 
 STEP = 16  # Columns of a step, whose two vectors for two weights make sums enough to overlap.
+_AHEAD = 4096  # Bytes ahead at which rows are asked for, since sums end with each block.
 _P = np.uint64(P50)
 
 
@@ -44,6 +45,7 @@ def dots(form: product.Form, size: int, convert: Callable[..., Any]) -> Callable
             here, first = builder.add(block, offset), builder.add(weights, offset)
             places = first, builder.add(first, pitch)
             for half in range(2):
+                product.ask(builder, builder.add(here, ir.Constant(I64, _AHEAD + 64 * half)))
                 x, old = load(builder, here, 64 * half, I64, 8), builder.load(most)
                 above = builder.icmp_unsigned(">", x, old)
                 builder.store(builder.select(above, x, old), most)
