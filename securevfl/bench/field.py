@@ -128,7 +128,7 @@ def measure_matmul(repeats: int) -> dict[str, Any]:
     return {
         "matmul": {
             f"{p} {'x'.join(map(str, shape))}": cases.matmul(p, shape, repeats, others=False)
-            for p in (cases.P31, cases.P61)
+            for p in (cases.P31, cases.P50, cases.P61)
             for shape in cases.SHAPES
         }
     }
@@ -140,9 +140,9 @@ def measure(repeats: int) -> dict[str, Any]:
 
     from securevfl.bench import field_cases as cases
 
-    P31, P61 = cases.P31, cases.P61
+    P31, P50, P61 = cases.P31, cases.P50, cases.P61
     products = {}
-    for p in (P31, P61, cases.NTT):
+    for p in (P31, P50, P61, cases.NTT):
         for shape in cases.SHAPES:
             name, slow = f"{p} {'x'.join(map(str, shape))}", p == P31 and shape[1] == 784
             products[name] = cases.matmul(p, shape, repeats, others=slow)
@@ -151,16 +151,16 @@ def measure(repeats: int) -> dict[str, Any]:
         "matmul": products,
         "encode": {
             f"{p} {N},{size}": cases.encode(p, N, size, columns, repeats) | {"columns": columns}
-            for p in (P31, P61)
+            for p in (P31, P50, P61)
             for N, size, columns in sizes
         },
         "transform": cases.transform(repeats, 1 << 15),
-        "sampling": {str(p): cases.sampling(p, repeats) for p in (P31, cases.NTT, P61)},
+        "sampling": {str(p): cases.sampling(p, repeats) for p in (P31, cases.NTT, P50, P61)},
         "fixed point": {
             f"{p} {kind.__name__}": cases.fixed_point(p, kind, repeats)
             for p, kind in ((P31, np.float32), (P31, np.float64), (P61, np.float64))
         },
-        "check": {str(p): cases.check(p, repeats) for p in (P31, P61)},
+        "check": {str(p): cases.check(p, repeats) for p in (P31, P50, P61)},
         "decode matrix": cases.decode_matrix(repeats),
     }
 

@@ -24,7 +24,7 @@ from securevfl.field.sampling import SYSTEM, SeededSource
 Array = NDArray[Any]
 Methods = Mapping[str, Callable[[], object]]
 
-P31, P61, NTT = 2**31 - 1, 2**61 - 1, 2013265921
+P31, P50, P61, NTT = 2**31 - 1, 2**50 - 2**14 + 1, 2**61 - 1, 2013265921
 SHAPES = ((1024, 1024, 1024), (256, 784, 64), (256, 256, 256), (64, 1568, 64))
 
 

@@ -47,7 +47,7 @@ def _row(
 
 
 def _fastest(speeds: dict[str, float]) -> tuple[str, float]:
-    tier = next(t for t in ("amx", "avx512", "avx2", "portable") if t in speeds)
+    tier = next(t for t in ("amx", "ifma", "avx512", "avx2", "portable") if t in speeds)
     return tier, speeds[tier]
 
 
