@@ -162,7 +162,7 @@ def measure(repeats: int) -> dict[str, Any]:
     from securevfl.bench import field_cases as cases
     from securevfl.bench.turns import Clock
 
-    P31, P61, clock = cases.P31, cases.P61, Clock(repeats)
+    P31, P50, P61, clock = cases.P31, cases.P50, cases.P61, Clock(repeats)
     products = {}
     for p in cases.PRODUCTS:
         for shape in cases.SHAPES:
@@ -176,12 +176,12 @@ def measure(repeats: int) -> dict[str, Any]:
             for N, size, columns in cases.CODES
         },
         "transform": cases.transform(clock, 1 << 15),
-        "sampling": {str(p): cases.sampling(p, clock) for p in (P31, cases.NTT, P61)},
+        "sampling": {str(p): cases.sampling(p, clock) for p in (P31, cases.NTT, P50, P61)},
         "fixed point": {
             f"{p} {kind.__name__}": cases.fixed_point(p, kind, clock)
             for p, kind in ((P31, np.float32), (P31, np.float64), (P61, np.float64))
         },
-        "check": {str(p): cases.check(p, clock) for p in (P31, P61)},
+        "check": {str(p): cases.check(p, clock) for p in (P31, P50, P61)},
         "decode matrix": cases.decode_matrix(clock),
         "turns": clock.turns,
     }

@@ -25,8 +25,8 @@ Array = NDArray[Any]
 P31, P50, P61, NTT = 2**31 - 1, 2**50 - 2**14 + 1, 2**61 - 1, 2013265921
 
 # A prime that is added here gets its rows; field_rows holds the targets.
-PRODUCTS = (P31, P61, NTT)
-ENCODED = (P31, P61)
+PRODUCTS = (P31, P50, P61, NTT)
+ENCODED = (P31, P50, P61)
 SHAPES = ((1024, 1024, 1024), (256, 784, 64), (256, 256, 256), (64, 1568, 64))
 CODES = ((10, 5, 10**6), (28, 14, 10**6), (128, 64, 1 << 18))  # N, K + T, columns.
 

@@ -74,6 +74,7 @@ def project(field: PrimeField, rows: Array) -> tuple[Array, Array]:
     """
     from securevfl.field import primes
     from securevfl.field.kernels import projection
+    from securevfl.field.kernels.fifty import check as fifty
 
     n, length = rows.shape
     q, block = projections(field), projection.BLOCK
@@ -83,7 +84,7 @@ def project(field: PrimeField, rows: Array) -> tuple[Array, Array]:
     p = np.uint64(field.modulus)
     if field.dtype == np.uint32:
         projection.project32(rows, v, p, np.uint64((1 << 32) % field.modulus), sums, most)
-    else:
+    elif field.modulus != primes.P50 or not fifty.project(rows, v, sums, most):
         c = primes.montgomery(field.modulus, 64)
         words = field.modulus, c.negative_inverse, c.square, (1 << 96) % field.modulus
         projection.project64(rows, v, tuple(np.uint64(w) for w in words), sums, most)

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import numpy as np
 
+from securevfl.field import primes
 from securevfl.field.prime_field import PrimeField
+
+_MANY = 1 << 14
 
 
 def warmup(*fields: PrimeField) -> None:
     """Compile, or load from the cache, every kernel that the given fields use.
 
-    Without arguments the two usual fields, 2^31-1 and 2^61-1, are warmed up.
+    Without arguments the usual fields, those of `primes.USUAL`, are warmed up.
     """
     from securevfl.field.fixed_point import FixedPoint
+    from securevfl.field.kernels.scratch import aligned
     from securevfl.field.lagrange_code import LagrangeCode
 
-    for field in fields or (PrimeField(2**31 - 1), PrimeField(2**61 - 1)):
+    for field in fields or map(PrimeField, primes.USUAL):
         a = field.random((3, 3))
         field.multiply(field.add(a, a), field.subtract(a, a))
         field.power(field.reciprocal(field.elements([1, 2])), 3)
@@ -28,3 +32,5 @@ def warmup(*fields: PrimeField) -> None:
         if field.modulus >= 11:
             code = LagrangeCode(field, parties=4, segments=1, privacy=1)
             code.decode(code.encode(a[:1, :1])[:3], range(3))
+            # So many columns are written past the caches, by other kernels.
+            code.encode(field.random((1, _MANY)), out=aligned((4, _MANY), field.dtype))

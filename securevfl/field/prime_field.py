@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 Array = NDArray[Any]
 
+_USUAL = "2**31 - 1, 2**50 - 2**14 + 1 and 2**61 - 1"  # primes.USUAL
 LARGEST = 1 << 62  # The lazy sums of the kernels need two spare bits in a 64-bit word.
 
 
@@ -33,6 +34,9 @@ class PrimeField:
     Elements are plain arrays of `dtype` with values in [0, p). Arguments may be any unsigned or
     object arrays, Python integers or lists of them; signed and floating arrays and numbers outside
     [0, p) are refused. Results are new arrays of `dtype`; no input is changed. Shapes broadcast.
+
+    Products are fastest at the usual primes, `primes.USUAL`: 2^31-1, 2^50-2^14+1 and 2^61-1.
+    The second has roots of unity of orders up to 2^14, and takes a quarter of the third's time.
 
     Parameters
     ----------
@@ -61,13 +65,13 @@ class PrimeField:
         if not 3 <= p < LARGEST:
             raise FieldError(
                 f"PrimeField: the modulus must be an odd prime below 2^62, got {p}. "
-                f"2**31 - 1 and 2**61 - 1 are the usual ones."
+                f"{_USUAL} are the usual ones."
             )
         if not primes.is_prime(int(p)):
             hint = " In Python ^ is exclusive or; powers are written **." if p < 64 else ""
             raise FieldError(
                 f"PrimeField: the modulus must be prime, but {p} is composite; division would not "
-                f"be defined. 2**31 - 1 and 2**61 - 1 are the usual ones.{hint}"
+                f"be defined. {_USUAL} are the usual ones.{hint}"
             )
 
     @property

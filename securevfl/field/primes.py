@@ -5,6 +5,14 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import NamedTuple
 
+P31 = 2**31 - 1
+P50 = 2**50 - 2**14 + 1
+P61 = 2**61 - 1
+
+# The usual moduli, smallest first: those with kernels of their own, which tests and benchmarks try.
+# P50 has roots of unity of orders up to 2^14, and its products fit the units for doubles.
+USUAL = (P31, P50, P61)
+
 # These bases decide primality for every integer below 3.3e24, so for all below 2^62
 # (Sorenson and Webster, "Strong pseudoprimes to twelve prime bases", 2015).
 _BASES = (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37)

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from securevfl.errors import FieldError
-from securevfl.field import LagrangeCode, PrimeField, SeededSource, encoding
+from securevfl.field import LagrangeCode, PrimeField, SeededSource, encoding, primes
 
-F31, F61 = PrimeField(2**31 - 1), PrimeField(2**61 - 1)
+F31, F50, F61 = (PrimeField(p) for p in primes.USUAL)
 
 
-@pytest.mark.parametrize("F", [F31, F61], ids=str)
+@pytest.mark.parametrize("F", [F31, F50, F61], ids=str)
 def test_panels_and_threads_do_not_change_the_shares(F, monkeypatch):
     code = LagrangeCode(F, parties=9, segments=2, privacy=2, degree=1)
     X = F.random((2, 70, 101), SeededSource(1))

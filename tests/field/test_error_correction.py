@@ -8,10 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from securevfl.errors import CorruptResultsError, NotEnoughResultsError
-from securevfl.field import LagrangeCode, PrimeField, SeededSource, error_correction
+from securevfl.field import LagrangeCode, PrimeField, SeededSource, error_correction, primes
+from securevfl.field.kernels import cpu
 
 F31, F61 = PrimeField(2**31 - 1), PrimeField(2**61 - 1)
-FIELDS = [F31, F61, PrimeField(2013265921), PrimeField(2**50 - 27), PrimeField(2**32 - 5)]
+FIELDS = [PrimeField(p) for p in (*primes.USUAL, 2013265921, 2**50 - 27, 2**32 - 5)]
 
 
 def squares(F, code, seed, columns):
@@ -31,7 +32,7 @@ def corrupt(F, rng, results, rows):
 @pytest.mark.parametrize("F", FIELDS, ids=str)
 @pytest.mark.parametrize(("N", "K", "T"), [(9, 1, 1), (16, 2, 2), (28, 4, 2)])
 def test_up_to_a_wrong_results_are_named_and_left_out(F, N, K, T):
-    # 700 trials for each of 15 configurations: 10,500 in all.
+    # 700 trials for each of 18 configurations: 12,600 in all.
     code = LagrangeCode(F, parties=N, segments=K, privacy=T)
     rng = np.random.default_rng(N)
     expected, honest = squares(F, code, seed=N, columns=6)
@@ -114,7 +115,11 @@ def test_without_spare_results_nothing_is_checked_and_too_few_raise():
 
 @pytest.mark.parametrize("F", FIELDS, ids=str)
 @pytest.mark.parametrize("length", [1, 5, 2047, 2048, 2049, 20_000])
-def test_projections_are_weighted_sums(F, length, monkeypatch):
+@pytest.mark.parametrize("tier", cpu.TIERS)
+def test_projections_are_weighted_sums(F, length, tier, monkeypatch):
+    if tier not in cpu.available():
+        pytest.skip(f"this machine has no {tier}")
+    monkeypatch.setenv(cpu.VARIABLE, tier)
     rows = F.random((3, length), SeededSource(11))
     rows[0, :] = F.modulus - 1
     seen = []
@@ -129,6 +134,24 @@ def test_projections_are_weighted_sums(F, length, monkeypatch):
         assert word.tolist() == (rows.astype(object) @ weights % F.modulus).tolist()
 
 
+@pytest.mark.parametrize("tier", cpu.TIERS)
+@pytest.mark.parametrize("length", [15, 16, 17, 2048 + 31, 3 * 2048])
+def test_extremes_are_projected_and_rows_beyond_p_are_seen(tier, length, monkeypatch):
+    if tier not in cpu.available():
+        pytest.skip(f"this machine has no {tier}")
+    monkeypatch.setenv(cpu.VARIABLE, tier)
+    p = primes.P50
+    values = np.array([0, 1, p // 2, p // 2 + 1, p - 1, p - 1, p - 1], np.uint64)
+    monkeypatch.setattr(PrimeField, "random", lambda F, shape: np.full(shape, p - 1, F.dtype))
+    rows = np.repeat(values[:, None], length, axis=1)
+    rows[5, -1], rows[6, length // 2] = p, 2**64 - 1
+    words, good = error_correction.project(PrimeField(p), rows)
+    assert good.tolist() == [True] * 5 + [False] * 2
+    # All weights are (p - 1)^2 = 1.
+    expected = [int(value) * length % p for value in values[:5]]
+    assert words[:, :5].tolist() == [expected] * 2
+
+
 def test_a_missed_row_is_less_likely_than_promised():
-    for p in (3, 5, 2**26 - 5, 2**31 - 1, 2**50 - 27, 2**60 - 93, 2**61 - 1):
+    for p in (3, 5, 2**26 - 5, 2**31 - 1, 2**50 - 27, primes.P50, 2**60 - 93, 2**61 - 1):
         assert (2 / p) ** error_correction.projections(PrimeField(p)) < 2**-58

@@ -8,10 +8,10 @@ each runs once, so that no group can rot. The ratios that count are taken inside
 import numpy as np
 import pytest
 
-from securevfl.field import FixedPoint, LagrangeCode, PrimeField, error_correction
+from securevfl.field import FixedPoint, LagrangeCode, PrimeField, error_correction, primes
 from securevfl.field.kernels import cpu
 
-FIELDS = [PrimeField(2**31 - 1), PrimeField(2**61 - 1)]
+FIELDS = [PrimeField(p) for p in primes.USUAL]
 
 
 @pytest.fixture(params=FIELDS, ids=lambda F: f"{F.modulus.bit_length()} bits")

@@ -9,11 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from securevfl.errors import ConfigurationError, FieldError, RangeError
-from securevfl.field import FixedPoint, PrimeField
+from securevfl.field import FixedPoint, PrimeField, primes
 from securevfl.field.kernels.scratch import aligned
 from securevfl.field.kernels.streaming import fixed_point as streaming
 
-F31, F61, F5 = PrimeField(2**31 - 1), PrimeField(2**61 - 1), PrimeField(5)
+F31, F50, F61 = (PrimeField(p) for p in primes.USUAL)
+F5 = PrimeField(5)
 
 
 def half_up(x, bits):
@@ -27,7 +28,7 @@ def test_rounding_equals_exact_arithmetic(data):
     bits = data.draw(st.integers(0, 30))
     x = data.draw(st.lists(st.floats(-0.875, 0.875, width=width), min_size=1, max_size=20))
     array = np.array(x, f"f{width // 8}")
-    for F in (F31, F61):
+    for F in (F31, F50, F61):
         q = FixedPoint(F, bits)
         expected = [half_up(v, bits) for v in array]
         assert q.round(array).tolist() == expected

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from securevfl.errors import FieldError
-from securevfl.field import LagrangeCode, PrimeField, SeededSource
+from securevfl.field import LagrangeCode, PrimeField, SeededSource, primes
 
-PRIMES = [5, 97, 2**31 - 1, 2**61 - 1]
+PRIMES = [5, 97, *primes.USUAL]
 
 
 @pytest.mark.parametrize("p", PRIMES)

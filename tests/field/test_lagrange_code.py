@@ -16,11 +16,11 @@ from securevfl.errors import (
     NotEnoughResultsError,
     PrivacyError,
 )
-from securevfl.field import LagrangeCode, PrimeField, SeededSource
+from securevfl.field import LagrangeCode, PrimeField, SeededSource, primes
 from securevfl.field.lagrange import interpolation_matrix
 
 F31, F61 = PrimeField(2**31 - 1), PrimeField(2**61 - 1)
-FIELDS = [F31, F61, PrimeField(2013265921)]
+FIELDS = [F31, PrimeField(primes.P50), F61, PrimeField(2013265921)]
 
 
 def products(F, code, seed, rows=5, inner=4, width=3):

@@ -8,9 +8,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from securevfl.errors import FieldError
-from securevfl.field import PrimeField, SeededSource
+from securevfl.field import PrimeField, SeededSource, primes
 
-MODULI = [3, 5, 2**26 - 5, 2**31 - 1, 2013265921, 2**32 - 5, 2**50 - 27, 2**61 - 1, 2**62 - 57]
+MODULI = [
+    3,
+    5,
+    2**26 - 5,
+    2**31 - 1,
+    2013265921,
+    2**32 - 5,
+    2**50 - 27,
+    primes.P50,
+    2**61 - 1,
+    2**62 - 57,
+]
 FIELDS = [PrimeField(p) for p in MODULI]
 
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from securevfl.field import PrimeField, SeededSource, SystemSource, sampling
+from securevfl.field import PrimeField, SeededSource, SystemSource, primes, sampling
 
-MODULI = [3, 5, 7, 2**26 - 5, 2013265921, 2**31 - 1, 2**32 - 5, 2**61 - 1]
+MODULI = [3, 5, 7, 2**26 - 5, 2013265921, 2**31 - 1, 2**32 - 5, primes.P50, 2**61 - 1]
 
 
 class CountingStream:

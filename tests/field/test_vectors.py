@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from securevfl.errors import ConfigurationError, FieldError, NotEnoughResultsError
-from securevfl.field import LagrangeCode, PrimeField
+from securevfl.field import LagrangeCode, PrimeField, primes
 
 FILE = Path(__file__).parents[1] / "vectors" / "field" / "vectors.json"
 VECTORS = json.loads(FILE.read_text())
@@ -52,3 +52,8 @@ def test_moduli_that_are_no_odd_primes_below_2_to_the_62_are_refused(p):
 def test_refused_codes(vector):
     with pytest.raises(ConfigurationError):
         code_of(vector)
+
+
+def test_the_usual_primes_have_vectors():
+    for kind in ("arithmetic", "coding"):
+        assert set(primes.USUAL) <= {vector["modulus"] for vector in VECTORS[kind]}

@@ -10,7 +10,7 @@ from functools import lru_cache
 
 from securevfl.errors import ConfigurationError
 
-TIERS = ("portable", "avx2", "avx512", "amx")
+TIERS = ("portable", "avx2", "avx512", "ifma", "amx")
 VARIABLE = "SECUREVFL_KERNELS"
 
 _ARCH_PRCTL = 158  # The system call on x86-64 Linux.
@@ -29,10 +29,12 @@ def available() -> tuple[str, ...]:
         return all(features.get(name, False) for name in names)
 
     tiers = ["portable"]
-    if has("avx2"):
+    if has("avx2", "fma"):
         tiers.append("avx2")
     if has("avx512f", "avx512dq", "avx512bw", "avx512vl"):
         tiers.append("avx512")
+        if has("avx512ifma"):
+            tiers.append("ifma")
         if has("amx-tile", "amx-int8") and _tiles_permitted():
             tiers.append("amx")
     return tuple(tiers)

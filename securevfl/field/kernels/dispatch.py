@@ -45,9 +45,13 @@ def prepare(p: int, a: Array, columns: int | None = None) -> Left:
     from securevfl.field.kernels.streaming.left import MOST_TERMS, StreamingLeft
 
     tier, narrow = cpu.tier(), a.dtype == np.uint32
-    vectors = p == 2**61 - 1 if not narrow else 1 << 12 <= p < 1 << 31
+    vectors = p == primes.P61 if not narrow else 1 << 12 <= p < 1 << 31
     if columns is not None and a.size * columns <= _TINY:
         return PortableLeft(p, a)
+    if p == primes.P50 and tier != "portable":
+        from securevfl.field.kernels.fifty.left import prepared
+
+        return prepared(a, tier, lambda: PortableLeft(p, a))
     if (columns or _MANY) >= _MANY:
         if tier == "amx" and tiled.StreamLeft.fits(p, a):
             return tiled.StreamLeft(p, a)

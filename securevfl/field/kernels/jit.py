@@ -18,7 +18,8 @@ def kernel(function: _Function) -> _Function:
     """Compile `function` at its first call, release the interpreter lock, cache the machine code.
 
     numba's cache notices an edit in the file of a kernel only; here one in any file of this folder
-    that kernels may inline counts. Where no folder can be written, each process compiles anew.
+    or below that kernels may inline counts. Where no folder can be written, each process compiles
+    anew.
     """
     compiled = numba.njit(nogil=True, boundscheck=False)(function)
     try:

@@ -13,6 +13,7 @@ import numpy as np
 
 HERE = Path(__file__).parent
 MODULI = (5, 2**26 - 5, 2013265921, 2**31 - 1, 2**61 - 1)
+LATER = (2**50 - 2**14 + 1,)  # drawn after the others, whose numbers stay
 CODES = ((8, 2, 1), (7, 1, 3), (16, 3, 4))
 
 
@@ -91,6 +92,8 @@ def main():
         "coding": [coding(rng, p, *code) for p in MODULI[1:] for code in CODES],
         "refused": REFUSED,
     }
+    vectors["arithmetic"] += [arithmetic(rng, p) for p in LATER]
+    vectors["coding"] += [coding(rng, p, *code) for p in LATER for code in CODES]
     (HERE / "vectors.json").write_text(json.dumps(vectors, indent=1) + "\n")
 
 

@@ -1,0 +1,288 @@
+"""The order in which register tiles cover a product, for all kernels of this folder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
+
+from llvmlite import ir
+from numba import types
+from numpy.typing import NDArray
+
+from securevfl.field.kernels.fifty import lanes
+from securevfl.field.kernels.ir import I8, I32, I64, call, load, loop, slot, splat, store
+from securevfl.field.kernels.ir import tile as machine
+from securevfl.field.kernels.jit import inlined, intrinsic
+
+Array = NDArray[Any]
+
+
+class Kernels(NamedTuple):
+    """A form of the product: whole ones, those of few terms past the caches, and their tiles."""
+
+    multiply: Callable[..., None]
+    stream: Callable[..., None]
+    tile: tuple[int, int]
+    flat: tuple[int, int]
+
+
+class Sum(Protocol):
+    """A vector of sums of products, in registers while the loop around it runs."""
+
+    def __init__(self, builder: Any, size: int) -> None:
+        """Begin with 0 in `size` lanes."""
+
+    def add(self, x: Any, y: Any) -> None:
+        """Add x y."""
+
+    def split(self) -> None:
+        """Make room for `GROUP` more terms."""
+
+    def narrow(self) -> None:
+        """Prepare a sum of more than `SHORT` terms for `result`."""
+
+    def result(self, count: Any) -> Any:
+        """Return the sum mod p, of `count` terms and splits."""
+
+
+class Form(NamedTuple):
+    """How products are summed."""
+
+    sum: type[Sum]
+    kind: Any  # Of the lanes of operands.
+    group: int  # Terms after which sums are split.
+    short: int  # Terms of sums that need no narrowing.
+
+
+def accumulate(
+    builder: Any, form: Form, sums: list[Any], count: Any, term: Callable[[Any], None]
+) -> list[Any]:
+    """Generate the loop of term(k) for k < count, with its splits, and return the results."""
+    zero, one = ir.Constant(I64, 0), ir.Constant(I64, 1)
+    summed = slot(builder, count)
+    with loop(builder, zero, count, ir.Constant(I64, form.group)) as (start, _c):
+        stop = builder.add(start, ir.Constant(I64, form.group))
+        stop = builder.select(builder.icmp_signed("<", stop, count), stop, count)
+        with loop(builder, start, stop, one) as (k, _k):
+            term(k)
+        for each in sums:
+            each.split()
+        builder.store(builder.add(builder.load(summed), one), summed)
+    with builder.if_then(builder.icmp_signed(">", count, ir.Constant(I64, form.short))):
+        for each in sums:
+            each.narrow()
+    return [each.result(builder.load(summed)) for each in sums]
+
+
+def tile(form: Form, size: int, rows: int, pieces: int, around: bool) -> Callable[..., Any]:
+    """Return a register tile as a function that kernels may call, with the arguments of TILE.
+
+    Parameters
+    ----------
+    form : Form
+        How products are summed.
+    size : int
+        64-bit lanes of a vector.
+    rows, pieces : int
+        Rows of the left operand and 64-byte pieces of the right one.
+    around : bool
+        Results are written past the caches, to multiples of 64 bytes.
+    """
+    vectors = pieces * 8 // size
+
+    def generate(context: Any, builder: Any, _: Any, args: Any) -> Any:
+        left, stride, right, inner, target, pitch = args
+        sums = [form.sum(builder, size) for _ in range(rows * vectors)]
+        places = [lanes.at(builder, left, stride, r) for r in range(rows)]
+
+        def term(k: Any) -> None:
+            source = builder.add(right, builder.mul(k, ir.Constant(I64, 64 * pieces)))
+            columns = [load(builder, source, 8 * size * v, form.kind, size) for v in range(vectors)]
+            offset = builder.mul(k, ir.Constant(I64, 8))
+            for r in range(rows):
+                place = builder.add(places[r], offset)
+                number = builder.load(builder.inttoptr(place, ir.PointerType(form.kind)))
+                factor = splat(builder, number, size)
+                for v in range(vectors):
+                    sums[r * vectors + v].add(columns[v], factor)
+
+        results = accumulate(builder, form, sums, inner, term)
+        for r in range(rows):
+            row = lanes.at(builder, target, pitch, r)
+            for v in range(vectors):
+                lanes.write(builder, row, 8 * size * v, results[r * vectors + v], around)
+        return context.get_dummy_value()
+
+    return intrinsic(lambda context, left, stride, right, inner, out, pitch: (TILE, generate))
+
+
+# left, bytes between its rows, panel of the right operand, terms, result, bytes between its rows
+TILE = types.void(*[types.int64] * 6)
+
+_fence = machine("sse.sfence")  # Orders writes past the caches before what follows.
+
+
+def ask(builder: Any, address: Any) -> None:
+    """Ask for 64 bytes ahead of their use; an address that is not ours does no harm."""
+    place = builder.inttoptr(address, ir.PointerType(I8))
+    # To read, into all caches, data.
+    hints = [ir.Constant(I32, n) for n in (0, 3, 1)]
+    call(builder, "llvm.prefetch.p0", [place, *hints])
+
+
+@intrinsic
+def _prefetch(context: Any, address: Any) -> Any:
+    """See `ask`."""
+
+    def generate(cx: Any, builder: Any, _: Any, args: Any) -> Any:
+        ask(builder, args[0])
+        return cx.get_dummy_value()
+
+    return types.void(types.int64), generate
+
+
+@intrinsic
+def _copy(context: Any, source: Any, target: Any) -> Any:
+    """Copy 64 bytes."""
+
+    def generate(cx: Any, builder: Any, _: Any, args: Any) -> Any:
+        store(builder, args[1], 0, load(builder, args[0], 0, I64, 8))
+        return cx.get_dummy_value()
+
+    return types.void(types.int64, types.int64), generate
+
+
+@inlined
+def _finish_edge(shape: Any, spare: int, out: int, pitch: int) -> None:
+    """Copy the part of a tile that the result has."""
+    wide, rows, pieces = shape
+    for r in range(rows):
+        for v in range(pieces):
+            _copy(spare + 64 * (r * wide + v), out + r * pitch + 64 * v)
+
+
+def _packer(convert: Callable[..., Any], wide: int) -> Callable[..., Any]:
+    """Return the intrinsic that writes blocks of `wide` pieces from one row to a panel.
+
+    It takes the source, the panel, the bytes from one block to the next, the number of blocks and
+    the address of 64 bytes of maxima, which stay in a register meanwhile.
+    """
+
+    def generate(context: Any, builder: Any, _: Any, args: Any) -> Any:
+        source, panel, step, count, seen = args
+        zero, one = ir.Constant(I64, 0), ir.Constant(I64, 1)
+        most = slot(builder, load(builder, seen, 0, I64, 8))
+        with loop(builder, zero, count, one) as (b, _c):
+            here = builder.add(source, builder.mul(b, ir.Constant(I64, 64 * wide)))
+            there = builder.add(panel, builder.mul(b, step))
+            for v in range(wide):
+                x, old = load(builder, here, 64 * v, I64, 8), builder.load(most)
+                above = builder.icmp_unsigned(">", x, old)
+                builder.store(builder.select(above, x, old), most)
+                store(builder, there, 64 * v, convert(builder, x))
+        store(builder, seen, 0, builder.load(most))
+        return context.get_dummy_value()
+
+    kind = types.void(*[types.int64] * 5)
+    return intrinsic(lambda context, source, panel, step, count, seen: (kind, generate))
+
+
+def _filler(convert: Callable[..., Any], wide: int) -> Callable[..., Any]:
+    """Return the function that writes pieces of all rows to a panel, [block][row][piece]."""
+    whole, single = _packer(convert, wide), _packer(convert, 1)
+
+    @inlined
+    def fill(rows: Array, first: int, pieces: int, panel: int, seen: int) -> None:
+        size, count = 64 * wide * rows.size, pieces // wide
+        for k in range(rows.size):
+            source, target = rows[k] + 64 * first, panel + 64 * wide * k
+            whole(source, target, size, count, seen)
+            if count * wide < pieces:
+                source, target = source + 64 * wide * count, target + size * count
+                single(source, target, 64, pieces - count * wide, seen)
+
+    return fill
+
+
+def blocks(run: Any, convert: Any, tall: int, wide: int) -> Callable[..., Any]:
+    """Return the function that writes a product panel by panel, each row block on all of a panel.
+
+    Parameters
+    ----------
+    run : compiled function
+        A `tile`.
+    convert : callable
+        Generates what the panel holds for eight elements of the right operand.
+    tall, wide : int
+        Rows and pieces of 64 bytes of a tile.
+
+    Returns
+    -------
+    compiled function
+        Of left (address, bytes between rows, how many rows count; `tall` are there at least),
+        int64 addresses of the k rows of the right operand, pieces in each of them, the result
+        (address, bytes between rows), and work: addresses of a panel, of the memory of one tile and
+        of 64 bytes of maxima, and how many blocks of columns a panel has.
+    """
+    fill = _filler(convert, wide)
+
+    @inlined
+    def multiply(left: Any, rows: Array, pieces: int, out: Any, work: Any) -> None:
+        limbs, stride, count = left
+        panel, spare, seen, many = work
+        inner, pitch = rows.size, out[1]
+        for begin in range(0, pieces, many * wide):
+            here = min(many * wide, pieces - begin)
+            fill(rows, begin, here, panel, seen)
+            for m in range(0, count, tall):
+                # The last block repeats rows of the one before it, to be a whole one.
+                first = max(0, min(m, count - tall))
+                own, place = limbs + first * stride, out[0] + first * pitch + 64 * begin
+                for b in range(0, here, wide):
+                    right, target = panel + b * inner * 64, place + 64 * b
+                    if tall <= count and b + wide <= here:
+                        run(own, stride, right, inner, target, pitch)
+                    else:
+                        run(own, stride, right, inner, spare, 64 * wide)
+                        shape = wide, min(tall, count), min(wide, here - b)
+                        _finish_edge(shape, spare, target, pitch)
+
+    return multiply
+
+
+def panels(run: Any, edge: Any, convert: Any, tall: int, wide: int) -> Callable[..., Any]:
+    """Return the function for few terms and many columns, which memory traffic bounds.
+
+    As `blocks`; `run` writes past the caches, to multiples of 64 bytes, `edge` does not. The rows
+    of the next panel are asked for between the tiles of this one: the processor itself does not
+    foresee several short runs.
+    """
+    fill = _filler(convert, wide)
+
+    @inlined
+    def multiply(left: Any, rows: Array, pieces: int, out: Any, work: Any) -> None:
+        limbs, stride, count = left
+        panel, spare, seen, many = work
+        inner, pitch = rows.size, out[1]
+        for begin in range(0, pieces, many * wide):
+            here = min(many * wide, pieces - begin)
+            fill(rows, begin, here, panel, seen)
+            for b in range(0, here, wide):
+                ahead = 64 * (begin + many * wide + b)
+                for k in range(inner):
+                    for v in range(wide):
+                        _prefetch(rows[k] + ahead + 64 * v)
+                right = panel + b * inner * 64
+                for m in range(0, count, tall):
+                    first = max(0, min(m, count - tall))
+                    own = limbs + first * stride
+                    target = out[0] + first * pitch + 64 * (begin + b)
+                    if tall <= count and b + wide <= here:
+                        run(own, stride, right, inner, target, pitch)
+                    else:
+                        edge(own, stride, right, inner, spare, 64 * wide)
+                        shape = wide, min(tall, count), min(wide, here - b)
+                        _finish_edge(shape, spare, target, pitch)
+        _fence()
+
+    return multiply
