@@ -170,7 +170,9 @@ def _split() -> dict[str, Case]:
         | _each("split", "centre", ("linear",))
         | _each("split", "inference", ("all",))
         | {
-            "split/quantized": Case("split", {"quantized": True}),
+            "split/quantized": Case(
+                "split", {"quantized": True, "data_bits": 20, "model_bits": 24}
+            ),
             "split/segments=2": Case("split", {"segments": 2}),
             "split/own": Case("split", own),
             "split/lr_decay=linear": Case("split", {"lr_decay": "linear"}),
