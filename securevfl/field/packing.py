@@ -72,14 +72,14 @@ def pack(elements: Array, modulus: int) -> Array:
     """
     from securevfl.field.kernels import packing
 
-    bits, dtype = _layout(modulus)
+    bits, dtype, shifts = _layout(modulus)
     if elements.dtype != dtype:
         raise FieldError(
             f"pack: elements of the field of {modulus} have dtype {dtype}, these have "
             f"{elements.dtype}. PrimeField.elements converts them."
         )
     stream = np.empty((elements.size * int(bits) + 7) // 8, np.uint8)
-    most = packing.pack(elements.ravel(), bits, stream)
+    most = packing.pack(elements.ravel(), bits, shifts, stream)
     if most >= modulus:
         raise FieldError(
             f"pack: a number in the array is {most}, outside [0, {modulus}). PrimeField.reduce "
@@ -111,7 +111,7 @@ def unpack(stream: bytes | memoryview, shape: tuple[int, ...], modulus: int) -> 
     """
     from securevfl.field.kernels import packing
 
-    bits, dtype = _layout(modulus)
+    bits, dtype, shifts = _layout(modulus)
     count = math.prod(shape)
     needed = (count * int(bits) + 7) // 8
     data = np.frombuffer(stream, np.uint8)
@@ -121,7 +121,7 @@ def unpack(stream: bytes | memoryview, shape: tuple[int, ...], modulus: int) -> 
             f"{data.size}."
         )
     elements = np.empty(count, dtype)
-    most, padding = packing.unpack(data, bits, elements)
+    most, padding = packing.unpack(data, bits, shifts, elements)
     if most >= modulus:
         raise FieldError(f"unpack: an element is {most}, outside [0, {modulus}).")
     if padding:
@@ -130,8 +130,11 @@ def unpack(stream: bytes | memoryview, shape: tuple[int, ...], modulus: int) -> 
 
 
 @functools.lru_cache(maxsize=64)
-def _layout(modulus: int) -> tuple[np.uint64, np.dtype[Any]]:
-    """Bits and dtype of an element."""
+def _layout(modulus: int) -> tuple[np.uint64, np.dtype[Any], Array]:
+    """Bits and dtype of an element, and the places of eight elements in their bytes."""
     if not 2 <= modulus < _LARGEST:
         raise FieldError(f"packing: the modulus must lie in 2 to 2^62 - 1, it is {modulus}.")
-    return np.uint64(element_bits(modulus)), element_dtype(modulus)
+    bits = element_bits(modulus)
+    places = [(m * bits % 8, m * bits // 8, (m + 1) * bits // 8 - m * bits // 8) for m in range(8)]
+    shifts = np.array([(shift, first, 8 * step % 64) for shift, first, step in places], np.uint64)
+    return np.uint64(bits), element_dtype(modulus), shifts
