@@ -31,6 +31,7 @@ def element_bits(modulus: int) -> int:
     return (modulus - 1).bit_length()
 
 
+@functools.lru_cache(maxsize=64)
 def element_dtype(modulus: int) -> np.dtype[Any]:
     """Dtype of unpacked elements, as `securevfl.field.PrimeField.dtype`."""
     return np.dtype(np.uint32 if modulus < 1 << 32 else np.uint64)
