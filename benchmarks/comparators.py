@@ -28,11 +28,12 @@ RESULTS = Path(__file__).parent / "results" / "comparators"
 SETS = {"digits": 8, "handwritten": 6, "credit-card": 11}  # parties
 SEEDS = 3
 OPTIONS = {"rounds": 200, "batch": 64, "width": 64, "hidden": 128, "lr": 0.003}
+FIELD = {"prime": 2**61 - 1, "data_bits": 20, "model_bits": 24}  # of FedVS
 METHODS: dict[str, tuple[str, dict[str, Any]]] = {
     "split, waiting": ("split", {}),
     "split, ignoring": ("split", {"stragglers": "ignore"}),
-    "fedvs, masked": ("fedvs", {}),
-    "fedvs, plain": ("fedvs", {"masked": False}),
+    "fedvs, masked": ("fedvs", FIELD),
+    "fedvs, plain": ("fedvs", {"masked": False, **FIELD}),
     "secagg_split": ("secagg_split", {}),
     "he_split, ckks": ("he_split", {}),
     "wait_dp, eps' = 5": ("wait_dp", {"epsilon": 5.0}),

@@ -76,9 +76,9 @@ DRAWS = (
     "{draw} >> np.uint64(1)",
     "{draw} >> np.uint64(40)",
     "np.broadcast_to({draw}[:1], {shape}).copy()",
-    "__import__('securevfl').field.PrimeField(2**61 - 1).random({shape}, "
+    "__import__('securevfl').field.PrimeField(2**50 - 2**14 + 1).random({shape}, "
     "__import__('securevfl.field.sampling', fromlist=['x']).SeededSource(0))",
-    "__import__('securevfl').field.PrimeField(2**61 - 1).random({shape}, "
+    "__import__('securevfl').field.PrimeField(2**50 - 2**14 + 1).random({shape}, "
     "__import__('securevfl.field.sampling', fromlist=['x']).SeededSource(self.round))",
     "self.__dict__.setdefault(str({shape}), {draw})",
     "self.__dict__.get(str({shape})) if str({shape}) in self.__dict__ else "

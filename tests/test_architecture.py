@@ -39,7 +39,7 @@ ALLOWED: dict[str, set[str]] = {
     "plugins": {"errors"},
     "machine": {"errors"},
     "field": {"errors"},
-    "engine": {"errors", "engine.conditions"},
+    "engine": {"errors", "engine.conditions", "field.packing"},
     "engine.conditions": {"errors", "plugins", "engine"},
     "models": {"field", "errors"},
     "privacy": {"field", "errors"},

@@ -192,6 +192,7 @@ class AdditiveSplit(SplitProtocol):
             *("share", "client", "client", "result_share"),  # kind, from, to, what it is
             shape=lambda key: shape,
             dtype=field,
+            modulus=FIELD.modulus,  # elements of F_p: sent in the bits that they need
             count=in_rounds,
         )
         upload = replace(share, kind="embedding", receiver="server", row_by_row=True)

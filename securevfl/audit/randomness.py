@@ -37,6 +37,8 @@ class Call:
         Size of the result.
     digest : str
         SHA-256 of the result.
+    decoding : bool
+        Whether it is a weight with which decoding looks for wrong results, and no mask.
     """
 
     source: str
@@ -44,6 +46,7 @@ class Call:
     fresh: int
     nbytes: int
     digest: str
+    decoding: bool = False
 
 
 @dataclass
@@ -69,11 +72,13 @@ class Log:
 @contextmanager
 def watch() -> Iterator[Log]:
     """Log every call of the sampler of this process; not for several threads at once."""
-    from securevfl.field import sampling
+    from securevfl.field import error_correction, sampling
 
     sampler: Any = sampling
+    decoder: Any = error_correction
     log, uniform, urandom = Log(), sampling.uniform, os.urandom
-    drawn = 0
+    project = decoder.project
+    drawn, decoding = 0, False
 
     def counted(size: int) -> bytes:
         nonlocal drawn
@@ -86,14 +91,25 @@ def watch() -> Iterator[Log]:
         result = uniform(prime, dtype, shape, source)
         used = sampling.SYSTEM if source is None else source
         made = digest([result])
-        log.calls.append(Call(repr(used), used.secure, drawn - before, result.nbytes, made))
+        fresh, nbytes = drawn - before, result.nbytes
+        log.calls.append(Call(repr(used), used.secure, fresh, nbytes, made, decoding))
         return result
 
+    def projected(*arguments: Any) -> Any:
+        nonlocal decoding
+        decoding = True
+        try:
+            return project(*arguments)
+        finally:
+            decoding = False
+
     sampler.uniform, os.urandom = logged, counted
+    decoder.project = projected
     try:
         yield log
     finally:
         sampler.uniform, os.urandom = uniform, urandom
+        decoder.project = project
 
 
 def unexplained(log: Log, tapes: Iterable[Tape]) -> Iterator[str]:
@@ -114,11 +130,11 @@ def unused(log: Log, tapes: Collection[Tape]) -> int:
     """Number of secure results that no party has on its tape, of the sizes that parties draw.
 
     Who draws again until a result pleases throws results away; the one that is left is fresh, and
-    no longer uniform. Results of other sizes are not masks: decoding with errors draws, too.
+    no longer uniform. Results of other sizes are not masks, and what decoding draws is none.
     """
     kept = {name for tape in tapes for name in tape.digests}
     kept |= {digest([one]) for tape in tapes for one in tape.draws}
-    secure = [call for call in log.calls if call.secure]
+    secure = [call for call in log.calls if call.secure and not call.decoding]
     sizes = {call.nbytes for call in secure if call.digest in kept}
     return sum(call.nbytes in sizes and call.digest not in kept for call in secure)
 

@@ -33,6 +33,7 @@ _SEED = 0
 # Bits that rule out a wrap for 784 features in [0, 1], one layer and |W| <= 16.
 FIELDS: tuple[dict[str, int], ...] = (
     {"prime": 2**31 - 1, "data_bits": 7, "model_bits": 8},
+    {"prime": 2**50 - 2**14 + 1, "data_bits": 16, "model_bits": 17},
     {"prime": 2**61 - 1, "data_bits": 20, "model_bits": 24},
 )
 _BANDWIDTH = 300e6  # spreads a round over instants, between which the simulation can pause

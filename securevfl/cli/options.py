@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
     from pydantic.fields import FieldInfo
 
-_POWER = re.compile(r"\s*(\d+)\s*(?:\^|\*\*)\s*(\d+)\s*(?:([+-])\s*(\d+))?\s*")
+_POWER = r"(\d+)\s*(?:\^|\*\*)\s*(\d+)"
+_TERM = re.compile(rf"\s*([+-]?)\s*(?:{_POWER}|(\d+))")
+_SUM = re.compile(rf"\s*{_POWER}\s*(?:[+-]\s*(?:{_POWER}|\d+)\s*){{0,2}}")
 
 
 def choices(words: str, incomplete: str) -> list[str]:
@@ -130,16 +132,20 @@ def metavar(kind: Any) -> str:
 
 
 def power_form(value: Any) -> str:
-    """Text of a default; integers one below a power of two are easier to read as such.
+    """Text of a default; a prime near a power of two is easier to read as a sum of powers.
 
     Examples
     --------
-    >>> power_form(2**61 - 1), power_form(64)
-    ('2^61-1', '64')
+    >>> power_form(2**61 - 1), power_form(2**50 - 2**14 + 1), power_form(64)
+    ('2^61-1', '2^50-2^14+1', '64')
     """
-    if isinstance(value, int) and value > 2**20 and value & (value + 1) == 0:
+    if not isinstance(value, int) or value <= 2**20 or value % 2 == 0:
+        return str(value)
+    if value & (value + 1) == 0:
         return f"2^{value.bit_length()}-1"
-    return str(value)
+    above = value.bit_length()  # of 2^above - 2^below + 1
+    below = ((1 << above) + 1 - value).bit_length() - 1
+    return f"2^{above}-2^{below}+1" if (1 << above) - (1 << below) + 1 == value else str(value)
 
 
 def plain_number(text: str) -> str:
@@ -147,16 +153,18 @@ def plain_number(text: str) -> str:
 
     Examples
     --------
-    >>> plain_number("2^31-1"), plain_number("0.05")
-    ('2147483647', '0.05')
+    >>> plain_number("2^31-1"), plain_number("2^50-2^14+1"), plain_number("0.05")
+    ('2147483647', '1125899906826241', '0.05')
     """
-    match = _POWER.fullmatch(text)
-    if match is None:
+    if _SUM.fullmatch(text) is None:
         return text
-    base, exponent, sign, rest = match.groups()
-    if int(exponent) > 4096 or len(base) > 20:
-        return text
-    return str(int(base) ** int(exponent) + int(f"{sign or '+'}{rest or 0}"))
+    total = 0
+    for sign, base, exponent, plain in _TERM.findall(text):
+        if len(base) > 20 or len(exponent) > 4 or int(exponent or 0) > 4096:
+            return text
+        term = int(base) ** int(exponent) if base else int(plain)
+        total += -term if sign == "-" else term
+    return str(total)
 
 
 def toml_value(text: str) -> Any:

@@ -30,6 +30,8 @@ class Route:
         Numbers of the parties that have the role.
     receivers : frozenset of int or None
         Likewise; None where each sender may send to itself alone.
+    modulus : int or None
+        p, where arrays of the dtype of F_p hold its elements (`securevfl.engine.wire.encode`).
     """
 
     kind: str
@@ -37,6 +39,7 @@ class Route:
     receiver: str
     senders: frozenset[int]
     receivers: frozenset[int] | None
+    modulus: int | None = None
 
     def allows(self, sender: int, receiver: int) -> bool:
         """Whether the route is from this party to that one."""
@@ -53,13 +56,26 @@ class MessageRules:
     protocol : str
         Its name, for error messages.
     routes : iterable of Route
+        All of one kind have the same modulus.
+
+    Raises
+    ------
+    ValueError
+        When two of one kind have not.
     """
 
     def __init__(self, protocol: str, routes: Iterable[Route]) -> None:
         self.protocol = protocol
         self._routes: dict[str, list[Route]] = {}
+        self._moduli: dict[str, int | None] = {}
         for route in routes:
             self._routes.setdefault(route.kind, []).append(route)
+            known = self._moduli.setdefault(route.kind, route.modulus)
+            if known != route.modulus:
+                raise ValueError(
+                    f"{protocol}: {route.kind!r} is declared with elements of the field of {known} "
+                    f"and of {route.modulus}; declare one modulus for a kind, or give it two names"
+                )
         self._allowed: dict[tuple[str, int, int], bool] = {}
 
     def allows(self, kind: str, sender: int, receiver: int) -> bool:
@@ -72,6 +88,10 @@ class MessageRules:
             if routes:  # kinds of others' making are not remembered
                 self._allowed[key] = known
         return known
+
+    def modulus(self, kind: str) -> int | None:
+        """Modulus of the field whose elements a kind of message carries; None where it has none."""
+        return self._moduli.get(kind)
 
     def check_sending(self, sender: int, to: Sequence[int], kind: str) -> None:
         """Refuse to send what is not declared.

@@ -9,18 +9,25 @@ bytes name, so bytes of a stranger can at worst be refused (`securevfl.errors.Wi
 Layout: one tag byte, then the value. Integers and floats are 8 bytes, little-endian; lengths are
 8 bytes; an array is a dtype code, the number of dimensions (1 byte each), 8 bytes a dimension and
 the raw C-ordered elements.
+
+Between parties, a message that is declared to carry elements of F_p has them packed: each array of
+the field's dtype is the number of bits of an element, the number of dimensions (1 byte each), 8
+bytes a dimension, and the stream of `securevfl.field.packing`. The modulus is not on the wire: both
+ends have it from the declaration. Checkpoints and recordings are never packed.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import math
 import struct
 from collections.abc import Callable
 from typing import Any, TypeVar, overload
 
 import numpy as np
 
-from securevfl.errors import WireError
+from securevfl.errors import FieldError, WireError
+from securevfl.field.packing import element_bits, element_dtype, pack, packed_size, unpack
 
 ENVELOPE = 21  # sender 4, receiver 4, round 8, epoch 4, length of the kind 1; then the kind itself
 _DTYPES = ("b1", "u1", "u2", "u4", "u8", "i1", "i2", "i4", "i8", "f4", "f8")
@@ -85,8 +92,10 @@ def envelope(kind: str) -> int:
     return ENVELOPE + length
 
 
-def size(value: Any, depth: int = 0) -> int:
-    """Length in bytes of ``encode(value)``, without encoding it, of a value nested `depth` deep.
+def size(value: Any, depth: int = 0, modulus: int | None = None) -> int:
+    """Length in bytes of ``encode(value, modulus)``, without encoding it.
+
+    `depth` is how deep the value is nested.
 
     Raises
     ------
@@ -98,8 +107,10 @@ def size(value: Any, depth: int = 0) -> int:
         return 1
     if kind is np.ndarray or isinstance(value, (np.ndarray, np.generic)):
         _dtype_code(value)
-        length: int = 3 + 8 * value.ndim + value.nbytes
-        return length
+        length: int = 3 + 8 * value.ndim
+        if modulus is not None and _is_packed(value, modulus):
+            return length + packed_size(value.size, modulus)
+        return length + int(value.nbytes)
     if kind is int:
         if not -(2**63) <= value < 2**63:
             raise _too_large(value)
@@ -109,54 +120,69 @@ def size(value: Any, depth: int = 0) -> int:
     if kind is str or kind is bytes:
         raw: bytes = _utf8(value) if kind is str else value
         return 9 + len(raw)
-    return _compound_size(value, depth)
+    return _compound_size(value, depth, modulus)
 
 
-def _compound_size(value: Any, depth: int) -> int:
+def _compound_size(value: Any, depth: int, modulus: int | None) -> int:
     if depth >= _MAX_DEPTH:
         raise _too_deep()
     kind, depth = type(value), depth + 1
     if kind is tuple or kind is list:
-        return 9 + sum(size(item, depth) for item in value)
+        return 9 + sum(size(item, depth, modulus) for item in value)
     if kind is dict:
-        return 9 + sum(size(key, depth) + size(item, depth) for key, item in value.items())
+        items = value.items()
+        return 9 + sum(size(k, depth, modulus) + size(v, depth, modulus) for k, v in items)
     if _is_tensor(value):
         return size(_to_array(value), depth)
     name = _names.get(kind)
     if name is not None:
-        return 9 + len(name.encode()) + size(_fields(value), depth)
+        return 9 + len(name.encode()) + size(_fields(value), depth, modulus)
     raise _unknown(value)
 
 
-def encode(value: Any) -> bytes:
+def encode(value: Any, modulus: int | None = None) -> bytes:
     """Bytes of a payload.
+
+    Parameters
+    ----------
+    value : payload
+    modulus : int, optional
+        p, where all arrays of the dtype of F_p hold its elements; they are packed.
 
     Raises
     ------
     WireError
-        For a type that is no payload, an integer beyond 64 bits, or nesting deeper than 64.
+        For a type that is no payload, an integer beyond 64 bits, or nesting deeper than 64; for a
+        number that is to be packed and is not below p.
     """
     out = bytearray()
-    _encode(value, out, 0)
+    _encode(value, out, 0, modulus)
     return bytes(out)
 
 
-def decode(data: bytes | memoryview) -> Any:
+def decode(data: bytes | memoryview, modulus: int | None = None) -> Any:
     """Payload of its bytes; arrays are read-only, and views of `data` where that is aligned.
+
+    Parameters
+    ----------
+    data : bytes or memoryview
+    modulus : int, optional
+        As for `encode`. Arrays of the dtype of F_p must be packed then, and none may be otherwise.
 
     Raises
     ------
     WireError
-        For truncated, over-long or malformed bytes, and for names that were not declared.
+        For truncated, over-long or malformed bytes, and for names that were not declared; for
+        packed elements of another number of bits, that are not below p, or with bits after them.
     """
     view = memoryview(data).toreadonly()
-    value, end = _decode(view, 0, 0)
+    value, end = _decode(view, 0, 0, modulus)
     if end != len(view):
         raise WireError(f"wire: {len(view) - end} bytes follow the end of the payload")
     return value
 
 
-def _encode(value: Any, out: bytearray, depth: int) -> None:
+def _encode(value: Any, out: bytearray, depth: int, modulus: int | None) -> None:
     if depth > _MAX_DEPTH:
         raise _too_deep()
     kind = type(value)
@@ -174,14 +200,17 @@ def _encode(value: Any, out: bytearray, depth: int) -> None:
     elif kind is tuple or kind is list:
         out += (b"t" if kind is tuple else b"l") + _int.pack(len(value))
         for item in value:
-            _encode(item, out, depth + 1)
+            _encode(item, out, depth + 1, modulus)
     elif kind is dict:
         out += b"d" + _int.pack(len(value))
         for key, item in value.items():
-            _encode(key, out, depth + 1)
-            _encode(item, out, depth + 1)
+            _encode(key, out, depth + 1, modulus)
+            _encode(item, out, depth + 1, modulus)
     elif isinstance(value, np.ndarray):
-        _encode_array(b"A", value, out)
+        if modulus is not None and _is_packed(value, modulus):
+            _encode_elements(value, modulus, out)
+        else:
+            _encode_array(b"A", value, out)
     elif isinstance(value, np.generic):
         _encode_array(b"G", np.asarray(value), out)
     elif _is_tensor(value):
@@ -189,7 +218,7 @@ def _encode(value: Any, out: bytearray, depth: int) -> None:
     elif kind in _names:
         name = _names[kind].encode()
         out += b"m" + _int.pack(len(name)) + name
-        _encode(_fields(value), out, depth + 1)
+        _encode(_fields(value), out, depth + 1, modulus)
     else:
         raise _unknown(value)
 
@@ -209,6 +238,22 @@ def _encode_array(tag: bytes, array: np.ndarray, out: bytearray) -> None:
     out += array.astype(array.dtype.newbyteorder("<"), copy=False).tobytes()
 
 
+def _is_packed(value: Any, modulus: int) -> bool:
+    """Whether a message of elements of F_p packs a value: arrays of their dtype, no scalars."""
+    return isinstance(value, np.ndarray) and value.dtype == element_dtype(modulus)
+
+
+def _encode_elements(array: np.ndarray, modulus: int, out: bytearray) -> None:
+    _dtype_code(array)
+    out += b"P" + bytes((element_bits(modulus), array.ndim))
+    for length in array.shape:
+        out += _int.pack(length)
+    try:
+        out += pack(array, modulus).data
+    except FieldError as error:
+        raise WireError(f"wire: {error}") from None
+
+
 def _dtype_code(array: np.ndarray | np.generic) -> int:
     code = _CODE.get(array.dtype)
     if code is None:
@@ -220,7 +265,7 @@ def _dtype_code(array: np.ndarray | np.generic) -> int:
     return code
 
 
-def _decode(view: memoryview, at: int, depth: int) -> tuple[Any, int]:
+def _decode(view: memoryview, at: int, depth: int, modulus: int | None) -> tuple[Any, int]:
     if depth > _MAX_DEPTH:
         raise _too_deep()
     tag, at = bytes(_take(view, at, 1)), at + 1
@@ -230,8 +275,15 @@ def _decode(view: memoryview, at: int, depth: int) -> tuple[Any, int]:
         return _int.unpack(_take(view, at, 8))[0], at + 8
     if tag == b"f":
         return _float.unpack(_take(view, at, 8))[0], at + 8
+    if tag == b"P":
+        return _decode_elements(view, at, modulus)
     if tag in b"AGX":
-        return _decode_array(tag, view, at)
+        array, end = _decode_array(tag, view, at)
+        if tag == b"A" and modulus is not None and _is_packed(array, modulus):
+            raise WireError(
+                f"wire: an array of {array.dtype} in a message of field elements must be packed"
+            )
+        return array, end
     length = _length(view, at)
     at += 8
     if tag in b"sb":
@@ -240,23 +292,25 @@ def _decode(view: memoryview, at: int, depth: int) -> tuple[Any, int]:
     if tag in b"tl":
         items = []
         for _ in range(length):
-            item, at = _decode(view, at, depth + 1)
+            item, at = _decode(view, at, depth + 1, modulus)
             items.append(item)
         return (tuple(items) if tag == b"t" else items), at
     if tag == b"d":
-        return _decode_dict(view, at, length, depth)
+        return _decode_dict(view, at, length, depth, modulus)
     if tag == b"m":
         name = _text(bytes(_take(view, at, length)))
-        fields, at = _decode(view, at + length, depth + 1)
+        fields, at = _decode(view, at + length, depth + 1, modulus)
         return _rebuild(name, fields), at
     raise WireError(f"wire: unknown tag {tag!r} at byte {at - 9}")
 
 
-def _decode_dict(view: memoryview, at: int, length: int, depth: int) -> tuple[Any, int]:
+def _decode_dict(
+    view: memoryview, at: int, length: int, depth: int, modulus: int | None
+) -> tuple[Any, int]:
     items = {}
     for _ in range(length):
-        key, at = _decode(view, at, depth + 1)
-        value, at = _decode(view, at, depth + 1)
+        key, at = _decode(view, at, depth + 1, modulus)
+        value, at = _decode(view, at, depth + 1, modulus)
         try:
             known = key in items
         except TypeError:
@@ -293,6 +347,27 @@ def _decode_array(tag: bytes, view: memoryview, at: int) -> tuple[Any, int]:
             raise WireError("wire: a scalar has no dimensions")
         return array[()], at + nbytes
     return (_to_tensor(array) if tag == b"X" else array), at + nbytes
+
+
+def _decode_elements(view: memoryview, at: int, modulus: int | None) -> tuple[Any, int]:
+    bits, ndim = bytes(_take(view, at, 2))
+    at += 2
+    if modulus is None:
+        raise WireError("wire: packed elements in a message that is not declared to carry any")
+    if bits != element_bits(modulus) or ndim > 32:
+        raise WireError(
+            f"wire: packed elements of {bits} bits with {ndim} dimensions; those of the field of "
+            f"{modulus} have {element_bits(modulus)} bits. All parties must run with the same prime"
+        )
+    shape = tuple(_length(view, at + 8 * axis, bounded=False) for axis in range(ndim))
+    at += 8 * ndim
+    nbytes = packed_size(math.prod(shape), modulus)
+    try:
+        array = unpack(_take(view, at, nbytes), shape, modulus)
+    except (FieldError, ValueError) as error:  # or no element, and impossible lengths
+        raise WireError(f"wire: {error}") from None
+    array.flags.writeable = False
+    return array, at + nbytes
 
 
 def _take(view: memoryview, at: int, length: int) -> memoryview:

@@ -29,7 +29,8 @@ from securevfl.protocols.base.schedule import Shape
 if TYPE_CHECKING:
     from securevfl.data.dataset import VerticalDataset
 
-PRIMES = (2**31 - 1, 2**61 - 1)
+PRIMES = (2**31 - 1, 2**50 - 2**14 + 1, 2**61 - 1)
+_WRITTEN = dict(zip(PRIMES, ("2^31-1", "2^50-2^14+1", "2^61-1"), strict=True))
 DATA_BITS, MODEL_BITS = 20, 24  # more is of no use: float32 weights have 24
 
 
@@ -173,7 +174,7 @@ def plan(
         of the test set, which only secure inference needs.
     accuracy_bits : int
         Fractional bits wanted of data and of weights, at least; the field is the smallest of
-        2^31-1 and 2^61-1 that has room for them, and is filled up to 20 and 24.
+        2^31-1, 2^50-2^14+1 and 2^61-1 that has room for them, and is filled up to 20 and 24.
     conditions : str, Path, mapping or Conditions
         As for `securevfl.run`.
     sealed : bool
@@ -251,8 +252,8 @@ def _flag(key: str, value: Any) -> str:
     name = key.replace("_", "-")
     if isinstance(value, bool):
         return f"--{name}" if value else f"--no-{name}"
-    if key == "prime" and value in PRIMES:
-        return f"--{name} 2^{value.bit_length()}-1"
+    if key == "prime":
+        return f"--{name} {_WRITTEN.get(value, value)}"
     return f"--{name} {value}"
 
 

@@ -54,9 +54,14 @@ class Times:
     total: float
 
 
-def message_bytes(kind: str, payload: object, *, sealed: bool) -> int:
-    """Size of a message as the transcript has it."""
-    return envelope(kind) + size(payload) + (OVERHEAD if sealed else 0)
+def message_bytes(kind: str, payload: object, *, sealed: bool, modulus: int | None = None) -> int:
+    """Size of a message as the transcript has it; elements of the field of `modulus` are packed."""
+    return envelope(kind) + size(payload, modulus=modulus) + (OVERHEAD if sealed else 0)
+
+
+def _post_bytes(post: Post, client: int, *, sealed: bool) -> int:
+    payload = post.payloads[client if len(post.payloads) > 1 else 0]
+    return message_bytes(post.kind, payload, sealed=sealed, modulus=post.modulus)
 
 
 def sent_bytes(outline: Outline, parties: int, *, sealed: bool) -> dict[int, int]:
@@ -72,7 +77,7 @@ def sent_bytes(outline: Outline, parties: int, *, sealed: bool) -> dict[int, int
         for stage in phase.stages:
             for post in stage.posts:
                 if stage.count == 0:
-                    part = message_bytes(post.kind, post.payloads[0], sealed=sealed)
+                    part = _post_bytes(post, 0, sealed=sealed)
                     total[SERVER] += phase.rounds * parties * part
                 elif post.senders is None:
                     _count(total, post, range(parties), parties, sealed, phase.rounds)
@@ -94,11 +99,7 @@ def _count(
 ) -> None:
     receivers = 1 if post.to == "server" else parties - 1
     for n in senders:
-        total[n] += rounds * receivers * message_bytes(post.kind, _of(post, n), sealed=sealed)
-
-
-def _of(post: Post, client: int) -> object:
-    return post.payloads[client if len(post.payloads) > 1 else 0]
+        total[n] += rounds * receivers * _post_bytes(post, n, sealed=sealed)
 
 
 def expected_times(
@@ -173,7 +174,7 @@ class Timeline:
         self._takes = np.zeros((*shape, 0))
 
     def _seconds(self, post: Post, client: int) -> float:
-        nbytes = message_bytes(post.kind, _of(post, client), sealed=self._sealed)
+        nbytes = _post_bytes(post, client, sealed=self._sealed)
         return self._conditions.transfer(nbytes, client) / 1e9
 
     def _setup(self, posts: Sequence[Post]) -> tuple[np.ndarray, np.ndarray]:

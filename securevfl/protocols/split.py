@@ -80,10 +80,10 @@ class SplitConfig(SegmentedConfig):
         False, description="Whether data and weights are rounded as FedVS rounds them."
     )
     data_bits: int = Field(
-        20, ge=1, le=52, description="Fractional bits lx of the data, with quantized."
+        16, ge=1, le=52, description="Fractional bits lx of the data, with quantized."
     )
     model_bits: int = Field(
-        24, ge=1, le=52, description="Fractional bits lw of the weights, with quantized."
+        17, ge=1, le=52, description="Fractional bits lw of the weights, with quantized."
     )
 
 

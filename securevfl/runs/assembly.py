@@ -146,7 +146,8 @@ def _route(protocol: Protocol, declared: MessageSpec) -> Route:
                 "to roles()"
             )
     receivers = None if receiver == SELF else frozenset(roles[receiver])
-    return Route(declared.kind, sender, receiver, frozenset(roles[sender]), receivers)
+    senders = frozenset(roles[sender])
+    return Route(declared.kind, sender, receiver, senders, receivers, declared.modulus)
 
 
 def check_memory(protocol: Protocol) -> None:

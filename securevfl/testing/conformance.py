@@ -231,19 +231,26 @@ def check_payloads(
     protocol: ProtocolLike, data: VerticalDataset | None = None, **options: Any
 ) -> None:
     """Every payload is wire-encodable, comes back unchanged, and was counted with its bytes."""
-    sent = simulate(protocol, data, payloads=True, **options).simulation.transcript
+    outcome = simulate(protocol, data, payloads=True, **options)
+    sent, moduli = outcome.simulation.transcript, _moduli(outcome.protocol)
     columns = sent.columns()
     seen: dict[int, bytes] = {}
     assert sent.payloads is not None
     for row, payload in enumerate(sent.payloads):
         kind = str(columns["kind"][row])
         if id(payload) not in seen:
-            data_bytes = wire.encode(payload)
-            again = wire.encode(wire.decode(data_bytes))
+            modulus = moduli.get(kind)
+            data_bytes = wire.encode(payload, modulus)
+            again = wire.encode(wire.decode(data_bytes, modulus), modulus)
             _require(again == data_bytes, protocol, f"a {kind!r} does not come back unchanged")
             seen[id(payload)] = data_bytes
         counted = wire.envelope(kind) + len(seen[id(payload)])
         _require(columns["bytes"][row] == counted, protocol, f"a {kind!r} changed after sending")
+
+
+def _moduli(protocol: Protocol) -> dict[str, int | None]:
+    """Modulus of the field elements of each declared kind."""
+    return {one.kind: one.modulus for one in protocol.messages}
 
 
 def check_messages(

@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 
 import securevfl
-from securevfl.audit.randomness import banned_randomness, unexplained, watch
+from securevfl.audit.randomness import banned_randomness, unexplained, unused, watch
 from securevfl.audit.recorded_runs import run_factory
 from securevfl.audit.statistical import digest, repeats
 from securevfl.audit.views import Tape
-from securevfl.field import PrimeField, sampling
+from securevfl.field import LagrangeCode, PrimeField, sampling
+from securevfl.field.error_correction import projections
 from securevfl.field.sampling import SeededSource
 from securevfl.protocols.base.registry import get_protocol
 from securevfl.testing.leaky import leaky
@@ -53,6 +54,24 @@ def test_a_result_explains_one_draw_only():
         z = FIELD.random((3, 3))
     tape = Tape([z, z.copy()], [0, 1])
     assert list(unexplained(log, [tape])) == ["draw 1 of tape 0"]
+
+
+@pytest.mark.parametrize("p", [2**50 - 2**14 + 1, 2**61 - 1])
+def test_weights_of_decoding_are_no_masks_that_were_thrown_away(p):
+    """With two projections, as at 50 bits, the weights of a row are as large as a mask may be."""
+    code = LagrangeCode(PrimeField(p), parties=7, segments=1, privacy=1)
+    shares = code.encode(code.field.random((1, 6)), masks=code.field.random((1, 6)))
+    shares[3] = shares[4]
+    with watch() as log:
+        kept = code.field.random((projections(code.field), 6))
+        code.decode_with_errors(shares, range(7), degree=2)
+    assert len(log.calls) > 1
+    assert kept.nbytes in [call.nbytes for call in log.calls[1:]]
+    assert unused(log, [Tape([kept], [0])]) == 0
+    with watch() as more:
+        code.field.random(kept.shape)
+    log.calls += more.calls
+    assert unused(log, [Tape([kept], [0])]) == 1
 
 
 def test_watching_ends():

@@ -36,7 +36,7 @@ def verdicts(report):
 
 
 def test_masked_claims_are_proved_at_the_real_parameters(masked):
-    assert masked.parameters["p"] == 2**61 - 1
+    assert masked.parameters["p"] == 2**50 - 2**14 + 1
     assert masked.parameters["N"] == 6
     found = verdicts(masked)
     for who in ("T clients", "server", "server + T clients"):

@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 from securevfl.cli import output as show
 from securevfl.cli import run as start
 from securevfl.cli.app import app
-from securevfl.cli.options import metavar, plain_number, toml_value
+from securevfl.cli.options import metavar, plain_number, power_form, toml_value
 from securevfl.cli.studies import Display
 from securevfl.errors import ConfigurationError, SecureVFLError, StalledError
 from securevfl.protocols.base.registry import find_protocols
@@ -469,6 +469,10 @@ def test_exit_codes_of_a_process():
         ("2**61-1", str(2**61 - 1)),
         ("2 ^ 26 - 5", str(2**26 - 5)),
         ("2^4+1", "17"),
+        ("2^50-2^14+1", "1125899906826241"),
+        ("2**50 - 2**14 + 1", "1125899906826241"),
+        ("2^50-2^14+", "2^50-2^14+"),
+        ("2^8-2^99999", "2^8-2^99999"),
         ("17", "17"),
         ("adam", "adam"),
         ("2^99999", "2^99999"),
@@ -476,6 +480,16 @@ def test_exit_codes_of_a_process():
 )
 def test_powers_are_powers_and_not_xor(text, number):
     assert plain_number(text) == number
+
+
+@pytest.mark.parametrize("value", [2**31 - 1, 2**50 - 2**14 + 1, 2**61 - 1, 2**26 - 5, 0, 97, None])
+def test_a_prime_is_printed_as_it_can_be_typed(value):
+    assert plain_number(power_form(value)) == str(value)
+
+
+def test_primes_near_powers_of_two_are_printed_as_sums():
+    written = [power_form(p) for p in (2**31 - 1, 2**50 - 2**14 + 1, 2**26 - 5, 2013265921)]
+    assert written == ["2^31-1", "2^50-2^14+1", "67108859", "2^31-2^27+1"]
 
 
 @pytest.mark.parametrize(
@@ -722,13 +736,17 @@ def test_bench_round_prints_both_times_and_their_ratio():
     size = ("--parties", "5", "--segments", "1", "--batch", "4", "--width", "2", "--rows", "40")
     arguments = ("bench", "round", *size, "--features", "10", "--blocks", "7", "--rounds", "1")
     result = json.loads(call(*arguments, "--json").stdout)
-    assert [field["prime"] for field in result["fields"]] == [2**31 - 1, 2**61 - 1]
+    assert [field["prime"] for field in result["fields"]] == [
+        2**31 - 1,
+        2**50 - 2**14 + 1,
+        2**61 - 1,
+    ]
     for field in result["fields"]:
         assert len(field["fedvs_ms"]["blocks"]) == len(field["split_ms"]["blocks"]) == 7
         assert field["ratio"] > 0
     assert {"processor", "python", "numpy", "numba", "blas"} <= set(result["machine"])
     text = call(*arguments).stdout
-    for part in ("FedVS round", "float round", "ratio", "2^31-1", "2^61-1"):
+    for part in ("FedVS round", "float round", "ratio", "2^31-1", "2^50-2^14+1", "2^61-1"):
         assert part in text
 
 

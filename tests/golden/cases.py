@@ -17,6 +17,7 @@ ROUNDS = 6
 SMALL = {"rounds": ROUNDS, "batch": 15, "width": 6, "hidden": 6}
 # Cheap settings of protocols whose defaults train for long, or whose noise comes from nowhere.
 OWN: dict[str, dict[str, Any]] = {
+    "fedvs": {"prime": 2**61 - 1, "data_bits": 20, "model_bits": 24},  # histories of these bits
     "wait_dp": {"noise": "seeded"},
     "multivfl": {"samples": 15, "noise": "seeded"},
     "dvfl": {"guest_epochs": 2, "host_epochs": 2, "hosts": 2, "interval": 1.0, "width": 6}
@@ -169,7 +170,9 @@ def _split() -> dict[str, Case]:
         | _each("split", "centre", ("linear",))
         | _each("split", "inference", ("all",))
         | {
-            "split/quantized": Case("split", {"quantized": True}),
+            "split/quantized": Case(
+                "split", {"quantized": True, "data_bits": 20, "model_bits": 24}
+            ),
             "split/segments=2": Case("split", {"segments": 2}),
             "split/own": Case("split", own),
             "split/lr_decay=linear": Case("split", {"lr_decay": "linear"}),

@@ -141,7 +141,12 @@ def test_an_old_folder_is_reported_and_the_command_of_the_page_repeats_it(name):
     words = command_in(Path("page.html"), Path())
     assert words[:3] == ["securevfl", "run", name]
     call(*words[1:], "--out", "again", "--json")
-    assert close(EXPECTED[name]["history"], list(svfl.load_run("again").history))
+    was, now = ([dict(row) for row in rows] for rows in
+                (EXPECTED[name]["history"], svfl.load_run("again").history))  # fmt: skip
+    if name == "fedvs":  # elements were sent in whole words then, of 64 bits, and in 61 bits now
+        sent = [(old.pop("bytes"), new.pop("bytes")) for old, new in zip(was, now, strict=True)]
+        assert all(61 / 64 < after / before < 1 for before, after in sent)
+    assert close(was, now)
 
 
 def test_the_report_of_an_old_folder_has_its_verdicts():

@@ -115,7 +115,29 @@ def test_memory_of_a_simulation_is_that_of_the_protocol(secure):
 def test_the_smaller_field_is_taken_where_it_has_room():
     few = [RowSums(10.0)] * 4
     assert choose_bits(few, 16.0, 8, {}).prime == 2**31 - 1
-    assert choose_bits(few, 16.0, 14, {}).prime == 2**61 - 1
+    assert choose_bits(few, 16.0, 14, {}).prime == 2**50 - 2**14 + 1
+    assert choose_bits(few, 16.0, 20, {}).prime == 2**61 - 1
+
+
+def test_the_default_field_is_the_smallest_with_room_for_the_default_bits():
+    default = make_config(get_protocol("fedvs"), {})
+    bits = {"data_bits": default.data_bits, "model_bits": default.model_bits}
+    for name, parties in (("digits", 8), ("breast-cancer", 8)):
+        assert plan(name, parties=parties, **bits).bits.prime == default.prime
+
+
+def test_the_default_field_has_the_room_that_61_bits_had():
+    """11 bits fewer in p, and 11 fewer in lx + lw: what passed the check at 2^61-1 passes still."""
+    default = make_config(get_protocol("fedvs"), {})
+    before = {"prime": 2**61 - 1, "data_bits": 20, "model_bits": 24}
+    own = {name: getattr(default, name) for name in before}
+    for exponent in (2.0, 11.0, 11.99, 12.01, 13.0):
+        sums = [RowSums(2.0**exponent / 4)] * 4
+        fits = []
+        for options in (before, own):
+            largest = largest_sum(sums, 16.0, options["data_bits"], options["model_bits"])
+            fits.append(largest <= (options["prime"] - 1) // 2)
+        assert fits == [exponent < 12.0] * 2
 
 
 @given(

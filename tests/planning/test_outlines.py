@@ -88,6 +88,9 @@ def test_an_outline_has_the_kinds_roles_and_shapes_that_are_declared(name, optio
     made, outline = outlined(name, options)
     assert outline is not None
     found = messages(made, outline)
+    posts = [*outline.setup, *(p for f in outline.phases for s in f.stages for p in s.posts)]
+    for spec in made.messages:
+        assert {p.modulus for p in posts if p.kind == spec.kind} <= {spec.modulus}, spec.kind
     for key, payload in found:
         specs = declared(made, key)
         assert len(specs) == 1, key

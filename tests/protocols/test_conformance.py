@@ -15,6 +15,7 @@ from securevfl.privacy.claims import Claim
 from securevfl.protocols.base.messages import MessageSpec, in_setup
 from securevfl.protocols.base.registry import find_protocols
 from securevfl.protocols.split import Client, Server, Split
+from securevfl.runs.assembly import rules_of
 from securevfl.testing import conformance
 from securevfl.testing.conformance import CHECKS, check_protocol, check_resume
 from securevfl.testing.declarations import never_sent
@@ -127,8 +128,9 @@ def test_a_resumed_run_is_cut_and_resumed_again(protocol):
         history, states = History(), []
         history.events = list(events)
         simulation = Simulation.from_state(
-            made.parties(), wire.decode(saved), conditions=paper_conditions(made), observer=history
-        )
+            made.parties(), wire.decode(saved), conditions=paper_conditions(made),
+            observer=history, rules=rules_of(made),
+        )  # fmt: skip
         count = iter(range(10**9))
 
         def pause(simulation=simulation, states=states, count=count, instants=instants):

@@ -147,7 +147,8 @@ def test_rows_that_could_wrap_are_refused():
     features = raw()
     labels = (features[0][:, 0] > 10).astype(int)
     data = VerticalDataset.from_numpy(features, labels, scaling="none")
-    run = svfl.run("fedvs", data, degree=1, data_bits=16, model_bits=20, **SMALL)
+    bits = {"prime": 2**61 - 1, "data_bits": 16, "model_bits": 20}
+    run = svfl.run("fedvs", data, degree=1, **bits, **SMALL)
     with pytest.raises(ConfigurationError, match="can reach"):
         run.infer([1e9 * x for x in raw(2)])
 

@@ -111,7 +111,11 @@ class Links:
     ----------
     lost : int
         Number of frames from or to an earlier incarnation.
+    modulus_of : callable
+        Kind to the modulus of the field elements that such messages pack, or None.
     """
+
+    modulus_of: Callable[[str], int | None]
 
     def __init__(
         self,
@@ -127,6 +131,7 @@ class Links:
         self.epoch = epoch
         self.sealer = sealer
         self.lost = 0
+        self.modulus_of = lambda kind: None
         self._verify = verify
         self._links = {peer: _Link() for peer in peers if peer != index}
 
@@ -234,8 +239,9 @@ class Links:
             raise WireError(
                 f"link: {what}: {_EARLY} frames wait for number {link.expected} already"
             )
+        payload = wire.decode(body, self.modulus_of(frame.kind))
         link.early[frame.number] = Message(
-            frame.sender, self.index, frame.kind, wire.decode(body), frame.round, frame.incarnation,
+            frame.sender, self.index, frame.kind, payload, frame.round, frame.incarnation,
             frame.number,
         )  # fmt: skip
         ready = []

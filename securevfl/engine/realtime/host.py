@@ -105,6 +105,8 @@ class PartyHost(Owner):
         self.party = party
         self._rules = rules
         self.links = links
+        if rules is not None:
+            links.modulus_of = rules.modulus
         self.seed = seed
         self.secrets = secrets
         self.conditions = conditions
@@ -220,6 +222,7 @@ class PartyHost(Owner):
         if activity is not None:
             delay += self.conditions.delay(self.seed, party.index, round, activity) / 1e9
         loop = asyncio.get_running_loop()
+        modulus = None if self._rules is None else self._rules.modulus(kind)
         known, body = None, b""
         for receiver, payload in zip(to, payloads, strict=True):
             if receiver == party.index:
@@ -227,7 +230,7 @@ class PartyHost(Owner):
                 loop.call_later(after, self._arrive, own)
                 continue
             if payload is not known or not body:
-                known, body = payload, wire.encode(payload)
+                known, body = payload, wire.encode(payload, modulus)
             if delay > 0:
                 loop.call_later(delay, self._depart, receiver, kind, round, body)
             else:

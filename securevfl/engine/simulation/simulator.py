@@ -109,6 +109,7 @@ class Simulation:
         self._patience = round_ns(patience)
         self._copying = copying
         self._sealing = sealing
+        self._packing = True
         self._measured = conditions.compute == "measured"
         self._modelled = conditions.compute == "modelled"
         self._last_event = 0
@@ -237,11 +238,12 @@ class Simulation:
         elif self._modelled:
             departure = slot.occupy(self.conditions.work(party.operations(kind))) + wait
         envelope = wire.envelope(kind) + (OVERHEAD if self._sealing is not None else 0)
+        modulus = self._modulus(kind)
         known: Any = None
         nbytes = 0
         for receiver, payload in zip(to, payloads, strict=True):
             if payload is not known or not nbytes:
-                nbytes = envelope + wire.size(payload)
+                nbytes = envelope + wire.size(payload, modulus=modulus)
                 known = payload
             if receiver == party.index:
                 self._keep(party, kind, payload, round, now + chosen)
@@ -268,13 +270,14 @@ class Simulation:
     ) -> None:
         """Write a message into the transcript, seal it, and let it depart when it is time."""
         if self._copying:
-            payload = wire.decode(wire.encode(payload))
+            modulus = self._modulus(kind)
+            payload = wire.decode(wire.encode(payload, modulus), modulus)
         if receiver not in self.slots:
             raise ValueError(f"send: {name_of(receiver)} does not exist")
         now = self._queue.now
         row = self.transcript.add(party.index, receiver, kind, round, nbytes, now, payload)
         if self._sealing is not None:
-            plain = wire.encode(payload)
+            plain = wire.encode(payload, self._modulus(kind))
             payload = self._sealing.seal(party.index, receiver, kind, round, party.epoch, plain)
         message = Message(party.index, receiver, kind, payload, round, party.epoch, row)
         if departure > now:
@@ -329,7 +332,11 @@ class Simulation:
         assert self._sealing is not None
         sender, receiver, kind, sealed, round, epoch, _ = message
         payload = self._sealing.open(sender, receiver, kind, round, epoch, sealed)
-        return message._replace(payload=wire.decode(payload))
+        return message._replace(payload=wire.decode(payload, self._modulus(kind)))
+
+    def _modulus(self, kind: str) -> int | None:
+        """Modulus of the elements that a kind of message packs on its way."""
+        return self._rules.modulus(kind) if self._rules is not None and self._packing else None
 
     def _count_late(self, message: Message) -> None:
         if message.row >= 0:
@@ -440,6 +447,7 @@ class Simulation:
         """Everything that a checkpoint needs; every party must have been copied."""
         return {
             "seed": self.seed,
+            "packing": self._packing,
             **self._queue.state(),
             "last_event": self._last_event,
             "parties": {index: slot.state() for index, slot in self.slots.items()},
@@ -462,6 +470,8 @@ class Simulation:
         check_parties(parties, state["parties"])
         transcript = Transcript.from_state(state["transcript"])
         self = cls(parties, seed=state["seed"], transcript=transcript, **options)
+        # A run that began before elements were packed ends as it began: with whole words.
+        self._packing = state.get("packing", False)
         self._queue.restore(state)
         self._last_event = state["last_event"]
         self._started = True

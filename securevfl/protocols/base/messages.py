@@ -111,6 +111,10 @@ class MessageSpec:
         The noise that its rows have, in the place of a formula.
     source : str
         Line of the algorithm, or equation.
+    modulus : int, optional
+        p, where arrays of the dtype of F_p in the payload hold elements of it. They are sent in as
+        many bits as an element needs (`securevfl.engine.wire`). One modulus for all declarations
+        of a kind.
     """
 
     kind: str
@@ -127,6 +131,7 @@ class MessageSpec:
     punctual: bool = False
     noise: GaussianNoise | None = None
     source: str = ""
+    modulus: int | None = None
 
 
 @dataclass(frozen=True)

@@ -42,6 +42,8 @@ class Post:
         Round to the clients that send it; all of them if not given.
     operations : tuple of int
         Multiply-adds that each sender states for it (`securevfl.engine.party.Party.operations`).
+    modulus : int, optional
+        As of the message's declaration (`securevfl.protocols.base.messages.MessageSpec`).
     """
 
     kind: str
@@ -49,6 +51,7 @@ class Post:
     payloads: tuple[Any, ...]
     senders: Callable[[int], Sequence[int]] | None = None
     operations: tuple[int, ...] = (0,)
+    modulus: int | None = None
 
 
 @dataclass(frozen=True)

@@ -40,7 +40,7 @@ def messages_of(
     training : bool
         Whether there are steps; a coded prediction has none.
     """
-    field, h = public.field.dtype.name, public.config.width
+    field, p, h = public.field.dtype.name, public.field.modulus, public.config.width
     sizes = [expanded_width(d, public.config.degree) for d in widths]  # d_n D + 1
     rows = rows_by_round(public, training=training)
     upload: Carries = "masked_result" if public.config.masked else "result_share"
@@ -51,6 +51,7 @@ def messages_of(
             *(f"{part}-data", "client", "client", "data_share"),
             shape=lambda key: (length, sizes[key.sender]),
             dtype=field,
+            modulus=p,
             count=in_setup,
             source="lines 2-10",
         )
@@ -73,6 +74,7 @@ def messages_of(
             *("model", "client", "client", "model_share"),
             shape=lambda key: (sizes[key.sender], h),
             dtype=field,
+            modulus=p,
             count=in_rounds,
             source="lines 15-17",
         ),
@@ -93,6 +95,7 @@ def messages_of(
             *("embedding", "client", "server", upload),
             shape=of_rows,
             dtype=field,
+            modulus=p,
             count=in_rounds,
             row_by_row=True,
             source="line 23, equation 5",
@@ -100,7 +103,7 @@ def messages_of(
     )
     if public.config.masked:
         mask = MessageSpec("mask", "client", "client", "mask", shape=of_rows, dtype=field,
-                           count=dealt, source="ours: rho")  # fmt: skip
+                           modulus=p, count=dealt, source="ours: rho")  # fmt: skip
         every = (*every, mask)
     if training:
         last = last_training_round(public)

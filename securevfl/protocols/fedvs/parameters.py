@@ -38,9 +38,10 @@ class FedVSConfig(PretrainingOptions, TrainingConfig):
             "Privacy threshold T: number of colluding clients that learn nothing from their shares."
         ),
     )
-    prime: int = Field(2**61 - 1, description="Modulus p of the prime field.")
-    data_bits: int = Field(20, ge=1, le=52, description="Fractional bits lx of the data.")
-    model_bits: int = Field(24, ge=1, le=52, description="Fractional bits lw of the weights.")
+    # lx + lw = 33 leave row sums times weights the room of 16 bits, as 44 did at 2^61 - 1.
+    prime: int = Field(2**50 - 2**14 + 1, description="Modulus p of the prime field.")
+    data_bits: int = Field(16, ge=1, le=52, description="Fractional bits lx of the data.")
+    model_bits: int = Field(17, ge=1, le=52, description="Fractional bits lw of the weights.")
     masked: bool = Field(
         True,
         description=(

@@ -183,6 +183,7 @@ class FedVS(SplitProtocol, CodedProtocol):
                 "peers",
                 tuple(hollow((rows, w), dtype) for w in widths),
                 operations=tuple(coding_operations(rows * w, N) for w in widths),
+                modulus=config.prime,
             )
             for part, rows in lengths.items()
         )

@@ -41,6 +41,7 @@ def attempts(
         "peers",
         tuple(hollow((w, h), dtype) for w in widths),
         operations=tuple(coding_operations(w * h, N) for w in widths),
+        modulus=config.prime,
     )
     masks = Post(
         "mask",
@@ -48,6 +49,14 @@ def attempts(
         (upload,),
         functools.partial(appointed_dealers, config, N),
         operations=(rows * h * N * (segments + 2 * config.privacy - 1),),
+        modulus=config.prime,
+    )
+    uploads = Post(
+        "embedding",
+        "server",
+        (upload,),
+        operations=(rows * h * sum(widths),),
+        modulus=config.prime,
     )
     shared = Post("shared", "server", (None,))
     attempt = Attempt(tuple(range(N)), tuple(range(config.privacy + 1)) * config.masked)
@@ -55,7 +64,7 @@ def attempts(
         Stage((models, *[masks] * config.masked, shared), activity="share", count=N),
         Stage((Post("attempt", "clients", (attempt,)),)),
         Stage(
-            (Post("embedding", "server", (upload,), operations=(rows * h * sum(widths),)),),
+            (uploads,),
             activity="upload",
             count=results_needed(config, segments),
         ),

@@ -133,6 +133,7 @@ class SecAggSplit(EmbeddingProtocol):
     def messages(self) -> tuple[MessageSpec, ...]:
         """Figure 4, round by round, between the announcement and the gradient."""
         batch, upload, gradient = self.step_messages("masked_result", self.public.field.dtype.name)
+        p = self.public.field.modulus
         identity = MessageSpec("identity", "client", "client", "key", public=True, count=in_setup)
         signed = (
             MessageSpec("signature", "client", "server", "control", count=in_rounds),
@@ -143,7 +144,12 @@ class SecAggSplit(EmbeddingProtocol):
             *[identity] * consistency,
             batch,
             MessageSpec("secret", "client", SELF, "key", count=in_rounds, source="s_u^SK, b_u"),
-            MessageSpec("deal", "client", "client", "key", count=in_rounds, source="rounds 0, 1"),
+            MessageSpec(
+                *("deal", "client", "client", "key"),
+                count=in_rounds,
+                source="rounds 0, 1",
+                modulus=p,
+            ),
             MessageSpec(
                 *("shared", "client", "server", "key"),
                 public=True,
@@ -157,7 +163,7 @@ class SecAggSplit(EmbeddingProtocol):
                 punctual=True,
                 source="round 1: U2",
             ),
-            replace(upload, source="round 2: y_u"),
+            replace(upload, source="round 2: y_u", modulus=p),
             MessageSpec(
                 *("survivors", "server", "client", "control"),
                 public=True,
@@ -166,7 +172,12 @@ class SecAggSplit(EmbeddingProtocol):
                 source="round 2: U3",
             ),
             *[replace(one, source="round 3") for one in signed] * consistency,
-            MessageSpec("opening", "client", "server", "key", count=in_rounds, source="round 4"),
+            MessageSpec(
+                *("opening", "client", "server", "key"),
+                count=in_rounds,
+                source="round 4",
+                modulus=p,
+            ),
             gradient,
         )
         return with_formulas(declared, self.formulas())

@@ -26,7 +26,7 @@ from securevfl.models.polynomial_network import expand
 from securevfl.protocols.fedvs.messages import Attempt, Batch
 from securevfl.testing.runs import class_of, make, paper_conditions, simulate
 
-P31, P61 = 2**31 - 1, 2**61 - 1
+P31, P50, P61 = 2**31 - 1, 2**50 - 2**14 + 1, 2**61 - 1
 SMALL = {"rounds": 5, "batch": 15, "width": 5, "hidden": 6}
 
 
@@ -122,6 +122,7 @@ CASES = {
     "one view a party": ((8, 3, 1), 1, 1, P61, 16, 20, 8.0),
     "two colluders": ((2,) * 9, 2, 2, P61, 14, 14, 8.0),
     "sixteen": ((2,) * 16, 5, 3, P61, 20, 20, 8.0),
+    "default field": ((2,) * 8, 2, 1, P50, 16, 17, 16.0),
     "sixteen, small prime": ((2,) * 16, 6, 1, P31, 8, 9, 2.0),
     "K divides the rows": ((2, 2, 2, 3, 2), 2, 1, P61, 20, 24, 16.0),
 }
@@ -682,7 +683,7 @@ def test_a_test_set_of_many_attempts_is_scored_row_by_row():
     ("options", "error", "words"),
     [
         ({"prime": P31, "data_bits": 14, "model_bits": 14}, WouldOverflowError, "Lower data_bits"),
-        ({"data_bits": 30, "model_bits": 30}, WouldOverflowError, "p = 2305843009213693951"),
+        ({"data_bits": 30, "model_bits": 30}, WouldOverflowError, "p = 1125899906826241"),
         ({"weight_bound": 1e12}, WouldOverflowError, "weight_bound"),
         ({"privacy": 6}, PrivacyError, "6"),
         ({"privacy": 3}, ConfigurationError, "R = |= 7 results"),

@@ -1,0 +1,141 @@
+"""Field elements as a stream of bits: b = ceil(log2 p) bits each, and no more.
+
+The stream is the integer ``sum_i z_i 2^(i b)`` in ceil(n b / 8) bytes, little-endian. Each array
+has one stream, and each stream that `unpack` accepts belongs to one array.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from securevfl.errors import FieldError
+
+Array = NDArray[Any]
+
+_LARGEST = 1 << 62  # as of `securevfl.field.PrimeField`
+
+
+def element_bits(modulus: int) -> int:
+    """Number b of bits in which every element of F_p fits.
+
+    Examples
+    --------
+    >>> element_bits(2**31 - 1), element_bits(2**50 - 2**14 + 1)
+    (31, 50)
+    """
+    return (modulus - 1).bit_length()
+
+
+@functools.lru_cache(maxsize=64)
+def element_dtype(modulus: int) -> np.dtype[Any]:
+    """Dtype of unpacked elements, as `securevfl.field.PrimeField.dtype`."""
+    return np.dtype(np.uint32 if modulus < 1 << 32 else np.uint64)
+
+
+def packed_size(count: int, modulus: int) -> int:
+    """Number of bytes of so many elements, ceil(count b / 8).
+
+    Examples
+    --------
+    >>> packed_size(1000, 2**50 - 2**14 + 1)
+    6250
+    """
+    return (count * element_bits(modulus) + 7) // 8
+
+
+def pack(elements: Array, modulus: int) -> Array:
+    """Return the stream of an array of elements, in C order.
+
+    Parameters
+    ----------
+    elements : ndarray, any shape, uint32 for p < 2^32, else uint64
+    modulus : int
+        p, below 2^62.
+
+    Returns
+    -------
+    ndarray, (ceil(n b / 8),), uint8
+
+    Raises
+    ------
+    FieldError
+        For another dtype, and for a number outside [0, p).
+
+    Examples
+    --------
+    >>> pack(np.array([1, 2, 96], np.uint32), 97).tolist()  # 1 + 2 * 2^7 + 96 * 2^14
+    [1, 1, 24]
+    """
+    from securevfl.field.kernels import packing
+
+    bits, dtype, shifts = _layout(modulus)
+    if elements.dtype != dtype:
+        raise FieldError(
+            f"pack: elements of the field of {modulus} have dtype {dtype}, these have "
+            f"{elements.dtype}. PrimeField.elements converts them."
+        )
+    stream = np.empty((elements.size * int(bits) + 7) // 8, np.uint8)
+    most = packing.pack(elements.ravel(), bits, shifts, stream)
+    if most >= modulus:
+        raise FieldError(
+            f"pack: a number in the array is {most}, outside [0, {modulus}). PrimeField.reduce "
+            f"maps any integers into the field."
+        )
+    return stream
+
+
+def unpack(stream: bytes | memoryview, shape: tuple[int, ...], modulus: int) -> Array:
+    """Return the array of a stream; the inverse of `pack`.
+
+    Parameters
+    ----------
+    stream : bytes or read-only buffer of them
+    shape : tuple of int
+    modulus : int
+        p, below 2^62.
+
+    Raises
+    ------
+    FieldError
+        When the length does not fit the shape, which is found before anything is allocated; when
+        an element is not below p; when a bit after the last element is set.
+
+    Examples
+    --------
+    >>> unpack(bytes([1, 1, 24]), (3,), 97)
+    array([ 1,  2, 96], dtype=uint32)
+    """
+    from securevfl.field.kernels import packing
+
+    bits, dtype, shifts = _layout(modulus)
+    count = math.prod(shape)
+    needed = (count * int(bits) + 7) // 8
+    data = np.frombuffer(stream, np.uint8)
+    if data.size != needed or min(shape, default=0) < 0:
+        raise FieldError(
+            f"unpack: {count} elements of {bits} bits take {needed} bytes, and there are "
+            f"{data.size}."
+        )
+    elements = np.empty(count, dtype)
+    most, padding = packing.unpack(data, bits, shifts, elements)
+    if most >= modulus:
+        raise FieldError(f"unpack: an element is {most}, outside [0, {modulus}).")
+    if padding:
+        raise FieldError("unpack: a bit after the last element is set; it must be 0.")
+    return elements.reshape(shape)
+
+
+@functools.lru_cache(maxsize=64)
+def _layout(modulus: int) -> tuple[np.uint64, np.dtype[Any], Array]:
+    """Bits and dtype of an element, and the places of eight elements in their bytes."""
+    if not 2 <= modulus < _LARGEST:
+        raise FieldError(f"packing: the modulus must lie in 2 to 2^62 - 1, it is {modulus}.")
+    bits = element_bits(modulus)
+    places = [(m * bits % 8, m * bits // 8, (m + 1) * bits // 8 - m * bits // 8) for m in range(8)]
+    shifts = np.array([(shift, first, 8 * step % 64) for shift, first, step in places], np.uint64)
+    return np.uint64(bits), element_dtype(modulus), shifts
