@@ -51,17 +51,18 @@ class SplitConfig(SegmentedConfig):
     stragglers: Literal["wait", "ignore", "skip", "zeros", "buffer", "mean"] = Field(
         "wait",
         description=(
-            "What the server does about stragglers: wait for every client; ignore all but "
-            "the first; or, after the timeout, skip the round, or fill in zeros, the rows' "
-            "last embeddings (buffer) or the client's running mean (mean)."
+            "What the server does about stragglers, clients that are late: wait for every "
+            "client; ignore all but the first (see quorum); or, after the timeout, skip the"
+            " round, or put zeros, the rows' last embeddings (buffer) or the client's "
+            "running mean (mean) in place of what is missing."
         ),
     )
     timeout: float | None = Field(
         None,
         gt=0,
         description=(
-            "Seconds for which a round waits for embeddings, with stragglers = skip, zeros,"
-            " buffer or mean."
+            "Seconds for which a round waits for embeddings. It is needed with stragglers ="
+            " skip, zeros, buffer or mean. Default: none."
         ),
     )
     quorum: int | None = Field(

@@ -51,12 +51,22 @@ class VflhlpConfig(PretrainingOptions, EmbeddingConfig):
         ),
     )
     beta: float = Field(
-        0.1, ge=0, description="Weight of the proximal term towards the active party's own model."
+        0.1,
+        ge=0,
+        description=(
+            "Weight of the proximal term, which holds the active party's model near the one"
+            " that it trained alone."
+        ),
     )
     corruption: float = Field(
-        0.6, ge=0, le=1, description="Fraction of a row's features that SCARF replaces."
+        0.6,
+        ge=0,
+        le=1,
+        description="Fraction of a row's values that SCARF replaces to make a view of it.",
     )
-    temperature: float = Field(1.0, gt=0, description="Temperature tau of InfoNCE.")
+    temperature: float = Field(
+        1.0, gt=0, description="Temperature tau of the contrastive loss InfoNCE."
+    )
     aggregation: Literal["mean", "concat", "max"] = Field(
         "concat", description="How embeddings are joined to the head's input."
     )

@@ -76,11 +76,27 @@ class WaitDPConfig(SegmentedConfig):
 
     noise_on: Literal["embeddings", "gradients", "both", "none"] = Field(
         "embeddings",
-        description="What is clipped and noised. Choose none to use label_epsilon alone.",
+        description=(
+            "What is clipped and gets Gaussian noise before it is sent. Choose none to use "
+            "label_epsilon alone."
+        ),
     )
-    epsilon: float = Field(5.0, gt=0, description="Epsilon' of one release of a row.")
+    epsilon: float = Field(
+        5.0,
+        gt=0,
+        description=(
+            "Privacy cost epsilon' of one release of a row. Smaller is more private and has"
+            " more noise."
+        ),
+    )
     delta: float = Field(
-        1e-5, gt=0, lt=1, description="Delta of one release, and of all of them together."
+        1e-5,
+        gt=0,
+        lt=1,
+        description=(
+            "Probability delta with which the bound epsilon may fail, for one release and "
+            "for all of them together."
+        ),
     )
     clip: float = Field(1.0, gt=0, description="Bound C on the L2 norm of a row's embedding.")
     gradient_clip: float = Field(
@@ -97,12 +113,15 @@ class WaitDPConfig(SegmentedConfig):
     epsilon_budget: float | None = Field(
         None,
         gt=0,
-        description="Largest epsilon of all releases of a row together. Default: no budget.",
+        description=(
+            "Largest epsilon of all releases of a row together. The run ends before it is "
+            "exceeded. Default: no budget."
+        ),
     )
     noise: Literal["secure", "seeded"] = Field(
         "secure",
         description=(
-            "Source of the noise: the operating system (system), or the run's seed "
+            "Source of the noise: the operating system (secure), or the run's seed "
             "(seeded), which repeats the run and protects nothing."
         ),
     )
