@@ -12,7 +12,7 @@ import securevfl
 from securevfl.audit.randomness import banned_randomness, unexplained, watch
 from securevfl.audit.recorded_runs import run_factory
 from securevfl.audit.statistical import digest, repeats
-from securevfl.audit.views import Tape
+from securevfl.audit.tapes import Tape
 from securevfl.field import PrimeField, sampling
 from securevfl.field.sampling import SeededSource
 from securevfl.protocols.base.registry import get_protocol
