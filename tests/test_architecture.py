@@ -262,8 +262,8 @@ def named_protocols(text: str) -> set[str]:
     return found
 
 
-# Each leak of the zoo breaks one protocol, and each lie is told in one, which it names; only
-# their entry points name none.
+# The one exception (docs/design.md): each leak of the zoo breaks one protocol, and each lie is told
+# in one, which it names. Only their entry points name none.
 BREAK_ONE = ("testing.leaks.", "testing.lies.")
 
 
