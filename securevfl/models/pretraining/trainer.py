@@ -106,7 +106,7 @@ def supervise(
     batches: Batches,
     epochs: int,
 ) -> float:
-    """Train a network and a centre on one party's labelled rows; mean loss of the last epoch.
+    """Train a bottom and a server model on one party's labelled rows; mean loss of the last epoch.
 
     Parameters
     ----------
