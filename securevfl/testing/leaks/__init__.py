@@ -18,13 +18,15 @@ def all_leaks() -> tuple[Leak, ...]:
         fedvs_masks,
         fedvs_messages,
         fedvs_options,
+        label_channels,
         labels,
         noise,
-        other_methods,
+        primitives,
+        structured_noise,
     )
 
     of_fedvs = (fedvs_messages, fedvs_masks, fedvs_options, declared, choices)
-    others = (encrypted, noise, labels, other_methods)
+    others = (encrypted, noise, labels, primitives, structured_noise, label_channels)
     return tuple(one for module in (*of_fedvs, *others) for one in module.LEAKS)
 
 
