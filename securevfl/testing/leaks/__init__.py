@@ -14,6 +14,7 @@ def all_leaks() -> tuple[Leak, ...]:
     from securevfl.testing.leaks import (
         choices,
         declared,
+        declared_parts,
         encrypted,
         fedvs_masks,
         fedvs_messages,
@@ -25,7 +26,7 @@ def all_leaks() -> tuple[Leak, ...]:
         structured_noise,
     )
 
-    of_fedvs = (fedvs_messages, fedvs_masks, fedvs_options, declared, choices)
+    of_fedvs = (fedvs_messages, fedvs_masks, fedvs_options, declared, declared_parts, choices)
     others = (encrypted, noise, labels, primitives, structured_noise, label_channels)
     return tuple(one for module in (*of_fedvs, *others) for one in module.LEAKS)
 
