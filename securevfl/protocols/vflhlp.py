@@ -24,7 +24,7 @@ from securevfl.errors import ConfigurationError
 from securevfl.models.pretraining.trainer import (
     Pretraining,
     PretrainingOptions,
-    Pull,
+    ProximalTerm,
     check_rows,
     pretraining_optimizer,
 )
@@ -96,7 +96,7 @@ class ActiveClient(SplitClient):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.config.active:
-            self.pull = Pull(self.network, self.config.beta, lambda: self.theta)
+            self.pull = ProximalTerm(self.network, self.config.beta, lambda: self.theta)
 
     async def setup(self) -> None:
         """Step 1: minimise F(f(Theta^0; h(Theta^1; X^1)), Y); the head goes to the server."""
@@ -139,7 +139,7 @@ class Server(SplitServer):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.config.active:
-            self.pull = Pull(self.centre, self.config.beta, lambda: self.theta)
+            self.pull = ProximalTerm(self.centre, self.config.beta, lambda: self.theta)
 
     async def setup(self) -> None:
         """Send the labels to client 0 of the same organisation, and receive its head."""

@@ -114,7 +114,7 @@ class _Inputs:
 
 
 @dataclass(frozen=True)
-class Evidence:
+class ObservedRun:
     """A run, as its roles have seen it.
 
     Attributes
@@ -310,7 +310,7 @@ def observe(
     sealed: bool = False,
     every: bool = False,
     interrupted: Callable[[], bool] | None = None,
-) -> Evidence:
+) -> ObservedRun:
     """Run a protocol and keep what its roles see of the last epoch, and gradients of the first.
 
     Parameters
@@ -364,7 +364,7 @@ def observe(
         if until is None and not simulation.finished:
             raise Interrupted(None)
         historian.finish()
-    return Evidence(
+    return ObservedRun(
         protocol=protocol,
         parties=parties,
         client=client,

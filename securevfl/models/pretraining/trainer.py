@@ -219,7 +219,7 @@ class Pretraining:
         return {"rows": len(rows), "loss": loss}
 
 
-class Pull:
+class ProximalTerm:
     """Adds beta (theta - Theta) to dL/dtheta, the gradient of beta/2 |theta - Theta|^2.
 
     It is added before each step of the model's optimiser. Where Theta's tensor is smaller, it is
