@@ -68,8 +68,8 @@ class HEConfig(SegmentedConfig):
         1,
         ge=0,
         description=(
-            "Privacy threshold T: number of other clients that may pool what they see with "
-            "the server and still learn no single embedding."
+            "Privacy threshold T: number of clients other than the key holder that may pool"
+            " what they see with the server and still learn no single embedding."
         ),
     )
     quorum: int | None = Field(
@@ -86,7 +86,14 @@ class HEConfig(SegmentedConfig):
             "most often (as many as the quorum), or all."
         ),
     )
-    bits: int = Field(20, ge=1, le=32, description="Fractional bits of the quantised embeddings.")
+    bits: int = Field(
+        20,
+        ge=1,
+        le=32,
+        description=(
+            "Number of fractional bits of an embedding's values, which are rounded to integers."
+        ),
+    )
     key_bits: int = Field(2048, ge=2048, le=4096, description="Bits of a Paillier modulus.")
 
 

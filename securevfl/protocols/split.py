@@ -81,10 +81,16 @@ class SplitConfig(SegmentedConfig):
         False, description="Whether data and weights are rounded as FedVS rounds them."
     )
     data_bits: int = Field(
-        20, ge=1, le=52, description="Fractional bits lx of the data, with quantized."
+        20,
+        ge=1,
+        le=52,
+        description="Number lx of fractional bits to which data are rounded, with quantized.",
     )
     model_bits: int = Field(
-        24, ge=1, le=52, description="Fractional bits lw of the weights, with quantized."
+        24,
+        ge=1,
+        le=52,
+        description="Number lw of fractional bits to which weights are rounded, with quantized.",
     )
 
 

@@ -47,7 +47,8 @@ class SecAggConfig(SegmentedConfig):
         None,
         ge=1,
         description=(
-            "Number of survivors that are summed. Default: N - floor(N/2), and at least T+2 and t."
+            "Number of survivors, clients whose upload came, that are summed. Default: N - "
+            "floor(N/2), and at least T+2 and t."
         ),
     )
     consistency: bool = Field(
@@ -67,7 +68,14 @@ class SecAggConfig(SegmentedConfig):
     prime: int = Field(
         2**61 - 1, description="Modulus p of the prime field in which embeddings are summed."
     )
-    bits: int = Field(24, ge=1, le=52, description="Fractional bits of the quantised embeddings.")
+    bits: int = Field(
+        24,
+        ge=1,
+        le=52,
+        description=(
+            "Number of fractional bits of an embedding's values, which are rounded to integers."
+        ),
+    )
     share_timeout: float | None = Field(
         None,
         gt=0,
