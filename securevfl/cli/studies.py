@@ -244,8 +244,8 @@ def plan(values: Mapping[str, Any]) -> None:
     shape_given = sizes["rows"] is not None or sizes["features"] is not None
     if shape_given and (common["data"] is not None or common["party"]):
         raise ConfigurationError(
-            "plan: --rows and --features give the size of a table, and --data and --party name "
-            "one. Leave out one of the two."
+            "plan: --rows and --features give the size of a table, and --data or --party names "
+            "one; leave out --data and --party, or leave out the size"
         )
     with output.busy("plan"):
         found = plan(
