@@ -27,8 +27,8 @@ from typing import Any
 import numpy as np
 
 from securevfl.audit.attack_matrix.registry import solve_sums
-from securevfl.audit.attack_matrix.run import Settings, attack_matrix, write_matrix
-from securevfl.audit.attack_matrix.setting import Case
+from securevfl.audit.attack_matrix.run import AttackSettings, attack_matrix, write_matrix
+from securevfl.audit.attack_matrix.setting import AttackCase
 from securevfl.audit.attacks.outcome import Outcome
 from securevfl.audit.games import TESTS, Size, play_ranks
 from securevfl.audit.proof.exhaustive import SmallInstance, exhaust, small_code, small_instances
@@ -242,14 +242,14 @@ def attacks(name: str, seeds: int) -> None:
         seeds=range(seeds or given["seeds"]),
         conditions="paper",
         sealed=False,
-        settings=Settings(rows=given.get("rows")),
+        settings=AttackSettings(rows=given.get("rows")),
         folder=Path("runs") / f"attacks-{name}",
         progress=lambda done, total, what: print(f"{done}/{total} {what}", flush=True),
     )
     write_matrix(matrix, RESULTS / f"attacks-{name}.json")
 
 
-class _OwnEntropies(Case):
+class _OwnEntropies(AttackCase):
     """A variant whose parties have entropy of their own, as on a cluster."""
 
     @functools.cached_property
@@ -267,10 +267,10 @@ def seed(_count: int) -> dict[str, Any]:
     rows = []
     for name, parties in (("breast-cancer", 6), ("digits", 8), ("credit-card", 11)):
         job = Job(name, "fedvs", {}, name, {"parties": parties, "seed": 0}, "none", 0)
-        settings = Settings(replayed=10**6)
-        runs: dict[str, tuple[Case, SecretSeed | None]] = {
-            "secret seed known": (Case(job, settings), None),
-            "secret seed unknown": (Case(job, settings), SecretSeed(1)),
+        settings = AttackSettings(replayed=10**6)
+        runs: dict[str, tuple[AttackCase, SecretSeed | None]] = {
+            "secret seed known": (AttackCase(job, settings), None),
+            "secret seed unknown": (AttackCase(job, settings), SecretSeed(1)),
             "own entropy, seed known": (_OwnEntropies(job, settings), SecretSeed(0)),
         }
         for who, (case, guessed) in runs.items():

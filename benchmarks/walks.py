@@ -12,7 +12,8 @@ It counts
 - ``a run option``: places that declare an option of a run: parameters with a default, fields, and
   keys in literals, for `until` and `sealed`;
 - ``a claim to the page``: places where texts of claims or evidence are joined, split or compared;
-- ``modules``: circles of imports, those for type checking included; the largest; files of a folder.
+- ``modules``: circles of imports, those for type checking included, and apart from them the circles
+  that an import within a function closes; the largest modules; files of a folder.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ import json
 import sys
 import tempfile
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -135,29 +137,43 @@ def claims_as_text(trees: dict[str, ast.Module]) -> list[str]:
 
 def modules(root: Path, trees: dict[str, ast.Module]) -> dict[str, Any]:
     """Circles of imports, the largest modules, and the fullest folders."""
+    lazy = circles(arrows(trees, lazy=True))
+    lines = {path: len((root / path).read_text().splitlines()) for path in trees}
+    folders = Counter(str(Path(path).parent) for path in trees if not path.endswith("__init__.py"))
+    return {
+        "modules": len(trees),
+        "circles": circles(arrows(trees, lazy=False)),
+        "circles by imports in functions": lazy,
+        "largest": dict(Counter(lines).most_common(6)),
+        "fullest folders": dict(folders.most_common(6)),
+    }
+
+
+def arrows(trees: dict[str, ast.Module], *, lazy: bool) -> dict[str, set[str]]:
+    """Module -> modules that it imports; with `lazy`, also within functions."""
     names = {path.removesuffix(".py").removesuffix("/__init__").replace("/", ".") for path in trees}
-    arrows: dict[str, set[str]] = {}
+    found: dict[str, set[str]] = {}
     for path, tree in trees.items():
         own = path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
-        arrows[own] = set()
+        found[own] = set()
         if path.endswith("__init__.py"):
             continue  # a package's face hands names on
-        for node in ast.walk(tree):
+        for node in ast.walk(tree) if lazy else at_the_top(tree):
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("securevfl."):
                 base = (node.module or "").removeprefix("securevfl.")
                 for alias in node.names:
                     whole = f"{base}.{alias.name}"
                     target = whole if whole in names else base
-                    arrows[own] |= {target} & names - {own}
-    lines = {path: len((root / path).read_text().splitlines()) for path in trees}
-    folders = Counter(str(Path(path).parent) for path in trees if not path.endswith("__init__.py"))
-    return {
-        "modules": len(trees),
-        "in circles": sum(len(c) for c in circles(arrows)),
-        "circles": len(circles(arrows)),
-        "largest": dict(Counter(lines).most_common(6)),
-        "fullest folders": dict(folders.most_common(6)),
-    }
+                    found[own] |= {target} & names - {own}
+    return found
+
+
+def at_the_top(node: ast.AST) -> Iterator[ast.AST]:
+    """Nodes of a module that stand in no function; ``if TYPE_CHECKING`` is among them."""
+    for child in ast.iter_child_nodes(node):
+        if not isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+            yield child
+            yield from at_the_top(child)
 
 
 def circles(arrows: dict[str, set[str]]) -> list[list[str]]:

@@ -20,6 +20,7 @@ import numpy as np
 
 from securevfl.audit import randomness, views
 from securevfl.audit.statistical import Outcome, two_sample
+from securevfl.audit.tapes import record_draws
 from securevfl.data import VerticalDataset
 from securevfl.engine.conditions import NONE
 from securevfl.engine.network import SERVER
@@ -101,7 +102,7 @@ def origins(kind: type[Client]) -> list[str]:
     """Draws of the clients that did not come from the operating system by the one sampler."""
     with clients(kind), randomness.watch() as log:
         parties = make(AdditiveSplit, **OPTIONS).parties()
-        tapes = [views.record(parties[n]) for n in parties if n != SERVER]
+        tapes = [record_draws(parties[n]) for n in parties if n != SERVER]
         Simulation(parties, conditions=NONE).run()
     return list(randomness.unexplained(log, tapes))
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from securevfl.audit.attack_matrix.setting import Case, Settings
+from securevfl.audit.attack_matrix.setting import AttackCase, AttackSettings
 from securevfl.audit.attacks.outcome import NoView, Outcome, explained
 
 
@@ -23,9 +23,9 @@ class NearestRow:
     against: str = "server"
     asset: str = "features"
 
-    def run(self, seen: Case, settings: Settings) -> Outcome | NoView:
+    def run(self, seen: AttackCase, settings: AttackSettings) -> Outcome | NoView:
         """Attack one run."""
-        table = seen.evidence.embeddings  # one embedding for each training row that was sent
+        table = seen.observed.embeddings  # one embedding for each training row that was sent
         if isinstance(table, NoView):
             return table
         if settings.auxiliary < 1:

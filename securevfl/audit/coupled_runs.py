@@ -12,7 +12,7 @@ from typing import Any
 from securevfl.audit.proof import coupling
 from securevfl.audit.proof.coupling import Secrets
 from securevfl.audit.recorded_runs import CodedRun, Models, RunFactory
-from securevfl.audit.views import Tape
+from securevfl.audit.tapes import Tape
 from securevfl.privacy.coalition import Coalition
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from securevfl.audit.statistical import digest
-from securevfl.audit.views import Tape
+from securevfl.audit.tapes import Tape
 
 SEED_BYTES = 32
 

@@ -16,7 +16,8 @@ import numpy as np
 
 from securevfl.audit import views
 from securevfl.audit.proof.coupling import Secrets
-from securevfl.audit.views import Tape, View
+from securevfl.audit.tapes import Tape, record_draws, replay_draws
+from securevfl.audit.views import View
 from securevfl.data.dataset import VerticalDataset
 from securevfl.engine.conditions import NONE, Conditions
 from securevfl.engine.mailbox import ANNOUNCE
@@ -162,8 +163,8 @@ class RunFactory:
         models: dict[int, dict[int, np.ndarray]] = {}
         for n in self.protocol.peers():
             if tapes is not None and n in tapes:
-                views.replay(parties[n], tapes[n])
-            used[n] = views.record(parties[n])
+                replay_draws(parties[n], tapes[n])
+            used[n] = record_draws(parties[n])
             models[n] = _watch_models(parties[n])
         transcript = Transcript(payloads=True)
         with one_thread():

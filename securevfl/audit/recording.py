@@ -16,7 +16,8 @@ from typing import Any, TypeVar
 import numpy as np
 
 from securevfl.audit import views
-from securevfl.audit.views import Tape, View
+from securevfl.audit.tapes import Tape, record_draws, replay_draws
+from securevfl.audit.views import View
 from securevfl.engine import wire
 from securevfl.engine.conditions import NONE, Conditions
 from securevfl.engine.mailbox import ANNOUNCE
@@ -300,7 +301,7 @@ def record(
     run = RecordedRun(protocol, made, Transcript(payloads=True))
     for n, party in made.items():
         if tapes is not None and n in tapes:
-            views.replay(party, tapes[n])
+            replay_draws(party, tapes[n])
         keep_draws(run, party)
     with one_thread():
         Recorder(
@@ -317,4 +318,4 @@ def record(
 def keep_draws(run: RecordedRun, party: Party) -> None:
     """Copy what a party draws to its tape; a party that comes back goes on with the same one."""
     if hasattr(party, "uniform"):
-        run.tapes[party.index] = views.record(party, run.tapes.get(party.index))
+        run.tapes[party.index] = record_draws(party, run.tapes.get(party.index))

@@ -122,7 +122,7 @@ def bench_round(
     rounds: int = 3,
     fields: Sequence[dict[str, int]] = FIELDS,
 ) -> dict[str, Any]:
-    """Time a round of the default protocol against its float twin: same networks, same batches.
+    """Time a round of the default protocol, and of its unprotected baseline on the same batches.
 
     Parameters
     ----------

@@ -134,7 +134,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
     invoke_without_command=True,
-    help="Secure vertical federated learning.",
+    help="Secure vertical federated learning.\n\nSeveral parties hold different columns about the "
+    "same rows, and train a model together. This program simulates their protocols or runs them on "
+    "a cluster, and tests what each party could learn of the others' data.",
     epilog=epilog("")
     + "\n\nErrors are one line; SECUREVFL_TRACEBACK=1 shows where they come from.",
 )
@@ -160,14 +162,15 @@ def root(
             count=True,
             metavar="",
             show_default=False,
-            help="Write a log on standard error; -vv says more. Also after the command.",
+            help="Write a log on standard error; -vv says more. It may also stand after the "
+            "command.",
         ),
     ] = 0,
     log_level: Annotated[
         str | None,
         typer.Option(
             metavar="|".join(LEVELS),
-            help="The same, from this level on.",
+            help="Write a log on standard error, from this level on.",
             autocompletion=lambda incomplete: choices("|".join(LEVELS), incomplete),
         ),
     ] = None,

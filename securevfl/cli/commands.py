@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import copy
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -17,7 +18,10 @@ from securevfl.cli.completion import dataset_names, epilog, protocol_names
 from securevfl.cli.model import Code
 from securevfl.cli.options import keyword, make_command, plain_flags, run_command
 from securevfl.errors import ConfigurationError, UnknownNameError
-from securevfl.protocols.base.defaults import DEFAULT
+from securevfl.protocols.base.defaults import DEFAULT, SHOWN
+
+if TYPE_CHECKING:
+    from pydantic.fields import FieldInfo
 
 
 class Made(TyperCommand):
@@ -42,11 +46,22 @@ def _compare() -> Callable[..., None]:
     from securevfl.cli.studies import compare
     from securevfl.studies.compare import all_options
 
-    named = typer.Argument(metavar="PROTOCOL...", show_default=False, autocompletion=protocol_names)
+    named = typer.Argument(
+        metavar="PROTOCOL...",
+        help="Two protocols or more, or variants of one.",
+        show_default=False,
+        autocompletion=protocol_names,
+    )
     protocols = Annotated[list[str], named]
-    seeds = typer.Option(metavar="n", help="Runs of each, with seeds S, S+1, ...")
-    workers = typer.Option(metavar="n", min=1, help="Processes.")
-    attacks = typer.Option("--attacks", help="Attack each of them in every way instead; long.")
+    seeds = typer.Option(
+        metavar="N", help="Number of runs of each protocol, with the seeds S, S+1, ..."
+    )
+    workers = typer.Option(metavar="N", min=1, help="Number of processes that carry out runs.")
+    attacks = typer.Option(
+        "--attacks",
+        help="Carry out every attack of this library on runs of each protocol, in place of the "
+        "comparison. It takes long.",
+    )
     shared = {
         "variants": inspect.Parameter(
             "variants", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=protocols
@@ -57,12 +72,30 @@ def _compare() -> Callable[..., None]:
         "attacks": keyword("attacks", Annotated[bool, attacks], False),
     }
     every = all_options()
-    most = max(len(names) for _, names in every.values())
-    fields = {
-        key: (field, "Options of all" if len(names) == most else f"Options of {', '.join(names)}")
-        for key, (field, names) in every.items()
-    }
-    return make_command(shared, fields, compare)
+    return make_command(shared, _grouped(every), compare)
+
+
+def _grouped(
+    every: Mapping[str, tuple[FieldInfo, Sequence[str]]],
+) -> dict[str, tuple[FieldInfo, str]]:
+    """Options of several protocols and their headings: those of all, of several, of each one."""
+    total = {name for _, names in every.values() for name in names}
+    groups: list[dict[str, tuple[FieldInfo, str]]] = [{}, {}, {}]
+    for key, (field, names) in every.items():
+        if len(names) == len(total):
+            groups[0][key] = field, "Options of every protocol"
+        elif len(names) == 1:
+            groups[2][key] = field, f"Options of {names[0]}"
+        else:
+            others = sorted(total.difference(names))
+            few = len(names) <= len(others)
+            whose = f"Of {', '.join(names)}" if few else f"Of all but {', '.join(others)}"
+            shared = copy(field)
+            text, default, said = str(field.description).partition(" Default: ")
+            shared.description = f"{text} {whose}.{default}{said}"
+            groups[1][key] = shared, "Options of several protocols"
+    ordered = sorted(groups[2].items(), key=lambda item: item[1][1])
+    return groups[0] | groups[1] | dict(ordered)
 
 
 def _plan() -> Callable[..., None]:
@@ -71,14 +104,18 @@ def _plan() -> Callable[..., None]:
     from securevfl.runs.catalogue import protocols
 
     def number(text: str) -> Any:
-        return Annotated[int | None, typer.Option(metavar="n", help=text, rich_help_panel=DATA)]
+        return Annotated[int | None, typer.Option(metavar="N", help=text, rich_help_panel=DATA)]
 
-    bits = typer.Option(metavar="n", help="Fractional bits wanted of data and weights, at least.")
+    bits = typer.Option(
+        metavar="N", help="Least number of fractional bits wanted of data and of weights."
+    )
     shared = {
         **shared_parameters("plan"),
-        "rows": keyword("rows", number("Training rows, in place of a data set.")),
-        "features": keyword("features", number("Columns of all parties together.")),
-        "test_rows": keyword("test_rows", number("Test rows, for --secure."), 0),
+        "rows": keyword("rows", number("Number of training rows, in place of a data set.")),
+        "features": keyword("features", number("Number of columns of all parties together.")),
+        "test_rows": keyword(
+            "test_rows", number("Number of test rows, which --secure evaluates on shares."), 0
+        ),
         "accuracy_bits": keyword("accuracy_bits", Annotated[int, bits], 8),
     }
     config = protocols()[DEFAULT].Config
@@ -105,19 +142,22 @@ def _resume() -> Callable[..., None]:
 MADE = {
     "resume": Made(
         "resume",
-        "Go on with a run that was stopped; the result is that of the unbroken run.",
+        "Go on with a run that was stopped. Its result is that of the unbroken run.",
         _resume,
     ),
     "compare": Made(
         "compare",
-        "Run protocols side by side: same data, seeds and delays.\n\nA variant is a protocol with "
-        "options in its name: `split:aggregation=max`. Other options go to every protocol that has "
-        "them. Differences are against the first.",
+        "Run protocols side by side, with the same data, seeds and delays.\n\nA variant is a "
+        f"protocol with options in its name: `{SHOWN['baseline']}:aggregation=max`. Any other "
+        "option goes to every protocol that has it. The table gives each protocol's measures, and "
+        "their differences from the first protocol, as means over the seeds with intervals.",
         _compare,
     ),
     "plan": Made(
         "plan",
-        "Predict a FedVS run: feasible K, field and bits, bytes, memory, expected time.",
+        "Forecast a FedVS run before it is made.\n\nThe plan names the largest number K of data "
+        "segments with which the run can decode, and for it the field and its bits, bytes sent, "
+        "memory, and expected time.",
         _plan,
     ),
 }
@@ -163,11 +203,19 @@ class Protocols(TyperGroup):
             start(name, variant, values)
 
         single = typer.Typer(add_completion=False, rich_markup_mode="rich")
-        text = f"{protocol.card.title}: {protocol.card.paper}."
+        text = "\n\n".join(_headed(protocol.card))
         single.command(name=name, help=text, epilog=epilog("run PROTOCOL", name))(
             run_command(protocol.Config, f"Options of {name}", begin)
         )
         return plain_flags(typer.main.get_command(single))
+
+
+def _headed(card: Any) -> Iterator[str]:
+    """Paragraphs of a protocol's help page: its paper, and the roles that its options name."""
+    yield f"{card.title}. Paper: {card.paper}."
+    yield "The parties and their roles:"
+    for role, what in card.roles.items():
+        yield f"- {role}: {what}."
 
 
 run_app = typer.Typer(
@@ -177,38 +225,55 @@ run_app = typer.Typer(
     epilog=epilog("run"),
 )
 bench_app = typer.Typer(rich_markup_mode="rich", help="Time parts of the library on this machine.")
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the result as one JSON object.")]
 DataDir = Annotated[
     Path | None,
     typer.Option(
         metavar="FOLDER",
-        help="Folder with the files of known data sets.  \\[default: $SECUREVFL_DATA]",
+        help="Folder with the files of data sets that are known by name.  "
+        "\\[default: $SECUREVFL_DATA]",
     ),
 ]
 
 
 @run_app.callback()
 def run() -> None:
-    """Train with a protocol; `run PROTOCOL --help` lists its options.
+    """Train a model by a protocol. `run PROTOCOL --help` lists its options.
 
-    Options may be part of the name, as in `run split:quantized=true,segments=2`.
+    Options may be part of the name, which is then a variant, as in
+    `run PROTOCOL:option=value,option=value`.
     """
 
 
 def study(
-    file: Annotated[Path, typer.Argument(metavar="FILE.toml", help="A study; docs/stragglers.md.")],
+    file: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FILE.toml", help="Description of the study; docs/stragglers.md shows one."
+        ),
+    ],
     quick: Annotated[
-        bool, typer.Option("--quick", help="Apply the changes of its table \\[quick].")
+        bool,
+        typer.Option(
+            "--quick", help="Carry out the short form, with the changes in its table \\[quick]."
+        ),
     ] = False,
-    workers: Annotated[int, typer.Option(metavar="n", min=1, help="Processes.")] = 1,
+    workers: Annotated[
+        int, typer.Option(metavar="N", min=1, help="Number of processes that carry out runs.")
+    ] = 1,
     out: Annotated[
         Path | None,
-        typer.Option(metavar="FOLDER", help="Where results go.  \\[default: ./runs/study-NAME]"),
+        typer.Option(
+            metavar="FOLDER", help="Folder of the results.  \\[default: ./runs/study-NAME]"
+        ),
     ] = None,
     data_dir: DataDir = None,
     json: AsJson = False,
 ) -> None:
-    """Carry out a study: runs over seeds, summed up. Finished runs are never done again."""
+    """Carry out a study: runs of several protocols and seeds, and a summary of them.
+
+    A study that was interrupted goes on where it stopped; no finished run is made again.
+    """
     from securevfl.cli.studies import study
 
     study(file, quick=quick, workers=workers, out=out, data_dir=data_dir, as_json=json)
@@ -217,7 +282,9 @@ def study(
 def datasets(
     name: Annotated[
         str | None,
-        typer.Argument(help="Show all that is known of this one.", autocompletion=dataset_names),
+        typer.Argument(
+            help="A data set, of which everything is shown.", autocompletion=dataset_names
+        ),
     ] = None,
     data_dir: DataDir = None,
     json: AsJson = False,
@@ -241,11 +308,17 @@ def datasets(
 def protocols(
     name: Annotated[
         str | None,
-        typer.Argument(help="Show the whole card of this one.", autocompletion=protocol_names),
+        typer.Argument(
+            help="A protocol, whose whole card is shown.", autocompletion=protocol_names
+        ),
     ] = None,
     json: AsJson = False,
 ) -> None:
-    """List the protocols, or show what one of them is and what each role sees."""
+    """List the protocols, or show what one of them is.
+
+    The card of a protocol says what each role does and sees, what happens without a party, how it
+    departs from its paper, and which privacy claims it makes.
+    """
     from securevfl.runs.catalogue import default_claims, describe_protocol
     from securevfl.runs.catalogue import protocols as find
 
@@ -268,18 +341,29 @@ def protocols(
 
 @bench_app.command("round", epilog=epilog("bench round"))
 def bench_round(
-    parties: Annotated[int, typer.Option(metavar="N", help="Clients.")] = 28,
-    segments: Annotated[int, typer.Option(metavar="K", help="Data segments.")] = 4,
-    privacy: Annotated[int, typer.Option(metavar="T", help="Colluding clients.")] = 1,
-    batch: Annotated[int, typer.Option(metavar="B", help="Samples of a batch.")] = 256,
-    width: Annotated[int, typer.Option(metavar="H", help="Embedding width.")] = 64,
-    rows: Annotated[int, typer.Option(metavar="M", help="Training rows.")] = 60_000,
-    features: Annotated[int, typer.Option(metavar="D", help="Columns of all clients.")] = 784,
-    blocks: Annotated[int, typer.Option(min=7, help="Timed blocks of each method.")] = 9,
-    rounds: Annotated[int, typer.Option(min=1, help="Rounds of a block.")] = 3,
+    parties: Annotated[int, typer.Option(metavar="N", help="Number of clients.")] = 28,
+    segments: Annotated[int, typer.Option(metavar="K", help="Number of data segments.")] = 4,
+    privacy: Annotated[
+        int, typer.Option(metavar="T", help="Number of clients that may collude.")
+    ] = 1,
+    batch: Annotated[int, typer.Option(metavar="B", help="Number of rows in a batch.")] = 256,
+    width: Annotated[int, typer.Option(metavar="H", help="Width of an embedding.")] = 64,
+    rows: Annotated[int, typer.Option(metavar="M", help="Number of training rows.")] = 60_000,
+    features: Annotated[
+        int, typer.Option(metavar="D", help="Number of columns of all clients together.")
+    ] = 784,
+    blocks: Annotated[
+        int, typer.Option(metavar="N", min=7, help="Number of timed blocks of each method.")
+    ] = 9,
+    rounds: Annotated[
+        int, typer.Option(metavar="N", min=1, help="Number of rounds in a block.")
+    ] = 3,
     json: AsJson = False,
 ) -> None:
-    """Time a FedVS round against the float round of `split`, at the size of fashion-mnist."""
+    """Time a round of FedVS, and one of the same training without secret sharing.
+
+    The default sizes are those of the data set fashion-mnist; that takes minutes.
+    """
     from securevfl.bench.rounds import RoundSize, bench_round
 
     size = RoundSize(parties, segments, privacy, batch, width, rows, features)
@@ -296,18 +380,36 @@ def bench_threshold(
     parties: Annotated[
         str, typer.Option(metavar="N,...", help="Numbers of parties.")
     ] = "6,10,16,28",
-    privacy: Annotated[str, typer.Option(metavar="T,...", help="Colluding clients.")] = "1,2,4,6",
+    privacy: Annotated[
+        str, typer.Option(metavar="T,...", help="Numbers of clients that may collude.")
+    ] = "1,2,4,6",
     segments: Annotated[
-        int | None, typer.Option(metavar="K", min=1, help="Largest K.  \\[default: N/2 + 1]")
+        int | None,
+        typer.Option(
+            metavar="K", min=1, help="Largest number of data segments.  \\[default: N/2 + 1]"
+        ),
     ] = None,
-    tries: Annotated[int, typer.Option(min=1, help="Straggler sets of each cell.")] = 3,
-    prime: Annotated[str, typer.Option(metavar="p", help="Field modulus.")] = "2^61-1",
-    time_parties: Annotated[int, typer.Option(metavar="N", help="Parties of the times.")] = 16,
-    rounds: Annotated[int, typer.Option(min=2, help="Rounds of each time.")] = 50,
-    out: Annotated[Path | None, typer.Option(metavar="FILE.png", help="Draw it there.")] = None,
+    tries: Annotated[
+        int,
+        typer.Option(metavar="N", min=1, help="Number of sets of stragglers tried in each cell."),
+    ] = 3,
+    prime: Annotated[str, typer.Option(metavar="P", help="Modulus of the prime field.")] = "2^61-1",
+    time_parties: Annotated[
+        int, typer.Option(metavar="N", help="Number of parties in the timed runs.")
+    ] = 16,
+    rounds: Annotated[
+        int, typer.Option(metavar="N", min=2, help="Number of rounds in each timed run.")
+    ] = 50,
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE.png", help="File of a drawing of the map.")
+    ] = None,
     json: AsJson = False,
 ) -> None:
-    """Map where recovery is exact and where it is refused, and what K and T cost."""
+    """Map for which N, K and T sums are recovered exactly, and for which they are refused.
+
+    N is the number of parties, K that of data segments, T that of clients that may collude. For
+    each cell sets of stragglers are left out. The times of rounds show what K and T cost.
+    """
     from securevfl.cli.studies import threshold
 
     threshold(
@@ -325,7 +427,7 @@ def bench_threshold(
 
 @bench_app.command("field", epilog=epilog("bench field"))
 def bench_field(json: AsJson = False) -> None:
-    """Time the field arithmetic; see docs/performance.md."""
+    """Time the arithmetic of the prime field, as docs/performance.md shows it."""
     from securevfl.bench.rounds import bench_field
 
     with output.busy("bench field"):

@@ -34,7 +34,11 @@ class DataOptions(BaseModel):
         help="A data set that `securevfl datasets` lists, or a CSV file.",
     )  # fmt: skip
     label: str | None = option(
-        None, metavar="COLUMN", panel=DATA, commands=_EVERY, help="Label column of own files."
+        None,
+        metavar="COLUMN",
+        panel=DATA,
+        commands=_EVERY,
+        help="Column of the labels, in your own files.",
     )
     parties: int | None = option(
         None, metavar="N", panel=DATA, commands=_EVERY, default_text="that of the data, or 8",
@@ -46,7 +50,7 @@ class DataOptions(BaseModel):
     )  # fmt: skip
     id: str | None = option(
         None, metavar="COLUMN", panel=DATA, commands=_EVERY,
-        help="Column that joins the --party files.",
+        help="Column by whose values rows of the --party files are matched.",
     )  # fmt: skip
     label_file: Path | None = option(
         None, metavar="FILE.csv", panel=DATA, commands=_EVERY,
@@ -54,11 +58,12 @@ class DataOptions(BaseModel):
     )  # fmt: skip
     align: str | None = option(
         None, metavar="plain|psi", panel=DATA, commands=_EVERY, default_text="plain",
-        help="Compare ids in plain form, or by private set intersection.",
+        help="How ids are compared: in the clear, or by private set intersection, which hides the "
+        "ids that the parties do not share.",
     )  # fmt: skip
     data_dir: Path | None = option(
         None, metavar="FOLDER", panel=DATA, commands=_EVERY, default_text="$SECUREVFL_DATA",
-        help="Folder with the files of known data sets.",
+        help="Folder with the files of data sets that are known by name.",
     )  # fmt: skip
 
 
@@ -67,7 +72,7 @@ class LengthOptions(BaseModel):
 
     rounds: int | None = option(
         None, metavar="R", panel=RUN, commands=_EVERY, default_text="that of the protocol",
-        help="Number of server steps.",
+        help="Number of rounds. The server model is updated once in each.",
     )  # fmt: skip
 
 

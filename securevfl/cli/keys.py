@@ -14,15 +14,19 @@ from securevfl.protocols.base.defaults import DEFAULT
 
 app = typer.Typer(
     rich_markup_mode="rich",
-    help="Make identities of parties, and the signed list of those who take part in a session.",
+    help="Make identities of parties, and the signed list of those who take part in a session.\n\n"
+    "An identity is a pair of keys. The list is called the manifest; each party signs it, and a "
+    "run on a cluster checks it.",
 )
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
-AManifest = Annotated[Path, typer.Argument(metavar="MANIFEST.toml", help="Of the session.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the result as one JSON object.")]
+AManifest = Annotated[
+    Path, typer.Argument(metavar="MANIFEST.toml", help="Manifest of the session.")
+]
 
 
 @app.command("new", epilog=epilog("keys new"))
 def new(
-    file: Annotated[Path, typer.Argument(metavar="FILE.key", help="Where the secret key goes.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE.key", help="File of the new secret key.")],
     json: AsJson = False,
 ) -> None:
     """Make a key pair: the secret half in FILE.key, the public one in FILE.key.pub."""
@@ -33,7 +37,9 @@ def new(
 
 @app.command("show", epilog=epilog("keys show"))
 def fingerprints(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE.key.pub...", help="Public keys.")],
+    files: Annotated[
+        list[Path], typer.Argument(metavar="FILE.key.pub...", help="Files of public keys.")
+    ],
     json: AsJson = False,
 ) -> None:
     """Show the fingerprints of public keys, to be compared over another channel."""
@@ -44,18 +50,29 @@ def fingerprints(
 
 @app.command("manifest", epilog=epilog("keys manifest"))
 def manifest(
-    out: Annotated[Path, typer.Argument(metavar="MANIFEST.toml", help="Where it is written.")],
+    out: Annotated[Path, typer.Argument(metavar="MANIFEST.toml", help="File of the new manifest.")],
     party: Annotated[
-        list[str], typer.Option(metavar="N=FILE.key.pub[@POINT]", help="Once for each party.")
+        list[str],
+        typer.Option(
+            metavar="N=FILE.key.pub[@POINT]",
+            help="Number and public key of a party, and its evaluation point where that is chosen. "
+            "Give it once for each party.",
+        ),
     ],
-    server: Annotated[Path, typer.Option(metavar="FILE.key.pub", help="The server's key.")],
-    protocol: Annotated[str, typer.Option(metavar="PROTOCOL", help="What will be run.")] = DEFAULT,
+    server: Annotated[Path, typer.Option(metavar="FILE.key.pub", help="Public key of the server.")],
+    protocol: Annotated[
+        str, typer.Option(metavar="PROTOCOL", help="Protocol that the session runs.")
+    ] = DEFAULT,
     session: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Used once.  \\[default: a random one]")
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Name of the session, which is used once.  \\[default: a random name]",
+        ),
     ] = None,
     json: AsJson = False,
 ) -> None:
-    """Write the list of those who take part; nobody has signed it yet."""
+    """Write a manifest, the list of those who take part. Nobody has signed it yet."""
     from securevfl.runs import identities
 
     told = identities.write_manifest(out, server, party, protocol, session)
@@ -65,11 +82,11 @@ def manifest(
 @app.command("sign", epilog=epilog("keys sign"))
 def sign(
     manifest: AManifest,
-    key: Annotated[Path, typer.Option(metavar="FILE.key", help="The secret key.")],
-    party: Annotated[str, typer.Option("--as", metavar="N|server", help="Whose signature.")],
+    key: Annotated[Path, typer.Option(metavar="FILE.key", help="Secret key of who signs.")],
+    party: Annotated[str, typer.Option("--as", metavar="N|server", help="Party that signs.")],
     json: AsJson = False,
 ) -> None:
-    """Sign a manifest in place, after having compared the fingerprints that it shows."""
+    """Sign a manifest in place. Compare the fingerprints that it names before you do."""
     from securevfl.runs import identities
 
     _say(identities.sign(manifest, key, party), as_json=json)
@@ -77,7 +94,7 @@ def sign(
 
 @app.command("check", epilog=epilog("keys check"))
 def check(manifest: AManifest, json: AsJson = False) -> None:
-    """Show who takes part, and whether all have signed."""
+    """Show who takes part in a session, and whether all have signed its manifest."""
     from securevfl.runs import identities
 
     told, found = identities.look(manifest)

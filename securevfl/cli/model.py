@@ -20,11 +20,12 @@ if TYPE_CHECKING:
     from securevfl.runs.trace import Entry, Trace
 
 ARun = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a finished run.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the result as one JSON object.")]
 Code = Annotated[
     list[str] | None,
     typer.Option(
-        metavar="MODULE:NAME", help="Own network or loss of the run that may be imported."
+        metavar="MODULE:NAME",
+        help="Your own network or loss of the run, which may be imported. Give it once for each.",
     ),
 ]
 _FATES = ["arrived", "late", "lost", "under way"]
@@ -43,20 +44,27 @@ def predict(
         list[Path],
         typer.Argument(
             metavar="FILE.csv...",
-            help="Rows with the columns of the training data; or a file "
-            "for each party, in their order, joined by the run's id column.",
+            help="A file of rows with the columns of the training data, or one file for each "
+            "party, in their order. Several files are joined by the run's id column.",
         ),
     ],
     coded: Annotated[
-        bool, typer.Option("--coded", help="Evaluate on secret shares, by the protocol itself.")
+        bool,
+        typer.Option("--coded", help="Compute on secret shares, by the parties of the protocol."),
     ] = False,
     out: Annotated[
-        Path | None, typer.Option(metavar="FILE.csv", help="Write the predictions there.")
+        Path | None,
+        typer.Option(
+            metavar="FILE.csv", help="File of the predictions.  \\[default: standard output]"
+        ),
     ] = None,
     code: Code = None,
     json: AsJson = False,
 ) -> None:
-    """Predict new rows by the models of a run, in the clear or on secret shares."""  # fmt: skip
+    """Predict the labels of new rows by the models of a run.
+
+    Predictions are computed in the clear on this machine, or on secret shares with --coded.
+    """
     from securevfl.runs.from_folder import predict_files
 
     with output.busy(f"predict with {run.name}"):
@@ -90,12 +98,17 @@ def export(
     run: ARun,
     out: Annotated[
         Path | None,
-        typer.Option(metavar="FOLDER", help="Where they go.  \\[default: models in the run]"),
+        typer.Option(
+            metavar="FOLDER", help="Folder of the files.  \\[default: models, in the run's folder]"
+        ),
     ] = None,
     code: Code = None,
     json: AsJson = False,
 ) -> None:
-    """Write each party's own model into a file that holds nothing of another's."""
+    """Write the model of each party into a file of its own.
+
+    A party's file holds nothing of another party's model.
+    """
     from securevfl.runs.load import load_run
 
     with output.busy(f"export {run.name}"):
@@ -110,37 +123,56 @@ def export(
 def trace(
     run: ARun,
     kind: Annotated[
-        str | None, typer.Option(metavar="KIND", help="Such as embedding; only these.")
+        str | None,
+        typer.Option(metavar="KIND", help="Show only messages of this kind, such as embedding."),
     ] = None,
-    round: Annotated[int | None, typer.Option(metavar="r", help="Only this round.")] = None,
+    round: Annotated[
+        int | None, typer.Option(metavar="R", help="Show only messages of this round.")
+    ] = None,
     sender: Annotated[
-        str | None, typer.Option("--from", metavar="party-N|server", help="Only from this party.")
+        str | None,
+        typer.Option("--from", metavar="party-N|server", help="Show only what this party sent."),
     ] = None,
     receiver: Annotated[
-        str | None, typer.Option("--to", metavar="party-N|server", help="Only to this party.")
+        str | None,
+        typer.Option("--to", metavar="party-N|server", help="Show only what was sent to it."),
     ] = None,
     fate: Annotated[
         str | None,
         typer.Option(
             metavar="arrived|late|lost|under way",
-            help="Only these.",
+            help="Show only messages that arrived, came too late to be used, were lost, or were "
+            "under way when the run ended.",
             autocompletion=lambda incomplete: [f for f in _FATES if f.startswith(incomplete)],
         ),
     ] = None,
     first: Annotated[
         int | None,
-        typer.Option(metavar="n", min=1, help=f"At most so many.  \\[default: {_SHOWN}]"),
+        typer.Option(
+            metavar="N",
+            min=1,
+            help=f"Largest number of messages shown.  \\[default: {_SHOWN}; all with --step]",
+        ),
     ] = None,
     payloads: Annotated[
-        bool, typer.Option("--payloads", help="Show types and shapes too; runs the run again.")
+        bool,
+        typer.Option(
+            "--payloads",
+            help="Show the types and shapes of contents, too. The run is made again for that.",
+        ),
     ] = False,
     step: Annotated[
-        bool, typer.Option("--step", help="One message for each press of Enter; q ends.")
+        bool,
+        typer.Option("--step", help="Show one message at each press of Enter; q ends."),
     ] = False,
     code: Code = None,
     json: AsJson = False,
 ) -> None:
-    """Step through the messages of a run: when, from whom, to whom, how large, what became."""
+    """Show the messages of a run in the order of time.
+
+    Of each it says when it was sent and when it arrived (in virtual seconds), from whom, to whom,
+    of which kind and round, how many bytes, and whether it arrived, came late or was lost.
+    """
     from securevfl.runs.from_folder import trace_folder
 
     chosen = {"kind": kind, "round": round, "fate": fate}

@@ -45,7 +45,8 @@ def run_command(
     shared = shared_parameters("run")
     rounds = config.model_fields.get("rounds")
     if rounds is not None:
-        shared["rounds"] = parameter("rounds", *shared_options()["rounds"], str(rounds.default))
+        own = shared_options()["rounds"][0], rounds
+        shared["rounds"] = parameter("rounds", *own, str(rounds.default))
     return make_command(shared, {k: (f, title) for k, f in config.model_fields.items()}, start)
 
 
@@ -91,13 +92,11 @@ def keyword(name: str, annotation: Any, default: Any = None) -> inspect.Paramete
 def _parameter(name: str, field: FieldInfo, title: str) -> inspect.Parameter:
     kind = field.annotation
     flag = "--" + name.replace("_", "-")
-    text = (field.description or "").strip()
-    if field.default is not None and kind is not bool:
-        text += f"  \\[default: {power_form(field.default)}]"
+    text = described(field)
     if kind is bool:
         declared = typer.Option(
             f"{flag}/--no-{flag[2:]}",
-            help=f"{text}  \\[default: {'on' if field.default else 'off'}]",
+            help=text,
             show_default=False,
             rich_help_panel=title,
         )
@@ -112,6 +111,29 @@ def _parameter(name: str, field: FieldInfo, title: str) -> inspect.Parameter:
         autocompletion=(lambda incomplete: choices(words, incomplete)) if "|" in words else None,
     )
     return keyword(name, Annotated[str | None, declared])
+
+
+def described(field: FieldInfo) -> str:
+    """Sentences on a field, then its default as all help pages write it.
+
+    The default of a field that has no value is what the sentences say after "Default:".
+
+    Examples
+    --------
+    >>> from pydantic.fields import FieldInfo
+    >>> described(FieldInfo(default=None, description="Number of rows. Default: all rows."))
+    'Number of rows.  \\\\[default: all rows]'
+    """
+    text, _, said = (field.description or "").strip().partition(" Default: ")
+    value = field.default
+    if isinstance(value, bool):
+        default = "on" if value else "off"
+    elif value is None or value == "":
+        default = said.removesuffix(".")
+    else:
+        default = power_form(value)
+    text = text.replace("[", "\\[")
+    return f"{text}  \\[default: {default}]" if default else text
 
 
 def metavar(kind: Any) -> str:

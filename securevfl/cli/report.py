@@ -11,9 +11,9 @@ from securevfl.cli import output
 from securevfl.cli.completion import epilog
 
 _HELP = (
-    "Write one HTML page about runs: curves, a timeline of the parties, links, claims, and the "
-    "command to repeat them.\n\nSeveral runs are compared. The page needs no network and works on "
-    "a phone."
+    "Write one HTML page about runs.\n\nIt shows curves, a timeline of the parties, what was sent "
+    "between them, claims with their verdicts, and the command that makes the run again. Several "
+    "runs are shown side by side. The page needs no network and works on a phone."
 )
 
 
@@ -30,19 +30,21 @@ def report(
         Path | None,
         typer.Option(
             metavar="FILE.html",
-            help="Where the page goes.  \\[default: report.html in the folder of a single run, "
-            "else here]",
+            help="File of the page.  \\[default: report.html, in the folder of a single run, else "
+            "here]",
         ),
     ] = None,
     verify: Annotated[
         list[Path] | None,
         typer.Option(
             metavar="FILE.json",
-            help="Output of `securevfl verify PROTOCOL --json`, for the verdicts; a verify.json in "
-            "a run's folder is found by itself.",
+            help="Verdicts, as `securevfl verify PROTOCOL --json` prints them. The file "
+            "verify.json in a run's folder is found without this option.",
         ),
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    json: Annotated[
+        bool, typer.Option("--json", help="Print the result as one JSON object.")
+    ] = False,
 ) -> None:
     """Carry out ``securevfl report``."""
     from securevfl.report import write_report

@@ -243,7 +243,10 @@ def plan(values: Mapping[str, Any]) -> None:
     chosen = protocol_options(DEFAULT, known, (options, pairs))
     shape_given = sizes["rows"] is not None or sizes["features"] is not None
     if shape_given and (common["data"] is not None or common["party"]):
-        raise ConfigurationError("plan: --rows and --features stand for data; leave out --data")
+        raise ConfigurationError(
+            "plan: --rows and --features give the size of a table, and --data or --party names "
+            "one; leave out --data and --party, or leave out the size"
+        )
     with output.busy("plan"):
         found = plan(
             None if shape_given else data_source(common, data_pairs),

@@ -36,12 +36,12 @@ _STYLES = {
     "COULD NOT BE CHECKED": "yellow",
 }
 _HELP = (
-    "Verify a protocol's privacy claims, or those of a run, on real runs; `verify PROTOCOL --help` "
-    "lists its options."
-    "\n\nThe configuration itself is run, on all its rows and for all its rounds, and smaller "
-    "runs in which parties are late, crash, send wrong values, or are resumed. `verify RUN` takes "
-    "data and options from the folder of a run and writes verify.json there, where `report` finds "
-    "it; else --out says where."
+    "Test a protocol's privacy claims, or those of a run, by runs. `verify PROTOCOL --help` lists "
+    "its options."
+    "\n\nThe configuration itself is run, with all its rows and rounds, and so are smaller ones, "
+    "in which parties are late, crash, send wrong values, or are resumed. Each claim gets a "
+    "verdict and its evidence. `verify RUN` takes data and options from the folder of a run, and "
+    "writes verify.json there, where `report` finds it."
 )
 
 
@@ -109,10 +109,12 @@ def _command(text: str, *, completing: bool) -> Any:
     from securevfl.cli.common import shared_parameters
 
     plain = typer.Option(
-        "--plain", help="The paper's evaluation, against what the paper claims of it."
+        "--plain",
+        help="Test the evaluation of the paper, against what the paper claims of it.",
     )
     quick = typer.Option(
-        "--quick", help="Small runs only, not the configuration with all its rows and rounds."
+        "--quick",
+        help="Make small runs only, and leave out the one with all rows and rounds.",
     )
     shared = {
         **shared_parameters("verify"),
@@ -125,7 +127,7 @@ def _command(text: str, *, completing: bool) -> Any:
         start(name, variant, values, None if spec is None else (Path(text), spec))
 
     single = typer.Typer(add_completion=False, rich_markup_mode="rich")
-    about = f"Verify the claims of {known[name].card.title}."
+    about = f"Test the privacy claims of the protocol {name}: {known[name].card.title}."
     single.command(name=name, help=about, epilog=epilog("verify PROTOCOL", name))(
         make_command(shared, fields, begin)
     )

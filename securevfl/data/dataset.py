@@ -519,7 +519,7 @@ class VerticalDataset:
     def _dealt(self, positions: Positions, names: tuple[str, ...], rule: str) -> VerticalDataset:
         if self.alone:
             raise DataError(
-                f"data set {self.name!r}: parties hold rows alone, so columns cannot be dealt "
+                f"data set {self.name!r}: parties hold rows alone, so columns cannot be divided "
                 f"anew; choose the parties first, then limit the overlap."
             )
         transform = self.transform.deal(positions)

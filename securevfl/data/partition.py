@@ -44,8 +44,8 @@ def partition_columns(count: int, parties: int) -> Positions:
         raise DataError(f"parties={parties!r}; at least 1 party is needed, as a whole number.")
     if parties > count:
         raise DataError(
-            f"{count} columns cannot be dealt to {parties} parties: each party needs at least one; "
-            f"use at most {count} parties."
+            f"{count} columns cannot be divided among {parties} parties: each party needs at "
+            f"least one; use at most {count} parties."
         )
     return tuple(tuple(part.tolist()) for part in np.array_split(np.arange(count), parties))
 

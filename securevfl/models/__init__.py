@@ -1,1 +1,1 @@
-"""The halves of a split model: polynomial networks at the clients, a centre at the server."""
+"""The halves of a split model: bottom models at the clients, a server model at the server."""

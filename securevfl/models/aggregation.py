@@ -28,7 +28,7 @@ class Aggregation(ABC):
         self.parties = parties
 
     def width(self, embedding: int) -> int:
-        """Width of the joint embedding, which the centre takes in."""
+        """Width of the joint embedding, which the server model takes in."""
         return embedding
 
     @abstractmethod

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Centralised:
-    """The parties' networks and a centre on their concatenated or averaged outputs, as one model.
+    """The bottom models and a server model on their concatenated or averaged outputs, as one model.
 
     Parameters
     ----------

@@ -219,8 +219,8 @@ def make_client_network(
     bound : float or None
         Every weight is clipped to [-bound, bound] after each update.
     cardinalities : sequence of int
-        For each column the number of its code numbers; 0 where values are sizes, as of all columns
-        if there are none.
+        For each column the number of its category codes; 0 where values are sizes, as of all
+        columns if there are none.
     embedding : int
         Numbers that "mlp" looks up for each coded column.
     layers : sequence of int
@@ -231,7 +231,7 @@ def make_client_network(
     Raises
     ------
     ConfigurationError
-        For convolutions on columns that are no image, and for all but "mlp" on code numbers and
+        For convolutions on columns that are no image, and for all but "mlp" on category codes and
         with `layers`.
     """
     if own:
@@ -268,10 +268,10 @@ def make_client_network(
 
 
 def refuse_codes(kind: str, coded: int) -> None:
-    """Refuse a network that would take code numbers for sizes."""
+    """Refuse a network that would take category codes for sizes."""
     raise ConfigurationError(
-        f"client = {kind!r} takes numbers for sizes, and {coded} columns of a party hold code "
-        "numbers of categories; load the data with coding='onehot' (--set data.coding=onehot), or "
+        f"client = {kind!r} takes numbers for sizes, and {coded} columns of a party hold "
+        "category codes; load the data with coding='onehot' (--set data.coding=onehot), or "
         "use client = 'mlp' where the protocol has it"
     )
 
@@ -279,7 +279,7 @@ def refuse_codes(kind: str, coded: int) -> None:
 def _mlp(
     features: int, widths: Sequence[int], cardinalities: Sequence[int], embedding: int
 ) -> tuple[nn.Module, int]:
-    """`mlp`, behind tables of embeddings where columns hold code numbers."""
+    """`mlp`, behind tables of embeddings where columns hold category codes."""
     from torch import nn
 
     if not cardinalities:

@@ -1,4 +1,4 @@
-"""Early stopping of a centre, by its loss on rows that it does not train on."""
+"""Early stopping of a server model, by its loss on rows that it does not train on."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class EarlyStopping:
-    """Watches a held-out loss and keeps the network that had the lowest one.
+    """Watches the loss on other rows and keeps the network that had the lowest one.
 
     Parameters
     ----------
@@ -22,7 +22,7 @@ class EarlyStopping:
     Attributes
     ----------
     lowest : float
-        The lowest held-out loss so far.
+        The lowest of these losses so far.
     since : int
         Epochs since then.
     """
@@ -40,7 +40,7 @@ class EarlyStopping:
         return self.since >= self.patience
 
     def take(self, loss: float) -> None:
-        """Take in the held-out loss after an epoch."""
+        """Take in the loss after an epoch."""
         if loss < self.lowest:
             self.lowest, self.since = loss, 0
             state = self.centre.network.state_dict()
@@ -49,12 +49,12 @@ class EarlyStopping:
             self.since += 1
 
     def restore_best(self) -> None:
-        """Give the centre back the network with the lowest loss, if there was any."""
+        """Give the server model back the network with the lowest loss, if there was any."""
         if self._best:
             self.centre.network.load_state_dict(self._best)
 
     def state_dict(self) -> dict[str, Any]:
-        """What a checkpoint needs besides the centre."""
+        """What a checkpoint needs besides the server model."""
         return {"lowest": self.lowest, "since": self.since, "best": self._best}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:

@@ -126,7 +126,7 @@ CENTRES: dict[str, Callable[[int, int, int], nn.Module]] = {
 
 
 def training_bytes(name: str, width: int, rows: int) -> int:
-    """Bytes that a step of a centre on so many rows needs, where they are worth a prediction.
+    """Bytes that a step of a server model on so many rows needs, where they are worth a prediction.
 
     VGG13 keeps the outputs of convolution, normalisation and ReLU of each layer for the backward
     pass, and 9.4 million weights with their gradients and an optimiser's two moments; the other

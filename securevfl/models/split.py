@@ -186,7 +186,7 @@ class Centre:
         return loss, gradient, own
 
     def apply(self, gradients: Mapping[str, np.ndarray]) -> None:
-        """One update with gradients that another centre of the same shape computed."""
+        """One update with gradients that another server model of the same shape computed."""
 
         for name, parameter in self.network.named_parameters():
             parameter.grad = tensor(gradients[name])

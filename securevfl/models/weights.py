@@ -69,7 +69,7 @@ def penalty(model: Any) -> float:
 
 
 def refuse_running_statistics(name: str, centre: str, network: torch.nn.Module) -> None:
-    """Refuse a centre that has more state than its weights, such as batch normalisation's means.
+    """Refuse a server model with more state than its weights, such as means of batches.
 
     Raises
     ------

@@ -53,11 +53,15 @@ class FedHsslConfig(PretrainingOptions, EmbeddingConfig):
         "mlp", description="Bottom models of the clients. Only mlp has upper layers of one shape."
     )
     method: Literal["simsiam", "byol", "moco"] = Field(
-        "simsiam", description="Loss over all views."
+        "simsiam", description="Self-supervised loss of pre-training."
     )
-    pretrain_epochs: int = Field(20, ge=0, description="Global iterations of pre-training.")
+    pretrain_epochs: int = Field(
+        20, ge=0, description="Number of global iterations of pre-training, which needs no labels."
+    )
     guidance: float = Field(
-        0.5, ge=0, description="Weight gamma of the cross-party encoder in local learning."
+        0.5,
+        ge=0,
+        description="Weight gamma of the cross-party encoder in each client's local pre-training.",
     )
     aggregation: Literal["mean", "concat", "max"] = Field(
         "concat", description="How embeddings are joined to the head's input."

@@ -38,7 +38,11 @@ if TYPE_CHECKING:
 class FedOnceConfig(SegmentedConfig):
     """Options of FedOnce; a round is a step of the server's model."""
 
-    width: int = Field(16, ge=1, description="Width h of a representation.")
+    width: int = Field(
+        16,
+        ge=1,
+        description="Width h of a representation: how many numbers a guest makes of one row.",
+    )
     aggregation: Literal["mean", "concat", "max"] = Field(
         "concat", description="How representations are joined to the server's input."
     )
@@ -48,8 +52,8 @@ class FedOnceConfig(SegmentedConfig):
     objective: Literal["nat", "autoencoder"] = Field(
         "nat",
         description=(
-            "What guests learn without labels: noise as targets (nat), or to reconstruct "
-            "their columns (autoencoder)."
+            "What guests learn without labels: to match random targets (nat, noise as "
+            "targets), or to reconstruct their columns (autoencoder)."
         ),
     )
     local_rounds: int | None = Field(
@@ -64,11 +68,17 @@ class FedOnceConfig(SegmentedConfig):
     absent: Literal["wait", "zeros"] = Field(
         "wait",
         description=(
-            "What happens to a missing representation: wait for it, or put zeros after the timeout."
+            "What happens when a representation is missing: wait for it, or put zeros after"
+            " the timeout."
         ),
     )
     timeout: float | None = Field(
-        None, gt=0, description="Seconds for which a batch is waited for, with absent = zeros."
+        None,
+        gt=0,
+        description=(
+            "Seconds for which the server waits for a batch. It is needed with absent = "
+            "zeros. Default: it waits for all."
+        ),
     )
 
     def client_optimizer(self) -> dict[str, Any]:

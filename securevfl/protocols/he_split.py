@@ -53,20 +53,24 @@ class HEConfig(SegmentedConfig):
     """Options of homomorphic aggregation."""
 
     aggregation: Literal["mean"] = Field(
-        "mean", description="How embeddings are joined. Only sums are possible here."
+        "mean",
+        description="How embeddings are joined. Only sums are possible here, so it is their mean.",
     )
     scheme: Literal["ckks", "paillier"] = Field(
         "ckks",
         description=(
-            "Encryption scheme: ckks (package tenseal) or paillier (package phe), both in "
-            "the extra he."
+            "Homomorphic encryption scheme: ckks (package tenseal) or paillier (package "
+            "phe), both in the extra he."
         ),
     )
     holder: int = Field(0, ge=0, description="Number of the client that holds the secret key.")
     privacy: int = Field(
         1,
         ge=0,
-        description="Privacy threshold T: number of other clients that may pool with the server.",
+        description=(
+            "Privacy threshold T: number of clients other than the key holder that may pool"
+            " what they see with the server and still learn no single embedding."
+        ),
     )
     quorum: int | None = Field(
         None,
@@ -82,7 +86,14 @@ class HEConfig(SegmentedConfig):
             "most often (as many as the quorum), or all."
         ),
     )
-    bits: int = Field(20, ge=1, le=32, description="Fractional bits of the quantised embeddings.")
+    bits: int = Field(
+        20,
+        ge=1,
+        le=32,
+        description=(
+            "Number of fractional bits of an embedding's values, which are rounded to integers."
+        ),
+    )
     key_bits: int = Field(2048, ge=2048, le=4096, description="Bits of a Paillier modulus.")
 
 
@@ -213,8 +224,7 @@ class HESplit(EmbeddingProtocol):
     Config = HEConfig
     card = Card(
         title="Split learning with homomorphic encryption",
-        paper="none of its own: additive aggregation under CKKS (Cheon et al., 2017) or Paillier "
-        "(1999)",
+        paper="CKKS (Cheon et al., 2017) or Paillier (1999); the aggregation is ours",
         roles={
             "server": "holds the labels and the server model; adds ciphertexts, learns the sums",
             "client": "holds some columns and a network; encrypts its embedding",

@@ -29,7 +29,11 @@ class LocalConfig(EmbeddingConfig):
     """Options of training alone."""
 
     rows: Literal["all", "aligned"] = Field(
-        "all", description="Training rows: all labelled rows of client 0, or only the aligned ones."
+        "all",
+        description=(
+            "Training rows: all labelled rows of client 0, or only the aligned ones, which "
+            "every party has."
+        ),
     )
 
 

@@ -51,17 +51,18 @@ class SplitConfig(SegmentedConfig):
     stragglers: Literal["wait", "ignore", "skip", "zeros", "buffer", "mean"] = Field(
         "wait",
         description=(
-            "What the server does about stragglers: wait for every client; ignore all but "
-            "the first; or, after the timeout, skip the round, or fill in zeros, the rows' "
-            "last embeddings (buffer) or the client's running mean (mean)."
+            "What the server does about stragglers, clients that are late: wait for every "
+            "client; ignore all but the first (see quorum); or, after the timeout, skip the"
+            " round, or put zeros, the rows' last embeddings (buffer) or the client's "
+            "running mean (mean) in place of what is missing."
         ),
     )
     timeout: float | None = Field(
         None,
         gt=0,
         description=(
-            "Seconds for which a round waits for embeddings, with stragglers = skip, zeros,"
-            " buffer or mean."
+            "Seconds for which a round waits for embeddings. It is needed with stragglers ="
+            " skip, zeros, buffer or mean. Default: none."
         ),
     )
     quorum: int | None = Field(
@@ -80,10 +81,16 @@ class SplitConfig(SegmentedConfig):
         False, description="Whether data and weights are rounded as FedVS rounds them."
     )
     data_bits: int = Field(
-        16, ge=1, le=52, description="Fractional bits lx of the data, with quantized."
+        16,
+        ge=1,
+        le=52,
+        description="Number lx of fractional bits to which data are rounded, with quantized.",
     )
     model_bits: int = Field(
-        17, ge=1, le=52, description="Fractional bits lw of the weights, with quantized."
+        17,
+        ge=1,
+        le=52,
+        description="Number lw of fractional bits to which weights are rounded, with quantized.",
     )
 
 

@@ -27,7 +27,7 @@ class SslLocalConfig(PretrainingOptions, EmbeddingConfig):
     """Options of FedLocal SSL."""
 
     method: Literal["simsiam", "byol", "moco", "scarf"] = Field(
-        "simsiam", description="How every client pre-trains."
+        "simsiam", description="Self-supervised method by which every client pre-trains alone."
     )
     aggregation: Literal["mean", "concat", "max"] = Field(
         "concat", description="How embeddings are joined to the head's input."

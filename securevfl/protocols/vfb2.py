@@ -35,18 +35,18 @@ class Vfb2Config(SegmentedConfig):
     """Options of VFB2; a round is a launch of the dominator."""
 
     aggregation: Literal["sum"] = Field(  # type: ignore[assignment]
-        "sum", description="How outputs are joined: they are added, as in the paper."
+        "sum", description="How outputs are joined. They are added, as in the paper."
     )
     threads: int = Field(
         2,
         ge=1,
-        description="Number k of launches under way at once. Outputs are up to k - 1 steps old.",
+        description="Number k of updates under way at once. Outputs are up to k - 1 steps old.",
     )
     timeout: float | None = Field(
         None,
         gt=0,
         description=(
-            "Seconds after which a launch goes on without the clients whose outputs have "
+            "Seconds after which an update goes on without the clients whose outputs have "
             "not come. Default: it waits for all."
         ),
     )

@@ -24,7 +24,7 @@ from securevfl.errors import ConfigurationError
 from securevfl.models.pretraining.trainer import (
     Pretraining,
     PretrainingOptions,
-    Pull,
+    ProximalTerm,
     check_rows,
     pretraining_optimizer,
 )
@@ -51,12 +51,22 @@ class VflhlpConfig(PretrainingOptions, EmbeddingConfig):
         ),
     )
     beta: float = Field(
-        0.1, ge=0, description="Weight of the proximal term towards the active party's own model."
+        0.1,
+        ge=0,
+        description=(
+            "Weight of the proximal term, which holds the active party's model near the one"
+            " that it trained alone."
+        ),
     )
     corruption: float = Field(
-        0.6, ge=0, le=1, description="Fraction of a row's features that SCARF replaces."
+        0.6,
+        ge=0,
+        le=1,
+        description="Fraction of a row's values that SCARF replaces to make a view of it.",
     )
-    temperature: float = Field(1.0, gt=0, description="Temperature tau of InfoNCE.")
+    temperature: float = Field(
+        1.0, gt=0, description="Temperature tau of the contrastive loss InfoNCE."
+    )
     aggregation: Literal["mean", "concat", "max"] = Field(
         "concat", description="How embeddings are joined to the head's input."
     )
@@ -86,7 +96,7 @@ class ActiveClient(SplitClient):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.config.active:
-            self.pull = Pull(self.network, self.config.beta, lambda: self.theta)
+            self.pull = ProximalTerm(self.network, self.config.beta, lambda: self.theta)
 
     async def setup(self) -> None:
         """Step 1: minimise F(f(Theta^0; h(Theta^1; X^1)), Y); the head goes to the server."""
@@ -129,7 +139,7 @@ class Server(SplitServer):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.config.active:
-            self.pull = Pull(self.centre, self.config.beta, lambda: self.theta)
+            self.pull = ProximalTerm(self.centre, self.config.beta, lambda: self.theta)
 
     async def setup(self) -> None:
         """Send the labels to client 0 of the same organisation, and receive its head."""

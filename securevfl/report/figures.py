@@ -20,13 +20,13 @@ MEASURES = {
     "epsilon_total": "Epsilon spent",
 }
 HELD_OUT = ("accuracy", "auc", "f1", "rmse", "test_loss")
-_MOST = 1500  # rows of a curve without a held-out measure; beyond, every k-th is drawn
+_MOST = 1500  # rows of a curve without a measure on test rows; beyond, every k-th is drawn
 
 
 def curves(record: Record) -> dict[str, Any]:
     """Columns of a run's history: rounds, virtual seconds, bytes, and every measure it has.
 
-    Rows with a held-out measure and the last one are always there. Of a long history every k-th
+    Rows with a measure on test rows and the last one are always there. Of a long history every k-th
     of the others is (``every``).
     """
     every = math.ceil(len(record.rows) / _MOST)
@@ -42,7 +42,7 @@ def curves(record: Record) -> dict[str, Any]:
 
 
 def evaluated(record: Record) -> list[dict[str, Any]]:
-    """Rows of the table behind the curves: those with a held-out measure, and the last one."""
+    """Rows of the table behind the curves: those with a measure on test rows, and the last one."""
     names = (*AXES, *MEASURES)
     return [
         {name: _number(row.get(name)) for name in names}

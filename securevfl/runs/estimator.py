@@ -26,7 +26,7 @@ _FILE = "classifier.json"
 
 
 class FedVSClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """Train a FedVS model on the rows of one matrix whose columns are dealt to parties.
+    """Train a FedVS model on the rows of one matrix whose columns are divided among parties.
 
     All parties are simulated in this process; what the estimator is for is to put FedVS beside
     other classifiers, in pipelines and in searches of parameters. All rows of `fit` are trained on.
@@ -34,10 +34,10 @@ class FedVSClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     Parameters
     ----------
     parties : int
-        Clients that the columns are dealt to, in order; fewer where there are fewer columns. FedVS
-        needs T + 2 of them (R = 2(K+T-1)+1 without masks): where there are fewer columns than that,
-        the others are helpers, whose one column is constant. They hide nothing: the sum of one or
-        two clients' embeddings tells much.
+        Clients among which the columns are divided, in order; fewer where there are fewer columns.
+        FedVS needs T + 2 of them (R = 2(K+T-1)+1 without masks): where there are fewer columns than
+        that, the others are helpers, whose one column is constant. They hide nothing: the sum of
+        one or two clients' embeddings tells much.
     owners : sequence of sequences of int, optional
         Numbers of each client's columns, in the place of `parties`.
     segments, privacy : int

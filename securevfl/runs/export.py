@@ -128,7 +128,7 @@ class ClientModel(ExportedModel):
 
 
 class ServerModel(ExportedModel):
-    """The centre, and what it makes of embeddings."""
+    """The server model, and its scores of embeddings."""
 
     @functools.cached_property
     def _centre(self) -> Any:
@@ -152,7 +152,7 @@ class ServerModel(ExportedModel):
         if missing:
             raise ConfigurationError(
                 f"model: embeddings of {len(embeddings)} parties are there, and those of "
-                f"{missing} are missing; the centre joins those of {used}"
+                f"{missing} are missing; the server model joins those of {used}"
             )
         rule = make_aggregation(self.about["aggregation"], N)
         joint = rule.combine(*gather({n: embeddings[n] for n in used}, N))

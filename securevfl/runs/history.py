@@ -1,4 +1,4 @@
-"""The history of a run: one row a server step, with held-out measures, and all other events."""
+"""The history of a run: one row a server step, with measures on test rows, and all other events."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Progress:
     round, rounds : int
         Server steps done and wanted.
     loss, accuracy : float or None
-        Newest training loss and held-out accuracy (a fraction).
+        Newest training loss and accuracy on test rows (a fraction).
     virtual_seconds : float
         Time on the clock of the run.
     used, late : int
@@ -64,7 +64,7 @@ class Progress:
 
 
 def measures(protocol: Protocol, parties: Mapping[int, Party]) -> dict[str, float]:
-    """Measures and ``test_loss`` of the parties' models on the held-out rows."""
+    """Measures and ``test_loss`` of the parties' models on the test rows."""
     data = protocol.data
     scores = protocol.scores(parties, data.test)
     loss = mean_loss(data.task, scores, data.test_labels)
@@ -72,7 +72,7 @@ def measures(protocol: Protocol, parties: Mapping[int, Party]) -> dict[str, floa
 
 
 class HistoryRecorder:
-    """The observer of a run: writes rows, and evaluates the parties' models on held-out rows.
+    """The observer of a run: writes rows, and evaluates the parties' models on test rows.
 
     A server step is a row, timed when the server had what it needed, with the bytes that all
     parties have sent by then. Every `eval_every`-th row, or the first after each multiple of

@@ -69,8 +69,8 @@ class RunSpec(BaseModel):
     options: Mapping[str, Any]
     seed: int = option(
         0, ge=0, metavar="S", panel=RUN, per_job=True, commands="plan verify", recorded=True,
-        help="Seed of public choices, such as split, batches and delays. Every party knows it, and "
-        "masks never depend on it.",
+        help="Seed of public choices, such as test rows, batches and delays. Every party knows it, "
+        "and masks never depend on it.",
     )  # fmt: skip
     secret_seed: int | None = option(
         None, ge=0, metavar="S", panel=RUN, per_job=True, default_text="the seed",
@@ -84,20 +84,21 @@ class RunSpec(BaseModel):
         None, metavar="none|paper|FILE.toml", panel=RUN, per_job=True, commands="plan", file=True,
         default_text="paper; none on a cluster", accepts="str, Path, mapping or Conditions",
         to_file=_conditions_to_file, from_file=_conditions_from_file, recorded=True,
-        help="Delays and bandwidth: a name, or a TOML file. In `paper` half of the clients "
-        "straggle, in `none` nothing is late.",
+        help="Delays and bandwidth: a name, or a TOML file. In `paper` half of the clients are "
+        "stragglers, whose messages come late; in `none` there is no delay.",
     )  # fmt: skip
     faults: InstanceOf[Faults] | None = option(
         None, metavar="none|FILE.toml", panel=RUN, per_job=True, file=True, default_text="none",
         accepts="str, Path, mapping or Faults", needs=_VIRTUAL,
         to_file=_faults_to_file, from_file=faults_from,
-        help="Parties and links that break, and when: a TOML file. A party that comes back starts "
-        "from its own last safe point.",
+        help="Parties and links that break, and when: a TOML file. A party that comes back goes "
+        "on from the state that it saved last.",
     )  # fmt: skip
     until: float | None = option(
         None, gt=0, metavar="SECONDS", panel=RUN, per_job=True, needs=_VIRTUAL,
         default_text="the end of the last round",
-        help="Virtual second at which the run ends, even if rounds are left.",
+        help="Second of virtual time, the simulation's clock, at which the run ends, even if "
+        "rounds are left.",
     )  # fmt: skip
     eval_every: int = option(
         None, ge=1, per_job=True, recorded=True, default_text="a fiftieth of the rounds",
@@ -111,7 +112,7 @@ class RunSpec(BaseModel):
     sealed: bool = option(
         True, flag="--sealed/--unsealed", panel=RUN, per_job=True, commands="plan", recorded=True,
         help="Encrypt and authenticate every message between two parties. An unsealed run is "
-        "faster and its claims against outsiders fall away.",
+        "faster, and claims nothing against outsiders.",
     )  # fmt: skip
     engine: str = option(
         "simulation", metavar="simulation|ray", panel=RUN,

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
+from copy import copy
+from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
 
 from securevfl.data.source import DataSource
 from securevfl.errors import ConfigurationError, UnknownNameError
@@ -11,6 +13,9 @@ from securevfl.protocols.base.registry import find_protocols, get_protocol, make
 from securevfl.studies.jobs import Job
 from securevfl.studies.study import Study
 from securevfl.studies.variant import parse_variant
+
+if TYPE_CHECKING:
+    from pydantic.fields import FieldInfo
 
 
 def comparison(
@@ -89,13 +94,33 @@ def _options(variant: str, options: Mapping[str, Any]) -> tuple[str, dict[str, A
     return name, {k: v for k, v in options.items() if k in fields} | own
 
 
-def all_options() -> dict[str, tuple[Any, list[str]]]:
+def all_options() -> dict[str, tuple[FieldInfo, list[str]]]:
     """Every option of every protocol: its field, and the protocols that have it.
 
-    Where two protocols describe an option differently, the first of them in the alphabet is heard.
+    Where protocols describe an option differently, the description is that of most of them. A
+    default that not all of them have is left to each protocol.
     """
-    found: dict[str, tuple[Any, list[str]]] = {}
+    found: dict[str, dict[str, FieldInfo]] = {}
     for name, protocol in find_protocols().items():
         for key, info in protocol.Config.model_fields.items():
-            found.setdefault(key, (info, []))[1].append(name)
-    return found
+            found.setdefault(key, {})[name] = info
+    return {key: (_common(infos), list(infos)) for key, infos in found.items()}
+
+
+def _common(infos: Mapping[str, FieldInfo]) -> FieldInfo:
+    """One field for an option that several protocols have, each with a field of its own."""
+    fields = list(infos.values())
+    texts = Counter(str(field.description) for field in fields)
+    usual, count = texts.most_common(1)[0]
+    described = next(name for name, field in infos.items() if field.description == usual)
+    made = copy(infos[described])
+    words = [get_args(field.annotation) for field in fields]
+    if all(get_origin(field.annotation) is Literal for field in fields):
+        made.annotation = Literal[tuple(dict.fromkeys(w for ws in words for w in ws))]  # type: ignore[assignment]
+    text, _, default = usual.partition(" Default: ")
+    if len(texts) > 1 and 2 * count <= len(fields):
+        text += f" So in {described}; `run PROTOCOL --help` says what it means elsewhere."
+    if any(field.default != made.default for field in fields):
+        made.default, default = None, "that of each protocol."
+    made.description = f"{text} Default: {default}" if default else text
+    return made

@@ -57,7 +57,7 @@ def run_study(
     for job in study.jobs:
         make_config(get_protocol(job.protocol), job.options)
     if workers < 1:
-        raise ConfigurationError(f"study: {workers} workers cannot work; use 1 or more")
+        raise ConfigurationError(f"study: {workers} workers are too few; use 1 or more")
     if folder.exists() and any(folder.iterdir()) and not (folder / "jobs").is_dir():
         raise ConfigurationError(
             f"study: the folder {folder} holds something else than a study; name another with --out"

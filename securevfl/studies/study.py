@@ -2,7 +2,7 @@
 
 A study file::
 
-    title = "FedVS and its float twin on handwritten"
+    title = "FedVS and its unprotected baseline on handwritten"
     dataset = "handwritten"          # a name of `securevfl datasets`, or a file
     conditions = "none"              # or "paper", or a table as in `engine.conditions`
     faults = {}                      # a table as in `engine.faults`, or a file

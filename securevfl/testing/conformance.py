@@ -122,7 +122,7 @@ def _refuses(cls: type[Protocol], options: dict[str, Any]) -> None:
 def check_training(
     protocol: ProtocolLike, data: VerticalDataset | None = None, **options: Any
 ) -> None:
-    """It learns: held-out accuracy well above the largest class, or error well below the spread."""
+    """It learns: test accuracy well above the largest class, or error well below the spread."""
     from securevfl.models.split import measure
 
     data = learning_data() if data is None else data

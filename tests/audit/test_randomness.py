@@ -12,7 +12,7 @@ import securevfl
 from securevfl.audit.randomness import banned_randomness, unexplained, unused, watch
 from securevfl.audit.recorded_runs import run_factory
 from securevfl.audit.statistical import digest, repeats
-from securevfl.audit.views import Tape
+from securevfl.audit.tapes import Tape
 from securevfl.field import LagrangeCode, PrimeField, sampling
 from securevfl.field.error_correction import projections
 from securevfl.field.sampling import SeededSource

@@ -5,7 +5,7 @@ import pytest
 
 from securevfl.audit import views
 from securevfl.audit.recorded_runs import run_factory
-from securevfl.audit.views import Tape
+from securevfl.audit.tapes import Tape
 from securevfl.engine.transcript import Transcript
 from securevfl.errors import ConfigurationError
 from securevfl.privacy.coalition import Coalition

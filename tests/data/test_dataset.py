@@ -45,7 +45,7 @@ def test_other_numbers_of_parties_hold_the_same_values(data):
         assert np.array_equal(np.concatenate(dealt.train, axis=1), whole)
         assert dealt.with_parties(4).fingerprint() == data.fingerprint()
     assert data.with_parties(4) is data
-    with pytest.raises(DataError, match="64 columns cannot be dealt to 65 parties"):
+    with pytest.raises(DataError, match="64 columns cannot be divided among 65 parties"):
         data.with_parties(65)
 
 

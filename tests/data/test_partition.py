@@ -18,7 +18,7 @@ from securevfl.errors import DataError
 @given(st.integers(1, 40), st.integers(1, 40))
 def test_columns_are_dealt_as_array_split_does(count, parties):
     if parties > count:
-        with pytest.raises(DataError, match=f"{count} columns cannot be dealt to {parties}"):
+        with pytest.raises(DataError, match=f"{count} columns cannot be divided among {parties}"):
             partition_columns(count, parties)
         return
     expected = [part.tolist() for part in np.array_split(np.arange(count), parties)]

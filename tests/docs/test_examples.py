@@ -176,11 +176,11 @@ def test_values_that_could_wrap_are_refused(installed):
 
 
 def test_an_installed_attack_is_in_the_matrix(install, tmp_path, monkeypatch):
-    from securevfl.audit.attack_matrix.run import Settings, attack_matrix
+    from securevfl.audit.attack_matrix.run import AttackSettings, attack_matrix
     from securevfl.data.source import DataSource
 
     digits = DataSource("digits", {"parties": 4})
-    few = Settings(rows=300, auxiliary=60)
+    few = AttackSettings(rows=300, auxiliary=60)
     small = {"width": 8, "hidden": 8, "batch": 100, "rounds": 9}
     with pytest.raises(UnknownNameError, match="unknown attack 'nearest_row'"):
         attack_matrix(["split"], digits, attacks=["nearest_row"])
@@ -202,7 +202,9 @@ def test_an_installed_attack_is_in_the_command(install, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     name = install("own_attack")
     monkeypatch.setattr(registry, "_BUILT_IN", ())  # which take a minute
-    monkeypatch.setattr(run, "Settings", lambda: registry.Settings(rows=200, auxiliary=50))
+    monkeypatch.setattr(
+        run, "AttackSettings", lambda: registry.AttackSettings(rows=200, auxiliary=50)
+    )
     small = "--parties 4 --width 8 --hidden 8 --batch 100 --rounds 3 --seeds 1"
     found = last(f"compare split fedvs {small} --attacks --out one")
     assert {cell["attack"] for cell in found["cells"]} == {name}

@@ -1,4 +1,4 @@
-"""Columns of code numbers: looked up by networks that can, refused by those that cannot."""
+"""Columns of category codes: looked up by networks that can, refused by those that cannot."""
 
 import numpy as np
 import pandas as pd
@@ -44,14 +44,14 @@ def test_a_split_run_learns_from_codes(table):
 def test_networks_that_take_numbers_for_sizes_are_refused(protocol):
     data = securevfl.load_dataset("avazu-twin", rows=500)
     options = {"segments": 1} if protocol == "fedvs" else {}
-    with pytest.raises(ConfigurationError, match="code numbers of categories"):
+    with pytest.raises(ConfigurationError, match="category codes; load"):
         securevfl.run(protocol, data.with_parties(6), rounds=2, **options)
 
 
 def test_data_owners_of_multivfl_embed_their_codes():
     data = securevfl.load_dataset("avazu-twin", rows=500)
     small = {"rounds": 1, "conditions": "none", "label_owners": 2}
-    with pytest.raises(ConfigurationError, match="code numbers of categories"):
+    with pytest.raises(ConfigurationError, match="category codes; load"):
         securevfl.run("multivfl", data, client="pn", **small)
     run = securevfl.run("multivfl", data, client="mlp", embedding=5, **small)
     tables = [array for name, array in run.models().items() if "table" in name or "embed" in name]

@@ -15,7 +15,7 @@ from securevfl.errors import ConfigurationError, PrivacyError
 from securevfl.privacy.accountant import gaussian_epsilon, noise_multiplier
 from securevfl.privacy.mechanisms import keep_probability
 from securevfl.privacy.release_counts import most_releases
-from securevfl.protocols.wait_dp import Server
+from securevfl.protocols.wait_dp.algorithm import Server
 from securevfl.testing.runs import make, resume_from, simulate, state_at
 from tests.protocols.joint import data, powers
 
@@ -99,7 +99,8 @@ def test_a_seed_repeats_the_noise_only_where_it_is_asked_to():
 
 
 def test_secure_is_the_default_and_the_card_follows_the_noise():
-    from securevfl.protocols.wait_dp import WaitDP, WaitDPConfig
+    from securevfl.protocols.wait_dp.parameters import WaitDPConfig
+    from securevfl.protocols.wait_dp.protocol import WaitDP
 
     made = WaitDP(WaitDPConfig(), data(), seed=0)
     assert made.describe()["noise"] == "secure"

@@ -90,7 +90,7 @@ class Recorder(Transcript):
 
 @dataclass
 class _Inputs:
-    """The last so many joint embeddings that a centre is given, and the gradients that it gives."""
+    """The latest joint embeddings that a server model took in, and the gradients that it gave."""
 
     last: int
     recent: deque[tuple[np.ndarray, np.ndarray]] = field(default_factory=deque)
@@ -114,7 +114,7 @@ class _Inputs:
 
 
 @dataclass(frozen=True)
-class Evidence:
+class ObservedRun:
     """A run, as its roles have seen it.
 
     Attributes
@@ -193,7 +193,7 @@ class Evidence:
 
     @functools.cached_property
     def joint(self) -> Table | NoView:
-        """The joint embedding of each row that the server's centre was last given."""
+        """The joint embedding of each row that the server model was last given."""
         if self.inputs is None or not self.inputs.recent:
             return NoView("the server trains on no joint embedding")
         return _table([(0, 0, self._shared(rows), own) for rows, own in self.inputs.recent])
@@ -218,7 +218,7 @@ class Evidence:
         return tuple(Step(self._shared(rows), H, gradient) for (rows, H), gradient in both)
 
     def _shared(self, rows: np.ndarray) -> np.ndarray:
-        """Rows that a centre was given; -1 for those that one party holds alone."""
+        """Rows that a server model was given; -1 for those that one party holds alone."""
         return np.where(rows < self.protocol.data.rows, rows, -1)
 
     def network(self, parties: Mapping[int, Any] | None = None) -> Any:
@@ -310,7 +310,7 @@ def observe(
     sealed: bool = False,
     every: bool = False,
     interrupted: Callable[[], bool] | None = None,
-) -> Evidence:
+) -> ObservedRun:
     """Run a protocol and keep what its roles see of the last epoch, and gradients of the first.
 
     Parameters
@@ -364,7 +364,7 @@ def observe(
         if until is None and not simulation.finished:
             raise Interrupted(None)
         historian.finish()
-    return Evidence(
+    return ObservedRun(
         protocol=protocol,
         parties=parties,
         client=client,

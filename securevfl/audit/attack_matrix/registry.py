@@ -10,7 +10,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from securevfl.audit.attack_matrix.observation import Table
-from securevfl.audit.attack_matrix.setting import Case, Settings, polynomial
+from securevfl.audit.attack_matrix.setting import AttackCase, AttackSettings, polynomial
 from securevfl.audit.attacks import (
     feature_reconstruction,
     label_inference,
@@ -36,17 +36,17 @@ Result = Outcome | NoView
 # -- labels ----------------------------------------------------------------------------------------
 
 
-def gradient_norm(case: Case) -> Result:
+def gradient_norm(case: AttackCase) -> Result:
     """By the length of late gradients; two classes."""
-    table = case.evidence.gradients
+    table = case.observed.gradients
     if isinstance(table, NoView):
         return table
     return label_inference.gradient_norm(table.values, case.labels(table), case.stream)
 
 
-def gradient_clusters(case: Case) -> Result:
+def gradient_clusters(case: AttackCase) -> Result:
     """By the sign, or the cluster, of the directions of early gradients."""
-    table = case.evidence.first_gradients
+    table = case.observed.first_gradients
     if isinstance(table, NoView):
         return table
     labels, stream = case.labels(table), case.stream
@@ -57,9 +57,9 @@ def gradient_clusters(case: Case) -> Result:
     return label_inference.gradient_clusters(table.values, labels, known, classes, stream)
 
 
-def gradient_directions(case: Case) -> Result:
+def gradient_directions(case: AttackCase) -> Result:
     """By the nearest mean direction of known rows, of early gradients."""
-    table = case.evidence.first_gradients
+    table = case.observed.first_gradients
     if isinstance(table, NoView):
         return table
     labels, stream = case.labels(table), case.stream
@@ -68,7 +68,7 @@ def gradient_directions(case: Case) -> Result:
     return label_inference.gradient_directions(table.values, labels, known, classes, stream)
 
 
-def model_completion(case: Case) -> Result:
+def model_completion(case: AttackCase) -> Result:
     """By a head on the client's own trained network."""
     own = case.data.train[case.client]
     trained, untrained = _embedded(case, own), _embedded(case, own, trained=False)
@@ -86,12 +86,12 @@ def model_completion(case: Case) -> Result:
 # -- features and models ---------------------------------------------------------------------------
 
 
-def _seen(case: Case) -> tuple[Table, str] | NoView:
+def _seen(case: AttackCase) -> tuple[Table, str] | NoView:
     """Single embeddings, or else the uploads that stand for them."""
-    single = case.evidence.embeddings
+    single = case.observed.embeddings
     if isinstance(single, Table):
         return single, ""
-    uploads = case.evidence.uploads
+    uploads = case.observed.uploads
     if isinstance(uploads, Table):
         return uploads, "on all clients' uploads; "
     return NoView(f"{single.reason}, and {uploads.reason}")
@@ -101,7 +101,7 @@ def _noted(found: Outcome, note: str) -> Outcome:
     return replace(found, note=note + found.note)
 
 
-def inversion(case: Case) -> Result:
+def inversion(case: AttackCase) -> Result:
     """A network from embeddings, or from uploads, to the client's columns."""
     seen = _seen(case)
     if isinstance(seen, NoView):
@@ -111,21 +111,21 @@ def inversion(case: Case) -> Result:
     return _noted(feature_reconstruction.inversion(table.values, columns, known, case.stream), note)
 
 
-def inversion_of_sums(case: Case) -> Result:
+def inversion_of_sums(case: AttackCase) -> Result:
     """A network from joint embeddings to the client's columns."""
-    table = case.evidence.joint
+    table = case.observed.joint
     if isinstance(table, NoView):
         return table
     known, columns = case.auxiliary(len(table.rows)), case.columns(table)
     return feature_reconstruction.inversion(table.values, columns, known, case.stream)
 
 
-def equality_solving(case: Case) -> Result:
+def equality_solving(case: AttackCase) -> Result:
     """From the first embedding, the client's initial weights being known."""
-    first = case.evidence.first_embedding()
+    first = case.observed.first_embedding()
     if isinstance(first, NoView):
         return first
-    network = polynomial(case.evidence.network(case.evidence.protocol.parties()))
+    network = polynomial(case.observed.network(case.observed.protocol.parties()))
     if network is None:
         return NoView("the client's network is not polynomial, so there is nothing linear to solve")
     rows, values = first
@@ -158,17 +158,17 @@ class _Replica:
         self.network.update(rows, gradient)
 
 
-def equality_solving_of_sums(case: Case) -> Result:
+def equality_solving_of_sums(case: AttackCase) -> Result:
     """From joint embeddings, all clients' secret choices being known (their secret seed)."""
     return solve_sums(case)
 
 
-def equality_solving_without_seed(case: Case) -> Result:
+def equality_solving_without_seed(case: AttackCase) -> Result:
     """The same with choices that the server draws itself, for it does not know the clients'."""
     return solve_sums(case, SecretSeed(int(case.stream.integers(2**31))))
 
 
-def solve_sums(case: Case, guessed: Secrets | None = None) -> Result:
+def solve_sums(case: AttackCase, guessed: Secrets | None = None) -> Result:
     """Rows from joint embeddings, by the clients' secret choices or by guessed ones."""
     opening = case.opening
     if isinstance(opening, NoView):
@@ -197,7 +197,7 @@ def solve_sums(case: Case, guessed: Secrets | None = None) -> Result:
     )
 
 
-def stealing(case: Case) -> Result:
+def stealing(case: AttackCase) -> Result:
     """A surrogate of the client's network, from embeddings or uploads of known rows."""
     seen = _seen(case)
     if isinstance(seen, NoView):
@@ -217,23 +217,23 @@ def stealing(case: Case) -> Result:
     return _noted(model_stealing.steal(columns[known], seen_, fresh, truth, case.stream), note)
 
 
-def _embedded(case: Case, rows: np.ndarray, *, trained: bool = True) -> Any:
+def _embedded(case: AttackCase, rows: np.ndarray, *, trained: bool = True) -> Any:
     """What the client's network makes of rows, clipped where the protocol does; None if none."""
-    protocol = case.evidence.protocol
-    parties = case.evidence.parties if trained else protocol.parties()
+    protocol = case.observed.protocol
+    parties = case.observed.parties if trained else protocol.parties()
     return protocol.embed(parties[case.client], rows)
 
 
 # -- sums ------------------------------------------------------------------------------------------
 
 
-def span_of_sums(case: Case) -> Result:
+def span_of_sums(case: AttackCase) -> Result:
     """Whether the clients' columns lie in the span of the sums."""
     found = case.sums
     return found if isinstance(found, NoView) else sums.span_exactness(*found, case.stream)
 
 
-def completion_of_sums(case: Case) -> Result:
+def completion_of_sums(case: AttackCase) -> Result:
     """All rows from as many known ones as the sums have rank, and one more."""
     found = case.sums
     if isinstance(found, NoView):
@@ -244,7 +244,7 @@ def completion_of_sums(case: Case) -> Result:
     return sums.completion(joint, known, columns, case.stream)
 
 
-def binary_columns(case: Case) -> Result:
+def binary_columns(case: AttackCase) -> Result:
     """Columns of two values by lattice reduction."""
     found = case.sums
     if isinstance(found, NoView):
@@ -256,7 +256,7 @@ def binary_columns(case: Case) -> Result:
 # -- coalitions against shares ---------------------------------------------------------------------
 
 
-def _pooled(case: Case, extra: Callable[[CodedRun], int]) -> Result:
+def _pooled(case: AttackCase, extra: Callable[[CodedRun], int]) -> Result:
     trial = case.shares
     if isinstance(trial, NoView):
         return trial
@@ -281,17 +281,17 @@ def _pooled(case: Case, extra: Callable[[CodedRun], int]) -> Result:
     )
 
 
-def shares_above(case: Case) -> Result:
+def shares_above(case: AttackCase) -> Result:
     """T + 1 clients pool their shares of another client's data."""
     return _pooled(case, lambda trial: trial.code.privacy + 1)
 
 
-def shares_all(case: Case) -> Result:
+def shares_all(case: AttackCase) -> Result:
     """K + T clients pool their shares of another client's data."""
     return _pooled(case, lambda trial: trial.code.size)
 
 
-def rank_game(case: Case) -> Result:
+def rank_game(case: AttackCase) -> Result:
     """The server guesses which of two secrets with equal sums a run had, by ranks of uploads."""
     protocol: Any = case.protocol()
     if not codes_shares(protocol):
@@ -312,7 +312,7 @@ def wilson(right: int, count: int) -> tuple[float, float]:
     return centre - half, centre + half
 
 
-def server_and_clients(case: Case) -> Result:
+def server_and_clients(case: AttackCase) -> Result:
     """The server and T clients solve for all data and models, by linear algebra over F_p."""
     if not codes_shares(case.protocol()):
         return NoView("its clients hold no shares of each other's data")
@@ -368,14 +368,14 @@ class Attack(Protocol):
     def asset(self) -> str:
         """What it tries to recover: "labels", "features" or "model"."""
 
-    def run(self, seen: Case, settings: Settings) -> Result:
+    def run(self, seen: AttackCase, settings: AttackSettings) -> Result:
         """Attack one run.
 
         Parameters
         ----------
-        seen : Case
-            What the run showed (`Case.evidence`), and a stream of the attacker's own choices.
-        settings : Settings
+        seen : AttackCase
+            What the run showed (`AttackCase.observed`), and a stream of the attacker's own choices.
+        settings : AttackSettings
             What all attackers have besides their views.
 
         Returns
@@ -392,9 +392,9 @@ class BuiltIn:
     name: str
     against: str
     asset: str
-    attempt: Callable[[Case], Result]
+    attempt: Callable[[AttackCase], Result]
 
-    def run(self, seen: Case, settings: Settings) -> Result:
+    def run(self, seen: AttackCase, settings: AttackSettings) -> Result:
         """Attack one run; `settings` are those of the case."""
         return self.attempt(seen)
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from securevfl.audit.attack_matrix.matrix import FIGURES, Matrix
 from securevfl.audit.attack_matrix.registry import ATTACKS, Attack
-from securevfl.audit.attack_matrix.setting import RUN_OPTIONS, Case, Settings
+from securevfl.audit.attack_matrix.setting import RUN_OPTIONS, AttackCase, AttackSettings
 from securevfl.audit.attacks.outcome import Failed, NoView, Outcome
 from securevfl.data.source import DataSource
 from securevfl.errors import ConfigurationError, RunError, UnknownNameError
@@ -26,7 +26,7 @@ from securevfl.studies.compare import comparison
 from securevfl.studies.intervals import mean_interval
 from securevfl.studies.jobs import Job, read_keyed, write_keyed
 
-__all__ = ["ATTACKS", "Matrix", "Settings", "attack_matrix", "write_matrix"]
+__all__ = ["ATTACKS", "AttackSettings", "Matrix", "attack_matrix", "write_matrix"]
 ABOVE, AT, NO_VIEW, FAILED = "above chance", "at chance", "no view", "FAILED"
 
 
@@ -35,7 +35,7 @@ class _Work:
     """One variant on one seed."""
 
     job: Job
-    settings: Settings
+    settings: AttackSettings
     attacks: tuple[str, ...]
 
     def key(self) -> str:
@@ -53,7 +53,7 @@ def attack_matrix(
     attacks: Sequence[str] | None = None,
     rounds: int | None = None,
     conditions: str = "none",
-    settings: Settings | None = None,
+    settings: AttackSettings | None = None,
     folder: Path | None = None,
     progress: Callable[[int, int, str], None] | None = None,
     interrupted: Callable[[], bool] | None = None,
@@ -76,7 +76,7 @@ def attack_matrix(
         Server steps, where no variant says otherwise.
     conditions : str
         As for `securevfl.run`.
-    settings : Settings, optional
+    settings : AttackSettings, optional
         Of the attackers.
     folder : Path, optional
         Keeps the result of each variant and seed; those that are there are not run again.
@@ -98,7 +98,7 @@ def attack_matrix(
     for name in asked:
         if name not in RUN_OPTIONS:
             raise UnknownNameError("option of attacked runs", name, RUN_OPTIONS)
-    settings = settings or Settings()
+    settings = settings or AttackSettings()
     given = dict(options or {}) | ({} if rounds is None else {"rounds": rounds})
     study = comparison(
         variants,
@@ -109,7 +109,9 @@ def attack_matrix(
         **asked,
     )
     for job in study.jobs[: len(study.labels)]:
-        Case(job, settings).protocol()  # what cannot run is refused before anything is started
+        AttackCase(
+            job, settings
+        ).protocol()  # what cannot run is refused before anything is started
     results = []
     tell = progress or (lambda done, total, what: None)
     for number, job in enumerate(study.jobs):
@@ -142,10 +144,10 @@ def attack_matrix(
 
 
 def _attack(work: _Work, interrupted: Callable[[], bool] | None) -> dict[str, Any]:
-    case = Case(work.job, work.settings, interrupted)
+    case = AttackCase(work.job, work.settings, interrupted)
     rows = []
     with one_thread():
-        figures = dict(case.evidence.figures)  # a run that fails is not tried for every attack
+        figures = dict(case.observed.figures)  # a run that fails is not tried for every attack
         for name in work.attacks:
             attack = ATTACKS.get(name)
             head = {"protocol": work.job.label, **_described(attack), "seed": work.job.seed}
@@ -157,7 +159,7 @@ def _described(attack: Attack) -> dict[str, str]:
     return {"attack": attack.name, "role": str(attack.against), "about": str(attack.asset)}
 
 
-def _tried(attack: Attack, case: Case) -> Outcome | NoView | Failed:
+def _tried(attack: Attack, case: AttackCase) -> Outcome | NoView | Failed:
     """Outcome of an attack; what it refuses to be given is a view that it does not have.
 
     A run that breaks under an attack is no missing view, which would read as safe.

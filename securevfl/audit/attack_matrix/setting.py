@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from securevfl.audit.attack_matrix.observation import Evidence, Table, observe
+from securevfl.audit.attack_matrix.observation import ObservedRun, Table, observe
 from securevfl.audit.attacks.outcome import NoView
 from securevfl.audit.attacks.sum_equations import Step
 from securevfl.audit.recorded_runs import CodedRun, RunFactory, codes_shares
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     from securevfl.data.dataset import VerticalDataset
     from securevfl.studies.jobs import Job
 
-RUN_OPTIONS = frozenset({"conditions", "until", "sealed", "secret_seed"})  # that `Case` heeds
+RUN_OPTIONS = frozenset({"conditions", "until", "sealed", "secret_seed"})  # that `AttackCase` heeds
 _SHARED_ROWS = 60  # whose shares are pooled
 
 
 @dataclass(frozen=True)
-class Settings:
+class AttackSettings:
     """What the attackers have besides their views.
 
     Attributes
@@ -67,19 +67,19 @@ class Settings:
     starts: int = 60
 
 
-class Case:
+class AttackCase:
     """One variant on one seed, as its attackers find it; runs are made when they are asked for.
 
     Parameters
     ----------
     job : Job
-    settings : Settings
+    settings : AttackSettings
     interrupted : callable, optional
         Stops the runs.
     """
 
     def __init__(
-        self, job: Job, settings: Settings, interrupted: Callable[[], bool] | None = None
+        self, job: Job, settings: AttackSettings, interrupted: Callable[[], bool] | None = None
     ) -> None:
         self.job = job
         self.settings = settings
@@ -115,7 +115,7 @@ class Case:
         return max(0, self.data.parties // 2 - 1) if chosen is None else chosen
 
     @functools.cached_property
-    def evidence(self) -> Evidence:
+    def observed(self) -> ObservedRun:
         """The variant's own run."""
         protocol = self.protocol()
         return observe(
@@ -183,7 +183,7 @@ class Case:
         h = int(getattr(self.protocol().config, "width", 64))
         rounds = self.data.parties * (math.ceil(width / h) + 2)
         options = {"batch": rows, "rounds": rounds}
-        if polynomial(self.evidence.network()) is not None:
+        if polynomial(self.observed.network()) is not None:
             options["degree"] = 1
         evidence = observe(
             self.protocol(data, **options),

@@ -118,13 +118,13 @@ class Tables:
         strange = sorted(set(given) - _OPTIONS)
         if strange:
             raise DataError(
-                f"tables that stay apart cannot have {strange[0]} = {given[strange[0]]!r}: it "
+                f"local tables cannot have {strange[0]} = {given[strange[0]]!r}: it "
                 "needs all columns in one process; use the simulation, or leave it out"
             )
         for name, what in (("label", "the name of the label column"),
                            ("label_file", "the server's own table of the labels")):  # fmt: skip
             if name not in given:
-                raise DataError(f"tables that stay apart need {name}=, {what}")
+                raise DataError(f"local tables need {name}=, {what}")
         files = tuple(map(str, given["party_files"]))
         called = tuple(given.get("party_names") or (f"party {n}" for n in range(len(files))))
         named = {key: value for key, value in given.items() if key in _TABLE_OPTIONS}

@@ -109,7 +109,7 @@ def describe(columns: Sequence[Column]) -> list[str]:
     if coded:
         names = ", ".join(c.name for c in coded[:6]) + (", ..." if len(coded) > 6 else "")
         notes.append(
-            f"text columns {names}: code numbers of the training rows' "
+            f"text columns {names}: category codes of the training rows' "
             f"{sum(c.cardinality - 1 for c in coded)} values; 0 is a missing, rare or unseen one"
         )
     texts = [c for c in columns if c.categories is not None and not c.coded]

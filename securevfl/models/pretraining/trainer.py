@@ -26,22 +26,40 @@ Stream = Callable[..., np.random.Generator]
 class PretrainingOptions(BaseModel):
     """Options of every protocol that pre-trains; a protocol's own defaults may differ."""
 
-    pretrain_epochs: int = Field(20, ge=0, description="Epochs of pre-training on all own rows.")
-    pretrain_batch: int = Field(256, ge=2, description="Rows of a batch of pre-training.")
+    pretrain_epochs: int = Field(
+        20,
+        ge=0,
+        description="Epochs of pre-training, in which each party learns alone on all its rows.",
+    )
+    pretrain_batch: int = Field(256, ge=2, description="Number of rows in a batch of pre-training.")
     pretrain_lr: float = Field(0.001, gt=0, description="Learning rate of pre-training.")
     pretrain_optimizer: Literal["sgd", "adam"] = Field(
         "adam",
         description="Optimiser of pre-training, with the clients' momentum and weight decay.",
     )
     corruption: float = Field(
-        0.3, ge=0, le=1, description="Fraction of a row's features that a view replaces."
+        0.3,
+        ge=0,
+        le=1,
+        description="Fraction of a row's values that are replaced to make a view of it.",
     )
     temperature: float = Field(0.5, gt=0, description="Temperature tau of contrastive losses.")
-    projection: int = Field(64, ge=1, description="Width of projection heads.")
-    predictor: int = Field(32, ge=1, description="Width of the hidden layer of predictors.")
-    memory: int = Field(4096, ge=1, description="Length of MoCo's queue of keys.")
+    projection: int = Field(
+        64, ge=1, description="Width of the projection heads, which only pre-training uses."
+    )
+    predictor: int = Field(
+        32,
+        ge=1,
+        description="Width of the hidden layer of the predictors, which only pre-training uses.",
+    )
+    memory: int = Field(
+        4096, ge=1, description="Length of MoCo's queue of keys, the views of earlier rows."
+    )
     ema: float = Field(
-        0.999, ge=0, le=1, description="Factor m of the moving averages of BYOL and MoCo."
+        0.999,
+        ge=0,
+        le=1,
+        description="Factor m of the moving averages of weights in BYOL and MoCo.",
     )
 
     def sizes(self) -> Sizes:
@@ -88,7 +106,7 @@ def supervise(
     batches: Batches,
     epochs: int,
 ) -> float:
-    """Train a network and a centre on one party's labelled rows; mean loss of the last epoch.
+    """Train a bottom and a server model on one party's labelled rows; mean loss of the last epoch.
 
     Parameters
     ----------
@@ -201,7 +219,7 @@ class Pretraining:
         return {"rows": len(rows), "loss": loss}
 
 
-class Pull:
+class ProximalTerm:
     """Adds beta (theta - Theta) to dL/dtheta, the gradient of beta/2 |theta - Theta|^2.
 
     It is added before each step of the model's optimiser. Where Theta's tensor is smaller, it is

@@ -14,45 +14,67 @@ class TrainingConfig(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
-    rounds: int = Field(500, ge=1, description="Number of server steps.")
-    batch: int = Field(128, ge=1, description="Samples of a batch: K segments of |B| coded rows.")
+    rounds: int = Field(
+        500, ge=1, description="Number of rounds. The server model is updated once in each."
+    )
+    batch: int = Field(128, ge=1, description="Number of training rows in a batch.")
     lr: float = Field(0.01, gt=0, description="Learning rate of the server model.")
     client_lr: float | None = Field(
         None,
         gt=0,
-        description="Learning rate of the clients. Default: the learning rate of the server model.",
+        description=(
+            "Learning rate of the clients' bottom models. Default: that of the server model."
+        ),
     )
-    momentum: float = Field(0.9, ge=0, lt=1, description="Momentum of SGD.")
-    weight_decay: float = Field(0.0, ge=0, description="L2 penalty of the optimisers.")
+    momentum: float = Field(0.9, ge=0, lt=1, description="Momentum, with optimizer = sgd.")
+    weight_decay: float = Field(
+        0.0,
+        ge=0,
+        description="Weight decay of the optimisers: the factor of an L2 penalty on all weights.",
+    )
     lr_decay: Literal["none", "linear"] = Field(
         "none",
         description=(
-            "Schedule of the learning rates: constant, or falling linearly to 0 over the rounds."
+            "Schedule of the learning rates: constant (none), or falling to 0 over the "
+            "rounds (linear)."
         ),
     )
     optimizer: Literal["sgd", "adam"] = Field(
         "adam", description="Optimiser of the server model and of the clients."
     )
-    width: int = Field(64, ge=1, description="Width h of an embedding.")
+    width: int = Field(
+        64,
+        ge=1,
+        description="Width h of an embedding: how many numbers a bottom model makes of one row.",
+    )
     hidden: int = Field(128, ge=1, description="Width of the hidden layers of the server model.")
     degree: int = Field(
-        2, ge=1, le=8, description="Degree D: number of layers of the bottom models."
+        2,
+        ge=1,
+        le=8,
+        description="Number D of layers of a bottom model. It is the degree of a polynomial one.",
     )
     centre: str = Field(
-        "mlp", description="Server model: mlp, batch_norm_mlp, linear, conv or vgg13."
+        "mlp",
+        description=(
+            "Server model, which makes predictions of embeddings: mlp, batch_norm_mlp, "
+            "linear, conv or vgg13."
+        ),
     )
     own_centre: OwnCode = Field(
         "",
         description=(
             "Your own server model, as module:name. It is called with the widths of its "
-            "input and output, and returns a torch module. It replaces centre."
+            "input and output, and returns a torch module. It replaces the option centre. "
+            "Default: none."
         ),
     )
     own_loss: OwnCode = Field(
         "",
         description=(
             "Your own loss, as module:name. It takes raw scores and labels, and returns the"
-            " mean over the rows."
+            " mean over the rows. Default: cross-entropy, or the squared error of real "
+            "labels."
         ),
     )
 
@@ -77,8 +99,9 @@ class EmbeddingConfig(TrainingConfig):
     client: Literal["pn", "mlp", "cnn", "strided_cnn"] = Field(
         "pn",
         description=(
-            "Bottom models of the clients: polynomial (pn), Linear-ReLU (mlp), or "
-            "convolutional, without a stride (cnn) or with one (strided_cnn)."
+            "Bottom models of the clients, which make embeddings of rows: polynomial (pn), "
+            "linear layers with ReLU (mlp), or convolutional, without a stride (cnn) or "
+            "with one (strided_cnn)."
         ),
     )
     aggregation: Literal["mean", "concat", "max"] = Field(
@@ -88,13 +111,16 @@ class EmbeddingConfig(TrainingConfig):
         None,
         gt=0,
         description=(
-            "Bound on the absolute value of each weight, enforced as FedVS does. Default: no bound."
+            "Bound on the absolute value of each weight of a bottom model, enforced after "
+            "each step. Default: no bound."
         ),
     )
     embedding: int = Field(
         8,
         ge=1,
-        description="Width of the lookup table of a column of category codes, with client = mlp.",
+        description=(
+            "Width of the learnt lookup table for a column of category codes, with client = mlp."
+        ),
     )
     layers: str = Field(
         "",
@@ -108,7 +134,8 @@ class EmbeddingConfig(TrainingConfig):
         "",
         description=(
             "Your own bottom model, as module:name. It is called with the widths of its "
-            "rows and of the embedding, and returns a torch module. It replaces client."
+            "rows and of the embedding, and returns a torch module. It replaces the option "
+            "client. Default: none."
         ),
     )
 
@@ -126,5 +153,9 @@ class SegmentedConfig(EmbeddingConfig):
     """Options of split methods whose server draws the same batches as FedVS's server."""
 
     segments: int = Field(
-        1, ge=1, description="Segments K of the FedVS run whose batches are drawn."
+        1,
+        ge=1,
+        description=(
+            "Number K of segments of a FedVS run for comparison. Both then draw the same batches."
+        ),
     )

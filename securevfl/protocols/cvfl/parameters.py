@@ -19,20 +19,24 @@ class CvflConfig(EmbeddingConfig):
     lr: float = Field(
         0.003,
         gt=0,
-        description="Learning rate. Keep it low: up to L updates are made with the same networks.",
+        description=(
+            "Learning rate of all models. Keep it low: up to L active parties compute their"
+            " updates with the same models."
+        ),
     )
     weight_decay: float = Field(
         1e-3,
         ge=0,
         description=(
-            "Weight lambda of the penalty r(theta_m) = |theta_m|^2 / 2 of each bottom model."
+            "Weight lambda of the penalty r(theta_m) = |theta_m|^2 / 2 on the weights "
+            "theta_m of each bottom model."
         ),
     )
     mode: Literal["async", "sync", "single"] = Field(
         "async",
         description=(
-            "How active parties work: each at its own pace (async), all in step (sync), or "
-            "the first one alone with its part of the labels (single)."
+            "How active parties, those with labels, work: each at its own pace (async), all"
+            " in step (sync), or the first one alone with its part of the labels (single)."
         ),
     )
     active: int | None = Field(
@@ -43,14 +47,16 @@ class CvflConfig(EmbeddingConfig):
     label_partition: str = Field(
         "equal",
         description=(
-            "Who holds which labels: equal, dirichlet:A, classes:0,1/2,3, cvfl-mnist or "
-            "cvfl-cifar10."
+            "Who holds which labels: equal parts (equal), parts of each class drawn with "
+            "concentration A (dirichlet:A), listed classes for each party "
+            "(classes:0,1/2,3), or the paper's lists (cvfl-mnist, cvfl-cifar10)."
         ),
     )
     q: float | Literal["auto"] = Field(
         3.0,
         description=(
-            "Exponent q of the losses of slow active parties: a number of at least 1, or auto."
+            "Exponent q of the losses of slow active parties: a number of at least 1 (1 "
+            "treats all alike), or auto, which follows each party's pace."
         ),
     )
     slow: str = Field(
@@ -88,7 +94,10 @@ class CvflConfig(EmbeddingConfig):
     staleness: int | None = Field(
         None,
         ge=1,
-        description="Largest age of a reused embedding, in launches. Older ones are left out.",
+        description=(
+            "Largest age of a reused embedding, in updates that the active party has begun "
+            "since. Older ones are left out. Default: no limit."
+        ),
     )
 
 

@@ -20,40 +20,67 @@ class DvflConfig(BaseModel):
     rounds: int = Field(60, ge=1, description="Largest number of epochs of the label owner.")
     guest_epochs: int = Field(20, ge=1, description="Epochs of the guests over all their rows.")
     host_epochs: int = Field(
-        40, ge=1, description="Epochs of the hosts, including those of replay."
+        40, ge=1, description="Epochs of the hosts, including those on their replay buffers."
     )
-    hosts: int = Field(3, ge=1, description="Number |K| of redundant hosts.")
+    hosts: int = Field(
+        3, ge=1, description="Number |K| of hosts. Each does the same task, so that one may fail."
+    )
     comm_period: int = Field(
-        1, ge=1, description="Guest epochs between two that write their activations."
+        1,
+        ge=1,
+        description=(
+            "Number of guest epochs from one whose activations are written for the hosts to"
+            " the next."
+        ),
     )
     batch: int = Field(64, ge=1, description="Rows of a batch, for guests, hosts and the owner.")
     objective: Literal["autoencoder", "simclr"] = Field(
         "autoencoder",
         description=(
-            "Objective of the guests: reconstruction of their columns, or contrast of two "
-            "views (simclr)."
+            "What guests learn without labels: to reconstruct their columns (autoencoder), "
+            "or to tell views of a row from views of other rows (simclr)."
         ),
     )
-    temperature: float = Field(0.5, gt=0, description="Temperature tau of simclr.")
-    width: int = Field(40, ge=1, description="Width d_g of a guest's code.")
+    temperature: float = Field(
+        0.5, gt=0, description="Temperature tau of the loss, with objective = simclr."
+    )
+    width: int = Field(
+        40, ge=1, description="Width d_g of a guest's code, the output of its encoder for one row."
+    )
     guest_hidden: int | None = Field(
         None,
         ge=1,
-        description="Width of the hidden layer of the guests' encoders. Default: (d + d_g) / 2.",
+        description=(
+            "Width of the hidden layer of the guests' encoders. Default: half-way between "
+            "input and output, (d + d_g) / 2."
+        ),
     )
-    host_width: int = Field(120, ge=1, description="Width d_k of a host's encoding.")
+    host_width: int = Field(
+        120, ge=1, description="Width d_k of a host's encoding, from which the owner learns."
+    )
     host_hidden: int | None = Field(
         None,
         ge=1,
-        description="Width of the hidden layer of the hosts' encoders. Default: (N d_g + d_k) / 2.",
+        description=(
+            "Width of the hidden layer of the hosts' encoders. Default: half-way between "
+            "input and output, (N d_g + d_k) / 2."
+        ),
     )
     hidden: int = Field(128, ge=1, description="Number of hidden layers of the owner's network.")
-    centre: str = Field("mlp", description="Network of the owner: mlp, batch_norm_mlp or linear.")
-    guest_lr: float = Field(3e-3, gt=0, description="Learning rate of the guests' Adam.")
-    host_lr: float = Field(3e-3, gt=0, description="Learning rate of the hosts' Adam.")
-    optimizer: Literal["sgd", "adam"] = Field("adam", description="Optimiser of the owner.")
-    lr: float = Field(2e-3, gt=0, description="Learning rate of the owner.")
-    momentum: float = Field(0.5, ge=0, lt=1, description="Momentum of the owner's SGD.")
+    centre: str = Field(
+        "mlp", description="Network of the label owner: mlp, batch_norm_mlp or linear."
+    )
+    guest_lr: float = Field(
+        3e-3, gt=0, description="Learning rate of the guests, whose optimiser is Adam."
+    )
+    host_lr: float = Field(
+        3e-3, gt=0, description="Learning rate of the hosts, whose optimiser is Adam."
+    )
+    optimizer: Literal["sgd", "adam"] = Field("adam", description="Optimiser of the label owner.")
+    lr: float = Field(2e-3, gt=0, description="Learning rate of the label owner.")
+    momentum: float = Field(
+        0.5, ge=0, lt=1, description="Momentum of the owner, with optimizer = sgd."
+    )
     lr_decay: Literal["none", "linear"] = Field(
         "linear",
         description=(
@@ -61,7 +88,11 @@ class DvflConfig(BaseModel):
             " its epochs."
         ),
     )
-    weight_decay: float = Field(0.0, ge=0, description="L2 penalty of guests and hosts.")
+    weight_decay: float = Field(
+        0.0,
+        ge=0,
+        description="Weight decay of guests and hosts: the factor of an L2 penalty on all weights.",
+    )
     buffer: int | None = Field(
         None,
         ge=1,
@@ -74,8 +105,8 @@ class DvflConfig(BaseModel):
         None,
         ge=1,
         description=(
-            "Early stopping: epochs without a lower loss on held-out rows after which the "
-            "owner stops and takes its best network."
+            "Early stopping: number of epochs without a lower loss on held-out rows after "
+            "which the owner stops and takes its best network. Default: no early stopping."
         ),
     )
     held_out: float = Field(

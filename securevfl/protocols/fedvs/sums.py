@@ -107,6 +107,9 @@ class SumLedger:
 
     def conflict(self, total: Sum) -> Sum | None:
         """Announced sum of other models that shares a row with this one; None if there is none."""
+        # The difference of two sums over one row is a difference of the terms in which they differ,
+        # which may be one client's. Only sums that may have K + T uploads are left (`settle`):
+        # fewer uploads decode to nothing.
         return next((one for one in self.sums.values() if one.conflicts(total)), None)
 
     def same_rows(self, batch: Batch) -> Sum | None:
@@ -134,6 +137,7 @@ class SumLedger:
 
         It gives the account in a later round, and uploads to no earlier one any more.
         """
+        # What has come outweighs what a client says: it may have crashed and forgotten its upload.
         for round, possible in self.uploaders.items():
             if round not in uploaded and client not in self.received.get(round, ()):
                 self.uploaders[round] = tuple(n for n in possible if n != client)
@@ -214,6 +218,8 @@ class SumLedger:
         """Remove rows of the newest sum from older equal sums, so that the memory stays bounded."""
         if not self.sums:
             return
+        # Equal sums share their terms, so a row needs to stand in one of them only. Without this a
+        # client whose model never moves would remember every batch of the run.
         newest = self.newest()
         for round, one in list(self.sums.items()):
             if one is newest or not one.attempt.same_sum(newest.attempt):

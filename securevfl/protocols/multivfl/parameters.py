@@ -23,22 +23,46 @@ class MultiVflConfig(EmbeddingConfig):
     label_partition: str = Field(
         "equal",
         description=(
-            "Who holds which labels: equal, dirichlet:A, classes:0,1/2,3, or 1niid to 4niid."
+            "Who holds which labels: equal parts (equal), parts of each class drawn with "
+            "concentration A (dirichlet:A), listed classes for each owner "
+            "(classes:0,1/2,3), or the paper's lists (1niid to 4niid)."
         ),
     )
     samples: int | None = Field(
-        None, ge=1, description="Number of labels of each owner. Default: all that there are."
+        None,
+        ge=1,
+        description="Number of labels that each owner has. Default: all labels are dealt out.",
     )
-    epochs: int = Field(1, ge=1, description="Local epochs E of a round.")
+    epochs: int = Field(
+        1, ge=1, description="Number E of local epochs of each label owner in a round."
+    )
     server_optimizer: Literal["fedavg", "fedadam", "fedyogi", "feddemonadam"] = Field(
-        "fedavg", description="How the server makes new weights of the label owners' weights."
+        "fedavg",
+        description=(
+            "How the server makes new weights of the label owners' weights: their mean "
+            "(fedavg), or an adaptive step towards it."
+        ),
     )
     server_lr: float = Field(
         1e-3, gt=0, description="Learning rate eta_s of the adaptive server optimisers."
     )
-    beta1: float = Field(0.9, ge=0, lt=1, description="Decay of the first moment.")
-    beta2: float = Field(0.99, ge=0, lt=1, description="Decay of the second moment.")
-    tau: float = Field(1e-3, gt=0, description="Bound tau on the adaptivity.")
+    beta1: float = Field(
+        0.9, ge=0, lt=1, description="Decay of the first moment, in the adaptive server optimisers."
+    )
+    beta2: float = Field(
+        0.99,
+        ge=0,
+        lt=1,
+        description="Decay of the second moment, in the adaptive server optimisers.",
+    )
+    tau: float = Field(
+        1e-3,
+        gt=0,
+        description=(
+            "Least denominator tau of a step, which bounds its size, in the adaptive server"
+            " optimisers."
+        ),
+    )
     intersection: Literal["plain", "psi"] = Field(
         "plain",
         description=(
@@ -47,16 +71,27 @@ class MultiVflConfig(EmbeddingConfig):
         ),
     )
     epsilon: float | None = Field(
-        None, gt=0, description="Epsilon of one release of a row's activations. Default: no noise."
+        None,
+        gt=0,
+        description=(
+            "Privacy cost epsilon of one release of a row's activations. Smaller is more "
+            "private and has more noise. Default: no noise."
+        ),
     )
     delta: float = Field(
-        1e-5, gt=0, lt=1, description="Delta of one release, and of all of them together."
+        1e-5,
+        gt=0,
+        lt=1,
+        description=(
+            "Probability delta with which the bound epsilon may fail, for one release and "
+            "for all of them together."
+        ),
     )
     clip: float = Field(1.0, gt=0, description="Bound C on the L2 norm of a row's activations.")
     noise: Literal["secure", "seeded"] = Field(
         "secure",
         description=(
-            "Source of the noise: the operating system (system), or the run's seed "
+            "Source of the noise: the operating system (secure), or the run's seed "
             "(seeded), which repeats the run and protects nothing."
         ),
     )

@@ -24,10 +24,16 @@ class SecAggConfig(SegmentedConfig):
     """Options of secure aggregation."""
 
     aggregation: Literal["mean"] = Field(
-        "mean", description="How embeddings are joined. Only sums are possible here."
+        "mean",
+        description="How embeddings are joined. Only sums are possible here, so it is their mean.",
     )
     privacy: int = Field(
-        1, ge=1, description="Privacy threshold T: number of clients that may pool what they see."
+        1,
+        ge=1,
+        description=(
+            "Privacy threshold T: number of clients that may pool what they see with the "
+            "server and still learn no single embedding."
+        ),
     )
     threshold: int | None = Field(
         None,
@@ -41,7 +47,8 @@ class SecAggConfig(SegmentedConfig):
         None,
         ge=1,
         description=(
-            "Number of survivors that are summed. Default: N - floor(N/2), and at least T+2 and t."
+            "Number of survivors, clients whose upload came, that are summed. Default: N - "
+            "floor(N/2), and at least T+2 and t."
         ),
     )
     consistency: bool = Field(
@@ -58,8 +65,17 @@ class SecAggConfig(SegmentedConfig):
             "often (as many as the quorum), or all."
         ),
     )
-    prime: int = Field(2**61 - 1, description="Modulus p of the sum.")
-    bits: int = Field(24, ge=1, le=52, description="Fractional bits of the quantised embeddings.")
+    prime: int = Field(
+        2**61 - 1, description="Modulus p of the prime field in which embeddings are summed."
+    )
+    bits: int = Field(
+        24,
+        ge=1,
+        le=52,
+        description=(
+            "Number of fractional bits of an embedding's values, which are rounded to integers."
+        ),
+    )
     share_timeout: float | None = Field(
         None,
         gt=0,
@@ -72,7 +88,8 @@ class SecAggConfig(SegmentedConfig):
         None,
         gt=0,
         description=(
-            "Seconds after which a round with too few answers is given up. Default: it waits."
+            "Seconds after which a round with too few answers is given up. Default: it "
+            "waits for them."
         ),
     )
     max_attempts: int = Field(

@@ -14,17 +14,20 @@ def all_leaks() -> tuple[Leak, ...]:
     from securevfl.testing.leaks import (
         choices,
         declared,
+        declared_parts,
         encrypted,
         fedvs_masks,
         fedvs_messages,
         fedvs_options,
+        label_channels,
         labels,
         noise,
-        other_methods,
+        primitives,
+        structured_noise,
     )
 
-    of_fedvs = (fedvs_messages, fedvs_masks, fedvs_options, declared, choices)
-    others = (encrypted, noise, labels, other_methods)
+    of_fedvs = (fedvs_messages, fedvs_masks, fedvs_options, declared, declared_parts, choices)
+    others = (encrypted, noise, labels, primitives, structured_noise, label_channels)
     return tuple(one for module in (*of_fedvs, *others) for one in module.LEAKS)
 
 

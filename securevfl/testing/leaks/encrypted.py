@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -14,6 +13,7 @@ from securevfl.engine.party import SERVER
 from securevfl.protocols.base.messages import MessageSpec
 from securevfl.protocols.base.protocol import Protocol
 from securevfl.protocols.base.registry import get_protocol
+from securevfl.protocols.secagg_split.algorithm import Pairing, pair_masks
 from securevfl.testing.leaks.planting import (
     Leak,
     Plant,
@@ -197,8 +197,6 @@ def _upload_left(*, own: bool, pairs: bool, round: int) -> Callable[[Outcome], b
     """Whether uploads of a round are small once some of the masks are taken off."""
 
     def shows(outcome: Outcome) -> bool:
-        of_method = sys.modules[get_protocol("secagg_split").__module__]
-        Pairing, pair_masks = of_method.Pairing, of_method.pair_masks
         public = outcome.protocol.public  # type: ignore[attr-defined]
         known = {n: (key, seed) for n, r, key, seed in _secagg_secrets(outcome) if r == round}
         keys = {n: Pairing(n, round, key).public for n, (key, _) in known.items()}

@@ -1,4 +1,4 @@
-"""Leaks of labels, in dvfl and fedonce, which promise that labels stay where they are."""
+"""Leaks of labels by what dvfl and fedonce send: in hints, their number and the order of rows."""
 
 from __future__ import annotations
 

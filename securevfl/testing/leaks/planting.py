@@ -106,6 +106,25 @@ def changed(base: str, plant: Plant, **attributes: Any) -> Callable[[], type[Pro
     return make
 
 
+def begun(base: str, after: Callable[[Any], None]) -> Any:
+    """`__init__` that goes on with `after`."""
+    cls: Any = get_protocol(base)
+
+    def init(self: Any, config: Any, data: Any, *, seed: int) -> None:
+        cls.__init__(self, config, data, seed=seed)
+        after(self)
+
+    return init
+
+
+def planted(protocol: str, name: str, cause: str, says: str, plant: Any, breaks: Any, shows: Any,
+            options: Any = None, expected: Any = WITHHELD, **attributes: Any) -> Leak:  # fmt: skip
+    """A leak of a protocol that is changed by `plant`, and by attributes of its class."""
+    made = changed(protocol, plant, **attributes)
+    return Leak(f"{protocol}: {name}", protocol, cause, says, made, breaks, options or {},
+                expected, shows)  # fmt: skip
+
+
 def clients(protocol: Protocol, parties: Mapping[int, Any]) -> list[Any]:
     """Its clients, from 0."""
     return [parties[n] for n in protocol.peers()]

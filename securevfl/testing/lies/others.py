@@ -11,8 +11,9 @@ import numpy as np
 from securevfl.data.alignment.psi import intersect
 from securevfl.engine.network import SERVER
 from securevfl.engine.party import Party
-from securevfl.protocols import he_split, wait_dp
+from securevfl.protocols import he_split
 from securevfl.protocols.secagg_split import algorithm as secagg
+from securevfl.protocols.wait_dp.algorithm import Server as WaitDPServer
 from securevfl.runs.assembly import rules_of
 from securevfl.testing.lies.lie import Finding, Lie, Outcome, Size
 from securevfl.testing.lies.running import carry_out, who_noticed
@@ -187,7 +188,7 @@ def misstated(size: Size) -> Finding:
 # -- noise ------------------------------------------------------------------------------------
 
 
-class Averages(wait_dp.Server):
+class Averages(WaitDPServer):
     """Asks for the same rows again and again, to average the noise away."""
 
     found: dict[str, Any]

@@ -13,9 +13,9 @@ from typer.testing import CliRunner
 
 from securevfl.audit.attack_matrix import run as module
 from securevfl.audit.attack_matrix.matrix import Matrix
-from securevfl.audit.attack_matrix.observation import Evidence, Recorder, Table, observe
+from securevfl.audit.attack_matrix.observation import ObservedRun, Recorder, Table, observe
 from securevfl.audit.attack_matrix.registry import BuiltIn, wilson
-from securevfl.audit.attack_matrix.run import ATTACKS, Settings, attack_matrix, write_matrix
+from securevfl.audit.attack_matrix.run import ATTACKS, AttackSettings, attack_matrix, write_matrix
 from securevfl.audit.attacks.outcome import NoView
 from securevfl.cli.app import app
 from securevfl.data import load_dataset
@@ -32,7 +32,7 @@ from securevfl.testing.runs import make
 
 SMALL = {"width": 24, "hidden": 16, "batch": 100}
 DIGITS = DataSource("digits", {"parties": 5})
-FEW = Settings(rows=300, auxiliary=60, sum_rows=120, games=24)
+FEW = AttackSettings(rows=300, auxiliary=60, sum_rows=120, games=24)
 
 
 @functools.cache
@@ -41,7 +41,7 @@ def data() -> Any:
 
 
 @functools.cache
-def evidence(name: str, rounds: int = 9, **options: Any) -> Evidence:
+def evidence(name: str, rounds: int = 9, **options: Any) -> ObservedRun:
     cls = get_protocol(name)
     known = {**SMALL, "rounds": rounds, **options}
     made = cls(make_config(cls, known), data(), seed=0)
@@ -323,7 +323,7 @@ def test_wrong_names_and_clients_are_refused():
     with pytest.raises(UnknownNameError, match="unknown attack 'inversions': did you mean"):
         attack_matrix(["split"], DIGITS, attacks=["inversions"])
     with pytest.raises(ConfigurationError, match="no client 9"):
-        attack_matrix(["split"], DIGITS, settings=Settings(client=9), seeds=[0])
+        attack_matrix(["split"], DIGITS, settings=AttackSettings(client=9), seeds=[0])
 
 
 def test_a_variant_that_cannot_run_is_refused_before_any_other_runs(monkeypatch):
@@ -362,7 +362,7 @@ def few(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     chosen = {n: ATTACKS.get(n) for n in ("gradient norm", "gradient directions", "inversion")}
     few_attacks = Registry("securevfl.none", "attack", lambda: chosen, lambda _: True)
     monkeypatch.setattr(module, "ATTACKS", few_attacks)
-    monkeypatch.setattr(module, "Settings", lambda: FEW)
+    monkeypatch.setattr(module, "AttackSettings", lambda: FEW)
     monkeypatch.setenv("COLUMNS", "120")
     monkeypatch.chdir(tmp_path)
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from securevfl.audit.attack_matrix.registry import ATTACKS, solve_sums
-from securevfl.audit.attack_matrix.setting import Case, Settings
+from securevfl.audit.attack_matrix.setting import AttackCase, AttackSettings
 from securevfl.audit.attacks.sum_equations import (
     Step,
     equality_solving_of_sums,
@@ -154,7 +154,7 @@ def job(protocol, **options):
 
 
 def attacked(protocol, **options):
-    case, found = Case(job(protocol, **options), Settings(replayed=3)), []
+    case, found = AttackCase(job(protocol, **options), AttackSettings(replayed=3)), []
     for name in ("equality solving of sums", "equality solving of sums, secret seed unknown"):
         case.begin(name)
         found.append(ATTACKS.get(name).run(case, case.settings))
@@ -173,7 +173,7 @@ def test_a_server_that_knows_the_secret_seed_has_an_epoch_of_rows(protocol, opti
     assert unknown.success <= unknown.chance < 0.05
 
 
-class OwnEntropies(Case):
+class OwnEntropies(AttackCase):
     """Its parties have entropy of their own, as on a cluster."""
 
     own = Composed.draw(-1, *range(6))
@@ -186,7 +186,7 @@ class OwnEntropies(Case):
 
 def test_parties_with_entropy_of_their_own_resist_who_takes_the_seed_for_secret():
     """And with their entropies the same attack is alive: it is they that protect."""
-    case = OwnEntropies(job("fedvs"), Settings(replayed=2))
+    case = OwnEntropies(job("fedvs"), AttackSettings(replayed=2))
     case.begin("x")
     blind, told = solve_sums(case, SecretSeed(0)), solve_sums(case)
     assert blind.success <= blind.chance < 0.05

@@ -1,4 +1,4 @@
-"""Tables that stay apart: rows, splits, columns and runs are those of one process that has all."""
+"""Local tables: rows, splits, columns and runs are those of one process that has all."""
 
 import numpy as np
 import pandas as pd

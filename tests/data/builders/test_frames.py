@@ -186,7 +186,7 @@ REFUSED = {
     "more parties than columns": (
         "a,b,y\n" + GOOD,
         {"parties": 3},
-        "2 columns cannot be dealt to 3 parties",
+        "2 columns cannot be divided among 3 parties",
     ),
     "no parties": ("a,b,y\n" + GOOD, {"parties": 0}, "at least 1 party"),
     "an empty party": ("a,b,y\n" + GOOD, {"owners": [["a", "b"], []]}, "party 1 owns no columns"),

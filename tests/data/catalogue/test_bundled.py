@@ -46,7 +46,7 @@ def test_digits_scaling_lies_in_the_unit_interval():
 
 
 def test_digits_with_more_parties_than_pixels_is_refused():
-    with pytest.raises(DataError, match="64 columns cannot be dealt to 65 parties"):
+    with pytest.raises(DataError, match="64 columns cannot be divided among 65 parties"):
         load_dataset("digits", parties=65)
 
 

@@ -1,4 +1,4 @@
-"""Texts as code numbers: what training rows lack, what is rare, and that numbers stay numbers."""
+"""Texts as category codes: what training rows lack, what is rare, and that numbers stay numbers."""
 
 import json
 

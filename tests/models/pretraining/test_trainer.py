@@ -10,7 +10,7 @@ from securevfl.models.client_networks import make_client_network
 from securevfl.models.pretraining.pretext import Sizes, make_objective
 from securevfl.models.pretraining.trainer import (
     PretrainingOptions,
-    Pull,
+    ProximalTerm,
     batches_of,
     check_rows,
     own_rows,
@@ -101,7 +101,7 @@ def test_rows_of_a_party_are_the_aligned_ones_first():
 def test_the_pull_is_the_gradient_of_the_penalty(kind):
     net, plain = network(kind), network(kind)
     target = {name: w + 0.5 for name, w in weights_of(net).items()}
-    Pull(net, 0.3, lambda: target)
+    ProximalTerm(net, 0.3, lambda: target)
     X, gradient = clicks(9)[0], np.random.default_rng(1).normal(size=(9, 3)).astype(np.float32)
     net.update(X, gradient)
     plain.update(X, gradient)
@@ -114,7 +114,7 @@ def test_the_pull_is_the_gradient_of_the_penalty(kind):
 def test_a_head_is_pulled_where_it_reads_the_first_party(kind):
     own, plain = head(6, kind), head(6, kind)
     target = {name: w + 1 for name, w in weights_of(head(3, kind)).items()}
-    Pull(own, 0.2, lambda: target)
+    ProximalTerm(own, 0.2, lambda: target)
     X, y = np.random.default_rng(1).normal(size=(8, 6)).astype(np.float32), np.arange(8) % 2
     start = weights_of(own)
     own.step(X, np.arange(8), y)
@@ -130,7 +130,7 @@ def test_a_head_is_pulled_where_it_reads_the_first_party(kind):
 
 def test_without_a_target_nothing_is_pulled_and_a_new_one_is_read():
     own, plain, held = head(), head(), {"now": None}
-    Pull(own, 1.0, lambda: held["now"])
+    ProximalTerm(own, 1.0, lambda: held["now"])
     X, y = np.ones((4, 3), np.float32), np.array([0, 1, 1, 1])
     own.step(X, np.arange(4), y)
     plain.step(X, np.arange(4), y)

@@ -1,0 +1,70 @@
+"""Writes the section on random changes of docs/verification.md, of what `mutations.py` found."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from judged_mutants import JUDGED, KINDS
+
+PAGE = Path(__file__).parents[1] / "docs" / "verification.md"
+BEGIN, END = "<!-- mutations: begin -->", "<!-- mutations: end -->"
+Row = Mapping[str, Any]
+
+
+def table(results: Mapping[str, Any]) -> str:
+    """Markdown: how many changes were made, who noticed them, and those that verify did not."""
+    rows, dropped = results["rows"], list(results["dropped"].values())
+    counts = {word: dropped.count(word) for word in ("equivalent", "error", "no Python")}
+    quick = [row for row in rows if row["noticed"] == "verify"]
+    ways = Counter(way_of(row) for row in quick)
+    later = Counter(row["noticed"] for row in rows if row not in quick and row["noticed"])
+    left = [row for row in rows if not row["noticed"].startswith("verify")]
+    lines = [
+        f"Of {results['all']} possible changes {len(rows) + len(dropped)} were drawn (seed "
+        f"{results['seed']}). {counts['equivalent']} changed nothing that is sent or drawn in any "
+        f"of the {len(results['cases'])} runs, {counts['error']} ended the first run in an error "
+        f"before anything else was different, {counts['no Python']} were no Python. {len(rows)} "
+        "were kept.",
+        "",
+        "| noticed by | kept changes |",
+        "|---|---|",
+        *(f"| `verify`, small runs: {way} | {n} |" for way, n in ways.most_common()),
+        *(f"| {way.replace('verify, ', '`verify`, ')} | {n} |" for way, n in later.most_common()),
+        f"| nobody so far | {sum(not row['noticed'] for row in rows)} |",
+    ]
+    for kind, title in KINDS.items():
+        some = [row for row in left if judgement_of(row)[0] == kind]
+        if some:
+            lines += ["", f"Not noticed by `verify`: {title} ({len(some)})", ""]
+            lines += [line_of(row) for row in some]
+    return "\n".join(lines)
+
+
+def way_of(row: Row) -> str:
+    """How verify noticed a change, in words of the table."""
+    return "another claim's verdict" if row["by"].startswith("another claim") else str(row["by"])
+
+
+def judgement_of(row: Row) -> tuple[str, str]:
+    """What kind of change it is that was not noticed, and why it was not."""
+    judged: tuple[str, str] = JUDGED.get(row["name"], ("", "not judged"))
+    return judged
+
+
+def line_of(row: Row) -> str:
+    """A change that was not noticed, and why."""
+    old, new = "; ".join(row["diff"]).split("; + ", 1)
+    by = f" (noticed by the {row['noticed']})" if row["noticed"] else ""
+    return (
+        f"- `{Path(row['file']).name}:{row['line']}` `{old[2:]}` became `{new}`: "
+        f"{judgement_of(row)[1]}{by}."
+    )
+
+
+def write_page(results: Mapping[str, Any]) -> None:
+    """Put the section between the marks of the page."""
+    before, rest = PAGE.read_text().split(BEGIN)
+    PAGE.write_text(f"{before}{BEGIN}\n{table(results)}\n{END}{rest.split(END)[1]}")

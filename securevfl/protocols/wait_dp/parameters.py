@@ -1,0 +1,179 @@
+"""Options of Wait-DP, the combinations that are refused, and the cost of its noise."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from pydantic import Field
+
+from securevfl.errors import ConfigurationError
+from securevfl.privacy.accountant import Released, gaussian_epsilon, sensitivity
+from securevfl.protocols.base.options import SegmentedConfig
+
+# Server models in which a row's gradient depends on no other row; batch normalisation mixes them.
+_SEPARABLE = ("mlp", "linear")
+
+
+class WaitDPConfig(SegmentedConfig):
+    """Options of Wait-DP."""
+
+    noise_on: Literal["embeddings", "gradients", "both", "none"] = Field(
+        "embeddings",
+        description=(
+            "What is clipped and gets Gaussian noise before it is sent. Choose none to use "
+            "label_epsilon alone."
+        ),
+    )
+    epsilon: float = Field(
+        5.0,
+        gt=0,
+        description=(
+            "Privacy cost epsilon' of one release of a row. Smaller is more private and has"
+            " more noise."
+        ),
+    )
+    delta: float = Field(
+        1e-5,
+        gt=0,
+        lt=1,
+        description=(
+            "Probability delta with which the bound epsilon may fail, for one release and "
+            "for all of them together."
+        ),
+    )
+    clip: float = Field(1.0, gt=0, description="Bound C on the L2 norm of a row's embedding.")
+    gradient_clip: float = Field(
+        1.0, gt=0, description="Bound C_g on the L2 norm of a sample's gradient."
+    )
+    label_epsilon: float | None = Field(
+        None,
+        gt=0,
+        description=(
+            "Epsilon of the labels, by randomised response before training. Default: labels"
+            " are exact."
+        ),
+    )
+    epsilon_budget: float | None = Field(
+        None,
+        gt=0,
+        description=(
+            "Largest epsilon of all releases of a row together. The run ends before it is "
+            "exceeded. Default: no budget."
+        ),
+    )
+    noise: Literal["secure", "seeded"] = Field(
+        "secure",
+        description=(
+            "Source of the noise: the operating system (secure), or the run's seed "
+            "(seeded), which repeats the run and protects nothing."
+        ),
+    )
+
+
+@dataclass(frozen=True)
+class Privacy(Released):
+    """Parameters of the mechanisms, and their cost.
+
+    Attributes
+    ----------
+    epsilon, delta, clip : float
+        As for `Released`, of embeddings.
+    gradient_clip : float
+        C_g.
+    per_epoch : int
+        Rounds in which the public batches use each row at most once.
+    embeddings, gradients : bool
+        Whether embeddings, and whether gradients, get noise.
+    labels : float or None
+        Epsilon of the randomised labels.
+    """
+
+    gradient_clip: float
+    per_epoch: int
+    embeddings: bool = True
+    gradients: bool = False
+    labels: float | None = None
+
+    @property
+    def releases(self) -> bool:
+        """Whether a round releases anything that is accounted for."""
+        return self.embeddings or self.gradients
+
+    @property
+    def gradient_sigma(self) -> float:
+        """Standard deviation of the noise of each entry of a sample's gradient: 2 C_g z."""
+        return self.multiplier * sensitivity(self.gradient_clip, "replace")
+
+    def planned(self, rounds: int) -> int:
+        """Releases of one row in this number of rounds: one in each epoch."""
+        return -(-rounds // self.per_epoch)
+
+    def spent(self, rounds: int) -> float:
+        """Epsilon of all releases of one row in this number of rounds, none of them repeated."""
+        return self.composed(self.planned(rounds)) if self.releases else 0.0
+
+    def spent_through_weights(self, rounds: int, samples: int) -> float:
+        """Epsilon if a row may change all messages from its first use on."""
+        if not self.releases:
+            return 0.0
+        releases = 1 + (rounds - 1) * samples
+        return gaussian_epsilon(self.multiplier, releases, self.delta)
+
+
+def check_mechanisms(config: WaitDPConfig, privacy: Privacy, task: str) -> None:
+    """Refuse mechanisms whose sensitivity would not be what is accounted, or none at all.
+
+    Raises
+    ------
+    ConfigurationError
+        With the option to change.
+    """
+    if config.noise_on == "none" and config.label_epsilon is None:
+        raise ConfigurationError(
+            "wait_dp: noise_on = 'none' needs label_epsilon; split is the method without noise"
+        )
+    if config.label_epsilon is not None and task == "regression":
+        raise ConfigurationError(
+            "wait_dp: label_epsilon needs classes, and the labels are real numbers; use "
+            "noise_on = 'gradients'"
+        )
+    if not privacy.gradients:
+        return
+    if config.own_centre or config.own_loss:
+        raise ConfigurationError(
+            "wait_dp: noise on gradients needs a sample's gradient to depend on no other "
+            "sample, which cannot be checked of own code; leave out own_centre and own_loss"
+        )
+    if config.centre not in _SEPARABLE:
+        raise ConfigurationError(
+            "wait_dp: noise on gradients needs a server model in which a sample's gradient depends "
+            f"on no other sample, and {config.centre!r} normalises over the batch; use one of "
+            f"{', '.join(_SEPARABLE)}"
+        )
+    if config.aggregation == "max":
+        raise ConfigurationError(
+            "wait_dp: with aggregation = 'max' the zeros of a client's gradient tell who had "
+            "the largest entry, whatever the noise; use 'mean' or 'concat'"
+        )
+
+
+def check_budget(config: WaitDPConfig, privacy: Privacy) -> None:
+    """Refuse a budget that allows nothing, and noise that is next to none.
+
+    Raises
+    ------
+    ConfigurationError
+        With the option to change.
+    """
+    first = max(config.epsilon if privacy.releases else 0.0, config.label_epsilon or 0.0)
+    if config.epsilon_budget is not None and config.epsilon_budget < first:
+        raise ConfigurationError(
+            f"wait_dp: epsilon_budget = {config.epsilon_budget:g} does not allow a single "
+            f"round, which costs epsilon = {first:g}; lower epsilon or raise the budget"
+        )
+    if privacy.releases and config.clip > 200 * privacy.sigma:
+        raise ConfigurationError(
+            f"wait_dp: epsilon = {config.epsilon:g} asks for noise of {privacy.sigma:.3g} "
+            f"on rows of norm {config.clip:g}, which is next to none; lower epsilon"
+        )
