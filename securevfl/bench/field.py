@@ -109,7 +109,9 @@ def kind(tier: str, tiers: Sequence[str]) -> str:
 
 
 def _run(command: list[str], extra: dict[str, str]) -> str:
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)} | extra
+    # What the caller's environment says of BLAS would make "as installed" something else.
+    own = {name: v for name, v in os.environ.items() if not name.startswith("OPENBLAS_")}
+    environment = own | {"PYTHONPATH": os.pathsep.join(sys.path)} | extra
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
     if done.returncode:
         raise RunError(f"benchmark: a child process failed:\n{done.stderr[-2000:]}")

@@ -22,7 +22,7 @@ Array = NDArray[Any]
 
 # The smallest N + K + T from which the transform beat the matrix, by the kernels that the matrix
 # would use (docs/performance.md).
-CROSSOVER = {"amx": 320, "ifma": 64, "avx512": 64, "avx2": 24, "portable": 24}
+CROSSOVER = {"amx": 320, "ifma": 96, "avx512": 96, "avx2": 24, "portable": 24}
 
 # Bytes of a panel of n rows: long rows save page walks, and panels stay in the L2 cache.
 PANEL_BYTES = 1 << 20

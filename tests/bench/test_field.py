@@ -2,6 +2,7 @@
 
 import importlib
 import inspect
+import sys
 from pathlib import Path
 
 import pytest
@@ -124,3 +125,10 @@ def test_the_tables_of_the_page_are_of_the_committed_results(tmp_path, monkeypat
     script.PAGE.write_text(page)
     script.write_page(script.load())
     assert script.PAGE.read_text() == page, "python benchmarks/field.py --page"
+
+
+def test_children_do_not_inherit_settings_of_blas(monkeypatch):
+    monkeypatch.setenv("OPENBLAS_CORETYPE", "Haswell")
+    program = "import os; print(sorted(n for n in os.environ if n.startswith('OPENBLAS')))"
+    given = {"OPENBLAS_NUM_THREADS": "1"}
+    assert field._run([sys.executable, "-c", program], given) == "['OPENBLAS_NUM_THREADS']\n"
