@@ -153,10 +153,10 @@ def test_what_was_forgotten_is_refused():
         keep_draws(run, party)
     made = Recorder(dict(run.parties), recorded=run, secrets=protocol.secrets)
     made.run()
-    assert 0 < run.forgotten < ROUNDS - 3
+    assert 0 < run.forgotten["model"] < ROUNDS - 3
     with pytest.raises(ForgottenError, match="was forgotten"):
-        run.sent("model", run.forgotten)
-    assert run.sent("model", run.forgotten + 1)
+        run.sent("model", run.forgotten["model"])
+    assert run.sent("model", run.forgotten["model"] + 1)
     assert run.sent("train-data", 0)
     tape = run.tapes[0]
     assert len(tape.digests) > 0

@@ -16,7 +16,10 @@ from securevfl.errors import NotEnoughResultsError
 from securevfl.protocols.base.registry import get_protocol
 from securevfl.testing.runs import make
 
-METHODS = ("split", "secagg_split", "he_split", "cvfl", "dvfl", "fedvs")
+METHODS = (
+    *("split", "secagg_split", "he_split", "cvfl", "dvfl", "fedvs", "vafl", "vfb2", "fedonce"),
+    *("ssl_local", "local", "vflhlp", "fedhssl", "multivfl"),
+)
 FEW = {"fedvs": {"prime": 2**31 - 1, "data_bits": 6, "model_bits": 6, "weight_bound": 2.0},
        "dvfl": {"guest_epochs": 3, "host_epochs": 3}}  # fmt: skip
 
