@@ -14,6 +14,7 @@ def all_leaks() -> tuple[Leak, ...]:
     from securevfl.testing.leaks import (
         choices,
         declared,
+        declared_contents,
         encrypted,
         fedvs_masks,
         fedvs_messages,
@@ -24,7 +25,7 @@ def all_leaks() -> tuple[Leak, ...]:
     )
 
     of_fedvs = (fedvs_messages, fedvs_masks, fedvs_options, declared, choices)
-    others = (encrypted, noise, labels, other_methods)
+    others = (encrypted, noise, labels, other_methods, declared_contents)
     return tuple(one for module in (*of_fedvs, *others) for one in module.LEAKS)
 
 
