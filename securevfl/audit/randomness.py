@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import os
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -67,8 +67,11 @@ class Log:
 
 
 @contextmanager
-def watch() -> Iterator[Log]:
-    """Log every call of the sampler of this process; not for several threads at once."""
+def watch(keep: Callable[[np.ndarray], object] | None = None) -> Iterator[Log]:
+    """Log every call of the sampler of this process; not for several threads at once.
+
+    `keep`, if given, is told a copy of each result.
+    """
     from securevfl.field import sampling
 
     sampler: Any = sampling
@@ -86,6 +89,8 @@ def watch() -> Iterator[Log]:
         result = uniform(prime, dtype, shape, source)
         used = sampling.SYSTEM if source is None else source
         made = digest([result])
+        if keep is not None:
+            keep(result.copy())
         log.calls.append(Call(repr(used), used.secure, drawn - before, result.nbytes, made))
         return result
 
