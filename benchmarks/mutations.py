@@ -20,7 +20,9 @@ import hashlib
 import json
 import multiprocessing
 import os
+import resource
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -69,6 +71,7 @@ PRELOADED = (
     *("cryptography.hazmat.primitives.ciphers", "sklearn.preprocessing", "sklearn.metrics"),
 )
 CLASSIFY_S, VERIFY_S, TESTS_S = 30, 120, 600
+_WAITS = 6  # times the seconds of the processor that a process may last
 
 Row = dict[str, Any]
 
@@ -279,8 +282,15 @@ def sums_that_tell_more(name: str) -> list[str]:
 
 
 def _child(home: str, function: Callable[..., Any], arguments: tuple[Any, ...],
-           answer: Connection) -> None:  # fmt: skip
+           answer: Connection, limit: int) -> None:  # fmt: skip
     sys.path.insert(0, home)
+
+    def over(number: int, frame: Any) -> None:
+        answer.send(("raised", f"no end within {limit} s"))
+        os._exit(1)
+
+    signal.signal(signal.SIGXCPU, over)
+    resource.setrlimit(resource.RLIMIT_CPU, (limit, limit + 5))
     try:
         import securevfl
 
@@ -292,15 +302,21 @@ def _child(home: str, function: Callable[..., Any], arguments: tuple[Any, ...],
 
 
 def apart(home: Path, function: Callable[..., Any], *arguments: Any, limit: float) -> Any:
-    """What a function returns in a process that imports the copy; ("raised", why) if nothing."""
+    """What a function returns in a process that imports the copy; ("raised", why) if nothing.
+
+    The limit is in seconds of the processor; a process that waits is ended later.
+    """
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(list(PRELOADED))
     ours, theirs = context.Pipe(duplex=False)
-    process = context.Process(target=_child, args=(str(home), function, arguments, theirs))
+    given = (str(home), function, arguments, theirs, int(limit))
+    process = context.Process(target=_child, args=given)
     process.start()
     theirs.close()
     try:
-        found = ours.recv() if ours.poll(limit) else ("raised", f"no end within {limit:g} s")
+        found = (
+            ours.recv() if ours.poll(_WAITS * limit) else ("raised", f"no end within {limit:g} s")
+        )
     except EOFError:
         found = ("raised", "the process ended")
     process.kill()

@@ -208,7 +208,9 @@ class Subject:
 
         def made() -> Comparison:
             self.progress("a run that nobody watches")
-            return compare_unobserved(self.instance())
+            found = compare_unobserved(self.instance())
+            self.note(f"{self.describe()}; parties could not see that it was recorded")
+            return found
 
         return self.shared("unobserved", made)
 

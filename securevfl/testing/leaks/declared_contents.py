@@ -165,7 +165,7 @@ def _sorted_requests(protocol: Protocol, parties: dict[int, Any]) -> None:
 def _mean_of_one(protocol: Protocol, parties: dict[int, Any]) -> None:
     """The server sends all clients the upper layers of client 1 in the place of the mean."""
     server = parties[SERVER]
-    collect, broadcast, held = server.collect, server.broadcast, {}  # type: ignore[var-annotated]
+    collect, broadcast, held = server.collect, server.broadcast, {}
 
     async def collecting(kind: str, **more: Any) -> Any:
         held[kind] = await collect(kind, **more)
