@@ -430,12 +430,13 @@ class Study:
         for name in OPTIONS:
             self.sound_verdicts(name)
         done = {row["name"] for row in self.results["rows"]} | set(self.results["dropped"])
+        changes = {(row["file"], *row["diff"]) for row in self.results["rows"]}
         every = all_mutants(ROOT / "securevfl")
         self.results["all"] = len(every)
         for mutant in in_random_order(every, SEED):
             if len(self.results["rows"]) >= wanted or time.perf_counter() > end:
                 break
-            if mutant.name in done:
+            if mutant.name in done or change_of(mutant) in changes:
                 continue
             begin = time.perf_counter()
             state = self.take(mutant)
@@ -459,8 +460,9 @@ class Study:
                     raise RuntimeError(f"mutations: of the unchanged copy, {stage}: {failed}")
             for row in self.results["rows"]:
                 done = row["noticed"] or stage in row.get("rest", ())
-                if not done and time.perf_counter() < end:
-                    self._at(next(one for one in every if one.name == row["name"]), take, row)
+                mutant = None if done else found_again(row, every)
+                if mutant is not None and time.perf_counter() < end:
+                    self._at(mutant, take, row)
                     row["rest"] = [*row.get("rest", ()), stage]
                     store(self.results)
                     print(f"{stage}: {row['name']}  {row['noticed']}  {row['by']}", flush=True)
@@ -507,6 +509,20 @@ class Study:
             return f"no end within {TESTS_S} s"
         lines = [line for line in done.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
         return "" if done.returncode == 0 else (lines or ["the tests do not run"])[0][:200]
+
+
+def change_of(mutant: Mutant) -> tuple[str, ...]:
+    """File and changed lines: they stay where other lines of the file change."""
+    return (mutant.file, *mutant.diff((ROOT / "securevfl" / mutant.file).read_bytes()))
+
+
+def found_again(row: Row, every: list[Mutant]) -> Mutant | None:
+    """The mutant of a row, by its name or, where lines have moved since, its change."""
+    for one in every:
+        if one.name == row["name"]:
+            return one
+    return next((one for one in every if one.file == row["file"]
+                 and change_of(one) == (row["file"], *row["diff"])), None)  # fmt: skip
 
 
 TESTS = {
