@@ -42,6 +42,12 @@ JUDGED: dict[str, tuple[str, str]] = {
     "sums:120:drop a sign:0a2dd7": ("liveness", "the server asks for rows again, of the same sums"),
     "sums:148:condition dropped:b4d641": ("guard", _FORGETS),
     "sums:138:negate:15a761": ("guard", _FORGETS),
+    "sums:138:and, or:4a5ee6": ("guard", _FORGETS),
+    "sums:199:negate:08edbb": ("guard", "clients do not say that they uploaded; " + _FORGETS),
+    "parameters:201:operand:6c5cfa": (
+        "liveness",
+        "more results are asked for than are needed",
+    ),
     "algorithm:88:part:1337ae": ("guard", "clients do not say that they uploaded; " + _FORGETS),
     "decoding:38:comparison:577be9": (
         "liveness",

@@ -1,7 +1,8 @@
 """A zoo of leaks: protocols with one fault each, and sound variants that nobody may blame.
 
 `all_leaks` and `sound_variants` are public, so that a verifier of one's own can be tried on them.
-They were written without looking at the verifiers. Not for use outside tests.
+They were written without looking at the verifiers, but for those of `declared_contents`, which came
+with the formulas that find them. Not for use outside tests.
 """
 
 from __future__ import annotations
