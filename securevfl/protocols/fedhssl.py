@@ -185,6 +185,7 @@ class FedHssl(DownstreamProtocol):
     name = "fedhssl"
     Config = FedHsslConfig
     check_options: ClassVar[dict[str, Any]] = {"pretrain_epochs": 2, "pretrain_batch": 32}
+    small_options: ClassVar[dict[str, int]] = {"pretrain_epochs": 2}
     card = Card(
         title="FedHSSL: hybrid self-supervised learning",
         paper="He, Kang, Zhao, Luo, Fan, Han, Yang, A Hybrid Self-Supervised Learning Framework "

@@ -54,6 +54,7 @@ class SslLocal(DownstreamProtocol):
     name = "ssl_local"
     Config = SslLocalConfig
     check_options: ClassVar[dict[str, Any]] = {"pretrain_epochs": 2, "pretrain_batch": 32}
+    small_options: ClassVar[dict[str, int]] = {"pretrain_epochs": 2}
     card = Card(
         title="FedLocal SSL: self-supervised pre-training at every party",
         paper="He et al., A Hybrid Self-Supervised Learning Framework for Vertical Federated "

@@ -154,6 +154,7 @@ class Vflhlp(DownstreamProtocol):
     name = "vflhlp"
     Config = VflhlpConfig
     check_options: ClassVar[dict[str, Any]] = {"pretrain_epochs": 2, "pretrain_batch": 32}
+    small_options: ClassVar[dict[str, int]] = {"pretrain_epochs": 2}
     card = Card(
         title="VFLHLP: hybrid local pre-training for few aligned rows",
         paper="Li, Guo, Jiao, Huang, Yan, Yang, Vertical Federated Learning Hybrid Local "
