@@ -55,7 +55,9 @@ def test_parties_are_as_the_protocol_makes_them():
                 while frame is not None:
                     files.append(frame.f_code.co_filename)
                     frame = frame.f_back
-                seen.append(("uniform" in vars(made[0]), any("securevfl/audit/" in f for f in files)))
+                seen.append(
+                    ("uniform" in vars(made[0]), any("securevfl/audit/" in f for f in files))
+                )
                 return quantised()
 
             made[0].quantised_model = looking
