@@ -60,10 +60,6 @@ JUDGED: dict[str, tuple[str, str]] = {
     "algorithm:320:comparison:4e8152": ("control", "absent=last does what omit does"),
     "terms:92:comparison:6a54ea": ("control", "absent=last takes in other stale models"),
     "algorithm:106:operand:71d816": ("liveness", "clients lack the shares of stale models"),
-    "masking:77:comparison:be2bbc": (
-        "leak",
-        "attempts run with T dealers, whom T clients can be; they then know all masks",
-    ),
     "algorithm:159:operator:1566e8": ("result", _LARGE),
     "algorithm:159:attribute:0e5110": ("result", _LARGE),
     "parameters:186:operand:e6c944": ("control", "the same clients deal in every round"),
