@@ -42,6 +42,12 @@ JUDGED: dict[str, tuple[str, str]] = {
     "sums:120:drop a sign:0a2dd7": ("liveness", "the server asks for rows again, of the same sums"),
     "sums:148:condition dropped:b4d641": ("guard", _FORGETS),
     "sums:138:negate:15a761": ("guard", _FORGETS),
+    "sums:138:and, or:4a5ee6": ("guard", _FORGETS),
+    "sums:199:negate:08edbb": ("guard", "clients do not say that they uploaded; " + _FORGETS),
+    "parameters:201:operand:6c5cfa": (
+        "liveness",
+        "more results are asked for than are needed",
+    ),
     "algorithm:88:part:1337ae": ("guard", "clients do not say that they uploaded; " + _FORGETS),
     "decoding:38:comparison:577be9": (
         "liveness",
@@ -54,10 +60,6 @@ JUDGED: dict[str, tuple[str, str]] = {
     "algorithm:320:comparison:4e8152": ("control", "absent=last does what omit does"),
     "terms:92:comparison:6a54ea": ("control", "absent=last takes in other stale models"),
     "algorithm:106:operand:71d816": ("liveness", "clients lack the shares of stale models"),
-    "masking:77:comparison:be2bbc": (
-        "leak",
-        "attempts run with T dealers, whom T clients can be; they then know all masks",
-    ),
     "algorithm:159:operator:1566e8": ("result", _LARGE),
     "algorithm:159:attribute:0e5110": ("result", _LARGE),
     "parameters:186:operand:e6c944": ("control", "the same clients deal in every round"),

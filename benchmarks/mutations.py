@@ -20,7 +20,9 @@ import hashlib
 import json
 import multiprocessing
 import os
+import resource
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -66,6 +68,7 @@ PRELOADED = (
     *("cryptography.hazmat.primitives.ciphers", "sklearn.preprocessing", "sklearn.metrics"),
 )
 CLASSIFY_S, VERIFY_S, TESTS_S = 30, 120, 600
+_WAITS = 6  # times the seconds of the processor that a process may last
 
 Row = dict[str, Any]
 
@@ -155,7 +158,7 @@ def run_of(options: Mapping[str, Any], setting: Any) -> tuple[list[str], list[st
                 self.newest = round
 
     protocol = small(dict(options) | dict(setting.options))
-    run = Run(protocol, setting)
+    run = Run(protocol, setting, None)
     try:
         ended = run.make()
     except Exception as error:  # whatever a changed protocol raises
@@ -242,7 +245,7 @@ def sums_that_tell_more(name: str) -> list[str]:
         def _compare(self, last: int | None = None) -> None:
             pass  # all messages stay held
 
-    run = Run(protocol, setting)
+    run = Run(protocol, setting, None)
     with contextlib.suppress(Exception):  # what was sent before the end is looked at
         run.make()
     batches, attempts, steps = dict[int, Any](), dict[int, Any](), set[int]()
@@ -276,8 +279,15 @@ def sums_that_tell_more(name: str) -> list[str]:
 
 
 def _child(home: str, function: Callable[..., Any], arguments: tuple[Any, ...],
-           answer: Connection) -> None:  # fmt: skip
+           answer: Connection, limit: int) -> None:  # fmt: skip
     sys.path.insert(0, home)
+
+    def over(number: int, frame: Any) -> None:
+        answer.send(("raised", f"no end within {limit} s"))
+        os._exit(1)
+
+    signal.signal(signal.SIGXCPU, over)
+    resource.setrlimit(resource.RLIMIT_CPU, (limit, limit + 5))
     try:
         import securevfl
 
@@ -289,15 +299,21 @@ def _child(home: str, function: Callable[..., Any], arguments: tuple[Any, ...],
 
 
 def apart(home: Path, function: Callable[..., Any], *arguments: Any, limit: float) -> Any:
-    """What a function returns in a process that imports the copy; ("raised", why) if nothing."""
+    """What a function returns in a process that imports the copy; ("raised", why) if nothing.
+
+    The limit is in seconds of the processor; a process that waits is ended later.
+    """
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(list(PRELOADED))
     ours, theirs = context.Pipe(duplex=False)
-    process = context.Process(target=_child, args=(str(home), function, arguments, theirs))
+    given = (str(home), function, arguments, theirs, int(limit))
+    process = context.Process(target=_child, args=given)
     process.start()
     theirs.close()
     try:
-        found = ours.recv() if ours.poll(limit) else ("raised", f"no end within {limit:g} s")
+        found = (
+            ours.recv() if ours.poll(_WAITS * limit) else ("raised", f"no end within {limit:g} s")
+        )
     except EOFError:
         found = ("raised", "the process ended")
     process.kill()
@@ -411,12 +427,13 @@ class Study:
         for name in OPTIONS:
             self.sound_verdicts(name)
         done = {row["name"] for row in self.results["rows"]} | set(self.results["dropped"])
+        changes = {(row["file"], *row["diff"]) for row in self.results["rows"]}
         every = all_mutants(ROOT / "securevfl")
         self.results["all"] = len(every)
         for mutant in in_random_order(every, SEED):
             if len(self.results["rows"]) >= wanted or time.perf_counter() > end:
                 break
-            if mutant.name in done:
+            if mutant.name in done or change_of(mutant) in changes:
                 continue
             begin = time.perf_counter()
             state = self.take(mutant)
@@ -440,8 +457,9 @@ class Study:
                     raise RuntimeError(f"mutations: of the unchanged copy, {stage}: {failed}")
             for row in self.results["rows"]:
                 done = row["noticed"] or stage in row.get("rest", ())
-                if not done and time.perf_counter() < end:
-                    self._at(next(one for one in every if one.name == row["name"]), take, row)
+                mutant = None if done else found_again(row, every)
+                if mutant is not None and time.perf_counter() < end:
+                    self._at(mutant, take, row)
                     row["rest"] = [*row.get("rest", ()), stage]
                     store(self.results)
                     print(f"{stage}: {row['name']}  {row['noticed']}  {row['by']}", flush=True)
@@ -488,6 +506,20 @@ class Study:
             return f"no end within {TESTS_S} s"
         lines = [line for line in done.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
         return "" if done.returncode == 0 else (lines or ["the tests do not run"])[0][:200]
+
+
+def change_of(mutant: Mutant) -> tuple[str, ...]:
+    """File and changed lines: they stay where other lines of the file change."""
+    return (mutant.file, *mutant.diff((ROOT / "securevfl" / mutant.file).read_bytes()))
+
+
+def found_again(row: Row, every: list[Mutant]) -> Mutant | None:
+    """The mutant of a row, by its name or, where lines have moved since, its change."""
+    for one in every:
+        if one.name == row["name"]:
+            return one
+    return next((one for one in every if one.file == row["file"]
+                 and change_of(one) == (row["file"], *row["diff"])), None)  # fmt: skip
 
 
 TESTS = {

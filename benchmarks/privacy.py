@@ -266,7 +266,15 @@ def seed(_count: int) -> dict[str, Any]:
     """FedVS by default, masked: all batches of its first epoch, and what a server solves for."""
     rows = []
     for name, parties in (("breast-cancer", 6), ("digits", 8), ("credit-card", 11)):
-        job = Job(name, "fedvs", {}, name, {"parties": parties, "seed": 0}, "none", 0)
+        job = Job(
+            label=name,
+            protocol="fedvs",
+            options={},
+            dataset=name,
+            data={"parties": parties, "seed": 0},
+            conditions="none",
+            seed=0,
+        )
         settings = AttackSettings(replayed=10**6)
         runs: dict[str, tuple[AttackCase, SecretSeed | None]] = {
             "secret seed known": (AttackCase(job, settings), None),

@@ -194,7 +194,7 @@ class _FollowedRun:
 
     def make(self) -> str:
         """Run to the end; returns why it ended before."""
-        with one_thread():
+        with one_thread(), self.run.watch_blindings():
             try:
                 self._first_life()
                 if self._state is not None:

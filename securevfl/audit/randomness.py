@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import os
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -70,8 +70,11 @@ class Log:
 
 
 @contextmanager
-def watch() -> Iterator[Log]:
-    """Log every call of the sampler of this process; not for several threads at once."""
+def watch(keep: Callable[[np.ndarray], object] | None = None) -> Iterator[Log]:
+    """Log every call of the sampler of this process; not for several threads at once.
+
+    `keep`, if given, is told a copy of each result.
+    """
     from securevfl.field import error_correction, sampling
 
     sampler: Any = sampling
@@ -91,6 +94,8 @@ def watch() -> Iterator[Log]:
         result = uniform(prime, dtype, shape, source)
         used = sampling.SYSTEM if source is None else source
         made = digest([result])
+        if keep is not None:
+            keep(result.copy())
         fresh, nbytes = drawn - before, result.nbytes
         log.calls.append(Call(repr(used), used.secure, fresh, nbytes, made, decoding))
         return result

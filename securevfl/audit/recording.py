@@ -9,7 +9,9 @@ message as it is sent, and the run forgets its oldest rounds beyond a limit.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping
+import functools
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -18,6 +20,7 @@ import numpy as np
 from securevfl.audit import views
 from securevfl.audit.tapes import Tape, record_draws, replay_draws
 from securevfl.audit.views import View
+from securevfl.data.alignment import psi
 from securevfl.engine import wire
 from securevfl.engine.conditions import NONE, Conditions
 from securevfl.engine.mailbox import ANNOUNCE
@@ -32,6 +35,7 @@ from securevfl.protocols.base.protocol import Protocol
 from securevfl.runs.threads import one_thread
 
 _T = TypeVar("_T")
+_NEWEST = 6  # rounds of each kind that are never forgotten
 _CACHED = 12  # kinds of message of a round whose decoded payloads are kept: those of two rounds
 
 
@@ -69,6 +73,16 @@ class Snapshot:
         self.content = content
         self.made: dict[Hashable, Any] = {}  # what was computed from it: `RecordedRun.once`
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of what changes in a run; the rest is shared by all snapshots of a party."""
+        return len(self.content["kept"])
+
+    @functools.cached_property
+    def kept(self) -> Mapping[str, Any]:
+        """Kept attributes by name, decoded once."""
+        return self.attributes()
+
     def attributes(self) -> dict[str, Any]:
         """Kept attributes by name."""
         kept: dict[str, Any] = wire.decode(self.content["kept"])
@@ -85,8 +99,8 @@ class RecordedRun:
     transcript : Transcript
         Sizes and times of what passed between two parties.
     limit : int, optional
-        Bytes of messages beyond which the oldest rounds are forgotten, but for the setup and the
-        newest six.
+        Bytes of messages and states beyond which the oldest rounds are forgotten, but for the setup
+        and the newest six of each kind.
 
     Attributes
     ----------
@@ -94,8 +108,10 @@ class RecordedRun:
         In the order of sending; those to oneself among them. Without those that were forgotten.
     tapes : dict of int to Tape
         What parties drew through `uniform`.
-    forgotten : int
-        Last round that was forgotten; 0 for none.
+    drawn_blindings : list of (bytes, ndarray)
+        What `blindings` returns.
+    forgotten : dict of str to int
+        Last round that was forgotten, by kind of message; not all parties count the same rounds.
     """
 
     def __init__(
@@ -111,10 +127,13 @@ class RecordedRun:
         self.messages: list[RecordedMessage] = []
         self.tapes: dict[int, Tape] = {}
         self.by_key: dict[MessageKey, list[RecordedMessage]] = {}
-        self.forgotten = 0
+        self.forgotten: dict[str, int] = {}
+        self.drawn_blindings: list[tuple[bytes, np.ndarray]] = []
         self._by_kind: dict[tuple[str, int], dict[tuple[int, int], RecordedMessage]] = {}
         self._decoded: dict[tuple[str, int], dict[tuple[int, int], Any]] = {}
-        self._limit, self._held = limit, 0
+        self._sizes: dict[tuple[str, int], int] = {}
+        self._states: dict[tuple[str, int], list[tuple[int, Snapshot]]] = {}  # in order
+        self._limit, self._held, self._undrawn = limit, 0, 0
 
     def add(self, message: RecordedMessage) -> None:
         """Take in a message that is sent."""
@@ -123,26 +142,38 @@ class RecordedRun:
         self.by_key.setdefault(message.key, []).append(message)
         self._by_kind.setdefault((kind, round), {}).setdefault((sender, receiver), message)
         self._decoded.pop((kind, round), None)
-        self._held += len(message.content)
+        size, states = len(message.content), self._states.setdefault((kind, sender), [])
+        if not states or states[-1][1] is not message.state:
+            states.append((round, message.state))
+            size += message.state.nbytes
+        self._sizes[kind, round] = self._sizes.get((kind, round), 0) + size
+        self._held += size
         if self._limit is not None and self._held > self._limit:
             self._forget(self._limit // 2)
 
     def _forget(self, limit: int) -> None:
-        """Drop the oldest rounds, until no more bytes than the limit are held."""
-        sizes: dict[int, int] = {}
-        for message in self.messages:
-            sizes[message.key.round] = sizes.get(message.key.round, 0) + len(message.content)
-        for round in sorted(n for n in sizes if n > 0)[:-6]:
+        """Drop the oldest rounds of all kinds, until no more bytes than the limit are held."""
+        gone, rounds = set(), dict[str, list[int]]()
+        for kind, round in self._by_kind:
+            rounds.setdefault(kind, []).append(round)
+        newest = {kind: set(sorted(held)[-_NEWEST:]) for kind, held in rounds.items()}
+        for kind, round in self._by_kind:  # in the order of sending
             if self._held <= limit:
                 break
-            self._held -= sizes[round]
-            self.forgotten = round
-        gone = range(1, self.forgotten + 1)
-        self.messages = [m for m in self.messages if m.key.round not in gone]
-        self.by_key = {key: held for key, held in self.by_key.items() if key.round not in gone}
-        self._by_kind = {at: held for at, held in self._by_kind.items() if at[1] not in gone}
+            if round > 0 and round not in newest[kind]:
+                gone.add((kind, round))
+                self._held -= self._sizes.pop((kind, round))
+                self.forgotten[kind] = max(round, self.forgotten.get(kind, 0))
+        self.messages = [m for m in self.messages if (m.key.kind, m.key.round) not in gone]
+        self.by_key = {k: held for k, held in self.by_key.items() if (k.kind, k.round) not in gone}
+        self._by_kind = {at: held for at, held in self._by_kind.items() if at not in gone}
+        self._states = {
+            (kind, sender): [one for one in states if (kind, one[0]) not in gone]
+            for (kind, sender), states in self._states.items()
+        }
+        self._undrawn = min((round for _, round in self._by_kind if round > 0), default=1) - 1
         for tape in self.tapes.values():
-            tape.forget(self.forgotten)
+            tape.forget(self._undrawn)
 
     @property
     def sent_to_others(self) -> Iterator[RecordedMessage]:
@@ -166,13 +197,27 @@ class RecordedRun:
         ForgottenError
             When there may have been.
         """
-        self._check(key.round)
-        attributes = self.by_key[key][0].state.attributes  # KeyError where there is none
-        return self.once(key, "state", attributes)
+        self._check(key.kind, key.round)
+        return self.by_key[key][0].state.kept  # KeyError where there is none
+
+    def state_before(self, key: MessageKey, counter: str) -> Mapping[str, Any] | None:
+        """State of the sender at its last message of the kind with another value of `counter`.
+
+        None where there was none before. Errors are those of `state`.
+        """
+        now = self.state(key)[counter]
+        states = [state for _, state in self._states[key.kind, key.sender]]
+        place = next(i for i, one in enumerate(states) if one is self.by_key[key][0].state)
+        for state in reversed(states[:place]):
+            if state.kept[counter] != now:
+                return state.kept
+        if key.kind in self.forgotten:
+            raise ForgottenError(f"the state before round {key.round} was forgotten")
+        return None
 
     def once(self, key: MessageKey, name: str, make: Callable[[], _T]) -> _T:
         """What `make` returns, made once for all receivers of one sending of a message."""
-        self._check(key.round)
+        self._check(key.kind, key.round)
         if key not in self.by_key:  # of a message that goes by another name on the wire
             return make()
         made: dict[Hashable, Any] = self.by_key[key][0].state.made
@@ -184,24 +229,44 @@ class RecordedRun:
 
     def before_round(self, round: int) -> Mapping[str, Any]:
         """Kept attributes of the server when it announced a round."""
-        self._check(round)
+        self._check(ANNOUNCE, round)
         for (kind, number), held in self._by_kind.items():
             if (kind, number) == (ANNOUNCE, round):
                 for (sender, _), message in held.items():
                     if sender == SERVER:
-                        return message.state.attributes()
+                        return message.state.kept
         raise KeyError(f"round {round} was not announced")
 
     def draw(self, party: int, name: str, round: int) -> np.ndarray:
         """A declared secret draw: draws of a round are in the order of their declarations."""
-        self._check(round)
+        if 0 < round <= self._undrawn:
+            raise ForgottenError(f"draws of round {round} were forgotten")
         declared = self.protocol.draws  # a shape that depends on chance is not known: None
         names = [d.name for d in declared if d.name == name or d.shape(party, round) is not None]
         return self.tapes[party].at(round)[names.index(name)]
 
+    def blindings(self) -> Sequence[tuple[bytes, np.ndarray]]:
+        """Scalars and orders of private set intersections, in the order of drawing."""
+        return self.drawn_blindings
+
+    @contextmanager
+    def watch_blindings(self) -> Iterator[None]:
+        """Keep what members of private set intersections draw meanwhile."""
+        draw = psi.draw_blinding
+
+        def drawing(count: int) -> tuple[bytes, np.ndarray]:
+            self.drawn_blindings.append(draw(count))
+            return self.drawn_blindings[-1]
+
+        psi.draw_blinding = drawing
+        try:
+            yield
+        finally:
+            psi.draw_blinding = draw
+
     def sent(self, kind: str, round: int) -> Mapping[tuple[int, int], Any]:
         """Payloads of a kind in a round by (sender, receiver); of several the first."""
-        self._check(round)
+        self._check(kind, round)
         found = self._decoded.get((kind, round))
         if found is None:
             held = self._by_kind.get((kind, round), {})
@@ -211,9 +276,12 @@ class RecordedRun:
                 self._decoded.pop(next(iter(self._decoded)))
         return found
 
-    def _check(self, round: int) -> None:
-        if 0 < round <= self.forgotten:
-            raise ForgottenError(f"round {round} was forgotten; the run holds later ones")
+    def _check(self, kind: str, round: int) -> None:
+        gone = 0 < round <= self.forgotten.get(kind, 0)
+        if gone and (kind, round) not in self._by_kind:
+            raise ForgottenError(
+                f"round {round} of {kind!r} was forgotten; the run holds later ones"
+            )
 
     def view(self, coalition: Coalition) -> View:
         """What a coalition has at the end: messages, and its members' draws."""
@@ -303,7 +371,7 @@ def record(
         if tapes is not None and n in tapes:
             replay_draws(party, tapes[n])
         keep_draws(run, party)
-    with one_thread():
+    with one_thread(), run.watch_blindings():
         Recorder(
             made,
             recorded=run,

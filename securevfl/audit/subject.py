@@ -16,6 +16,7 @@ from securevfl.audit.followed_runs import ITSELF, Followed, follow
 from securevfl.audit.recording import RecordedRun, record
 from securevfl.audit.settings import settings_of
 from securevfl.audit.statistical import LEVEL
+from securevfl.audit.unobserved import compare_unobserved
 from securevfl.engine.streams import Secrets
 from securevfl.errors import SecureVFLError
 from securevfl.protocols.base.protocol import Protocol
@@ -200,6 +201,18 @@ class Subject:
     def log(self) -> randomness.Log:
         """Every call of the sampler, and every key from the operating system, of that run."""
         return self.shared("run", lambda: self._recorded)[1]
+
+    @property
+    def unobserved(self) -> Comparison:
+        """A run of the small instance in which no party can see that it is recorded."""
+
+        def made() -> Comparison:
+            self.progress("a run that nobody watches")
+            found = compare_unobserved(self.instance())
+            self.note(f"{self.describe()}; parties could not see that it was recorded")
+            return found
+
+        return self.shared("unobserved", made)
 
     @property
     def comparison(self) -> Comparison:

@@ -15,12 +15,13 @@ Then both encoders of each client, side by side, are its network in split traini
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, InitVar, dataclass, field, replace
+from functools import partial
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
 
-from securevfl.engine.party import SERVER, Party
+from securevfl.engine.party import ANNOUNCE, SERVER, Party
 from securevfl.errors import ConfigurationError
 from securevfl.models.pretraining.cross_party import (
     Cross,
@@ -32,6 +33,7 @@ from securevfl.models.pretraining.cross_party import (
 from securevfl.models.pretraining.pretext import TwoViews
 from securevfl.models.pretraining.trainer import (
     PretrainingOptions,
+    Stream,
     batches_of,
     check_rows,
     own_rows,
@@ -40,10 +42,18 @@ from securevfl.models.pretraining.trainer import (
 )
 from securevfl.models.split import Centre, rows_of
 from securevfl.protocols.base.card import Card
-from securevfl.protocols.base.messages import MessageSpec
+from securevfl.protocols.base.messages import (
+    Formula,
+    MessageKey,
+    MessageSpec,
+    RunSecrets,
+    with_formulas,
+)
 from securevfl.protocols.base.options import EmbeddingConfig
 from securevfl.protocols.base.split_parties import SplitClient, SplitServer
 from securevfl.protocols.base.split_training import DownstreamProtocol
+
+_DRAWN = ("init", "init local")  # streams of the first weights of both encoders
 
 
 class FedHsslConfig(PretrainingOptions, EmbeddingConfig):
@@ -112,18 +122,22 @@ class Client(SplitClient):
     async def learn_locally(self, epoch: int) -> None:
         """Steps 2 and 3: one epoch on all own rows; upper layers and heads are averaged."""
         encoder: Any = self.encoders.local
-        loss = self_supervise(
-            encoder,
-            self.local,
-            self.rows,
-            batches_of(len(self.rows), self.config, self.secret_stream),
-            range(epoch, epoch + 1),
-            corruption=self.config.corruption,
-            stream=self.secret_stream,
-        )
+        loss = self.learn_alone(epoch, self.secret_stream)
         self.send(SERVER, "upper", (len(self.rows), loss, shared_weights(encoder, self.local)))
         load_shared(encoder, self.local, await self.receive("mean"))
         self.network.adopt(self.encoders)
+
+    def learn_alone(self, epoch: int, stream: Stream) -> float:
+        """Step 2: an epoch on all own rows; the loss."""
+        return self_supervise(
+            self.encoders.local,
+            self.local,
+            self.rows,
+            batches_of(len(self.rows), self.config, stream),
+            range(epoch, epoch + 1),
+            corruption=self.config.corruption,
+            stream=stream,
+        )
 
 
 @dataclass(eq=False, repr=False)
@@ -175,6 +189,7 @@ class FedHssl(DownstreamProtocol):
     name = "fedhssl"
     Config = FedHsslConfig
     check_options: ClassVar[dict[str, Any]] = {"pretrain_epochs": 2, "pretrain_batch": 32}
+    small_options: ClassVar[dict[str, int]] = {"pretrain_epochs": 2}
     card = Card(
         title="FedHSSL: hybrid self-supervised learning",
         paper="He, Kang, Zhao, Luo, Fan, Han, Yang, A Hybrid Self-Supervised Learning Framework "
@@ -257,13 +272,80 @@ class FedHssl(DownstreamProtocol):
         opening, *step = self.step_messages(width=2 * self.config.width)
         first = self.config.pretrain_epochs * (self.layout.per_epoch + 1)
         split = (replace(one, count=lambda key: int(key.round > first)) for one in step)
-        return (opening, *(pretraining if first else ()), *split)
+        formulas: dict[str, Formula] = {
+            "projection": self.projection_at,
+            "met": self.loss_of_step_1,
+            "upper": self.result_of_step_2,
+            "mean": self.mean_of_step_3,
+        }
+        declared = (opening, *(pretraining if first else ()), *split)
+        return with_formulas(declared, self.step_formulas | formulas)
+
+    def announced_at(self, secrets: RunSecrets, key: MessageKey) -> Any:
+        """Stage and batch or epoch of the round: steps 1 and 2 by turns, then split training."""
+        server, meetings = secrets.state(key), self.layout.per_epoch
+        epoch, place = divmod(server["done"], meetings + 1)
+        if epoch < self.config.pretrain_epochs:
+            cross = ("cross", self.layout.draw(epoch * meetings + place + 1))
+            return cross if place < meetings else ("local", epoch)
+        over = server["steps"] >= self.config.rounds
+        return "stop" if over else ("split", self.layout.draw(server["steps"] + 1))
+
+    def batch_at(self, secrets: RunSecrets, key: MessageKey) -> np.ndarray:
+        """Coded rows of a round of step 1 or of split training."""
+        batch: np.ndarray = super().batch_at(secrets, key)[1]
+        return batch
+
+    def bottom_model(self, index: int) -> Any:
+        """Both encoders of a client, side by side."""
+        return Pair(*(self.client_network(index, drawn=name) for name in _DRAWN))
+
+    def client_at(self, secrets: RunSecrets, key: MessageKey) -> Client:
+        """A client with what it pre-trains as it was when it sent a message."""
+        made, state = self.client(key.sender), secrets.state(key)
+        for name in ("encoders", "cross", "local"):
+            getattr(made, name).load_state_dict(state[name])
+        return made
+
+    def aligned_at(self, secrets: RunSecrets, key: MessageKey) -> np.ndarray:
+        """Own rows of the batch of step 1."""
+        samples = self.layout.samples(self.batch_at(secrets, key))
+        return rows_of(self.rows_held(secrets, key.sender), samples)
+
+    def projection_at(self, secrets: RunSecrets, key: MessageKey) -> np.ndarray:
+        """Projections of the own rows of a batch."""
+        client = self.client_at(secrets, key)
+        own = self.aligned_at(secrets, key)
+        projected: np.ndarray = client.cross.project(client.encoders.cross, own).numpy()
+        return projected
+
+    def loss_of_step_1(self, secrets: RunSecrets, key: MessageKey) -> float:
+        """Loss of one step towards the projections that a client was sent."""
+        n, sent = key.sender, sorted(secrets.sent("projection", key.round).items())
+        received = [one for (_, to), one in sent if to == n]
+        before = next(
+            MessageKey("projection", key.round, *ends) for ends, _ in sent if ends[0] == n
+        )
+        client = self.client_at(secrets, before)
+        return client.cross.step(client.encoders.cross, self.aligned_at(secrets, key), received)
+
+    def result_of_step_2(self, secrets: RunSecrets, key: MessageKey) -> tuple[Any, ...]:
+        """Rows, loss and shared weights after an epoch of local learning, which is done again."""
+        before = MessageKey("met", key.round - 1, key.sender, SERVER)
+        epoch = secrets.sent(ANNOUNCE, key.round)[SERVER, key.sender][1]
+        client, stream = self.client_at(secrets, before), partial(self.secret_stream, key.sender)
+        loss = client.learn_alone(epoch, stream)
+        weights = shared_weights(client.encoders.local, client.local)  # type: ignore[arg-type]
+        return len(client.rows), loss, weights
+
+    def mean_of_step_3(self, secrets: RunSecrets, key: MessageKey) -> dict[str, np.ndarray]:
+        """Mean of the clients' upper layers, weighted by rows."""
+        answers = [one for _, one in sorted(secrets.sent("upper", key.round).items())]
+        return weighted_mean([own for _, _, own in answers], [rows for rows, _, _ in answers])
 
     def client(self, index: int) -> Client:
         """Client `index`, from 0."""
-        drawn = ("init", "init local")
         local: Any = self.objective(index, self.config.method, "init local")
-        network = Pair(*(self.client_network(index, drawn=name) for name in drawn))
         cross = Cross(
             self.config.method,
             self.config.width,
@@ -276,9 +358,9 @@ class FedHssl(DownstreamProtocol):
             self.peers(),
             self.layout,
             self.data.train[index],
-            network,
+            self.bottom_model(index),
             alone=self.alone(index),
-            encoders=Pair(*(self.pretraining_network(index, name) for name in drawn)),
+            encoders=Pair(*(self.pretraining_network(index, name) for name in _DRAWN)),
             cross=cross,
             local=local,
             config=self.config,

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 import numpy as np
 from pydantic import Field
 
-from securevfl.engine.party import SERVER, Party
+from securevfl.engine.party import ANNOUNCE, SERVER, Party
 from securevfl.engine.streams import Secrets
 from securevfl.errors import ConfigurationError, RunError
 from securevfl.models.aggregation import Aggregation
@@ -26,7 +26,13 @@ from securevfl.models.pretraining.noise_targets import NoiseTargets
 from securevfl.models.split import Batches, Centre, rows_of
 from securevfl.privacy.claims import Claim
 from securevfl.protocols.base.card import Card
-from securevfl.protocols.base.messages import MessageKey, MessageSpec, in_setup
+from securevfl.protocols.base.messages import (
+    MessageKey,
+    MessageSpec,
+    RunSecrets,
+    in_setup,
+    nothing,
+)
 from securevfl.protocols.base.options import SegmentedConfig
 from securevfl.protocols.base.split import EmbeddingProtocol
 from securevfl.protocols.base.split_step import aggregated, split_step
@@ -360,9 +366,8 @@ class FedOnce(EmbeddingProtocol):
 
     def guest(self, index: int) -> Guest:
         """Guest `index`, from 0; it learns from its unaligned rows, too."""
-        shared = own = self.data.train[index]
-        if self.data.alone:
-            own = np.concatenate([shared, self.data.alone[index]])
+        shared = self.data.train[index]
+        own = self.own_rows(shared, index)
         stream = functools.partial(_own_stream, self.secrets, index)
         return Guest(
             index,
@@ -374,6 +379,10 @@ class FedOnce(EmbeddingProtocol):
             self.learner(index, own),
             updates=self.config.local_rounds or self.config.rounds,
         )
+
+    def own_rows(self, shared: np.ndarray, index: int) -> np.ndarray:
+        """All rows of a guest, the shared ones first."""
+        return np.concatenate([shared, self.data.alone[index]]) if self.data.alone else shared
 
     def learner(self, index: int, own: np.ndarray) -> Learner:
         """New network of a guest, with its objective."""
@@ -408,10 +417,31 @@ class FedOnce(EmbeddingProtocol):
         """Ends of the guests' training, and each representation once; nothing is sent back."""
         opening, embedding, _ = self.step_messages()
         return (
-            MessageSpec("trained", "client", "server", "control", count=in_setup),
-            opening,
-            replace(embedding, shape=self.of_piece, source="the representations"),
+            MessageSpec(
+                *("trained", "client", "server", "control"), count=in_setup, recompute=nothing
+            ),
+            replace(opening, recompute=self.piece_asked_for),
+            replace(
+                embedding,
+                shape=self.of_piece,
+                recompute=self.representation,
+                source="the representations",
+            ),
         )
+
+    def piece_asked_for(self, secrets: RunSecrets, key: MessageKey) -> Any:
+        """The next rows that the server does not have, or the end."""
+        number = len(secrets.state(key)["received"])
+        return "stop" if number == pieces(self.layout) else piece(self.layout, number)
+
+    def representation(self, secrets: RunSecrets, key: MessageKey) -> np.ndarray:
+        """A guest's representation of the rows, by its network when it sent it."""
+        own = self.own_rows(secrets.data(key.sender)["train"], key.sender)
+        learner = self.learner(key.sender, own)
+        learner.load_state_dict(secrets.state(key)["learner"])
+        batch = secrets.sent(ANNOUNCE, key.round)[SERVER, key.sender]
+        shared = secrets.data(key.sender)["train"]
+        return learner.encode(rows_of(shared, self.layout.samples(batch)))
 
     def of_piece(self, key: MessageKey) -> tuple[int, int]:
         """Shape of the representations of a round: the last piece may be short."""

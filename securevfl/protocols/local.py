@@ -17,9 +17,10 @@ from pydantic import Field
 
 from securevfl.engine.party import SERVER, Party
 from securevfl.models.aggregation import make_aggregation
+from securevfl.models.pretraining.trainer import own_rows
 from securevfl.privacy.claims import Claim
 from securevfl.protocols.base.card import Card
-from securevfl.protocols.base.messages import MessageSpec, last_word
+from securevfl.protocols.base.messages import MessageSpec, RunSecrets, last_word, with_formulas
 from securevfl.protocols.base.options import EmbeddingConfig
 from securevfl.protocols.base.split_parties import SplitClient, SplitServer
 from securevfl.protocols.base.split_training import DownstreamProtocol
@@ -114,7 +115,19 @@ class Local(DownstreamProtocol):
     def messages(self) -> tuple[MessageSpec, ...]:
         """Messages of split training with client 0, and the end for the others."""
         others = len(self.peers()) > 1
-        return (*self.step_messages(client="active"), *[last_word("idle")] * others)
+        trained = with_formulas(self.step_messages(client="active"), self.step_formulas)
+        return (*trained, *[last_word("idle")] * others)
+
+    def rows_held(self, secrets: RunSecrets, index: int) -> np.ndarray:
+        """Client 0's rows: the aligned ones, or all that have a label."""
+        aligned = super().rows_held(secrets, index)
+        return own_rows(aligned, self.alone(index))[: len(self.used[1])]
+
+    def labels_held(self, secrets: RunSecrets) -> np.ndarray:
+        """Their labels."""
+        aligned, more = super().labels_held(secrets), self.data.alone_labels
+        labels = aligned if more is None else np.concatenate([aligned, more])
+        return labels[: len(self.used[1])]
 
     def scores(self, parties: Mapping[int, Party], features: Sequence[np.ndarray]) -> np.ndarray:
         """The head's scores of client 0's embedding."""

@@ -17,7 +17,7 @@ from securevfl.engine.party import SERVER, Party
 from securevfl.models.pretraining.trainer import Pretraining, PretrainingOptions, check_rows
 from securevfl.models.weights import load_weights, weights_of
 from securevfl.protocols.base.card import Card
-from securevfl.protocols.base.messages import MessageSpec
+from securevfl.protocols.base.messages import MessageSpec, with_formulas
 from securevfl.protocols.base.options import EmbeddingConfig
 from securevfl.protocols.base.split_parties import SplitClient, SplitServer
 from securevfl.protocols.base.split_training import DownstreamProtocol
@@ -54,6 +54,7 @@ class SslLocal(DownstreamProtocol):
     name = "ssl_local"
     Config = SslLocalConfig
     check_options: ClassVar[dict[str, Any]] = {"pretrain_epochs": 2, "pretrain_batch": 32}
+    small_options: ClassVar[dict[str, int]] = {"pretrain_epochs": 2}
     card = Card(
         title="FedLocal SSL: self-supervised pre-training at every party",
         paper="He et al., A Hybrid Self-Supervised Learning Framework for Vertical Federated "
@@ -95,7 +96,7 @@ class SslLocal(DownstreamProtocol):
     @property
     def messages(self) -> tuple[MessageSpec, ...]:
         """Messages of split training: pre-training sends none."""
-        return self.step_messages()
+        return with_formulas(self.step_messages(), self.step_formulas)
 
     def client(self, index: int) -> Client:
         """Client `index`, from 0."""

@@ -21,7 +21,14 @@ from securevfl.models.split import Batches
 from securevfl.models.stale import LastEmbeddings
 from securevfl.privacy.claims import OPEN_EMBEDDINGS, Claim
 from securevfl.protocols.base.card import Card
-from securevfl.protocols.base.messages import MessageSpec, last_word
+from securevfl.protocols.base.messages import (
+    Formula,
+    MessageKey,
+    MessageSpec,
+    RunSecrets,
+    last_word,
+    with_formulas,
+)
 from securevfl.protocols.base.options import SegmentedConfig
 from securevfl.protocols.base.split import EmbeddingProtocol
 from securevfl.protocols.base.split_parties import SplitClient, SplitServer
@@ -163,17 +170,42 @@ class Vafl(EmbeddingProtocol):
 
     def client(self, index: int) -> Client:
         """Client `index`, from 0, with batches of its own."""
-        stream = functools.partial(own_stream, self.seed, self.secrets, index)
-        config = self.config
-        batches = Batches(self.data.rows, config.segments, config.batch, stream)
         network = self.client_network(index)
-        features = self.data.train[index]
-        return Client(index, self.peers(), batches, features, network, config.timeout)
+        features, batches = self.data.train[index], self.own_batches(index)
+        return Client(index, self.peers(), batches, features, network, self.config.timeout)
+
+    def own_batches(self, index: int) -> Batches:
+        """Batches of a client: the common layout, in an order of its own."""
+        stream = functools.partial(own_stream, self.seed, self.secrets, index)
+        return Batches(self.data.rows, self.config.segments, self.config.batch, stream)
 
     @property
     def messages(self) -> tuple[MessageSpec, ...]:
         """An embedding and its gradient in each client's own rounds; nothing is announced."""
-        return (*self.step_messages()[1:], last_word())
+        formulas: dict[str, Formula] = {"embedding": self.sent_embedding,
+                                        "gradient": self.gradient_of_arrival}  # fmt: skip
+        return (*with_formulas(self.step_messages()[1:], formulas), last_word())
+
+    def sent_embedding(self, secrets: RunSecrets, key: MessageKey) -> tuple[np.ndarray, np.ndarray]:
+        """The client's own batch of its round, and H_n of it."""
+        return self.batch_at(secrets, key), self.embedding_at(secrets, key)
+
+    def batch_at(self, secrets: RunSecrets, key: MessageKey) -> np.ndarray:
+        """Coded rows that the client drew for its round."""
+        client = key.receiver if key.sender == SERVER else key.sender
+        return self.own_batches(client).draw(key.round)
+
+    def gradient_of_arrival(self, secrets: RunSecrets, key: MessageKey) -> np.ndarray:
+        """dL/dH_n with the newest embeddings, by the server's model before that step."""
+        server, before = secrets.state(key), secrets.state_before(key, "steps")
+        batch, embedding = secrets.sent("embedding", key.round)[key.receiver, SERVER]
+        last = LastEmbeddings(self.data.parties, self.data.rows, self.config.width)
+        last.load_state_dict(server["last"])
+        stack, present = last.complete({key.receiver: embedding}, self.layout.samples(batch))
+        joint = self.aggregation.combine(stack, present)
+        centre = None if before is None else before["centre"]
+        whole = self.step_at(secrets, key, centre, joint)
+        return self.aggregation.gradient(whole, stack, present, key.receiver)
 
     def describe(self) -> dict[str, Any]:
         """N, |B|, and what a round is."""

@@ -21,7 +21,14 @@ from securevfl.engine.party import SERVER, Party
 from securevfl.errors import RunError
 from securevfl.privacy.claims import Claim
 from securevfl.protocols.base.card import Card
-from securevfl.protocols.base.messages import MessageSpec, last_word
+from securevfl.protocols.base.messages import (
+    Formula,
+    MessageKey,
+    MessageSpec,
+    RunSecrets,
+    last_word,
+    with_formulas,
+)
 from securevfl.protocols.base.options import SegmentedConfig
 from securevfl.protocols.base.split import EmbeddingProtocol
 from securevfl.protocols.base.split_parties import SplitClient, SplitServer
@@ -200,7 +207,30 @@ class Vfb2(EmbeddingProtocol):
         """Requests, which stand for the announcement; outputs, and theta for those in the sum."""
         request = MessageSpec("request", "server", "client", "control", public=True,
                               source="the batch")  # fmt: skip
-        return (request, *self.step_messages()[1:], last_word())
+        formulas: dict[str, Formula] = {
+            "request": lambda secrets, key: self.layout.draw(key.round),
+            "embedding": lambda secrets, key: (
+                self.batch_at(secrets, key),
+                self.embedding_at(secrets, key),
+            ),
+            "gradient": self.theta,
+        }
+        return (*with_formulas((request, *self.step_messages()[1:]), formulas), last_word())
+
+    def batch_at(self, secrets: RunSecrets, key: MessageKey) -> np.ndarray:
+        """Coded rows that the dominator asked for."""
+        client = key.receiver if key.sender == SERVER else key.sender
+        batch: np.ndarray = secrets.sent("request", key.round)[SERVER, client]
+        return batch
+
+    def theta(self, secrets: RunSecrets, key: MessageKey) -> tuple[np.ndarray, np.ndarray]:
+        """The batch and dL/dH of the sum of outputs, by the server's model before that step."""
+        stack, present = self.joined_at(secrets, key)
+        joint, before = self.aggregation.combine(stack, present), secrets.state_before(key, "steps")
+        centre = None if before is None else before["centre"]
+        whole = self.step_at(secrets, key, centre, joint)
+        part = self.aggregation.gradient(whole, stack, present, key.receiver)
+        return self.batch_at(secrets, key), part
 
     def describe(self) -> dict[str, Any]:
         """N, |B|, and what a round is."""

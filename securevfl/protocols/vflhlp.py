@@ -13,6 +13,7 @@ head, are one organisation. Client k > 0 are the passive parties.
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
@@ -31,7 +32,14 @@ from securevfl.models.pretraining.trainer import (
 from securevfl.models.split import Centre
 from securevfl.models.weights import load_weights, weights_of
 from securevfl.protocols.base.card import Card
-from securevfl.protocols.base.messages import MessageSpec, in_setup
+from securevfl.protocols.base.messages import (
+    Formula,
+    MessageKey,
+    MessageSpec,
+    RunSecrets,
+    in_setup,
+    with_formulas,
+)
 from securevfl.protocols.base.options import EmbeddingConfig
 from securevfl.protocols.base.split_parties import SplitClient, SplitServer
 from securevfl.protocols.base.split_training import DownstreamProtocol
@@ -156,6 +164,7 @@ class Vflhlp(DownstreamProtocol):
     name = "vflhlp"
     Config = VflhlpConfig
     check_options: ClassVar[dict[str, Any]] = {"pretrain_epochs": 2, "pretrain_batch": 32}
+    small_options: ClassVar[dict[str, int]] = {"pretrain_epochs": 2}
     card = Card(
         title="VFLHLP: hybrid local pre-training for few aligned rows",
         paper="Li, Guo, Jiao, Huang, Yan, Yang, Vertical Federated Learning Hybrid Local "
@@ -225,7 +234,25 @@ class Vflhlp(DownstreamProtocol):
             MessageSpec("labels", "server", "active", "labels", count=in_setup, source="step 1"),
             MessageSpec("head", "active", "server", "weights", count=in_setup, source="Theta^0"),
         )
-        return (*(within if self.config.active else ()), *self.step_messages())
+        declared = (*(within if self.config.active else ()), *self.step_messages())
+        formulas: dict[str, Formula] = {
+            "labels": self.labels_of_step_1,
+            "head": self.head_of_step_1,
+        }
+        return with_formulas(declared, self.step_formulas | formulas)
+
+    def labels_of_step_1(self, secrets: RunSecrets, key: MessageKey) -> np.ndarray:
+        """All labels of client 0's rows."""
+        more = [] if self.data.alone_labels is None else [self.data.alone_labels]
+        return np.concatenate([self.labels_held(secrets), *more])
+
+    def head_of_step_1(self, secrets: RunSecrets, key: MessageKey) -> dict[str, np.ndarray]:
+        """Theta^0: client 0's pre-training, done again with its secret choices."""
+        own = self.pretraining(key.sender, self.own_head())
+        stream = functools.partial(self.secret_stream, key.sender)
+        labels = self.labels_of_step_1(secrets, key)
+        own.run(self.rows_held(secrets, key.sender), stream, labels)
+        return weights_of(own.means)
 
     def client(self, index: int) -> SplitClient:
         """Client `index`, from 0."""

@@ -146,6 +146,45 @@ def test_a_run_that_forgets_compares_as_much(monkeypatch):
     assert found.strange == ()
 
 
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("multivfl", {"rounds": 12, "label_owners": 2}),  # rounds, and requests within them
+        ("vafl", {"rounds": 150}),  # each client counts for itself
+        ("vfb2", {"rounds": 40}),
+    ],
+)
+def test_parties_with_rounds_of_their_own_are_compared_though_old_ones_are_forgotten(
+    name, options, monkeypatch
+):
+    runs = []
+
+    class Kept(RecordedRun):
+        """A run that the test sees."""
+
+        def __init__(self, *given, **more):
+            super().__init__(*given, **more)
+            runs.append(self)
+
+    monkeypatch.setattr("securevfl.audit.followed_runs.HELD", 150_000)
+    monkeypatch.setattr("securevfl.audit.followed_runs.RecordedRun", Kept)
+    found = follow(make(name, **options), ITSELF).comparison
+    assert found.deviations == ()
+    assert found.forgotten == 0
+    assert found.computed == found.messages > 0
+    assert runs[0].forgotten["gradient"] > 0
+
+
+def test_a_state_before_a_step_is_that_of_another_count():
+    run = record(make("vafl", rounds=6))
+    gradients = [m for m in run.messages if m.key.kind == "gradient"]
+    first, *later = gradients
+    assert run.state_before(first.key, "steps") is None
+    for before, message in zip(gradients, later, strict=False):
+        assert run.state_before(message.key, "steps") is before.state.kept
+        assert run.state(message.key)["steps"] == before.state.kept["steps"] + 1
+
+
 def test_what_was_forgotten_is_refused():
     protocol = make("fedvs", **FEDVS)
     run = RecordedRun(protocol, protocol.parties(), Transcript(), limit=200_000)
@@ -153,10 +192,10 @@ def test_what_was_forgotten_is_refused():
         keep_draws(run, party)
     made = Recorder(dict(run.parties), recorded=run, secrets=protocol.secrets)
     made.run()
-    assert 0 < run.forgotten < ROUNDS - 3
+    assert 0 < run.forgotten["model"] < ROUNDS - 3
     with pytest.raises(ForgottenError, match="was forgotten"):
-        run.sent("model", run.forgotten)
-    assert run.sent("model", run.forgotten + 1)
+        run.sent("model", run.forgotten["model"])
+    assert run.sent("model", run.forgotten["model"] + 1)
     assert run.sent("train-data", 0)
     tape = run.tapes[0]
     assert len(tape.digests) > 0

@@ -22,7 +22,7 @@ AS_DECLARED = Claim(
     "it",
 )
 
-_SMALL = "a small run"
+_SMALL, _UNOBSERVED = "a small run", "one that parties cannot see is recorded"
 
 
 class DeclaredMessages:
@@ -44,8 +44,9 @@ class DeclaredMessages:
             yield Evidence(self.name, "silent", text, "gap")
             return
         subject.progress("a run against the declaration")
-        runs = [(_SMALL, subject.comparison)]
-        own = {one.setting.name for one in subject.settings if not one.setting.options}
+        runs = [(_SMALL, subject.comparison), (_UNOBSERVED, subject.unobserved)]
+        own = {_SMALL, _UNOBSERVED}
+        own |= {one.setting.name for one in subject.settings if not one.setting.options}
         runs += [(one.setting.name, one.comparison) for one in subject.settings]
         yield from self._accusations(claim, protocol, runs)
         if any(_bears(claim, protocol, one) for _, found in runs for one in found.deviations):
@@ -63,7 +64,7 @@ class DeclaredMessages:
             f"{messages} messages, each declared, {computed} of them equal to their formula byte "
             "by byte"
         )
-        whole = not any(found.without_formula for n, found in runs if n in own or n == _SMALL)
+        whole = not any(found.without_formula for n, found in runs if n in own)
         about = claim.strength in ("perfect", "computational") and whole
         yield Evidence(self.name, "supports" if about else "silent", text)
 
@@ -90,14 +91,14 @@ class DeclaredMessages:
         for name, found in runs:
             kinds = ", ".join(sorted({repr(spec.kind) for spec in found.without_formula}))
             text = f"no formula says what must be in messages of the kinds {kinds}"
-            if kinds and (name in own or name == _SMALL):
+            if kinds and name in own:
                 yield Evidence(self.name, "silent", text, "gap")
                 break
             if kinds:
                 yield Evidence(self.name, "silent", f"{name}: {text}")
         forgotten = sum(found.forgotten for _, found in runs)
         if forgotten:
-            text = f"{forgotten} messages depend on rounds that the record does not hold any more"
+            text = f"{forgotten} messages depend on rounds or draws that no record holds"
             yield Evidence(self.name, "silent", text, "gap")
 
 

@@ -247,8 +247,7 @@ async def intersect(
             "be two or more, and both among them"
         )
     _refuse_repeated(identifiers)
-    scalar = new_scalar()
-    order = _secret_order(len(identifiers))
+    scalar, order = draw_blinding(len(identifiers))
     at = ring.index(party.index)
     onward, before = ring[(at + 1) % len(ring)], ring[at - 1]
     party.send(
@@ -322,7 +321,7 @@ async def _agree_on_count(party: Party, ring: Sequence[int], count: int, name: s
     together. Members send each other a hash, of a number that all of them know.
     """
     others = [member for member in ring if member != party.index]
-    own = hashlib.sha256(_DOMAIN + b"count" + count.to_bytes(8, "little")).digest()
+    own = count_digest(count)
     for member in others:
         party.send(member, name, own)
     told = await party.collect(name, senders=others)
@@ -333,6 +332,19 @@ async def _agree_on_count(party: Party, ring: Sequence[int], count: int, name: s
             "of another number. All must have as many; the collector, or a member that says "
             "so, does not follow the protocol"
         )
+
+
+def count_digest(count: int) -> bytes:
+    """Hash of a number of common rows, which all members know."""
+    return hashlib.sha256(_DOMAIN + b"count" + count.to_bytes(8, "little")).digest()
+
+
+def draw_blinding(count: int) -> tuple[bytes, np.ndarray]:
+    """A member's secrets: a scalar, and the order of a set of so many identifiers.
+
+    Everything of a member that is secret here is drawn by one call of this. The audit watches it.
+    """
+    return new_scalar(), _secret_order(count)
 
 
 def _secret_order(count: int) -> np.ndarray:

@@ -7,7 +7,7 @@ knows a protocol by name.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
@@ -57,6 +57,12 @@ class RunSecrets(Protocol):
     def state(self, key: MessageKey) -> Mapping[str, Any]:
         """State of the sender (`Party.kept`) when it sent the message."""
 
+    def state_before(self, key: MessageKey, counter: str) -> Mapping[str, Any] | None:
+        """State of the sender when it last sent that kind with another value of `counter`.
+
+        `counter` is a kept attribute, such as the number of steps. None where it never did.
+        """
+
     def once(self, key: MessageKey, name: str, make: Callable[[], T]) -> T:
         """What `make` returns, made once for all receivers of one sending of a message.
 
@@ -65,6 +71,12 @@ class RunSecrets(Protocol):
 
     def draw(self, party: int, name: str, round: int) -> np.ndarray:
         """A declared secret draw of a party."""
+
+    def blindings(self) -> Sequence[tuple[bytes, np.ndarray]]:
+        """Scalars and orders that members of private set intersections drew.
+
+        In the order of drawing (`securevfl.data.alignment.psi.draw_blinding`).
+        """
 
     def sent(self, kind: str, round: int) -> Mapping[tuple[int, int], Any]:
         """Payloads of a kind in a round, by (sender, receiver)."""
@@ -284,9 +296,18 @@ def with_formulas(
     return tuple(replace(one, recompute=formulas.get(one.kind, one.recompute)) for one in messages)
 
 
+def nothing(secrets: RunSecrets, key: MessageKey) -> None:
+    """Formula of a message without content."""
+
+
 def last_word(receiver: str = "client", *, sender: str = "server") -> MessageSpec:
     """Message "stop", in methods whose parties do not loop over announced rounds."""
-    return MessageSpec("stop", sender, receiver, "control", public=True, source="ours: the end")
+    return MessageSpec(
+        *("stop", sender, receiver, "control"),
+        public=True,
+        recompute=nothing,
+        source="ours: the end",
+    )
 
 
 def in_setup(key: MessageKey) -> int:

@@ -14,7 +14,7 @@ from securevfl.data.label_partition import partition_labels, unheld_classes
 from securevfl.engine.party import SERVER, Party
 from securevfl.engine.streams import keyed_stream
 from securevfl.models.client_networks import ClientNetwork, make_client_network
-from securevfl.models.server_optimizers import make_server_optimizer
+from securevfl.models.server_optimizers import ServerOptimizer, make_server_optimizer
 from securevfl.models.split import Batches, Centre
 from securevfl.models.weights import refuse_running_statistics
 from securevfl.privacy.claims import Claim
@@ -29,8 +29,10 @@ from securevfl.protocols.base.messages import (
     with_formulas,
 )
 from securevfl.protocols.base.split import EmbeddingProtocol
+from securevfl.protocols.multivfl import alignment
 from securevfl.protocols.multivfl.algorithm import Copies, DataOwner, LabelOwner, Server
 from securevfl.protocols.multivfl.declaration import messages_of
+from securevfl.protocols.multivfl.formulas import formulas_of
 from securevfl.protocols.multivfl.parameters import MultiVflConfig, noise_of
 
 if TYPE_CHECKING:
@@ -110,16 +112,8 @@ class MultiVfl(EmbeddingProtocol):
     def parties(self) -> dict[int, Party]:
         """The server, D data owners and K label owners."""
         config = self.config
-        optimizer = make_server_optimizer(
-            config.server_optimizer,
-            lr=config.server_lr,
-            beta1=config.beta1,
-            beta2=config.beta2,
-            tau=config.tau,
-            rounds=config.rounds,
-        )
         server = Server(
-            *(self.peers(), self.owners, self.joint_centre(), optimizer),
+            *(self.peers(), self.owners, self.joint_centre(), self.server_optimizer()),
             max_steps=config.rounds,
             epochs=config.epochs,
             privacy=self.privacy,
@@ -127,19 +121,36 @@ class MultiVfl(EmbeddingProtocol):
         data_owners = {d: self.data_owner(d) for d in self.peers()}
         return {SERVER: server} | data_owners | {k: self.label_owner(k) for k in self.owners}
 
+    def server_optimizer(self) -> ServerOptimizer:
+        """New server optimiser."""
+        config = self.config
+        return make_server_optimizer(
+            config.server_optimizer,
+            lr=config.server_lr,
+            beta1=config.beta1,
+            beta2=config.beta2,
+            tau=config.tau,
+            rounds=config.rounds,
+        )
+
     def data_owner(self, index: int) -> DataOwner:
         """Data owner `index`, from 0; it holds its columns of all training rows."""
         return DataOwner(
             index,
             self.peers(),
             self.data.train[index],
-            identifiers(np.arange(self.data.rows)),
+            self.identifiers_of(index),
             Copies(self.maker(index), self.owners),
             batch=self.batch_rows,
             private=self.config.intersection == "psi",
             privacy=self.privacy,
             limit=self.releases,
         )
+
+    def identifiers_of(self, member: int) -> tuple[str, ...]:
+        """Identifiers of a party's samples: all, or those of which a label owner has labels."""
+        number = member - self.data.parties
+        return identifiers(np.arange(self.data.rows) if number < 0 else self.label_sets[number])
 
     def maker(self, index: int) -> Callable[[], ClientNetwork]:
         """Maker of new bottom models of data owner `index`, all with the same first weights."""
@@ -167,7 +178,7 @@ class MultiVfl(EmbeddingProtocol):
             index,
             self.peers(),
             self.data.train_labels[samples],
-            identifiers(samples),
+            self.identifiers_of(index),
             self.centre_maker(),
             self.aggregation,
             stream,
@@ -209,18 +220,19 @@ class MultiVfl(EmbeddingProtocol):
         private = self.config.intersection == "psi"
         declared = messages_of(self.owners, self.rows_of, self.config.width, private=private)
         of_requests: dict[str, Any] = {
-            "request": {
-                "count": lambda key: self.in_run(key.sender, key.round),
-                "recompute": lambda secrets, key: self.requested(key.sender, key.round),
-            },
+            "request": {"count": lambda key: self.in_run(key.sender, key.round)},
             "embedding": {
                 "count": lambda key: self.in_run(key.receiver, key.round),
                 "noise": self.activation_noise,
             },
             "gradient": {"count": lambda key: self.in_run(key.sender, key.round)},
         }
-        in_clear = [] if private else [self.aligned(k) for k in self.owners]
-        formulas = {kind: formula for one in in_clear for kind, formula in one.items()}
+        aligned = alignment.formulas_of(self) if private else {}
+        for owner in () if private else self.owners:
+            aligned |= self.aligned(owner)
+        formulas = aligned | formulas_of(self)
+        if self.privacy is not None:
+            del formulas["embedding"]  # its noise has no formula: see `activation_noise`
         with_counts = (replace(one, **of_requests.get(one.kind, {})) for one in declared)
         return with_formulas(with_counts, formulas)
 
@@ -254,13 +266,16 @@ class MultiVfl(EmbeddingProtocol):
     def requested(self, owner: int, number: int) -> tuple[int, np.ndarray]:
         """Global round and places of a label owner's request; its batches are public."""
         batches = self.batches_of(owner)
-        steps = int(self.config.epochs) * batches.per_epoch
+        steps = self.last_request(owner, 1)
         return 1 + (number - 1) // steps, batches.samples(batches.draw(number))
 
     def in_run(self, owner: int, number: int) -> int:
         """Count of a message of every request of a label owner, and of none beyond the last."""
-        steps = self.config.rounds * self.config.epochs * self.batches_of(owner).per_epoch
-        return int(1 <= number <= steps)
+        return int(1 <= number <= self.last_request(owner, self.config.rounds))
+
+    def last_request(self, owner: int, round: int) -> int:
+        """Number of the last request of a label owner in a global round."""
+        return int(round * self.config.epochs * self.batches_of(owner).per_epoch)
 
     def batches_of(self, owner: int) -> Batches:
         """Batches of a label owner."""
@@ -271,9 +286,13 @@ class MultiVfl(EmbeddingProtocol):
 
     def requested_rows(self, secrets: RunSecrets, key: MessageKey) -> np.ndarray:
         """Training rows of a request that an embedding answers."""
-        held = np.sort(self.label_sets[key.receiver - self.data.parties])
-        rows: np.ndarray = held[self.requested(key.receiver, key.round)[1]]
+        places = self.requested(key.receiver, key.round)[1]
+        rows: np.ndarray = self.held_rows(key.receiver)[places]
         return rows
+
+    def held_rows(self, owner: int) -> np.ndarray:
+        """Training rows of a label owner's samples, in the order that the alignment gives."""
+        return np.sort(self.label_sets[owner - self.data.parties])
 
     def exact_activations(self, secrets: RunSecrets, key: MessageKey) -> np.ndarray:
         """Activations by the data owner's copy for the label owner when it sent them."""

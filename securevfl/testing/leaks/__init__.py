@@ -1,7 +1,8 @@
 """A zoo of leaks: protocols with one fault each, and sound variants that nobody may blame.
 
 `all_leaks` and `sound_variants` are public, so that a verifier of one's own can be tried on them.
-They were written without looking at the verifiers. Not for use outside tests.
+They were written without looking at the verifiers, but for those of `declared_contents`, which came
+with the formulas that find them. Not for use outside tests.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ def all_leaks() -> tuple[Leak, ...]:
     from securevfl.testing.leaks import (
         choices,
         declared,
+        declared_contents,
         declared_parts,
         encrypted,
         fedvs_masks,
@@ -27,7 +29,8 @@ def all_leaks() -> tuple[Leak, ...]:
     )
 
     of_fedvs = (fedvs_messages, fedvs_masks, fedvs_options, declared, declared_parts, choices)
-    others = (encrypted, noise, labels, primitives, structured_noise, label_channels)
+    methods = (primitives, structured_noise, label_channels, declared_contents)
+    others = (encrypted, noise, labels, *methods)
     return tuple(one for module in (*of_fedvs, *others) for one in module.LEAKS)
 
 

@@ -14,9 +14,13 @@ from securevfl.audit.verify import judge
 from securevfl.engine.party import SERVER
 from securevfl.errors import NotEnoughResultsError
 from securevfl.protocols.base.registry import get_protocol
+from securevfl.testing.leaks.declared_contents import LEAKS
 from securevfl.testing.runs import make
 
-METHODS = ("split", "secagg_split", "he_split", "cvfl", "dvfl", "fedvs")
+METHODS = (
+    *("split", "secagg_split", "he_split", "cvfl", "dvfl", "fedvs", "vafl", "vfb2", "fedonce"),
+    *("ssl_local", "local", "vflhlp", "fedhssl", "multivfl"),
+)
 FEW = {"fedvs": {"prime": 2**31 - 1, "data_bits": 6, "model_bits": 6, "weight_bound": 2.0},
        "dvfl": {"guest_epochs": 3, "host_epochs": 3}}  # fmt: skip
 
@@ -106,6 +110,13 @@ def test_every_message_of_a_sound_run_equals_its_formula(name):
         ("secagg_split", {"consistency": True, "privacy": 2}),
         ("cvfl", {"mode": "sync", "active": 2}),
         ("cvfl", {"q": 3.0, "slow": "0,1"}),
+        ("vafl", {"aggregation": "concat", "timeout": 9.0}),
+        ("vfb2", {"threads": 3, "timeout": 3.0}),
+        ("fedonce", {"objective": "autoencoder"}),
+        ("local", {"rows": "aligned"}),
+        ("vflhlp", {"variant": "p", "aggregation": "max"}),
+        ("multivfl", {"label_owners": 2, "epochs": 2, "server_optimizer": "fedadam"}),
+        ("multivfl", {"label_owners": 2, "intersection": "psi"}),
         ("fedvs", {"masked": False, **FEW["fedvs"]}),
         ("fedvs", {"secure": True, "spares": 1, **FEW["fedvs"]}),
         ("fedvs", {"tolerate_corrupt": 1, **FEW["fedvs"]}),
@@ -115,6 +126,14 @@ def test_formulas_hold_with_other_options(name, options):
     found = compare(record(make(name, **options)))
     assert found.deviations == ()
     assert found.computed == found.messages > 0
+
+
+@pytest.mark.parametrize("leak", LEAKS, ids=[one.name for one in LEAKS])
+def test_what_a_declared_message_holds_is_computed(leak):
+    """Each leak keeps to kinds, roles, numbers and shapes: only the formula tells."""
+    found = compare(record(make(leak.make(), **leak.options)))
+    assert found.deviations
+    assert {one.what for one in found.deviations} == {"its payload is not what its formula gives"}
 
 
 def test_what_has_no_formula_is_named_and_caps_the_verdict():

@@ -1,0 +1,85 @@
+"""A run of which parties cannot see that it is recorded.
+
+Other recorded runs replace the method by which a party draws, and code of the audit calls the
+simulation. A party can look for both. Here draws are taken from the sampler, below the parties, and
+the simulation runs in a thread of its own, in which nothing of the audit has called it. What the
+sampler made belongs to the party that sends next: it draws and shares in one step.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+
+from securevfl.audit import randomness
+from securevfl.audit.deviations import Comparison, compare
+from securevfl.audit.recording import ForgottenError, RecordedRun, Recorder
+from securevfl.audit.tapes import Tape
+from securevfl.engine.network import PartyState
+from securevfl.engine.transcript import Transcript
+from securevfl.protocols.base.protocol import Protocol
+from securevfl.runs.threads import one_thread
+
+
+def compare_unobserved(protocol: Protocol) -> Comparison:
+    """Run a protocol once, unobserved, and compare its messages with its declaration."""
+    parties = protocol.parties()
+    run = _Run(protocol, parties, Transcript())
+    drawn: list[np.ndarray] = []
+    made = _Recorder(
+        parties,
+        drawn=drawn,
+        recorded=run,
+        seed=protocol.seed,
+        secrets=protocol.secrets,
+        transcript=run.transcript,
+    )
+    with one_thread(), run.watch_blindings(), randomness.watch(drawn.append):
+        with ThreadPoolExecutor(1, initializer=_one_thread_here) as alone:
+            alone.submit(made.run).result()
+        return compare(run)
+
+
+def _one_thread_here() -> None:
+    import torch
+
+    torch.set_num_threads(1)  # holds for the thread that asks
+
+
+class _Run(RecordedRun):
+    """A recorded run whose draws are known as far as the sampler made what is declared."""
+
+    def draw(self, party: int, name: str, round: int) -> np.ndarray:
+        """A declared draw, where the party's draws of the round are those declared."""
+        wanted = [d.shape(party, round) for d in self.protocol.draws]
+        shapes = [shape for shape in wanted if shape is not None]
+        found = self.tapes.get(party, Tape()).at(round)
+        if [one.shape for one in found] != shapes:
+            raise ForgottenError(f"party {party} drew otherwise than declared in round {round}")
+        return super().draw(party, name, round)
+
+
+class _Recorder(Recorder):
+    """A recorder that gives each party what the sampler made since the last message."""
+
+    def __init__(self, parties: Any, *, drawn: list[np.ndarray], **options: Any) -> None:
+        super().__init__(parties, **options)
+        self._drawn = drawn
+
+    def send(
+        self,
+        party: PartyState,
+        to: tuple[int, ...],
+        kind: str,
+        payloads: Any,
+        round: int,
+        after: float,
+    ) -> None:
+        """Note draws before the message."""
+        tape = self.recorded.tapes.setdefault(party.index, Tape())
+        tape.draws += self._drawn
+        tape.rounds += [self.parties[party.index].round] * len(self._drawn)
+        self._drawn.clear()
+        super().send(party, to, kind, payloads, round, after)

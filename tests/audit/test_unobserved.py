@@ -1,0 +1,69 @@
+"""A run of which parties cannot see that it is recorded."""
+
+import pytest
+
+from securevfl.audit.deviations import compare
+from securevfl.audit.recording import record
+from securevfl.audit.unobserved import compare_unobserved
+from securevfl.testing.leaks import all_leaks, sound_variants
+from securevfl.testing.runs import make
+
+FEDVS = {"prime": 2**31 - 1, "data_bits": 6, "model_bits": 6, "weight_bound": 2.0}
+LEAKS = {one.name: one for one in all_leaks()}
+VARIANTS = {one.name: one for one in sound_variants()}
+LOOKING = ("fedvs: V zero where no verifier calls", "fedvs: V zero where draws are its own")
+
+
+@pytest.mark.parametrize("name", LOOKING)
+def test_a_leak_that_looks_for_its_recorder_is_found_here_and_nowhere_else(name):
+    leak = LEAKS[name]
+    assert compare(record(make(leak.make()))).deviations == ()
+    found = compare_unobserved(make(leak.make()))
+    assert {one.key.kind for one in found.deviations} == {"model"}
+
+
+@pytest.mark.parametrize("name", ["fedvs", "secagg_split", "multivfl", "fedhssl", "split"])
+def test_a_sound_run_is_as_declared(name):
+    found = compare_unobserved(make(name, **(FEDVS if name == "fedvs" else {})))
+    assert found.deviations == ()
+    assert found.computed == found.messages > 0
+    assert found.forgotten == 0
+
+
+@pytest.mark.parametrize("name", ["fedvs: Z in two draws", "fedvs: copied draws"])
+def test_who_draws_otherwise_is_not_blamed(name):
+    found = compare_unobserved(make(VARIANTS[name].make()))
+    assert found.deviations == ()
+    assert (found.forgotten > 0) == (name == "fedvs: Z in two draws")
+
+
+def test_parties_are_as_the_protocol_makes_them():
+    """Nothing is put into a party, and no code of the audit has called it."""
+    seen = []
+
+    class Looking(type(make("fedvs", **FEDVS))):
+        """FedVS that notes what its clients could see."""
+
+        def parties(self):
+            made = super().parties()
+            quantised = made[0].quantised_model
+
+            def looking():
+                import sys
+
+                frame, files = sys._getframe(), []
+                while frame is not None:
+                    files.append(frame.f_code.co_filename)
+                    frame = frame.f_back
+                seen.append(
+                    ("uniform" in vars(made[0]), any("securevfl/audit/" in f for f in files))
+                )
+                return quantised()
+
+            made[0].quantised_model = looking
+            return made
+
+    found = compare_unobserved(make(Looking, **FEDVS))
+    assert found.deviations == ()
+    assert set(seen) == {(False, False)}
+    assert found.forgotten == 0
