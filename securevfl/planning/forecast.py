@@ -20,6 +20,7 @@ from securevfl.data.source import DataSource
 from securevfl.engine.conditions import Conditions, load_conditions
 from securevfl.engine.network import SERVER
 from securevfl.errors import ConfigurationError, WouldOverflowError
+from securevfl.field import primes
 from securevfl.planning.message_times import expected_times, sent_bytes
 from securevfl.protocols.base.defaults import DEFAULT
 from securevfl.protocols.base.protocol import Protocol
@@ -29,7 +30,7 @@ from securevfl.protocols.base.schedule import Shape
 if TYPE_CHECKING:
     from securevfl.data.dataset import VerticalDataset
 
-PRIMES = (2**31 - 1, 2**50 - 2**14 + 1, 2**61 - 1)
+PRIMES = primes.USUAL
 _WRITTEN = dict(zip(PRIMES, ("2^31-1", "2^50-2^14+1", "2^61-1"), strict=True))
 DATA_BITS, MODEL_BITS = 20, 24  # more is of no use: float32 weights have 24
 

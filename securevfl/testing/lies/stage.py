@@ -167,6 +167,10 @@ class Played:
         return sum(event.name == name for event in self.events)
 
 
+# Fine enough that what a lie gains is not hidden behind rounding.
+FIELD = {"prime": 2**61 - 1, "data_bits": 20, "model_bits": 24}
+
+
 def play(
     size: Size,
     server: type[Server] | None = None,
@@ -193,7 +197,7 @@ def play(
     **options
         Of the protocol; one round if not given.
     """
-    small = {"rounds": 1, "batch": size.batch, "width": size.width}
+    small = {"rounds": 1, "batch": size.batch, "width": size.width, **FIELD}
     protocol: Any = make(FedVS, size.data(parties), defaults=small, **options)
     made: dict[int, Any] = protocol.parties()
     judge = Judge(made)
