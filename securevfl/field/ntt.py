@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from securevfl.errors import FieldError
 from securevfl.field.kernels import cpu
+from securevfl.field.kernels.left_operands import PiecewiseLeft
 from securevfl.field.kernels.scratch import scratch
-from securevfl.field.kernels.tiled import PiecewiseLeft
 
 if TYPE_CHECKING:
     from securevfl.field.prime_field import PrimeField

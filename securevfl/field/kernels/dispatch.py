@@ -41,7 +41,7 @@ def prepare(p: int, a: Array, columns: int | None = None) -> Left:
     `columns` says how many columns it will meet in all, where that is known: few do not repay the
     preparation.
     """
-    from securevfl.field.kernels import tiled
+    from securevfl.field.kernels import left_operands
     from securevfl.field.kernels.streaming.left import MOST_TERMS, StreamingLeft
 
     tier, narrow = cpu.tier(), a.dtype == np.uint32
@@ -53,8 +53,8 @@ def prepare(p: int, a: Array, columns: int | None = None) -> Left:
 
         return prepared(a, tier, lambda: PortableLeft(p, a))
     if (columns or _MANY) >= _MANY:
-        if tier == "amx" and tiled.StreamLeft.fits(p, a):
-            return tiled.StreamLeft(p, a)
+        if tier == "amx" and left_operands.StreamLeft.fits(p, a):
+            return left_operands.StreamLeft(p, a)
         # Beyond so many terms the eight planes of 61-bit numbers are faster than vectors.
         most = {"amx": 0 if narrow else _FEW, "portable": 0}.get(tier, MOST_TERMS)
         if vectors and a.shape[0] and 0 < a.shape[1] <= most:
@@ -62,9 +62,9 @@ def prepare(p: int, a: Array, columns: int | None = None) -> Left:
     # Eight planes for a handful of 61-bit terms cost more than vectors do.
     few = vectors and not narrow and a.shape[1] <= 8
     if tier == "amx" and (p < 1 << 31 or not narrow) and not few:
-        return tiled.TiledLeft(p, a)
+        return left_operands.TiledLeft(p, a)
     if tier != "portable" and vectors:
-        return tiled.VectorLeft(p, a, tier != "avx2")
+        return left_operands.VectorLeft(p, a, tier != "avx2")
     return PortableLeft(p, a)
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from securevfl.errors import ConfigurationError
 from securevfl.field import PrimeField, SeededSource, primes
-from securevfl.field.kernels import cpu, dispatch, tiled
+from securevfl.field.kernels import cpu, dispatch, left_operands
 
 MODULI = [3, 4099, 2013265921, 2**31 - 1, 2**32 - 5, 2**50 - 27, primes.P50, 2**61 - 1, 2**62 - 57]
 
@@ -31,7 +31,7 @@ def product(p, a, b):
     """Return the product, after all forms of the left operand in this tier agreed on it."""
     forms = {dispatch.prepare(p, a, columns) for columns in (None, 1, 1 << 20)}
     if cpu.tier() == "amx" and (p < 1 << 31 or a.dtype == np.uint64):
-        forms.add(tiled.TiledLeft(p, a))
+        forms.add(left_operands.TiledLeft(p, a))
     results = []
     for left in forms:
         out = np.empty((a.shape[0], b.shape[1]), a.dtype)

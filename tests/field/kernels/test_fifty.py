@@ -9,7 +9,7 @@ import pytest
 from securevfl.field import PrimeField, SeededSource, warmup
 from securevfl.field.kernels import cpu, dispatch
 from securevfl.field.kernels.fifty import left as lefts
-from securevfl.field.kernels.tiled import AROUND
+from securevfl.field.kernels.left_operands import AROUND
 from securevfl.field.primes import P50
 
 F = PrimeField(P50)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from securevfl.field import PrimeField, SeededSource
-from securevfl.field.kernels import cpu, tiled, vector
+from securevfl.field.kernels import cpu, left_operands, vector
 
 TIERS = [tier for tier in ("avx2", "avx512") if tier in cpu.available()]
 MODULI = [4099, 65537, 2013265921, 2**31 - 19, 2**31 - 1, 2**61 - 1]
@@ -19,7 +19,7 @@ def tier(request):
 
 def product(p, a, b, tier, out=None):
     out = np.empty((a.shape[0], b.shape[1]), a.dtype) if out is None else out
-    assert tiled.VectorLeft(p, a, tier == "avx512").multiply([b], out)
+    assert left_operands.VectorLeft(p, a, tier == "avx512").multiply([b], out)
     return out
 
 
@@ -74,7 +74,7 @@ def test_more_columns_than_one_panel_holds(p, tier):
 def test_a_number_beyond_p_is_seen_in_every_column(p, tier):
     F = PrimeField(p)
     a, b = F.random((3, 4), SeededSource(1)), F.random((4, 37), SeededSource(2))
-    left, out = tiled.VectorLeft(p, a, tier == "avx512"), np.empty((3, 37), F.dtype)
+    left, out = left_operands.VectorLeft(p, a, tier == "avx512"), np.empty((3, 37), F.dtype)
     for column in range(37):
         for wrong in (p, np.iinfo(F.dtype).max):
             bad = b.copy()
@@ -86,7 +86,7 @@ def test_a_number_beyond_p_is_seen_in_every_column(p, tier):
 
 def test_folds_come_before_a_sum_can_overflow():
     for p in MODULI[:-2]:
-        _, terms, radix = tiled._vector_form(p, 4, True)
+        _, terms, radix = left_operands._vector_form(p, 4, True)
         assert (2**32 - radix) % p == 0
         rest = 2**32 + 2**31 * abs(radix)
         assert (

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from securevfl.field.kernels import cpu
+from securevfl.field.kernels.left_operands import AROUND, PiecewiseLeft
 from securevfl.field.kernels.scratch import aligned, scratch
-from securevfl.field.kernels.tiled import AROUND, PiecewiseLeft
 from securevfl.field.primes import P50
 
 if TYPE_CHECKING:
