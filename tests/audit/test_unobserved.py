@@ -30,6 +30,14 @@ def test_a_sound_run_is_as_declared(name):
     assert found.forgotten == 0
 
 
+def test_draws_whose_number_depends_on_chance_are_known():
+    times = {"share_timeout": 1.0, "result_timeout": 9.0, "absent": "last"}
+    found = compare_unobserved(make("fedvs", **FEDVS, **times))
+    assert found.deviations == ()
+    assert found.forgotten == 0
+    assert found.computed == found.messages > 0
+
+
 @pytest.mark.parametrize("name", ["fedvs: Z in two draws", "fedvs: copied draws"])
 def test_who_draws_otherwise_is_not_blamed(name):
     found = compare_unobserved(make(VARIANTS[name].make()))
