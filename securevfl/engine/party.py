@@ -57,8 +57,9 @@ class Party:
         More attributes of the state, each with a default. Checkpoints hold them only where they
         differ from it, so that older checkpoints can be read.
     kept_shares : tuple of str
-        Those of the state that are shares: masks from the operating system make them differ in two
-        runs of one seed, so what compares the results of runs leaves them out.
+        Those of `kept_frozen` in which the trained models are, as shares. Masks of the operating
+        system make them differ in two runs of one seed, so comparisons of results leave them out;
+        the files of a finished run hold them.
     activities : mapping
         Delay class ("upload" or "share") of each kind of message that costs the sender work. The
         conditions of a run delay messages by this class.

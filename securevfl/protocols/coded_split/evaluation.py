@@ -36,7 +36,7 @@ def whole_models(public: Parameters, parties: Mapping[int, Party]) -> np.ndarray
     """Models of all owners after the server's last step, (K, d, h) signed integers."""
     server: Any = parties[SERVER]
     holders: list[Any] = [parties[j] for j in range(public.code.parties)]
-    ready = [j for j in holders if len(j.model[0]) and newest(j) <= server.steps]
+    ready = [j for j in holders if can_catch_up(server, j)]
     chosen = sorted(ready, key=lambda holder: -holder.model[1])[: public.models_needed]
     if len(chosen) < public.models_needed:  # nothing was shared yet
         own = [first_model(public, holders[n].weights) for n in range(public.owners)]
@@ -46,10 +46,16 @@ def whole_models(public: Parameters, parties: Mapping[int, Party]) -> np.ndarray
     return signed_models(public, {j.index: caught_up(public, server, j)[0] for j in chosen})
 
 
-def newest(holder: Holder) -> int:
-    """The newest step that is in a holder's share."""
-    _, done, ahead = holder.model
-    return max(done, *ahead) if ahead else done
+def can_catch_up(server: Server, holder: Holder) -> bool:
+    """Whether a holder has a share of the models of the server's last step, or what makes it one.
+
+    The files of a finished run hold the shares of the models, and nothing else that makes them.
+    """
+    values, done, ahead = holder.model
+    if not len(values) or max((done, *ahead)) > server.steps:
+        return False
+    whole = bool(holder.data_shares) and len(server.log) == server.steps
+    return done == server.steps or whole
 
 
 def joint_embedding(

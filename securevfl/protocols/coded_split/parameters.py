@@ -66,7 +66,7 @@ class Parameters:
     @functools.cached_property
     def threshold(self) -> int:
         """R = 3(K+T-1) + 1."""
-        return self.code.recovery_threshold(UPLOAD)
+        return int(self.code.recovery_threshold(UPLOAD))
 
     @functools.cached_property
     def models_needed(self) -> int:
@@ -116,9 +116,9 @@ class Parameters:
 
 def _norm_squared(config: CodedSplitConfig, columns: int) -> int:
     """rho_n^2 in units of 2^-2lx: all columns in [0, 1], or those that `scale` leaves."""
-    unit = 4**config.data_bits
+    unit = int(4**config.data_bits)
     if config.prepare == "none":
-        return expanded_width(columns, config.degree) * unit
+        return int(expanded_width(columns, config.degree) * unit)
     each = CLIP**2 / columns
     return math.ceil(unit * (1 + columns * sum(each**i for i in range(1, config.degree + 1))))
 

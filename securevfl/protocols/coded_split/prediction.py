@@ -23,7 +23,7 @@ class PredictingServer(Server):
 
     def __init__(self, peers: Sequence[int], public: Parameters, centre: Centre) -> None:
         super().__init__(peers, public, centre, {})
-        self.residual = np.zeros(0)
+        self.residual = np.zeros((0, 0, 0))
         self.embeddings: dict[int, np.ndarray] = {}
         self.predicted: tuple[np.ndarray, np.ndarray] | None = None
 

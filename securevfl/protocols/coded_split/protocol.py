@@ -27,7 +27,12 @@ from securevfl.protocols.coded_split.algorithm import Holder, Owner, Server
 from securevfl.protocols.coded_split.bounds import RangeBound
 from securevfl.protocols.coded_split.claims import claims_of
 from securevfl.protocols.coded_split.declaration import draws_of, messages_of
-from securevfl.protocols.coded_split.evaluation import caught_up, joint_embedding, whole_models
+from securevfl.protocols.coded_split.evaluation import (
+    can_catch_up,
+    caught_up,
+    joint_embedding,
+    whole_models,
+)
 from securevfl.protocols.coded_split.formulas import formulas_of
 from securevfl.protocols.coded_split.options import CodedSplitConfig
 from securevfl.protocols.coded_split.parameters import make_parameters
@@ -79,7 +84,9 @@ class CodedSplit(SplitProtocol):
     def __init__(self, config: CodedSplitConfig, data: VerticalDataset, *, seed: int) -> None:
         super().__init__(config, data, seed=seed)
         self.check_sizes()
-        layouts = {part: self.batches(config.segments, part) for part in self.shared_parts}
+        layouts: dict[str, Batches] = {
+            part: self.batches(config.segments, part) for part in self.shared_parts
+        }
         self.public = make_parameters(config, data.widths, layouts)
         RangeBound.of(self.public)  # refuses a prime without room
 
@@ -182,8 +189,10 @@ class CodedSplit(SplitProtocol):
                 holder = Owner(j, self.peers(), public, own, trained[j].weights)
             else:
                 holder = Holder(j, self.peers(), public)
-            values = caught_up(self.public, server, trained[j])[0]
-            holder.model = (values, 0, ())
+            if can_catch_up(server, trained[j]):
+                holder.model = (caught_up(self.public, server, trained[j])[0], 0, ())
+            else:  # it lacks steps, and does not answer
+                holder.model = (trained[j].model[0], 0, (1,))
             made[j] = holder
         return made
 

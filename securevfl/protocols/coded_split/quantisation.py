@@ -29,7 +29,8 @@ class Preparation:
         if self.mean is None or self.deviation is None:
             return features
         rows = np.clip((features - self.mean) / self.deviation, -CLIP, CLIP)
-        return (rows / math.sqrt(features.shape[1])).astype(np.float32)
+        prepared: np.ndarray = (rows / math.sqrt(features.shape[1])).astype(np.float32)
+        return prepared
 
 
 def preparation_of(prepare: str, train: np.ndarray) -> Preparation:
