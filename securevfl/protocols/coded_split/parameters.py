@@ -159,7 +159,7 @@ def choose_prime(config: CodedSplitConfig) -> int:
     faster = max(0, math.ceil(math.log2(config.client_lr / 4)))
     lasting = 3 * (config.secure or config.release)
     bits = 2 * config.data_bits + config.gradient_bits + 10 + faster + lasting
-    return next((p for p in PRIMES if (p - 1) // 2 >= 2**bits), PRIMES[-1])
+    return next((p for p in PRIMES if (p - 1) // 2 >= 2**bits - 1), PRIMES[-1])
 
 
 def make_parameters(
