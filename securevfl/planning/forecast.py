@@ -205,7 +205,8 @@ def plan(
     cls = get_protocol(protocol)
     shape, sums = _sizes(data, parties, rows, features, test_rows, options)
     config: Any = make_config(cls, options)
-    if not hasattr(config, "privacy") or cls.outline(config, shape) is None:
+    known = hasattr(config, "privacy") and hasattr(config, "model_bits")
+    if not known or cls.outline(config, shape) is None:
         raise ConfigurationError(
             f"plan: {protocol} with these options cannot be planned: what it sends depends on "
             f"chance; leave out timeouts, or plan {DEFAULT}"
@@ -495,18 +496,16 @@ def held_against(
         ``bytes`` and ``measured_bytes`` (None if the run was ended before its last round),
         ``round_seconds`` and ``measured_round_seconds``.
     """
-    data = protocol.data
+    data, N = protocol.data, len(protocol.peers())
     shape = Shape(tuple(data.widths), len(data.train_labels), len(data.test_labels))
     outline = protocol.outline(protocol.config, shape)
     if outline is None or conditions.compute == "measured" or len(rows) < 2:
         return None
-    times = expected_times(
-        outline, conditions, data.parties, sealed=sealed, seed=seed, runs=32, rounds=60
-    )
+    times = expected_times(outline, conditions, N, sealed=sealed, seed=seed, runs=32, rounds=60)
     whole = len(rows) == protocol.config.rounds
     first, last = rows[0], rows[-1]
     return {
-        "bytes": sum(sent_bytes(outline, data.parties, sealed=sealed).values()) if whole else None,
+        "bytes": sum(sent_bytes(outline, N, sealed=sealed).values()) if whole else None,
         "measured_bytes": measured_bytes if whole else None,
         "round_seconds": times.round,
         "measured_round_seconds": (last["time"] - first["time"]) / (len(rows) - 1),

@@ -8,6 +8,8 @@ from typing import Any, Literal
 
 import numpy as np
 
+from securevfl.engine.party import ANNOUNCE
+
 
 @dataclass(frozen=True)
 class Shape:
@@ -42,6 +44,8 @@ class Post:
         Round to the clients that send it; all of them if not given.
     operations : tuple of int
         Multiply-adds that each sender states for it (`securevfl.engine.party.Party.operations`).
+    receivers : callable, optional
+        Sender to those of `to` that it is sent to, in order; all of them if not given.
     """
 
     kind: str
@@ -49,6 +53,7 @@ class Post:
     payloads: tuple[Any, ...]
     senders: Callable[[int], Sequence[int]] | None = None
     operations: tuple[int, ...] = (0,)
+    receivers: Callable[[int], Sequence[int]] | None = None
 
 
 @dataclass(frozen=True)
@@ -73,7 +78,10 @@ class Stage:
 
 @dataclass(frozen=True)
 class Phase:
-    """Equal rounds: an announcement, then stages of the clients and of the server in turn."""
+    """Equal rounds: an announcement, then stages of the clients and of the server in turn.
+
+    Where the announcement is None there is none, and what the server sent last opens the round.
+    """
 
     announcement: Any
     stages: tuple[Stage, ...]
@@ -93,11 +101,14 @@ class Outline:
         Training first. Rounds are numbered through, from 1.
     batch_rows : int
         |B| in training.
+    end : tuple of (str, object)
+        Kind and payload of the server's last word to all clients.
     """
 
     setup: tuple[Post, ...]
     phases: tuple[Phase, ...]
     batch_rows: int
+    end: tuple[str, Any] = (ANNOUNCE, "stop")
 
 
 def hollow(shape: tuple[int, ...], dtype: Any) -> np.ndarray:

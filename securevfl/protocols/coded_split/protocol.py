@@ -22,6 +22,7 @@ from securevfl.protocols.base.messages import (
     with_formulas,
 )
 from securevfl.protocols.base.protocol import Part
+from securevfl.protocols.base.schedule import Outline, Shape
 from securevfl.protocols.base.split import SplitProtocol
 from securevfl.protocols.coded_split.algorithm import Holder, Owner, Server
 from securevfl.protocols.coded_split.bounds import RangeBound
@@ -38,6 +39,7 @@ from securevfl.protocols.coded_split.options import CodedSplitConfig
 from securevfl.protocols.coded_split.parameters import make_parameters
 from securevfl.protocols.coded_split.prediction import PredictingServer
 from securevfl.protocols.coded_split.quantisation import Preparation, preparation_of
+from securevfl.protocols.coded_split.schedule import outline_of
 
 if TYPE_CHECKING:
     from securevfl.data.dataset import VerticalDataset
@@ -207,6 +209,11 @@ class CodedSplit(SplitProtocol):
         public = replace(self.public, batches={"test": self.layout_of(1)})
         open_ended = messages_of(public, training=False)
         return tuple(replace(one, shape=None, count=None) for one in open_ended)
+
+    @classmethod
+    def outline(cls, config: CodedSplitConfig, shape: Shape) -> Outline | None:
+        """Message schedule of a run without losses; None with timeouts or a release."""
+        return outline_of(config, shape)
 
     @property
     def draws(self) -> tuple[Draw, ...]:
