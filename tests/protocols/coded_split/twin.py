@@ -1,6 +1,6 @@
 """The integer twin: the same training in Python integers, without a field, shares or masks."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -9,9 +9,9 @@ from securevfl.protocols.coded_split.quantisation import whole_rows
 from securevfl.testing.runs import make
 
 
-def big(values):
-    """The same integers without a limit."""
-    return np.asarray(values, np.int64).astype(object)
+def big(values, kind=object):
+    """The same integers without a limit, or as int64, whose sums are right where they fit."""
+    return np.asarray(values, np.int64).astype(kind)
 
 
 @dataclass
@@ -21,25 +21,25 @@ class Twin:
     Attributes
     ----------
     protocol : CodedSplit
-    steps : list of ndarray, (K, |B|, h)
-        Gbar of each step, as a server dealt them.
+    kind : type
+        Of the integers.
     """
 
     protocol: object
-    steps: list = field(default_factory=list)
+    kind: type = object
 
     def __post_init__(self):
         made, public = self.protocol, self.protocol.public
         data = made.data.train
         rows = [whole_rows(public, n, made.preparation(n).apply(x)) for n, x in enumerate(data)]
         self.layout = public.batches["train"]
-        self.X = big(self.layout.lay_out(np.concatenate(rows, axis=1)))
+        self.X = big(self.layout.lay_out(np.concatenate(rows, axis=1)), self.kind)
         unit = 2.0 ** (public.config.data_bits + public.config.gradient_bits)
         first = [
             np.floor(unit * made.first_weights(n).astype(np.float64) + 0.5)
             for n in range(public.owners)
         ]
-        W = big(np.concatenate(first))
+        W = big(np.concatenate(first), self.kind)
         self.W = [W.copy() for _ in range(public.code.segments)]
 
     def sums(self, t):
@@ -51,7 +51,7 @@ class Twin:
         """W_k += X_k^T Gbar_k."""
         rows = self.layout.draw(t)
         for k, W in enumerate(self.W):
-            self.W[k] = W + self.X[k][rows].T @ big(dealt[k])
+            self.W[k] = W + self.X[k][rows].T @ big(dealt[k], self.kind)
 
 
 class Watched(Server):
@@ -85,10 +85,10 @@ def watched(cls):
     return Protocol
 
 
-def check_against_twin(outcome, *, rounds=None):
+def check_against_twin(outcome, *, rounds=None, kind=object):
     """All decoded sums are the twin's, within the bound; returns the largest of them."""
     server = outcome.parties[-1]
-    twin, largest = Twin(outcome.protocol), 0
+    twin, largest = Twin(outcome.protocol, kind=kind), 0
     for t in range(1, len(server.log) + 1):
         if t in server.seen:
             sums, promised = server.seen[t]
