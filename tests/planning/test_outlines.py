@@ -9,6 +9,7 @@ import pytest
 
 import securevfl as svfl
 from securevfl.engine.party import ANNOUNCE, SERVER
+from securevfl.errors import ConfigurationError
 from securevfl.protocols.base.messages import MessageKey, MessageSpec, array_of
 from securevfl.protocols.base.protocol import Protocol
 from securevfl.protocols.base.registry import find_protocols
@@ -146,3 +147,22 @@ def test_the_round_of_coded_split_is_timed_as_planned():
     run = svfl.run("coded_split", data, rounds=300, batch=16, width=2, hidden=2)
     planned = run.summary()["planned"]
     assert planned["round_seconds"] == pytest.approx(planned["measured_round_seconds"], rel=0.1)
+
+
+def test_a_plan_of_coded_split_counts_its_bytes_and_says_which_helpers_are_needed():
+    data = svfl.load_dataset("digits", parties=8).subset(103, 41)
+    options = {"rounds": 5, "batch": 16, "width": 5, "hidden": 6}
+    found = svfl.plan(data, protocol="coded_split", helpers=2, **options)
+    assert [(one.segments, one.threshold, one.tolerated) for one in found.choices] == [
+        (1, 4, 6), (2, 7, 3), (3, 10, 0),
+    ]  # fmt: skip
+    assert (found.parties, found.bits.prime) == (10, 2**40 - 87)
+    assert 0 < found.bits.largest < found.bits.limit
+    for one in found.choices:
+        run = svfl.run("coded_split", data, helpers=2, segments=one.segments, **options)
+        assert one.bytes == run.transcript.bytes
+        assert one.simulation_memory == run.protocol.memory()
+    with pytest.raises(ConfigurationError, match=r"need 10 results of 8 parties\. Use helpers = 2"):
+        svfl.plan(data, protocol="coded_split", segments=3, **options)
+    with pytest.raises(ConfigurationError, match="leave out timeouts and a release"):
+        svfl.plan(data, protocol="coded_split", release=True, **options)

@@ -29,6 +29,36 @@ class Shape:
 
 
 @dataclass(frozen=True)
+class Needs:
+    """Numbers of a configuration that a plan shows besides its messages.
+
+    Attributes
+    ----------
+    parties : int
+        N, helpers included.
+    threshold, results : int
+        R, and results that are waited for.
+    prime, data_bits, model_bits : int
+        p, and fractional bits of data and of models.
+    largest, limit : int
+        Bound on the sums that are decoded, and (p - 1) / 2.
+    client_memory, simulation_memory : int
+        Bytes of the largest client on a machine of its own, and of all parties in one process.
+    """
+
+    parties: int
+    threshold: int
+    results: int
+    prime: int
+    data_bits: int
+    model_bits: int
+    largest: int
+    limit: int
+    client_memory: int
+    simulation_memory: int
+
+
+@dataclass(frozen=True)
 class Post:
     """Planned message: one to each party of `to`, without its content.
 

@@ -22,7 +22,7 @@ from securevfl.protocols.base.messages import (
     with_formulas,
 )
 from securevfl.protocols.base.protocol import Part
-from securevfl.protocols.base.schedule import Outline, Shape
+from securevfl.protocols.base.schedule import Needs, Outline, Shape
 from securevfl.protocols.base.split import SplitProtocol
 from securevfl.protocols.coded_split.algorithm import Holder, Owner, Server
 from securevfl.protocols.coded_split.bounds import RangeBound
@@ -39,7 +39,7 @@ from securevfl.protocols.coded_split.options import CodedSplitConfig
 from securevfl.protocols.coded_split.parameters import make_parameters
 from securevfl.protocols.coded_split.prediction import PredictingServer
 from securevfl.protocols.coded_split.quantisation import Preparation, preparation_of
-from securevfl.protocols.coded_split.schedule import outline_of
+from securevfl.protocols.coded_split.schedule import memory_of, needs_of, outline_of
 
 if TYPE_CHECKING:
     from securevfl.data.dataset import VerticalDataset
@@ -215,6 +215,11 @@ class CodedSplit(SplitProtocol):
         """Message schedule of a run without losses; None with timeouts or a release."""
         return outline_of(config, shape)
 
+    @classmethod
+    def needs(cls, config: CodedSplitConfig, shape: Shape) -> Needs:
+        """R, p, the room for sums, memory."""
+        return needs_of(config, shape)
+
     @property
     def draws(self) -> tuple[Draw, ...]:
         """Z and V."""
@@ -256,14 +261,7 @@ class CodedSplit(SplitProtocol):
 
     def memory(self) -> int:
         """Bytes of all shares of data and models, of the log, and of the bounds by row."""
-        public, h = self.public, self.config.width
-        size, d = public.field.dtype.itemsize, sum(public.sizes)
-        rows = sum(batches.length for batches in public.batches.values())
-        holders = public.code.parties * d * (rows + 3 * h) * size
-        per_row = public.code.segments * public.batches["train"].length * h * 8
-        log = self.config.rounds * public.code.segments * self.batch_rows * h * 8
-        working = max(len(x) for x in self.data.train) * max(public.sizes) * (8 + 3 * size)
-        return int(holders + 4 * per_row + log + working)
+        return memory_of(self.public, self.data.rows, self.public.code.parties)[1]
 
     def advice(self, available: int) -> str:
         """What makes shares smaller."""

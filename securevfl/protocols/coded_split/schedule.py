@@ -7,14 +7,29 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from securevfl.field import LagrangeCode, PrimeField
 from securevfl.field.prss import KEY, mask_streams
 from securevfl.models.polynomial_network import expanded_width
 from securevfl.models.split import Batches
-from securevfl.protocols.base.schedule import Outline, Phase, Post, Shape, Stage, hollow
+from securevfl.protocols.base.schedule import (
+    Needs,
+    Outline,
+    Phase,
+    Post,
+    Shape,
+    Stage,
+    hollow,
+)
+from securevfl.protocols.coded_split.bounds import RangeBound
 from securevfl.protocols.coded_split.dealing import SEED
 from securevfl.protocols.coded_split.messages import Request, inference_step
 from securevfl.protocols.coded_split.options import CodedSplitConfig
-from securevfl.protocols.coded_split.parameters import UPLOAD, Parameters, make_parameters
+from securevfl.protocols.coded_split.parameters import (
+    UPLOAD,
+    Parameters,
+    choose_prime,
+    make_parameters,
+)
 
 
 def outline_of(config: CodedSplitConfig, shape: Shape) -> Outline | None:
@@ -34,6 +49,44 @@ def outline_of(config: CodedSplitConfig, shape: Shape) -> Outline | None:
         phases += [inference(public, size, whole)] * bool(whole)
         phases += [inference(public, rest, 1)] * bool(rest)
     return Outline(setup(public), tuple(phases), layouts["train"].coded, end=("stop", None))
+
+
+def needs_of(config: CodedSplitConfig, shape: Shape) -> Needs:
+    """Numbers of a configuration, whether or not there are enough holders for it."""
+    K, T = config.segments, config.privacy
+    threshold = UPLOAD * (K + T - 1) + 1
+    field = PrimeField(choose_prime(config))
+    enough = threshold + T  # holders: the plan says how many are needed, and this code has them
+    code = LagrangeCode(field, parties=enough, segments=K, privacy=T, degree=UPLOAD)
+    rows = {"train": shape.rows} | ({"test": shape.test_rows} if config.secure else {})
+    layouts = {part: Batches(count, K, config.batch, _unused) for part, count in rows.items()}
+    public = Parameters(config, code, layouts, shape.widths)
+    parties, bound = len(shape.widths) + config.helpers, RangeBound.of(public)
+    held, whole = memory_of(public, shape.rows, parties)
+    return Needs(
+        parties=parties,
+        threshold=threshold,
+        results=threshold + 2 * config.tolerate_corrupt,
+        prime=public.field.modulus,
+        data_bits=config.data_bits,
+        model_bits=config.data_bits + config.gradient_bits,
+        largest=int(bound.worst.max()),
+        limit=bound.limit,
+        client_memory=held,
+        simulation_memory=whole,
+    )
+
+
+def memory_of(public: Parameters, rows: int, holders: int) -> tuple[int, int]:
+    """Bytes of an owner, and of all parties: shares, the server's log and its bounds by row."""
+    config, size = public.config, public.field.dtype.itemsize
+    d, h = sum(public.sizes), config.width
+    lengths = sum(layout.length for layout in public.batches.values())
+    shares = d * (lengths + 3 * h) * size
+    per_row = public.code.segments * public.batches["train"].length * h * 8
+    log = config.rounds * public.code.segments * public.batches["train"].coded * h * 8
+    working = rows * max(public.sizes) * (8 + 3 * size)
+    return int(shares + working), int(holders * shares + 4 * per_row + log + working)
 
 
 def setup(public: Parameters) -> tuple[Post, ...]:
