@@ -3,8 +3,8 @@
 What is computed where: the feasible K from ``R = 2(K+T-1)+1 <= N``; the field and the fractional
 bits from the bound that rules out a wrap; bytes and times by `securevfl.planning.message_times`
 from the protocol's outline of its messages; memory from the sizes of shares. No data is needed; a
-data set, where given, sharpens the bound on row sums. A protocol with other numbers says them itself
-(`Protocol.needs`).
+data set, where given, sharpens the bound on row sums. A protocol with other numbers says them
+itself (`Protocol.needs`).
 """
 
 from __future__ import annotations
@@ -250,7 +250,8 @@ def _by_needs(
 ) -> Forecast:
     """The plan of a protocol that says its numbers itself, for the K asked for or all feasible."""
     tried = [config.segments] if "segments" in options else range(1, shape.rows + 1)
-    configs, needs = [], []
+    configs: list[Any] = []
+    needs: list[Needs] = []
     for K in tried:
         made = config.model_copy(update={"segments": K})
         found = cls.needs(made, shape)

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from securevfl.engine.party import SERVER
+from securevfl.engine.streams import keyed_stream
 from securevfl.field import LagrangeCode, PrimeField
 from securevfl.field.prss import KEY, mask_streams
 from securevfl.models.polynomial_network import expanded_width
@@ -170,4 +172,4 @@ def inference(public: Parameters, rows: int, rounds: int) -> Phase:
 
 def _unused(name: str, *keys: int) -> np.random.Generator:
     """A generator for layouts of which only the sizes are asked for."""
-    return np.random.Generator(np.random.Philox(0))
+    return keyed_stream(0, SERVER, name)
