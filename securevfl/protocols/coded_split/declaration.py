@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from typing import Any
 
 from securevfl.field.prss import KEY
 from securevfl.protocols.base.messages import (
@@ -33,11 +34,10 @@ def messages_of(public: Parameters, *, training: bool = True) -> tuple[MessageSp
     training : bool
         Whether there are steps; a coded prediction has none.
     """
-    field, T = public.field.dtype.name, public.code.privacy
     pieces = MessageSpec(
         *("embedding", "client", "server", "masked_result"),
         shape=functools.partial(upload_shape, public),
-        dtype=field,
+        **elements(public),
         count=lambda key: AGAIN * (upload_shape(public, key) is not None),
         source="line 5",
     )
@@ -72,12 +72,12 @@ def messages_of(public: Parameters, *, training: bool = True) -> tuple[MessageSp
         count=lambda key: AGAIN,
         source="section 6: the last step that it has",
     )
-    return (*every, lacks, *(training_messages(public, T, field) if training else ()))
+    return (*every, lacks, *(training_messages(public) if training else ()))
 
 
-def training_messages(public: Parameters, T: int, field: str) -> tuple[MessageSpec, ...]:
+def training_messages(public: Parameters) -> tuple[MessageSpec, ...]:
     """Messages of models and steps."""
-    rounds, h = public.config.rounds, public.config.width
+    rounds, h, T = public.config.rounds, public.config.width, public.code.privacy
     coded = public.batches["train"].coded
 
     def dealt(key: MessageKey, *, seeded: bool) -> int:
@@ -87,14 +87,14 @@ def training_messages(public: Parameters, T: int, field: str) -> tuple[MessageSp
         MessageSpec(
             *("model", "owner", "client", "model_share"),
             shape=lambda key: (public.sizes[key.sender], h),
-            dtype=field,
+            **elements(public),
             count=_in_setup,
             source="line 2",
         ),
         MessageSpec(
             *("deal", "server", "client", "result_share"),
             shape=lambda key: (coded, h),
-            dtype=field,
+            **elements(public),
             count=functools.partial(dealt, seeded=False),
             source="line 9",
         ),
@@ -107,7 +107,7 @@ def training_messages(public: Parameters, T: int, field: str) -> tuple[MessageSp
         ),
         MessageSpec(
             *("missed", "server", "client", "result_share"),
-            dtype=field,
+            **elements(public),
             count=lambda key: AGAIN,
             source="section 6: shares of the steps that a holder lacks",
         ),
@@ -116,12 +116,17 @@ def training_messages(public: Parameters, T: int, field: str) -> tuple[MessageSp
         release = MessageSpec(
             *("release", "client", "owner", "masked_result"),
             shape=lambda key: (public.sizes[key.receiver], h),
-            dtype=field,
+            **elements(public),
             count=lambda key: AGAIN * (key.round == rounds),
             source="line 13",
         )
         return (*made, release)
     return made
+
+
+def elements(public: Parameters) -> dict[str, Any]:
+    """What a declaration says of an array of field elements, besides its shape."""
+    return {"dtype": public.field.dtype.name}
 
 
 def data_spec(public: Parameters, part: str) -> MessageSpec:
@@ -130,7 +135,7 @@ def data_spec(public: Parameters, part: str) -> MessageSpec:
     return MessageSpec(
         *(f"{part}-data", "owner", "client", "data_share"),
         shape=lambda key: (length, public.sizes[key.sender]),
-        dtype=public.field.dtype.name,
+        **elements(public),
         count=_in_setup,
         source="line 1",
     )
