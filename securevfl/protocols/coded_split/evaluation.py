@@ -13,10 +13,11 @@ import numpy as np
 
 from securevfl.engine.party import SERVER, Party
 from securevfl.models.split import Batches
-from securevfl.protocols.coded_split.algorithm import Holder, Model, Server
+from securevfl.protocols.coded_split.algorithm import Holder, Model
 from securevfl.protocols.coded_split.decoding import signed_models
 from securevfl.protocols.coded_split.parameters import Parameters
 from securevfl.protocols.coded_split.quantisation import first_model, mean_of_sums, whole_rows
+from securevfl.protocols.coded_split.server import Server
 
 
 def caught_up(public: Parameters, server: Server, holder: Holder) -> Model:

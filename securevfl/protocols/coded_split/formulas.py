@@ -17,7 +17,7 @@ import numpy as np
 from securevfl.engine.party import SERVER
 from securevfl.models.split import Centre
 from securevfl.protocols.base.messages import Formula, MessageKey, RunSecrets
-from securevfl.protocols.coded_split.algorithm import as_array
+from securevfl.protocols.coded_split.keys import as_array
 from securevfl.protocols.coded_split.messages import Label, Request, inference_step
 from securevfl.protocols.coded_split.parameters import MODEL, UPLOAD, Parameters
 from securevfl.protocols.coded_split.quantisation import (

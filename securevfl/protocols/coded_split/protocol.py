@@ -24,7 +24,7 @@ from securevfl.protocols.base.messages import (
 from securevfl.protocols.base.protocol import Part
 from securevfl.protocols.base.schedule import Needs, Outline, Shape
 from securevfl.protocols.base.split import SplitProtocol
-from securevfl.protocols.coded_split.algorithm import Holder, Owner, Server
+from securevfl.protocols.coded_split.algorithm import Holder, Owner
 from securevfl.protocols.coded_split.bounds import RangeBound
 from securevfl.protocols.coded_split.claims import claims_of
 from securevfl.protocols.coded_split.declaration import draws_of, messages_of
@@ -40,6 +40,7 @@ from securevfl.protocols.coded_split.parameters import make_parameters
 from securevfl.protocols.coded_split.prediction import PredictingServer
 from securevfl.protocols.coded_split.quantisation import Preparation, preparation_of
 from securevfl.protocols.coded_split.schedule import memory_of, needs_of, outline_of
+from securevfl.protocols.coded_split.server import Server
 
 if TYPE_CHECKING:
     from securevfl.data.dataset import VerticalDataset

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from securevfl.protocols.coded_split.algorithm import Server
 from securevfl.protocols.coded_split.quantisation import whole_rows
+from securevfl.protocols.coded_split.server import Server
 from securevfl.testing.runs import make
 
 
