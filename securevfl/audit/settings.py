@@ -55,7 +55,7 @@ def _with_timeouts(protocol: Protocol) -> tuple[dict[str, Any], float] | None:
 
 
 def _delays(protocol: Protocol, mean: float) -> Conditions:
-    return Conditions("late", (Delay(mean),) * protocol.data.parties, share_factor=1.0)
+    return Conditions("late", (Delay(mean),) * len(protocol.peers()), share_factor=1.0)
 
 
 def _has(protocol: Protocol, option: str) -> bool:

@@ -197,6 +197,19 @@ def paper(
     )
 
 
+def with_helpers(conditions: Conditions, parties: int) -> Conditions:
+    """The conditions with delays for parties beyond those that have one.
+
+    Helpers, parties without data, are as fast as the fastest of the others. Conditions without
+    delays stay as they are.
+    """
+    missing = parties - len(conditions.uploads)
+    if not conditions.uploads or missing <= 0:
+        return conditions
+    fastest: Any = min(conditions.uploads, key=lambda delay: delay.expectation)
+    return replace(conditions, uploads=(*conditions.uploads, *[fastest] * missing))
+
+
 def slow_set(
     parties: int,
     slow_parties: Collection[int],

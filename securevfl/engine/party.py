@@ -56,6 +56,10 @@ class Party:
     kept_optional : mapping
         More attributes of the state, each with a default. Checkpoints hold them only where they
         differ from it, so that older checkpoints can be read.
+    kept_shares : tuple of str
+        Those of `kept_frozen` in which the trained models are, as shares. Masks of the operating
+        system make them differ in two runs of one seed, so comparisons of results leave them out;
+        the files of a finished run hold them.
     activities : mapping
         Delay class ("upload" or "share") of each kind of message that costs the sender work. The
         conditions of a run delay messages by this class.
@@ -73,6 +77,7 @@ class Party:
     kept_frozen: ClassVar[tuple[str, ...]] = ()
     kept_ahead: ClassVar[tuple[str, ...]] = ()
     kept_optional: ClassVar[Mapping[str, Any]] = {}
+    kept_shares: ClassVar[tuple[str, ...]] = ()
     activities: ClassVar[Mapping[str, str]] = {
         "embedding": "upload",
         "model": "share",

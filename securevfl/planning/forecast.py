@@ -3,7 +3,8 @@
 What is computed where: the feasible K from ``R = 2(K+T-1)+1 <= N``; the field and the fractional
 bits from the bound that rules out a wrap; bytes and times by `securevfl.planning.message_times`
 from the protocol's outline of its messages; memory from the sizes of shares. No data is needed; a
-data set, where given, sharpens the bound on row sums.
+data set, where given, sharpens the bound on row sums. A protocol with other numbers says them
+itself (`Protocol.needs`).
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from securevfl.data.source import DataSource
-from securevfl.engine.conditions import Conditions, load_conditions
+from securevfl.engine.conditions import Conditions, load_conditions, with_helpers
 from securevfl.engine.network import SERVER
 from securevfl.errors import ConfigurationError, WouldOverflowError
 from securevfl.field import primes
@@ -25,7 +26,7 @@ from securevfl.planning.message_times import expected_times, sent_bytes
 from securevfl.protocols.base.defaults import DEFAULT
 from securevfl.protocols.base.protocol import Protocol
 from securevfl.protocols.base.registry import get_protocol, make_config
-from securevfl.protocols.base.schedule import Shape
+from securevfl.protocols.base.schedule import Needs, Shape
 
 if TYPE_CHECKING:
     from securevfl.data.dataset import VerticalDataset
@@ -207,6 +208,8 @@ def plan(
     cls = get_protocol(protocol)
     shape, sums = _sizes(data, parties, rows, features, test_rows, options)
     config: Any = make_config(cls, options)
+    if cls.needs(config, shape) is not None:
+        return _by_needs(cls, config, shape, conditions, sealed, seed, options)
     if not hasattr(config, "privacy") or cls.outline(config, shape) is None:
         raise ConfigurationError(
             f"plan: {protocol} with these options cannot be planned: what it sends depends on "
@@ -235,6 +238,92 @@ def plan(
         best=best,
         command=" ".join(_flag(key, value) for key, value in settings.items()),
         warnings=_warnings(sum(shape.widths), config.width),
+    )
+
+
+def _by_needs(
+    cls: type[Protocol],
+    config: Any,
+    shape: Shape,
+    conditions: str | Path | Mapping[str, Any] | Conditions,
+    sealed: bool,
+    seed: int,
+    options: Mapping[str, Any],
+) -> Forecast:
+    """The plan of a protocol that says its numbers itself, for the K asked for or all feasible."""
+    tried = [config.segments] if "segments" in options else range(1, shape.rows + 1)
+    configs: list[Any] = []
+    needs: list[Needs] = []
+    for K in tried:
+        made = config.model_copy(update={"segments": K})
+        found = cls.needs(made, shape)
+        assert found is not None
+        if found.results > found.parties:
+            if not configs:
+                raise ConfigurationError(
+                    f"plan: K = {K} and T = {config.privacy} need {found.results} results of "
+                    f"{found.parties} parties. Use helpers = "
+                    f"{config.helpers + found.results - found.parties}, or lower segments or "
+                    "privacy"
+                )
+            break
+        configs.append(made)
+        needs.append(found)
+    choices = tuple(
+        _own_choice(cls, made, shape, found, conditions, sealed, seed)
+        for made, found in zip(configs, needs, strict=True)
+    )
+    best = min(choices, key=lambda choice: choice.round_seconds)
+    used = needs[choices.index(best)]
+    settings = {**options, "prime": used.prime, "segments": best.segments}
+    return Forecast(
+        protocol=cls.name,
+        parties=used.parties,
+        privacy=config.privacy,
+        rounds=config.rounds,
+        shape=shape,
+        conditions=_called(conditions),
+        bits=Bits(used.prime, used.data_bits, used.model_bits, used.largest, used.limit),
+        choices=choices,
+        best=best,
+        command=" ".join(_flag(key, value) for key, value in settings.items()),
+        warnings=_warnings(sum(shape.widths), config.width),
+    )
+
+
+def _own_choice(
+    cls: type[Protocol],
+    config: Any,
+    shape: Shape,
+    needs: Needs,
+    conditions: str | Path | Mapping[str, Any] | Conditions,
+    sealed: bool,
+    seed: int,
+) -> Choice:
+    outline = cls.outline(config, shape)
+    if outline is None:
+        raise ConfigurationError(
+            f"plan: {cls.name} with these options cannot be planned: what it sends depends on "
+            "chance; leave out timeouts and a release"
+        )
+    N, owners = needs.parties, len(shape.widths)
+    loaded = load_conditions(conditions, parties=owners, batch_rows=outline.batch_rows)
+    times = expected_times(outline, with_helpers(loaded, N), N, sealed=sealed, seed=seed)
+    sent = sent_bytes(outline, N, sealed=sealed)
+    return Choice(
+        segments=config.segments,
+        threshold=needs.threshold,
+        tolerated=N - needs.results,
+        batch_rows=outline.batch_rows,
+        setup_seconds=times.setup,
+        round_seconds=times.round,
+        round_error=times.error,
+        total_seconds=times.total,
+        bytes=sum(sent.values()),
+        server_bytes=sent[SERVER],
+        client_bytes=max(sent[n] for n in range(N)),
+        client_memory=needs.client_memory,
+        simulation_memory=needs.simulation_memory,
     )
 
 
@@ -497,18 +586,16 @@ def held_against(
         ``bytes`` and ``measured_bytes`` (None if the run was ended before its last round),
         ``round_seconds`` and ``measured_round_seconds``.
     """
-    data = protocol.data
+    data, N = protocol.data, len(protocol.peers())
     shape = Shape(tuple(data.widths), len(data.train_labels), len(data.test_labels))
     outline = protocol.outline(protocol.config, shape)
     if outline is None or conditions.compute == "measured" or len(rows) < 2:
         return None
-    times = expected_times(
-        outline, conditions, data.parties, sealed=sealed, seed=seed, runs=32, rounds=60
-    )
+    times = expected_times(outline, conditions, N, sealed=sealed, seed=seed, runs=32, rounds=60)
     whole = len(rows) == protocol.config.rounds
     first, last = rows[0], rows[-1]
     return {
-        "bytes": sum(sent_bytes(outline, data.parties, sealed=sealed).values()) if whole else None,
+        "bytes": sum(sent_bytes(outline, N, sealed=sealed).values()) if whole else None,
         "measured_bytes": measured_bytes if whole else None,
         "round_seconds": times.round,
         "measured_round_seconds": (last["time"] - first["time"]) / (len(rows) - 1),

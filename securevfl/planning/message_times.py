@@ -68,24 +68,25 @@ def sent_bytes(outline: Outline, parties: int, *, sealed: bool) -> dict[int, int
     """Bytes that each party sends in a whole run, by its number; `SERVER` is the server's."""
     total: Counter[int] = Counter({SERVER: 0} | dict.fromkeys(range(parties), 0))
     for post in outline.setup:
-        _count(total, post, range(parties), parties, sealed)
+        _count(total, post, _senders(post, 0, parties), parties, sealed)
     first = 1
     for phase in outline.phases:
         last = first + phase.rounds
-        announce = message_bytes(ANNOUNCE, phase.announcement, sealed=sealed)
-        total[SERVER] += phase.rounds * parties * announce
+        if phase.announcement is not None:
+            announce = message_bytes(ANNOUNCE, phase.announcement, sealed=sealed)
+            total[SERVER] += phase.rounds * parties * announce
         for stage in phase.stages:
             for post in stage.posts:
                 if stage.count == 0:
                     part = _post_bytes(post, 0, sealed=sealed)
-                    total[SERVER] += phase.rounds * parties * part
+                    total[SERVER] += phase.rounds * len(_receivers(post, SERVER, parties)) * part
                 elif post.senders is None:
                     _count(total, post, range(parties), parties, sealed, phase.rounds)
                 else:
                     for round_ in range(first, last):
                         _count(total, post, post.senders(round_), parties, sealed)
         first = last
-    total[SERVER] += parties * message_bytes(ANNOUNCE, "stop", sealed=sealed)
+    total[SERVER] += parties * message_bytes(*outline.end, sealed=sealed)
     return dict(total)
 
 
@@ -97,9 +98,19 @@ def _count(
     sealed: bool,
     rounds: int = 1,
 ) -> None:
-    receivers = 1 if post.to == "server" else parties - 1
     for n in senders:
+        receivers = len(_receivers(post, n, parties))
         total[n] += rounds * receivers * _post_bytes(post, n, sealed=sealed)
+
+
+def _senders(post: Post, round: int, parties: int) -> Sequence[int]:
+    return range(parties) if post.senders is None else post.senders(round)
+
+
+def _receivers(post: Post, sender: int, parties: int) -> Sequence[int]:
+    if post.receivers is not None:
+        return post.receivers(sender)
+    return (SERVER,) if post.to == "server" else [n for n in range(parties) if n != sender]
 
 
 def expected_times(
@@ -167,6 +178,7 @@ class Timeline:
         self._server_free = np.zeros(runs)
         self._server_busy = np.zeros(runs)
         self.ready, free = self._setup(outline.setup)
+        self._heard = np.broadcast_to(self.ready, shape)
         self._busy = np.broadcast_to(self.ready, shape).copy()
         self._free = np.broadcast_to(free, shape).copy()
         # What has not left yet: when it will, and how long it then takes; in order of leaving.
@@ -181,16 +193,15 @@ class Timeline:
         """When each client has everything of its peers, and when its uplink is free."""
         N = self._parties
         ready, free = np.zeros(N), np.zeros(N)
-        receiver, sender = np.meshgrid(range(N), range(N))
-        place = np.where(receiver < sender, receiver + 1, receiver)  # from 1, itself left out
         for post in posts:
-            each = np.array([self._seconds(post, n) for n in range(N)])
             busy = ready + self._work(post)
-            start = np.maximum(free, busy)
-            arrivals = start[:, None] + place * each[:, None]
-            np.fill_diagonal(arrivals, 0.0)
-            ready = np.maximum(busy, arrivals.max(axis=0))
-            free = start + (N - 1) * each
+            start, arrived = np.maximum(free, busy), busy.copy()
+            for n in _senders(post, 0, N):
+                each, to = self._seconds(post, n), list(_receivers(post, n, N))
+                arrivals = start[n] + np.arange(1, len(to) + 1) * each
+                arrived[to] = np.maximum(arrived[to], arrivals)
+                free[n] = start[n] + len(to) * each
+            ready = arrived
         return ready, free
 
     def follow(self, phase: Phase, rounds: int) -> np.ndarray:
@@ -199,13 +210,16 @@ class Timeline:
         ends = np.empty((rounds, len(self.now)))
         for place in range(rounds):
             self._round += 1
-            heard = np.maximum(self._serve((announcement,)), self.ready)
+            heard = self._heard
+            if phase.announcement is not None:
+                heard = self._serve((announcement,))
+            heard = np.maximum(heard, self.ready)
             for stage in phase.stages:
                 if stage.count:
                     self._answer(stage, heard)
                     ends[place] = self.now
                 else:
-                    heard = self._serve(stage.posts)
+                    heard = self._heard = self._serve(stage.posts)
         return ends
 
     def _serve(self, posts: Sequence[Post]) -> np.ndarray:
@@ -213,10 +227,10 @@ class Timeline:
         arrivals = np.zeros((len(self.now), self._parties))
         for post in posts:
             self._server_busy = np.maximum(self._server_busy, self.now) + self._work(post)[0]
-            each = self._seconds(post, SERVER)
+            each, to = self._seconds(post, SERVER), list(_receivers(post, SERVER, self._parties))
             start = np.maximum(self._server_busy, self._server_free)
-            arrivals = start[:, None] + np.arange(1, self._parties + 1) * each
-            self._server_free = arrivals[:, -1]
+            arrivals[:, to] = start[:, None] + np.arange(1, len(to) + 1) * each
+            self._server_free = arrivals[:, to[-1]]
         return arrivals
 
     def _work(self, post: Post) -> np.ndarray:

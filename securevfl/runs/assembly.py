@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from securevfl.data.source import DataSource
-from securevfl.engine.conditions import load_conditions
+from securevfl.engine.conditions import load_conditions, with_helpers
 from securevfl.engine.faults import Schedule
 from securevfl.engine.message_rules import MessageRules, Route
 from securevfl.engine.party import Party
@@ -76,9 +76,10 @@ def specify(
     """
     data, rounds = protocol.data, protocol.config.rounds
     values = {name: value for name, value in asked.items() if value is not None}
-    values["conditions"] = load_conditions(
+    loaded = load_conditions(
         values.get("conditions", conditions), parties=data.parties, batch_rows=protocol.batch_rows
     )
+    values["conditions"] = with_helpers(loaded, len(protocol.peers()))
     if "until" in values and not values.keys() & {"eval_every", "eval_seconds"}:
         values["eval_seconds"] = values["until"] / 50
     values.setdefault("eval_every", max(1, rounds // 50))

@@ -242,7 +242,7 @@ def export_models(
         The server's file first.
     """
     paths = joint_model(protocol, parties, arrays).save(folder)
-    for n in sorted({*parties} - {SERVER, *protocol.peers()}):  # hosts of DVFL, say
+    for n in sorted({*parties} - {SERVER, *_with_columns(protocol)}):  # hosts of DVFL, say
         model = ClientModel(_about_helper(protocol, n), _own(arrays, f"client-{n}/"))
         paths.append(folder / f"party-{n}.npz")
         model.save(paths[-1])
@@ -258,11 +258,16 @@ def joint_model(
     plain = _is_plain(protocol, parties)
     clients = tuple(
         ClientModel(_about_client(protocol, n, plain), _own(arrays, f"client-{n}/"))
-        for n in protocol.peers()
+        for n in _with_columns(protocol)
     )
     server: Any = parties[SERVER]
     about = _about_server(protocol, parties, server, plain)
     return JointModel(ServerModel(about, _own(arrays, "server/")), clients)
+
+
+def _with_columns(protocol: Protocol) -> list[int]:
+    """Clients that have columns; helpers have none."""
+    return [n for n in protocol.peers() if n < protocol.data.parties]
 
 
 def _own(arrays: Mapping[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from securevfl.engine.conditions import Conditions, load_conditions
+from securevfl.engine.conditions import Conditions, load_conditions, with_helpers
 from securevfl.engine.network import SERVER, Event
 from securevfl.engine.security.sealing import Sealing
 from securevfl.engine.simulation.simulator import Simulation
@@ -104,7 +104,8 @@ def infer(
     chosen = spec.conditions
     if conditions is not None:
         count, batch = protocol.data.parties, protocol.batch_rows
-        chosen = load_conditions(conditions, parties=count, batch_rows=batch)
+        loaded = load_conditions(conditions, parties=count, batch_rows=batch)
+        chosen = with_helpers(loaded, len(protocol.peers()))
     recorder = _Recorder()
     name = secrets.token_hex(8)
     sealing = Sealing(spec.protocol, name, parties) if spec.sealed else None

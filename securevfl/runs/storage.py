@@ -42,12 +42,15 @@ def reserve_folder(folder: Path, config: str) -> None:
 
 
 def write_parties(path: Path, parties: Mapping[int, Party]) -> None:
-    """Write what the parties keep: models, their optimisers, counters; no data, share or mask."""
+    """Write what the parties keep: models, their optimisers, counters; no data and no mask.
+
+    Of models that exist in shares only, those shares.
+    """
     write_file(path, {index: _kept(party) for index, party in parties.items()})
 
 
 def _kept(party: Party) -> dict[str, Any]:
-    values = {name: getattr(party, name) for name in party.kept}
+    values = {name: getattr(party, name) for name in (*party.kept, *party.kept_shares)}
     return {
         name: value.state_dict() if hasattr(value, "load_state_dict") else value
         for name, value in values.items()

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from securevfl.engine import wire
-from securevfl.engine.conditions import Conditions, paper
+from securevfl.engine.conditions import Conditions, paper, with_helpers
 from securevfl.engine.faults import Faults
 from securevfl.engine.network import Event, Message
 from securevfl.engine.party import Party
@@ -77,7 +77,8 @@ class Outcome:
         kept = {}
         for index, party in self.parties.items():
             saved = snapshot(party, waits=0, time=0)
-            kept[index] = (saved["kept"], saved["frozen"])
+            frozen = {n: v for n, v in saved["frozen"].items() if n not in party.kept_shares}
+            kept[index] = (saved["kept"], frozen)
         sent = self.simulation.transcript
         return wire.encode(
             (
@@ -193,7 +194,9 @@ def class_of(protocol: ProtocolLike) -> type[Protocol]:
 
 def paper_conditions(protocol: Protocol) -> Conditions:
     """The paper's delays for a protocol's parties and batches."""
-    return paper(protocol.data.parties, batch_rows=protocol.batch_rows)
+    return with_helpers(
+        paper(protocol.data.parties, batch_rows=protocol.batch_rows), len(protocol.peers())
+    )
 
 
 def state_at(

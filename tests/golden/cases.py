@@ -86,6 +86,7 @@ LOSSES = {"lost": 1}
 LINKS = {
     "fedvs": {"link": {"fault": 0.1, "rejoin": 0.7}, "tick": 0.5},
     "split": {"link": {"fault": 0.3, "rejoin": 0.7}, "tick": 0.5},
+    "coded_split": {"link": {"fault": 0.1, "rejoin": 0.7}, "first": 2, "tick": 0.5},
 }
 
 
@@ -216,12 +217,14 @@ def _circumstances() -> dict[str, Case]:
             f"{name}/conditions=slow uplinks": Case(name, conditions=SLOW_UPLINKS),
             f"{name}/sealed=false": Case(name, conditions=SLOW_UPLINKS, sealed=False),
         }
-    for name in ("fedvs", "split", "dvfl", "multivfl", "wait_dp", "fedonce", "secagg_split"):
+    resumed = ("fedvs", "split", "dvfl", "multivfl", "wait_dp", "fedonce", "secagg_split")
+    for name in (*resumed, "coded_split"):
         made[f"{name}/resumed"] = Case(name, resumed=40)
     made["vafl/resumed"] = Case("vafl", {"rounds": 20}, resumed=10, conditions=SLOW_UPLINKS)
     patient = {
         "fedvs": {"spares": 2, "max_attempts": 9, **PATIENT},
         "split": {"stragglers": "zeros", "timeout": 0.5},
+        "coded_split": {"ask_timeout": 1.0, "rounds": 12},
     }
     for name, options in patient.items():
         quick: dict[str, Any] = {"conditions": {"upload_mean": 0.05, "upload_shift": 0.0}}

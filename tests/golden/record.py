@@ -15,7 +15,8 @@ Run it in the root of the repository. ``tests/golden/histories.json`` holds, for
   value (virtual times are among them, real times are not);
 - ``messages``: SHA-256 of the transcript's columns: kind, sender, receiver, round, bytes, sent,
   arrived (virtual nanoseconds), late;
-- ``models``, ``state``: SHA-256 of ``model.npz``, name by name, and of ``parties.state``;
+- ``models``, ``state``: SHA-256 of ``model.npz``, name by name, and of ``parties.state`` but for
+  shares of models;
 - ``layout``: of ``parties.state``, the names with types and shapes (where those are long, the
   start of a digest of them); ``files``: names in the run folder;
 - ``counts``: steps, events by name, messages and bytes by kind, late messages;
@@ -29,7 +30,7 @@ and the command says so. To check floats there, write the record at the parent c
 Every case is deterministic, although masks, keys and names of runs are random: masks cancel
 exactly, CKKS's noise is rounded away, keys and sealed frames have fixed sizes, noise of mechanisms
 is seeded, and no case measures time. Real seconds and the random name of a run are left out, and no
-payload is hashed.
+payload is hashed, and no share.
 
 Nothing is imported but public names of `securevfl`, and files are read as files, so that this
 script outlives every move of a module.
@@ -139,6 +140,7 @@ def recorded(case: Case) -> dict[str, Any]:
         run = carried_out(case, folder)
         files = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*"))
         state = wire.decode((folder / "parties.state").read_bytes()[HEAD:])
+        values = fixed_by_seed(run.parties, state)
         with np.load(folder / "model.npz", allow_pickle=False) as archive:
             models = {name: archive[name] for name in sorted(archive.files)}
         columns = run.transcript.columns()
@@ -151,12 +153,21 @@ def recorded(case: Case) -> dict[str, Any]:
         "events": digest_rows(run.events),
         "messages": digest(columns),
         "models": digest(models),
-        "state": digest(state),
+        "state": digest(values),
         "layout": layouts(state),
         "files": files,
         "counts": counts,
         "last": {k: v for k, v in sorted(run.history[-1].items()) if k not in ("event", "party")},
     }
+
+
+def fixed_by_seed(parties: Mapping[int, Any], state: Mapping[int, Any]) -> dict[int, Any]:
+    """What parties keep, without shares, which masks of the operating system make differ."""
+    return {
+        index: {name: value for name, value in kept.items()
+                if name not in parties[index].kept_shares}
+        for index, kept in state.items()
+    }  # fmt: skip
 
 
 def counted(run: Any, columns: Mapping[str, np.ndarray]) -> dict[str, Any]:

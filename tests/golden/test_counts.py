@@ -19,6 +19,7 @@ QUICK = (
     "split/conditions=slow uplinks",
     "split/faults=script",
     "vafl",
+    "coded_split",
     "dvfl",
     "secagg_split",
     "vfb2",
@@ -50,8 +51,14 @@ def test_the_record_holds_every_protocol_with_its_defaults():
 @pytest.mark.quick
 @pytest.mark.parametrize(
     ("resumed", "unbroken"),
-    [(f"{name}/resumed", name) for name in ("fedvs", "split", "dvfl", "wait_dp", "secagg_split")]
-    + [(f"{name}/faults=chains,resumed", f"{name}/faults=chains") for name in ("fedvs", "split")],
+    [
+        (f"{name}/resumed", name)
+        for name in ("fedvs", "split", "dvfl", "wait_dp", "secagg_split", "coded_split")
+    ]
+    + [
+        (f"{name}/faults=chains,resumed", f"{name}/faults=chains")
+        for name in ("fedvs", "split", "coded_split")
+    ],
 )
 def test_a_resumed_run_was_recorded_equal_to_the_unbroken_one(resumed, unbroken):
     for part in ("history", "models", "state", "messages", "counts"):

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from securevfl.engine import wire
+from securevfl.engine.faults import Faults, Outage
 from securevfl.engine.party import SERVER, Party
 from securevfl.engine.simulation.simulator import Simulation
 from securevfl.errors import ConfigurationError, StalledError, UndeclaredMessageError
@@ -34,6 +35,10 @@ from securevfl.testing.runs import (
 VARIANTS = {name: (name, {}) for name in find_protocols()} | {
     "fedvs, coded inference": ("fedvs", {"segments": 2, "secure": True}),
     "fedvs, plain": ("fedvs", {"masked": False}),
+    "coded_split, all": (
+        "coded_split",
+        {"helpers": 2, "segments": 2, "secure": True, "release": True, "prepare": "scale"},
+    ),
     "split, rounded": ("split", {"quantized": True, "weight_bound": 16.0, "segments": 2}),
     "split, ignore": ("split", {"stragglers": "ignore", "aggregation": "concat"}),
     "split, skip": ("split", {"stragglers": "skip", "timeout": 9.0}),
@@ -311,6 +316,11 @@ DECLARED = {  # options in which every message of the declaration is sent, beyon
 }
 
 
+FAULTY = {  # faults that call for messages of their own
+    "coded_split": [Faults(outages=(Outage(5, rounds=(2, 4)),))],
+}
+
+
 @pytest.mark.parametrize("protocol", find_protocols())
 def test_no_declaration_is_dead(protocol):
     chosen(protocol)
@@ -319,6 +329,7 @@ def test_no_declaration_is_dead(protocol):
         simulate(protocol, payloads=True, **options)
         for options in (*listed, *DECLARED.get(protocol, ()))
     ]
+    runs += [simulate(protocol, payloads=True, faults=one) for one in FAULTY.get(protocol, ())]
     assert all(run.protocol.messages for run in runs)
     assert never_sent(runs) == set()
 

@@ -193,7 +193,7 @@ def test_a_run_read_back_predicts_the_same(trained):
     assert all((ours[name] == theirs[name]).all() for name in theirs)
 
 
-ARRAYS_ONLY = {"dvfl", "fedhssl", "fedonce", "local", "multivfl", "wait_dp"}
+ARRAYS_ONLY = {"coded_split", "dvfl", "fedhssl", "fedonce", "local", "multivfl", "wait_dp"}
 
 
 @pytest.mark.parametrize("name", find_protocols())

@@ -15,7 +15,7 @@ from securevfl.audit.attack_matrix.observation import ObservedRun, Table, observ
 from securevfl.audit.attacks.outcome import NoView
 from securevfl.audit.attacks.sum_equations import Step
 from securevfl.audit.recorded_runs import CodedRun, RunFactory, codes_shares
-from securevfl.engine.conditions import NONE, Conditions, load_conditions
+from securevfl.engine.conditions import NONE, Conditions, load_conditions, with_helpers
 from securevfl.engine.streams import SecretSeed
 from securevfl.errors import ConfigurationError
 from securevfl.models.polynomial_network import PolynomialNetwork
@@ -138,9 +138,10 @@ class AttackCase:
         return made
 
     def _conditions(self, protocol: Protocol) -> Conditions:
-        return load_conditions(
+        loaded = load_conditions(
             self.job.conditions, parties=self.data.parties, batch_rows=protocol.batch_rows
         )
+        return with_helpers(loaded, len(protocol.peers()))
 
     # -- the labels and columns behind a table ---------------------------------------------------
 

@@ -29,7 +29,7 @@ from securevfl.protocols.base.messages import (
     RunSecrets,
     exposures_of,
 )
-from securevfl.protocols.base.schedule import Outline, Shape
+from securevfl.protocols.base.schedule import Needs, Outline, Shape
 
 if TYPE_CHECKING:
     from securevfl.data.dataset import VerticalDataset
@@ -207,6 +207,11 @@ class Protocol(ABC):
     @classmethod
     def outline(cls, config: Any, shape: Shape) -> Outline | None:
         """Message schedule of a run, for the planner; None where it depends on chance or data."""
+        return None
+
+    @classmethod
+    def needs(cls, config: Any, shape: Shape) -> Needs | None:
+        """Numbers for the planner; None where it counts them as FedVS's."""
         return None
 
     @property

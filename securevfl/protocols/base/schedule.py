@@ -8,6 +8,8 @@ from typing import Any, Literal
 
 import numpy as np
 
+from securevfl.engine.party import ANNOUNCE
+
 
 @dataclass(frozen=True)
 class Shape:
@@ -24,6 +26,36 @@ class Shape:
     widths: tuple[int, ...]
     rows: int
     test_rows: int = 0
+
+
+@dataclass(frozen=True)
+class Needs:
+    """Numbers of a configuration that a plan shows besides its messages.
+
+    Attributes
+    ----------
+    parties : int
+        N, helpers included.
+    threshold, results : int
+        R, and results that are waited for.
+    prime, data_bits, model_bits : int
+        p, and fractional bits of data and of models.
+    largest, limit : int
+        Bound on the sums that are decoded, and (p - 1) / 2.
+    client_memory, simulation_memory : int
+        Bytes of the largest client on a machine of its own, and of all parties in one process.
+    """
+
+    parties: int
+    threshold: int
+    results: int
+    prime: int
+    data_bits: int
+    model_bits: int
+    largest: int
+    limit: int
+    client_memory: int
+    simulation_memory: int
 
 
 @dataclass(frozen=True)
@@ -44,6 +76,8 @@ class Post:
         Multiply-adds that each sender states for it (`securevfl.engine.party.Party.operations`).
     modulus : int, optional
         As of the message's declaration (`securevfl.protocols.base.messages.MessageSpec`).
+    receivers : callable, optional
+        Sender to those of `to` that it is sent to, in order; all of them if not given.
     """
 
     kind: str
@@ -52,6 +86,7 @@ class Post:
     senders: Callable[[int], Sequence[int]] | None = None
     operations: tuple[int, ...] = (0,)
     modulus: int | None = None
+    receivers: Callable[[int], Sequence[int]] | None = None
 
 
 @dataclass(frozen=True)
@@ -76,7 +111,10 @@ class Stage:
 
 @dataclass(frozen=True)
 class Phase:
-    """Equal rounds: an announcement, then stages of the clients and of the server in turn."""
+    """Equal rounds: an announcement, then stages of the clients and of the server in turn.
+
+    Where the announcement is None there is none, and what the server sent last opens the round.
+    """
 
     announcement: Any
     stages: tuple[Stage, ...]
@@ -96,11 +134,14 @@ class Outline:
         Training first. Rounds are numbered through, from 1.
     batch_rows : int
         |B| in training.
+    end : tuple of (str, object)
+        Kind and payload of the server's last word to all clients.
     """
 
     setup: tuple[Post, ...]
     phases: tuple[Phase, ...]
     batch_rows: int
+    end: tuple[str, Any] = (ANNOUNCE, "stop")
 
 
 def hollow(shape: tuple[int, ...], dtype: Any) -> np.ndarray:

@@ -162,6 +162,31 @@ def test_a_party_that_is_killed_comes_back_and_the_run_does_not_wait(digits, tmp
     assert run.summary()["test_accuracy"] > 0.3  # it missed most rounds: they are short
 
 
+def test_holders_and_the_server_of_coded_split_come_back_and_nothing_decoded_changes(
+    tmp_path, monkeypatch
+):
+    """Wherever they are killed, the losses are those of the undisturbed run, bit for bit."""
+    digits = DataSource("digits", {"parties": 6, "seed": 0})
+    killing = Killing(monkeypatch, {20: (3,), 150: (SERVER,)})
+    with kept_entropies() as entropies:
+        found = svfl.run(
+            *("coded_split", digits),
+            rounds=600,
+            engine="ray",
+            out=tmp_path / "run",
+            ask_timeout=2.0,
+            progress=killing,
+            **OPTIONS,
+        )
+    assert len(killing.killed) == 2
+    told = [(e["event"], e["party"]) for e in found.events if e["event"] in ("down", "up")]
+    assert {("up", 3), ("up", SERVER)} <= set(told), (told, len(found.history))
+    with simulated_with(entropies):
+        wanted = svfl.run("coded_split", digits, rounds=600, conditions="none", **OPTIONS)
+    assert losses(found) == losses(wanted)
+    assert found.summary()["test_accuracy"] == wanted.summary()["test_accuracy"]
+
+
 def test_more_losses_than_are_tolerated_end_in_an_error_that_names_them(
     digits, tmp_path, monkeypatch
 ):

@@ -1,0 +1,296 @@
+"""Coded split learning: data and models stay in Lagrange shares for good. Ours.
+
+Line numbers are those of the algorithm in docs/coded-split.md, and so are the letters: n_o owners
+with columns and helpers without, together N holders numbered from 0; K segments, T colluders, R
+uploads needed, h embedding width, |B| coded rows. Owner n's rows X_n stand at the data points
+beta_k, and so does its model W_n; holder j has the shares F_n(alpha_j) and W_n(alpha_j) of all of
+them. The server deals shares Gamma(alpha_j) of its step Gbar = -eta dL/dH, holders add
+F^T Gamma to their shares of the models, and upload masked shares of the sum of embeddings. The
+holders are here, the server in `securevfl.protocols.coded_split.server`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from securevfl.engine.party import SERVER, Party
+from securevfl.field.prss import draw_keys, mask_streams
+from securevfl.protocols.coded_split.dealing import Dealing
+from securevfl.protocols.coded_split.decoding import signed_models
+from securevfl.protocols.coded_split.keys import as_array, fresh_bytes
+from securevfl.protocols.coded_split.messages import Label, Request
+from securevfl.protocols.coded_split.parameters import MODEL, UPLOAD, Parameters
+from securevfl.protocols.coded_split.quantisation import first_model, whole_rows
+
+Model = tuple[np.ndarray, int, tuple[int, ...]]
+_UNANSWERED = 20  # questions in a row without a word: the server has ended
+
+
+class Holder(Party):
+    """Holder j: has shares of all data and models, uploads masked sums, applies dealt steps.
+
+    As it stands here it is a helper, which has no data of its own.
+
+    Attributes
+    ----------
+    model : tuple
+        W(alpha_j) of all owners, (d, h), and which steps are in it: all up to a number, and some
+        later ones. It is one value and replaced as one: an upload from a share that lacks a step,
+        or has it twice, would tell the server the Gram matrix of the holder's shares of the data.
+    data_shares : dict
+        F(alpha_j) of all owners by part, (rows, d).
+    keys : dict
+        k_A of every A that it is not in.
+    answered : dict
+        Of each piece of test rows that it answered the bytes that named it, B among them: it
+        answers no other B under the same label. In training B follows from the label.
+    """
+
+    kept: ClassVar[tuple[str, ...]] = ("answered",)
+    kept_ahead: ClassVar[tuple[str, ...]] = ("answered",)
+    kept_once: ClassVar[tuple[str, ...]] = ("data_shares", "keys")
+    kept_frozen: ClassVar[tuple[str, ...]] = ("model",)
+    kept_optional: ClassVar[Mapping[str, Any]] = {"uploaded": 0, "asked": None, "released": ()}
+    kept_shares: ClassVar[tuple[str, ...]] = ("model",)
+
+    def __init__(self, index: int, peers: Sequence[int], public: Parameters) -> None:
+        super().__init__(index, peers)
+        self.public = public
+        self.model: Model = (np.zeros((0, public.config.width), public.field.dtype), 0, ())
+        self.data_shares: dict[str, np.ndarray] = {}
+        self.keys: dict[int, bytes] = {}
+        self.answered: dict[int, bytes] = {}
+        self.uploaded = 0  # the newest training label that it has answered
+        self.asked: Request | None = None  # what the server asked for last
+        self.released: tuple[np.ndarray, ...] = ()  # an owner's own models, if they are released
+
+    async def setup(self) -> None:
+        """Lines 1 to 3: share data and models, agree on keys; keep what the others sent."""
+        self.share_own()
+        drawn = draw_keys(self.public.prss, self.index, self.secret_bytes)
+        self.send(self.index, "own-keys", [drawn[key] for key in sorted(drawn)])
+        for j in self.peers:
+            sent = self.public.prss.sent(self.index, j)
+            if sent:
+                self.send(j, "key", as_array([drawn[key] for key in sent]))
+        self.keys = drawn | await self.received_keys()
+        owners = range(self.public.owners)
+        for part in self.public.batches:
+            shares = await self.collect(f"{part}-data", senders=owners)
+            self.data_shares[part] = np.concatenate([shares[n] for n in owners], axis=1)
+        if self.shares_models:
+            models = await self.collect("model", senders=owners)
+            self.model = (np.concatenate([models[n] for n in owners]), 0, ())
+        await self.receive("own-keys", sender=self.index)
+
+    @property
+    def shares_models(self) -> bool:
+        """Whether models are shared in setup; in a prediction the holders have them."""
+        return "train" in self.public.batches
+
+    @property
+    def last_step(self) -> int:
+        """Steps of a whole run; of a prediction none."""
+        return self.public.config.rounds if self.shares_models else 0
+
+    def share_own(self) -> None:
+        """Share data and model; a helper has none."""
+
+    async def received_keys(self) -> dict[int, bytes]:
+        """Keys that others drew (line 3)."""
+        prss = self.public.prss
+        dealers = [i for i in self.peers if prss.sent(i, self.index)]
+        found = await self.collect("key", senders=dealers) if dealers else {}
+        return {
+            key: row.tobytes()
+            for i, rows in found.items()
+            for key, row in zip(prss.sent(i, self.index), rows, strict=True)
+        }
+
+    async def run(self) -> None:
+        """Answer every label that is due, apply every step that is dealt, until the end."""
+        if self.returned:
+            self.uploaded = 0  # the upload may be lost; the same label gets the same bytes
+            self.ask()
+        silent = 0
+        while True:
+            self.answer()
+            try:
+                payload = await self.receive(
+                    *("deal", "seed", "missed", "request", "stop"),
+                    sender=SERVER,
+                    timeout=self.public.config.ask_timeout if silent < _UNANSWERED else None,
+                    safe=True,
+                )
+            except TimeoutError:
+                silent += 1
+                self.uploaded = 0
+                self.ask()
+                continue
+            assert self.envelope is not None
+            silent = 0
+            kind, step = self.envelope.kind, self.envelope.round
+            if kind == "stop":
+                break
+            self.take(kind, step, payload)
+        await self.receive_release()
+
+    def take(self, kind: str, step: int, payload: Any) -> None:
+        """Apply what the server dealt (line 10), or remember what it asks for."""
+        if kind == "request":
+            self.asked = payload
+        elif kind == "missed":
+            first, shares = payload
+            for number, share in enumerate(shares, first):
+                self.apply(number, share)
+        else:
+            shape = (self.public.batches["train"].coded, self.public.config.width)
+            dealing = Dealing(self.public.code)
+            share = dealing.from_seed(payload.tobytes(), shape) if kind == "seed" else payload
+            self.apply(step, share)
+        if self.model[2] or (kind == "request" and self.model[1] < self.last_step):
+            self.ask()
+
+    def apply(self, step: int, share: np.ndarray) -> None:
+        """W(alpha_j) += F^(B)(alpha_j)^T Gamma(alpha_j) (line 10); a second deal is dropped."""
+        values, done, ahead = self.model
+        if step <= done or step in ahead:
+            return
+        rows = self.public.batches["train"].draw(step)
+        moved = self.public.field.matmul(self.data_shares["train"][rows].T, share)
+        applied = {*ahead, step}
+        while done + 1 in applied:
+            done += 1
+        left = tuple(sorted(n for n in applied if n > done))
+        self.model = (self.public.field.add(values, moved), done, left)
+        if done > self.round:
+            self.round = done
+            self.engine.round_over(self, done, False)
+
+    def ask(self) -> None:
+        """Ask the server for the steps that are missing (section 6)."""
+        self.send(SERVER, "lacks", self.model[1])
+
+    def answer(self) -> None:
+        """Upload what is due, from a model with exactly the steps that the label says (line 5)."""
+        _, done, ahead = self.model
+        last = self.last_step
+        if ahead:
+            return
+        if done < last:
+            if self.uploaded <= done:
+                self.uploaded = done + 1
+                rows = self.public.batches["train"].draw(done + 1)
+                self.upload(Label("train", done + 1), rows, done + 1)
+            return
+        if self.asked is not None:
+            self.answer_request(self.asked, last)
+        if self.public.config.release and self.shares_models and self.uploaded <= last:
+            self.uploaded = last + 1
+            self.release()
+
+    def answer_request(self, request: Request, last: int) -> None:
+        """Upload a piece of test rows, unless its label named other rows before."""
+        self.asked = None
+        label = Label("test", last, request.piece)
+        told = label.told(request.rows)
+        if self.answered.get(request.piece, told) != told:
+            self.record("refused", piece=request.piece, why="the label named other rows before")
+            return
+        self.answered[request.piece] = told
+        self.write_ahead()  # a crash must not undo that it answered
+        self.upload(label, request.rows, last + 1 + request.piece)
+
+    def upload(self, label: Label, rows: np.ndarray, round: int) -> None:
+        """Y_j = sum_n F_n^(B)(alpha_j) W_n(alpha_j) + P(alpha_j) rho(alpha_j) (line 5)."""
+        share = self.data_shares[label.part][rows]
+        psi = self.public.field.matmul(share, self.model[0])
+        told = label.told(rows)
+        masked = self.public.prss.mask(self.index, self.keys, told, psi, UPLOAD)
+        self.send(SERVER, "embedding", masked, round=round)
+
+    def release(self) -> None:
+        """Send each owner a masked share of its models (line 13)."""
+        public, start = self.public, 0
+        for n, size in enumerate(public.sizes):
+            share = self.model[0][start : start + size]
+            start += size
+            told = Label("release", public.config.rounds, n).told(np.empty(0, np.uint32))
+            masked = public.prss.mask(self.index, self.keys, told, share, MODEL)
+            self.send(n, "release", masked, round=public.config.rounds)
+
+    async def receive_release(self) -> None:
+        """A helper gets no models."""
+
+    def uniform(self, shape: tuple[int, ...]) -> np.ndarray:
+        """Fresh uniform field elements from the operating system's entropy: Z, then V.
+
+        The privacy verifiers replace this method by a tape, a recorded sequence of draws.
+        """
+        return self.public.field.random(shape)
+
+    def secret_bytes(self, count: int) -> bytes:
+        """Bytes from the operating system: the keys k_A are drawn here."""
+        return fresh_bytes(count)
+
+    def operations(self, kind: str) -> int:
+        """Multiply-adds: 2 |B| d h + C(N-1,T) u |B| h of a round, all before the upload."""
+        public = self.public
+        if kind != "embedding" or "train" not in public.batches:
+            return 0
+        entries = public.batches["train"].coded * public.config.width
+        streams = len(public.prss.held(self.index)) * mask_streams(public.code, UPLOAD)
+        return int(entries * (2 * sum(public.sizes) + streams))
+
+
+class Owner(Holder):
+    """Owner n: a holder with columns of its own, which it shares once.
+
+    Parameters
+    ----------
+    features : mapping
+        Its prepared columns by part.
+    weights : ndarray, (d_n, h), float32
+        W_n^0, from its own entropy.
+    """
+
+    def __init__(
+        self,
+        index: int,
+        peers: Sequence[int],
+        public: Parameters,
+        features: Mapping[str, np.ndarray],
+        weights: np.ndarray,
+    ) -> None:
+        super().__init__(index, peers, public)
+        self.features = features
+        self.weights = weights
+
+    def share_own(self) -> None:
+        """Lines 1 and 2: F_n(alpha_j) and G_n(alpha_j) to every holder j."""
+        public, T = self.public, self.public.code.privacy
+        for part, features in self.features.items():
+            whole = whole_rows(public, self.index, features)
+            X = public.batches[part].lay_out(public.field.reduce(whole))
+            Z = self.uniform((T, *X.shape[1:]))
+            self.share(f"{part}-data", public.code.encode(X, masks=Z))
+        if self.shares_models:
+            W = first_model(public, self.weights)
+            V = self.uniform((T, *W.shape))
+            self.share("model", public.code.encode_constant(W, masks=V))
+
+    async def receive_release(self) -> None:
+        """Decode the own models W_{n,1} to W_{n,K}, if they are released (line 13)."""
+        public = self.public
+        if not (public.config.release and self.shares_models):
+            return
+        shares = await self.collect(
+            "release", count=public.models_needed, round=public.config.rounds
+        )
+        models = signed_models(public, shares)
+        unit = -public.config.data_bits - public.config.gradient_bits
+        self.released = tuple(np.ldexp(models.astype(np.float64), unit))
+        self.record("released", replicas=len(self.released))

@@ -1,0 +1,107 @@
+"""The server's exact public bound on all sums that may be asked for next (section 7).
+
+With rho2 = sum_n rho_n^2 and C_k[c] the sum of |Gbar_k[., c]| over all steps and rows, every row i
+of segment k has |U[i, c]| <= base + rho2 (C_k[c] - C_k[c] at the base's time). The base is w0 at
+time 0, or |U[i, c]| of the row's last decoded sum. A step is dealt only if all these stay within
+(p-1)/2, so no sum ever wraps; else it is shrunk, and no holder hears of it: all of this depends on
+public numbers and on what the server knows anyway.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from securevfl.errors import WouldOverflowError
+from securevfl.protocols.coded_split.parameters import Parameters
+
+
+@dataclass
+class RangeBound:
+    """Bounds of the training rows, by row, or of all rows that ever may be asked for.
+
+    Attributes
+    ----------
+    square, first, limit : int
+        rho2, w0 and (p-1)/2.
+    spent : ndarray, (K, h), int64
+        C.
+    base, since : ndarray, (K, length, h), int64
+        Of each training row the base, and C at its time; empty where the bound is cumulative.
+    """
+
+    square: int
+    first: int
+    limit: int
+    spent: np.ndarray
+    base: np.ndarray
+    since: np.ndarray
+
+    @classmethod
+    def of(cls, public: Parameters) -> RangeBound:
+        """The bound at time 0.
+
+        Raises
+        ------
+        WouldOverflowError
+            When not even the first sums have room.
+        """
+        K, h = public.code.segments, public.config.width
+        length = 0 if public.cumulative else public.batches["train"].length
+        limit, first = (public.field.modulus - 1) // 2, public.largest_first_sum
+        square = sum(public.norms_squared)
+        if first + square > limit:
+            config = public.config
+            raise WouldOverflowError(
+                f"coded_split: the first sums can reach {first:.4g}, one unit of a step adds "
+                f"{square:.4g}, and (p-1)/2 = {limit:.4g} for p = {public.field.modulus}. Lower "
+                f"data_bits ({config.data_bits}) or gradient_bits ({config.gradient_bits}) by "
+                f"{math.ceil(math.log2((first + square) / limit))} in all, or use a larger prime"
+            )
+        base = np.full((K, length, h), first, np.int64)
+        spent = np.zeros((K, h), np.int64)
+        return cls(square, first, limit, spent, base, np.zeros_like(base))
+
+    @property
+    def worst(self) -> np.ndarray:
+        """Bound on |U[., c]| of all rows that may come next, (K, h), int64; at most `limit`."""
+        if not self.base.size:
+            return self.first + self.square * self.spent
+        rows: np.ndarray = self.base + self.square * (self.spent[:, None] - self.since)
+        largest: np.ndarray = rows.max(axis=1)
+        return largest
+
+    @property
+    def lasting(self) -> int:
+        """Bound on the sums of rows that were never decoded, a new row among them."""
+        return self.first + self.square * int(self.spent.max(initial=0))
+
+    def decoded(self, rows: np.ndarray, sums: np.ndarray) -> None:
+        """Take the decoded sums of a training batch, (K, |B|, h) signed, as their rows' bases."""
+        if self.base.size:
+            self.base[:, rows] = np.abs(sums)
+            self.since[:, rows] = self.spent[:, None]
+
+    def admit(self, step: np.ndarray) -> tuple[np.ndarray, int]:
+        """The step (line 8), (K, |B|, h), shrunk where a sum could wrap; bits too few, 0 for none.
+
+        Parameters
+        ----------
+        step : ndarray of float
+            Whole numbers.
+        """
+        room = (self.limit - self.worst) // self.square
+        asked = np.abs(step).sum(axis=1)
+        beyond = asked > room * (1 + 1e-9)
+        admitted = np.where(beyond[:, None], 0.0, step).astype(np.int64)
+        beyond |= np.abs(admitted).sum(axis=1) > room  # exact
+        for k, c in np.argwhere(beyond):
+            factor = int(room[k, c]) / float(asked[k, c]) * (1 - 1e-9)
+            admitted[k, :, c] = np.trunc(step[k, :, c] * factor).astype(np.int64)
+        self.spent = self.spent + np.abs(admitted).sum(axis=1)
+        if not beyond.any():
+            return admitted, 0
+        over = (asked / np.maximum(room, 1))[beyond].max()
+        return admitted, max(1, math.ceil(math.log2(over)))

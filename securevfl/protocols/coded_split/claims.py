@@ -1,0 +1,24 @@
+"""Claims of coded split learning, by the options of a run."""
+
+from __future__ import annotations
+
+from securevfl.privacy.claims import Asset, Claim
+
+_ASSETS: tuple[Asset, ...] = ("features", "model", "labels")
+_VIEWS = "Theorem 1a (docs/coded-split.md), with ideal PRF and links"
+_SUMS = "Theorem 1b (docs/coded-split.md), given the sums; what these tell is on the card"
+HOLDERS = tuple(Claim("T clients", asset, "perfect", _VIEWS) for asset in _ASSETS)
+SERVER = tuple(
+    Claim(who, asset, "perfect", _SUMS, given=("decoded sums",))
+    for who in ("server", "server + T clients")
+    for asset in _ASSETS[:2]
+)
+RELEASED = (
+    *HOLDERS[:2],
+    Claim("client", "labels", "none", "released models give an owner X_n^T A, so labels"),
+)
+
+
+def claims_of(*, release: bool) -> tuple[Claim, ...]:
+    """Claims of a configuration."""
+    return (RELEASED if release else HOLDERS) + SERVER

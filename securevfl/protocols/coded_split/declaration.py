@@ -1,0 +1,177 @@
+"""Declaration of coded split learning: one line for each kind of message and each secret draw.
+
+Line numbers are those of the algorithm in docs/coded-split.md.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from securevfl.field.prss import KEY
+from securevfl.protocols.base.messages import (
+    Draw,
+    MessageKey,
+    MessageSpec,
+    in_setup,
+    last_word,
+)
+from securevfl.protocols.coded_split.dealing import SEED
+from securevfl.protocols.coded_split.messages import inference_step
+from securevfl.protocols.coded_split.parameters import Parameters
+
+AGAIN = 1000  # how often a message may be sent again, byte by byte, after a crash or a loss
+
+
+def messages_of(public: Parameters, *, training: bool = True) -> tuple[MessageSpec, ...]:
+    """Every message of a run, or of a coded prediction.
+
+    Parameters
+    ----------
+    public : Parameters
+        The parts of the data of which it has batches are shared.
+    training : bool
+        Whether there are steps; a coded prediction has none.
+    """
+    pieces = MessageSpec(
+        *("embedding", "client", "server", "masked_result"),
+        shape=functools.partial(upload_shape, public),
+        **elements(public),
+        count=lambda key: AGAIN * (upload_shape(public, key) is not None),
+        source="line 5",
+    )
+    every = (
+        *(data_spec(public, part) for part in public.batches),
+        MessageSpec(
+            *("key", "client", "client", "key"),
+            shape=lambda key: (len(public.prss.sent(key.sender, key.receiver)), KEY),
+            dtype="uint8",
+            count=lambda key: _in_setup(key) * bool(public.prss.sent(key.sender, key.receiver)),
+            source="line 3",
+        ),
+        MessageSpec(
+            *("own-keys", "client", "itself", "key"),
+            count=in_setup,
+            source="line 3: what it draws; nothing is sent",
+        ),
+        pieces,
+        last_word(),
+    )
+    if "test" in public.batches:
+        request = MessageSpec(
+            *("request", "server", "client", "control"),
+            public=True,
+            count=lambda key: AGAIN * (upload_shape(public, key) is not None),
+            source="line 5: B of a piece of test rows",
+        )
+        every = (*every, request)
+    # A holder of a prediction lacks nothing; it may ask all the same.
+    lacks = MessageSpec(
+        *("lacks", "client", "server", "control"),
+        count=lambda key: AGAIN,
+        source="section 6: the last step that it has",
+    )
+    return (*every, lacks, *(training_messages(public) if training else ()))
+
+
+def training_messages(public: Parameters) -> tuple[MessageSpec, ...]:
+    """Messages of models and steps."""
+    rounds, h, T = public.config.rounds, public.config.width, public.code.privacy
+    coded = public.batches["train"].coded
+
+    def dealt(key: MessageKey, *, seeded: bool) -> int:
+        return AGAIN * (0 < key.round <= rounds and (key.receiver < T) == seeded)
+
+    made = (
+        MessageSpec(
+            *("model", "owner", "client", "model_share"),
+            shape=lambda key: (public.sizes[key.sender], h),
+            **elements(public),
+            count=_in_setup,
+            source="line 2",
+        ),
+        MessageSpec(
+            *("deal", "server", "client", "result_share"),
+            shape=lambda key: (coded, h),
+            **elements(public),
+            count=functools.partial(dealt, seeded=False),
+            source="line 9",
+        ),
+        MessageSpec(
+            *("seed", "server", "client", "key"),
+            shape=lambda key: (SEED,),
+            dtype="uint8",
+            count=functools.partial(dealt, seeded=True),
+            source="line 9: of the first T holders, whose share follows from it",
+        ),
+        MessageSpec(
+            *("missed", "server", "client", "result_share"),
+            **elements(public),
+            count=lambda key: AGAIN,
+            source="section 6: shares of the steps that a holder lacks",
+        ),
+    )
+    if public.config.release:
+        release = MessageSpec(
+            *("release", "client", "owner", "masked_result"),
+            shape=lambda key: (public.sizes[key.receiver], h),
+            **elements(public),
+            count=lambda key: AGAIN * (key.round == rounds),
+            source="line 13",
+        )
+        return (*made, release)
+    return made
+
+
+def elements(public: Parameters) -> dict[str, Any]:
+    """What a declaration says of an array of field elements, besides its shape."""
+    return {"dtype": public.field.dtype.name, "modulus": public.field.modulus}
+
+
+def data_spec(public: Parameters, part: str) -> MessageSpec:
+    """Shares of a part of the data."""
+    length = public.batches[part].length
+    return MessageSpec(
+        *(f"{part}-data", "owner", "client", "data_share"),
+        shape=lambda key: (length, public.sizes[key.sender]),
+        **elements(public),
+        count=_in_setup,
+        source="line 1",
+    )
+
+
+def upload_shape(public: Parameters, key: MessageKey) -> tuple[int, int] | None:
+    """(|B|, h) of a round: a training batch, or a piece of test rows after the last step."""
+    h, last = public.config.width, public.config.rounds if "train" in public.batches else 0
+    if 0 < key.round <= last:
+        return None if key.kind == "request" else (public.batches["train"].coded, h)
+    piece = key.round - last - 1
+    if piece < 0 or "test" not in public.batches:
+        return None
+    batches = public.batches["test"]
+    step = inference_step(batches.coded, batches.segments)
+    left = batches.length - piece * step
+    return (min(step, left), h) if left > 0 else None
+
+
+def draws_of(public: Parameters) -> tuple[Draw, ...]:
+    """Uniform secret draws of an owner, in order: Z of each part of the data, then V."""
+    T, h = public.code.privacy, public.config.width
+
+    def of_data(part: str, n: int, round: int) -> tuple[int, ...] | None:
+        return None if round else (T, public.batches[part].length, public.sizes[n])
+
+    def of_model(n: int, round: int) -> tuple[int, ...] | None:
+        return None if round else (T, public.sizes[n], h)
+
+    names = {"train": "Z", "test": "Z test"}
+    shapes: list[tuple[str, Callable[[int, int], tuple[int, ...] | None], str]] = [
+        (names[part], functools.partial(of_data, part), f"{part}-data") for part in public.batches
+    ]
+    shapes.append(("V", of_model, "model"))
+    return tuple(Draw(name, "owner", shape, (kind, "embedding")) for name, shape, kind in shapes)
+
+
+def _in_setup(key: MessageKey) -> int:
+    return int(key.round == 0)

@@ -1,0 +1,81 @@
+"""The experimenter's view of a run: models and scores in the clear, which no party could compute.
+
+The experimenter has all parties' states. It brings enough holders' shares up to the server's last
+step, by the server's own log, and decodes; so what it measures does not depend on who was late.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from securevfl.engine.party import SERVER, Party
+from securevfl.models.split import Batches
+from securevfl.protocols.coded_split.algorithm import Holder, Model
+from securevfl.protocols.coded_split.decoding import signed_models
+from securevfl.protocols.coded_split.parameters import Parameters
+from securevfl.protocols.coded_split.quantisation import first_model, mean_of_sums, whole_rows
+from securevfl.protocols.coded_split.server import Server
+
+
+def caught_up(public: Parameters, server: Server, holder: Holder) -> Model:
+    """A holder's share of the models after the server's last step."""
+    values, done, ahead = holder.model
+    for t in range(done + 1, server.steps + 1):
+        if t in ahead:
+            continue
+        share = server.dealing.shares(server.secret, t, server.log[t - 1])[holder.index]
+        rows = public.batches["train"].draw(t)
+        moved = public.field.matmul(holder.data_shares["train"][rows].T, share)
+        values = public.field.add(values, moved)
+    return values, server.steps, ()
+
+
+def whole_models(public: Parameters, parties: Mapping[int, Party]) -> np.ndarray:
+    """Models of all owners after the server's last step, (K, d, h) signed integers."""
+    server: Any = parties[SERVER]
+    holders: list[Any] = [parties[j] for j in range(public.code.parties)]
+    ready = [j for j in holders if can_catch_up(server, j)]
+    chosen = sorted(ready, key=lambda holder: -holder.model[1])[: public.models_needed]
+    if len(chosen) < public.models_needed:  # nothing was shared yet
+        own = [first_model(public, holders[n].weights) for n in range(public.owners)]
+        first = public.field.signed(np.concatenate(own))
+        return np.broadcast_to(first, (public.code.segments, *first.shape))
+    chosen.sort(key=lambda holder: holder.index)
+    return signed_models(public, {j.index: caught_up(public, server, j)[0] for j in chosen})
+
+
+def can_catch_up(server: Server, holder: Holder) -> bool:
+    """Whether a holder has a share of the models of the server's last step, or what makes it one.
+
+    The files of a finished run hold the shares of the models, and nothing else that makes them.
+    """
+    values, done, ahead = holder.model
+    if not len(values) or max((done, *ahead)) > server.steps:
+        return False
+    whole = bool(holder.data_shares) and len(server.log) == server.steps
+    return done == server.steps or whole
+
+
+def joint_embedding(
+    public: Parameters, layout: Batches, models: np.ndarray, prepared: Sequence[np.ndarray]
+) -> np.ndarray:
+    """H of rows, (rows, h) float64: each by the replica of the segment in which it lies.
+
+    Sums below 2^53 are exact, and those of a coded inference.
+
+    Parameters
+    ----------
+    models : ndarray, (K, d, h) signed integers
+    prepared : sequence of ndarray, (rows, d_n)
+    """
+    whole = [whole_rows(public, n, rows) for n, rows in enumerate(prepared)]
+    X = np.concatenate(whole, axis=1).astype(np.float64)
+    order = layout.samples(np.arange(layout.length)).reshape(layout.segments, layout.length)
+    sums = np.zeros((len(X), models.shape[-1]))
+    for samples, model in zip(order, models, strict=True):
+        rows = samples[samples >= 0]
+        sums[rows] = X[rows] @ model.astype(np.float64)
+    return mean_of_sums(public, sums)

@@ -1,0 +1,258 @@
+"""Formulas of the messages of coded split learning: each from all secrets of a run.
+
+A formula uses the sender's inputs, draws and state, and messages that were sent to it; these have
+formulas of their own. The shares of the models are followed from what was dealt, so a holder that
+uploads from a share without a step, or with one twice, departs from its formula.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, MutableMapping
+from typing import Any
+from typing import Protocol as Interface
+
+import numpy as np
+
+from securevfl.engine.party import SERVER
+from securevfl.models.split import Centre
+from securevfl.protocols.base.messages import Formula, MessageKey, RunSecrets
+from securevfl.protocols.coded_split.keys import as_array
+from securevfl.protocols.coded_split.messages import Label, Request, inference_step
+from securevfl.protocols.coded_split.parameters import MODEL, UPLOAD, Parameters
+from securevfl.protocols.coded_split.quantisation import (
+    Preparation,
+    first_model,
+    mean_of_sums,
+    wanted_step,
+    whole_rows,
+)
+
+
+class Method(Interface):
+    """The attributes of the protocol that formulas read."""
+
+    config: Any
+    public: Parameters
+
+    def preparation(self, owner: int) -> Preparation:
+        """An owner's map of its columns."""
+
+    def first_weights(self, owner: int) -> np.ndarray:
+        """W_n^0."""
+
+    def new_server(self) -> Any:
+        """A server as it is before the run."""
+
+    def centre(self) -> Centre:
+        """New server model."""
+
+    def rounding_stream(self, step: int) -> np.random.Generator:
+        """The server's draws of a step."""
+
+
+def formulas_of(protocol: Method) -> dict[str, Formula]:
+    """Formula of each kind of message."""
+    made: dict[str, Any] = {
+        "train-data": data_share,
+        "test-data": data_share,
+        "model": model_share,
+        "key": dealt_keys,
+        "embedding": upload,
+        "deal": deal,
+        "seed": deal,
+        "missed": missed,
+        "request": request,
+        "release": release,
+        "lacks": last_step,
+        "stop": the_end,
+    }
+    return {kind: functools.partial(formula, protocol) for kind, formula in made.items()}
+
+
+def data_share(protocol: Method, secrets: RunSecrets, key: MessageKey) -> np.ndarray:
+    """F_n(alpha_j), from the rows and Z (line 1)."""
+    public, part = protocol.public, key.kind.removesuffix("-data")
+
+    def shares() -> np.ndarray:
+        prepared = protocol.preparation(key.sender).apply(secrets.data(key.sender)[part])
+        whole = whole_rows(public, key.sender, prepared)
+        X = public.batches[part].lay_out(public.field.reduce(whole))
+        Z = secrets.draw(key.sender, "Z" if part == "train" else "Z test", 0)
+        return public.code.encode(X, masks=Z)
+
+    share: np.ndarray = secrets.once(key, "shares", shares)[key.receiver]
+    return share
+
+
+def model_share(protocol: Method, secrets: RunSecrets, key: MessageKey) -> np.ndarray:
+    """G_n(alpha_j), from W_n^0 and V (line 2)."""
+
+    def shares() -> np.ndarray:
+        W = first_model(protocol.public, protocol.first_weights(key.sender))
+        V = secrets.draw(key.sender, "V", 0)
+        return protocol.public.code.encode_constant(W, masks=V)
+
+    share: np.ndarray = secrets.once(key, "shares", shares)[key.receiver]
+    return share
+
+
+def dealt_keys(protocol: Method, secrets: RunSecrets, key: MessageKey) -> np.ndarray:
+    """The keys of sets without the receiver, of those that the sender drew (line 3)."""
+    prss = protocol.public.prss
+    drawn = secrets.sent("own-keys", 0)[key.sender, key.sender]
+    own = dict(zip(prss.dealt(key.sender), drawn, strict=True))
+    return as_array([own[one] for one in prss.sent(key.sender, key.receiver)])
+
+
+def keys_of(protocol: Method, secrets: RunSecrets, holder: int) -> dict[int, bytes]:
+    """k_A of every A without the holder, as they were drawn."""
+    prss = protocol.public.prss
+    every = {
+        key: one
+        for (sender, _), drawn in secrets.sent("own-keys", 0).items()
+        for key, one in zip(prss.dealt(sender), drawn, strict=True)
+    }
+    return {key: every[key] for key in prss.held(holder)}
+
+
+def upload(protocol: Method, secrets: RunSecrets, key: MessageKey) -> np.ndarray:
+    """Y_j, from shares that were sent to j and the keys (line 5)."""
+    public, last = protocol.public, protocol.config.rounds
+    if key.round <= last:
+        label, step = Label("train", key.round), key.round - 1
+        rows = public.batches["train"].draw(key.round)
+    else:
+        label, step = Label("test", last, key.round - last - 1), last
+        rows = piece_of(public, label.piece)
+    data = received(secrets, f"{label.part}-data", 0, key.sender)
+    X = np.concatenate([data[n][rows] for n in range(public.owners)], axis=1)
+    psi = public.field.matmul(X, model_at(protocol, secrets, key.sender, step))
+    keys = keys_of(protocol, secrets, key.sender)
+    return public.prss.mask(key.sender, keys, label.told(rows), psi, UPLOAD)
+
+
+def release(protocol: Method, secrets: RunSecrets, key: MessageKey) -> np.ndarray:
+    """A masked share of an owner's models (line 13)."""
+    public, last, n = protocol.public, protocol.config.rounds, key.receiver
+    start = sum(public.sizes[:n])
+    share = model_at(protocol, secrets, key.sender, last)[start : start + public.sizes[n]]
+    told = Label("release", last, n).told(np.empty(0, np.uint32))
+    keys = keys_of(protocol, secrets, key.sender)
+    return public.prss.mask(key.sender, keys, told, share, MODEL)
+
+
+def model_at(protocol: Method, secrets: RunSecrets, holder: int, step: int) -> np.ndarray:
+    """W(alpha_j) with exactly the steps 1 to `step`, each once, as they were dealt to j."""
+    public = protocol.public
+    first = MessageKey("model", 0, 0, holder)
+    memory: MutableMapping[int, np.ndarray] = secrets.once(first, f"shares of {holder}", dict)
+    if not memory:
+        sent = received(secrets, "model", 0, holder)
+        memory[0] = np.concatenate([sent[n] for n in range(public.owners)])
+    known = max(t for t in memory if t <= step)
+    values = memory[known]
+    for t in range(known + 1, step + 1):
+        rows = public.batches["train"].draw(t)
+        data = received(secrets, "train-data", 0, holder)
+        X = np.concatenate([data[n][rows] for n in range(public.owners)], axis=1)
+        moved = public.field.matmul(X.T, dealt_share(protocol, secrets, holder, t))
+        values = public.field.add(values, moved)
+        memory[t] = values
+    for t in sorted(memory)[1:-3]:  # late uploads may ask for the step before
+        del memory[t]
+    return values
+
+
+def dealt_share(protocol: Method, secrets: RunSecrets, holder: int, step: int) -> np.ndarray:
+    """Gamma(alpha_j) of a step, as it was sent to j, or as its seed makes it."""
+    public = protocol.public
+    if holder >= public.code.privacy:
+        share: np.ndarray = secrets.sent("deal", step)[SERVER, holder]
+        return share
+    seed = secrets.sent("seed", step)[SERVER, holder].tobytes()
+    shape = (public.batches["train"].coded, public.config.width)
+    drawn: np.ndarray = protocol.new_server().dealing.from_seed(seed, shape)
+    return drawn
+
+
+def deal(protocol: Method, secrets: RunSecrets, key: MessageKey) -> np.ndarray:
+    """Gamma(alpha_j), or its seed, from the step that the decoded sums and the labels make."""
+
+    def shares() -> tuple[list[bytes], list[np.ndarray]]:
+        server = protocol.new_server()
+        secret = secrets.state(key)["secret"]
+        step = next_step(protocol, secrets, key, server)
+        seeds = server.dealing.seeds(secret, key.round, step)
+        return seeds, server.dealing.shares(secret, key.round, step)
+
+    name = f"step {key.round}"
+    seeds, every = secrets.once(key, name, shares)
+    return as_array([seeds[key.receiver]])[0] if key.kind == "seed" else every[key.receiver]
+
+
+def next_step(protocol: Method, secrets: RunSecrets, key: MessageKey, server: Any) -> np.ndarray:
+    """Gbar of a step (lines 6 to 8), by the server as it was when it dealt the step before."""
+    public, t = protocol.public, key.round
+    if t > 1:
+        kind = "seed" if public.code.privacy else "deal"
+        before = secrets.state(MessageKey(kind, t - 1, SERVER, 0))
+        server.centre.load_state_dict(before["centre"])
+        server.residual = np.array(before["residual"])
+        server.bound_state = tuple(np.array(one) for one in before["bound_state"])
+    uploads = {j: one for (j, _), one in secrets.sent("embedding", t).items()}
+    used = sorted(uploads)[: public.threshold]  # any R decode alike
+    rows = public.batches["train"].draw(t)
+    decoded = public.code.decode(np.stack([uploads[j] for j in used]), used, degree=UPLOAD)
+    sums = public.field.signed(decoded)
+    server.bound.decoded(rows, sums)
+    H = mean_of_sums(public, sums).reshape(-1, public.config.width)
+    samples = public.batches["train"].samples(rows)
+    _, G, _ = server.centre.gradients(H, samples, secrets.data(SERVER)["train"])
+    wanted = wanted_step(public, t, G, server.residual[:, rows])
+    if protocol.config.rounding == "stochastic":
+        rounded = np.floor(wanted + protocol.rounding_stream(t).random(wanted.shape))
+    else:
+        rounded = np.rint(wanted)
+    step: np.ndarray = server.bound.admit(rounded)[0]
+    return step
+
+
+def missed(protocol: Method, secrets: RunSecrets, key: MessageKey) -> tuple[int, np.ndarray]:
+    """The steps that a holder asked for, with the shares that it was dealt."""
+    server = protocol.new_server()
+    state = secrets.state(key)
+    first: int = secrets.sent("missed", key.round)[SERVER, key.receiver][0]
+    shares = [
+        server.dealing.shares(state["secret"], t, state["log"][t - 1])[key.receiver]
+        for t in range(first, state["steps"] + 1)
+    ]
+    return first, np.stack(shares)
+
+
+def request(protocol: Method, secrets: RunSecrets, key: MessageKey) -> Request:
+    """B of a piece of test rows."""
+    piece = key.round - protocol.config.rounds - 1
+    return Request("test", piece, piece_of(protocol.public, piece))
+
+
+def piece_of(public: Parameters, piece: int) -> np.ndarray:
+    """Row numbers of a piece of test rows."""
+    batches = public.batches["test"]
+    size = inference_step(batches.coded, batches.segments)
+    return np.arange(piece * size, min((piece + 1) * size, batches.length), dtype=np.uint32)
+
+
+def last_step(protocol: Method, secrets: RunSecrets, key: MessageKey) -> Any:
+    """The number of steps that a holder has without a hole."""
+    return secrets.state(key)["model"][1]
+
+
+def the_end(protocol: Method, secrets: RunSecrets, key: MessageKey) -> None:
+    """Nothing."""
+
+
+def received(secrets: RunSecrets, kind: str, round: int, receiver: int) -> Mapping[int, np.ndarray]:
+    """What one holder was sent of a kind in a round, by sender."""
+    sent = secrets.sent(kind, round).items()
+    return {sender: payload for (sender, to), payload in sent if to == receiver}

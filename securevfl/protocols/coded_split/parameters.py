@@ -1,0 +1,185 @@
+"""Public parameters of coded split learning, and the numbers that follow from them.
+
+Letters as in `securevfl.protocols.coded_split.algorithm`.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from securevfl.errors import ConfigurationError, PrivacyError
+from securevfl.field import FixedPoint, LagrangeCode, PrimeField
+from securevfl.field.prss import Prss
+from securevfl.models.polynomial_network import expanded_width
+from securevfl.models.split import Batches
+from securevfl.protocols.coded_split.options import CodedSplitConfig
+
+PRIMES = (2**31 - 1, 2**40 - 87, 2**50 - 2**14 + 1, 2**61 - 1)
+UPLOAD, MODEL = 3, 2  # degrees of uploads and of models, in units of K + T - 1
+CLIP = 5.0  # of scaled columns, in deviations
+_OMEGA = 1 + 2.0**-20  # bound on the norm of a column of W_n^0, rounding to float32 included
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """Public parameters of a run.
+
+    Attributes
+    ----------
+    config : CodedSplitConfig
+    code : LagrangeCode
+        Evaluation points, K and T, of all N holders.
+    batches : mapping
+        "train" and "test": the layout of rows in segments, and the batch of each step.
+    widths : tuple of int
+        Columns of each owner, before expansion.
+    """
+
+    config: CodedSplitConfig
+    code: LagrangeCode
+    batches: Mapping[str, Batches]
+    widths: tuple[int, ...]
+
+    @property
+    def field(self) -> PrimeField:
+        """F_p."""
+        return self.code.field
+
+    @functools.cached_property
+    def prss(self) -> Prss:
+        """Who holds which key of the masks."""
+        return Prss(self.code)
+
+    @property
+    def owners(self) -> int:
+        """n_o."""
+        return len(self.widths)
+
+    @functools.cached_property
+    def sizes(self) -> tuple[int, ...]:
+        """d_n of each owner, after expansion."""
+        return tuple(expanded_width(d, self.config.degree) for d in self.widths)
+
+    @functools.cached_property
+    def threshold(self) -> int:
+        """R = 3(K+T-1) + 1."""
+        return int(self.code.recovery_threshold(UPLOAD))
+
+    @functools.cached_property
+    def models_needed(self) -> int:
+        """2(K+T-1) + 1: shares of the models that decode them."""
+        return self.code.recovery_threshold(MODEL)
+
+    @property
+    def results_needed(self) -> int:
+        """R + 2A."""
+        return self.threshold + 2 * self.config.tolerate_corrupt
+
+    @functools.cached_property
+    def data_point(self) -> FixedPoint:
+        """Quantiser with lx bits."""
+        return FixedPoint(self.field, bits=self.config.data_bits)
+
+    @functools.cached_property
+    def model_point(self) -> FixedPoint:
+        """Quantiser of models, with lx + lu bits."""
+        return FixedPoint(self.field, bits=self.config.data_bits + self.config.gradient_bits)
+
+    @property
+    def sum_bits(self) -> int:
+        """2 lx + lu, the fractional bits of a decoded sum."""
+        return 2 * self.config.data_bits + self.config.gradient_bits
+
+    @functools.cached_property
+    def norms_squared(self) -> tuple[int, ...]:
+        """rho_n^2: bound on |xbar_i|^2 of each owner's rows, from the options alone."""
+        return tuple(_norm_squared(self.config, d) for d in self.widths)
+
+    @functools.cached_property
+    def largest_first_sum(self) -> int:
+        """w0 = ceil(sum_n rho_n (omega_n 2^(lx+lu) + sqrt(d_n)/2)): bound on sums at time 0."""
+        unit = 2.0 ** (self.config.data_bits + self.config.gradient_bits)
+        total = sum(
+            math.sqrt(square) * (_OMEGA * unit + math.sqrt(size) / 2)
+            for square, size in zip(self.norms_squared, self.sizes, strict=True)
+        )
+        return math.ceil(total * (1 + 1e-9))
+
+    @property
+    def cumulative(self) -> bool:
+        """Whether rows may be asked for whose sum was not decoded lately (section 7)."""
+        return self.config.secure or self.config.release
+
+
+def _norm_squared(config: CodedSplitConfig, columns: int) -> int:
+    """rho_n^2 in units of 2^-2lx: all columns in [0, 1], or those that `scale` leaves."""
+    unit = int(4**config.data_bits)
+    if config.prepare == "none":
+        return int(expanded_width(columns, config.degree) * unit)
+    each = CLIP**2 / columns
+    return math.ceil(unit * (1 + columns * sum(each**i for i in range(1, config.degree + 1))))
+
+
+def check_numbers(config: CodedSplitConfig, owners: int) -> None:
+    """Refuse too few holders for R + 2A uploads, and too few owners for T colluders.
+
+    Raises
+    ------
+    ConfigurationError, PrivacyError
+    """
+    K, T, A = config.segments, config.privacy, config.tolerate_corrupt
+    N, needed = owners + config.helpers, 3 * (K + T - 1) + 1 + 2 * A
+    if owners < T + 2:
+        raise PrivacyError(
+            f"coded_split: with {owners} owners and T = {T}, T colluding ones leave "
+            f"{max(0, owners - T)} honest, and the sum of fewer than 2 is no secret. It needs T+2 "
+            f"= {T + 2} owners; helpers do not count here. Lower privacy or add owners"
+        )
+    if needed > N:
+        raise ConfigurationError(
+            f"coded_split: decoding needs R + 2A = 3(K+T-1)+1+2A = {needed} uploads with K = {K}, "
+            f"T = {T}, A = {A}, and there are N = {N} holders ({owners} owners, {config.helpers} "
+            f"helpers). Use helpers = {needed - owners}, or lower segments, privacy or "
+            "tolerate_corrupt"
+        )
+
+
+def choose_prime(config: CodedSplitConfig) -> int:
+    """The prime that was asked for, or the smallest that is expected to have room.
+
+    Sums grow some 10 bits beyond 2 lx + lu, and the bound of rows that are not decoded for long 3
+    more (measured on digits at a rate of 4; docs/coded-split.md). The bound of section 7 is kept
+    whatever the prime: too small a one shrinks steps.
+    """
+    if config.prime is not None:
+        return config.prime
+    faster = max(0, math.ceil(math.log2(config.client_lr / 4)))
+    lasting = 3 * (config.secure or config.release)
+    bits = 2 * config.data_bits + config.gradient_bits + 10 + faster + lasting
+    return next((p for p in PRIMES if (p - 1) // 2 >= 2**bits - 1), PRIMES[-1])
+
+
+def make_parameters(
+    config: CodedSplitConfig, widths: Sequence[int], batches: Mapping[str, Batches]
+) -> Parameters:
+    """Parameters of a run, checked.
+
+    Raises
+    ------
+    ConfigurationError
+        When the numbers of parties or keys do not do.
+    """
+    check_numbers(config, len(widths))
+    code = LagrangeCode(
+        PrimeField(choose_prime(config)),
+        parties=len(widths) + config.helpers,
+        segments=config.segments,
+        privacy=config.privacy,
+        degree=UPLOAD,
+    )
+    public = Parameters(config, code, batches, tuple(widths))
+    Prss(code)  # refuses too many keys
+    return public

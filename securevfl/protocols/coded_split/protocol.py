@@ -1,0 +1,272 @@
+"""Coded split learning as the library sees it: card, options, parties, messages and claims."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from securevfl.engine.party import SERVER, Party
+from securevfl.errors import WouldOverflowError
+from securevfl.models.split import Batches
+from securevfl.privacy.claims import Claim
+from securevfl.protocols.base.card import Card
+from securevfl.protocols.base.messages import (
+    Draw,
+    MessageKey,
+    MessageSpec,
+    RunSecrets,
+    with_formulas,
+)
+from securevfl.protocols.base.protocol import Part
+from securevfl.protocols.base.schedule import Needs, Outline, Shape
+from securevfl.protocols.base.split import SplitProtocol
+from securevfl.protocols.coded_split.algorithm import Holder, Owner
+from securevfl.protocols.coded_split.bounds import RangeBound
+from securevfl.protocols.coded_split.claims import claims_of
+from securevfl.protocols.coded_split.declaration import draws_of, messages_of
+from securevfl.protocols.coded_split.evaluation import (
+    can_catch_up,
+    caught_up,
+    joint_embedding,
+    whole_models,
+)
+from securevfl.protocols.coded_split.formulas import formulas_of
+from securevfl.protocols.coded_split.options import CodedSplitConfig
+from securevfl.protocols.coded_split.parameters import make_parameters
+from securevfl.protocols.coded_split.prediction import PredictingServer
+from securevfl.protocols.coded_split.quantisation import Preparation, preparation_of
+from securevfl.protocols.coded_split.schedule import memory_of, needs_of, outline_of
+from securevfl.protocols.coded_split.server import Server
+
+if TYPE_CHECKING:
+    from securevfl.data.dataset import VerticalDataset
+
+
+class CodedSplit(SplitProtocol):
+    """Coded split learning on one data set."""
+
+    name = "coded_split"
+    Config = CodedSplitConfig
+    fault_options: ClassVar[dict[str, Any]] = {"result_timeout": 60.0, "ask_timeout": 60.0}
+    card = Card(
+        title="Coded split learning",
+        paper="ours, unpublished; docs/coded-split.md",
+        roles={
+            "server": "holds the labels and the server model; decodes sums of embeddings",
+            "client": "holds shares of all data and models and computes on them; owners have "
+            "columns, helpers have none",
+        },
+        sees={
+            "server": "the exact sums of embeddings of each batch, and who answered when. With its "
+            "own steps they give the inner products of all rows after about d/h epochs, so the "
+            "rows up to one rotation of all columns; with d known rows, or columns that are nearly "
+            "independent, the columns themselves, if not whose they are",
+            "client": "uniform shares of data, models and steps; labels of batches; when the "
+            "server stops",
+            "server + 1 client": "no more than each of them alone, with T = 1 and both honest but "
+            "curious",
+            "T + 1 clients": "linear combinations of all data, models and steps; K + T all of it",
+            "outsider": "kinds, sizes and times; without sealed links all shares",
+        },
+        absence="tolerates",
+        deviations=(
+            "ours: there is no paper",
+            "honest but curious parties: a server that deals shares of no polynomial of degree "
+            "K+T-1, with one client, learns everything; nobody checks that",
+            "owners train by SGD only; the server's optimiser is free",
+            "models are in shares only and nobody can look at them: predict on shares, or release",
+            "replicas of K > 1 are never averaged; no noise is added to the sums",
+            "the server rolls forward after a crash, and never back",
+        ),
+    )
+
+    def __init__(self, config: CodedSplitConfig, data: VerticalDataset, *, seed: int) -> None:
+        super().__init__(config, data, seed=seed)
+        self.check_sizes()
+        layouts: dict[str, Batches] = {
+            part: self.batches(config.segments, part) for part in self.shared_parts
+        }
+        self.public = make_parameters(config, data.widths, layouts)
+        RangeBound.of(self.public)  # refuses a prime without room
+
+    @property
+    def shared_parts(self) -> tuple[Part, ...]:
+        """Parts of the data that are secret-shared."""
+        return ("train", "test") if self.config.secure else ("train",)
+
+    def peers(self) -> range:
+        """Numbers of the holders: owners, then helpers."""
+        return range(self.data.parties + self.config.helpers)
+
+    def roles(self) -> dict[str, tuple[int, ...]]:
+        """Numbers of the parties by role; owners are clients, too."""
+        return super().roles() | {"owner": tuple(range(self.data.parties))}
+
+    def features(self, part: Part) -> tuple[np.ndarray, ...]:
+        """All owners' columns of a part."""
+        return self.data.train if part == "train" else self.data.test
+
+    @functools.cache  # noqa: B019
+    def preparation(self, owner: int) -> Preparation:
+        """An owner's map of its columns, fitted on its training rows."""
+        return preparation_of(self.config.prepare, self.data.train[owner])
+
+    def first_weights(self, owner: int) -> np.ndarray:
+        """W_n^0, from the owner's own entropy."""
+        return self.network(owner, optimizer={"name": "sgd", "lr": 1.0}).values.copy()
+
+    def rounding_stream(self, step: int) -> np.random.Generator:
+        """The server's draws of a step that is rounded stochastically."""
+        return self.secret_stream(SERVER, "rounding", step)
+
+    def parties(self) -> dict[int, Party]:
+        """The server, owners with nothing but their own columns, and helpers."""
+        made: dict[int, Party] = {SERVER: self.new_server()}
+        for n in self.peers():
+            own = n < self.data.parties
+            made[n] = self.owner(n) if own else Holder(n, self.peers(), self.public)
+        return made
+
+    def new_server(self) -> Server:
+        """The server, before the run."""
+        labels = {"train": self.data.train_labels, "test": self.data.test_labels}
+        return Server(self.peers(), self.public, self.centre(), labels)
+
+    def owner(self, index: int) -> Owner:
+        """Owner `index`, from 0."""
+        features: dict[str, np.ndarray] = {
+            part: self.preparation(index).apply(self.features(part)[index])
+            for part in self.shared_parts
+        }
+        return Owner(index, self.peers(), self.public, features, self.first_weights(index))
+
+    def scores(self, parties: Mapping[int, Party], features: Sequence[np.ndarray]) -> np.ndarray:
+        """Scores by the models that the shares stand for, which the experimenter decodes."""
+        server: Any = parties[SERVER]
+        scores: np.ndarray = server.centre.scores(self.embedding(parties, features))
+        return scores
+
+    def embedding(self, parties: Mapping[int, Party], features: Sequence[np.ndarray]) -> np.ndarray:
+        """H of rows in the clear, (rows, h)."""
+        models = self.models(parties)
+        prepared = [self.preparation(n).apply(rows) for n, rows in enumerate(features)]
+        return joint_embedding(self.public, self.layout_of(len(features[0])), models, prepared)
+
+    def models(self, parties: Mapping[int, Party]) -> np.ndarray:
+        """Models of all owners, (K, d, h) integers with lx + lu bits, by the experimenter."""
+        return whole_models(self.public, parties)
+
+    def layout_of(self, rows: int) -> Batches:
+        """Segments of new rows: which replica evaluates which row."""
+        return self.batches(self.public.code.segments, "test", rows, short=True)
+
+    def predictors(
+        self, parties: Mapping[int, Party], features: Sequence[np.ndarray]
+    ) -> dict[int, Party]:
+        """Parties of a coded prediction: new shares of rows, new keys, the models of `parties`.
+
+        Raises
+        ------
+        ConfigurationError
+            Where the sums of rows that were never decoded could wrap.
+        """
+        trained: Any = parties
+        server = trained[SERVER]
+        lasting, limit = server.bound.lasting, server.bound.limit
+        if lasting > limit:
+            raise WouldOverflowError(
+                f"coded_split: sums of new rows can reach {lasting:.4g}, and (p-1)/2 = "
+                f"{limit:.4g}: while it trained, only the training rows' bound was kept. Train "
+                "with secure = true, or with a larger prime"
+            )
+        public = replace(self.public, batches={"test": self.layout_of(len(features[0]))})
+        made: dict[int, Party] = {SERVER: PredictingServer(self.peers(), public, server.centre)}
+        for j in self.peers():
+            holder: Holder
+            if j < self.data.parties:
+                own = {"test": self.preparation(j).apply(features[j])}
+                holder = Owner(j, self.peers(), public, own, trained[j].weights)
+            else:
+                holder = Holder(j, self.peers(), public)
+            if can_catch_up(server, trained[j]):
+                holder.model = (caught_up(self.public, server, trained[j])[0], 0, ())
+            else:  # it lacks steps, and does not answer
+                holder.model = (trained[j].model[0], 0, (1,))
+            made[j] = holder
+        return made
+
+    @property
+    def messages(self) -> tuple[MessageSpec, ...]:
+        """Shares of data, models and steps, keys, masked uploads, and control."""
+        return with_formulas(messages_of(self.public), formulas_of(self))
+
+    @property
+    def prediction_messages(self) -> tuple[MessageSpec, ...]:
+        """Messages of coded inference, without steps; the number of rows is not known before."""
+        public = replace(self.public, batches={"test": self.layout_of(1)})
+        open_ended = messages_of(public, training=False)
+        return tuple(replace(one, shape=None, count=None) for one in open_ended)
+
+    @classmethod
+    def outline(cls, config: CodedSplitConfig, shape: Shape) -> Outline | None:
+        """Message schedule of a run without losses; None with timeouts or a release."""
+        return outline_of(config, shape)
+
+    @classmethod
+    def needs(cls, config: CodedSplitConfig, shape: Shape) -> Needs:
+        """R, p, the room for sums, memory."""
+        return needs_of(config, shape)
+
+    @property
+    def draws(self) -> tuple[Draw, ...]:
+        """Z and V."""
+        return draws_of(self.public)
+
+    def ideal_output(self, secrets: RunSecrets, key: MessageKey) -> Any:
+        """None: the sums follow from uploads, and no verifier asks for them yet."""
+        return None
+
+    @property
+    def batch_rows(self) -> int:
+        """|B|."""
+        return self.public.batches["train"].coded
+
+    @property
+    def claims(self) -> tuple[Claim, ...]:
+        """Theorem 1, and what a release gives away."""
+        return claims_of(release=self.config.release)
+
+    @property
+    def points(self) -> dict[int, int]:
+        """alpha_j of each holder."""
+        return {j: int(alpha) for j, alpha in enumerate(self.public.code.alphas)}
+
+    def describe(self) -> dict[str, Any]:
+        """N, K, T, R, p, |B| and the streams of a mask."""
+        code = self.public.code
+        return {
+            "N": code.parties,
+            "owners": self.public.owners,
+            "K": code.segments,
+            "T": code.privacy,
+            "R": self.public.threshold,
+            "A": self.config.tolerate_corrupt,
+            "p": code.field.modulus,
+            "batch_rows": self.batch_rows,
+            "keys": len(self.public.prss.subsets),
+        }
+
+    def memory(self) -> int:
+        """Bytes of all shares of data and models, of the log, and of the bounds by row."""
+        return memory_of(self.public, self.data.rows, self.public.code.parties)[1]
+
+    def advice(self, available: int) -> str:
+        """What makes shares smaller."""
+        return (
+            f"use more segments (K = {self.public.code.segments} now; each needs 3 more holders), "
+            "fewer rows, a lower degree, or a prime below 2^32"
+        )

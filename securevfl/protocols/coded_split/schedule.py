@@ -1,0 +1,178 @@
+"""Planned messages of a coded split run, and their cost in multiply-adds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from securevfl.engine.party import SERVER
+from securevfl.engine.streams import keyed_stream
+from securevfl.field import LagrangeCode, PrimeField
+from securevfl.field.prss import KEY, mask_streams
+from securevfl.models.polynomial_network import expanded_width
+from securevfl.models.split import Batches
+from securevfl.protocols.base.schedule import (
+    Needs,
+    Outline,
+    Phase,
+    Post,
+    Shape,
+    Stage,
+    hollow,
+)
+from securevfl.protocols.coded_split.bounds import RangeBound
+from securevfl.protocols.coded_split.dealing import SEED
+from securevfl.protocols.coded_split.messages import Request, inference_step
+from securevfl.protocols.coded_split.options import CodedSplitConfig
+from securevfl.protocols.coded_split.parameters import (
+    UPLOAD,
+    Parameters,
+    choose_prime,
+    make_parameters,
+)
+
+
+def outline_of(config: CodedSplitConfig, shape: Shape) -> Outline | None:
+    """Message schedule of a run; None with timeouts or a release, which chance has a part in."""
+    if config.result_timeout is not None or config.ask_timeout is not None or config.release:
+        return None
+    rows = {"train": shape.rows} | ({"test": shape.test_rows} if config.secure else {})
+    layouts = {
+        part: Batches(count, config.segments, config.batch, _unused) for part, count in rows.items()
+    }
+    public = make_parameters(config, shape.widths, layouts)
+    phases = [training(public)]
+    if config.secure:
+        length = layouts["test"].length
+        size = inference_step(layouts["test"].coded, config.segments)
+        whole, rest = divmod(length, size)
+        phases += [inference(public, size, whole)] * bool(whole)
+        phases += [inference(public, rest, 1)] * bool(rest)
+    return Outline(setup(public), tuple(phases), layouts["train"].coded, end=("stop", None))
+
+
+def needs_of(config: CodedSplitConfig, shape: Shape) -> Needs:
+    """Numbers of a configuration, whether or not there are enough holders for it."""
+    K, T = config.segments, config.privacy
+    threshold = UPLOAD * (K + T - 1) + 1
+    field = PrimeField(choose_prime(config))
+    enough = threshold + T  # holders: the plan says how many are needed, and this code has them
+    code = LagrangeCode(field, parties=enough, segments=K, privacy=T, degree=UPLOAD)
+    rows = {"train": shape.rows} | ({"test": shape.test_rows} if config.secure else {})
+    layouts = {part: Batches(count, K, config.batch, _unused) for part, count in rows.items()}
+    public = Parameters(config, code, layouts, shape.widths)
+    parties, bound = len(shape.widths) + config.helpers, RangeBound.of(public)
+    held, whole = memory_of(public, shape.rows, parties)
+    return Needs(
+        parties=parties,
+        threshold=threshold,
+        results=threshold + 2 * config.tolerate_corrupt,
+        prime=public.field.modulus,
+        data_bits=config.data_bits,
+        model_bits=config.data_bits + config.gradient_bits,
+        largest=int(bound.worst.max()),
+        limit=bound.limit,
+        client_memory=held,
+        simulation_memory=whole,
+    )
+
+
+def memory_of(public: Parameters, rows: int, holders: int) -> tuple[int, int]:
+    """Bytes of an owner, and of all parties: shares, the server's log and its bounds by row."""
+    config, size = public.config, public.field.dtype.itemsize
+    d, h = sum(public.sizes), config.width
+    lengths = sum(layout.length for layout in public.batches.values())
+    shares = d * (lengths + 3 * h) * size
+    per_row = public.code.segments * public.batches["train"].length * h * 8
+    log = config.rounds * public.code.segments * public.batches["train"].coded * h * 8
+    working = rows * max(public.sizes) * (8 + 3 * size)
+    return int(shares + working), int(holders * shares + 4 * per_row + log + working)
+
+
+def setup(public: Parameters) -> tuple[Post, ...]:
+    """Shares of data and models, and keys."""
+    N, dtype, prss = public.code.parties, public.field.dtype, public.prss
+    sizes = [expanded_width(d, public.config.degree) for d in public.widths]
+    nothing = [0] * (N - len(sizes))
+
+    def owners(round: int) -> Sequence[int]:
+        return range(public.owners)
+
+    def shares(kind: str, rows: Sequence[int], columns: Sequence[int]) -> Post:
+        shapes = [*zip(rows, columns, strict=True), *((0, 0) for _ in nothing)]
+        payloads = tuple(hollow(shape, dtype) for shape in shapes)
+        return Post(kind, "peers", payloads, owners, modulus=public.field.modulus)
+
+    posts = [
+        shares(f"{part}-data", [layout.length] * len(sizes), sizes)
+        for part, layout in public.batches.items()
+    ]
+    posts.append(shares("model", sizes, [public.config.width] * len(sizes)))
+    numbers = sorted({len(prss.sent(i, j)) for i in range(N) for j in range(N)} - {0})
+    return (*posts, *(_keys(public, number) for number in numbers))
+
+
+def _keys(public: Parameters, number: int) -> Post:
+    """Messages of so many keys."""
+    N, prss = public.code.parties, public.prss
+
+    def receivers(i: int) -> Sequence[int]:
+        return [j for j in range(N) if len(prss.sent(i, j)) == number]
+
+    def senders(round: int) -> Sequence[int]:
+        return [i for i in range(N) if receivers(i)]
+
+    payload = hollow((number, KEY), np.uint8)
+    return Post("key", "peers", (payload,), senders, receivers=receivers)
+
+
+def training(public: Parameters) -> Phase:
+    """Rounds of an upload and a deal."""
+    N, T, h = public.code.parties, public.code.privacy, public.config.width
+    coded = public.batches["train"].coded
+    share = hollow((coded, h), public.field.dtype)
+    streams = math.comb(N - 1, T) * mask_streams(public.code, UPLOAD)
+    decoding = public.code.segments * public.threshold / N
+    seeds = Post(
+        "seed",
+        "clients",
+        (hollow((SEED,), np.uint8),),
+        operations=(int(coded * h * decoding),),
+        receivers=lambda server: range(T),
+    )
+    deals = Post(
+        "deal",
+        "clients",
+        (share,),
+        operations=(int(coded * h * (public.code.size + decoding)),),
+        receivers=lambda server: range(T, N),
+        modulus=public.field.modulus,
+    )
+    work = int(coded * h * (2 * sum(public.sizes) + streams))
+    uploads = Post(
+        "embedding", "server", (share,), operations=(work,), modulus=public.field.modulus
+    )
+    stages = (
+        Stage((uploads,), activity="upload", count=public.results_needed),
+        Stage((seeds, deals)),
+    )
+    return Phase(None, stages, public.config.rounds)
+
+
+def inference(public: Parameters, rows: int, rounds: int) -> Phase:
+    """Requests for pieces of test rows, and their uploads."""
+    request = Request("test", 0, hollow((rows,), np.uint32))
+    share = hollow((rows, public.config.width), public.field.dtype)
+    uploads = Post("embedding", "server", (share,), modulus=public.field.modulus)
+    stages = (
+        Stage((Post("request", "clients", (request,)),)),
+        Stage((uploads,), activity="upload", count=public.results_needed),
+    )
+    return Phase(None, stages, rounds)
+
+
+def _unused(name: str, *keys: int) -> np.random.Generator:
+    """A generator for layouts of which only the sizes are asked for."""
+    return keyed_stream(0, SERVER, name)

@@ -1,0 +1,210 @@
+"""The server of coded split learning: lines 6 to 9 of the algorithm.
+
+Letters and lines as in `securevfl.protocols.coded_split.algorithm`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
+
+import numpy as np
+
+from securevfl.engine.party import SERVER, Message, Party
+from securevfl.errors import NotEnoughResultsError
+from securevfl.field.prss import KEY
+from securevfl.models.split import Centre, measure
+from securevfl.protocols.coded_split.bounds import RangeBound
+from securevfl.protocols.coded_split.dealing import Dealing
+from securevfl.protocols.coded_split.decoding import decode_sums, rows_in_order
+from securevfl.protocols.coded_split.keys import as_array, fresh_bytes
+from securevfl.protocols.coded_split.messages import Request, inference_step
+from securevfl.protocols.coded_split.parameters import Parameters
+from securevfl.protocols.coded_split.quantisation import mean_of_sums, wanted_step
+
+
+class Server(Party):
+    """Server: decodes the sums, steps its network, rounds and deals its steps.
+
+    Attributes
+    ----------
+    log : tuple of ndarray, (K, |B|, h)
+        Gbar of every step so far: what late holders are dealt again is made from it.
+    secret : bytes
+        The seeds of all masks follow from it.
+    residual : ndarray, (K, length, h)
+        e of line 7.
+    """
+
+    kept: ClassVar[tuple[str, ...]] = (
+        *("centre", "steps", "residual", "bound_state", "answers", "test_scores"),
+    )
+    kept_once: ClassVar[tuple[str, ...]] = ("secret",)
+    kept_frozen: ClassVar[tuple[str, ...]] = ("log",)
+
+    def __init__(
+        self,
+        peers: Sequence[int],
+        public: Parameters,
+        centre: Centre,
+        labels: Mapping[str, np.ndarray],
+    ) -> None:
+        super().__init__(SERVER, peers)
+        self.public = public
+        self.centre = centre
+        self.labels = labels
+        self.dealing = Dealing(public.code)
+        self.secret = b""
+        self.steps = 0
+        self.log: tuple[np.ndarray, ...] = ()
+        self.answers = np.zeros(len(self.peers), np.int64)  # how often each was among the first
+        self.test_scores: dict[int, np.ndarray] = {}
+        if "train" in public.batches:
+            self.bound = RangeBound.of(public)
+            shape = (public.code.segments, public.batches["train"].length, public.config.width)
+            self.residual = np.zeros(shape)
+
+    async def setup(self) -> None:
+        """Draw the secret of all masks."""
+        self.secret = fresh_bytes(KEY)
+
+    async def run(self) -> None:
+        """Lines 6 to 9 for every step, then the test rows from their shares if that is wanted."""
+        self.on("lacks", self.deal_again)
+        while True:
+            self.safe_point()  # one record: Gbar, network, optimiser and e (line 8)
+            self.deal()
+            if self.steps == self.public.config.rounds:
+                break
+            self.begin(self.steps + 1)
+            rows = self.public.batches["train"].draw(self.round)
+            self.train(rows, await self.sums(len(rows)))
+        if self.public.config.secure:
+            await self.infer(self.public.config.rounds)
+        self.broadcast("stop", None)
+
+    def begin(self, round: int) -> None:
+        """Enter a round: uploads of earlier ones are late."""
+        self.round = round
+        self.engine.enter_round(self, round)
+
+    async def sums(self, rows: int) -> np.ndarray:
+        """U_1 to U_K from the first R uploads (line 6), (K, |B|, h) signed."""
+        public = self.public
+        timeout = public.config.result_timeout if self.round > 1 else None  # set-up is in round 1
+        uploads = await self.collect("embedding", count=public.results_needed, timeout=timeout)
+        if len(uploads) < public.results_needed:
+            missing = sorted(set(self.peers) - set(uploads))
+            raise NotEnoughResultsError(
+                f"coded_split: round {self.round}: R + 2A = {public.results_needed} uploads are "
+                f"needed and {len(uploads)} came within result_timeout = {timeout} s; missing: "
+                f"{', '.join(f'party {n}' for n in missing)}. Wait longer, or use more helpers"
+            )
+        sums, wrong = decode_sums(public, uploads, rows)
+        if wrong:
+            self.record("corrected", clients=wrong, why=f"uploads of {wrong} disagree")
+        self.answers[list(uploads)] += 1
+        return sums
+
+    def train(self, rows: np.ndarray, sums: np.ndarray) -> None:
+        """Step the network (lines 6 and 7), round, bound and log what is dealt (line 8)."""
+        public = self.public
+        self.bound.decoded(rows, sums)
+        H = mean_of_sums(public, sums).reshape(-1, public.config.width)
+        samples = public.batches["train"].samples(rows)
+        loss, G, own = self.centre.gradients(H, samples, self.labels["train"])
+        self.record("round", step=self.round, loss=loss, used=public.results_needed)
+        self.centre.apply(own)
+        wanted = wanted_step(public, self.round, G, self.residual[:, rows])
+        rounded = self.rounded(wanted, rows)
+        dealt, bits = self.bound.admit(rounded)
+        if bits:
+            self.record(
+                "shrunk",
+                why=f"a sum could leave +-(p-1)/2: use {bits} bits fewer of data_bits and "
+                "gradient_bits in all, a larger prime, or a smaller client_lr",
+                bits=bits,
+            )
+        self.log = (*self.log, dealt.astype(np.min_scalar_type(-int(np.abs(dealt).max()) - 1)))
+        self.steps += 1
+
+    def rounded(self, wanted: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        """Gbar = round(want), and e (line 7)."""
+        if self.public.config.rounding == "stochastic":
+            stream = self.secret_stream("rounding", self.round)
+            drawn: np.ndarray = np.floor(wanted + stream.random(wanted.shape))
+            return drawn
+        nearest: np.ndarray = np.rint(wanted)
+        self.residual[:, rows] = wanted - nearest
+        return nearest
+
+    def deal(self) -> None:
+        """Deal the last step (line 9), to who answered most often first."""
+        if not self.steps:
+            return
+        step = self.log[-1]
+        seeds = self.dealing.seeds(self.secret, self.steps, step)
+        shares = self.dealing.shares(self.secret, self.steps, step)
+        for j in np.argsort(-self.answers, kind="stable").tolist():
+            if j < len(seeds):
+                self.send(j, "seed", as_array([seeds[j]])[0], round=self.steps)
+            else:
+                self.send(j, "deal", shares[j], round=self.steps)
+
+    def deal_again(self, message: Message) -> None:
+        """Deal a late or restarted holder the same shares of the steps that it lacks."""
+        first = int(message.payload) + 1
+        if not 1 <= first <= self.steps:
+            return
+        shares = [
+            self.dealing.shares(self.secret, t, self.log[t - 1])[message.sender]
+            for t in range(first, self.steps + 1)
+        ]
+        self.send(message.sender, "missed", (first, np.stack(shares)), round=self.round)
+
+    async def infer(self, last: int) -> None:
+        """Coded inference: lines 5 and 6 on shared rows, a few of them at a time."""
+        batches = self.public.batches["test"]
+        size = inference_step(batches.coded, batches.segments)
+        while len(self.test_scores) * size < batches.length:
+            self.safe_point()
+            piece = len(self.test_scores)
+            self.begin(last + 1 + piece)
+            stop = min((piece + 1) * size, batches.length)
+            rows = np.arange(piece * size, stop, dtype=np.uint32)
+            self.broadcast("request", Request("test", piece, rows))
+            sums = await self.sums(len(rows))
+            H = mean_of_sums(self.public, sums).reshape(-1, self.public.config.width)
+            self.score(piece, H)
+        self.report_inference(size)
+
+    def score(self, piece: int, embedding: np.ndarray) -> None:
+        """Score a piece of the test rows."""
+        self.test_scores[piece] = self.centre.scores(embedding)
+
+    def report_inference(self, size: int) -> None:
+        """Record the measures of the coded scores."""
+        labels = self.labels["test"]
+        scores = rows_in_order(self.public.batches["test"], self.test_scores, size)
+        self.record("inference", rows=len(labels), **measure(self.centre.task, scores, labels))
+
+    @property
+    def bound_state(self) -> tuple[np.ndarray, ...]:
+        """C and the bases of section 7, as checkpoints have them."""
+        if "train" not in self.public.batches:
+            return ()
+        return (self.bound.spent, self.bound.base, self.bound.since)
+
+    @bound_state.setter
+    def bound_state(self, state: tuple[np.ndarray, ...]) -> None:
+        if state:
+            self.bound.spent, self.bound.base, self.bound.since = state
+
+    def operations(self, kind: str) -> int:
+        """Multiply-adds to decode, K R |B| h, and to make a holder's share, (K + T) |B| h."""
+        public = self.public
+        if kind not in ("deal", "seed") or "train" not in public.batches:
+            return 0
+        entries = public.batches["train"].coded * public.config.width
+        decoding = public.code.segments * public.threshold / len(self.peers)
+        return int(entries * (public.code.size * (kind == "deal") + decoding))

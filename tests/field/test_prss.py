@@ -1,0 +1,232 @@
+"""Pseudo-random secret sharing: degrees, ranks, who holds which key, and fixed vectors."""
+
+import hashlib
+from itertools import combinations, product
+
+import numpy as np
+import pytest
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+from securevfl.errors import ConfigurationError
+from securevfl.field import LagrangeCode, PrimeField
+from securevfl.field.lagrange import interpolation_matrix
+from securevfl.field.prss import (
+    Prss,
+    derive,
+    draw_keys,
+    fill_stream,
+    mask_streams,
+    opening_streams,
+)
+
+P = 2**31 - 1
+LABEL = b"train 3"
+# (K, T, N), N at least R = 3(K+T-1) + 1.
+SHAPES = [(1, 1, 4), (2, 1, 7), (1, 2, 7), (2, 2, 10), (3, 1, 10), (1, 3, 10)]
+
+
+def prss_of(K, T, N, p=P):
+    return Prss(LagrangeCode(PrimeField(p), parties=N, segments=K, privacy=T))
+
+
+def keys_of(prss, seed=0):
+    """All keys, from a seed."""
+    make = np.random.default_rng(seed)
+    found = {}
+    for party in range(prss.code.parties):
+        found |= draw_keys(prss, party, make.bytes)
+    return found
+
+
+def own(prss, keys, party):
+    return {key: keys[key] for key in prss.held(party)}
+
+
+def rank(rows, p):
+    """Rank modulo p, by elimination in Python integers."""
+    rows, found = [[int(v) % p for v in row] for row in rows], 0
+    for column in range(len(rows[0]) if rows else 0):
+        pivot = next((i for i in range(found, len(rows)) if rows[i][column]), None)
+        if pivot is None:
+            continue
+        rows[found], rows[pivot] = rows[pivot], rows[found]
+        inverse = pow(rows[found][column], -1, p)
+        for i in range(found + 1, len(rows)):
+            factor = rows[i][column] * inverse % p
+            if factor:
+                rows[i] = [(a - factor * b) % p for a, b in zip(rows[i], rows[found], strict=True)]
+        found += 1
+    return found
+
+
+def multiply(poly, root, p):
+    """Coefficients of poly (z - root)."""
+    shifted = [0, *poly]
+    return [(a - root * b) % p for a, b in zip(shifted, [*poly, 0], strict=True)]
+
+
+def stream_polynomials(prss, C, streams, p):
+    """Coefficients of prod_{a in A} (z - alpha_a) z^e, for the keys that nobody in C holds."""
+    T, rows = prss.code.privacy, []
+    for A in prss.subsets:
+        if set(C) <= set(A):
+            poly = [1]
+            for a in A:
+                poly = multiply(poly, prss.code.alphas[a], p)
+            for e in range(streams):
+                rows.append([0] * e + poly + [0] * (streams - 1 - e))
+    assert all(len(row) == T + streams for row in rows)
+    return rows
+
+
+@pytest.mark.parametrize(("K", "T", "N"), SHAPES)
+def test_every_set_has_a_key_that_exactly_the_parties_outside_it_get(K, T, N):
+    prss = prss_of(K, T, N)
+    for key, A in enumerate(prss.subsets):
+        dealer = prss.dealer(key)
+        holders = {dealer} | {n for n in range(N) if key in prss.sent(dealer, n)}
+        assert holders == set(range(N)) - set(A)
+        assert all(key in prss.held(n) for n in holders)
+        assert not any(key in prss.sent(m, n) for n in A for m in range(N))
+    assert sum(len(prss.dealt(n)) for n in range(N)) == len(prss.subsets)
+
+
+@pytest.mark.parametrize("degree", [2, 3])
+@pytest.mark.parametrize(("K", "T", "N"), SHAPES)
+def test_masked_zeros_decode_to_zero_from_any_r_of_them_and_from_no_fewer(K, T, N, degree):
+    prss = prss_of(K, T, N)
+    code, keys = prss.code, keys_of(prss)
+    R = code.recovery_threshold(degree)
+    zero = np.zeros((2, 3), code.field.dtype)
+    sent = np.stack([prss.mask(n, own(prss, keys, n), LABEL, zero, degree) for n in range(N)])
+    assert (sent != 0).all()
+    stream = np.random.default_rng(1)
+    for _ in range(3):
+        some = sorted(stream.permutation(N)[:R].tolist())
+        assert not code.decode(sent[some], some, degree=degree).any()
+    # The degree is degree (K+T-1) and no lower: one result fewer decodes to noise.
+    to_betas = interpolation_matrix(code.field, code.alphas[: R - 1], code.betas[:K])
+    assert code.field.matmul(to_betas, sent[: R - 1].reshape(R - 1, -1)).any()
+
+
+@pytest.mark.parametrize(("K", "T", "N"), SHAPES)
+def test_streams_of_unknown_keys_span_all_masks_and_one_fewer_never_does(K, T, N):
+    prss, p = prss_of(K, T, N), P
+    u = mask_streams(prss.code, 3)
+    assert u == 2 * K + 2 * T - 2
+    for size in range(T + 1):
+        for C in combinations(range(N), size):
+            wanted = 3 * (K + T - 1) - K + 1 - size  # q of degree 3(K+T-1) - K with q(alpha_C) = 0
+            assert rank(stream_polynomials(prss, C, u, p), p) == wanted
+            assert rank(stream_polynomials(prss, C, u - 1, p), p) < wanted
+
+
+@pytest.mark.parametrize(("K", "T", "N"), SHAPES)
+def test_streams_of_an_opening_span_all_polynomials_that_vanish_at_the_coalition(K, T, N):
+    prss = prss_of(K, T, N)
+    u = opening_streams(prss.code, 2)
+    assert u == 2 * K + T - 1
+    for C in combinations(range(N), T):
+        wanted = 2 * (K + T - 1) + 1 - T
+        assert rank(stream_polynomials(prss, C, u, P), P) == wanted
+        assert rank(stream_polynomials(prss, C, u - 1, P), P) == wanted - 1
+
+
+def test_at_7_each_mask_polynomial_comes_equally_often_and_so_it_does_for_a_party_in_the_know():
+    prss = prss_of(1, 1, 4, p=7)
+    code, u = prss.code, mask_streams(prss.code, 3)
+    assert (code.betas, code.alphas, u) == ((1, 2), (3, 4, 5, 6), 2)
+    tape = np.indices((7,) * (4 * u)).reshape(4, u, -1)  # every value of every stream
+    values = []
+    for n in range(4):
+        weights, held = prss.weights(n, u).astype(np.int64), prss.held(n)
+        rho = sum((weights[i][:, None] * tape[key]).sum(axis=0) for i, key in enumerate(held))
+        values.append(int(code.vanishing[n]) * rho % 7)
+    counts = np.bincount(np.ravel_multi_index(np.array(values), (7,) * 4), minlength=7**4)
+    assert sorted(set(counts.tolist())) == [0, 7**8 // 7**3]
+    assert np.count_nonzero(counts) == 7**3  # all cubics that vanish at beta_1
+    for c in range(4):  # party c lacks the key of {c} alone: 7^2 values of its two streams
+        known = np.zeros((4, u), np.int64)
+        seen = set()
+        for pair in product(range(7), repeat=u):
+            known[c] = pair
+            row = []
+            for n in range(4):
+                weights = prss.weights(n, u).astype(np.int64)
+                rho = sum((weights[i] * known[key]).sum() for i, key in enumerate(prss.held(n)))
+                row.append(int(code.vanishing[n]) * rho % 7)
+            assert row[c] == 0
+            seen.add(tuple(row))
+        assert len(seen) == 7**2
+
+
+def test_masks_depend_on_every_bit_of_the_label_and_on_the_key():
+    prss = prss_of(1, 1, 4)
+    keys = keys_of(prss)
+    seen = {
+        prss.value(0, own(prss, some, 0), label, (5,), 2).tobytes()
+        for some in (keys, keys_of(prss, 1))
+        for label in (b"train 3", b"train 4", b"train 3\x00", b"")
+    }
+    assert len(seen) == 8
+
+
+def test_parties_that_were_told_different_things_cannot_be_decoded():
+    prss = prss_of(1, 1, 8)
+    keys, code = keys_of(prss), prss.code
+    zero = np.zeros((4,), code.field.dtype)
+    told = [b"rows 1 2" if n < 4 else b"rows 1 3" for n in range(8)]
+    sent = np.stack([prss.mask(n, own(prss, keys, n), told[n], zero, 3) for n in range(8)])
+    assert not code.decode(sent[:4], range(4), degree=3).any()
+    assert code.decode(sent[[0, 1, 4, 5]], [0, 1, 4, 5], degree=3).any()
+
+
+def test_many_streams_are_summed_in_parts_as_at_once(monkeypatch):
+    prss = prss_of(2, 2, 10)
+    keys = own(prss, keys_of(prss), 3)
+    whole = prss.value(3, keys, LABEL, (6, 2), 6)
+    monkeypatch.setattr("securevfl.field.prss._AT_ONCE", 200)
+    assert (prss.value(3, keys, LABEL, (6, 2), 6) == whole).all()
+
+
+@pytest.mark.parametrize("p", [7, 97, 2**31 - 1, 2**40 - 87, 2**61 - 1])
+def test_a_stream_is_aes_in_counter_mode_under_hkdf_by_rejection(p):
+    key, label, dtype = bytes(range(32)), b"label", PrimeField(p).dtype
+    context = b"securevfl prss 1" + hashlib.sha256(label).digest()
+    derived = HKDF(SHA256(), length=32, salt=None, info=context).derive(key)
+    assert derive(key, label) == derived
+    cipher = Cipher(algorithms.AES(derived), modes.CTR(bytes(16))).encryptor()
+    wanted, bits = [], p.bit_length()
+    while len(wanted) < 50:
+        word = int.from_bytes(cipher.update(bytes(dtype.itemsize)), "little") % 2**bits
+        if word < p:
+            wanted.append(word)
+    out = np.empty(50, dtype)
+    fill_stream(p, out, key, label)
+    assert out.tolist() == wanted
+
+
+@pytest.mark.parametrize(
+    ("shape", "p", "digest"),
+    [
+        ((1, 1, 4), 2**31 - 1, "d40da46bd0816061"),
+        ((2, 2, 10), 2**61 - 1, "ace2d717d97c9e57"),
+    ],
+)
+def test_values_are_those_of_the_committed_vectors(shape, p, digest):
+    prss = prss_of(*shape, p=p)
+    keys = {i: hashlib.sha256(str(i).encode()).digest() for i in range(len(prss.subsets))}
+    u = mask_streams(prss.code, 3)
+    values = [
+        prss.value(n, own(prss, keys, n), LABEL, (3, 2), u).tolist()
+        for n in range(prss.code.parties)
+    ]
+    assert hashlib.sha256(repr(values).encode()).hexdigest()[:16] == digest
+
+
+def test_too_many_keys_are_refused_with_what_they_would_cost():
+    prss_of(1, 2, 28)  # 378 keys
+    with pytest.raises(ConfigurationError, match=r"3276 keys.*512.*C\(N-1,T\) u = 2925 u streams"):
+        prss_of(1, 3, 28)

@@ -1,0 +1,125 @@
+"""The server's range bound: nothing ever wraps, and holders see nothing of it."""
+
+import numpy as np
+import pytest
+
+from securevfl.data import load_dataset
+from securevfl.errors import WouldOverflowError
+from securevfl.protocols.coded_split import CodedSplit
+from securevfl.protocols.coded_split.bounds import RangeBound
+from securevfl.protocols.coded_split.parameters import choose_prime
+from securevfl.protocols.coded_split.quantisation import whole_rows
+from securevfl.testing.runs import make, simulate
+
+from .twin import check_against_twin, watched
+
+DIGITS = load_dataset("digits", parties=8).subset(103, 21)
+SMALL = {"rounds": 12, "batch": 16, "width": 5, "hidden": 6}
+P31 = 2**31 - 1
+
+
+def shrunk(outcome):
+    return [event for event in outcome.events if event.name == "shrunk"]
+
+
+def test_a_prime_too_small_ends_in_the_shrink_event_and_never_in_a_wrong_value():
+    options = {**SMALL, "prime": P31, "data_bits": 7, "gradient_bits": 8, "client_lr": 4000.0}
+    outcome = simulate(watched(CodedSplit), DIGITS, **options)
+    found = shrunk(outcome)
+    assert found
+    assert all(event.party == -1 and event.fields["bits"] >= 1 for event in found)
+    assert "larger prime" in found[0].fields["why"]
+    largest = check_against_twin(outcome, rounds=SMALL["rounds"])
+    assert largest > 2**20  # steps were dealt all the same
+    roomy = simulate(watched(CodedSplit), DIGITS, **{**options, "prime": 2**61 - 1})
+    assert not shrunk(roomy)
+
+
+def test_holders_learn_nothing_of_a_shrunk_step():
+    options = {**SMALL, "prime": P31, "data_bits": 7, "gradient_bits": 8, "client_lr": 4000.0}
+    one = simulate(CodedSplit, DIGITS, **options).simulation.transcript
+    options["client_lr"] = 0.5
+    other = simulate(CodedSplit, DIGITS, **options).simulation.transcript
+    for name in ("kind", "round", "sender", "receiver", "bytes", "sent", "arrived"):
+        assert (one.columns()[name] == other.columns()[name]).all()
+
+
+def test_first_sums_without_room_are_refused_before_the_run():
+    with pytest.raises(WouldOverflowError, match=r"first sums can reach .* \(p-1\)/2 = 1.074e\+09"):
+        make(CodedSplit, DIGITS, prime=P31)
+
+
+@pytest.mark.parametrize("more", [{}, {"secure": True}])
+def test_steps_are_admitted_up_to_the_last_unit_and_not_beyond(more):
+    bound = RangeBound.of(make(CodedSplit, DIGITS, **SMALL, **more).public)
+    K, h = bound.spent.shape
+    room = (bound.limit - bound.worst) // bound.square
+    step = np.zeros((K, 2, h))
+    step[:, 0] = room - 1
+    step[:, 1] = -1
+    admitted, bits = bound.admit(step)
+    assert (admitted == step).all()
+    assert bits == 0
+    assert (bound.limit - bound.worst < bound.square).all()
+    admitted, bits = bound.admit(np.full((K, 2, h), 7.0))
+    assert not admitted.any()
+    assert bits >= 1
+    assert (bound.worst <= bound.limit).all()
+
+
+def test_a_decoded_row_begins_anew_where_rows_come_by_turns_and_not_where_any_may_come():
+    public = make(CodedSplit, DIGITS, **SMALL).public
+    rows = np.arange(public.batches["train"].length)
+    for rolling, made in ((True, public), (False, make(CodedSplit, DIGITS, secure=True).public)):
+        bound = RangeBound.of(made)
+        K, h = bound.spent.shape
+        before = bound.worst.copy()
+        bound.admit(np.ones((K, len(rows), h)))
+        bound.decoded(rows, np.zeros((K, len(rows), h), np.int64))
+        assert (bound.worst < before).all() == rolling
+        assert bound.lasting == bound.first + bound.square * len(rows)
+
+
+def test_rows_keep_to_the_norm_that_the_bound_counts_on():
+    public = make(CodedSplit, DIGITS, **SMALL).public
+    width = public.widths[0]
+    stream = np.random.default_rng(0)
+    far = (stream.standard_normal((50, width)) * 40).astype(np.float32)
+    inside = stream.random((50, width), np.float32)
+    full = np.ones((1, width), np.float32)
+    whole = [whole_rows(public, 0, rows) for rows in (far, inside, full)]
+    squares = [(rows**2).sum(axis=1) for rows in whole]
+    assert all((square <= public.norms_squared[0]).all() for square in squares)
+    assert squares[0].min() > 0.98 * public.norms_squared[0]
+    assert (
+        whole[1]
+        == public.data_point.round(np.hstack([inside, inside**2, full[:, :1].repeat(50, 0)]))
+    ).all()
+    assert (whole[2] == 2**public.config.data_bits).all()
+
+
+def test_scaled_columns_keep_to_their_norm():
+    data = load_dataset("breast-cancer", parties=4)
+    made = make(CodedSplit, data, prepare="scale")
+    for n, rows in enumerate(data.train):
+        prepared = made.preparation(n).apply(rows)
+        assert np.abs(prepared).max() <= 5 / np.sqrt(rows.shape[1]) * (1 + 1e-6)
+        assert abs(prepared.mean()) < 0.02
+        whole = whole_rows(made.public, n, prepared)
+        assert ((whole**2).sum(axis=1) <= made.public.norms_squared[n]).all()
+
+
+@pytest.mark.parametrize(
+    ("more", "prime"),
+    [
+        ({"data_bits": 6, "gradient_bits": 8}, P31),
+        ({}, 2**40 - 87),
+        ({"secure": True}, 2**50 - 2**14 + 1),
+        ({"client_lr": 30.0}, 2**50 - 2**14 + 1),
+        ({"data_bits": 10, "gradient_bits": 20}, 2**61 - 1),
+        ({"data_bits": 26, "gradient_bits": 40}, 2**61 - 1),
+        ({"prime": 97}, 97),
+    ],
+)
+def test_the_prime_is_the_smallest_with_room(more, prime):
+    assert choose_prime(CodedSplit.Config(**more)) == prime

@@ -1,0 +1,116 @@
+"""What is refused and why, learning-rate schedules, coded predictions, released models."""
+
+import numpy as np
+import pytest
+
+import securevfl as svfl
+from securevfl.data import load_dataset
+from securevfl.errors import ConfigurationError, PrivacyError, WouldOverflowError
+from securevfl.models.polynomial_network import expand
+from securevfl.protocols.coded_split import CodedSplit
+from securevfl.protocols.coded_split.options import CodedSplitConfig
+from securevfl.testing.runs import make, simulate
+
+DIGITS = load_dataset("digits", parties=8).subset(103, 41)
+SMALL = {"rounds": 6, "batch": 16, "width": 5, "hidden": 6}
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"client_step": "adam"}, "linear in the gradient: plain SGD"),
+        ({"client_momentum": 0.9}, "linear in the gradient: plain SGD"),
+        ({"client_weight_decay": 0.1}, "linear in the gradient: plain SGD"),
+        ({"weight_bound": 16.0}, "nobody can clip what nobody sees"),
+        ({"segments": 3}, r"= 10 uploads with K = 3.*Use helpers = 2"),
+        ({"privacy": 2, "tolerate_corrupt": 2}, r"= 11 uploads with .*Use helpers = 3"),
+    ],
+)
+def test_what_cannot_work_is_refused_with_the_reason(options, why):
+    with pytest.raises(ConfigurationError, match=why):
+        make(CodedSplit, DIGITS, **options)
+
+
+def test_coalitions_must_leave_two_honest_owners_whatever_the_helpers():
+    few = load_dataset("breast-cancer", parties=3)
+    make(CodedSplit, few, helpers=1)
+    with pytest.raises(PrivacyError, match=r"T\+2 = 4 owners; helpers do not count"):
+        make(CodedSplit, few, helpers=9, privacy=2)
+
+
+def test_too_many_keys_are_refused():
+    many = load_dataset("digits", parties=28)
+    with pytest.raises(ConfigurationError, match="3276 keys"):
+        make(CodedSplit, many, privacy=3)
+
+
+@pytest.mark.parametrize(
+    ("decay", "rates"),
+    [
+        ("none", [8.0, 8.0, 8.0, 8.0]),
+        ("linear", [8.0, 6.0, 4.0, 2.0]),
+        ("cosine", [8.0, 6.828, 4.0, 1.172]),
+        ("halving", [8.0, 4.0, 2.0, 1.0]),
+    ],
+)
+def test_the_schedules_of_the_owners_rate(decay, rates):
+    config = CodedSplitConfig(rounds=8, client_lr=8.0, client_lr_decay=decay)
+    found = [config.rate(step) for step in (1, 3, 5, 7)]
+    np.testing.assert_allclose(found, rates, atol=1e-3)
+
+
+def test_coded_inference_scores_as_the_experimenter_does():
+    options = {**SMALL, "secure": True, "segments": 2, "helpers": 2}
+    outcome = simulate(CodedSplit, DIGITS, **options)
+    (event,) = [event for event in outcome.events if event.name == "inference"]
+    scores = outcome.protocol.scores(outcome.parties, DIGITS.test)
+    assert event.fields["accuracy"] == np.mean(scores.argmax(axis=1) == DIGITS.test_labels)
+    assert event.fields["rows"] == 41
+
+
+@pytest.mark.parametrize("more", [{}, {"segments": 2, "helpers": 1, "prepare": "scale"}])
+def test_new_rows_are_predicted_on_shares_twice_over_and_after_loading(more, tmp_path):
+    run = svfl.run("coded_split", DIGITS, out=tmp_path / "run", **SMALL, **more)
+    new = np.random.default_rng(0).integers(0, 17, (7, 64))
+    plain = run.scores(new)
+    for one in (run, svfl.load_run(tmp_path / "run", data=DIGITS)):
+        np.testing.assert_allclose(one.scores(new), plain, atol=1e-6)
+        np.testing.assert_allclose(one.scores(new, coded=True), plain, atol=1e-6)
+    run.export(tmp_path / "models")
+
+
+def test_new_rows_are_refused_where_their_sums_could_wrap():
+    run = svfl.run(
+        *("coded_split", DIGITS),
+        **{**SMALL, "rounds": 60, "width": 3},
+        prime=2**31 - 1,
+        data_bits=6,
+        gradient_bits=8,
+        client_lr=200.0,
+    )
+    with pytest.raises(WouldOverflowError, match="Train with secure = true"):
+        run.predict(np.zeros((1, 64)), coded=True)
+
+
+@pytest.mark.parametrize("more", [{}, {"segments": 2}])
+def test_a_release_gives_each_owner_its_own_models_and_nobody_elses(more):
+    outcome = simulate(CodedSplit, DIGITS, release=True, payloads=True, **SMALL, **more)
+    public = outcome.protocol.public
+    models = outcome.protocol.models(outcome.parties)
+    start, unit = 0, 2.0 ** -(public.config.data_bits + public.config.gradient_bits)
+    for n, size in enumerate(public.sizes):
+        released = np.stack(outcome.parties[n].released)
+        assert (released == models[:, start : start + size] * unit).all()
+        start += size
+    H = sum(expand(rows, 2) @ outcome.parties[n].released[0] for n, rows in enumerate(DIGITS.train))
+    assert np.isfinite(H).all()
+    strange = [claim for claim in outcome.protocol.claims if claim.asset == "labels"]
+    assert [claim.strength for claim in strange] == ["none"]
+
+
+def test_helpers_are_as_fast_as_the_fastest_and_hold_no_columns():
+    run = svfl.run("coded_split", DIGITS, conditions="paper", helpers=2, **SMALL)
+    assert len(run.spec.conditions.uploads) == 10
+    assert [delay.mean for delay in run.spec.conditions.uploads[8:]] == [0.1, 0.1]
+    assert not hasattr(run.parties[9], "features")
+    assert run.parties[9].model[1] == SMALL["rounds"]

@@ -1,0 +1,108 @@
+"""The integer twin: the same training in Python integers, without a field, shares or masks."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from securevfl.protocols.coded_split.quantisation import whole_rows
+from securevfl.protocols.coded_split.server import Server
+from securevfl.testing.runs import make
+
+
+def big(values, kind=object):
+    """The same integers without a limit, or as int64, whose sums are right where they fit."""
+    return np.asarray(values, np.int64).astype(kind)
+
+
+@dataclass
+class Twin:
+    """Models and sums of a configuration as integers that never wrap.
+
+    Attributes
+    ----------
+    protocol : CodedSplit
+    kind : type
+        Of the integers.
+    """
+
+    protocol: object
+    kind: type = object
+
+    def __post_init__(self):
+        made, public = self.protocol, self.protocol.public
+        data = made.data.train
+        rows = [whole_rows(public, n, made.preparation(n).apply(x)) for n, x in enumerate(data)]
+        self.layout = public.batches["train"]
+        self.X = big(self.layout.lay_out(np.concatenate(rows, axis=1)), self.kind)
+        unit = 2.0 ** (public.config.data_bits + public.config.gradient_bits)
+        first = [
+            np.floor(unit * made.first_weights(n).astype(np.float64) + 0.5)
+            for n in range(public.owners)
+        ]
+        W = big(np.concatenate(first), self.kind)
+        self.W = [W.copy() for _ in range(public.code.segments)]
+
+    def sums(self, t):
+        """U_1 to U_K of training batch t, with the steps so far."""
+        rows = self.layout.draw(t)
+        return np.stack([self.X[k][rows] @ W for k, W in enumerate(self.W)])
+
+    def step(self, t, dealt):
+        """W_k += X_k^T Gbar_k."""
+        rows = self.layout.draw(t)
+        for k, W in enumerate(self.W):
+            self.W[k] = W + self.X[k][rows].T @ big(dealt[k], self.kind)
+
+
+class Watched(Server):
+    """A server that keeps what it decodes, and how."""
+
+    def __init__(self, *rest):
+        super().__init__(*rest)
+        self.seen = {}
+
+    def train(self, rows, sums):
+        """Keep the sums and the bound that was promised of them, then train."""
+        if self.bound.base.size:
+            moved = self.bound.spent[:, None] - self.bound.since[:, rows]
+            promised = self.bound.base[:, rows] + self.bound.square * moved
+        else:
+            promised = np.broadcast_to(self.bound.worst[:, None], sums.shape)
+        self.seen[self.round] = (sums.copy(), promised.copy())
+        super().train(rows, sums)
+
+
+def watched(cls):
+    """The protocol with a server that keeps what it decodes."""
+
+    class Protocol(cls):
+        """Watched."""
+
+        def new_server(self):
+            plain = super().new_server()
+            return Watched(plain.peers, plain.public, plain.centre, plain.labels)
+
+    return Protocol
+
+
+def check_against_twin(outcome, *, rounds=None, kind=object):
+    """All decoded sums are the twin's, within the bound; returns the largest of them."""
+    server = outcome.parties[-1]
+    twin, largest = Twin(outcome.protocol, kind=kind), 0
+    for t in range(1, len(server.log) + 1):
+        if t in server.seen:
+            sums, promised = server.seen[t]
+            wanted = twin.sums(t)
+            assert (big(sums) == wanted).all(), f"round {t}"
+            assert (abs(wanted) <= big(promised)).all(), f"round {t}"
+            largest = max(largest, int(abs(wanted).max()))
+        twin.step(t, server.log[t - 1])
+    assert rounds is None or len(server.seen) == rounds
+    models = outcome.protocol.models(outcome.parties)
+    for k, W in enumerate(twin.W):
+        assert (big(models[k]) == W).all()
+    assert 0 < largest <= (outcome.protocol.public.field.modulus - 1) // 2
+    return largest
+
+
+__all__ = ["Twin", "big", "check_against_twin", "make", "watched"]
