@@ -86,7 +86,8 @@ def _referents(thing: Any) -> Iterator[Any]:
 
 
 def _attributes(thing: Any) -> Iterator[Any]:
-    yield from vars(thing).values() if hasattr(thing, "__dict__") else ()
+    own = getattr(thing, "__dict__", None)  # wrappers of foreign functions answer anything
+    yield from own.values() if isinstance(own, dict | types.MappingProxyType) else ()
     for cls in type(thing).__mro__:
         slots = cls.__dict__.get("__slots__", ())
         for name in (slots,) if isinstance(slots, str) else slots:
