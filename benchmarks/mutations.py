@@ -35,7 +35,7 @@ from pathlib import Path
 from typing import Any
 
 from mutants import FILES, Mutant, all_mutants, in_random_order
-from mutations_page import write_page
+from mutation_tables import write_page
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent

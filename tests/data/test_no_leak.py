@@ -99,15 +99,14 @@ def test_adult(tmp_path, scaling):
 
 @pytest.mark.parametrize("scaling", SCALINGS)
 def test_digits(monkeypatch, scaling):
-    import sklearn.datasets
-
+    from securevfl.data.catalogue import bundled
     from securevfl.data.partition import split_stratified
 
-    pixels, digits = sklearn.datasets.load_digits(return_X_y=True)
+    pixels, digits = bundled.bundled_digits()
     before = load_dataset("digits", scaling=scaling)
     _, test_rows = split_stratified(digits, 0.25, 0)
     changed = edit_rows(test_rows)(pixels.copy())
-    monkeypatch.setattr(sklearn.datasets, "load_digits", lambda return_X_y: (changed, digits))
+    monkeypatch.setattr(bundled, "bundled_digits", lambda: (changed, digits))
     assert_no_leak(before, load_dataset("digits", scaling=scaling))
 
 

@@ -26,7 +26,7 @@ def mutations(mutants):
 
 @pytest.fixture(scope="module")
 def page(mutations):
-    return importlib.import_module("mutations_page")
+    return importlib.import_module("mutation_tables")
 
 
 @pytest.fixture(scope="module")
