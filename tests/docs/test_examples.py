@@ -138,7 +138,7 @@ def test_an_installed_protocol_is_in_every_command(installed, tmp_path, monkeypa
     results = last(f"compare {installed} split {small} --seeds 1 --out two")
     assert set(results["runs"]) == {installed, "split"}
 
-    report = last(f"verify {installed}")
+    report = last(f"verify {installed} --quick")
     verdicts = {(c["who"], c["about"]): c["verdict"] for c in report["claims"]}
     assert verdicts["server", "features"] == "NO VIOLATION FOUND"  # by traffic and plaintext alone
     assert report["protocol"] == installed

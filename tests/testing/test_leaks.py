@@ -26,10 +26,9 @@ CAUGHT = {
     "secagg_split: no self mask",
     "secagg_split: both shares opened",
     "he_split: secret key told",
-    "he_split: plaintext beside the ciphertext",
     "fedonce: labels as a hint",
 }
-BLAMELESS = ("secagg_split: deals backwards", "fedonce: as it is")
+BLAMELESS = ("fedonce: as it is",)
 
 
 def needs(protocol):
