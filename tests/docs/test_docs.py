@@ -41,6 +41,7 @@ NOT_RUN = 36
 SMALL = {
     "compare": "--rounds 2 --seeds 1 --workers 1",
     "study": "--workers 1",
+    "verify": "--quick",
     "bench round": "--rows 300 --parties 6 --features 12 --segments 1 --blocks 7 --rounds 1",
     "bench threshold": "--parties 6 --privacy 1 --segments 2 --tries 1 --time-parties 6 --rounds 2",
 }

@@ -87,7 +87,10 @@ COSTLY = {  # encryption, signatures, or many rounds at each replay
     "dvfl, simclr": 6,
     "fedhssl": 10,
     "fedhssl, moco": 6,
+    "ssl_local": 20,
     "ssl_local, moco": 10,
+    "coded_split, all": 20,
+    "fedvs, coded inference": 20,
     "vflhlp": 20,
 }
 
