@@ -24,6 +24,7 @@ FILES: dict[str, tuple[str, ...] | None] = {
     f"{FEDVS}/sums.py": None,
     f"{FEDVS}/terms.py": None,
     f"{FEDVS}/decoding.py": None,
+    "protocols/base/decoding.py": None,
     f"{FEDVS}/quantisation.py": None,
     f"{FEDVS}/messages.py": None,
     f"{FEDVS}/parameters.py": None,

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from securevfl.errors import NotEnoughResultsError
-from securevfl.models.split import Batches
+from securevfl.protocols.base.decoding import decode_results
 from securevfl.protocols.coded_split.parameters import MODEL, UPLOAD, Parameters
 
 
@@ -28,24 +27,9 @@ def decode_sums(
     ------
     CorruptResultsError, NotEnoughResultsError
     """
-    code = public.code
-    if not public.config.tolerate_corrupt:
-        sums = code.decode(np.stack(list(uploads.values())), tuple(uploads), degree=UPLOAD)
-        return public.field.signed(sums), []
-    form = ((rows, public.config.width), public.field.dtype)
-    sound = {
-        n: upload
-        for n, upload in uploads.items()
-        if isinstance(upload, np.ndarray) and (upload.shape, upload.dtype) == form
-    }
-    if len(sound) < public.threshold:
-        raise NotEnoughResultsError(
-            f"coded_split: {len(sound)} of {len(uploads)} uploads have the form that was asked "
-            f"for, and decoding needs R = {public.threshold}; the run cannot go on"
-        )
-    stack = np.stack(list(sound.values()))
-    sums, wrong = code.decode_with_errors(stack, tuple(sound), degree=UPLOAD)
-    return public.field.signed(sums), sorted({*wrong, *uploads} - (set(sound) - set(wrong)))
+    shape, corrected = (rows, public.config.width), public.config.tolerate_corrupt > 0
+    sums, wrong = decode_results(public.code, uploads, shape, degree=UPLOAD, corrected=corrected)
+    return public.field.signed(sums), wrong
 
 
 def signed_models(public: Parameters, shares: Mapping[int, np.ndarray]) -> np.ndarray:
@@ -53,14 +37,3 @@ def signed_models(public: Parameters, shares: Mapping[int, np.ndarray]) -> np.nd
     stack = np.stack(list(shares.values()))
     decoded = public.code.decode(stack, tuple(shares), degree=MODEL)
     return public.field.signed(decoded)
-
-
-def rows_in_order(batches: Batches, parts: Mapping[int, np.ndarray], step: int) -> np.ndarray:
-    """Values of all rows in their order, from parts that have `step` coded rows each."""
-    first = next(iter(parts.values()))
-    values = np.empty((batches.rows, *first.shape[1:]), first.dtype)
-    for number, part in parts.items():
-        rows = np.arange(number * step, min((number + 1) * step, batches.length))
-        samples = batches.samples(rows)
-        values[samples[samples >= 0]] = part[samples >= 0]
-    return values

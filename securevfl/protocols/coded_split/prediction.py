@@ -11,7 +11,7 @@ from typing import ClassVar
 import numpy as np
 
 from securevfl.models.split import Centre
-from securevfl.protocols.coded_split.decoding import rows_in_order
+from securevfl.protocols.base.decoding import rows_in_order
 from securevfl.protocols.coded_split.parameters import Parameters
 from securevfl.protocols.coded_split.server import Server
 

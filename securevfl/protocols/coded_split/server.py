@@ -14,9 +14,10 @@ from securevfl.engine.party import SERVER, Message, Party
 from securevfl.errors import NotEnoughResultsError
 from securevfl.field.prss import KEY
 from securevfl.models.split import Centre, measure
+from securevfl.protocols.base.decoding import rows_in_order
 from securevfl.protocols.coded_split.bounds import RangeBound
 from securevfl.protocols.coded_split.dealing import Dealing
-from securevfl.protocols.coded_split.decoding import decode_sums, rows_in_order
+from securevfl.protocols.coded_split.decoding import decode_sums
 from securevfl.protocols.coded_split.keys import as_array, fresh_bytes
 from securevfl.protocols.coded_split.messages import Request, inference_step
 from securevfl.protocols.coded_split.parameters import Parameters
@@ -152,9 +153,17 @@ class Server(Party):
                 self.send(j, "deal", shares[j], round=self.steps)
 
     def deal_again(self, message: Message) -> None:
-        """Deal a late or restarted holder the same shares of the steps that it lacks."""
-        first = int(message.payload) + 1
-        if not 1 <= first <= self.steps:
+        """Deal a late or restarted holder the same shares of the steps that it lacks.
+
+        A question that names no number of steps is an event, and not answered.
+        """
+        done = message.payload
+        if type(done) is not int or not 0 <= done <= self.public.config.rounds:
+            why = "it asked for steps without the number of those that it has"
+            self.record("refused", party=message.sender, why=why)
+            return
+        first = done + 1
+        if first > self.steps:
             return
         shares = [
             self.dealing.shares(self.secret, t, self.log[t - 1])[message.sender]

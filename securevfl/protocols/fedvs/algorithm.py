@@ -20,7 +20,8 @@ from securevfl.models.polynomial_network import PolynomialNetwork
 from securevfl.models.pretraining.trainer import Pretraining
 from securevfl.models.split import Centre, measure, rows_of
 from securevfl.models.weights import load_weights, weights_of
-from securevfl.protocols.fedvs.decoding import decode_uploads, rows_in_order
+from securevfl.protocols.base.decoding import rows_in_order
+from securevfl.protocols.fedvs.decoding import decode_uploads
 from securevfl.protocols.fedvs.messages import Attempt, Batch
 from securevfl.protocols.fedvs.parameters import Parameters, inference_step
 from securevfl.protocols.fedvs.quantisation import (

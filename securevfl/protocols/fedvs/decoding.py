@@ -6,8 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from securevfl.errors import NotEnoughResultsError
-from securevfl.models.split import Batches
+from securevfl.protocols.base.decoding import decode_results
 from securevfl.protocols.fedvs.parameters import Parameters
 
 
@@ -28,30 +27,6 @@ def decode_uploads(
     ------
     CorruptResultsError, NotEnoughResultsError
     """
-    code = public.code
-    if not public.config.tolerate_corrupt:
-        return code.decode(np.stack(list(uploads.values())), tuple(uploads), degree=2), []
-    form = ((rows, public.config.width), public.field.dtype)
-    sound = {
-        n: upload
-        for n, upload in uploads.items()
-        if isinstance(upload, np.ndarray) and (upload.shape, upload.dtype) == form
-    }
-    if len(sound) < public.threshold:
-        raise NotEnoughResultsError(
-            f"{len(sound)} of {len(uploads)} uploads have the form that was asked for, and "
-            f"decoding needs R = {public.threshold}"
-        )
-    sums, wrong = code.decode_with_errors(np.stack(list(sound.values())), tuple(sound), degree=2)
-    return sums, sorted({*wrong, *uploads} - (set(sound) - set(wrong)))
-
-
-def rows_in_order(batches: Batches, parts: Mapping[int, np.ndarray], step: int) -> np.ndarray:
-    """Values of all rows in their order, from parts that have `step` coded rows each."""
-    first = next(iter(parts.values()))
-    values = np.empty((batches.rows, *first.shape[1:]), first.dtype)
-    for number, part in parts.items():
-        rows = np.arange(number * step, min((number + 1) * step, batches.length))
-        samples = batches.samples(rows)
-        values[samples[samples >= 0]] = part[samples >= 0]
-    return values
+    corrected = public.config.tolerate_corrupt > 0
+    shape = (rows, public.config.width)
+    return decode_results(public.code, uploads, shape, degree=2, corrected=corrected)

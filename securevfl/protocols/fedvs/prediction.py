@@ -8,8 +8,8 @@ from typing import ClassVar
 import numpy as np
 
 from securevfl.models.split import Centre
+from securevfl.protocols.base.decoding import rows_in_order
 from securevfl.protocols.fedvs.algorithm import Client, Server
-from securevfl.protocols.fedvs.decoding import rows_in_order
 from securevfl.protocols.fedvs.parameters import Parameters
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from securevfl.data import load_dataset
-from securevfl.engine.party import SERVER
+from securevfl.engine.party import SERVER, Message
 from securevfl.protocols.coded_split import CodedSplit
 from securevfl.protocols.coded_split.messages import Label, Request
 from securevfl.testing.runs import simulate
@@ -109,3 +109,23 @@ def test_labels_differ_by_part_step_piece_life_and_rows():
         Label("train", 3).told(rows[::-1]),
     }
     assert len(told) == 8
+
+
+def asked(payload):
+    return Message(3, SERVER, "lacks", payload, 0, 0, -1)
+
+
+@pytest.mark.parametrize("payload", [None, "3", 2.0, True, -1, 7, [1], 10**30])
+def test_a_question_that_names_no_step_is_an_event_and_not_answered(ended, payload):
+    server = ended.parties[SERVER]
+    server.engine = Engine()
+    server.deal_again(asked(payload))
+    assert server.engine.sent == []
+    assert [name for name, _ in server.engine.events] == ["refused"]
+
+
+def test_a_holder_that_has_all_steps_is_not_answered_and_not_refused(ended):
+    server = ended.parties[SERVER]
+    server.engine = Engine()
+    server.deal_again(asked(6))
+    assert (server.engine.sent, server.engine.events) == ([], [])
