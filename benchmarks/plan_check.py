@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 import securevfl as svfl
-from securevfl.data.builders.arrays import from_numpy
+from securevfl.data.dataset import VerticalDataset
 from securevfl.engine.conditions import Conditions, Delay
 from securevfl.machine import commit, describe_machine
 from securevfl.planning.forecast import plan
@@ -64,7 +64,7 @@ def data(parties: int) -> Any:
     """Forty rows of two columns a party; what is learnt does not matter."""
     stream = np.random.Generator(np.random.Philox(0))
     features, labels = stream.random((48, 2 * parties), np.float32), np.arange(48) % 2
-    return from_numpy(
+    return VerticalDataset.from_numpy(
         features[:40], labels[:40], test_features=features[40:], test_labels=labels[40:],
         task="binary", parties=parties, name="random rows",
     )  # fmt: skip

@@ -1,7 +1,7 @@
 """The house: which package may import which, how large a folder may be, where a test lies.
 
 The table is that of docs/design.md. Every import counts, also one inside a function and one for
-type checking alone; only `LAZY_UPWARD` lists what may point up, with its reason.
+type checking alone.
 """
 
 from __future__ import annotations
@@ -68,10 +68,6 @@ ALLOWED: dict[str, set[str]] = {
     "__main__": {"cli"},
 }
 
-# Imports that point up on purpose: (module, target) -> why. All are within a function.
-LAZY_UPWARD = {
-    ("data.dataset", "data.builders"): "VerticalDataset.from_pandas is a public name",
-}
 
 CLOCKS = {"asyncio", "time", "datetime", "threading", "multiprocessing", "concurrent", "random"}
 LAZY = {"torch", "numba", "pandas", "sklearn", "galois", "matplotlib", "scipy"}
@@ -161,12 +157,7 @@ def graph() -> dict[str, set[str]]:
         home = module.removesuffix(".__init__")
         if home not in names:
             continue
-        up = {target for (m, target) in LAZY_UPWARD if m == home}
-        arrows[home] = {
-            target
-            for target in targets(module)
-            if target in names and target != home and not any(within(target, u) for u in up)
-        }
+        arrows[home] = {target for target in targets(module) if target in names and target != home}
     return arrows
 
 

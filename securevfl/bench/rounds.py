@@ -228,12 +228,12 @@ def _data(size: RoundSize) -> VerticalDataset:
 
 def uniform(size: RoundSize) -> VerticalDataset:
     """Data set of uniform features in [0, 1] and ten random classes; nothing can be learnt."""
-    from securevfl.data.builders.arrays import from_numpy
+    from securevfl.data.dataset import VerticalDataset
 
     stream = np.random.Generator(np.random.Philox(_SEED))
     features = stream.random((size.rows + 100, size.features), np.float32)
     labels = np.arange(size.rows + 100) % 10
-    return from_numpy(
+    return VerticalDataset.from_numpy(
         features[:-100],
         labels[:-100],
         test_features=features[-100:],

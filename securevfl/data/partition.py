@@ -13,6 +13,48 @@ from securevfl.errors import DataError
 Positions = tuple[tuple[int, ...], ...]
 Strips = Literal["rows", "columns"]
 
+#: Number of parties if none was asked for; one per column where there are fewer columns.
+DEFAULT_PARTIES = 8
+
+
+def divide_columns(
+    names: Sequence[str],
+    parties: int | None = None,
+    owners: Sequence[Sequence[str]] | None = None,
+) -> tuple[Positions, str]:
+    """Divide columns among named owners, or evenly in order.
+
+    Parameters
+    ----------
+    names : sequence of str
+        Of all source columns.
+    parties : int, optional
+        Number of parties; `DEFAULT_PARTIES` unless it or `owners` is given.
+    owners : sequence of sequences of str, optional
+        Names of each party's columns; together all of them, each once.
+
+    Returns
+    -------
+    positions : tuple of tuple of int
+        The positions of each party's columns.
+    rule : str
+        A sentence for reports.
+
+    Raises
+    ------
+    DataError
+        When both are given and differ, and when a party would own no column.
+    """
+    if owners is not None:
+        if parties not in (None, len(owners)):
+            raise DataError(
+                f"parties={parties} and owners= for {len(owners)} parties; give one of them."
+            )
+        return owned_columns(names, owners), "owners named by the user"
+    count = min(DEFAULT_PARTIES, len(names)) if parties is None else parties
+    rule = f"source columns dealt to {count} parties by numpy.array_split"
+    return partition_columns(len(names), count), rule
+
 
 def partition_columns(count: int, parties: int) -> Positions:
     """Divide columns among parties in order, in parts as equal as those of `numpy.array_split`.
@@ -141,6 +183,15 @@ def strip_columns(shape: tuple[int, int, int], parties: int, strips: Strips) -> 
     axis = _strip_axis(strips)
     lines = partition_columns(shape[axis], parties)
     return tuple(tuple(pixels.take(line, axis=axis).ravel().tolist()) for line in lines)
+
+
+def divide_images(
+    shape: tuple[int, int, int], parties: int | None, strips: Strips
+) -> tuple[Positions, str]:
+    """Divide images into strips, and say so: `strip_columns` with the sentence for reports."""
+    count = min(DEFAULT_PARTIES, int(np.prod(shape))) if parties is None else parties
+    rule = f"{count} image strips of pixel {strips}, numpy.array_split"
+    return strip_columns(shape, count, strips), rule
 
 
 def strip_shapes(

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from securevfl.data import VerticalDataset
-from securevfl.data.builders import arrays, files, frames, tabular
+from securevfl.data.builders import files, frames, tabular
 from securevfl.data.catalogue.registry import load_dataset, loaders
 from securevfl.data.options import (
     ArrayKeywords,
@@ -23,9 +23,8 @@ from securevfl.data.options import (
 from securevfl.errors import DataError, UnknownNameError
 
 FIELDS = {field.name: field for field in dataclasses.fields(TableOptions)}
-TABLES = [VerticalDataset.from_pandas, VerticalDataset.from_files, frames.from_pandas,
-          files.from_csv, files.from_files]  # fmt: skip
-ARRAYS = [VerticalDataset.from_numpy, arrays.from_numpy]
+TABLES = [VerticalDataset.from_pandas, VerticalDataset.from_files, VerticalDataset.from_csv]
+ARRAYS = [VerticalDataset.from_numpy]
 
 
 def frame(rows=40):
@@ -150,21 +149,21 @@ def counted(monkeypatch):
 
 def test_a_frame_is_checked_once(monkeypatch):
     seen = counted(monkeypatch)
-    frames.from_pandas(frame(), "y", parties=2, name="mine")
+    VerticalDataset.from_pandas(frame(), "y", parties=2, name="mine")
     assert seen == ["mine"]
 
 
 def test_parties_frames_are_checked_once(monkeypatch):
     seen = counted(monkeypatch)
     one, two = frame()[["a", "town"]], frame()[["b", "y"]]
-    frames.from_pandas({"left": one, "right": two}, "y")
+    VerticalDataset.from_pandas({"left": one, "right": two}, "y")
     assert seen == ["left", "right"]
 
 
 def test_a_file_is_checked_once(monkeypatch, tmp_path):
     frame().to_csv(tmp_path / "t.csv", index=False)
     seen = counted(monkeypatch)
-    files.from_csv(tmp_path / "t.csv", "y", parties=2)
+    VerticalDataset.from_csv(tmp_path / "t.csv", "y", parties=2)
     assert seen == ["t.csv"]
 
 
@@ -174,7 +173,7 @@ def test_party_files_are_checked_once(monkeypatch, tmp_path):
     whole[["id", "b"]].to_csv(tmp_path / "b.csv", index=False)
     whole[["id", "y"]].to_csv(tmp_path / "y.csv", index=False)
     seen = counted(monkeypatch)
-    files.from_files(
+    VerticalDataset.from_files(
         [tmp_path / "a.csv", tmp_path / "b.csv"],
         id_column="id", label="y", label_file=tmp_path / "y.csv",
     )  # fmt: skip

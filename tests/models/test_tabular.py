@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import securevfl
-from securevfl.data.builders.frames import from_pandas
+from securevfl.data.dataset import VerticalDataset
 from securevfl.errors import ConfigurationError
 from securevfl.models.tabular import tabular_front
 
@@ -30,7 +30,7 @@ def table():
     frame = pd.DataFrame({"l": left, "a": draw.normal(size=1200), "r": right})
     frame["y"] = (left * 7 % 12 + right * 5 % 12) % 24 > 11
     frame = frame.astype({"l": "category", "r": "category", "y": int})
-    return from_pandas(frame, "y", parties=2, coding="codes", seed=1)
+    return VerticalDataset.from_pandas(frame, "y", parties=2, coding="codes", seed=1)
 
 
 def test_a_split_run_learns_from_codes(table):

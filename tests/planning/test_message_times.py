@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 import securevfl as svfl
-from securevfl.data.builders.arrays import from_numpy
+from securevfl.data.dataset import VerticalDataset
 from securevfl.engine.conditions import NONE, Conditions, Delay, Trace
 from securevfl.engine.delays import DEFAULT_SHAPE, DISTRIBUTIONS
 from securevfl.engine.network import SERVER
@@ -25,7 +25,7 @@ def data(parties: int, rows: int = 30, test_rows: int = 21) -> Any:
     features = stream.random((rows + test_rows, sum(widths)), np.float32)
     parts = np.split(features, np.cumsum(widths)[:-1], axis=1)
     labels = np.arange(rows + test_rows) % 2
-    return from_numpy(
+    return VerticalDataset.from_numpy(
         [part[:rows] for part in parts], labels[:rows],
         test_features=[part[rows:] for part in parts], test_labels=labels[rows:], task="binary",
     )  # fmt: skip

@@ -1,6 +1,6 @@
 """Local tables: each party reads its own file on its own machine, and nobody has the whole.
 
-What `securevfl.data.builders.files.from_files` does in one process, parties do here by messages.
+What `VerticalDataset.from_files` does in one process, parties do here by messages.
 They find their common rows by private set intersection. The owner of the label table splits them
 into training and test rows. Each party fits its own columns on its own training rows. A party's
 `VerticalDataset` then has its own columns, and placeholder arrays of zeros for the others'; the
@@ -163,7 +163,7 @@ class Tables:
         )
         places = (tuple(range(len(columns))),)
         asked = replace(self.options, task="regression", party_names=None, drop=())
-        return build(train_rows, test_rows, places, asked, split="", partition="")
+        return build(VerticalDataset, train_rows, test_rows, places, asked, split="", partition="")
 
     def seen_by(self, index: int | None, facts: PublicFacts, place: Path | None) -> VerticalDataset:
         """The data set as a party has it; the experimenter's, with neither, for None.

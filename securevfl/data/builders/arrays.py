@@ -4,23 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Unpack
+from typing import Any, Self, TypeVar, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from securevfl.data.dataset import ImageShape, VerticalDataset
+from securevfl.data.content import DatasetContent, ImageShape
 from securevfl.data.labels import encode_labels, read_labels
 from securevfl.data.options import ArrayKeywords, TableOptions, own_data, table_options
 from securevfl.data.partition import (
     Positions,
     Strips,
+    divide_columns,
+    divide_images,
     named_owners,
-    owned_columns,
-    partition_columns,
     split_random,
     split_stratified,
-    strip_columns,
 )
 from securevfl.data.preparation.columns import refuse_repeated, take_columns
 from securevfl.data.preparation.fit import fit_matrix
@@ -28,111 +27,158 @@ from securevfl.data.preparation.preprocess import Preprocessor
 from securevfl.data.preparation.scaling import SCALING_RULES
 from securevfl.errors import DataError
 
-#: Number of parties if none was asked for; one per column where there are fewer columns.
-DEFAULT_PARTIES = 8
+D = TypeVar("D", bound=DatasetContent)
 
 
-@table_options(ArrayKeywords)
-def from_numpy(
-    features: ArrayLike | Sequence[ArrayLike],
-    labels: ArrayLike,
-    *,
-    test_features: ArrayLike | Sequence[ArrayLike] | None = None,
-    test_labels: ArrayLike | None = None,
-    parties: int | None = None,
-    owners: Sequence[Sequence[str]] | Mapping[str, Sequence[str]] | None = None,
-    columns: Sequence[str] | None = None,
-    strips: str | None = None,
-    image_shape: ImageShape | None = None,
-    **options: Unpack[ArrayKeywords],
-) -> VerticalDataset:
-    """Build a data set from numeric arrays.
+class FromArrays(DatasetContent):
+    """Class methods of `VerticalDataset` that build it from arrays."""
 
-    Parameters
-    ----------
-    features : array of shape (rows, ...), or list or tuple of one (rows, d_n) array per party
-        Real and finite. Of images, (rows, height, width) or (rows, channels, height, width), the
-        shape is kept.
-    labels : array of shape (rows,)
-        Class names or numbers of any type, or targets.
-    test_features, test_labels : optional
-        The test rows, in the same form; else a part of the rows is drawn at random, stratified by
-        class.
-    parties : int, optional
-        Number of parties among which the columns are divided; 8, or one per array where several
-        are given.
-    owners : sequence of sequences of str, or mapping of str to them, optional
-        Names of each party's columns, instead of `parties`; the keys of a mapping are the parties'
-        names.
-    columns : sequence of str, optional
-        Names of all source columns; "x0", "x1", ... unless given.
-    strips : {"rows", "columns", "pixels"}, optional
-        How images are divided into strips; single pixels in order unless given.
-    image_shape : (channels, height, width), optional
-        For images that are already flat.
-    **options
-        Fields of `securevfl.data.options.TableOptions`.
+    @classmethod
+    @table_options(ArrayKeywords)
+    def from_numpy(
+        cls,
+        features: ArrayLike | Sequence[ArrayLike],
+        labels: ArrayLike,
+        *,
+        test_features: ArrayLike | Sequence[ArrayLike] | None = None,
+        test_labels: ArrayLike | None = None,
+        parties: int | None = None,
+        owners: Sequence[Sequence[str]] | Mapping[str, Sequence[str]] | None = None,
+        columns: Sequence[str] | None = None,
+        strips: str | None = None,
+        image_shape: ImageShape | None = None,
+        **options: Unpack[ArrayKeywords],
+    ) -> Self:
+        """Build a data set from numeric arrays.
 
-    Returns
-    -------
-    VerticalDataset
+        Parameters
+        ----------
+        features : array of shape (rows, ...), or list or tuple of one (rows, d_n) array per party
+            Real and finite. Of images, (rows, height, width) or (rows, channels, height, width),
+            the shape is kept.
+        labels : array of shape (rows,)
+            Class names or numbers of any type, or targets.
+        test_features, test_labels : optional
+            The test rows, in the same form; else a part of the rows is drawn at random, stratified
+            by class.
+        parties : int, optional
+            Number of parties among which the columns are divided; 8, or one per array where several
+            are given.
+        owners : sequence of sequences of str, or mapping of str to them, optional
+            Names of each party's columns, instead of `parties`; the keys of a mapping are the
+            parties' names.
+        columns : sequence of str, optional
+            Names of all source columns; "x0", "x1", ... unless given.
+        strips : {"rows", "columns", "pixels"}, optional
+            How images are divided into strips; single pixels in order unless given.
+        image_shape : (channels, height, width), optional
+            For images that are already flat.
+        **options
+            Fields of `securevfl.data.options.TableOptions`.
 
-    Raises
-    ------
-    DataError
-        For whatever cannot be used; the message says what and where.
-    """
-    if (test_features is None) != (test_labels is None):
-        raise DataError("test_features and test_labels go together; give both or neither.")
-    owners, party_names = named_owners(owners, options.get("party_names"))
-    asked = TableOptions.of(
-        {**options, "party_names": party_names}, name="arrays", about=own_data("arrays of the user")
-    )
-    matrix, views, found_shape = _as_matrix(features, "features")
-    raw = read_labels(labels)
-    if len(raw) != len(matrix):
-        raise DataError(
-            f"{len(matrix)} rows of features have {len(raw)} labels; one label per row is needed."
+        Returns
+        -------
+        VerticalDataset
+
+        Raises
+        ------
+        DataError
+            For whatever cannot be used; the message says what and where.
+
+        Examples
+        --------
+        >>> from securevfl import VerticalDataset
+        >>> rows = [[0.0, 1.0, 5.0], [1.0, 0.0, 6.0], [0.5, 0.5, 7.0], [0.2, 0.9, 8.0]]
+        >>> VerticalDataset.from_numpy(rows, ["a", "b", "a", "b"], parties=2, test_fraction=0.5)
+        VerticalDataset('arrays', 2 classes, 2 parties, 2 + 2 rows, widths (2, 1))
+        """
+        if (test_features is None) != (test_labels is None):
+            raise DataError("test_features and test_labels go together; give both or neither.")
+        owners, party_names = named_owners(owners, options.get("party_names"))
+        asked = TableOptions.of(
+            {**options, "party_names": party_names},
+            name="arrays",
+            about=own_data("arrays of the user"),
         )
-    if test_features is not None and test_labels is not None:
-        test_matrix, test_views, _ = _as_matrix(test_features, "test_features")
-        if test_views != views:
+        matrix, views, found_shape = _as_matrix(features, "features")
+        raw = read_labels(labels)
+        if len(raw) != len(matrix):
             raise DataError(
-                f"test_features have the columns {test_views} and features {views}; "
-                f"both must be the same."
+                f"{len(matrix)} rows of features have {len(raw)} labels; "
+                f"one label per row is needed."
             )
-        train_part, test_part = (matrix, raw), (test_matrix, read_labels(test_labels))
-        split = "test rows given by the user"
-    else:
-        regression = (asked.task or raw.task()) == "regression"
-        if regression:
-            train_rows, test_rows = split_random(len(raw), asked.test_fraction, asked.seed)
+        if test_features is not None and test_labels is not None:
+            test_matrix, test_views, _ = _as_matrix(test_features, "test_features")
+            if test_views != views:
+                raise DataError(
+                    f"test_features have the columns {test_views} and features {views}; "
+                    f"both must be the same."
+                )
+            train_part, test_part = (matrix, raw), (test_matrix, read_labels(test_labels))
+            split = "test rows given by the user"
         else:
-            train_rows, test_rows = split_stratified(raw.values, asked.test_fraction, asked.seed)
-        train_part = (matrix[train_rows], raw.take(train_rows))
-        test_part = (matrix[test_rows], raw.take(test_rows))
-        split = describe_split(asked.test_fraction, asked.seed, stratified=not regression)
-    train_numbers, test_numbers, classes, task = encode_labels(
-        train_part[1], test_part[1], asked.task
-    )
-    return from_matrix(
-        asked,
-        train=train_part[0],
-        test=test_part[0],
-        labels=(train_numbers, test_numbers),
-        classes=classes,
-        task=task,
-        names=_column_names(columns, matrix.shape[1]),
-        views=None if len(views) == 1 else views,
-        parties=parties,
-        owners=owners,
-        strips=strips,
-        image_shape=image_shape or found_shape,
-        split=split,
-    )
+            regression = (asked.task or raw.task()) == "regression"
+            if regression:
+                train_rows, test_rows = split_random(len(raw), asked.test_fraction, asked.seed)
+            else:
+                train_rows, test_rows = split_stratified(
+                    raw.values, asked.test_fraction, asked.seed
+                )
+            train_part = (matrix[train_rows], raw.take(train_rows))
+            test_part = (matrix[test_rows], raw.take(test_rows))
+            split = describe_split(asked.test_fraction, asked.seed, stratified=not regression)
+        train_numbers, test_numbers, classes, task = encode_labels(
+            train_part[1], test_part[1], asked.task
+        )
+        return from_matrix(
+            cls,
+            asked,
+            train=train_part[0],
+            test=test_part[0],
+            labels=(train_numbers, test_numbers),
+            classes=classes,
+            task=task,
+            names=_column_names(columns, matrix.shape[1]),
+            views=None if len(views) == 1 else views,
+            parties=parties,
+            owners=owners,
+            strips=strips,
+            image_shape=image_shape or found_shape,
+            split=split,
+        )
+
+    @classmethod
+    def from_torch(cls, train: Any, test: Any = None, **options: Any) -> Self:
+        """Build a data set from `torch.utils.data` data sets of (features, label) pairs.
+
+        Parameters
+        ----------
+        train : torch.utils.data.Dataset
+            Map-style or iterable. Features are tensors, arrays or images that NumPy can read, all
+            of one shape; labels are numbers, texts or one-element tensors.
+        test : torch.utils.data.Dataset, optional
+            The test rows; else a part of the rows becomes them.
+        **options
+            As for `from_numpy`.
+
+        Returns
+        -------
+        VerticalDataset
+
+        Raises
+        ------
+        DataError
+            If an item is no pair, or the features differ in shape.
+        """
+        features, labels = _torch_arrays(train, "train")
+        options.setdefault("name", type(train).__name__)
+        if test is not None:
+            options["test_features"], options["test_labels"] = _torch_arrays(test, "test")
+        return cls.from_numpy(features, labels, **options)
 
 
 def from_matrix(
+    kind: type[D],
     options: TableOptions,
     *,
     train: NDArray[Any],
@@ -147,11 +193,13 @@ def from_matrix(
     views: Sequence[int] | None = None,
     strips: str | None = None,
     image_shape: ImageShape | None = None,
-) -> VerticalDataset:
+) -> D:
     """Divide the columns, fit and scale two numeric matrices; the source is never copied whole.
 
     Parameters
     ----------
+    kind : type
+        What is made: `VerticalDataset`.
     options : TableOptions
         Name, scaling, names of the parties and origin of the data.
     train, test : ndarray, shape (M, d) and (M_test, d)
@@ -186,7 +234,7 @@ def from_matrix(
         block = take_columns(train, party)
         fitted.append(fit_matrix(block, columns, rule))
         scaled.append(fitted[-1].scale_matrix(block))
-    return VerticalDataset(
+    return kind(
         name=options.name,
         task=task,
         train=tuple(scaled),
@@ -204,35 +252,6 @@ def from_matrix(
         image_shape=image_shape,
         strips=cut,
     )
-
-
-def from_torch(train: Any, test: Any = None, **options: Any) -> VerticalDataset:
-    """Build a data set from `torch.utils.data` data sets of (features, label) pairs.
-
-    Parameters
-    ----------
-    train : torch.utils.data.Dataset
-        Map-style or iterable. Features are tensors, arrays or images that NumPy can read, all of
-        one shape; labels are numbers, texts or one-element tensors.
-    test : torch.utils.data.Dataset, optional
-        The test rows; else a part of the rows becomes them.
-    **options
-        As for `from_numpy`.
-
-    Returns
-    -------
-    VerticalDataset
-
-    Raises
-    ------
-    DataError
-        If an item is no pair, or the features differ in shape.
-    """
-    features, labels = _torch_arrays(train, "train")
-    options.setdefault("name", type(train).__name__)
-    if test is not None:
-        options["test_features"], options["test_labels"] = _torch_arrays(test, "test")
-    return from_numpy(features, labels, **options)
 
 
 def describe_split(test_fraction: float, seed: int, *, stratified: bool) -> str:
@@ -271,11 +290,7 @@ def _positions(
 ) -> tuple[Positions, str]:
     """Choose who owns which column, and say by which rule."""
     if owners is not None:
-        if parties is not None and parties != len(owners):
-            raise DataError(
-                f"parties={parties} and owners= for {len(owners)} parties; give one of them."
-            )
-        return owned_columns(names, owners), "owners named by the user"
+        return divide_columns(names, parties, owners)
     if views is not None and parties in (None, len(views)):
         ends = np.cumsum(views).tolist()
         starts = [0, *ends[:-1]]
@@ -283,14 +298,9 @@ def _positions(
         if any(not part for part in held):
             raise DataError(f"the parties own {tuple(views)} columns; each needs at least one.")
         return held, "one view per party"
-    count = min(DEFAULT_PARTIES, len(names)) if parties is None else parties
     if image_shape is not None and strips is not None:
-        rule = f"{count} image strips of pixel {strips}, numpy.array_split"
-        return strip_columns(image_shape, count, strips), rule
-    return (
-        partition_columns(len(names), count),
-        f"source columns dealt to {count} parties by numpy.array_split",
-    )
+        return divide_images(image_shape, parties, strips)
+    return divide_columns(names, parties)
 
 
 def _as_matrix(features: Any, what: str) -> tuple[NDArray[Any], tuple[int, ...], ImageShape | None]:

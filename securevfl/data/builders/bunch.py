@@ -3,68 +3,73 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
-from securevfl.data.builders.arrays import from_numpy
-from securevfl.data.builders.frames import from_pandas
-from securevfl.data.dataset import VerticalDataset
+from securevfl.data.builders.arrays import FromArrays
+from securevfl.data.builders.frames import FromFrames
 from securevfl.errors import DataError
 
 _LABEL = "target"
 
 
-def from_sklearn(bunch: Any, **options: Any) -> VerticalDataset:
-    """Build a data set from a `sklearn.utils.Bunch`.
+class FromBunch(FromArrays, FromFrames):
+    """Class method of `VerticalDataset` that builds it from a `Bunch`, by arrays or frames."""
 
-    Parameters
-    ----------
-    bunch : Bunch
-        With ``data`` (an array, or a data frame where it was loaded with ``as_frame=True``) and
-        ``target``. Class numbers get the names of ``target_names``; the shape of ``images`` is
-        kept, so that ``strips=`` works.
-    **options
-        As for `securevfl.data.builders.frames.from_pandas` where the data are a frame, else as for
-        `securevfl.data.builders.arrays.from_numpy`.
+    @classmethod
+    def from_sklearn(cls, bunch: Any, **options: Any) -> Self:
+        """Build a data set from a `sklearn.utils.Bunch`.
 
-    Returns
-    -------
-    VerticalDataset
+        Parameters
+        ----------
+        bunch : Bunch
+            With ``data`` (an array, or a data frame where it was loaded with ``as_frame=True``) and
+            ``target``. Class numbers get the names of ``target_names``; the shape of ``images`` is
+            kept, so that ``strips=`` works.
+        **options
+            As for `from_pandas` where the data are a frame, else as for
+            `from_numpy`.
 
-    Raises
-    ------
-    DataError
-        For data that are sparse or have several targets, and for whatever cannot be used.
-    """
-    import pandas as pd
+        Returns
+        -------
+        VerticalDataset
 
-    for part in ("data", "target"):
-        if part not in bunch:
-            raise DataError(f"the bunch has no {part!r}; it has {', '.join(sorted(bunch))}.")
-    features, target = bunch["data"], bunch["target"]
-    if hasattr(features, "toarray"):
-        raise DataError(
-            f"the data are a sparse matrix of shape {features.shape}; parties hold plain columns, "
-            f"so choose some and give their toarray() to from_numpy."
-        )
-    if np.ndim(target) != 1:
-        raise DataError(
-            f"the bunch has targets of shape {np.shape(target)}; one label per row is needed."
-        )
-    options.setdefault("name", "bunch")
-    labels = _named(np.asarray(target), bunch.get("target_names"))
-    if isinstance(features, pd.DataFrame):
-        if _LABEL in features.columns:
-            raise DataError(f"the data have a column {_LABEL!r}, which the labels need; rename it.")
-        return from_pandas(features.assign(**{_LABEL: labels}), _LABEL, **options)
-    names = bunch.get("feature_names")
-    if names is not None and len(names) == features.shape[1]:
-        options.setdefault("columns", tuple(map(str, names)))
-    images = bunch.get("images")
-    if images is not None and np.ndim(images) == 3 and images[0].size == features.shape[1]:
-        options.setdefault("image_shape", (1, *images.shape[1:]))
-    return from_numpy(features, labels, **options)
+        Raises
+        ------
+        DataError
+            For data that are sparse or have several targets, and for whatever cannot be used.
+        """
+        import pandas as pd
+
+        for part in ("data", "target"):
+            if part not in bunch:
+                raise DataError(f"the bunch has no {part!r}; it has {', '.join(sorted(bunch))}.")
+        features, target = bunch["data"], bunch["target"]
+        if hasattr(features, "toarray"):
+            raise DataError(
+                f"the data are a sparse matrix of shape {features.shape}; parties hold plain "
+                f"columns, so choose some and give their toarray() to from_numpy."
+            )
+        if np.ndim(target) != 1:
+            raise DataError(
+                f"the bunch has targets of shape {np.shape(target)}; one label per row is needed."
+            )
+        options.setdefault("name", "bunch")
+        labels = _named(np.asarray(target), bunch.get("target_names"))
+        if isinstance(features, pd.DataFrame):
+            if _LABEL in features.columns:
+                raise DataError(
+                    f"the data have a column {_LABEL!r}, which the labels need; rename it."
+                )
+            return cls.from_pandas(features.assign(**{_LABEL: labels}), _LABEL, **options)
+        names = bunch.get("feature_names")
+        if names is not None and len(names) == features.shape[1]:
+            options.setdefault("columns", tuple(map(str, names)))
+        images = bunch.get("images")
+        if images is not None and np.ndim(images) == 3 and images[0].size == features.shape[1]:
+            options.setdefault("image_shape", (1, *images.shape[1:]))
+        return cls.from_numpy(features, labels, **options)
 
 
 def _named(target: np.ndarray, names: Sequence[Any] | None) -> np.ndarray:

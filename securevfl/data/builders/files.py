@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Unpack
+from typing import Self, Unpack
 
 from securevfl.data.alignment.join import Match, PartyTable
 from securevfl.data.builders.frames import from_frame, from_parties
 from securevfl.data.builders.tabular import checked_frame, label_column, listed
-from securevfl.data.dataset import VerticalDataset
+from securevfl.data.content import DatasetContent
 from securevfl.data.options import TableKeywords, TableOptions, own_data, table_options
 from securevfl.data.origin import About
 from securevfl.data.partition import named_owners
@@ -17,124 +17,132 @@ from securevfl.data.preparation.csvfile import read_csv
 from securevfl.errors import DataError
 
 
-@table_options(TableKeywords)
-def from_csv(
-    path: str | Path,
-    label: str | None = None,
-    *,
-    test_file: str | Path | None = None,
-    separator: str | None = None,
-    parties: int | None = None,
-    owners: Sequence[Sequence[str]] | Mapping[str, Sequence[str]] | None = None,
-    **options: Unpack[TableKeywords],
-) -> VerticalDataset:
-    """Build a data set from a CSV file with a header line.
+class FromFiles(DatasetContent):
+    """Class methods of `VerticalDataset` that build it from CSV files."""
 
-    Parameters
-    ----------
-    path : path
-        The file; .gz, .bz2 and .xz are unpacked.
-    label : str
-        Name of the label column.
-    test_file : path, optional
-        A file with the same columns that holds the test rows.
-    separator : str, optional
-        A comma, or a tab for .tsv files, unless given.
-    parties, owners
-        As for `from_pandas`.
-    **options
-        Fields of `securevfl.data.options.TableOptions`.
+    @classmethod
+    @table_options(TableKeywords)
+    def from_csv(
+        cls,
+        path: str | Path,
+        label: str | None = None,
+        *,
+        test_file: str | Path | None = None,
+        separator: str | None = None,
+        parties: int | None = None,
+        owners: Sequence[Sequence[str]] | Mapping[str, Sequence[str]] | None = None,
+        **options: Unpack[TableKeywords],
+    ) -> Self:
+        """Build a data set from a CSV file with a header line.
 
-    Returns
-    -------
-    VerticalDataset
+        Parameters
+        ----------
+        path : path
+            The file; .gz, .bz2 and .xz are unpacked.
+        label : str
+            Name of the label column.
+        test_file : path, optional
+            A file with the same columns that holds the test rows.
+        separator : str, optional
+            A comma, or a tab for .tsv files, unless given.
+        parties, owners
+            As for `from_pandas`.
+        **options
+            Fields of `securevfl.data.options.TableOptions`.
 
-    Raises
-    ------
-    DataError
-        For a file, column or cell that cannot be used; the message names it.
-    """
-    path = Path(path)
-    owners, party_names = named_owners(owners, options.get("party_names"))
-    asked = TableOptions.of(
-        {**options, "party_names": party_names},
-        name=path.name.split(".")[0],
-        about=_about([path]),
-    )
-    frame = read_csv(path, separator)
-    if label is None:
-        raise DataError(
-            f"{path.name}: label= is missing; name the label column, one of {listed(frame)}."
+        Returns
+        -------
+        VerticalDataset
+
+        Raises
+        ------
+        DataError
+            For a file, column or cell that cannot be used; the message names it.
+        """
+        path = Path(path)
+        owners, party_names = named_owners(owners, options.get("party_names"))
+        asked = TableOptions.of(
+            {**options, "party_names": party_names},
+            name=path.name.split(".")[0],
+            about=_about([path]),
         )
-    frame = checked_frame(frame, path.name)
-    label_column(frame, label, path.name)  # before the test rows are read
-    test = None if test_file is None else read_csv(Path(test_file), separator)
-    return from_frame(frame, test, label, parties, owners, asked, path.name)
+        frame = read_csv(path, separator)
+        if label is None:
+            raise DataError(
+                f"{path.name}: label= is missing; name the label column, one of {listed(frame)}."
+            )
+        frame = checked_frame(frame, path.name)
+        label_column(frame, label, path.name)  # before the test rows are read
+        test = None if test_file is None else read_csv(Path(test_file), separator)
+        return from_frame(cls, frame, test, label, parties, owners, asked, path.name)
 
+    @classmethod
+    @table_options(TableKeywords)
+    def from_files(
+        cls,
+        party_files: Sequence[str | Path],
+        *,
+        id_column: str | None,
+        label: str | None,
+        label_file: str | Path | None = None,
+        separator: str | None = None,
+        match: Match | None = None,
+        unmatched: str = "dropped",
+        **options: Unpack[TableKeywords],
+    ) -> Self:
+        """Build a data set from several parties' own CSV files, joined by an id column.
 
-@table_options(TableKeywords)
-def from_files(
-    party_files: Sequence[str | Path],
-    *,
-    id_column: str | None,
-    label: str | None,
-    label_file: str | Path | None = None,
-    separator: str | None = None,
-    match: Match | None = None,
-    unmatched: str = "dropped",
-    **options: Unpack[TableKeywords],
-) -> VerticalDataset:
-    """Build a data set from several parties' own CSV files, joined by an id column.
+        The ids are compared as texts; rows whose id is not in every file are left out, or kept as
+        what their party holds alone, and the notes say how many. Rows come in the order of the
+        file with the labels.
 
-    The ids are compared as texts; rows whose id is not in every file are left out, or kept as
-    what their party holds alone, and the notes say how many. Rows come in the order of the
-    file with the labels.
+        Parameters
+        ----------
+        party_files : sequence of paths
+            One file per party, each with the id column and the party's own columns.
+        id_column : str
+            Name of the id column in every file.
+        label : str
+            Name of the label column, in `label_file` or in one of the parties' files.
+        label_file : path, optional
+            File of ids and labels.
+        separator : str, optional
+            A comma, or a tab for .tsv files, unless given.
+        match : callable, optional
+            Finds the common ids: in plain form if not given, by private set intersection with
+            `securevfl.runs.alignment.match_privately` (``align="psi"`` on the command line).
+        unmatched : {"dropped", "kept"}
+            What becomes of rows whose id is not in every file. Kept ones are training rows in
+            ``alone``, those of the first party with labels if its own file has the labels; columns
+            are then fitted on them too. Test rows are common ones always.
+        **options
+            Fields of `securevfl.data.options.TableOptions`.
 
-    Parameters
-    ----------
-    party_files : sequence of paths
-        One file per party, each with the id column and the party's own columns.
-    id_column : str
-        Name of the id column in every file.
-    label : str
-        Name of the label column, in `label_file` or in one of the parties' files.
-    label_file : path, optional
-        File of ids and labels.
-    separator : str, optional
-        A comma, or a tab for .tsv files, unless given.
-    match : callable, optional
-        Finds the common ids: in plain form if not given, by private set intersection with
-        `securevfl.runs.alignment.match_privately` (``align="psi"`` on the command line).
-    unmatched : {"dropped", "kept"}
-        What becomes of rows whose id is not in every file. Kept ones are training rows in
-        ``alone``, those of the first party with labels if its own file has the labels; columns are
-        then fitted on them too. Test rows are common ones always.
-    **options
-        Fields of `securevfl.data.options.TableOptions`.
+        Returns
+        -------
+        VerticalDataset
 
-    Returns
-    -------
-    VerticalDataset
-
-    Raises
-    ------
-    DataError
-        For repeated, missing or differently written ids, an empty intersection, a party without
-        columns, and for whatever `from_pandas` refuses.
-    """
-    paths = [Path(p) for p in party_files]
-    refuse_twice(paths)
-    if label is None or id_column is None:
-        option = "label=" if label is None else "id_column="
-        raise DataError(f"party files need {option}, the name of that column; give it.")
-    called = tuple(options.get("party_names") or _stems(paths))
-    asked = TableOptions.of(
-        {**options, "name": options.get("name") or "+".join(called), "party_names": called},
-        about=_about(paths),
-    )
-    tables = [_table(path, separator) for path in paths]
-    label_table = None if label_file is None else _table(Path(label_file), separator)
-    return from_parties(tables, label_table, label, id_column, asked, match, unmatched=unmatched)
+        Raises
+        ------
+        DataError
+            For repeated, missing or differently written ids, an empty intersection, a party without
+            columns, and for whatever `from_pandas` refuses.
+        """
+        paths = [Path(p) for p in party_files]
+        refuse_twice(paths)
+        if label is None or id_column is None:
+            option = "label=" if label is None else "id_column="
+            raise DataError(f"party files need {option}, the name of that column; give it.")
+        called = tuple(options.get("party_names") or _stems(paths))
+        asked = TableOptions.of(
+            {**options, "name": options.get("name") or "+".join(called), "party_names": called},
+            about=_about(paths),
+        )
+        tables = [_table(path, separator) for path in paths]
+        label_table = None if label_file is None else _table(Path(label_file), separator)
+        return from_parties(
+            cls, tables, label_table, label, id_column, asked, match, unmatched=unmatched
+        )
 
 
 def refuse_twice(paths: Sequence[Path]) -> None:

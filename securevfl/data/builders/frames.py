@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, Self, Unpack
 
 import numpy as np
 
 from securevfl.data.alignment.join import Joined, Match, PartyTable, join_parties
-from securevfl.data.builders.arrays import DEFAULT_PARTIES
+from securevfl.data.builders.arrays import D
 from securevfl.data.builders.tabular import (
     Alone,
     Rows,
@@ -20,97 +20,120 @@ from securevfl.data.builders.tabular import (
     label_column,
     split_rows,
 )
-from securevfl.data.dataset import VerticalDataset
+from securevfl.data.content import DatasetContent
 from securevfl.data.labels import RawLabels, read_labels
 from securevfl.data.options import TableKeywords, TableOptions, own_data, table_options
-from securevfl.data.partition import Positions, named_owners, owned_columns, partition_columns
+from securevfl.data.partition import divide_columns, named_owners
 from securevfl.errors import DataError
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
-@table_options(TableKeywords)
-def from_pandas(
-    frame: pd.DataFrame | Sequence[pd.DataFrame] | Mapping[str, pd.DataFrame],
-    label: str,
-    *,
-    test_frame: pd.DataFrame | None = None,
-    id_column: str | None = None,
-    label_frame: pd.DataFrame | None = None,
-    parties: int | None = None,
-    owners: Sequence[Sequence[str]] | Mapping[str, Sequence[str]] | None = None,
-    **options: Unpack[TableKeywords],
-) -> VerticalDataset:
-    """Build a data set from one data frame, or from one per party.
+class FromFrames(DatasetContent):
+    """Class method of `VerticalDataset` that builds it from data frames."""
 
-    Numbers and truth values stay one column. Texts and pandas categories are encoded as `coding`
-    says. Missing numbers become the training median, and one more column marks them where the
-    training rows have any. All of it is fitted on the training rows, as is the type of each column.
+    @classmethod
+    @table_options(TableKeywords)
+    def from_pandas(
+        cls,
+        frame: pd.DataFrame | Sequence[pd.DataFrame] | Mapping[str, pd.DataFrame],
+        label: str,
+        *,
+        test_frame: pd.DataFrame | None = None,
+        id_column: str | None = None,
+        label_frame: pd.DataFrame | None = None,
+        parties: int | None = None,
+        owners: Sequence[Sequence[str]] | Mapping[str, Sequence[str]] | None = None,
+        **options: Unpack[TableKeywords],
+    ) -> Self:
+        """Build a data set from one data frame, or from one per party.
 
-    Parameters
-    ----------
-    frame : DataFrame, or sequence of one DataFrame per party, or mapping of party names to them
-        Several frames are joined by `id_column`, or taken row by row without one.
-    label : str
-        Name of the label column.
-    test_frame : DataFrame, optional
-        The test rows, with the same columns; for a single frame only.
-    id_column : str, optional
-        Column that names the rows in every party's frame.
-    label_frame : DataFrame, optional
-        Frame of ids and labels, where no party's frame has them.
-    parties : int, optional
-        Number of parties among which a single frame's columns are divided; 8 unless given.
-    owners : sequence of sequences of str, or mapping of str to them, optional
-        Names of each party's columns, instead of `parties`; the keys of a mapping are the parties'
-        names.
-    **options
-        Fields of `securevfl.data.options.TableOptions`.
+        Numbers and truth values stay one column. Texts and pandas categories are encoded as
+        `coding` says. Missing numbers become the training median, and one more column marks them
+        where the training rows have any. All of it is fitted on the training rows, as is the type
+        of each column.
 
-    Returns
-    -------
-    VerticalDataset
+        Parameters
+        ----------
+        frame : DataFrame, or sequence of one DataFrame per party, or mapping of party names to them
+            Several frames are joined by `id_column`, or taken row by row without one.
+        label : str
+            Name of the label column.
+        test_frame : DataFrame, optional
+            The test rows, with the same columns; for a single frame only.
+        id_column : str, optional
+            Column that names the rows in every party's frame.
+        label_frame : DataFrame, optional
+            Frame of ids and labels, where no party's frame has them.
+        parties : int, optional
+            Number of parties among which a single frame's columns are divided; 8 unless given.
+        owners : sequence of sequences of str, or mapping of str to them, optional
+            Names of each party's columns, instead of `parties`; the keys of a mapping are the
+            parties' names.
+        **options
+            Fields of `securevfl.data.options.TableOptions`.
 
-    Raises
-    ------
-    DataError
-        For whatever cannot be used; the message says what and where.
-    """
-    import pandas as pd
+        Returns
+        -------
+        VerticalDataset
 
-    owners, party_names = named_owners(owners, options.get("party_names"))
-    if isinstance(frame, Mapping):
-        tables, party_names = named_owners(frame, party_names)
-        frame = list(tables or ())
-    asked = TableOptions.of(
-        {**options, "party_names": party_names},
-        name="table",
-        about=own_data("data frame of the user"),
-    )
-    if isinstance(frame, pd.DataFrame):
-        if id_column is not None or label_frame is not None:
-            raise DataError(
-                "id_column= and label_frame= join several tables; give a list of data frames."
-            )
-        whole = checked_frame(frame, asked.name)
-        return from_frame(whole, test_frame, label, parties, owners, asked)
-    if test_frame is not None or parties not in (None, len(frame)) or owners is not None:
-        raise DataError(
-            f"{len(frame)} parties' tables own their columns and are split after the join; "
-            f"leave out parties=, owners= and test_frame=."
+        Raises
+        ------
+        DataError
+            For whatever cannot be used; the message says what and where.
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> from securevfl import VerticalDataset
+        >>> frame = pd.DataFrame(
+        ...     {"age": range(40), "town": ["a", "b"] * 20, "ill": [0, 1] * 20}
+        ... )
+        >>> VerticalDataset.from_pandas(frame, "ill", parties=2)
+        VerticalDataset('table', 2 classes, 2 parties, 30 + 10 rows, widths (1, 2))
+        """
+        import pandas as pd
+
+        owners, party_names = named_owners(owners, options.get("party_names"))
+        if isinstance(frame, Mapping):
+            tables, party_names = named_owners(frame, party_names)
+            frame = list(tables or ())
+        asked = TableOptions.of(
+            {**options, "party_names": party_names},
+            name="table",
+            about=own_data("data frame of the user"),
         )
-    called = asked.called(len(frame))
-    if len(called) != len(frame):
-        raise DataError(f"{len(called)} party names for {len(frame)} tables; give one per table.")
-    tables = [PartyTable(who, checked_frame(f, who)) for who, f in zip(called, frame, strict=True)]
-    labels = None
-    if label_frame is not None:
-        labels = PartyTable("label_frame", checked_frame(label_frame, "label_frame"))
-    return from_parties(tables, labels, label, id_column, replace(asked, party_names=called))
+        if isinstance(frame, pd.DataFrame):
+            if id_column is not None or label_frame is not None:
+                raise DataError(
+                    "id_column= and label_frame= join several tables; give a list of data frames."
+                )
+            whole = checked_frame(frame, asked.name)
+            return from_frame(cls, whole, test_frame, label, parties, owners, asked)
+        if test_frame is not None or parties not in (None, len(frame)) or owners is not None:
+            raise DataError(
+                f"{len(frame)} parties' tables own their columns and are split after the join; "
+                f"leave out parties=, owners= and test_frame=."
+            )
+        called = asked.called(len(frame))
+        if len(called) != len(frame):
+            raise DataError(
+                f"{len(called)} party names for {len(frame)} tables; give one per table."
+            )
+        tables = [
+            PartyTable(who, checked_frame(f, who)) for who, f in zip(called, frame, strict=True)
+        ]
+        labels = None
+        if label_frame is not None:
+            labels = PartyTable("label_frame", checked_frame(label_frame, "label_frame"))
+        return from_parties(
+            cls, tables, labels, label, id_column, replace(asked, party_names=called)
+        )
 
 
 def from_parties(
+    kind: type[D],
     tables: Sequence[PartyTable],
     label_table: PartyTable | None,
     label: str,
@@ -119,11 +142,13 @@ def from_parties(
     match: Match | None = None,
     *,
     unmatched: str = "dropped",
-) -> VerticalDataset:
+) -> D:
     """Join the parties' tables, split the rows, and build the data set.
 
     Parameters
     ----------
+    kind : type
+        What is made: `VerticalDataset`.
     tables : sequence of PartyTable
         One per party, checked by `checked_frame`.
     label_table : PartyTable, optional
@@ -174,7 +199,7 @@ def from_parties(
     partition = "each party's own table" + (f", joined by {id_column!r}" if id_column else "")
     about = replace(options.origin, notes=(*options.origin.notes, *joined.notes))
     noted = replace(options, about=about)
-    return build(train, test, positions, noted, split=split, partition=partition, alone=alone)
+    return build(kind, train, test, positions, noted, split=split, partition=partition, alone=alone)
 
 
 def _check_unmatched(unmatched: str, options: TableOptions) -> None:
@@ -204,6 +229,7 @@ def _labels_and_alone(
 
 
 def from_frame(
+    kind: type[D],
     frame: pd.DataFrame,
     test_frame: pd.DataFrame | None,
     label: str,
@@ -211,11 +237,13 @@ def from_frame(
     owners: Sequence[Sequence[str]] | None,
     options: TableOptions,
     what: str = "",
-) -> VerticalDataset:
+) -> D:
     """Divide one frame's columns among parties and build the data set.
 
     Parameters
     ----------
+    kind : type
+        What is made: `VerticalDataset`.
     frame : DataFrame
         Training rows, or all rows; checked by `checked_frame`.
     test_frame : DataFrame, optional
@@ -233,7 +261,7 @@ def from_frame(
     left_out = [label, *([group] if group is not None else []), *options.drop]
     features = feature_columns(frame, left_out, name)
     names = [str(c) for c in features.columns]
-    positions, partition = _owners(names, parties, owners)
+    positions, partition = divide_columns(names, parties, owners)
     rows = Rows(tuple(features.iloc[:, list(p)] for p in positions), labels)
     if test_frame is None:
         train, test, split = split_rows(rows, groups, options)
@@ -247,20 +275,4 @@ def from_frame(
             )
         test = Rows(tuple(tested[[names[k] for k in p]] for p in positions), test_labels)
         train, split = rows, "test rows given by the user"
-    return build(train, test, positions, options, split=split, partition=partition)
-
-
-def _owners(
-    names: Sequence[str], parties: int | None, owners: Sequence[Sequence[str]] | None
-) -> tuple[Positions, str]:
-    if owners is not None:
-        if parties not in (None, len(owners)):
-            raise DataError(
-                f"parties={parties} and owners= for {len(owners)} parties; give one of them."
-            )
-        return owned_columns(names, owners), "owners named by the user"
-    count = min(DEFAULT_PARTIES, len(names)) if parties is None else parties
-    return (
-        partition_columns(len(names), count),
-        f"source columns dealt to {count} parties by numpy.array_split",
-    )
+    return build(kind, train, test, positions, options, split=split, partition=partition)

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from securevfl.data.builders.arrays import describe_split
-from securevfl.data.dataset import VerticalDataset
+from securevfl.data.builders.arrays import D, describe_split
 from securevfl.data.labels import RawLabels, encode_labels
 from securevfl.data.options import TableOptions
 from securevfl.data.partition import Positions, split_groups, split_random, split_stratified
@@ -87,6 +86,7 @@ def split_rows(
 
 
 def build(
+    kind: type[D],
     train: Rows,
     test: Rows,
     positions: Positions,
@@ -95,11 +95,13 @@ def build(
     split: str,
     partition: str,
     alone: Alone | None = None,
-) -> VerticalDataset:
+) -> D:
     """Fit each party's columns on its training rows and encode both sides.
 
     Parameters
     ----------
+    kind : type
+        What is made: `VerticalDataset`.
     train, test : Rows
         Rows of both sides.
     positions : tuple of tuple of int
@@ -139,9 +141,9 @@ def build(
     encoded = tuple(f.apply(part) for f, part in zip(fitted, train.parts, strict=True))
     labelled = alone is not None and alone.labels is not None
     if options.task is None and labels.numeric:
-        kind = f"{len(classes)} classes" if classes else "the target of a regression"
-        notes.append(f"label {train.labels.name!r} is numeric and was taken as {kind}")
-    return VerticalDataset(
+        found = f"{len(classes)} classes" if classes else "the target of a regression"
+        notes.append(f"label {train.labels.name!r} is numeric and was taken as {found}")
+    return kind(
         name=options.name,
         task=task,
         train=tuple(part[:rows] for part in encoded),

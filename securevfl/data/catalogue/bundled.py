@@ -82,6 +82,7 @@ def load_digits(
         labels.take(train), labels.take(test), "multiclass"
     )
     return from_matrix(
+        VerticalDataset,
         asked,
         train=pixels[train],
         test=pixels[test],

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
-from securevfl.data.builders.frames import from_pandas
 from securevfl.data.catalogue.facts import Facts
 from securevfl.data.dataset import VerticalDataset
 from securevfl.data.options import CodedKeywords, table_options
@@ -180,7 +179,7 @@ def _build(
     dealt: dict[str, Any] = {"owners": owners, "party_names": names}
     if parties not in (None, len(owners)):
         dealt = {"parties": parties}
-    return from_pandas(
+    return VerticalDataset.from_pandas(
         frame,
         LABEL,
         name=facts.name,

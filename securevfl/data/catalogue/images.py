@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from securevfl.data.builders.arrays import from_matrix
 from securevfl.data.catalogue.facts import Facts
-from securevfl.data.dataset import ImageShape, VerticalDataset
+from securevfl.data.content import ImageShape
+from securevfl.data.dataset import VerticalDataset
 from securevfl.data.options import ScalingKeywords, TableOptions, table_options
 from securevfl.data.partition import split_stratified
 from securevfl.errors import DataError
@@ -193,6 +194,7 @@ def load_images(
         _check_images(facts, pixels, labels, kind)
     asked = TableOptions.of(options, name=facts.name, about=facts.about(images.notes))
     return from_matrix(
+        VerticalDataset,
         asked,
         train=images.train,
         test=images.test,

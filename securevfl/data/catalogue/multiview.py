@@ -164,6 +164,7 @@ def _load(
     )
     whole = np.concatenate(views.arrays, axis=1)
     return from_matrix(
+        VerticalDataset,
         asked,
         train=whole[train],
         test=whole[test],

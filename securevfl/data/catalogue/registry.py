@@ -98,7 +98,7 @@ def load_dataset(
         `securevfl.data.alignment.overlap.limit_overlap` says.
     **options
         Of the data set (``split=`` for parkinson, ``strips=`` for images, ``verify=False`` to skip
-        checksums), or of `from_csv` or `from_files` in `securevfl.data.builders.files`
+        checksums), or of `VerticalDataset.from_csv` or `.from_files`
         (``party_files=``, ``id_column=``, ``label_file=``).
 
     Returns
@@ -152,14 +152,12 @@ def _load(
     path = Path(name_or_path)
     if not (path.exists() or path.suffix.lower() in _FILE_SUFFIXES or len(path.parts) > 1):
         raise UnknownNameError("data set", name, known)
-    from securevfl.data.builders.files import from_csv
-
     if not path.is_file():
         kind = "is a folder, not a file" if path.is_dir() else "there is no such file"
         raise DataError(f"{path}: {kind}; check the path.")
     chosen = {"parties": parties, **options}
-    _check_options(from_csv, chosen, "a CSV file")
-    return from_csv(path, label, **chosen)
+    _check_options(VerticalDataset.from_csv, chosen, "a CSV file")
+    return VerticalDataset.from_csv(path, label, **chosen)
 
 
 def loaders() -> Mapping[str, Loadable]:
@@ -234,16 +232,14 @@ def dataset_catalogue(data_dir: str | Path | None = None) -> list[CatalogueEntry
 def _load_parties(
     name: str | Path | None, parties: int | None, label: str | None, options: dict[str, Any]
 ) -> VerticalDataset:
-    from securevfl.data.builders.files import from_files
-
     files = options["party_files"]
     if parties not in (None, len(files)):
         raise DataError(f"parties={parties} and {len(files)} party files; leave out parties=.")
     chosen = {"id_column": None, "label": label, **options}
     if name is not None:
         chosen["name"] = str(name)
-    _check_options(from_files, chosen, "party files")
-    return from_files(**chosen)
+    _check_options(VerticalDataset.from_files, chosen, "party files")
+    return VerticalDataset.from_files(**chosen)
 
 
 def _check_options(function: Callable[..., Any], options: dict[str, Any], what: str) -> None:

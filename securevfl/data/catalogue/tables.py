@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
-from securevfl.data.builders.frames import from_pandas
 from securevfl.data.catalogue.facts import Facts
 from securevfl.data.dataset import VerticalDataset
 from securevfl.data.options import ScalingKeywords, SplitKeywords, TableOptions, table_options
@@ -127,7 +126,7 @@ def load_credit_card(
     )
     notes.append("codes of sex, education, marriage and payment status are kept as numbers")
     drop = [c for c in frame.columns if c.upper() == "ID"]
-    return from_pandas(
+    return VerticalDataset.from_pandas(
         frame,
         label,
         name=CREDIT.name,
@@ -184,7 +183,7 @@ def load_parkinson(
             "LEAKING SPLIT: recordings of one person are in the training and in the test rows, so "
             "test figures are too good; use split='person'"
         )
-    data = from_pandas(
+    data = VerticalDataset.from_pandas(
         frame,
         label,
         name=PARKINSON.name,
@@ -244,7 +243,7 @@ def load_adult(
         notes = [f"from OpenML {ADULT.openml[0]}"]
     else:
         raise ADULT.absent()
-    data = from_pandas(
+    data = VerticalDataset.from_pandas(
         train,
         "income",
         test_frame=test,
@@ -292,7 +291,7 @@ def load_breast_cancer(
     else:
         notes = ["from scikit-learn"]
         frames = _bundled_breast()
-    data = from_pandas(
+    data = VerticalDataset.from_pandas(
         frames,
         "y",
         id_column="id",

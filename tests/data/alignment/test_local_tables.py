@@ -6,7 +6,7 @@ import pytest
 from sklearn.datasets import load_digits
 
 from securevfl.data.alignment.local_tables import PublicFacts, TableOwner, Tables
-from securevfl.data.builders.files import from_files
+from securevfl.data.dataset import VerticalDataset
 from securevfl.engine.conditions import NONE
 from securevfl.engine.party import SERVER
 from securevfl.engine.simulation.simulator import Simulation
@@ -67,7 +67,7 @@ def apart(options, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def whole(options):
-    return from_files(**options)
+    return VerticalDataset.from_files(**options)
 
 
 def test_everybody_has_its_own_part_of_the_whole(apart, whole):

@@ -7,7 +7,6 @@ import pandas as pd
 import pytest
 
 from securevfl.data import VerticalDataset, load_dataset
-from securevfl.data.builders.frames import from_pandas
 from securevfl.data.preparation.preprocess import Preprocessor
 from securevfl.errors import DataError
 
@@ -25,7 +24,7 @@ def frame(rows: int = 200) -> pd.DataFrame:
 
 
 def coded(table: pd.DataFrame, **options) -> VerticalDataset:
-    return from_pandas(table, "click", parties=1, coding="codes", **options)
+    return VerticalDataset.from_pandas(table, "click", parties=1, coding="codes", **options)
 
 
 def test_codes_stand_for_the_training_rows_texts():
@@ -57,7 +56,7 @@ def test_the_rarer_of_too_many_texts_share_the_code_zero():
     assert set(data.train[0][:, 0]) == {0.0, 1.0, 2.0}
     assert any("0 is a missing, rare or unseen one" in note for note in data.about.notes)
     with pytest.raises(DataError, match="more than max_categories=2"):
-        from_pandas(frame(), "click", parties=1, max_categories=2)
+        VerticalDataset.from_pandas(frame(), "click", parties=1, max_categories=2)
 
 
 def test_cardinalities_follow_the_columns_to_other_parties():
@@ -68,4 +67,4 @@ def test_cardinalities_follow_the_columns_to_other_parties():
 
 def test_an_unknown_coding_is_refused():
     with pytest.raises(DataError, match="coding='hash' does not exist"):
-        from_pandas(frame(), "click", coding="hash")
+        VerticalDataset.from_pandas(frame(), "click", coding="hash")

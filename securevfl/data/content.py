@@ -1,0 +1,157 @@
+"""`DatasetContent`: the arrays and names of a data set, checked when they are put together."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from securevfl.data.checks import (
+    check_alone,
+    check_columns,
+    check_features,
+    check_labels,
+    frozen,
+)
+from securevfl.data.labels import Task
+from securevfl.data.origin import About
+from securevfl.data.partition import Strips, strip_shapes
+from securevfl.data.preparation.preprocess import Preprocessor
+from securevfl.errors import DataError
+
+Features = tuple[NDArray[np.float32], ...]
+ImageShape = tuple[int, int, int]
+
+
+@dataclass(frozen=True, eq=False)
+class DatasetContent:
+    """Value part of a `VerticalDataset`, which documents the fields.
+
+    Builders derive from it: each is a class method, so that it makes a `VerticalDataset` without
+    importing one.
+    """
+
+    name: str
+    task: Task
+    train: Features
+    test: Features
+    train_labels: NDArray[Any]
+    test_labels: NDArray[Any]
+    classes: tuple[str, ...]
+    columns: tuple[tuple[str, ...], ...]
+    party_names: tuple[str, ...]
+    about: About
+    transform: Preprocessor = field(repr=False)
+    image_shape: ImageShape | None = None
+    strips: Strips | None = None
+    alone: Features = ()
+    alone_labels: NDArray[Any] | None = None
+
+    def __post_init__(self) -> None:
+        asked = f"data set {self.name!r}"
+        if not self.train:
+            raise DataError(f"{asked} has no parties; at least one is needed.")
+        kind = np.float32 if self.task == "regression" else np.int64
+        for side in ("train", "test"):
+            features = tuple(frozen(array, np.float32) for array in getattr(self, side))
+            labels = frozen(getattr(self, f"{side}_labels"), kind)
+            object.__setattr__(self, side, features)
+            object.__setattr__(self, f"{side}_labels", labels)
+            widths = [array.shape[-1] for array in self.train]
+            check_features(f"{asked}, {side}", features, widths, len(labels))
+            check_labels(f"{asked}, {side} labels", labels, self.task, self.classes)
+        named = {len(self.party_names), len(self.columns), len(self.transform.parties)}
+        if named != {self.parties}:
+            raise DataError(
+                f"{asked}: {self.parties} parties have {len(self.party_names)} names, "
+                f"{len(self.columns)} lists of columns and {len(self.transform.parties)} "
+                f"preprocessings; one of each per party is needed."
+            )
+        for party, names in enumerate(self.columns):
+            fitted = self.transform.parties[party].encoded
+            check_columns(f"{asked}, party {party}", names, self.widths[party], fitted)
+        object.__setattr__(self, "alone", tuple(frozen(array, np.float32) for array in self.alone))
+        if self.alone_labels is not None:
+            object.__setattr__(self, "alone_labels", frozen(self.alone_labels, kind))
+        check_alone(asked, self.widths, self.alone, self.alone_labels)
+        if self.alone_labels is not None and len(self.alone_labels):
+            where = f"{asked}, labels of party 0 alone"
+            check_labels(where, self.alone_labels, self.task, self.classes)
+
+    @property
+    def parties(self) -> int:
+        """Number of parties N."""
+        return len(self.train)
+
+    @property
+    def rows(self) -> int:
+        """Number of training rows M."""
+        return len(self.train_labels)
+
+    @property
+    def test_rows(self) -> int:
+        """Number of test rows."""
+        return len(self.test_labels)
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """Number of encoded columns d_n of each party."""
+        return tuple(array.shape[1] for array in self.train)
+
+    @property
+    def cardinalities(self) -> tuple[tuple[int, ...], ...]:
+        """For each party and column the number of its category codes; 0 where values are sizes."""
+        return tuple(part.cardinalities for part in self.transform.parties)
+
+    @property
+    def num_classes(self) -> int:
+        """Number of classes C; 0 for a regression."""
+        return len(self.classes)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all feature arrays."""
+        return sum(array.nbytes for array in (*self.train, *self.test, *self.alone))
+
+    @cached_property
+    def party_image_shapes(self) -> tuple[ImageShape, ...] | None:
+        """Each party's strip as (channels, height, width); None unless all own whole strips."""
+        if self.image_shape is None:
+            return None
+        return strip_shapes(self.image_shape, self.transform.positions)
+
+    def fingerprint(self) -> str:
+        """Return the SHA-256 of the content: features, labels, names of columns and classes.
+
+        Returns
+        -------
+        str
+            64 hexadecimal digits; the same content has the same fingerprint on every machine.
+        """
+        return self._fingerprint
+
+    @cached_property
+    def _fingerprint(self) -> str:
+        head: dict[str, Any] = {
+            "task": self.task,
+            "classes": self.classes,
+            "columns": self.columns,
+            "party_names": self.party_names,
+            "shapes": [array.shape for array in (*self.train, *self.test)],
+            "labels": [str(self.train_labels.dtype), self.rows, self.test_rows],
+        }
+        arrays = [*self.train, *self.test, self.train_labels, self.test_labels]
+        if self.alone:
+            labels = [] if self.alone_labels is None else [self.alone_labels]
+            arrays += [*self.alone, *labels]
+            head["alone"] = [array.shape for array in (*self.alone, *labels)]
+        digest = hashlib.sha256(json.dumps(head, ensure_ascii=True).encode())
+        for array in arrays:
+            little = array.astype(array.dtype.newbyteorder("<"), copy=False)
+            digest.update(little.data)
+        return digest.hexdigest()
