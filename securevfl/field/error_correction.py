@@ -29,8 +29,13 @@ def honest(field: PrimeField, points: Array, rows: Array, R: int) -> Array:
     CorruptResultsError
         If more rows are wrong than their number lets be found.
     """
+    # A wrong row is wrong in all projections but with probability 2/p, so that L columns need no
+    # decoder each. The weights must be unknown to the author of a row when it is sent: else an
+    # error orthogonal to them passes.
     words, good = project(field, rows)
     kept = np.flatnonzero(good)
+    # n values of a polynomial with R coefficients are a Reed-Solomon word of distance n - R + 1,
+    # from which floor((n - R) / 2) errors are corrected uniquely.
     most = (kept.size - R) // 2
     wrong = np.zeros(kept.size, np.bool_)
     for word in words if kept.size > R else ():
@@ -42,6 +47,8 @@ def honest(field: PrimeField, points: Array, rows: Array, R: int) -> Array:
     if not wrong.any():
         return good
     good[kept[wrong]] = False
+    # The decoder may have been led to another word by errors beyond `most`. Fresh weights, drawn
+    # after its choice, catch rows that agree with it in the first projections alone.
     if int(wrong.sum()) > most or not _consistent(field, points[good], rows[good], R):
         _refuse(len(rows), R)
     return good
@@ -108,6 +115,8 @@ def locate(field: PrimeField, points: Array, syndrome: Array) -> Array | None:
 
     found = np.zeros(points.size, np.bool_)
     degree = scalar.locate(points, syndrome, *field._constants, found)
+    # The locator of t errors has degree t and t roots among the points. A recurrence with fewer
+    # roots, or longer than half the syndromes, is that of no set of correctable errors.
     if degree != int(found.sum()) or 2 * degree > syndrome.size:
         return None
     return found

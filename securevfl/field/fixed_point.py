@@ -209,5 +209,7 @@ def _places(bits: int, most: int) -> int:
 
 def _below(n: int, bits: int = 53) -> float:
     """Return the largest float with a mantissa of `bits` bits that does not exceed `n`."""
+    # (p-1)/2 has up to 60 bits and a double 53: rounding to nearest could give a bound above
+    # (p-1)/2 and let a number through that wraps.
     spare = max(0, n.bit_length() - bits)
     return float(n >> spare << spare)

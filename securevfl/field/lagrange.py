@@ -95,12 +95,16 @@ def _interpolate(p: int, x: list[int], y: list[int]) -> list[list[int]]:
     for b in y:
         level = _product((b - a for a in x), p)
         row = [level * next(inverses) % p for _ in x]
+        # l(b) = 0 exactly where b is one of the points; the basis is then 0 and 1, and 1/(b - x_i)
+        # does not exist.
         rows.append([int(a == b) for a in x] if level == 0 else row)
     return rows
 
 
 def _inverses(values: list[int], p: int) -> list[int]:
     """Return the inverses, from one exponentiation; zeros stay zero."""
+    # Montgomery's trick: with P_i = v_1 .. v_i, one inverse of P_n gives all, 1/v_i = P_(i-1) / P_i
+    # and 1/P_(i-1) = v_i / P_i.
     products = list(accumulate((v or 1 for v in values), lambda a, b: a * b % p, initial=1))
     rest, inverses = pow(products.pop(), -1, p), []
     for value, before in zip(reversed(values), reversed(products), strict=True):

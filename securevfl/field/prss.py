@@ -154,6 +154,8 @@ class Prss:
         weights, held = self.weights(party, streams), self.held(party)
         total = np.zeros((1, size), field.dtype)
         step = max(1, _AT_ONCE // max(1, streams * size))
+        # rho(alpha) = sum_A w_A sum_e alpha^e PRF(k_A, label, e) is one row times a matrix of
+        # streams; keys are taken in parts, so that memory does not grow with C(N-1, T).
         for start in range(0, len(held), step):
             some = held[start : start + step]
             drawn = np.empty((len(some), streams * size), field.dtype)

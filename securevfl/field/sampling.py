@@ -58,6 +58,8 @@ class Keystream:
         else:
             cipher = Cipher(algorithms.ChaCha20(self._key, bytes(16)), None)
         self._cipher = cipher.encryptor()
+        # The hash runs one way: whoever finds this key in memory does not learn what was drawn
+        # before.
         self._key = hashlib.sha256(b"securevfl next key" + self._key).digest()
         self._left = _REKEY
 
@@ -149,6 +151,8 @@ def fill_uniform(p: int, out: Array, stream: Keystream) -> None:
     """
     from securevfl.field.kernels import sampling as kernels
 
+    # Rejection, not reduction: a word modulo p prefers small elements. As p has bit_length(p) bits,
+    # at least half of the cut words are below p, and at most two are expected for an element.
     mask, modulus = out.dtype.type((1 << p.bit_length()) - 1), out.dtype.type(p)
     step, done = _CHUNK // out.itemsize, 0
     while done < out.size:

@@ -89,6 +89,7 @@ class PolynomialNetwork:
                 f"PolynomialNetwork: features, width and degree must be at least 1, they are "
                 f"{features}, {width} and {degree}"
             )
+        # X_pow has d D columns besides the ones, so d D is the fan-in of a linear layer on it.
         limit = 1 / math.sqrt(features * degree)
         initial = stream.uniform(-limit, limit, (expanded_width(features, degree), width))
         initial[-1] = 0

@@ -105,6 +105,8 @@ class Adaptive(ServerOptimizer):
         return {name: self._step(name, value, mean[name]) for name, value in weights.items()}
 
     def _step(self, name: str, weight: np.ndarray, trained: np.ndarray) -> np.ndarray:
+        # The parties' mean step is a gradient in disguise: -t takes its place in Adam's rules
+        # (Reddi et al., "Adaptive federated optimization", 2021, algorithm 2).
         t = trained.astype(np.float64) - weight
         m = self.m.get(name, np.zeros_like(t))
         v = self.v.get(name, np.zeros_like(t))

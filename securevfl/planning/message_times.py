@@ -256,6 +256,8 @@ class Timeline:
         leaves = self._busy + late
         self._send(leaves, seconds)
         arrivals = self._drained(leaves)
+        # The server goes on with the `count`-th arrival, an order statistic; a partition finds it
+        # without sorting all N.
         self.now = np.partition(arrivals, stage.count - 1, axis=1)[:, stage.count - 1]
         self.now = np.maximum(self.now, self._server_busy)
         self._commit()
@@ -307,6 +309,8 @@ class Timeline:
 # The distributions of securevfl.engine.delays.DISTRIBUTIONS, of mean 1, many values at once.
 MANY: dict[str, Callable[[np.random.Generator, float, int], np.ndarray]] = {
     "exponential": lambda stream, _, count: stream.standard_exponential(count),
+    # Inverse transforms: if E is exponential, exp(E / a) is Pareto with tail index a and mean a /
+    # (a - 1); exp(s Z) has mean exp(s^2 / 2). Divided by their means, both have mean 1.
     "pareto": lambda stream, shape, count: (
         (shape - 1) / shape * np.exp(stream.standard_exponential(count) / shape)
     ),

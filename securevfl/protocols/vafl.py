@@ -79,6 +79,8 @@ class Client(SplitClient):
 
     async def answer(self) -> np.ndarray | None:
         """Gradient of this round, None at the end; one of an earlier round is dropped."""
+        # After so many rounds without an answer the server is gone. A wait without end lets the
+        # engine see that nothing more can happen, and end the run with an error.
         timeout = self.timeout if self.unanswered < _UNANSWERED else None
         until = None if timeout is None else self.now + timeout
         while True:
@@ -114,6 +116,7 @@ class Server(SplitServer):
         client, embedding = uploads
         self.last.keep(client, samples, embedding, self.steps)
         stack, present = self.last.at(samples)
+        # Padded rows have no embeddings; they would make the share of known ones too small.
         known = float(present[:, samples >= 0].mean())
         return aggregated(self.aggregation, stack, present, (client,), client=client, known=known)
 

@@ -102,6 +102,8 @@ class Dominator(SplitServer):
             self.launch()
             left = None
             if self.timeout is not None:
+                # The time counts from when the launch was made, not from now: with k launches under
+                # way the oldest has waited for k - 1 steps already.
                 left = max(0.0, self.due[0] + self.timeout - self.now)
             outputs = await self.collect("embedding", timeout=left)
             self.due = self.due[1:]

@@ -71,6 +71,8 @@ class EventQueue:
         """Inverse of `state`."""
         self.now = state["clock"]
         self._scheduled = state["scheduled"]
+        # Times and numbers order events totally, so the heap built here yields them as the old one
+        # would, whatever its inner order was.
         self.events = [_unpacked(*entry) for entry in state["queue"]]
         heapq.heapify(self.events)
 

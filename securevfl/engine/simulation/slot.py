@@ -157,6 +157,8 @@ class PartySlot(Owner):
 
     def set_timer(self, seconds: float, wait: int) -> None:
         """Let a wait time out; the time counts from when the party is free."""
+        # A busy party would wait only once it is free; where computing is charged, the timer starts
+        # then.
         due = max(self._queue.now, self.busy_until) + round_ns(seconds)
         self._queue.schedule(due, TIMER, (self.party.index, wait))
 
@@ -182,6 +184,8 @@ class PartySlot(Owner):
         """Whether the party may go on; a busy one goes on when it is free."""
         if self.busy_until <= self._queue.now:
             return True
+        # The wait's number goes along: if the party is woken otherwise meanwhile, this event finds
+        # another wait and does nothing.
         self._queue.schedule(self.busy_until, RESUME, (self.party.index, self.runner.waits))
         return False
 
@@ -190,6 +194,9 @@ class PartySlot(Owner):
         if over is not None:
             self._since = self._queue.now
         if self.saved is not None:
+            # A coroutine's state is a function of its copy and of what its waits gave back since,
+            # for all else that it may read (time, streams) follows from these: the log is what
+            # replay needs.
             self._log.append((self._queue.now, over, [tuple(message) for message in messages]))
 
     def ended(self) -> None:

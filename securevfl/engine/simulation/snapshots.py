@@ -46,6 +46,8 @@ class ConsistentSnapshot:
         A request replaces one that is pending.
         """
         self._then = then
+        # Whoever stands at a safe point now is copied at once; a party that is down is already
+        # copied by its own checkpoint. The others follow at their next safe point.
         for slot in self._slots.values():
             slot.forget_snapshot()
             if slot.down:
@@ -71,6 +73,9 @@ class ConsistentSnapshot:
         if self._then is None or any(slot.saved is None for slot in slots):
             return
         then, self._then = self._then, None
+        # At this instant the copies, brought forward by their logs, and the queue agree: a message
+        # that a party sent after its copy is in the queue or in a mailbox, and its replay does not
+        # send it again.
         state = self._state()
         for slot in slots:
             slot.forget_snapshot()

@@ -319,6 +319,8 @@ def locate(x: Array, s: Array, p: Any, ninv: Any, square: Any, found: Array) -> 
         factor = _mont(discrepancy, _inverse(last, one, p, ninv), p, ninv)
         for i in range(gap, size):
             current[i] = _subtract(current[i], _mont(factor, previous[i - gap], p, ninv), p)
+        # The recurrence is too short for n + 1 syndromes and must grow to n + 1 - degree (Massey,
+        # theorem 2); the one before it becomes the correction of later discrepancies.
         if 2 * degree <= n:
             degree, gap, last = n + 1 - degree, 1, discrepancy
             previous = kept

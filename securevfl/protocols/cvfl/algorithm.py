@@ -181,6 +181,8 @@ class ActiveParty(PassiveParty):
         if not await self.gather(embeddings, penalties, len(self.peers) if slow else 0):
             return False
         bound = self.config.staleness
+        # Bounded staleness: an embedding of more than `staleness` launches ago is left out, as the
+        # convergence proof needs a bound on its age.
         oldest = 0 if bound is None else max(0, self.round - bound)
         h, present = self.stale.complete(embeddings, places, oldest=oldest)
         joint = self.aggregation.combine(h, present)
@@ -217,6 +219,7 @@ class ActiveParty(PassiveParty):
             of_this_launch = message.round == self.round
             if message.kind == "embedding":
                 rows, h = payload
+                # G_l is ascending, so a row's place among the labelled rows is found by bisection.
                 places = np.searchsorted(self.labelled_rows, rows)
                 self.stale.keep(message.sender, places, h, message.round)
                 if of_this_launch:

@@ -185,6 +185,8 @@ class DataOwner(Party):
         network = self.copies.networks[owner]
         batch = self.features[self.rows[str(owner)][places]]
         if self.privacy is not None:
+            # What was sent is c(A) with c(a) = a min(1, C / |a|): the chain rule has c's derivative
+            # between.
             gradient = clip_gradient(network.forward(batch), gradient, self.privacy.clip)
         clipped = network.update(batch, gradient)
         if clipped:

@@ -107,6 +107,8 @@ def pair_masks(
     for v, key in keys.items():
         if v != pairing.index:
             mask = public.stream(pairing.agree(v, key), shape)
+            # u adds what v subtracts: s_{u,v} is the same for both, so each pair's masks sum to
+            # zero.
             sign = public.field.add if v < pairing.index else public.field.subtract
             total = sign(total, mask)
     return total
@@ -170,6 +172,8 @@ class Client(SplitClient):
         """
         public = self.public
         x: np.ndarray = public.point.quantize(self.embed(own))
+        # N terms of at most (p-1)/(2N) sum to at most (p-1)/2 in magnitude, which the signed range
+        # holds.
         limit = (public.field.modulus - 1) // (2 * len(self.peers))
         largest = int(np.abs(public.field.signed(x)).max(initial=0))
         if largest > limit:
@@ -230,6 +234,8 @@ class Client(SplitClient):
 
     def open(self, deals: Mapping[int, Deal], survivors: Collection[int]) -> Opening:
         """For each client its share of the seed if it survived, else that of its key."""
+        # Of no client both: b_u and s_u^SK together would unmask y_u alone, and the server would
+        # see x_u.
         return Opening(
             seeds={v: deal.seed for v, deal in deals.items() if v in survivors},
             secrets={v: deal.secret for v, deal in deals.items() if v not in survivors},
@@ -322,6 +328,8 @@ class Server(SplitServer):
             seed = public.rebuild({u: opening.seeds[v] for u, opening in openings.items()})
             total = public.field.subtract(total, public.stream(seed, total.shape))
         survivors = {v: keys[v] for v in uploads}
+        # sum_{u in U3} y_u = sum x_u + sum PRG(b_u) + sum_{u in U3, v in U2 \ U3} +-PRG(s_{u,v}):
+        # masks among survivors have cancelled, those with clients that dropped out have not.
         for v in sorted(set(keys) - set(uploads)):
             secret = public.rebuild({u: opening.secrets[v] for u, opening in openings.items()})
             # v's pair masks with the survivors cancel the survivors' pair masks with v.
