@@ -1,4 +1,4 @@
-"""What LagrangeCode demands at its door: sizes, points, and the results it is handed."""
+"""Input validation of LagrangeCode: sizes, points, and the results that it is given."""
 
 from __future__ import annotations
 

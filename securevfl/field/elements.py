@@ -1,4 +1,4 @@
-"""The door of the field: which arrays are elements, and the errors that say why others are not."""
+"""Input validation of the field: which arrays are elements, and errors that name what is not."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from securevfl.field.kernels.pool import share
 from securevfl.field.kernels.scratch import aligned
 
 if TYPE_CHECKING:
-    from securevfl.field.kernels.dispatch import Left
+    from securevfl.field.kernels.dispatch import PreparedMatrix
     from securevfl.field.prime_field import PrimeField
     from securevfl.field.sampling import Source
 
@@ -33,8 +33,8 @@ def rows(field: PrimeField, values: ArrayLike, name: str) -> tuple[Array, bool]:
     return np.asarray(field.elements(values, name), order="C"), False
 
 
-def apply(left: Left, blocks: Sequence[Array], out: Array, threads: int) -> bool:
-    """Write the product of `left` with stacked blocks of rows; see kernels.Left.multiply."""
+def apply(left: PreparedMatrix, blocks: Sequence[Array], out: Array, threads: int) -> bool:
+    """Write the product of `left` with stacked blocks of rows; see dispatch.PreparedMatrix."""
     good: list[bool] = []
 
     def work(columns: slice) -> None:
@@ -46,7 +46,7 @@ def apply(left: Left, blocks: Sequence[Array], out: Array, threads: int) -> bool
 
 def encode(
     field: PrimeField,
-    left: Left,
+    left: PreparedMatrix,
     data: Array,
     masks: Array | None,
     source: Source | None,

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from securevfl.errors import CorruptResultsError, FieldError, NotEnoughResultsError
-from securevfl.field import code_checks as door
+from securevfl.field import code_checks as checks
 from securevfl.field import encoding, error_correction
 from securevfl.field.elements import out_array, refuse_overlap
 from securevfl.field.kernels.scratch import result
@@ -20,7 +20,7 @@ from securevfl.field.lagrange import interpolation_matrix, vanishing
 from securevfl.field.prime_field import PrimeField
 
 if TYPE_CHECKING:
-    from securevfl.field.kernels.dispatch import Left
+    from securevfl.field.kernels.dispatch import PreparedMatrix
     from securevfl.field.sampling import Source
 
 Array = NDArray[Any]
@@ -86,17 +86,19 @@ class LagrangeCode:
         degree: int = 2,
     ) -> None:
         self.field = field
-        self.parties = N = door.count("parties", parties)
-        self.segments = door.count("segments", segments)
-        self.privacy = door.privacy(privacy, parties)
-        self.degree = door.count("degree", degree)
+        self.parties = N = checks.count("parties", parties)
+        self.segments = checks.count("segments", segments)
+        self.privacy = checks.privacy(privacy, parties)
+        self.degree = checks.count("degree", degree)
         size = self.segments + self.privacy
-        door.check_sizes(field, N, self.segments, self.privacy, self.degree)
+        checks.check_sizes(field, N, self.segments, self.privacy, self.degree)
         last = size + N
-        self.betas = door.points(field, "betas", betas, range(1, size + 1), last)
-        self.alphas = door.points(field, "alphas", alphas, range(size + 1, last + 1), last)
-        door.check_points(self.alphas, self.betas)
-        self._matrices: OrderedDict[Any, tuple[Array, Left]] = OrderedDict()
+        self.betas = checks.points(field, "betas", betas, range(1, size + 1), last)
+        self.alphas = checks.points(field, "alphas", alphas, range(size + 1, last + 1), last)
+        checks.check_points(self.alphas, self.betas)
+        # Matrices depend on who answered. Few sets of survivors recur in a run, and each matrix
+        # costs O(R^2) products and its preparation for the kernels.
+        self._matrices: OrderedDict[Any, tuple[Array, PreparedMatrix]] = OrderedDict()
         self._lock = threading.Lock()
 
     def __eq__(self, other: object) -> bool:
@@ -126,7 +128,7 @@ class LagrangeCode:
 
     def recovery_threshold(self, degree: int = 2) -> int:
         """Return R = degree (K+T-1) + 1, how many results decode a degree-`degree` computation."""
-        return door.count("degree", degree) * (self.size - 1) + 1
+        return checks.count("degree", degree) * (self.size - 1) + 1
 
     @cached_property
     def data_matrix(self) -> Array:
@@ -148,7 +150,7 @@ class LagrangeCode:
         return interpolation_matrix(self.field, self.betas, self.alphas)
 
     @cached_property
-    def _left(self) -> Left:
+    def _left(self) -> PreparedMatrix:
         from securevfl.field import ntt
         from securevfl.field.kernels import dispatch
 
@@ -156,7 +158,7 @@ class LagrangeCode:
         return ntt.left(p, self.alphas, self.betas) or dispatch.prepare(p, self._basis)
 
     @cached_property
-    def _constant_left(self) -> Left:
+    def _constant_left(self) -> PreparedMatrix:
         from securevfl.field.kernels import dispatch
 
         return dispatch.prepare(self.field.modulus, self._constant_basis)
@@ -164,6 +166,8 @@ class LagrangeCode:
     @cached_property
     def _constant_basis(self) -> Array:
         """The matrix (N, 1 + T) that encodes one value at all K data points."""
+        # Equal values at all data points: sum_k l_k(alpha) v = v sum_k l_k(alpha), so K columns of
+        # the encoding matrix become their sum. Masks keep their own columns.
         one = np.ones(self.segments, self.field.dtype)
         row_sums = self.field.matmul(self.data_matrix, one, trusted=True)
         return np.concatenate([row_sums[:, None], self.mask_matrix], axis=1)
@@ -235,7 +239,7 @@ class LagrangeCode:
 
     def _encode(
         self,
-        left: Left,
+        left: PreparedMatrix,
         data: Array,
         unproved: bool,
         out: Array | None,
@@ -302,8 +306,8 @@ class LagrangeCode:
             If party numbers repeat or do not exist, or shapes do not fit.
         """
         name = "LagrangeCode.decode"
-        numbers = door.party_numbers(parties, self.parties, name)
-        results, unproved = door.rows(self.field, results, len(numbers), name)
+        numbers = checks.party_numbers(parties, self.parties, name)
+        results, unproved = checks.rows(self.field, results, len(numbers), name)
         R = self._enough(len(numbers), degree, name)
         if unproved and check:
             self.field.elements(results, f"{name} results")
@@ -315,7 +319,7 @@ class LagrangeCode:
 
     def _enough(self, received: int, degree: int | None, name: str) -> int:
         degree = self.degree if degree is None else degree
-        return door.enough(received, degree, self.segments, self.privacy, name)
+        return checks.enough(received, degree, self.segments, self.privacy, name)
 
     def _interpolate(self, rows: Array, numbers: tuple[int, ...], threads: int, name: str) -> Array:
         """Return the values (K, L) at the betas, or raise where a row is no row of elements."""
@@ -336,9 +340,9 @@ class LagrangeCode:
             Distinct party numbers from 0; n - 1 is the largest degree that is interpolated.
         """
         name = "LagrangeCode.decode_matrix"
-        return self._decoder(door.party_numbers(parties, self.parties, name))[0]
+        return self._decoder(checks.party_numbers(parties, self.parties, name))[0]
 
-    def _decoder(self, key: tuple[int, ...]) -> tuple[Array, Left]:
+    def _decoder(self, key: tuple[int, ...]) -> tuple[Array, PreparedMatrix]:
         from securevfl.field.kernels import dispatch
 
         with self._lock:
@@ -414,8 +418,8 @@ class LagrangeCode:
         Yu et al., "Lagrange Coded Computing", AISTATS 2019 (A-security).
         """
         name = "LagrangeCode.decode_with_errors"
-        numbers = door.party_numbers(parties, self.parties, name)
-        rows = door.rows(self.field, results, len(numbers), name)[0]
+        numbers = checks.party_numbers(parties, self.parties, name)
+        rows = checks.rows(self.field, results, len(numbers), name)[0]
         R = self._enough(len(numbers), degree, name)
         flat = np.ascontiguousarray(rows).reshape(len(numbers), -1)
         points = np.array([self.alphas[n] for n in numbers], np.uint64)

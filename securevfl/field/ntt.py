@@ -96,6 +96,8 @@ def recognise(p: int, alphas: Sequence[int], betas: Sequence[int]) -> Cosets | N
     m, N = len(betas), len(alphas)
     if m < 2 or m & (m - 1) or N < 2 or p >= 1 << 31:
         return None
+    # Points of a coset in order are a geometric series: its ratio must have order m (its power m/2
+    # is -1), and every point must be the one before times the ratio.
     n = 1 << (max(N, m) - 1).bit_length()
     root_m = betas[1] * pow(betas[0], -1, p) % p if betas[0] else 0
     root_n = alphas[1] * pow(alphas[0], -1, p) % p
@@ -116,7 +118,7 @@ def left(p: int, alphas: Sequence[int], betas: Sequence[int]) -> NttLeft | None:
 
 
 class NttLeft(PiecewiseLeft):
-    """The N x (K + T) encoding matrix as two transforms; see kernels.Left.
+    """The N x (K + T) encoding matrix as two transforms; see dispatch.PreparedMatrix.
 
     The coefficients at g w_m^i are c_j g^j = 1/m sum_i v_i w_m^-ij, and the values at h w_n^j are
     sum_j c_j h^j w_n^ij, so each coefficient is multiplied by (h/g)^j / m in between.
@@ -130,6 +132,8 @@ class NttLeft(PiecewiseLeft):
         inverse = pow(cosets.root_m, -1, p)
         ratio = cosets.target * pow(cosets.start, -1, p) % p
         bits = m.bit_length() - 1
+        # The inverse transform leaves coefficient j at the place with j's bits reversed, and the
+        # forward transform takes it there: neither needs a permutation.
         reversed_order = [int(f"{j:0{bits}b}"[::-1], 2) for j in range(m)]
         scale = pow(m, -1, p)
         self.tables = tuple(

@@ -1,8 +1,8 @@
 """Matrix products over a prime field: plain arrays in, plain arrays out.
 
-Nothing here checks at the door that operands are elements; PrimeField and LagrangeCode do. A left
-operand is prepared once (`prepare`) and may then meet many right operands, in one piece or as
-blocks of rows that stand in different places.
+Nothing here checks that operands are elements; PrimeField and LagrangeCode do. A left operand is
+prepared once (`prepare`) and may then meet many right operands, in one piece or as blocks of rows
+that stand in different places.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _MANY = 2048  # Columns from which limbs in stacked blocks are worth their prepa
 _FEW = 32  # Terms up to which vectors stream 61-bit numbers faster than the tile unit takes them.
 
 
-class Left(Protocol):
+class PreparedMatrix(Protocol):
     """A left operand (m, k) that was prepared for products."""
 
     def multiply(self, blocks: Sequence[Array], out: Array) -> bool:
@@ -35,7 +35,7 @@ class Left(Protocol):
         """
 
 
-def prepare(p: int, a: Array, columns: int | None = None) -> Left:
+def prepare(p: int, a: Array, columns: int | None = None) -> PreparedMatrix:
     """Return the left operand (m, k) in the form of the fastest kernel here.
 
     `columns` says how many columns it will meet in all, where that is known: few do not repay the
@@ -80,7 +80,7 @@ class PortableLeft:
             self.a[:m, :k] = a
 
     def multiply(self, blocks: Sequence[Array], out: Array) -> bool:
-        """See Left."""
+        """See PreparedMatrix."""
         spare = -sum(len(b) for b in blocks) % 4 if self.short else 0
         right = np.concatenate([*blocks, np.zeros((spare, out.shape[1]), out.dtype)])
         if right.size and int(right.max()) >= self.p:

@@ -25,7 +25,7 @@ _PIECES = 64  # Pieces of each row in a panel of few terms.
 
 
 class Product(Protocol):
-    """What multiplies blocks of rows; see dispatch.Left."""
+    """What multiplies blocks of rows; see dispatch.PreparedMatrix."""
 
     def multiply(self, blocks: Sequence[Array], out: Array) -> bool:
         """Write the product, and return whether all numbers that were read are below p."""
@@ -105,7 +105,7 @@ class DoubleLeft(FiftyLeft):
         return left
 
     def multiply(self, blocks: Sequence[Array], out: Array) -> bool:
-        """See dispatch.Left."""
+        """See dispatch.PreparedMatrix."""
         if not rounds_to_nearest():
             return self.other().multiply(blocks, out)
         return super().multiply(blocks, out)

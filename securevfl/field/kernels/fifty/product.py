@@ -250,6 +250,7 @@ def blocks(run: Any, convert: Any, tall: int, wide: int) -> Callable[..., Any]:
     return multiply
 
 
+# The tile of `blocks` stands here again: as one function for both it costs 8 % on 3 terms (Zen 5).
 def panels(run: Any, edge: Any, convert: Any, tall: int, wide: int) -> Callable[..., Any]:
     """Return the function for few terms and many columns, which memory traffic bounds.
 

@@ -99,7 +99,7 @@ class StreamingLeft:
         return c.astype(np.int32)[..., None], (1,), above
 
     def multiply(self, blocks: Sequence[Array], out: Array) -> bool:
-        """See dispatch.Left."""
+        """See dispatch.PreparedMatrix."""
         columns = self.shape.size // out.itemsize
         blocks = [b if b.strides[1] == b.itemsize else np.ascontiguousarray(b) for b in blocks]
         seen = np.zeros(64, np.uint8)
