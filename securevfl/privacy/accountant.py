@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from securevfl.errors import ConfigurationError
+from securevfl.privacy.mechanisms import MOST_BOUND
 
 Relation = Literal["replace", "add or remove"]
 Method = Literal["rdp", "pld"]
@@ -76,6 +77,9 @@ def gaussian_epsilon(multiplier: float, releases: int, delta: float) -> float:
     _check(multiplier, delta)
     if releases == 0:
         return 0.0
+    # n releases x + z N(0, I) of the same x have their mean as sufficient statistic, x + z /
+    # sqrt(n) N(0, I): one release with less noise (Dong, Roth, Su, "Gaussian differential privacy",
+    # 2022, corollary 3.3).
     return float(dp_accounting.get_epsilon_gaussian(multiplier / math.sqrt(releases), delta))
 
 
@@ -105,6 +109,20 @@ class Released:
         """Standard deviation of the noise of each entry: 2 C z."""
         return self.multiplier * sensitivity(self.clip, "replace")
 
+    def refuse_faint_noise(self, method: str) -> None:
+        """Refuse noise that hides next to nothing: C > 200 sigma, which `release_rows` refuses too.
+
+        Raises
+        ------
+        ConfigurationError
+            Naming the method, epsilon, sigma and C.
+        """
+        if self.clip > MOST_BOUND * self.sigma:
+            raise ConfigurationError(
+                f"{method}: epsilon = {self.epsilon:g} asks for noise of {self.sigma:.3g} on rows "
+                f"of norm {self.clip:g}, which is next to none; lower epsilon"
+            )
+
     def composed(self, releases: int) -> float:
         """Epsilon of so many releases of one row."""
         if releases == 1:
@@ -115,6 +133,7 @@ class Released:
         """Largest number of releases of one row that cost no more than the budget."""
         if self.composed(1) > budget:
             return 0
+        # composed(n) grows with n: double n until the budget is exceeded, then bisect.
         most = 2
         while self.composed(most) <= budget:
             most *= 2

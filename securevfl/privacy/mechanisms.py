@@ -13,6 +13,8 @@ import numpy as np
 from securevfl.errors import ConfigurationError
 from securevfl.field.sampling import SYSTEM, Source
 
+#: Largest clipping bound of rows that are noised, in standard deviations of the noise.
+MOST_BOUND = 200
 _GRID_BITS = 14
 
 
@@ -87,6 +89,8 @@ def gaussian(shape: tuple[int, ...], source: Source = SYSTEM) -> np.ndarray:
     half = -(-count // 2)
     words = np.empty(2 * half, "<u8")
     source.keystream().fill(words.view(np.uint8))
+    # No zero may come, as log(0) would: hence + 1. The least uniform is 2^-53, so that the radius
+    # is at most sqrt(2 * 53 ln 2) = 8.58.
     uniforms = ((words >> 11) + 1) * 2.0**-53  # in (0, 1]
     radius = np.sqrt(-2 * np.log(uniforms[:half]))
     angle = 2 * np.pi * uniforms[half:]
@@ -123,7 +127,7 @@ def release_rows(
         When C or sigma is not positive and finite, or when C exceeds 200 sigma: float32 would not
         hold such a sum to that grid.
     """
-    if not (0 < bound < math.inf and 0 < sigma < math.inf and bound <= 200 * sigma):
+    if not (0 < bound < math.inf and 0 < sigma < math.inf and bound <= MOST_BOUND * sigma):
         raise ConfigurationError(
             f"release_rows: the bound {bound} and sigma {sigma} must be positive and finite, and "
             "the bound at most 200 sigma"
@@ -199,6 +203,8 @@ def randomised_response(
     # The float's relative error is below 2^-50.
     true = words < np.uint64(min(int(truth * (1 - 2.0**-50) * 2**64), 2**64 - 1))
     others = np.empty(0, np.uint64)
+    # A word modulo C - 1 is uniform only if words come from a whole number of runs of C - 1. Added
+    # to the true label modulo C, an offset of 1 to C - 1 gives each other label alike.
     runs = np.uint64((2**64 - 1) // (classes - 1) * (classes - 1))
     while len(others) < len(labels):  # words beyond the whole runs of C - 1 are dropped
         stream.fill(words.view(np.uint8))
@@ -206,8 +212,7 @@ def randomised_response(
         others = np.concatenate([others, whole % np.uint64(classes - 1)])
     offsets = (others[: len(labels)] + np.uint64(1)).astype(np.int64)
     answers = np.where(true, labels, (labels.astype(np.int64) + offsets) % classes)
-    said: np.ndarray = answers.astype(labels.dtype)
-    return said
+    return answers.astype(labels.dtype)
 
 
 def release_gradient(

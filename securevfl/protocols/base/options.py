@@ -2,11 +2,34 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from securevfl.models.user_code import OwnCode
+
+# Options of several protocols that stand at different places of their lists. A common base class
+# would put them first, in help pages as in config.toml.
+Delta = Annotated[
+    float,
+    Field(
+        gt=0,
+        lt=1,
+        description=(
+            "Probability delta with which the bound epsilon may fail, for one release and "
+            "for all of them together."
+        ),
+    ),
+]
+NoiseSource = Annotated[
+    Literal["secure", "seeded"],
+    Field(
+        description=(
+            "Source of the noise: the operating system (secure), or the run's seed "
+            "(seeded), which repeats the run and protects nothing."
+        )
+    ),
+]
 
 
 class TrainingConfig(BaseModel):

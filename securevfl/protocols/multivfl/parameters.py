@@ -7,9 +7,8 @@ from typing import Literal
 
 from pydantic import Field
 
-from securevfl.errors import ConfigurationError
 from securevfl.privacy.accountant import Released
-from securevfl.protocols.base.options import EmbeddingConfig
+from securevfl.protocols.base.options import Delta, EmbeddingConfig, NoiseSource
 
 
 class MultiVflConfig(EmbeddingConfig):
@@ -78,23 +77,9 @@ class MultiVflConfig(EmbeddingConfig):
             "private and has more noise. Default: no noise."
         ),
     )
-    delta: float = Field(
-        1e-5,
-        gt=0,
-        lt=1,
-        description=(
-            "Probability delta with which the bound epsilon may fail, for one release and "
-            "for all of them together."
-        ),
-    )
+    delta: Delta = 1e-5
     clip: float = Field(1.0, gt=0, description="Bound C on the L2 norm of a row's activations.")
-    noise: Literal["secure", "seeded"] = Field(
-        "secure",
-        description=(
-            "Source of the noise: the operating system (secure), or the run's seed "
-            "(seeded), which repeats the run and protects nothing."
-        ),
-    )
+    noise: NoiseSource = "secure"
 
 
 @dataclass(frozen=True)
@@ -128,9 +113,5 @@ def noise_of(config: MultiVflConfig) -> ActivationNoise | None:
         return None
     seeded = config.noise == "seeded"
     noise = ActivationNoise(config.epsilon, config.delta, config.clip, seeded)
-    if config.clip > 200 * noise.sigma:
-        raise ConfigurationError(
-            f"multivfl: epsilon = {config.epsilon:g} asks for noise of {noise.sigma:.3g} on rows "
-            f"of norm {config.clip:g}, which is next to none; lower epsilon"
-        )
+    noise.refuse_faint_noise("multivfl")
     return noise

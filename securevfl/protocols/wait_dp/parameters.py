@@ -9,7 +9,7 @@ from pydantic import Field
 
 from securevfl.errors import ConfigurationError
 from securevfl.privacy.accountant import Released, gaussian_epsilon, sensitivity
-from securevfl.protocols.base.options import SegmentedConfig
+from securevfl.protocols.base.options import Delta, NoiseSource, SegmentedConfig
 
 # Server models in which a row's gradient depends on no other row; batch normalisation mixes them.
 _SEPARABLE = ("mlp", "linear")
@@ -33,15 +33,7 @@ class WaitDPConfig(SegmentedConfig):
             " more noise."
         ),
     )
-    delta: float = Field(
-        1e-5,
-        gt=0,
-        lt=1,
-        description=(
-            "Probability delta with which the bound epsilon may fail, for one release and "
-            "for all of them together."
-        ),
-    )
+    delta: Delta = 1e-5
     clip: float = Field(1.0, gt=0, description="Bound C on the L2 norm of a row's embedding.")
     gradient_clip: float = Field(
         1.0, gt=0, description="Bound C_g on the L2 norm of a sample's gradient."
@@ -62,13 +54,7 @@ class WaitDPConfig(SegmentedConfig):
             "exceeded. Default: no budget."
         ),
     )
-    noise: Literal["secure", "seeded"] = Field(
-        "secure",
-        description=(
-            "Source of the noise: the operating system (secure), or the run's seed "
-            "(seeded), which repeats the run and protects nothing."
-        ),
-    )
+    noise: NoiseSource = "secure"
 
 
 @dataclass(frozen=True)
@@ -172,8 +158,5 @@ def check_budget(config: WaitDPConfig, privacy: Privacy) -> None:
             f"wait_dp: epsilon_budget = {config.epsilon_budget:g} does not allow a single "
             f"round, which costs epsilon = {first:g}; lower epsilon or raise the budget"
         )
-    if privacy.releases and config.clip > 200 * privacy.sigma:
-        raise ConfigurationError(
-            f"wait_dp: epsilon = {config.epsilon:g} asks for noise of {privacy.sigma:.3g} "
-            f"on rows of norm {config.clip:g}, which is next to none; lower epsilon"
-        )
+    if privacy.releases:
+        privacy.refuse_faint_noise("wait_dp")
