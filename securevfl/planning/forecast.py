@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from securevfl.data.source import DataSource
-from securevfl.engine.conditions import Conditions, load_conditions, with_helpers
+from securevfl.engine.conditions import Conditions, with_helpers
+from securevfl.engine.conditions_file import load_conditions
 from securevfl.engine.network import SERVER
 from securevfl.errors import ConfigurationError, WouldOverflowError
 from securevfl.field import primes
@@ -364,7 +365,8 @@ def _sizes(
         N = parties or 8
         if features < N:
             raise ConfigurationError(
-                f"plan: {features} features cannot be dealt to {N} parties; use at most {features}"
+                f"plan: {features} features cannot be divided among {N} parties. Use at most "
+                f"{features} parties"
             )
         widths = tuple(len(part) for part in np.array_split(np.arange(features), N))
         degree = int(options.get("degree", 2))

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from securevfl.data.source import DataSource
-from securevfl.engine.conditions import load_conditions, with_helpers
+from securevfl.engine.conditions import with_helpers
+from securevfl.engine.conditions_file import load_conditions
 from securevfl.engine.faults import Schedule
 from securevfl.engine.message_rules import MessageRules, Route
 from securevfl.engine.party import Party

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from securevfl.engine.conditions import Conditions, load_conditions, with_helpers
+from securevfl.engine.conditions import Conditions, with_helpers
+from securevfl.engine.conditions_file import load_conditions
 from securevfl.engine.network import SERVER, Event
 from securevfl.engine.security.sealing import Sealing
 from securevfl.engine.simulation.simulator import Simulation

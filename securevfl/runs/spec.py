@@ -9,7 +9,8 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, InstanceOf, ValidationError
 
 from securevfl.data.source import DataSource
-from securevfl.engine.conditions import Conditions, conditions_from
+from securevfl.engine.conditions import Conditions
+from securevfl.engine.conditions_file import conditions_from
 from securevfl.engine.faults import Faults, faults_from
 from securevfl.engine.streams import SecretSeed
 from securevfl.errors import CheckpointError, ConfigurationError

@@ -39,7 +39,7 @@ def comparison(
         Each goes to every protocol that has it; what a variant's name says goes first.
     seeds : sequence of int
     conditions : str
-        As `securevfl.engine.conditions.load_conditions` takes them.
+        As `securevfl.engine.conditions_file.load_conditions` takes them.
     **asked
         Further options of every run that a `Job` takes, such as ``until``.
 

@@ -246,7 +246,7 @@ def test_an_installed_data_set_is_in_every_command(install, tmp_path, monkeypatc
 
 def test_installed_conditions_are_made_by_name(install):
     import securevfl as svfl
-    from securevfl.engine.conditions import load_conditions
+    from securevfl.engine.conditions_file import load_conditions
 
     with pytest.raises(ConfigurationError, match="'distance' is neither 'none' nor 'paper'"):
         load_conditions("distance", parties=4, batch_rows=10)

@@ -9,12 +9,11 @@ from securevfl.engine.conditions import (
     Conditions,
     Delay,
     Trace,
-    conditions_from,
-    load_conditions,
     paper,
     round_ns,
     share_factor,
 )
+from securevfl.engine.conditions_file import conditions_from, load_conditions
 from securevfl.errors import ConfigurationError
 
 ROUNDS = 4000

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from securevfl.engine.conditions import Conditions, conditions_from
+from securevfl.engine.conditions import Conditions
+from securevfl.engine.conditions_file import conditions_from
 from securevfl.engine.delays import DEFAULT_SHAPE, DISTRIBUTIONS, Delay, Trace, read_trace
 from securevfl.engine.streams import keyed_stream
 from securevfl.errors import ConfigurationError

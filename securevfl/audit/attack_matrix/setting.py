@@ -15,7 +15,8 @@ from securevfl.audit.attack_matrix.observation import ObservedRun, Table, observ
 from securevfl.audit.attacks.outcome import NoView
 from securevfl.audit.attacks.sum_equations import Step
 from securevfl.audit.recorded_runs import CodedRun, RunFactory, codes_shares
-from securevfl.engine.conditions import NONE, Conditions, load_conditions, with_helpers
+from securevfl.engine.conditions import NONE, Conditions, with_helpers
+from securevfl.engine.conditions_file import load_conditions
 from securevfl.engine.streams import SecretSeed
 from securevfl.errors import ConfigurationError
 from securevfl.models.polynomial_network import PolynomialNetwork
