@@ -3,7 +3,7 @@
 ::
 
     SecureVFLError
-    +-- ConfigurationError (ValueError)    the user can mend it before a run: exit code 2
+    +-- ConfigurationError (ValueError)    the user can correct it before a run: exit code 2
     |   +-- FieldError                     a modulus, point or element that the arithmetic refuses
     |   +-- DataError                      rows, columns, labels or files that cannot be used
     |   +-- UnknownNameError               a protocol, data set or option that does not exist

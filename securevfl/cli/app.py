@@ -14,7 +14,7 @@ from typer.core import TyperGroup
 
 from securevfl._version import __version__
 from securevfl.cli import commands, output
-from securevfl.cli.commands import MADE
+from securevfl.cli.commands import COMMANDS
 from securevfl.cli.completion import epilog
 from securevfl.cli.logs import LEVELS, start_logging, to_the_front
 from securevfl.cli.options import (
@@ -50,13 +50,13 @@ class Root(TyperGroup):
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Names in the order of their use."""
-        names = [*super().list_commands(ctx), *MADE]
+        names = [*super().list_commands(ctx), *COMMANDS]
         return sorted(names, key=lambda name: (ORDER.index(name) if name in ORDER else 99, name))
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """A command by name; those with options of protocols are made when they are used."""
-        if cmd_name in MADE:
-            return MADE[cmd_name]
+        if cmd_name in COMMANDS:
+            return COMMANDS[cmd_name]
         found = super().get_command(ctx, cmd_name)
         return None if found is None else plain_flags(found)
 

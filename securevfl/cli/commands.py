@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
 
 
-class Made(TyperCommand):
+class ProtocolCommand(TyperCommand):
     """A command whose options are those of protocols; they are read when it is used."""
 
     def __init__(self, name: str, text: str, make: Callable[[], Callable[..., None]]) -> None:
@@ -35,9 +35,9 @@ class Made(TyperCommand):
         self, info_name: Any, args: list[str], parent: Any = None, **extra: Any
     ) -> Any:
         """Context of the command with all its options."""
-        made = typer.Typer(add_completion=False, rich_markup_mode="rich")
-        made.command(name=self.name, help=self.help, epilog=self.epilog)(self._make())
-        command = plain_flags(typer.main.get_command(made))
+        app = typer.Typer(add_completion=False, rich_markup_mode="rich")
+        app.command(name=self.name, help=self.help, epilog=self.epilog)(self._make())
+        command = plain_flags(typer.main.get_command(app))
         return command.make_context(info_name, args, parent, **extra)
 
 
@@ -91,8 +91,8 @@ def _grouped(
             few = len(names) <= len(others)
             whose = f"Of {', '.join(names)}" if few else f"Of all but {', '.join(others)}"
             shared = copy(field)
-            text, default, said = str(field.description).partition(" Default: ")
-            shared.description = f"{text} {whose}.{default}{said}"
+            text, default, note = str(field.description).partition(" Default: ")
+            shared.description = f"{text} {whose}.{default}{note}"
             groups[1][key] = shared, "Options of several protocols"
     ordered = sorted(groups[2].items(), key=lambda item: item[1][1])
     return groups[0] | groups[1] | dict(ordered)
@@ -139,13 +139,13 @@ def _resume() -> Callable[..., None]:
     return make_command(shared, {}, go_on)
 
 
-MADE = {
-    "resume": Made(
+COMMANDS = {
+    "resume": ProtocolCommand(
         "resume",
         "Go on with a run that was stopped. Its result is that of the unbroken run.",
         _resume,
     ),
-    "compare": Made(
+    "compare": ProtocolCommand(
         "compare",
         "Run protocols side by side, with the same data, seeds and delays.\n\nA variant is a "
         f"protocol with options in its name: `{SHOWN['baseline']}:aggregation=max`. Any other "
@@ -153,7 +153,7 @@ MADE = {
         "their differences from the first protocol, as means over the seeds with intervals.",
         _compare,
     ),
-    "plan": Made(
+    "plan": ProtocolCommand(
         "plan",
         "Forecast a FedVS run before it is made.\n\nThe plan names the largest number K of data "
         "segments with which the run can decode, and for it the field and its bits, bytes sent, "
@@ -439,7 +439,7 @@ def bench_field(json: AsJson = False) -> None:
 
 
 def register(app: typer.Typer) -> None:
-    """Add all commands to the application, but those of `MADE`."""
+    """Add all commands to the application, but those of `COMMANDS`."""
     for command in (study, datasets, protocols):
         app.command(command.__name__, epilog=epilog(command.__name__))(command)
     app.add_typer(run_app, name="run")

@@ -21,7 +21,7 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
         ("run {default}", "digits, 8 parties"),
         ("run {default} --help", "all options of a protocol"),
         ("run {baseline}:aggregation=max", "a variant: options as part of the name"),
-        ("run {default} --data own.csv --label income", "your own table, its columns dealt"),
+        ("run {default} --data own.csv --label income", "your own table, its columns divided"),
     ),
     "run PROTOCOL": (
         ("run {name} --rounds 200 --seed 1 --out runs/mine", ""),

@@ -75,8 +75,8 @@ def manifest(
     """Write a manifest, the list of those who take part. Nobody has signed it yet."""
     from securevfl.runs import identities
 
-    told = identities.write_manifest(out, server, party, protocol, session)
-    _say(told, as_json=json)
+    summary = identities.write_manifest(out, server, party, protocol, session)
+    _say(summary, as_json=json)
 
 
 @app.command("sign", epilog=epilog("keys sign"))
@@ -97,14 +97,14 @@ def check(manifest: AManifest, json: AsJson = False) -> None:
     """Show who takes part in a session, and whether all have signed its manifest."""
     from securevfl.runs import identities
 
-    told, found = identities.look(manifest)
-    _say(told, as_json=json)
+    summary, found = identities.look(manifest)
+    _say(summary, as_json=json)
     found.check()
 
 
-def _say(told: Mapping[str, str], *, as_json: bool) -> None:
+def _say(summary: Mapping[str, str], *, as_json: bool) -> None:
     if as_json:
-        output.print_json(dict(told))
+        output.print_json(dict(summary))
     else:
-        for name, value in told.items():
+        for name, value in summary.items():
             typer.echo(f"{name}: {value}")

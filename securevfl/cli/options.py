@@ -124,12 +124,12 @@ def described(field: FieldInfo) -> str:
     >>> described(FieldInfo(default=None, description="Number of rows. Default: all rows."))
     'Number of rows.  \\\\[default: all rows]'
     """
-    text, _, said = (field.description or "").strip().partition(" Default: ")
+    text, _, note = (field.description or "").strip().partition(" Default: ")
     value = field.default
     if isinstance(value, bool):
         default = "on" if value else "off"
     elif value is None or value == "":
-        default = said.removesuffix(".")
+        default = note.removesuffix(".")
     else:
         default = power_form(value)
     text = text.replace("[", "\\[")

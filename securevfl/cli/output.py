@@ -35,12 +35,12 @@ _LABELS = {
     "bytes": "sent",
     "late": "late messages",
     "skipped": "skipped rounds",
-    "filled": "filled in for the absent",
+    "filled": "imputed for absent clients",
     "clipped": "clipped weights",
     "planned": "plan and measurement",
     "derived": "parameters",
 }
-PATIENCE = 1.0  # seconds after which what is being done is said where there is no terminal
+PATIENCE = 1.0  # seconds after which what is being done is strength where there is no terminal
 _WIDE = 125  # columns from which the progress bar is written out in full
 _ELSEWHERE = ("claims",)
 _ONLY_IF_SET = (
@@ -158,9 +158,9 @@ def print_claims(claims: Iterable[Mapping[str, str]]) -> None:
     """Print the claims; those of the notion "none" are stated as no protection."""
     about: dict[tuple[str, str, str], list[str]] = {}
     for claim in claims:
-        said = "[yellow]not protected[/]" if claim["notion"] == "none" else claim["notion"]
-        about.setdefault((claim["who"], said, claim["source"]), []).append(claim["about"])
-    rows = [(who, ", ".join(what), said, why) for (who, said, why), what in about.items()]
+        strength = "[yellow]not protected[/]" if claim["notion"] == "none" else claim["notion"]
+        about.setdefault((claim["who"], strength, claim["source"]), []).append(claim["about"])
+    rows = [(who, ", ".join(what), strength, why) for (who, strength, why), what in about.items()]
     print_table(("against", "about", "secrecy", "why"), rows)
 
 

@@ -176,7 +176,7 @@ def data_source(common: Mapping[str, Any], data_options: Mapping[str, Any]) -> D
     return alignment.data_source(name or "digits", options)
 
 
-def places(said: Sequence[str]) -> dict[int, str]:
+def places(options: Sequence[str]) -> dict[int, str]:
     """Party numbers and resources of ``--place``.
 
     Raises
@@ -185,7 +185,7 @@ def places(said: Sequence[str]) -> dict[int, str]:
         For anything but party-N=RESOURCE or server=RESOURCE.
     """
     found = {}
-    for text in said:
+    for text in options:
         match = re.fullmatch(r"(?:server|party-(\d+))=(.+)", text)
         if match is None:
             raise ConfigurationError(

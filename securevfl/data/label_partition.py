@@ -43,7 +43,7 @@ def partition_labels(
         ``"equal"``: at random, in equal parts. ``"dirichlet:a"``: of each class, owner l gets the
         part p_l, (p_1, ..., p_L) drawn from Dirichlet(a, ..., a); the smaller a, the more uneven.
         ``"classes:0,1,2/2,3,4"``: owner l gets labels of the classes in the l-th list only; a class
-        in several lists is dealt to those owners in equal parts. Or a name in `CLASS_LISTS`.
+        in several lists is divided among those owners in equal parts. Or a name in `CLASS_LISTS`.
     labels : ndarray, (rows,)
         Class numbers; real targets for "equal" only.
     owners : int
@@ -67,15 +67,15 @@ def partition_labels(
 
     Examples
     --------
-    >>> dealt = partition_labels("classes:0/0,1", np.array([0, 1, 1, 0]), 2, seed=0)
-    >>> [len(rows) for rows in dealt]
+    >>> parts = partition_labels("classes:0/0,1", np.array([0, 1, 1, 0]), 2, seed=0)
+    >>> [len(rows) for rows in parts]
     [1, 3]
     """
     if isinstance(owners, bool) or not isinstance(owners, (int, np.integer)) or owners < 1:
         raise DataError(f"label owners={owners!r}; at least 1 is needed, as a whole number.")
     name, _, argument = rule.partition(":")
     if name == "dirichlet":
-        found = _dealt_by_dirichlet(labels, owners, _concentration(rule, argument), seed)
+        found = _partition_by_dirichlet(labels, owners, _concentration(rule, argument), seed)
     elif name == "equal" and not argument:
         order = shuffled(len(labels), seed, "labels")
         found = list(np.array_split(order, owners))
@@ -83,7 +83,7 @@ def partition_labels(
         lists = _class_lists(rule, owners)
         if not np.issubdtype(np.asarray(labels).dtype, np.integer):
             raise DataError(f"label partition {rule!r} needs classes, and the labels are real.")
-        found = _dealt_by_class(rule, labels, lists, seed, samples)
+        found = _partition_by_class(rule, labels, lists, seed, samples)
     if samples is not None:
         found = [_first_samples(rule, rows, owner, samples) for owner, rows in enumerate(found)]
     sets = tuple(np.sort(rows).astype(np.int64) for rows in found)
@@ -164,7 +164,7 @@ def _class_lists(rule: str, owners: int) -> tuple[tuple[int, ...], ...]:
     return lists
 
 
-def _dealt_by_dirichlet(
+def _partition_by_dirichlet(
     labels: NDArray[Any], owners: int, concentration: float, seed: int
 ) -> list[NDArray[np.int64]]:
     stream = np.random.Generator(
@@ -180,11 +180,11 @@ def _dealt_by_dirichlet(
             part.append(own)
     place = np.empty(len(order), np.int64)
     place[order] = np.arange(len(order))
-    dealt = [np.concatenate(part) for part in parts]
-    return [rows[np.argsort(place[rows])] for rows in dealt]  # no class before another
+    rows_of = [np.concatenate(part) for part in parts]
+    return [rows[np.argsort(place[rows])] for rows in rows_of]  # no class before another
 
 
-def _dealt_by_class(
+def _partition_by_class(
     rule: str,
     labels: NDArray[Any],
     lists: Sequence[Sequence[int]],
@@ -198,7 +198,7 @@ def _dealt_by_class(
         rows = order[labels[order] == k]
         holders = [owner for owner, own in enumerate(lists) if k in own]
         if samples is None:
-            dealt = np.array_split(rows, len(holders))
+            rows_of = np.array_split(rows, len(holders))
         else:
             wanted = [_quota(samples, lists[owner], k) for owner in holders]
             if sum(wanted) > len(rows):
@@ -206,8 +206,8 @@ def _dealt_by_class(
                     f"label partition {rule!r} with {samples} samples wants {sum(wanted)} labels "
                     f"of class {k}, and there are {len(rows)}; use fewer samples."
                 )
-            dealt = np.split(rows, np.cumsum(wanted))[:-1]
-        for owner, own_rows in zip(holders, dealt, strict=True):
+            rows_of = np.split(rows, np.cumsum(wanted))[:-1]
+        for owner, own_rows in zip(holders, rows_of, strict=True):
             parts[owner].append(own_rows)
     return [np.concatenate(part) if part else np.empty(0, np.int64) for part in parts]
 

@@ -72,7 +72,7 @@ class TableOptions:
     name : str
         Name of the data set; chosen by the builder unless given.
     about : About, optional
-        Origin of the data, licence and notes; split, scaling and partition are filled in.
+        Origin of the data, licence and notes; split, scaling and partition are added.
     task : {"binary", "multiclass", "regression"}, optional
         Found from the labels unless given.
     party_names : sequence of str, optional
@@ -169,7 +169,7 @@ def table_options(keywords: type, **defaults: Any) -> Callable[[Callable[P, R]],
     """Decorate a function that takes ``**options: Unpack[keywords]``.
 
     Its signature and docstring then show every option with its default, other keywords are a
-    TypeError as of any function, and `defaults` that are not given are filled in.
+    TypeError as of any function, and `defaults` replace what is not given.
 
     Parameters
     ----------

@@ -52,7 +52,7 @@ def divide_columns(
             )
         return owned_columns(names, owners), "owners named by the user"
     count = min(DEFAULT_PARTIES, len(names)) if parties is None else parties
-    rule = f"source columns dealt to {count} parties by numpy.array_split"
+    rule = f"source columns divided among {count} parties by numpy.array_split"
     return partition_columns(len(names), count), rule
 
 
@@ -95,7 +95,7 @@ def partition_columns(count: int, parties: int) -> Positions:
 def named_owners(
     owners: Sequence[Any] | Mapping[str, Any] | None, party_names: Sequence[str] | None
 ) -> tuple[Sequence[Any] | None, Sequence[str] | None]:
-    """Take a mapping of party names to what they own apart; leave a sequence as it is.
+    """Split a mapping of party names to what they own; return a sequence as it is.
 
     Raises
     ------
@@ -329,7 +329,7 @@ def shuffled(count: int, seed: int, purpose: str) -> NDArray[np.int64]:
     seed : int
         0 or more.
     purpose : str
-        Keeps streams of different use apart.
+        Name of the use, so that each has a stream of its own.
 
     Returns
     -------

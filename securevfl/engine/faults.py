@@ -145,13 +145,13 @@ class Faults:
 
     def describe(self) -> dict[str, Any]:
         """Values for a run's configuration file; `faults_from` gives the faults back."""
-        said: dict[str, Any] = {"tick": self.tick}
+        values: dict[str, Any] = {"tick": self.tick}
         if self.first != 1:
-            said["first"] = self.first
+            values["first"] = self.first
         for role, chain in self.chains.items():
-            said[role] = {"fault": chain.fault, "rejoin": chain.rejoin}
-        said["outage"] = [_describe(outage) for outage in self.outages]
-        return said
+            values[role] = {"fault": chain.fault, "rejoin": chain.rejoin}
+        values["outage"] = [_describe(outage) for outage in self.outages]
+        return values
 
 
 class Schedule:
@@ -381,12 +381,12 @@ def _number(key: str, value: Any) -> float:
 
 def _describe(outage: Outage) -> dict[str, Any]:
     if isinstance(outage.entity, tuple):
-        said: dict[str, Any] = {"link": [_said(n) for n in outage.entity]}
+        values: dict[str, Any] = {"link": [_party_name(n) for n in outage.entity]}
     else:
-        said = {"party": _said(outage.entity)}
+        values = {"party": _party_name(outage.entity)}
     key = "rounds" if outage.seconds is None else "seconds"
-    return said | {key: [each for each in outage.span if each < math.inf]}
+    return values | {key: [each for each in outage.span if each < math.inf]}
 
 
-def _said(party: int) -> int | str:
+def _party_name(party: int) -> int | str:
     return "server" if party == SERVER else party

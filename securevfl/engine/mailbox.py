@@ -67,6 +67,7 @@ class Mailbox:
     def begin_wait(self, wait: Wait) -> bool:
         """Begin a wait; True if messages that are already here satisfy it."""
         self.wait = wait
+        # After a resume the wait that was going on begins anew, with what it had taken before.
         wait.taken, self._restored = self._restored, []
         if wait.count:
             self._take_wanted(wait)
@@ -125,6 +126,8 @@ class Mailbox:
         """Raise the floor: messages of earlier rounds are late from now on."""
         if round > self._floor:
             self._floor = round
+            # What is below the floor is late without being closed; forgetting it keeps the set as
+            # small as the rounds that are open.
             self._closed = {closed for closed in self._closed if closed[1] >= round}
             self._drop(lambda message: message.round < round)
 
@@ -147,7 +150,7 @@ class Mailbox:
                 self._late(message)
 
     def state(self) -> dict[str, Any]:
-        """The content as a payload; messages that the present wait has taken are a list apart."""
+        """The content as a payload; messages that the present wait has taken are listed first."""
         taken = [] if self.wait is None else self.wait.taken
         entries = sorted(
             (entry for held in self._held.values() for entry in held.values()), key=_arrival
@@ -166,6 +169,8 @@ class Mailbox:
         self._closed = {(kind, number) for kind, number in state["closed"]}
         self._held = {}
         self._arrivals = 0
+        # Put in order of arrival, so that the numbers of arrival, new as they are, order messages
+        # as before.
         for fields in state["held"]:
             self.put(Message(*fields))
 

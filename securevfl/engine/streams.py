@@ -159,7 +159,7 @@ class OwnEntropy:
 
 @dataclass(frozen=True)
 class Composed:
-    """Secrets of several parties together, to simulate what they ran apart.
+    """Secrets of several parties together, to simulate what they ran on separate machines.
 
     Attributes
     ----------

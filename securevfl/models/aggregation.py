@@ -72,7 +72,7 @@ class Mean(Aggregation):
     """H = (1/|S|) sum over S of H_n, S those that are present; each gets (1/|S|) dL/dH."""
 
     def combine(self, stack: np.ndarray, present: np.ndarray) -> np.ndarray:
-        """Sum in the order of clients, as FedVS's twin must, over the number of those present."""
+        """Sum in the order of clients, as FedVS's baseline must, over their number."""
         mean: np.ndarray = _total(stack) / _count(present).astype(stack.dtype)
         return mean
 

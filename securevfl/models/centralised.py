@@ -1,4 +1,4 @@
-"""Centralised training of the networks of a split method: the twin without any partition.
+"""Centralised training of the networks of a split method: the baseline without any partition.
 
 All columns and all labels are in one place, and one backward pass goes through the centre and all
 the parties' networks. It shares no code with the split protocols but the networks themselves, so it

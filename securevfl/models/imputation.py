@@ -57,9 +57,10 @@ class Imputation(ABC):
         stack : ndarray, (N, rows, h)
         present : ndarray, (N, rows), bool
             As `securevfl.models.aggregation.Aggregation` takes them.
-        told : dict
-            Fields for the history: ``filled``, the number of clients that were filled in; ``how``;
-            and ``unknown``, for how many of their rows zeros stand for want of anything better.
+        details : dict
+            Fields for the history: ``filled``, the number of clients whose embeddings were
+            imputed; ``how``; and ``unknown``, the number of their rows for which no embedding is
+            known and zeros stand.
         """
 
     def state_dict(self) -> dict[str, Any]:
@@ -71,12 +72,12 @@ class Imputation(ABC):
         for name in self.kept:
             setattr(self, name, np.array(state[name]))
 
-    def _told(self, how: str, fresh: Mapping[int, Any], unknown: int) -> dict[str, Any]:
+    def _details(self, how: str, fresh: Mapping[int, Any], unknown: int) -> dict[str, Any]:
         return {"filled": self.parties - len(fresh), "how": how, "unknown": unknown}
 
 
 class Nothing(Imputation):
-    """Who is absent is left out, and nothing is said."""
+    """No imputation: absent clients are left out, and no row is recorded."""
 
     def fill(
         self, fresh: Mapping[int, np.ndarray], places: np.ndarray, round: int
@@ -93,7 +94,7 @@ class Zeros(Imputation):
     ) -> tuple[np.ndarray, np.ndarray, dict[str, Any]]:
         """Everybody is present."""
         stack, present = gather(fresh, self.parties)
-        return stack, np.ones_like(present), self._told("zeros", fresh, 0)
+        return stack, np.ones_like(present), self._details("zeros", fresh, 0)
 
 
 class Buffer(Imputation):
@@ -111,7 +112,7 @@ class Buffer(Imputation):
             self.last.keep(party, places, embedding, round)
         stack, known = self.last.complete(fresh, places)
         unknown = int((~known[:, places >= 0]).sum())
-        return stack, np.ones_like(known), self._told("buffer", fresh, unknown)
+        return stack, np.ones_like(known), self._details("buffer", fresh, unknown)
 
     def state_dict(self) -> dict[str, Any]:
         """The table."""
@@ -149,7 +150,7 @@ class RunningMean(Imputation):
         absent = [n for n in range(self.parties) if n not in fresh]
         stack[absent] = self.means[absent, None]
         unknown = int((~self.begun[absent]).sum() * true.sum())
-        return stack, np.ones_like(present), self._told("mean", fresh, unknown)
+        return stack, np.ones_like(present), self._details("mean", fresh, unknown)
 
 
 IMPUTATIONS: dict[str, type[Imputation]] = {

@@ -2,7 +2,7 @@
 
 An option such as ``own_centre`` holds ``module:name``. Python callers may pass the class or
 function itself; it is then known by that name. A name that was read from a file (a study, a run
-folder) imports nothing unless the user has said it too: files must not run code. What was said is
+folder) imports nothing unless the user has named it too: files must not run code. These names are
 kept in the environment variable SECUREVFL_CODE, so that worker processes know it as well.
 """
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from torch import nn
 
 OPTIONS = ("own_client", "own_centre", "own_loss")  # of protocols: those that name code
-SAID = "SECUREVFL_CODE"  # names that the user said, with commas between them
+ALLOWED = "SECUREVFL_CODE"  # names that the user allows, separated by commas
 _FORM = "module:name"
 _GIVEN: dict[str, Any] = {}  # by name: classes and functions that Python callers passed
 _CLOSE = 1e-4  # of an embedding computed alone to the same one beside other rows
@@ -51,10 +51,10 @@ OwnCode = Annotated[str, BeforeValidator(named)]
 
 
 def allow(*names: str) -> None:
-    """Let code be imported by these names, which the user has said."""
-    every = dict.fromkeys([*_said(), *filter(None, names)])
+    """Let code be imported by these names, which the user has named."""
+    every = dict.fromkeys([*_allowed(), *filter(None, names)])
     if every:
-        os.environ[SAID] = ",".join(every)
+        os.environ[ALLOWED] = ",".join(every)
 
 
 def allow_options(options: Mapping[str, Any]) -> None:
@@ -62,8 +62,8 @@ def allow_options(options: Mapping[str, Any]) -> None:
     allow(*(name for name in map(options.get, OPTIONS) if isinstance(name, str)))
 
 
-def refuse_unsaid(options: Mapping[str, Any]) -> None:
-    """Refuse options from a file that name code which the user has not said.
+def refuse_unnamed(options: Mapping[str, Any]) -> None:
+    """Refuse options from a file that name code which the user has not named.
 
     Raises
     ------
@@ -73,15 +73,15 @@ def refuse_unsaid(options: Mapping[str, Any]) -> None:
     for what in OPTIONS:
         name = options.get(what)
         if isinstance(name, str) and name and name not in _GIVEN:
-            _refuse_unsaid(name, what)
+            _refuse_unnamed(name, what)
 
 
-def _said() -> list[str]:
-    return [name for name in os.environ.get(SAID, "").split(",") if name]
+def _allowed() -> list[str]:
+    return [name for name in os.environ.get(ALLOWED, "").split(",") if name]
 
 
-def _refuse_unsaid(name: str, what: str) -> None:
-    if name not in _said():
+def _refuse_unnamed(name: str, what: str) -> None:
+    if name not in _allowed():
         raise ConfigurationError(
             f"{what} = {name!r} was read from a file, and files must not name code to be run; if "
             f"you trust it, name it yourself (code= in Python, --code on the command line)"
@@ -94,14 +94,14 @@ def found(name: str, what: str) -> Any:
     Raises
     ------
     ConfigurationError
-        When the name is not of the form, leads nowhere, or was said by a file only.
+        When the name is not of the form, leads nowhere, or stands in a file only.
     """
     if name in _GIVEN:
         return _GIVEN[name]
     module, colon, attribute = name.partition(":")
     if not (module and colon and attribute):
         raise ConfigurationError(f"{what} = {name!r} is not of the form {_FORM}")
-    _refuse_unsaid(name, what)
+    _refuse_unnamed(name, what)
     try:
         value: Any = _imported(module)
         for part in attribute.split("."):

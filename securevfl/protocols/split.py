@@ -227,7 +227,7 @@ class Split(EmbeddingProtocol):
             "ignore: evaluation uses the clients that trained most often, as many as the quorum, "
             "because a mean over all has another scale; inference='all' uses all",
             "skip: a round that was dropped counts as one of the rounds, and its batch is lost",
-            "zeros, buffer, mean: what is filled in counts as present in mean and maximum; who was "
+            "zeros, buffer, mean: imputed embeddings count as present in mean and maximum; who was "
             "absent gets no gradient; a round without any embedding is skipped",
             "mean is ours: DVFL names statistics as perhaps the best replacement, without trying",
             "MLP and CNN widths, and how an embedding enters VGG13, are ours",

@@ -37,7 +37,7 @@ _SUMMARY = {
     "crashes": "crashes",
     "given_up": "attempts given up",
     "skipped": "rounds skipped",
-    "filled": "filled in for the absent",
+    "filled": "imputed for absent clients",
     "clipped": "weight clippings",
 }
 _ALWAYS = ("rounds", "virtual_seconds", "bytes", "messages", "late", "crashes")

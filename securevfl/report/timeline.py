@@ -258,13 +258,13 @@ def down_times(own: Sequence[Mapping[str, Any]]) -> list[list[float | None]]:
 
 
 def _marks(record: Record) -> list[dict[str, Any]]:
-    told = ("why", "missing", "clients", "guests")
+    shown = ("why", "missing", "clients", "guests")
     return [
         {
             "time": event["time"],
             "party": event["party"],
             "name": event["event"].replace("_", " "),
-            "text": ", ".join(f"{k}: {event[k]}" for k in told if k in event),
+            "text": ", ".join(f"{k}: {event[k]}" for k in shown if k in event),
         }
         for event in record.events
         if event["event"] in MARKS

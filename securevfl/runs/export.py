@@ -254,7 +254,7 @@ def joint_model(
     parties: Mapping[int, Party],
     arrays: Mapping[str, np.ndarray],
 ) -> JointModel:
-    """The models of a run, apart from the run; parameters as of `export_models`."""
+    """The models of a run, without the run; parameters as of `export_models`."""
     plain = _is_plain(protocol, parties)
     clients = tuple(
         ClientModel(_about_client(protocol, n, plain), _own(arrays, f"client-{n}/"))

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from securevfl.errors import RunError, SecureVFLError, UnknownNameError
-from securevfl.models.user_code import refuse_unsaid
+from securevfl.models.user_code import refuse_unnamed
 from securevfl.protocols.base.registry import get_protocol
 from securevfl.runs.alignment import data_source
 from securevfl.runs.options import per_job
@@ -157,7 +157,7 @@ def run_job(
 
     source = data_source(job.dataset, job.data)
     options = dict(job.options)
-    refuse_unsaid(options)  # a study is a file
+    refuse_unnamed(options)  # a study is a file
     fields = get_protocol(job.protocol).Config.model_fields
     if job.until is not None and "rounds" in fields:
         options.setdefault("rounds", UNBOUNDED)

@@ -73,8 +73,8 @@ def check_card(protocol: ProtocolLike, data: VerticalDataset | None = None, **op
     for field in ("title", "paper", "roles", "sees"):
         _require(bool(getattr(card, field)), cls, f"card: {field} is empty")
     for role, words in {**card.roles, **card.sees}.items():
-        _require(bool(role.strip() and words.strip()), cls, f"card: nothing is said of {role!r}")
-    _require(set(card.roles) <= set(card.sees), cls, "card: what some role sees is not said")
+        _require(bool(role.strip() and words.strip()), cls, f"card: nothing is message of {role!r}")
+    _require(set(card.roles) <= set(card.sees), cls, "card: what some role sees is not message")
     _require(card.absence in get_args(Absence), cls, f"card: absence {card.absence!r}")
     claims = make(cls, data, **options).claims
     for claim in claims:
@@ -154,7 +154,7 @@ def check_determinism(
 def check_own_entropy(
     protocol: ProtocolLike, data: VerticalDataset | None = None, **options: Any
 ) -> None:
-    """Each party, made apart from its own entropy alone, runs as where all were made together.
+    """Each party, made by itself from its own entropy, runs as where all were made together.
 
     What several parties must draw alike has to be public (`Party.stream`, `Protocol.stream`). What
     only one needs has to be secret: other entropy gives another run.
@@ -386,10 +386,12 @@ def check_faults(
         try:
             outcome = simulate(protocol, data, faults=faults, **options)
         except RunError as error:
-            said = str(error)
-            _require(waits, protocol, f'the card says "{made.card.absence}", and it ended: {said}')
-            named = f"party {last}" in said and "round" in said
-            _require(named, protocol, f"the error names no party {last} and no round: {said}")
+            message = str(error)
+            _require(
+                waits, protocol, f'the card says "{made.card.absence}", and it ended: {message}'
+            )
+            named = f"party {last}" in message and "round" in message
+            _require(named, protocol, f"the error names no party {last} and no round: {message}")
             continue
         _require(not waits, protocol, 'the card says "waits", and it went on')
         names = [event.name for event in outcome.events]

@@ -30,7 +30,7 @@ def data():
 @pytest.fixture(autouse=True)
 def _nothing_allowed(monkeypatch):
     monkeypatch.setattr(user_code, "_GIVEN", {})
-    monkeypatch.setenv(user_code.SAID, "")
+    monkeypatch.setenv(user_code.ALLOWED, "")
 
 
 def test_a_network_a_centre_and_a_loss_are_used(data):
@@ -184,10 +184,10 @@ def test_named_again_a_run_is_read_back_and_its_models_too(tmp_path, monkeypatch
     assert mark.exists()
     run.export(tmp_path / "models")
     new = np.random.default_rng(0).integers(0, 17, (3, 64))
-    monkeypatch.setenv(user_code.SAID, "")
+    monkeypatch.setenv(user_code.ALLOWED, "")
     again = svfl.load_run(tmp_path / "run", data=data, code=[name])
     assert (again.scores(new) == run.scores(new)).all()
-    monkeypatch.setenv(user_code.SAID, "")
+    monkeypatch.setenv(user_code.ALLOWED, "")
     parts = [new[:, list(p)] for p in data.transform.positions]
     with pytest.raises(ConfigurationError, match="files must not name code"):
         svfl.load_models(tmp_path / "models").scores(parts)

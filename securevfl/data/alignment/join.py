@@ -183,7 +183,7 @@ def _common_rows(
             f"{next(iter(ids[0]))!r}, {everyone[other].name} has {kinds[other]} such as "
             f"{next(iter(ids[other]))!r}; write them the same way in every file."
         )
-    orders, said = match([list(held) for held in ids])
+    orders, match_notes = match([list(held) for held in ids])
     common = len(orders[0])
     if not common:
         examples = ", ".join(
@@ -201,7 +201,7 @@ def _common_rows(
         for table, held in zip(everyone, ids, strict=True)
         if len(held) > common
     ]
-    return [order[ordered] for order in orders], [*said, *notes]
+    return [order[ordered] for order in orders], [*match_notes, *notes]
 
 
 def own_ids(table: PartyTable, id_column: str) -> dict[str, int]:

@@ -137,7 +137,7 @@ class Tables:
                    given.get("separator"), asked)  # fmt: skip
 
     def read(self, index: int) -> PartyTable:
-        """The table of a party, or the server's; called where it lives."""
+        """The table of a party, or the server's; called on the machine that has the file."""
         path = Path(self.label_file if index == SERVER else self.party_files[index])
         return PartyTable(path.name, checked_frame(read_csv(path, self.separator), path.name))
 
@@ -305,11 +305,13 @@ class TableOwner(Party):
             raw.take(train), raw.take(test), self.tables.options.task
         )
         self.keep(rows[order][train], rows[order][test])
-        told = await self.collect("width", senders=self.peers)
-        unknown = set(self.tables.options.drop).difference(*(names for _, names in told.values()))
+        answers = await self.collect("width", senders=self.peers)
+        unknown = set(self.tables.options.drop).difference(
+            *(names for _, names in answers.values())
+        )
         if unknown:
             raise DataError(f"drop= names {min(unknown)!r}, which no party's table has.")
-        found = tuple(int(told[n][0]) for n in self.peers)
+        found = tuple(int(answers[n][0]) for n in self.peers)
         self.facts = PublicFacts(found, len(labels), len(test_labels), classes, task).plain()
 
     def split(self, raw: RawLabels) -> tuple[np.ndarray, np.ndarray]:

@@ -52,6 +52,9 @@ def hash_to_curve(identifier: str) -> EllipticCurvePublicKey:
     Texts that are the same letters in another Unicode form are the same identifier (NFC). The time
     depends on the identifier; members run it on their own machines only.
     """
+    # Nobody may know the logarithm of a point H(id). Were H(id) = t G with a known t, the blinded k
+    # H(id) of one known identifier would give k G, and with it k H(guess) = t' (k G) for every
+    # guess. Every second hash is the x of a point (Hasse), so two tries are expected.
     text = unicodedata.normalize("NFC", identifier).encode()
     for attempt in range(_TRIES):
         point = _lift(hashlib.sha256(_DOMAIN + bytes([attempt]) + text).digest())
@@ -153,6 +156,7 @@ def _private(scalar: bytes) -> Any:
 def _blind_texts(identifiers: Sequence[str], scalar: bytes) -> bytes:
     from cryptography.hazmat.primitives.asymmetric.ec import ECDH
 
+    # ECDH returns the x of scalar * point and nothing else, which is just the blinding.
     key = _private(scalar)
     return b"".join(key.exchange(ECDH(), hash_to_curve(each)) for each in identifiers)
 
@@ -324,8 +328,8 @@ async def _agree_on_count(party: Party, ring: Sequence[int], count: int, name: s
     own = count_digest(count)
     for member in others:
         party.send(member, name, own)
-    told = await party.collect(name, senders=others)
-    differ = [name_of(member) for member, digest in told.items() if digest != own]
+    digests = await party.collect(name, senders=others)
+    differ = [name_of(member) for member, digest in digests.items() if digest != own]
     if differ:
         raise DataError(
             f"psi: {name_of(party.index)} was told of {count} common rows, and {', '.join(differ)} "

@@ -176,16 +176,16 @@ def _build(
     columns = [name for own in owners for name in own]
     texts = [name for name in columns if name not in CRITEO_NUMBERS]
     frame = frame[[LABEL, *columns]].astype(dict.fromkeys(texts, "category"))
-    dealt: dict[str, Any] = {"owners": owners, "party_names": names}
+    division: dict[str, Any] = {"owners": owners, "party_names": names}
     if parties not in (None, len(owners)):
-        dealt = {"parties": parties}
+        division = {"parties": parties}
     return VerticalDataset.from_pandas(
         frame,
         LABEL,
         name=facts.name,
         task="binary",
         about=facts.about(notes),
-        **dealt,
+        **division,
         **options,
     )
 

@@ -125,7 +125,7 @@ class Images:
 
 @dataclass(frozen=True)
 class _Kind:
-    """What tells the four sets apart."""
+    """Differences between the four sets."""
 
     facts: Facts
     shape: ImageShape

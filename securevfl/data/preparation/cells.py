@@ -127,13 +127,13 @@ def odd_cell(column: pd.Series[Any], missing: tuple[str, ...] = MISSING_TEXTS) -
     str
         Such as ``" All but 2 of 1875 are numbers; 'n/a?' in line 5 is none."``
     """
-    said = column.dropna().map(text_of)
-    said = said[~said.isin(missing)]
-    odd = said[~said.str.fullmatch(_NUMBER)]
-    if not len(odd) or 2 * len(odd) > len(said):
+    texts = column.dropna().map(text_of)
+    texts = texts[~texts.isin(missing)]
+    odd = texts[~texts.str.fullmatch(_NUMBER)]
+    if not len(odd) or 2 * len(odd) > len(texts):
         return ""
     return (
-        f" All but {len(odd)} of {len(said)} are numbers; {odd.iloc[0]!r} in "
+        f" All but {len(odd)} of {len(texts)} are numbers; {odd.iloc[0]!r} in "
         f"{row_name(odd, 0)} is none."
     )
 

@@ -160,8 +160,8 @@ class Cluster:
         try:
             return self._ray.get(self._records[index].actor.ask.remote(question))
         except RayError as error:
-            said = str(error).strip().splitlines()[-1]
-            raise RunError(f"cluster: {name_of(index)} does not answer: {said}") from None
+            reason = str(error).strip().splitlines()[-1]
+            raise RunError(f"cluster: {name_of(index)} does not answer: {reason}") from None
 
     @property
     def processes(self) -> dict[int, int]:

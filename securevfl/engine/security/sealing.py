@@ -247,7 +247,7 @@ class Sealer:
 class Sealing:
     """The sealed links of all parties of a simulation.
 
-    A restoration begins a new *life*, with new keys of all parties. Those of earlier lives open
+    A restoration begins a new *incarnation*, with new keys of all parties. Earlier keys open
     what was under way in the checkpoint.
 
     Parameters
@@ -261,7 +261,7 @@ class Sealing:
     def __init__(self, protocol: str, run: str, parties: Mapping[int, Any]) -> None:
         self._protocol, self._run, self._parties = protocol, run, tuple(parties)
         self._sealers = _introduced(self._new())
-        self._earlier: list[dict[int, Sealer]] = []  # of earlier lives, the newest first
+        self._earlier: list[dict[int, Sealer]] = []  # of earlier incarnations, the newest first
 
     def _new(self) -> dict[int, Sealer]:
         """Sealers with new keys, which do not know each other yet."""
@@ -276,12 +276,12 @@ class Sealing:
     def open(
         self, sender: int, receiver: int, kind: str, round: int, epoch: int, sealed: bytes
     ) -> bytes:
-        """What `receiver` reads from the wire, sealed in this life or an earlier one.
+        """What `receiver` reads from the wire, sealed in this incarnation or an earlier one.
 
         Raises
         ------
         SealError
-            As for `Sealer.open`, by the keys of this life.
+            As for `Sealer.open`, by the keys of this incarnation.
         """
         try:
             return self._sealers[receiver].open(sender, kind, round, epoch, sealed)
@@ -293,16 +293,18 @@ class Sealing:
 
     def state(self) -> dict[str, Any]:
         """Content for a simulation's checkpoint."""
-        lives = [self._sealers, *self._earlier]
+        incarnations = [self._sealers, *self._earlier]
         return {
-            "lives": [{index: one.state() for index, one in life.items()} for life in lives],
+            "lives": [
+                {index: one.state() for index, one in sealers.items()} for sealers in incarnations
+            ],
         }
 
     def restore(self, state: Mapping[Any, Any]) -> None:
-        """Begin a new life after those of a state."""
-        lives = state.get("lives", [state])  # older ones hold one life
+        """Begin a new incarnation after those of a state."""
+        incarnations = state.get("lives", [state])  # states of old versions hold one
         self._sealers, self._earlier = _introduced(self._new()), []
-        for saved in lives:
+        for saved in incarnations:
             sealers = self._new()
             for index, sealer in sealers.items():
                 sealer.restore(saved[index])

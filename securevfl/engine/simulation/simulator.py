@@ -39,7 +39,7 @@ class Observer(Protocol):
         """Note that a party has finished a round, or left it for a newer one."""
 
 
-class _Silent:
+class _NoObserver:
     def record(self, event: Event) -> None:
         pass
 
@@ -103,7 +103,7 @@ class Simulation:
         self.secrets: Secrets = SecretSeed(seed) if secrets is None else secrets
         self.conditions = conditions
         self.transcript = Transcript() if transcript is None else transcript
-        self.observer: Observer = _Silent() if observer is None else observer
+        self.observer: Observer = _NoObserver() if observer is None else observer
         self.slots: dict[int, PartySlot] = {}
         self._queue = EventQueue()
         self._patience = round_ns(patience)
@@ -242,6 +242,7 @@ class Simulation:
         known: Any = None
         nbytes = 0
         for receiver, payload in zip(to, payloads, strict=True):
+            # A broadcast sends one object to all: its bytes are counted once.
             if payload is not known or not nbytes:
                 nbytes = envelope + wire.size(payload, modulus=modulus)
                 known = payload

@@ -44,7 +44,7 @@ _UNTOLD = 2  # rounds that may be over before the driver has written of any
 
 @dataclass(frozen=True)
 class PartyFactory:
-    """Makes a party where it lives, by its own secrets; data are loaded there.
+    """Makes a party on its own node, by its own secrets; data are loaded there.
 
     Attributes
     ----------
