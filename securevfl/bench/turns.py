@@ -1,4 +1,4 @@
-"""Times of methods that take turns, so that a neighbour's load falls on all of them."""
+"""Paired timing: methods are called in turns, so that a neighbour's load falls on all of them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,15 @@ _SHORTEST = 0.001
 
 
 def turns(methods: Methods, repeats: int) -> Turns:
-    """Return the seconds of thread CPU time per call of each method, one number a turn."""
+    """Return the seconds of thread CPU time per call of each method, one number a turn.
+
+    Parameters
+    ----------
+    methods : mapping of str to callable
+        What is timed, by name.
+    repeats : int
+        Turns of each method.
+    """
     rounds: dict[str, int] = {}
     for name, call in methods.items():
         call()

@@ -1,4 +1,4 @@
-"""``-v`` and ``--log-level``: the library's log on standard error, wherever they stand."""
+"""The options ``-v`` and ``--log-level``, at any place of a command: a log on standard error."""
 
 from __future__ import annotations
 

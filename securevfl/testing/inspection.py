@@ -1,4 +1,8 @@
-"""What a party can reach, what a protocol's module uses, and the global generators."""
+"""Inspection of protocols for the conformance suite.
+
+It lists the arrays that a party object reaches, the imports and calls of a protocol's modules that
+no party may use, and the states of the global random generators.
+"""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from securevfl.data import VerticalDataset
-from securevfl.data.builders import files, frames, tabular
+from securevfl.data.builders import files, frame_columns, frames
 from securevfl.data.catalogue.registry import load_dataset, loaders
 from securevfl.data.options import (
     ArrayKeywords,
@@ -136,7 +136,7 @@ def test_sequences_become_tuples_and_one_text_is_one_name():
 def counted(monkeypatch):
     """Tables that are checked, by every module that can check one."""
     seen = []
-    check = tabular.checked_frame
+    check = frame_columns.checked_frame
 
     def counting(table, what):
         seen.append(what)

@@ -1,7 +1,7 @@
-"""Which samples several parties have in common, before they train on them.
+"""Alignment of samples: parties find the identifiers that all of them have, before training.
 
-`align` is one call for two ways: identifiers in the clear, or private set intersection
-(`securevfl.data.alignment.psi`). What each reveals is said there and here.
+`align` does so with identifiers in the clear, or by private set intersection
+(`securevfl.data.alignment.psi`). The docstrings there and here say what each reveals.
 """
 
 from __future__ import annotations

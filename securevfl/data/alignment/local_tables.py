@@ -23,7 +23,8 @@ from numpy.typing import NDArray
 
 from securevfl.data.alignment.join import PartyTable, own_ids, refuse_label
 from securevfl.data.alignment.psi import intersect
-from securevfl.data.builders.tabular import Rows, build, checked_frame, label_column
+from securevfl.data.builders.frame_columns import checked_frame, label_column
+from securevfl.data.builders.tabular import Rows, build
 from securevfl.data.dataset import VerticalDataset
 from securevfl.data.labels import RawLabels, encode_labels, read_labels
 from securevfl.data.options import TableKeywords, TableOptions

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Self, Unpack
 
 from securevfl.data.alignment.join import Match, PartyTable
+from securevfl.data.builders.frame_columns import checked_frame, label_column, listed
 from securevfl.data.builders.frames import from_frame, from_parties
-from securevfl.data.builders.tabular import checked_frame, label_column, listed
 from securevfl.data.content import DatasetContent
 from securevfl.data.options import TableKeywords, TableOptions, own_data, table_options
 from securevfl.data.origin import About

@@ -10,16 +10,13 @@ import numpy as np
 
 from securevfl.data.alignment.join import Joined, Match, PartyTable, join_parties
 from securevfl.data.builders.arrays import D
-from securevfl.data.builders.tabular import (
-    Alone,
-    Rows,
-    build,
+from securevfl.data.builders.frame_columns import (
     checked_frame,
     feature_columns,
     group_codes,
     label_column,
-    split_rows,
 )
+from securevfl.data.builders.tabular import Alone, Rows, build, split_rows
 from securevfl.data.content import DatasetContent
 from securevfl.data.labels import RawLabels, read_labels
 from securevfl.data.options import TableKeywords, TableOptions, own_data, table_options

@@ -1,0 +1,102 @@
+"""Columns of a data frame by role: label, features, groups. What is missing is refused by name."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from securevfl.data.preparation.cells import read_texts
+from securevfl.data.preparation.columns import refuse_repeated
+from securevfl.errors import DataError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def checked_frame(frame: pd.DataFrame, what: str) -> pd.DataFrame:
+    """Return the frame with its column names as texts, or refuse it.
+
+    Raises
+    ------
+    DataError
+        For a frame without rows, with repeated column names, or with layered ones.
+    """
+    if frame.columns.nlevels > 1:
+        raise DataError(f"{what}: the column names have {frame.columns.nlevels} layers; use one.")
+    if not len(frame):
+        raise DataError(f"{what}: the table has no rows; at least two are needed.")
+    names = [str(c) for c in frame.columns]
+    if len(set(names)) < len(names):
+        try:
+            refuse_repeated(names)
+        except DataError as error:
+            raise DataError(f"{what}: {error}") from None
+    return frame.set_axis(names, axis=1)
+
+
+def label_column(frame: pd.DataFrame, label: str, what: str) -> pd.Series[Any]:
+    """Return the label column.
+
+    Raises
+    ------
+    DataError
+        If the table has no such column; the message lists those that it has.
+    """
+    if label not in frame.columns:
+        raise DataError(
+            f"{what} has no column {label!r} for the label; its columns are {listed(frame)}."
+        )
+    return frame[label]
+
+
+def listed(frame: pd.DataFrame, most: int = 12) -> str:
+    """Return the names of the first columns, for messages."""
+    names = [str(c) for c in frame.columns]
+    more = f", ... ({len(names)} in all)" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
+
+
+def feature_columns(frame: pd.DataFrame, leave_out: Sequence[str], what: str) -> pd.DataFrame:
+    """Return the table without label, group and dropped columns.
+
+    Raises
+    ------
+    DataError
+        If one of them does not exist, or nothing is left.
+    """
+    unknown = [c for c in leave_out if c not in frame.columns]
+    if unknown:
+        raise DataError(
+            f"{what} has no column {unknown[0]!r}, which is to be dropped; its columns are "
+            f"{listed(frame)}."
+        )
+    features = frame.drop(columns=list(leave_out))
+    if not features.shape[1]:
+        raise DataError(f"{what} has no columns besides the label; at least one is needed.")
+    return features
+
+
+def group_codes(
+    frame: pd.DataFrame, group: str, what: str, missing: tuple[str, ...]
+) -> NDArray[np.intp]:
+    """Number the values of the group column.
+
+    Raises
+    ------
+    DataError
+        If there is no such column, or a row has no value in it.
+    """
+    if group not in frame.columns:
+        raise DataError(
+            f"{what} has no column {group!r} for the groups; its columns are {listed(frame)}."
+        )
+    codes, texts = read_texts(frame[group], missing)
+    absent = np.array([text is None for text in texts])[codes]
+    if absent.any():
+        raise DataError(
+            f"group column {group!r}: {int(absent.sum())} rows have no value; each row needs one."
+        )
+    return codes
