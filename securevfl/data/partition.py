@@ -280,6 +280,8 @@ def split_stratified(
             f"test_fraction={test_fraction}: one side would be empty; give more rows or another "
             f"fraction."
         )
+    # Both sides keep the random order of all rows: sorted by class they would make batches of one
+    # class.
     test = np.zeros(len(codes), dtype=bool)
     for rows, many in zip(members, held, strict=True):
         test[rows[:many]] = True
@@ -358,6 +360,9 @@ def _check_fraction(test_fraction: float) -> None:
 
 def _apportion(sizes: NDArray[np.int64], fraction: float) -> NDArray[np.int64]:
     """Share out round(fraction * rows) test rows by largest remainders, one row kept per class."""
+    # Largest remainders (Hamilton): each class gets floor(n_k f), and what is left of round(M f)
+    # goes to the largest fractional parts, so that the total is exact and no class is off by a row
+    # or more.
     wanted = sizes * fraction
     held = np.floor(wanted).astype(np.int64)
     rest = round(float(sizes.sum()) * fraction) - int(held.sum())

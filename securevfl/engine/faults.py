@@ -256,6 +256,9 @@ class Schedule:
         before = (self._first - 1, True)
         if round < self._first:
             return True
+        # A chain is a function of seed, entity and round, since each draw is keyed by them: it can
+        # be computed anew from the start, and only the newest state is remembered, as rounds mostly
+        # ascend.
         at, up = self._known.get(entity, before)
         if at > round:
             at, up = before

@@ -331,6 +331,8 @@ def _decode_array(tag: bytes, view: memoryview, at: int) -> tuple[Any, int]:
     dtype = np.dtype("<" + _DTYPES[code])
     nbytes = dtype.itemsize
     for length in shape:
+        # Python's integers do not overflow, so impossible lengths ask for more bytes than there are
+        # and are refused before anything is allocated.
         nbytes *= length
     raw = _take(view, at, nbytes)
     if dtype.kind == "b" and nbytes and np.frombuffer(raw, np.uint8).max() > 1:
@@ -378,6 +380,8 @@ def _take(view: memoryview, at: int, length: int) -> memoryview:
 
 
 def _length(view: memoryview, at: int, *, bounded: bool = True) -> int:
+    # Each item takes a byte at least: a length beyond the payload would only make the reader
+    # allocate.
     value: int = _int.unpack(_take(view, at, 8))[0]
     if value < 0 or (bounded and value > len(view)):
         raise WireError(f"wire: a length of {value} in a payload of {len(view)} bytes")

@@ -49,10 +49,13 @@ def chosen_exponent(loss: float, wanted: float) -> float:
     """
     if wanted <= 1 or loss <= _SHORTEST:
         return 1.0
+    # d/dq ln(q F^(q-1)) = 1/q + ln F vanishes at q = -1/ln F, the largest factor where F < 1.
     best = math.inf if loss >= 1 else -1 / math.log(loss)
     if math.isfinite(best) and best * loss ** (best - 1) <= wanted:
         return best
     low, high = 1.0, best if loss < 1 else wanted  # for F >= 1 the factor at q is at least q
+    # Up to there the factor grows with q, so bisection finds the smallest q; 60 halvings exhaust a
+    # double.
     for _ in range(60):
         middle = (low + high) / 2
         low, high = (middle, high) if middle * loss ** (middle - 1) < wanted else (low, middle)

@@ -170,6 +170,7 @@ class Centre:
         RunError
             When the loss is not finite.
         """
+        # dL/dH is that of the weights before the step, as in backpropagation through one network.
         found = self._backward(embedding, samples, labels)
         take_step(self.optimizer)
         return found
@@ -281,6 +282,8 @@ def mean_loss(task: Task, scores: np.ndarray, labels: np.ndarray) -> float:
     """Mean loss of raw scores of test rows: cross entropy, or the mean square error."""
     if task == "regression":
         return float(np.mean((scores.reshape(-1) - labels) ** 2))
+    # Without overflow: -ln sigmoid(s) and -ln(1 - sigmoid(s)) are ln(1 + e^s) - s y, and a softmax
+    # does not change when the largest score is taken from all.
     exact = scores.astype(np.float64)
     if task == "binary":
         flat = exact.reshape(-1)

@@ -207,6 +207,7 @@ class Server(SplitServer):
     ) -> JointEmbedding:
         """Mean of the summed clients, from the decrypted sum and their numbers."""
         total, clients = uploads
+        # The sum is of integers round(2^l H_n), |sum| <= 2^34, exact as a double.
         mean = total * 2.0**-self.public.point.bits / len(clients)
         return summed(mean, clients, lambda gradient: gradient / np.float32(len(clients)))
 

@@ -141,6 +141,8 @@ class Sealer:
         self._sent[receiver] = counter + 1
         cipher = self._cipher(self.index, receiver)
         data = self._bound(self.index, receiver, kind, round, epoch)
+        # A nonce that occurs twice under one key gives away the XOR of two payloads and lets tags
+        # be forged. The counter makes it unique: a key seals in one direction, of one incarnation.
         head = counter.to_bytes(_COUNTER, "little")
         return head + cipher.encrypt(head.rjust(12, b"\0"), payload, data)
 
@@ -215,6 +217,8 @@ class Sealer:
             )
         shared = self._secret.exchange(X25519PublicKey.from_public_bytes(self._public[other]))
         own, theirs = self.public, self._public[other]
+        # Both keys, in the order of the direction: the two directions have different cipher keys,
+        # and each is bound to whom it was agreed with, as plain X25519 is not.
         keys = own + theirs if sender == self.index else theirs + own
         context = wire.encode(("securevfl link 1", self.protocol, self.run, sender, receiver))
         key = HKDF(SHA256(), length=32, salt=None, info=context + keys).derive(shared)

@@ -148,6 +148,8 @@ class CrashInjector:
         """Count the round as over if no message was sent since the last tick."""
         self._tick_scheduled = False
         sent = self._simulation.messages_sent
+        # Silence for a whole tick: whoever is up waits for somebody who is down, so the round that
+        # chains count by is over.
         if sent == self._seen:
             self.round += 1
         self._seen = sent
@@ -223,6 +225,8 @@ class CrashInjector:
         """Whether a message arrives: its receiver is up, and its sender has not crashed since."""
         slots = self._simulation.slots
         sender = slots[message.sender]
+        # A restored party does not know what it sent after its checkpoint and may send something
+        # else: of two different messages for one step, receivers must see the new one only.
         if slots[message.receiver].down:
             return self._lose(message, f"{name_of(message.receiver)} is down")
         if sender.down or sender.party.epoch != message.epoch:

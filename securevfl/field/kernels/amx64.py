@@ -138,6 +138,8 @@ def _copy128(context: Any, source: Any, target: Any) -> Any:
 def _reduce64(parts: Array, p: Any, inverse: Any, square: Any) -> None:
     """Reduce A + 2^32 M + 2^64 B for eight columns; parts[0] receives the elements."""
     for c in range(8):
+        # The value is high 2^64 + low. redc divides by 2^64, and the second one, of t (2^128 mod
+        # p), undoes that: the result is the value mod p.
         low = parts[0, c] + (parts[1, c] << np.uint64(32))
         carry = np.uint64(1) if low < parts[0, c] else np.uint64(0)
         high = (parts[2, c] + (parts[1, c] >> np.uint64(32)) + carry) % p
@@ -172,6 +174,8 @@ def _expand(a: Array, m: int, left: Array, edge: Array, powers: Array, constants
             for b in range(3):
                 for j in range(16):
                     x = powers[b, j]
+                    # radix = 2^72 mod p, and redc divides by 2^64: the next multiple is 2^8 x mod
+                    # p.
                     powers[b + 1, j] = redc(high_part(x, radix), x * radix, p, inverse)
             _expand64(powers.ctypes.data, target, target + half)
 

@@ -120,5 +120,7 @@ def matmul64(a: Array, b: Array, p: Any, negative_inverse: Any, square: Any, out
             for j in range(columns):
                 high[j] %= p
         for j in range(columns):
+            # high 2^64 + low, divided by 2^64 (redc), times 2^128 mod p, and divided again: mod p
+            # itself.
             t = redc(high[j], low[j], p, negative_inverse)
             out[i, j] = redc(high_part(t, square), t * square, p, negative_inverse)

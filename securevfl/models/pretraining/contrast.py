@@ -54,6 +54,7 @@ def nt_xent(one: Tensor, two: Tensor, temperature: float) -> Tensor:
     from torch.nn import functional
 
     views = functional.normalize(torch.cat([one, two]), dim=1)
+    # e^-inf = 0 leaves a view's similarity to itself out of its softmax.
     similarities = (views @ views.T / temperature).fill_diagonal_(-torch.inf)
     rows = len(one)
     partners = torch.cat([torch.arange(rows, 2 * rows), torch.arange(rows)])

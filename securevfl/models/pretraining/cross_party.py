@@ -151,6 +151,8 @@ def upper_names(module: nn.Module) -> list[str]:
     """
     from torch import nn
 
+    # The first Linear layer is as wide as the party's columns; what is above it has the same shape
+    # at all parties and can be averaged.
     first = next(name for name, part in module.named_modules() if isinstance(part, nn.Linear))
     names = [name for name, _ in module.named_parameters()]
     own = [place for place, name in enumerate(names) if name.startswith(f"{first}.")]

@@ -72,6 +72,8 @@ class NoiseTargets:
         if not np.isfinite(loss):
             raise RunError(f"the loss of noise as targets became {loss}; lower the clients' lr")
         outer = np.float32(2 / len(z)) * apart
+        # z = f / |f|, so dL/df = (I - z z^T) dL/dz / |f|: only what is tangent to the sphere moves
+        # f.
         inner = (outer - (outer * z).sum(axis=1, keepdims=True) * z) / norms
         return loss, self.network.update(rows, inner)
 
@@ -80,6 +82,9 @@ class NoiseTargets:
         from scipy.optimize import linear_sum_assignment
 
         own = self.assigned[places]
+        # |z - t|^2 = 2 - 2 z.t on the sphere: least distances are largest products, an assignment
+        # problem. It is solved within the batch, as in Bojanowski and Joulin, 2017; all rows would
+        # cost M^3.
         _, chosen = linear_sum_assignment(z @ self.targets[own].T, maximize=True)
         self.assigned[places] = own[chosen]
 

@@ -42,6 +42,8 @@ def corrupt(
     """
     count, features = rows.shape
     number = max(1, int(rate * features))
+    # The first places of a random order are a uniform choice without repetition, in each row its
+    # own; each chosen value comes from another row, so that columns keep their distribution.
     chosen = stream.random(rows.shape).argsort(axis=1)[:, :number]
     donors = stream.integers(len(pool), size=(count, number))
     view = np.array(rows)

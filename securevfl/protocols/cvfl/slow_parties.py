@@ -55,6 +55,8 @@ def gradient_factor(
     """
     F = loss + config.weight_decay * sum(penalties.values())  # equation 2
     if config.q == "auto":
+        # A party with a part p of the fastest one's updates moves the model as far if each counts
+        # 1/p.
         wanted = min(1 / max(pace, 1e-9), config.amplify_at_most)
         return amplification(F, chosen_exponent(F, wanted))
     return min(amplification(F, config.q), config.amplify_at_most)

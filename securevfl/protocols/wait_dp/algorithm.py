@@ -155,6 +155,8 @@ class Server(SplitServer):
 
     def affordable(self, batch: np.ndarray) -> bool:
         """Whether one more release of a batch is allowed; a refusal is recorded as an event."""
+        # Two counts must allow it: the public schedule says how often a row would be released in an
+        # unbroken run, the counts how often it was, after crashes and resumes.
         planned = self.budget is None or self.privacy.spent(self.round + 1) <= self.budget
         after = most_releases(self.counted(batch))
         if planned and after <= self.limit:
