@@ -35,9 +35,9 @@ class ProtocolCommand(TyperCommand):
         self, info_name: Any, args: list[str], parent: Any = None, **extra: Any
     ) -> Any:
         """Context of the command with all its options."""
-        app = typer.Typer(add_completion=False, rich_markup_mode="rich")
-        app.command(name=self.name, help=self.help, epilog=self.epilog)(self._make())
-        command = plain_flags(typer.main.get_command(app))
+        made = typer.Typer(add_completion=False, rich_markup_mode="rich")
+        made.command(name=self.name, help=self.help, epilog=self.epilog)(self._make())
+        command = plain_flags(typer.main.get_command(made))
         return command.make_context(info_name, args, parent, **extra)
 
 

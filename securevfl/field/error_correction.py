@@ -110,13 +110,15 @@ def syndromes(field: PrimeField, points: Array, word: Array, terms: int) -> tupl
 
 
 def locate(field: PrimeField, points: Array, syndrome: Array) -> Array | None:
-    """Return a mask of the wrong rows, or None where no such set explains the syndromes."""
+    """Return a mask of the wrong rows, or None where no such set explains the syndromes.
+
+    The locator of t errors has degree t and t roots among the points. A recurrence with fewer
+    roots, or longer than half of the syndromes, is that of no set of correctable errors.
+    """
     from securevfl.field.kernels import scalar
 
     found = np.zeros(points.size, np.bool_)
     degree = scalar.locate(points, syndrome, *field._constants, found)
-    # The locator of t errors has degree t and t roots among the points. A recurrence with fewer
-    # roots, or longer than half the syndromes, is that of no set of correctable errors.
     if degree != int(found.sum()) or 2 * degree > syndrome.size:
         return None
     return found

@@ -256,8 +256,6 @@ class Timeline:
         leaves = self._busy + late
         self._send(leaves, seconds)
         arrivals = self._drained(leaves)
-        # The server goes on with the `count`-th arrival, an order statistic; a partition finds it
-        # without sorting all N.
         self.now = np.partition(arrivals, stage.count - 1, axis=1)[:, stage.count - 1]
         self.now = np.maximum(self.now, self._server_busy)
         self._commit()

@@ -14,9 +14,6 @@ from numba import extending
 _Function = TypeVar("_Function", bound=Callable[..., object])
 
 
-# A kernel is a function of its own name in a module, even where several only pass their arguments
-# on. numba keys a closure on disk by a pickle of what it closes over, and an intrinsic has another
-# identity in each process: closures of one factory would be compiled in every process.
 def kernel(function: _Function) -> _Function:
     """Compile `function` at its first call, release the interpreter lock, cache the machine code.
 
