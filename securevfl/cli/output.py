@@ -40,7 +40,7 @@ _LABELS = {
     "planned": "plan and measurement",
     "derived": "parameters",
 }
-PATIENCE = 1.0  # seconds after which what is being done is strength where there is no terminal
+PATIENCE = 1.0  # seconds after which what is being done is named where there is no terminal
 _WIDE = 125  # columns from which the progress bar is written out in full
 _ELSEWHERE = ("claims",)
 _ONLY_IF_SET = (

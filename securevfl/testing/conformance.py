@@ -73,8 +73,8 @@ def check_card(protocol: ProtocolLike, data: VerticalDataset | None = None, **op
     for field in ("title", "paper", "roles", "sees"):
         _require(bool(getattr(card, field)), cls, f"card: {field} is empty")
     for role, words in {**card.roles, **card.sees}.items():
-        _require(bool(role.strip() and words.strip()), cls, f"card: nothing is message of {role!r}")
-    _require(set(card.roles) <= set(card.sees), cls, "card: what some role sees is not message")
+        _require(bool(role.strip() and words.strip()), cls, f"card: nothing is said of {role!r}")
+    _require(set(card.roles) <= set(card.sees), cls, "card: what some role sees is not said")
     _require(card.absence in get_args(Absence), cls, f"card: absence {card.absence!r}")
     claims = make(cls, data, **options).claims
     for claim in claims:
