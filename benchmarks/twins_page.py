@@ -22,21 +22,22 @@ ORDER = (
     "emnist",
 )
 
-HEAD = """# FedVS beside its float twin, and the paper
+HEAD = """# FedVS beside its unprotected baseline, and the paper
 
-FedVS and plain split learning (`split`, the *float twin*) train the same networks from the same
-initial weights on the same batches; FedVS computes on secret shares of rounded data and weights,
-the twin in float32 on unrounded ones. Each figure is the held-out accuracy after the last round:
-mean and 95 % t interval over seeds, each seed with its own split, batches and weights. Differences
-are paired by seed. The paper states no intervals; its figures are those that the DVFL paper read
-off its plots. Settings that the paper leaves open are ours and are listed in each study file under
-`benchmarks/papers/fedvs/`; the raw results with machine, versions, commit and times are under
-`benchmarks/results/fedvs/`. To repeat one: `securevfl study benchmarks/papers/fedvs/NAME.toml`.
+FedVS and plain split learning (`split`, the *unprotected baseline*) train the same networks from
+the same initial weights on the same batches; FedVS computes on secret shares of rounded data and
+weights, the baseline in float32 on unrounded ones. Each figure is the held-out accuracy after the
+last round: mean and 95 % t interval over seeds, each seed with its own split, batches and weights.
+Differences are paired by seed. The paper states no intervals; its figures are those that the DVFL
+paper read off its plots. Settings that the paper leaves open are ours and are listed in each study
+file under `benchmarks/papers/fedvs/`; the raw results with machine, versions, commit and times are
+under `benchmarks/results/fedvs/`.
+To repeat one: `securevfl study benchmarks/papers/fedvs/NAME.toml`.
 `benchmarks/twins_page.py` writes this page.
 
 """
-COLUMNS = ["study", "seeds", "FedVS %", "float twin %", "FedVS - twin, points", "paper %",
-           "AUC of FedVS %", "virtual s, FedVS / twin", "real s a run", "commit"]  # fmt: skip
+COLUMNS = ["study", "seeds", "FedVS %", "baseline %", "FedVS - baseline, points", "paper %",
+           "AUC of FedVS %", "virtual s, FedVS / baseline", "real s a run", "commit"]  # fmt: skip
 
 
 def row(name: str, content: dict[str, Any]) -> list[str]:

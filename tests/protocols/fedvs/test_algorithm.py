@@ -1,4 +1,4 @@
-"""FedVS against plain integers and against its float twin, split learning on rounded values."""
+"""FedVS against plain integers and against its baseline, split learning on rounded values."""
 
 import math
 import tracemalloc
