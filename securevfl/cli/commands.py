@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from securevfl.cli import displays, model, output, verify
 from securevfl.cli import keys as keys_commands
-from securevfl.cli import model, output, verify
 from securevfl.cli import report as report_command
 from securevfl.cli.completion import dataset_names, epilog, protocol_names
 from securevfl.cli.model import Code
@@ -367,7 +367,7 @@ def bench_round(
     from securevfl.bench.rounds import RoundSize, bench_round
 
     size = RoundSize(parties, segments, privacy, batch, width, rows, features)
-    with output.busy("bench round"):
+    with displays.busy("bench round"):
         result = bench_round(size, blocks=blocks, rounds=rounds)
     if json:
         output.print_json(result)
@@ -430,7 +430,7 @@ def bench_field(json: AsJson = False) -> None:
     """Time the arithmetic of the prime field, as docs/performance.md shows it."""
     from securevfl.bench.rounds import bench_field
 
-    with output.busy("bench field"):
+    with displays.busy("bench field"):
         result = bench_field()
     if json:
         output.print_json(result)

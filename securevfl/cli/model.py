@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from securevfl.cli import output
+from securevfl.cli import displays, output
 from securevfl.cli.completion import epilog
 from securevfl.errors import ConfigurationError
 
@@ -67,7 +67,7 @@ def predict(
     """
     from securevfl.runs.from_folder import predict_files
 
-    with output.busy(f"predict with {run.name}"):
+    with displays.busy(f"predict with {run.name}"):
         found = predict_files(run, files, coded=coded, code=code or ())
     for name, count in found["left_out"].items():
         output.say(f"securevfl: {name}: {count} rows left out, whose id is not in every file")
@@ -111,7 +111,7 @@ def export(
     """
     from securevfl.runs.load import load_run
 
-    with output.busy(f"export {run.name}"):
+    with displays.busy(f"export {run.name}"):
         paths = load_run(run, code=code or ()).export(out or run / "models")
     if json:
         output.print_json({"files": [str(path) for path in paths]})
@@ -178,7 +178,7 @@ def trace(
     chosen = {"kind": kind, "round": round, "fate": fate}
     chosen |= {"sender": _party(sender), "receiver": _party(receiver)}
     limit = first or (None if step else _SHOWN)
-    with output.busy(f"trace of {run.name}"):
+    with displays.busy(f"trace of {run.name}"):
         found, all_of_them = trace_folder(
             run, first=limit, payloads=payloads, code=code or (), **chosen
         )

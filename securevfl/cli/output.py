@@ -1,26 +1,18 @@
-"""What a person sees: progress on standard error, tables and JSON on standard output."""
+"""Results on standard output: tables, claims, cards, and JSON."""
 
 from __future__ import annotations
 
 import json
 import math
 import sys
-import threading
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from securevfl.cli.options import power_form
-
-if TYPE_CHECKING:
-    from rich.progress import TaskID
-
-    from securevfl.runs.history import Progress
 
 _LABELS = {
     "dataset": "data set",
@@ -40,8 +32,6 @@ _LABELS = {
     "planned": "plan and measurement",
     "derived": "parameters",
 }
-PATIENCE = 1.0  # seconds after which what is being done is named where there is no terminal
-_WIDE = 125  # columns from which the progress bar is written out in full
 _ELSEWHERE = ("claims",)
 _ONLY_IF_SET = (
     "planned",
@@ -358,138 +348,3 @@ def print_field(result: Mapping[str, Any]) -> None:
         ],
     )
     print_machine(result["machine"])
-
-
-@contextmanager
-def busy(what: str) -> Iterator[Callable[[str], None]]:
-    """Show on standard error that something is being done, once it takes more than a second.
-
-    Gives a function that is told what is being done just now.
-    """
-    console = Console(file=sys.stderr, highlight=False)
-    if console.is_terminal:
-        with console.status(what) as status:
-            yield lambda part: status.update(f"{what}: {part}")
-        return
-    started = time.monotonic()
-    timer = threading.Timer(PATIENCE, say, [f"{what} ..."])
-    timer.daemon = True
-    timer.start()
-
-    def tell(part: str) -> None:
-        if time.monotonic() - started > PATIENCE:
-            say(f"{what}: {part}")
-
-    try:
-        yield tell
-    finally:
-        timer.cancel()
-
-
-class NoteDisplay(Protocol):
-    """What can say something while it shows progress."""
-
-    def note(self, text: str) -> None:
-        """Say something without disturbing the display."""
-
-
-class ProgressDisplay(NoteDisplay, Protocol):
-    """What shows the progress of a run."""
-
-    def __enter__(self) -> ProgressDisplay: ...
-
-    def __exit__(self, *_: object) -> None: ...
-
-    def __call__(self, progress: Progress) -> None:
-        """Show the newest round."""
-
-
-def progress_display(name: str) -> ProgressDisplay:
-    """Bar on a terminal, else a line for each tenth of the rounds; both on standard error."""
-    console = Console(file=sys.stderr, highlight=False)
-    return Bar(name, console) if console.is_terminal else Lines(name)
-
-
-def figures(progress: Progress, *, short: bool = False) -> str:
-    """Loss, accuracy, virtual time, and results used and late, in fixed order."""
-    loss = "-" if progress.loss is None else f"{progress.loss:.4f}"
-    accuracy, virtual = percent(progress.accuracy, 1), clock(progress.virtual_seconds)
-    if short:
-        return (
-            f"loss {loss} acc {accuracy} time {virtual} used {progress.used} late {progress.late}"
-        )
-    return (
-        f"loss {loss}  accuracy {accuracy}  virtual time {virtual}  "
-        f"results used {progress.used}, late {progress.late}"
-    )
-
-
-class Lines:
-    """Progress for logs and pipes."""
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-        self._tenth = 0
-
-    def __enter__(self) -> Lines:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
-    def __call__(self, progress: Progress) -> None:
-        """Write a line when another tenth of the rounds is done."""
-        tenth = 10 * progress.round // max(progress.rounds, 1)
-        if tenth != self._tenth:
-            self._tenth = tenth
-            say(f"{self._name}: round {progress.round}/{progress.rounds} {figures(progress)}")
-
-    def note(self, text: str) -> None:
-        """Write a line."""
-        say(text)
-
-
-class Bar:
-    """Progress for a terminal; before the first round it shows that the run is being prepared."""
-
-    def __init__(self, name: str, console: Console) -> None:
-        from rich.progress import BarColumn, TextColumn
-        from rich.progress import Progress as RichProgress
-
-        self._name = name
-        self._console = console
-        self._progress = RichProgress(
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=12),
-            TextColumn("{task.fields[figures]}"),
-            console=console,
-        )
-        self._task: TaskID | None = None
-
-    def __enter__(self) -> Bar:
-        self._progress.start()
-        self._task = self._progress.add_task(
-            self._name, total=None, figures="preparing: data, kernels, shares"
-        )
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._progress.stop()
-
-    def __call__(self, progress: Progress) -> None:
-        """Redraw."""
-        if self._task is None:
-            return
-        short = self._console.width < _WIDE
-        self._progress.update(
-            self._task,
-            description=self._name.split()[0] if short else self._name,
-            total=progress.rounds,
-            completed=progress.round,
-            figures=f"{progress.round}/{progress.rounds} {figures(progress, short=short)}",
-        )
-
-    def note(self, text: str) -> None:
-        """Write a line above the bar, and give the cursor back: the process may end any time."""
-        self._console.print(text)
-        self._console.show_cursor(True)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from securevfl.cli import output
+from securevfl.cli import displays, output
 from securevfl.cli.completion import epilog
 
 _HELP = (
@@ -49,7 +49,7 @@ def report(
     """Carry out ``securevfl report``."""
     from securevfl.report import write_report
 
-    with output.busy("report"):
+    with displays.busy("report"):
         written = write_report(runs, out=out, verifications=verify or ())
     if json:
         output.print_json(written.to_dict())

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from securevfl.cli import output
+from securevfl.cli import displays, output
 from securevfl.cli.options import protocol_options, split_data_pairs
 from securevfl.errors import ConfigurationError
 from securevfl.runs import alignment
@@ -59,7 +59,7 @@ def start(protocol: str, variant: Mapping[str, str], values: Mapping[str, Any]) 
     name = Path(source.name).stem
     import securevfl
 
-    def call(folder: Path, display: output.ProgressDisplay, stop: Callable[[], bool]) -> Run:
+    def call(folder: Path, display: displays.ProgressDisplay, stop: Callable[[], bool]) -> Run:
         return securevfl.run(
             protocol,
             source,
@@ -110,18 +110,18 @@ def go_on(values: Mapping[str, Any]) -> None:
     options |= {"place": places(options["place"] or ()), "code": options["code"] or ()}
     import securevfl
 
-    def call(display: output.ProgressDisplay, stop: Callable[[], bool]) -> Run:
+    def call(display: displays.ProgressDisplay, stop: Callable[[], bool]) -> Run:
         return securevfl.resume(folder, progress=display, interrupted=stop, **options)
 
     finish(watched(folder.resolve().name, call), as_json=as_json)
 
 
-def watched(name: str, call: Callable[[output.ProgressDisplay, Callable[[], bool]], Run]) -> Run:
+def watched(name: str, call: Callable[[displays.ProgressDisplay, Callable[[], bool]], Run]) -> Run:
     """Call with a progress display and a heed of Ctrl-C; say how to go on when it was pressed."""
     from securevfl.runs.run import Interrupted
 
     try:
-        with output.progress_display(name) as display, stopping(display) as stop:
+        with displays.progress_display(name) as display, stopping(display) as stop:
             return call(display, stop)
     except Interrupted as error:
         folder = shlex.quote(str(error.folder))
@@ -241,7 +241,7 @@ def _make_new(folder: Path) -> Path:
 
 
 @contextmanager
-def stopping(display: output.NoteDisplay) -> Iterator[Callable[[], bool]]:
+def stopping(display: displays.NoteDisplay) -> Iterator[Callable[[], bool]]:
     """Give a function that says whether Ctrl-C was pressed; a second Ctrl-C ends the process."""
     asked = threading.Event()
 

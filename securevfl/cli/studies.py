@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from securevfl.cli import output, tables
+from securevfl.cli import displays, output, tables
 from securevfl.cli.options import plain_number, protocol_options
 from securevfl.cli.run import INTERRUPTED, data_source, run_folder, sort_out, stopping
 from securevfl.errors import ConfigurationError
@@ -247,7 +247,7 @@ def plan(values: Mapping[str, Any]) -> None:
             "plan: --rows and --features give the size of a table, and --data or --party names "
             "one; leave out --data and --party, or leave out the size"
         )
-    with output.busy("plan"):
+    with displays.busy("plan"):
         found = plan(
             None if shape_given else data_source(common, data_pairs),
             parties=common["parties"] if shape_given else None,

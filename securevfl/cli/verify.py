@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from securevfl.cli import output
+from securevfl.cli import displays, output
 from securevfl.cli.completion import epilog
 from securevfl.cli.options import (
     keyword,
@@ -156,7 +156,7 @@ def start(
         out = out or (None if plain or pairs or options else folder)
     import securevfl
 
-    with output.busy(f"verify {protocol}") as progress:
+    with displays.busy(f"verify {protocol}") as progress:
         report = securevfl.verify(
             protocol, source, plain=plain, seed=seed, progress=progress, whole=not quick, **chosen
         )

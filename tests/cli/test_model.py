@@ -19,7 +19,7 @@ import typer
 from typer.testing import CliRunner
 
 import securevfl as svfl
-from securevfl.cli import completion, studies, verify
+from securevfl.cli import completion, displays, studies, verify
 from securevfl.cli import output as show
 from securevfl.cli import run as start
 from securevfl.cli.app import app, in_flags
@@ -208,11 +208,11 @@ def test_the_script_for_a_shell_can_be_shown(shell, monkeypatch):
 
 
 def test_what_takes_longer_than_a_second_is_said_and_what_does_not_is_not(monkeypatch, capsys):
-    with show.busy("quick") as tell:
+    with displays.busy("quick") as tell:
         tell("a part")
     assert capsys.readouterr().err == ""
-    monkeypatch.setattr(show, "PATIENCE", -1.0)
-    with show.busy("slow") as tell:
+    monkeypatch.setattr(displays, "PATIENCE", -1.0)
+    with displays.busy("slow") as tell:
         tell("a part")
     assert "slow: a part\n" in capsys.readouterr().err
 
@@ -221,9 +221,9 @@ def test_a_long_silence_is_broken_by_a_line(monkeypatch, capsys):
     import threading
 
     said = threading.Event()
-    monkeypatch.setattr(show, "PATIENCE", 0.01)
-    monkeypatch.setattr(show, "say", lambda line: said.set())
-    with show.busy("slow"):
+    monkeypatch.setattr(displays, "PATIENCE", 0.01)
+    monkeypatch.setattr(displays, "say", lambda line: said.set())
+    with displays.busy("slow"):
         assert said.wait(30)
 
 

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from securevfl.cli import displays
 from securevfl.cli import output as show
 from securevfl.cli import run as start
 from securevfl.cli.app import app
@@ -394,7 +395,7 @@ def test_datasets():
 # -- Ctrl-C and resume -------------------------------------------------------------------------
 
 
-class Watch(show.Lines):
+class Watch(displays.Lines):
     """Progress display that presses Ctrl-C in the third round."""
 
     def __call__(self, progress: Progress) -> None:
@@ -407,7 +408,7 @@ def test_ctrl_c_writes_a_checkpoint_and_says_how_to_go_on(monkeypatch):
     long = ("fedvs", *SMALL[2:], "--rounds", "30")
     whole = run_json(*long, "--out", "whole")
     with monkeypatch.context() as patched:
-        patched.setattr(show, "progress_display", Watch)
+        patched.setattr(displays, "progress_display", Watch)
         result = call("run", *long, "--out", "cut it")
     assert result.exit_code == 130
     assert result.stderr.splitlines()[-1] == ("interrupted; go on with: securevfl resume 'cut it'")
@@ -423,7 +424,7 @@ def test_ctrl_c_writes_a_checkpoint_and_says_how_to_go_on(monkeypatch):
 
 
 def test_the_second_ctrl_c_has_the_default_effect():
-    with start.stopping(show.Lines("x")) as stop:
+    with start.stopping(displays.Lines("x")) as stop:
         assert not stop()
         signal.raise_signal(signal.SIGINT)
         assert stop()
@@ -525,7 +526,7 @@ def test_the_bar_shows_rounds_and_figures():
     from rich.console import Console
 
     text = StringIO()
-    with show.Bar("fedvs on digits", Console(file=text, force_terminal=True, width=80)) as bar:
+    with displays.Bar("fedvs on digits", Console(file=text, force_terminal=True, width=80)) as bar:
         bar(Progress(3, 10, 0.25, 0.5, 75.0, 5, 7))
         bar.note("stopping")
     shown = text.getvalue()
@@ -535,7 +536,7 @@ def test_the_bar_shows_rounds_and_figures():
 
 
 def test_lines_are_one_for_each_tenth(capsys):
-    lines = show.Lines("x")
+    lines = displays.Lines("x")
     for round_ in range(1, 101):
         lines(Progress(round_, 100, None, None, 0.0, 1, 0))
     assert len(capsys.readouterr().err.splitlines()) == 10
