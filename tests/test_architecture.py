@@ -1,4 +1,4 @@
-"""The house: which package may import which, how large a folder may be, where a test lies.
+"""The layers: which package may import which, how large a folder may be, where a test lies.
 
 The table is that of docs/design.md. Every import counts, also one inside a function and one for
 type checking alone.

@@ -48,7 +48,7 @@ class Method(Interface):
         """Activations by the data owner's copy for the label owner."""
 
     def centre_maker(self) -> Callable[[], Centre]:
-        """Maker of new top models."""
+        """Factory of new top models."""
 
     def joint_centre(self) -> Centre:
         """New top model of the server, with its first weights."""

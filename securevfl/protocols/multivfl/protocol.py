@@ -153,7 +153,7 @@ class MultiVfl(EmbeddingProtocol):
         return identifiers(np.arange(self.data.rows) if number < 0 else self.label_sets[number])
 
     def maker(self, index: int) -> Callable[[], ClientNetwork]:
-        """Maker of new bottom models of data owner `index`, all with the same first weights."""
+        """Factory of new bottom models of data owner `index`, all with the same first weights."""
         config, data = self.config, self.data
         shapes = data.party_image_shapes
         return functools.partial(
@@ -188,7 +188,7 @@ class MultiVfl(EmbeddingProtocol):
         )
 
     def centre_maker(self) -> Callable[[], Centre]:
-        """Maker of new top models, with a new local optimiser.
+        """Factory of new top models, with a new local optimiser.
 
         Their first weights do not matter: a label owner replaces them by the server's in each
         round, and these are the server's secret at first.
