@@ -1,4 +1,4 @@
-"""What a figure depends on: processor, versions, and the kernels that BLAS chose."""
+"""Facts of this computer on which figures depend: processor, versions, and BLAS's kernels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the benchmark times: ours beside BLAS, galois, python-flint, NumPy and plain copies."""
+"""Cases of the field benchmark: our kernels beside BLAS, galois, python-flint, NumPy, copies."""
 
 from __future__ import annotations
 

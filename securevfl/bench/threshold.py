@@ -1,4 +1,4 @@
-"""Where exact recovery ends: measured over N, K, T and the number of stragglers.
+"""Measurement of exact recovery over N, K, T and stragglers: it must end where the theorem says.
 
 Theorem 5.1 of FedVS: the sum of embeddings is recovered exactly with up to N - 2(K+T-1) - 1
 stragglers. Here every cell is tried: full-range random data and models are encoded, all N clients

@@ -77,7 +77,7 @@ class LengthOptions(BaseModel):
 
 
 class OutputOptions(BaseModel):
-    """Where results go, and options by their names."""
+    """Options of results: their folder, their form, and pairs of --set."""
 
     track: str | None = option(
         None, metavar="tensorboard|mlflow[:WHERE]", panel=RUN, commands="resume",

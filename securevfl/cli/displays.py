@@ -49,14 +49,14 @@ def busy(what: str) -> Iterator[Callable[[str], None]]:
 
 
 class NoteDisplay(Protocol):
-    """What can say something while it shows progress."""
+    """A display that can write a line while it shows progress."""
 
     def note(self, text: str) -> None:
         """Say something without disturbing the display."""
 
 
 class ProgressDisplay(NoteDisplay, Protocol):
-    """What shows the progress of a run."""
+    """A display of a run's progress, used as a context manager."""
 
     def __enter__(self) -> ProgressDisplay: ...
 

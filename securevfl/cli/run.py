@@ -1,4 +1,4 @@
-"""What `run` and `resume` do: load, choose a folder, watch, heed Ctrl-C, show the summary."""
+"""The commands `run` and `resume`: they load data, choose a folder, watch and heed Ctrl-C."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `study`, `compare`, `plan` and `bench threshold` do."""
+"""The commands `study`, `compare`, `plan` and `bench threshold`."""
 
 from __future__ import annotations
 

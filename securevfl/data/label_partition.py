@@ -1,4 +1,4 @@
-"""Who owns which labels, where several parties hold some each."""
+"""Partition of labels among several label owners."""
 
 from __future__ import annotations
 

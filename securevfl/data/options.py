@@ -65,7 +65,7 @@ class TableKeywords(ArrayKeywords, CodedKeywords, total=False):
 
 @dataclass(frozen=True, kw_only=True)
 class TableOptions:
-    """How a table becomes a data set.
+    """Options that say how a table becomes a data set.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Where a data set came from, so that it can be loaded again."""
+"""Source of a data set: the name and options by which it can be loaded again."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Join = Callable[[Sequence[Sequence[str]]], tuple[list[Any], list[str]]]
 
 @dataclass(frozen=True)
 class DataSource:
-    """How to load a data set again: arguments of `securevfl.data.load_dataset`.
+    """Arguments of `securevfl.data.load_dataset` with which a data set can be loaded again.
 
     Attributes
     ----------

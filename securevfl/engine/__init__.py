@@ -1,1 +1,1 @@
-"""Who runs the parties, when a message arrives, what it costs, and what is kept of it."""
+"""The engine: it runs parties, delivers messages with their delays, and records them."""

@@ -1,4 +1,4 @@
-"""Which role may send which kind of message to whom, and what happens to every other message.
+"""Rules of a run's messages: allowed kinds by sender and receiver, and the refusal of all others.
 
 A run whose protocol declares its messages has `MessageRules`; one without has none, and everything
 is sent and delivered. The rules are asked twice: by the sender's own engine, where an undeclared

@@ -43,7 +43,7 @@ def _passes(n: int, base: int, odd: int, twos: int) -> bool:
 
 
 class Montgomery(NamedTuple):
-    """What a Montgomery reduction by `2^word` needs: p, -1/p mod 2^word, 2^(2 word) mod p."""
+    """Constants of a Montgomery reduction by `2^word`: p, -1/p mod 2^word, 2^(2 word) mod p."""
 
     p: int
     negative_inverse: int

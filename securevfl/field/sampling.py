@@ -74,7 +74,7 @@ def has_aes_unit() -> bool:
 
 @runtime_checkable
 class Source(Protocol):
-    """Where random bytes come from; `secure` is recorded with results."""
+    """A source of random bytes; `secure` is recorded with results."""
 
     @property
     def secure(self) -> bool:

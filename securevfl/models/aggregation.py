@@ -1,4 +1,4 @@
-"""How the server makes one embedding of the clients': mean, concatenation, maximum or sum.
+"""Aggregation of the clients' embeddings into one: mean, concatenation, maximum or sum.
 
 FedVS, section 2.1 and Figure 1, after Ceballos et al., 2020; the sum is that of VFB2. A client may
 be absent, from a batch or from single rows of it; each rule says what that means, and the gradient

@@ -31,7 +31,7 @@ CHANNELS = 16  # of every convolution
 
 
 class ClientNetwork(Protocol):
-    """What a client asks of its network."""
+    """Interface of a bottom model: what a client asks of its network."""
 
     bound: float | None
 

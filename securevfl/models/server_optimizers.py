@@ -1,4 +1,4 @@
-"""How an aggregation server makes new weights of those that several parties trained.
+"""Server optimisers: rules that make new weights of those that several parties trained.
 
 Multi-VFL (Mugunthan, Goyal, Kagal), Algorithm 1, `ServerAggregation`, with t the mean over the
 parties of what their training changed. The scan of the paper is garbled there: it has ``m^2`` where

@@ -1,1 +1,1 @@
-"""What a run will need and take, computed before it starts: K, field, bytes, memory, times."""
+"""Forecasts of a run, computed before it starts: K, field, bytes, memory, times."""

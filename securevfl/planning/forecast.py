@@ -116,7 +116,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class Forecast:
-    """What a plan says.
+    """Forecast of a run: what `plan` returns.
 
     Attributes
     ----------

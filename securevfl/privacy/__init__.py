@@ -1,1 +1,1 @@
-"""What protocols claim, and how the claims are checked."""
+"""Claims that protocols state, the adversaries that they name, and the cost of noise."""

@@ -1,4 +1,4 @@
-"""What Gaussian noise costs in (epsilon, delta), by the dp-accounting library.
+"""Privacy cost of Gaussian noise in (epsilon, delta), by the dp-accounting library.
 
 A *noise multiplier* is sigma over the L2 sensitivity. The sensitivity depends on which data sets
 count as neighbours, so every function of it names the relation.

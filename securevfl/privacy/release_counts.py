@@ -1,4 +1,4 @@
-"""How often each row of a party was released with noise, counted by the party itself.
+"""Counts of releases with noise, one for each row of a party, kept by the party itself.
 
 What all releases of a row cost is a promise of the party that sends them. So it counts them where
 nobody else can change the count, refuses what goes beyond the promise, and writes the count before

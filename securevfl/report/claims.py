@@ -1,4 +1,4 @@
-"""What a run's protocol claims, what became of the claims, and how much privacy was spent."""
+"""Claims of a run's protocol with their verdicts, and the privacy that was spent."""
 
 from __future__ import annotations
 

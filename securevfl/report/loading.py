@@ -1,4 +1,4 @@
-"""What lies in the folders of runs and studies, read for a report; nothing in them is trusted."""
+"""Reading of folders of runs and studies for a report; nothing in them is trusted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who straggled, was late, left a round or was down, and when: one lane for each party."""
+"""Timeline of a run: a lane for each party with delays, late messages, left rounds and crashes."""
 
 from __future__ import annotations
 

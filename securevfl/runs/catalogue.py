@@ -1,4 +1,4 @@
-"""What a user can choose from: protocols with their cards, data sets, and conditions."""
+"""Choices of the user: protocols with their cards, data sets, and conditions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the command line does with the folder of a finished run: predict files, trace messages."""
+"""Use of a finished run's folder by the command line: predict files, trace messages."""
 
 from __future__ import annotations
 

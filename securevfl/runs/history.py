@@ -40,7 +40,7 @@ class History(list[dict[str, Any]]):
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a run is, reported once a server step.
+    """Progress of a run, reported once a server step.
 
     Attributes
     ----------

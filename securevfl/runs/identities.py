@@ -1,4 +1,4 @@
-"""What ``securevfl keys`` does: make identities, write, sign and look at manifests."""
+"""Identities and manifests for ``securevfl keys``: they are made, signed and checked here."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 @dataclass(frozen=True)
 class Option:
-    """What the declaration of an option says besides its type, default, range and help.
+    """Declaration of an option, besides its type, default, range and help.
 
     Attributes
     ----------

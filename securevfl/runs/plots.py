@@ -1,4 +1,4 @@
-"""Pictures of histories."""
+"""Plots of histories as PNG files: measures over virtual time, losses over rounds."""
 
 from __future__ import annotations
 

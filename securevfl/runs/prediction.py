@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Inference:
-    """What a coded prediction gave, and what it took.
+    """Result of a coded prediction, and its cost.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""What a study found: means over seeds, paired differences, measures at equal virtual times."""
+"""Summary of a study: means over seeds, paired differences, measures at equal virtual times."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ _OPTIONS = {
 
 @dataclass(frozen=True)
 class PublicFacts:
-    """What everybody knows of the data.
+    """Public facts of the data, known to every party.
 
     Attributes
     ----------
@@ -81,7 +81,7 @@ class PublicFacts:
 
 @dataclass(frozen=True)
 class Tables:
-    """Who reads which file, and how; every path is one of its reader's own machine.
+    """Paths of the parties' files and options to read them; each path is on its reader's machine.
 
     Attributes
     ----------

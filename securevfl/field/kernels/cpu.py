@@ -1,4 +1,4 @@
-"""Which kernels this processor can run, and the one chosen.
+"""Tiers of kernels that this processor can run, and the chosen one.
 
 The fastest tier is the last one by name; nothing is timed. On a Zen 5 (2^31 - 1 and 2^61 - 1, as
 multiples of a double-precision product by OpenBLAS's AVX2 kernels; 1024^3, and 768 x 1024 x 768 for

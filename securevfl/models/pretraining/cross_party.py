@@ -1,4 +1,4 @@
-"""What FedHSSL adds to self-supervised learning: views of other parties, and shared upper layers.
+"""Cross-party parts of FedHSSL: an objective with other parties' views, and shared upper layers.
 
 Y. He, Y. Kang, X. Zhao, J. Luo, L. Fan, Y. Han, Q. Yang, "A Hybrid Self-Supervised Learning
 Framework for Vertical Federated Learning", 2022. A party has two encoders side by side. The

@@ -285,7 +285,7 @@ class SimSiam(TwoViews):
 
 
 class _Slow(TwoViews):
-    """What BYOL and MoCo share: keys come from a slowly moving copy of network and projection."""
+    """Base of BYOL and MoCo: keys come from a slowly moving copy of network and projection."""
 
     def __init__(self, width: int, sizes: Sizes, **options: Any) -> None:
         import copy

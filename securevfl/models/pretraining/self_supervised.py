@@ -1,4 +1,4 @@
-"""What self-supervised methods are made of: corrupted views, losses, moving averages, memories.
+"""Parts of self-supervised methods: corrupted views, losses, moving averages, key queues.
 
 Sources: Bahri, Jiang, Tay, Metzler, "SCARF", 2022; Chen, He, "Exploring simple Siamese
 representation learning", 2021; Grill et al., "Bootstrap your own latent", 2020; He, Fan, Wu, Xie,

@@ -156,7 +156,7 @@ def self_supervise(
 
 
 class Pretraining:
-    """What one party trains before anybody trains together: an encoder, on all its rows.
+    """Pre-training of one party before joint training: an encoder, on all its rows.
 
     Parameters
     ----------

@@ -1,1 +1,1 @@
-"""What all protocols share, and what a protocol is to the rest of the library."""
+"""Base classes of protocols, and the declarations that the rest of the library reads."""

@@ -1,4 +1,4 @@
-"""What an engine is: it carries out an assembled run, and says which options it supports."""
+"""Interface of engines: one carries out an assembled run, and names the options it supports."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class ClusterOptions(BaseModel):
-    """Where the parties of a run live. None of it influences what they compute."""
+    """Options of a cluster: places and keys of the parties. None influences what they compute."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

@@ -25,7 +25,7 @@ _PIECES = 64  # Pieces of each row in a panel of few terms.
 
 
 class Product(Protocol):
-    """What multiplies blocks of rows; see dispatch.PreparedMatrix."""
+    """A left operand that multiplies blocks of rows; see dispatch.PreparedMatrix."""
 
     def multiply(self, blocks: Sequence[Array], out: Array) -> bool:
         """Write the product, and return whether all numbers that were read are below p."""

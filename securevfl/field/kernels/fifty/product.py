@@ -46,7 +46,7 @@ class Sum(Protocol):
 
 
 class Form(NamedTuple):
-    """How products are summed."""
+    """The way in which products are summed."""
 
     sum: type[Sum]
     kind: Any  # Of the lanes of operands.

@@ -73,7 +73,7 @@ class Shape:
 
 @dataclass(frozen=True)
 class Operands:
-    """Where a tile reads and writes: LLVM values."""
+    """Places that a tile reads and writes: LLVM values."""
 
     left: Any
     right: Any
