@@ -41,7 +41,7 @@ def snapshot(party: Party, *, waits: int, time: int) -> dict[str, Any]:
 
 
 def ahead(party: Party) -> bytes:
-    """What the party writes ahead of its next safe point; `restore` takes it as ``"ahead"``."""
+    """State written ahead of the party's next safe point; `restore` takes it as ``"ahead"``."""
     return wire.encode({name: _state_of(getattr(party, name)) for name in party.kept_ahead})
 
 

@@ -54,7 +54,7 @@ class EarlyStopping:
             self.centre.network.load_state_dict(self._best)
 
     def state_dict(self) -> dict[str, Any]:
-        """What a checkpoint needs besides the server model."""
+        """State for a checkpoint, besides the server model."""
         return {"lowest": self.lowest, "since": self.since, "best": self._best}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:

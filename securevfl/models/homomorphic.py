@@ -73,7 +73,7 @@ class Scheme(ABC):
         """The public key of a secret one, as `generate` gives it."""
 
     def fault(self, secret: bytes, ciphertexts: Any, values: np.ndarray, summands: int) -> str:
-        """What is wrong with ciphertexts that must hold these values and nothing else.
+        """Fault of ciphertexts that must hold these values and nothing else, as a text.
 
         All that is in them is looked at: number, sizes and framing, every slot and every part of
         it, also those beyond the values.

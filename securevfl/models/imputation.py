@@ -64,7 +64,7 @@ class Imputation(ABC):
         """
 
     def state_dict(self) -> dict[str, Any]:
-        """What a checkpoint needs."""
+        """State for a checkpoint."""
         return {name: getattr(self, name) for name in self.kept}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:

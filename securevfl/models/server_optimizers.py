@@ -49,7 +49,7 @@ class ServerOptimizer(ABC):
 
     @abstractmethod
     def state_dict(self) -> dict[str, Any]:
-        """What a checkpoint needs."""
+        """State for a checkpoint."""
 
     @abstractmethod
     def load_state_dict(self, state: Mapping[str, Any]) -> None:

@@ -57,7 +57,7 @@ class LastEmbeddings:
         self.version[party, places[newer]] = round
 
     def at(self, places: np.ndarray, *, oldest: int = 0) -> tuple[np.ndarray, np.ndarray]:
-        """What is kept of rows, as `securevfl.models.aggregation.Aggregation` takes it.
+        """Embeddings of rows that are kept, as `securevfl.models.aggregation.Aggregation` takes it.
 
         Parameters
         ----------
@@ -91,7 +91,7 @@ class LastEmbeddings:
         return stack, present
 
     def state_dict(self) -> dict[str, Any]:
-        """What a checkpoint needs."""
+        """State for a checkpoint."""
         return {"table": self.table, "version": self.version}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:

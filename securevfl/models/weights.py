@@ -17,7 +17,7 @@ Built = TypeVar("Built")
 
 
 def initialised(build: Callable[[], Built], seed: int | np.random.Generator) -> Built:
-    """What `build` makes of torch modules, its weights drawn from `seed`.
+    """Torch modules that `build` makes, their weights drawn from `seed`.
 
     torch initialises from its global generator only; it is as before when this returns.
     """

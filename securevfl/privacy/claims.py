@@ -98,7 +98,7 @@ OPEN_EMBEDDINGS = (
 
 
 def link_claims(sealed: bool) -> tuple[Claim, ...]:
-    """What the engine's links claim against an outsider, whatever the protocol."""
+    """Claims of the engine's links against an outsider, whatever the protocol."""
     assets: tuple[Asset, ...] = ("features", "model", "labels")
     if not sealed:
         why = "links are not sealed; K+T shares, or plain embeddings, reveal everything"

@@ -98,7 +98,7 @@ def write_report(
 
 
 def _target(folders: Sequence[Path], out: Path | None) -> Path:
-    """Where the page goes."""
+    """File of the page."""
     path = out if out is not None else folders[0] if len(folders) == 1 else Path()
     if path.is_dir() or (out is None and not path.exists()):
         path = path / PAGE

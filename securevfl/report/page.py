@@ -131,7 +131,7 @@ def _run(record: Record, group: int) -> dict[str, Any]:
 
 
 def _clock(records: Sequence[Record]) -> str:
-    """What the time of the runs is: a cluster's is that of the machines."""
+    """Name of the runs' time: a cluster's is that of the machines."""
     engines = {record.config.get("engine") or "simulation" for record in records}
     return "time" if len(engines) > 1 else "real time" if engines == {"ray"} else "virtual time"
 

@@ -22,7 +22,7 @@ _TICKS = 1000  # different times of a party's events that a figure can show
 
 
 def party_name(party: int) -> str:
-    """What a report calls a party."""
+    """Name of a party in a report."""
     return "server" if party == SERVER else f"party {party}"
 
 

@@ -80,5 +80,5 @@ def match_privately(ids: Sequence[Sequence[str]]) -> tuple[list[np.ndarray], lis
 
 
 def data_source(name: str, options: Mapping[str, Any]) -> DataSource:
-    """Where a data set comes from, with private set intersection where its options ask for it."""
+    """Source of a data set, with private set intersection where its options ask for it."""
     return DataSource(name, options, match_privately)

@@ -52,7 +52,7 @@ class Assembled:
         return sealing_of(self.spec, parties)
 
     def schedule(self) -> Schedule | None:
-        """What breaks in the run, if anything."""
+        """Fault schedule of the run; None without faults."""
         return schedule_of(self.protocol, self.spec)
 
 
@@ -100,7 +100,7 @@ def sealing_of(spec: RunSpec, parties: Mapping[int, Party]) -> Sealing | None:
 
 
 def schedule_of(protocol: Protocol, spec: RunSpec) -> Schedule | None:
-    """What breaks in a run, if anything."""
+    """Fault schedule of a run; None without faults."""
     if spec.faults is None:
         return None
     return spec.faults.bind(protocol.roles(), spec.seed, last=protocol.last_fault)
@@ -118,7 +118,7 @@ def make_protocol(
 def rules_of(
     protocol: Protocol, messages: Sequence[MessageSpec] | None = None
 ) -> MessageRules | None:
-    """What the engine of a run lets pass; None where the protocol declares no messages.
+    """Rules of the messages that an engine lets pass; None where the protocol declares none.
 
     Parameters
     ----------

@@ -91,7 +91,7 @@ class ClientModel(ExportedModel):
 
     @functools.cached_property
     def preprocessing(self) -> PartyPreprocessor:
-        """What was fitted on its training rows."""
+        """Preprocessing that was fitted on its training rows."""
         return PartyPreprocessor.from_json(self.about["preprocessing"])
 
     @functools.cached_property

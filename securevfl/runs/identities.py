@@ -91,7 +91,7 @@ def sign(manifest: Path, key: Path, party: str) -> dict[str, str]:
 
 
 def described(manifest: Manifest) -> dict[str, str]:
-    """Who takes part, and who has signed."""
+    """Texts about those who take part, and about signatures."""
     missing = set(manifest.unsigned)
     lines = {"session": manifest.session, "protocol": manifest.protocol}
     for index, entry in sorted(manifest.entries.items()):
@@ -103,6 +103,8 @@ def described(manifest: Manifest) -> dict[str, str]:
 
 
 def look(manifest: Path) -> tuple[dict[str, str], Manifest]:
-    """Who takes part, and the manifest, whose `check` refuses one that is not signed by all."""
+    """Texts about those who take part, and the manifest.
+
+    Its `check` refuses a manifest that is not signed by all."""
     found = Manifest.read(manifest)
     return described(found), found

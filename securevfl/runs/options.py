@@ -176,7 +176,7 @@ def _checker(model: type[BaseModel], name: str) -> TypeAdapter[Any]:
 
 
 def requirement(info: FieldInfo) -> str:
-    """What a value must be, in words.
+    """Requirement of a value, in words.
 
     Examples
     --------

@@ -82,12 +82,12 @@ class Run:
 
     @property
     def claims(self) -> tuple[Claim, ...]:
-        """What the protocol claims in this configuration, and what its links claim."""
+        """Claims of the protocol in this configuration, and of its links."""
         return self.protocol.claims + link_claims(self.spec.sealed)
 
     @functools.cached_property
     def planned(self) -> dict[str, Any] | None:
-        """What the planner predicts beside what was measured, for protocols that it knows."""
+        """Prediction of the planner beside what was measured; None without a message schedule."""
         from securevfl.planning.forecast import held_against
 
         if self.spec.faults is not None:
@@ -102,7 +102,7 @@ class Run:
         )
 
     def summary(self) -> dict[str, Any]:
-        """What the summary table and ``--json`` show.
+        """Content of the summary table and of ``--json``.
 
         The test measures are those of coded inference where it was run, else the experimenter's.
         """

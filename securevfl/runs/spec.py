@@ -134,7 +134,7 @@ class RunSpec(BaseModel):
 
     @property
     def secret_choices(self) -> str:
-        """Where secret choices come from, and what somebody gets who knows them; one sentence."""
+        """Sentence about the source of secret choices, and what their knowledge gives away."""
         if self.engine != "simulation":
             return "each party's, from its own entropy"
         own = "the run's own" if self.secret_seed is None else "its own"

@@ -35,7 +35,7 @@ def paired_difference(
 
 
 def differing(entries: Sequence[Mapping[str, Any]], *, level: float = 0.95) -> list[bool | None]:
-    """Which of several paired differences are told from 0, corrected for their number.
+    """Whether each of several paired differences differs from 0, corrected for their number.
 
     Holm's step-down: the chance that *any* of the differences that are 0 is called one is at most
     1 - `level`, whatever their dependence.

@@ -92,7 +92,7 @@ class Job:
 
     @property
     def name(self) -> str:
-        """What a person calls it."""
+        """Name for a reader."""
         return f"{self.label}, seed {self.seed}"
 
     def key(self) -> str:

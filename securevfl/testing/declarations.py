@@ -41,7 +41,7 @@ def specs_of(protocol: Protocol, key: MessageKey) -> list[MessageSpec]:
 
 
 def disagreements(outcome: Outcome) -> list[str]:
-    """What is wrong with messages of a run by the protocol's declaration, in words."""
+    """Disagreements between messages of a run and the protocol's declaration, in words."""
     found, times = [], Counter[MessageKey]()
     for key, _, payload in sent_messages(outcome):
         times[key] += 1

@@ -138,7 +138,7 @@ def _forbidden_in_module(name: str) -> Iterator[str]:
 
 
 def forbidden_in(tree: ast.Module, module: str) -> Iterator[str]:
-    """What of a syntax tree no party file may use; `module` is the name of its module."""
+    """Uses in a syntax tree that no party file may have; `module` is the name of its module."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names if _is_refused(alias.name, module))

@@ -92,7 +92,7 @@ class Facts:
         return None
 
     def notes(self, files: dict[str, Path], verify: bool) -> list[str]:
-        """What is to be said of the files: as `verify` does, or that nothing was compared."""
+        """Notes about the files: those of `verify`, or that nothing was compared."""
         return self.verify(files) if verify else ["checksums were not compared (verify=False)"]
 
     def verify(self, files: dict[str, Path]) -> list[str]:

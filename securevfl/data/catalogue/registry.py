@@ -161,7 +161,7 @@ def _load(
 
 
 def loaders() -> Mapping[str, Loadable]:
-    """What is known about each data set and the function that loads it, by name.
+    """Facts about each data set, and the function that loads it, by name.
 
     Those of installed packages are among them: an entry point of the group ``securevfl.datasets``
     names a pair of `Facts` and a function. The function takes ``parties`` and ``data_dir``, which

@@ -114,7 +114,7 @@ def read_texts(
 
 
 def odd_cell(column: pd.Series[Any], missing: tuple[str, ...] = MISSING_TEXTS) -> str:
-    """What to say of a column of texts of which at least half are numbers; else nothing.
+    """Sentence about a column of texts of which at least half are numbers; else an empty text.
 
     Parameters
     ----------

@@ -68,7 +68,7 @@ class PartyPreprocessor:
 
     @cached_property
     def bounds(self) -> tuple[int, ...]:
-        """Where each source column's encoded columns begin, and the end; length columns + 1."""
+        """First encoded column of each source column, and the end; length columns + 1."""
         sizes = [len(column.encoded) for column in self.columns]
         return tuple(int(end) for end in np.concatenate([[0], np.cumsum(sizes)]))
 

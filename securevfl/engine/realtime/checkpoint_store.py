@@ -131,7 +131,7 @@ class CheckpointStore:
         write_file(self.folder / _AHEAD, {"round": round, "state": state})
 
     def _ahead(self, round: int) -> dict[str, bytes]:
-        """What was written ahead after the checkpoint of a round; empty if nothing can be read."""
+        """State written ahead after the checkpoint of a round; empty if none can be read."""
         try:
             found = read_file(self.folder / _AHEAD)
         except CheckpointError:

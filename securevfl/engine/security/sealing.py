@@ -34,7 +34,7 @@ _FINGERPRINT = 16  # bytes; two honest keys collide with probability below 2^-10
 
 
 def _fingerprint(public: bytes) -> bytes:
-    """What a sealer remembers of a public key."""
+    """Hash by which a sealer remembers a public key."""
     return hashlib.sha256(b"securevfl key\0" + bytes(public)).digest()[:_FINGERPRINT]
 
 
@@ -274,13 +274,13 @@ class Sealing:
     def seal(
         self, sender: int, receiver: int, kind: str, round: int, epoch: int, payload: bytes
     ) -> bytes:
-        """What `sender` puts on the wire."""
+        """Sealed bytes that `sender` puts on the wire."""
         return self._sealers[sender].seal(receiver, kind, round, epoch, payload)
 
     def open(
         self, sender: int, receiver: int, kind: str, round: int, epoch: int, sealed: bytes
     ) -> bytes:
-        """What `receiver` reads from the wire, sealed in this incarnation or an earlier one.
+        """Payload that `receiver` reads, sealed in this incarnation or an earlier one.
 
         Raises
         ------

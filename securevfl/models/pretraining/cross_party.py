@@ -160,7 +160,7 @@ def upper_names(module: nn.Module) -> list[str]:
 
 
 def shared_weights(network: TorchNetwork, objective: Objective) -> dict[str, np.ndarray]:
-    """What partial aggregation averages: the upper layers of the local encoder, and its heads.
+    """Weights for partial aggregation: the upper layers of the local encoder, and its heads.
 
     Layers are named by their place above the first one: parties whose columns hold category codes
     have tables before it.

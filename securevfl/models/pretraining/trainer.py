@@ -63,7 +63,7 @@ class PretrainingOptions(BaseModel):
     )
 
     def sizes(self) -> Sizes:
-        """What objectives ask for."""
+        """Sizes of heads and memories, as objectives take them."""
         return Sizes(self.projection, self.predictor, self.temperature, self.memory, self.ema)
 
 

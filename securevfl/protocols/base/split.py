@@ -374,7 +374,7 @@ class EmbeddingProtocol(SplitProtocol):
         return 2 * 4 * embeddings + centre
 
     def advice(self, available: int) -> str:
-        """What to change: only the embeddings need memory."""
+        """Advice for less memory: only the embeddings need it."""
         return "use a smaller width, or fewer rows or parties"
 
 

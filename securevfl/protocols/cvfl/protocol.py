@@ -100,7 +100,7 @@ class Cvfl(EmbeddingProtocol):
         return "the classes " + ", ".join(names[k] if names else str(k) for k in classes)
 
     def absence(self) -> Literal["waits", "skips", "fills"]:
-        """What the others do while a party lags behind, in this configuration."""
+        """Behaviour of the others while a party lags behind, in this configuration."""
         passive = len(self.label_sets) < self.data.parties
         if self.config.patience is not None and (passive or self.config.mode != "sync"):
             return "fills"

@@ -281,7 +281,7 @@ class Dvfl(Protocol):
         return int(buffers + 2 * (data.rows + data.test_rows) * row + rows)
 
     def advice(self, available: int) -> str:
-        """What to change: only the replay buffers grow with the length of a run."""
+        """Advice for less memory: only the replay buffers grow with the length of a run."""
         return "bound the hosts' buffer, raise comm_period, or use fewer hosts or rows"
 
 

@@ -109,7 +109,7 @@ def _owned(protocol: Method, owner: int, secrets: RunSecrets) -> dict[int, Blind
 def _again(
     protocol: Method, owner: int, secrets: RunSecrets, member: int, hop: int
 ) -> np.ndarray | None:
-    """What a member was sent at a hop, times its scalar."""
+    """The set that a member was sent at a hop, times its scalar."""
     found = own_blinding(protocol, owner, secrets, member)
     ring = ring_of(protocol, owner)
     before = ring[ring.index(member) - 1]

@@ -65,7 +65,7 @@ class Method(Interface):
         """dL/dH by the server's model."""
 
     def ideal_output(self, secrets: RunSecrets, key: MessageKey) -> Any:
-        """What the receiver may learn of a message."""
+        """Content of a message that its receiver may learn."""
 
 
 def messages_of(protocol: Method) -> tuple[MessageSpec, ...]:

@@ -137,7 +137,7 @@ class _KnownEmbedding:
 
 
 def tables_of(source: DataSource, protocol: str) -> Tables:
-    """Who reads what.
+    """Files of the parties, and options to read them.
 
     Raises
     ------
@@ -237,7 +237,7 @@ def _facts(party: Any) -> dict[str, Any]:
 
 
 def facts_of(folder: Path) -> PublicFacts:
-    """What `prepare` found, from the run's folder.
+    """Public facts that `prepare` found, from the run's folder.
 
     Raises
     ------
