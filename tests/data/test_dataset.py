@@ -29,6 +29,26 @@ def test_arrays_are_read_only_contiguous_float32(data):
     assert data.train_labels.dtype == np.int64
 
 
+def test_every_builder_makes_the_class_on_which_it_is_called(tmp_path):
+    pd, datasets = pytest.importorskip("pandas"), pytest.importorskip("sklearn.datasets")
+
+    class Mine(VerticalDataset):
+        pass
+
+    frame = pd.DataFrame({"a": np.arange(12) % 5, "b": np.arange(12), "y": np.arange(12) % 2})
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    made = (
+        Mine.from_numpy(np.eye(12, 2), np.arange(12) % 2),
+        Mine.from_pandas(frame, "y", parties=2),
+        Mine.from_pandas([frame[["a"]], frame[["b", "y"]]], "y"),
+        Mine.from_csv(tmp_path / "t.csv", "y", parties=2),
+        Mine.from_sklearn(datasets.load_iris()),
+        Mine.from_sklearn(datasets.load_iris(as_frame=True)),
+    )
+    assert [type(data) for data in made] == [Mine] * len(made)
+    assert type(made[0].subset(4)) is Mine
+
+
 def test_the_users_own_array_stays_writeable():
     features = np.ones((8, 2), dtype=np.float32)
     features[::2] = 0.0

@@ -4,6 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from securevfl.data.partition import (
+    divide_columns,
+    divide_images,
     partition_columns,
     shuffled,
     split_groups,
@@ -16,7 +18,7 @@ from securevfl.errors import DataError
 
 
 @given(st.integers(1, 40), st.integers(1, 40))
-def test_columns_are_dealt_as_array_split_does(count, parties):
+def test_columns_are_divided_as_array_split_does(count, parties):
     if parties > count:
         with pytest.raises(DataError, match=f"{count} columns cannot be divided among {parties}"):
             partition_columns(count, parties)
@@ -98,3 +100,26 @@ def test_shuffles_of_different_use_differ():
 def test_seeds_that_are_no_whole_numbers_are_refused(seed):
     with pytest.raises(DataError, match="0 or more"):
         shuffled(5, seed, "split")
+
+
+def test_columns_are_divided_among_eight_parties_by_default_or_one_for_each():
+    positions, rule = divide_columns([f"x{k}" for k in range(20)])
+    assert positions == partition_columns(20, 8)
+    assert rule == "source columns divided among 8 parties by numpy.array_split"
+    assert divide_columns(["a", "b"])[0] == ((0,), (1,))
+    assert divide_columns(["a", "b", "c"], 2)[0] == ((0, 1), (2,))
+
+
+def test_named_owners_decide_and_must_be_as_many_as_the_parties():
+    positions, rule = divide_columns(["a", "b", "c"], owners=[["c"], ["a", "b"]])
+    assert (positions, rule) == (((2,), (0, 1)), "owners named by the user")
+    assert divide_columns(["a", "b"], 2, [["b"], ["a"]])[0] == ((1,), (0,))
+    with pytest.raises(DataError, match="parties=3 and owners= for 2 parties; give one of them"):
+        divide_columns(["a", "b"], 3, [["b"], ["a"]])
+
+
+def test_images_are_divided_among_no_more_parties_than_they_have_pixels():
+    positions, rule = divide_images((1, 1, 6), None, "columns")
+    assert positions == tuple((k,) for k in range(6))
+    assert rule == "6 image strips of pixel columns, numpy.array_split"
+    assert divide_images((1, 16, 2), None, "rows")[0] == strip_columns((1, 16, 2), 8, "rows")

@@ -8,11 +8,13 @@ from scipy import integrate, stats
 
 from securevfl.errors import ConfigurationError
 from securevfl.privacy.accountant import (
+    Released,
     gaussian_epsilon,
     noise_multiplier,
     sampled_epsilon,
     sensitivity,
 )
+from securevfl.privacy.mechanisms import MOST_BOUND
 
 DELTA = 1e-5
 OPACUS = json.loads((Path(__file__).parents[1] / "vectors" / "dp" / "opacus.json").read_text())
@@ -116,3 +118,13 @@ def test_the_sensitivity_names_its_neighbours():
 def test_values_out_of_range_are_refused(ask):
     with pytest.raises(ConfigurationError, match="accountant"):
         ask()
+
+
+def test_noise_that_hides_next_to_nothing_is_refused():
+    sound = Released(epsilon=1.0, delta=1e-5, clip=1.0)
+    sound.refuse_faint_noise("method")
+    assert sound.clip < MOST_BOUND * sound.sigma
+    faint = Released(epsilon=1e6, delta=1e-5, clip=1.0)
+    assert faint.clip > MOST_BOUND * faint.sigma
+    with pytest.raises(ConfigurationError, match=r"method: epsilon = 1e\+06 .* norm 1, .* lower"):
+        faint.refuse_faint_noise("method")
