@@ -135,6 +135,7 @@ class TopModel:
 
     def gradients(self, secrets: RunSecrets, number: int) -> Any:
         """The gradient of each data owner of a request; all steps up to it are made."""
+        # A local optimiser has moments: a step can be repeated only after all steps before it.
         while self.next <= number:
             self._gradients[self.next] = self._step(secrets, self.next)
             self.next += 1

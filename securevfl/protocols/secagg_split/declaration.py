@@ -194,6 +194,8 @@ def deal_at(protocol: Method, secrets: RunSecrets, key: MessageKey) -> Deal:
     deals = [sent[key.sender, n] for n in others]
     shares = np.stack([np.concatenate([one.secret, one.seed]) for one in deals])
     field = protocol.public.field
+    # shares = D c + M m, with the constants c and the t - 1 mask coefficients m; M is square and
+    # regular, as its points differ: m = M^-1 (shares - D c).
     known = field.matmul(shamir.data_matrix[others], constants)
     masks = field.matmul(field.inv(shamir.mask_matrix[others]), field.subtract(shares, known))
     row = shamir.encode(constants, masks=masks)[key.receiver]
