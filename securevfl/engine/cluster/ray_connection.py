@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 from typing import Any
 
 from securevfl.errors import ConfigurationError
@@ -10,6 +11,10 @@ from securevfl.errors import ConfigurationError
 
 def connect(address: str | None, *, seconds: float = 3.0) -> Any:
     """The Ray module, connected. Without an address it starts a cluster on this machine.
+
+    Ray listens on all network interfaces, and whoever may submit work to a cluster runs code as
+    its user. So a cluster that is started here asks everybody for a token, drawn at random unless
+    RAY_AUTH_MODE is set. It stands in RAY_AUTH_TOKEN of this process, which its workers inherit.
 
     Raises
     ------
@@ -32,7 +37,7 @@ def connect(address: str | None, *, seconds: float = 3.0) -> Any:
         "configure_logging": False,
     }
     if address is None:
-        os.environ.setdefault("RAY_AUTH_MODE", "disabled")
+        _ask_for_a_token()
         ray.init(address="local", num_cpus=os.cpu_count(), **options)  # never one that is about
         return ray
     _preflight(address, seconds)
@@ -46,6 +51,17 @@ def connect(address: str | None, *, seconds: float = 3.0) -> Any:
             "the cluster"
         ) from None
     return ray
+
+
+def _ask_for_a_token() -> None:
+    """Have a cluster that this process starts refuse whoever does not know a random token."""
+    from ray._raylet import Config
+
+    if "RAY_AUTH_MODE" in os.environ:
+        return
+    os.environ["RAY_AUTH_MODE"] = "token"
+    os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
+    Config.initialize("")  # Ray read the mode when it was imported, which may be long ago
 
 
 # A client's first words to a gRPC server: the preface of HTTP/2, and no settings of its own.

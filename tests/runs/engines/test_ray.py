@@ -71,6 +71,38 @@ def test_two_runs_of_a_seed_have_other_weights_and_the_drivers_seed_gives_none(d
     assert all(abs(a - b).max() > 0.1 for a, b in itertools.combinations(weights, 2))
 
 
+STRANGER = """
+import sys
+from ray._raylet import GcsClient
+from ray.exceptions import AuthenticationError
+
+try:
+    GcsClient(address=sys.argv[1]).internal_kv_keys(b"", namespace=b"fun", timeout=10)
+except AuthenticationError:
+    print("refused")
+else:
+    print("let in")
+"""
+
+
+@pytest.mark.parametrize(("knows_the_token", "outcome"), [(False, "refused"), (True, "let in")])
+def test_a_cluster_that_we_start_lets_nobody_in_without_its_token(
+    cluster, knows_the_token, outcome
+):
+    """Ray listens on all interfaces: whoever is let in runs code."""
+    import ray
+
+    address = ray.get_runtime_context().gcs_address
+    environment = dict(os.environ)
+    if not knows_the_token:
+        environment |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": 64 * "0"}
+    asked = subprocess.run(
+        [sys.executable, "-c", STRANGER, address],
+        env=environment, capture_output=True, text=True, timeout=120, check=True,
+    )  # fmt: skip
+    assert asked.stdout.strip() == outcome
+
+
 def test_entropy_is_kept_for_its_owner_only_and_goes_where_nobody_collects(digits, tmp_path):
     folder, told = tmp_path / "run", []
 
