@@ -12,7 +12,7 @@ from securevfl.data.builders.arrays import D, describe_split
 from securevfl.data.labels import RawLabels, encode_labels
 from securevfl.data.options import TableOptions
 from securevfl.data.partition import Positions, split_groups, split_random, split_stratified
-from securevfl.data.preparation.cells import read_numbers
+from securevfl.data.preparation.cells import read_numbers, refuse_odd_cells
 from securevfl.data.preparation.fit import describe, fit_frame
 from securevfl.data.preparation.preprocess import PartyPreprocessor, Preprocessor
 from securevfl.data.preparation.scaling import SCALING_RULES
@@ -177,7 +177,11 @@ def _with_rows(train: Rows, alone: Alone) -> Rows:
 
 
 def _read_numbers_once(train: Rows, test: Rows, missing: tuple[str, ...]) -> tuple[Rows, Rows]:
-    """Turn the text columns whose training cells are numbers into numbers, on both sides."""
+    """Turn the text columns whose cells are numbers into numbers, on both sides.
+
+    What a column is follows from all of its rows, so that no split makes one wrong cell a category
+    where another split makes it an error.
+    """
     import pandas as pd
 
     sides: tuple[list[pd.DataFrame], list[pd.DataFrame]] = ([], [])
@@ -188,9 +192,10 @@ def _read_numbers_once(train: Rows, test: Rows, missing: tuple[str, ...]) -> tup
             kept = isinstance(part[name].dtype, pd.CategoricalDtype)
             if part[name].dtype.kind == "O" and not kept:
                 numbers = [read_numbers(c, missing) for c in cells]
-                # A text among the test rows' numbers stays, and is refused by name later.
                 if numbers[0] is not None and numbers[1] is not None:
                     cells = (numbers[0], numbers[1])
+                else:
+                    refuse_odd_cells(pd.concat(cells), missing)
             columns[0][name], columns[1][name] = cells
         sides[0].append(pd.DataFrame(columns[0], index=part.index))
         sides[1].append(pd.DataFrame(columns[1], index=tested.index))

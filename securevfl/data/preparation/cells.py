@@ -138,6 +138,34 @@ def odd_cell(column: pd.Series[Any], missing: tuple[str, ...] = MISSING_TEXTS) -
     )
 
 
+def refuse_odd_cells(column: pd.Series[Any], missing: tuple[str, ...] = MISSING_TEXTS) -> None:
+    """Refuse a column of texts nearly all of which are numbers: one typo would make categories.
+
+    Parameters
+    ----------
+    column : pandas.Series
+        All rows of a column that `read_numbers` does not read.
+    missing : tuple of str
+        Texts that stand for an absent value.
+
+    Raises
+    ------
+    DataError
+        When at least 90 % of the rows that have a value, or of their different texts, are numbers.
+    """
+    said = column.dropna().map(text_of)
+    said = said[~said.isin(missing)]
+    for texts in (said, said.drop_duplicates()):
+        odd = ~texts.str.fullmatch(_NUMBER)
+        if odd.any() and 10 * odd.sum() <= len(odd):
+            raise DataError(
+                f"column {column.name!r} would be one of categories.{odd_cell(column, missing)} "
+                f"Correct such cells; or, if they stand for an unknown value, name them in "
+                f"missing_values; or, if the numbers are names of categories, write them as texts, "
+                f"such as 'c1'."
+            )
+
+
 def read_numbers(
     column: pd.Series[Any], missing: tuple[str, ...] = MISSING_TEXTS
 ) -> NDArray[np.float64] | None:

@@ -277,5 +277,34 @@ def test_a_column_of_numbers_with_an_odd_cell_says_which(tmp_path):
     a, b, y = tables(400)
     paths = save(tmp_path, a.assign(age=["n/a?", *map(str, range(399))]), b, y)
     given = {"id_column": "id", "label": "y", "label_file": tmp_path / "labels.csv"}
-    with pytest.raises(DataError, match="All but 1 of 300 are numbers; 'n/a\\?' in line 2 is none"):
+    with pytest.raises(DataError, match="All but 1 of 400 are numbers; 'n/a\\?' in line 2 is none"):
         load_dataset(party_files=paths, max_categories=50, seed=1, **given)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_one_wrong_cell_makes_no_categories_whatever_the_split(tmp_path, seed):
+    """The wrong cell is a training row of some splits and a test row of others."""
+    rows = [f"{k},{k / 2},{k % 2}" for k in range(60)]
+    rows[11] = "11,7.5x,1"
+    path = tmp_path / "own.csv"
+    path.write_text("\n".join(["id,size,y", *rows]))
+    with pytest.raises(DataError, match=r"'size'.* All but 1 of 60 are numbers; '7.5x' in line 13"):
+        load_dataset(path, label="y", parties=2, seed=seed)
+
+
+def test_a_rare_text_among_codes_is_refused_and_can_be_named_as_missing(tmp_path):
+    """Few different codes, nearly all rows of which are numbers."""
+    rows = [f"{'?!' if k % 25 == 3 else k % 3},{k},{k % 2}" for k in range(100)]
+    path = tmp_path / "own.csv"
+    path.write_text("\n".join(["code,size,y", *rows]))
+    with pytest.raises(DataError, match="All but 4 of 100 are numbers; '\\?!' in line"):
+        load_dataset(path, label="y", parties=2)
+    data = load_dataset(path, label="y", parties=2, missing_values=["?!"])
+    assert data.widths == (2, 1)  # the code and where it is missing; the size
+
+
+def test_numbers_among_texts_stay_categories(tmp_path):
+    rows = [f"{'other' if k % 5 == 3 else k % 4},{k},{k % 2}" for k in range(100)]
+    path = tmp_path / "own.csv"
+    path.write_text("\n".join(["code,size,y", *rows]))
+    assert load_dataset(path, label="y", parties=2).widths == (5, 1)
