@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from securevfl.data.alignment.join import join_rows
     from securevfl.data.catalogue.registry import CatalogueEntry, dataset_catalogue, load_dataset
     from securevfl.data.dataset import VerticalDataset
     from securevfl.data.origin import About
@@ -17,6 +18,7 @@ __all__ = [
     "Preprocessor",
     "VerticalDataset",
     "dataset_catalogue",
+    "join_rows",
     "load_dataset",
 ]
 
@@ -27,6 +29,7 @@ _EXPORTS = {
     "Preprocessor": "preparation.preprocess",
     "VerticalDataset": "dataset",
     "dataset_catalogue": "catalogue.registry",
+    "join_rows": "alignment.join",
     "load_dataset": "catalogue.registry",
 }
 

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from securevfl.data.preparation.ids import refuse_other_rows
 from securevfl.data.preparation.preprocess import PartyPreprocessor
 from securevfl.engine.network import SERVER
 from securevfl.errors import ConfigurationError, DataError
@@ -183,7 +184,13 @@ class JointModel:
         Parameters
         ----------
         rows : DataFrame, or sequence of one table per party
-            A frame is read by column name.
+            A frame is read by column name. Tables of parties that were joined by an id column must
+            hold the same ids in the same order, where they have that column.
+
+        Raises
+        ------
+        DataError
+            For another number of tables, and for tables of other rows or in another order.
         """
         import pandas as pd
 
@@ -194,6 +201,7 @@ class JointModel:
                 f"model: {len(rows)} tables for {len(self.clients)} parties; give a data frame, or "
                 "one table for each party in order"
             )
+        refuse_other_rows(rows, self.server.about.get("id_column"))
         parts = enumerate(zip(self.clients, rows, strict=True))
         return self.server.scores({n: client.embed(own) for n, (client, own) in parts})
 
@@ -346,6 +354,7 @@ def _about_server(
         "parties": data.parties,
         "task": data.task,
         "classes": list(data.classes),
+        "id_column": data.transform.id_column,
         "aggregation": rule,
         "evaluated": evaluated,
         "network": network,

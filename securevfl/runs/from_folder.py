@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from securevfl.data.alignment.join import PartyTable, own_ids
+from securevfl.data.alignment.join import PartyTable, common_rows
 from securevfl.data.preparation.csvfile import read_csv
 from securevfl.errors import DataError
 from securevfl.models.user_code import allow_options as allow_options
 from securevfl.runs.load import load_run
 from securevfl.runs.storage import read_history, read_transcript
 from securevfl.runs.trace import Trace, pick
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 
 def predict_files(
@@ -64,7 +61,8 @@ def predict_files(
     id_column = None if run.spec.source is None else run.spec.source.options.get("id_column")
     left_out: dict[str, int] = {}
     if len(frames) > 1 and id_column is not None:
-        frames, left_out = _joined(frames, files, id_column)
+        named = [PartyTable(file.name, frame) for file, frame in zip(files, frames, strict=True)]
+        frames, left_out = common_rows(named, id_column)
     known = id_column is not None and id_column in frames[0].columns
     ids = frames[0][id_column].tolist() if known else None
     rows = frames[0] if len(frames) == 1 else frames
@@ -89,25 +87,6 @@ def predict_files(
         "probabilities": shares,
         **cost,
     }
-
-
-def _joined(
-    frames: Sequence[pd.DataFrame], files: Sequence[Path], id_column: str
-) -> tuple[list[pd.DataFrame], dict[str, int]]:
-    """The rows whose id is in all frames, in the order of the first, and how many others it had."""
-    tables = [PartyTable(file.name, frame) for file, frame in zip(files, frames, strict=True)]
-    held = [own_ids(table, id_column) for table in tables]
-    common = [key for key in held[0] if all(key in own for own in held[1:])]
-    if not common:
-        raise DataError(
-            f"predict: no id of column {id_column!r} is in all {len(files)} files; give the rows "
-            "of the same people"
-        )
-    found = [
-        frame.iloc[[own[key] for key in common]] for frame, own in zip(frames, held, strict=True)
-    ]
-    left = {t.name: len(own) - len(common) for t, own in zip(tables, held, strict=True)}
-    return found, {name: count for name, count in left.items() if count}
 
 
 def trace_folder(

@@ -159,7 +159,8 @@ class Run:
         ----------
         rows : data frame, array, or one of them per party
             Raw rows in the form of the training data; what was fitted on the training rows (scale,
-            encoding, filling) is applied to them.
+            encoding, filling) is applied to them. Tables of parties hold the same rows in the same
+            order; `securevfl.data.join_rows` makes them so.
         coded : bool
             Evaluate the rows on secret shares, by the protocol and from the fastest R clients, as
             `infer` does. Else they are computed in the clear by the experimenter.

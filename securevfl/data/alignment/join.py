@@ -161,6 +161,68 @@ def refuse_label(table: PartyTable, label: str) -> None:
         )
 
 
+def join_rows(tables: Sequence[pd.DataFrame], id_column: str) -> list[pd.DataFrame]:
+    """Keep the rows whose id is in every table, in the order of the first table.
+
+    So that a trained model can be asked about them: `Run.predict` takes tables of the same rows in
+    the same order. The ids of the answers are those of any of the tables.
+
+    Parameters
+    ----------
+    tables : sequence of DataFrame
+        One for each party, in their order.
+    id_column : str
+        Name of the id column in every table; ids are compared as texts.
+
+    Returns
+    -------
+    list of DataFrame
+        With all of their columns.
+
+    Raises
+    ------
+    DataError
+        For a table without the column, ids that are missing or repeated, and when no id is in all
+        tables.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from securevfl.data import join_rows
+    >>> bank = pd.DataFrame({"who": ["a", "b", "c"], "age": [30, 40, 50]})
+    >>> shop = pd.DataFrame({"who": ["c", "a"], "spent": [7, 9]})
+    >>> [list(table["who"]) for table in join_rows([bank, shop], "who")]
+    [['a', 'c'], ['a', 'c']]
+    """
+    named = [PartyTable(f"table {n}", table) for n, table in enumerate(tables)]
+    return common_rows(named, id_column)[0]
+
+
+def common_rows(
+    tables: Sequence[PartyTable], id_column: str
+) -> tuple[list[pd.DataFrame], dict[str, int]]:
+    """Rows whose id is in all tables, in the first one's order, and how many others each had.
+
+    Raises
+    ------
+    DataError
+        As `join_rows` does.
+    """
+    held = [own_ids(table, id_column) for table in tables]
+    common = [key for key in held[0] if all(key in own for own in held[1:])]
+    if not common:
+        raise DataError(
+            f"no id of column {id_column!r} is in all {len(tables)} tables "
+            f"({', '.join(table.name for table in tables)}); give the rows of the same people"
+        )
+    found = [
+        table.frame.iloc[[own[key] for key in common]]
+        for table, own in zip(tables, held, strict=True)
+    ]
+    left = {t.name: len(own) - len(common) for t, own in zip(tables, held, strict=True)}
+    return found, {name: count for name, count in left.items() if count}
+
+
 def match_plainly(
     ids: Sequence[Sequence[str]],
 ) -> tuple[list[NDArray[np.intp]], list[str]]:

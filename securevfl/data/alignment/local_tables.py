@@ -214,7 +214,9 @@ class Tables:
             columns=tuple(f.encoded for f in fitted),
             party_names=self.options.called(len(fitted)),
             about=about,
-            transform=Preprocessor(tuple(fitted), positions, self.options.scaling_rule),
+            transform=Preprocessor(
+                tuple(fitted), positions, self.options.scaling_rule, self.id_column
+            ),
         )
 
 

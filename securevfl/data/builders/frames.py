@@ -196,7 +196,17 @@ def from_parties(
     partition = "each party's own table" + (f", joined by {id_column!r}" if id_column else "")
     about = replace(options.origin, notes=(*options.origin.notes, *joined.notes))
     noted = replace(options, about=about)
-    return build(kind, train, test, positions, noted, split=split, partition=partition, alone=alone)
+    return build(
+        kind,
+        train,
+        test,
+        positions,
+        noted,
+        split=split,
+        partition=partition,
+        alone=alone,
+        id_column=id_column,
+    )
 
 
 def _check_unmatched(unmatched: str, options: TableOptions) -> None:

@@ -93,6 +93,7 @@ def build(
     split: str,
     partition: str,
     alone: Alone | None = None,
+    id_column: str | None = None,
 ) -> D:
     """Fit each party's columns on its training rows and encode both sides.
 
@@ -110,6 +111,8 @@ def build(
         Sentences for reports.
     alone : Alone, optional
         Training rows of single parties; they are fitted on too.
+    id_column : str, optional
+        Column by which the parties' tables were joined; new tables are compared by it.
 
     Returns
     -------
@@ -160,7 +163,7 @@ def build(
             scaling=SCALING_RULES[scaling],
             notes=(*options.origin.notes, *notes),
         ),
-        transform=Preprocessor(tuple(fitted), positions, scaling),
+        transform=Preprocessor(tuple(fitted), positions, scaling, id_column),
     )
 
 

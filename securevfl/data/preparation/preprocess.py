@@ -24,6 +24,7 @@ from securevfl.data.preparation.columns import (
     refuse_repeated,
     take_columns,
 )
+from securevfl.data.preparation.ids import refuse_other_rows
 from securevfl.data.preparation.scaling import Scaling, check_scaling
 from securevfl.errors import DataError
 
@@ -231,11 +232,14 @@ class Preprocessor:
         For each party, the positions of its source columns in a whole row, 0 to d - 1.
     scaling : {"minmax", "standard", "none"}
         The rule that was fitted.
+    id_column : str, optional
+        Column by which the parties' training rows were joined, if they were.
     """
 
     parties: tuple[PartyPreprocessor, ...]
     positions: tuple[tuple[int, ...], ...]
     scaling: Scaling
+    id_column: str | None = None
 
     @cached_property
     def columns(self) -> tuple[str, ...]:
@@ -257,7 +261,8 @@ class Preprocessor:
         rows : DataFrame, mapping of columns, array, or sequence with one table per party
             A frame or mapping is read by column name. An array has one row per sample: its
             remaining axes are flattened and must make up the columns in source order. A list or
-            tuple of one frame or two-dimensional array per party is given to the parties in order.
+            tuple of one frame or two-dimensional array per party is given to the parties in order;
+            frames that have the `id_column` must hold the same ids in the same order.
 
         Returns
         -------
@@ -266,11 +271,13 @@ class Preprocessor:
         Raises
         ------
         DataError
-            If the rows do not have the columns or values that were fitted.
+            If the rows do not have the columns or values that were fitted, and if the parties'
+            tables hold other rows or another order.
         """
         import pandas as pd
 
         if _one_table_per_party(rows, len(self.parties)):
+            refuse_other_rows(rows, self.id_column)
             parts = [p.apply(r) for p, r in zip(self.parties, cast("Any", rows), strict=True)]
             if len({len(part) for part in parts}) > 1:
                 raise DataError(
@@ -321,7 +328,10 @@ class Preprocessor:
                 )
             )
         return Preprocessor(
-            tuple(parts), tuple(tuple(map(int, wanted)) for wanted in positions), self.scaling
+            tuple(parts),
+            tuple(tuple(map(int, wanted)) for wanted in positions),
+            self.scaling,
+            self.id_column,
         )
 
     def locations(self) -> dict[int, tuple[int, int]]:
@@ -339,6 +349,7 @@ class Preprocessor:
             "scaling": self.scaling,
             "positions": [list(positions) for positions in self.positions],
             "parties": [part.to_json() for part in self.parties],
+            "id_column": self.id_column,
         }
 
     @staticmethod
@@ -360,6 +371,7 @@ class Preprocessor:
                 parties=tuple(map(PartyPreprocessor.from_json, fields["parties"])),
                 positions=tuple(tuple(map(int, p)) for p in fields["positions"]),
                 scaling=check_scaling(fields["scaling"]),
+                id_column=fields.get("id_column"),
             )
         except (KeyError, TypeError, ValueError) as error:
             raise DataError(f"the stored preprocessor is damaged: {error!r}.") from error

@@ -1,0 +1,56 @@
+"""Whether tables of several parties hold the same rows in the same order, by their id columns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from securevfl.data.preparation.cells import text_of
+from securevfl.errors import DataError
+
+
+def refuse_other_rows(tables: Sequence[Any], id_column: str | None) -> None:
+    """Refuse tables whose rows are not of the same people in the same order.
+
+    Tables without the id column cannot be compared: their rows count as aligned.
+
+    Parameters
+    ----------
+    tables : sequence of DataFrame or ndarray
+        One for each party.
+    id_column : str or None
+        Column by which the training rows were joined; None where they were not.
+
+    Raises
+    ------
+    DataError
+        When some tables have the column and others have not, and when the ids differ.
+    """
+    if id_column is None:
+        return
+    having = [id_column in getattr(table, "columns", ()) for table in tables]
+    if not any(having):
+        return
+    ways = (
+        f"join them with securevfl.data.join_rows(tables, {id_column!r}), which also says whose "
+        f"rows they are; or leave the column out of all tables if the rows are aligned"
+    )
+    if not all(having):
+        raise DataError(
+            f"table {having.index(True)} has the id column {id_column!r} and table "
+            f"{having.index(False)} has not, so that rows cannot be matched; {ways}."
+        )
+    first, *others = ([text_of(key) for key in table[id_column]] for table in tables)
+    for n, other in enumerate(others, start=1):
+        if other == first:
+            continue
+        row = next((k for k, (a, b) in enumerate(zip(first, other, strict=False)) if a != b), None)
+        where = (
+            f"they have {len(first)} and {len(other)} rows"
+            if row is None
+            else f"row {row} is {first[row]!r} in the one and {other[row]!r} in the other"
+        )
+        raise DataError(
+            f"tables 0 and {n} do not hold the same rows in the same order: {where} "
+            f"(column {id_column!r}); {ways}."
+        )

@@ -1,0 +1,77 @@
+"""Tables of parties that do not hold the same rows in the same order give no predictions."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import securevfl as svfl
+from securevfl.data import Preprocessor, VerticalDataset, join_rows
+from securevfl.errors import DataError
+
+
+@pytest.fixture(scope="module")
+def tables():
+    values = np.random.Generator(np.random.Philox(3)).normal(size=(80, 3))
+    ids = [f"u{k}" for k in range(80)]
+    parts = [pd.DataFrame({"who": ids, f"x{n}": values[:, n]}) for n in range(3)]
+    parts[0]["y"] = np.where(values.sum(axis=1) > 0, "yes", "no")
+    return parts
+
+
+@pytest.fixture(scope="module")
+def run(tables):
+    data = VerticalDataset.from_pandas(tables, label="y", id_column="who")
+    return svfl.run("split", data, rounds=3, width=4, hidden=4, batch=16)
+
+
+@pytest.fixture(scope="module", params=["run", "exported"])
+def model(request, run, tmp_path_factory):
+    if request.param == "run":
+        return run
+    folder = tmp_path_factory.mktemp("models")
+    run.export(folder)
+    return svfl.load_models(folder)
+
+
+def test_the_same_rows_in_the_same_order_are_predicted_with_ids_or_without(model, tables):
+    new = [table.head(20) for table in tables]
+    without = [table.drop(columns="who") for table in new]
+    assert (model.predict_proba(new) == model.predict_proba(without)).all()
+
+
+def test_another_order_is_refused(model, tables):
+    new = [tables[0].head(20), tables[1].head(20).iloc[::-1], tables[2].head(20)]
+    with pytest.raises(DataError, match=r"tables 0 and 1 .* row 0 is 'u0' in the one and 'u19'"):
+        model.predict_proba(new)
+
+
+def test_other_people_are_refused(model, tables):
+    new = [table.iloc[20 * n : 20 * n + 20] for n, table in enumerate(tables)]
+    with pytest.raises(DataError, match="do not hold the same rows"):
+        model.predict(new)
+    with pytest.raises(DataError, match="no id of column 'who' is in all 3 tables"):
+        join_rows(new, "who")
+
+
+def test_ids_in_some_tables_only_are_refused(model, tables):
+    new = [table.head(5) for table in tables]
+    new[2] = new[2].drop(columns="who")
+    with pytest.raises(DataError, match="table 0 has the id column 'who' and table 2 has not"):
+        model.scores(new)
+
+
+def test_joined_tables_give_each_person_its_own_prediction(model, tables):
+    whole = model.scores(tables)
+    draw = np.random.Generator(np.random.Philox(4))
+    mixed = [table.iloc[draw.permutation(80)[:60]] for table in tables]
+    joined = join_rows(mixed, "who")
+    rows = [int(key[1:]) for key in joined[0]["who"]]
+    assert 10 < len(rows) < 60
+    np.testing.assert_allclose(model.scores(joined), whole[rows], rtol=1e-5, atol=1e-6)
+
+
+def test_the_id_column_survives_storing(run):
+    stored = run.protocol.data.transform.to_json()
+    assert Preprocessor.from_json(stored).id_column == "who"
+    del stored["id_column"]  # as versions before stored it
+    assert Preprocessor.from_json(stored).id_column is None
