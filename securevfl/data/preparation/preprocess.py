@@ -277,7 +277,7 @@ class Preprocessor:
         import pandas as pd
 
         if _one_table_per_party(rows, len(self.parties)):
-            refuse_other_rows(rows, self.id_column)
+            refuse_other_rows(cast("Any", rows), self.id_column)
             parts = [p.apply(r) for p, r in zip(self.parties, cast("Any", rows), strict=True)]
             if len({len(part) for part in parts}) > 1:
                 raise DataError(

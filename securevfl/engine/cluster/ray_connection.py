@@ -55,13 +55,14 @@ def connect(address: str | None, *, seconds: float = 3.0) -> Any:
 
 def _ask_for_a_token() -> None:
     """Have a cluster that this process starts refuse whoever does not know a random token."""
-    from ray._raylet import Config
+    from importlib import import_module
 
     if "RAY_AUTH_MODE" in os.environ:
         return
     os.environ["RAY_AUTH_MODE"] = "token"
     os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
-    Config.initialize("")  # Ray read the mode when it was imported, which may be long ago
+    # Ray read the mode when it was imported, which may be long ago.
+    import_module("ray._raylet").Config.initialize("")
 
 
 # A client's first words to a gRPC server: the preface of HTTP/2, and no settings of its own.
