@@ -166,7 +166,10 @@ def unexplained_keys(log: Log, drawn: Iterable[bytes]) -> Iterator[bytes]:
 
 
 _MODULES = {"random", "secrets", "uuid"}
-_CALLS = {"os.urandom", "np.random.default_rng", "numpy.random.default_rng", "torch.manual_seed"}
+_CALLS = {
+    *("os.urandom", "np.random.default_rng", "numpy.random.default_rng"),
+    *("torch.manual_seed", "torch.default_generator.manual_seed"),
+}
 _TORCH = {"rand", "randn", "randint", "randperm", "bernoulli", "normal", "multinomial"}
 
 

@@ -25,7 +25,9 @@ def initialised(build: Callable[[], Built], seed: int | np.random.Generator) -> 
 
     number = seed if isinstance(seed, int) else int(seed.integers(2**31))
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(number)
+        # Only the processor's generator draws here. torch.manual_seed would seed those of all
+        # devices, and note for each that there is none, with a traceback, for ever.
+        torch.default_generator.manual_seed(number)
         return build()
 
 

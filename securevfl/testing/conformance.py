@@ -46,7 +46,7 @@ from securevfl.testing.runs import (
     paper_conditions,
     resume_from,
     simulate,
-    state_at,
+    states_at,
     tiny_data,
 )
 
@@ -315,10 +315,11 @@ def check_resume(
     whole = simulate(protocol, data, **options)
     instants = len(np.unique(whole.simulation.transcript.columns()["arrived"]))
     draw = np.random.Generator(np.random.Philox(1))
-    for cut in draw.choice(instants, min(cuts, instants), replace=False).tolist():
-        saved, events = state_at(protocol, data, cut, **options)
+    chosen = draw.choice(instants, min(cuts, instants), replace=False).tolist()
+    wanted = whole.fingerprint()
+    for cut, (saved, events) in states_at(protocol, data, chosen, **options).items():
         resumed = resume_from(protocol, data, saved, events, **options)
-        same = resumed.fingerprint() == whole.fingerprint()
+        same = resumed.fingerprint() == wanted
         _require(same, protocol, f"cut at instant {cut} of {instants}, the run ends differently")
 
 

@@ -176,7 +176,7 @@ def _global_generator(code: str) -> Iterator[str]:
     if len(parts) == 3 and parts[0] in ("np", "numpy") and parts[1] == "random":
         if parts[2] != "Generator":
             yield code
-    elif code in ("torch.manual_seed", "torch.seed"):
+    elif code in ("torch.manual_seed", "torch.seed", "torch.default_generator.manual_seed"):
         yield code
 
 

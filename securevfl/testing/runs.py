@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import functools
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -91,16 +92,18 @@ class Outcome:
         )
 
 
+@functools.cache
 def tiny_data() -> VerticalDataset:
-    """Digits, 101 + 41 rows, dealt unevenly to 6 parties."""
+    """Digits, 101 + 41 rows, dealt unevenly to 6 parties; nobody can write to them."""
     from securevfl.data import load_dataset
 
     data: VerticalDataset = load_dataset("digits", parties=8)
     return data.with_parties(6).subset(101, 41)
 
 
+@functools.cache
 def learning_data() -> VerticalDataset:
-    """Digits, 400 training rows and all test rows, 8 parties."""
+    """Digits, 400 training rows and all test rows, 8 parties; nobody can write to them."""
     from securevfl.data import load_dataset
 
     data: VerticalDataset = load_dataset("digits", parties=8)
@@ -203,30 +206,51 @@ def state_at(
     protocol: ProtocolLike, data: VerticalDataset, instant: int, **options: Any
 ) -> tuple[bytes, list[Event]]:
     """Bytes of a state asked for at the given instant of virtual time, and the events until it."""
-    made = make(protocol, data, **options)
-    history, states = History(), list[tuple[bytes, list[Event]]]()
+    return states_at(protocol, data, [instant], **options)[instant]
+
+
+def states_at(
+    protocol: ProtocolLike, data: VerticalDataset, instants: Iterable[int], **options: Any
+) -> dict[int, tuple[bytes, list[Event]]]:
+    """States by the instant of virtual time at which they were asked for, as `state_at` has each.
+
+    A run is repeated only for instants that passed while a state asked for before was incomplete.
+    """
+    found: dict[int, tuple[bytes, list[Event]]] = {}
+    left = set(instants)
+    while left:
+        found |= _states_of_one_run(make(protocol, data, **options), left)
+        left -= found.keys()
+    return found
+
+
+def _states_of_one_run(made: Protocol, wanted: Set[int]) -> dict[int, tuple[bytes, list[Event]]]:
+    history, found = History(), dict[int, tuple[bytes, list[Event]]]()
     simulation = Simulation(
         made.parties(),
         conditions=paper_conditions(made),
         observer=history,
         rules=rules_of(made),
     )
-    passed = -1
+    passed, asked = -1, -1
+
+    def keep(state: dict[str, Any]) -> None:
+        found[asked] = wire.encode(state), list(history.events)
 
     def pause() -> bool:
-        nonlocal passed
+        nonlocal passed, asked
         passed += 1
-        if passed == instant:
-            simulation.request_state(  # more may happen in the instant in which it is taken
-                lambda state: states.append((wire.encode(state), list(history.events)))
-            )
-        return bool(states)
+        complete = asked in found or asked < 0
+        if complete and passed in wanted:
+            asked = passed
+            simulation.request_state(keep)  # more may happen in the instant in which it is taken
+        return passed >= max(wanted) and asked in found
 
     with one_thread():
         simulation.run(pause)
-    if not states:
+    if asked not in found:
         raise AssertionError("some party never comes to a safe point or to its end")
-    return states[0]
+    return found
 
 
 def resume_from(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 from collections.abc import Callable
 from pathlib import Path
@@ -41,11 +42,20 @@ def bundled_digits() -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     places = [] if found is None else list(found.submodule_search_locations or ())
     path = Path(*places[:1], "datasets", "data", "digits.csv.gz")
     if places and path.is_file():
-        table = np.loadtxt(path, delimiter=",")
-        return np.ascontiguousarray(table[:, :-1]), table[:, -1].astype(np.int64)
+        return _read_digits(path)
     from sklearn.datasets import load_digits
 
     pixels, digits = load_digits(return_X_y=True)
+    return pixels, digits
+
+
+@functools.lru_cache(maxsize=1)
+def _read_digits(path: Path) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """Images and digits of the file, read once in a process; nobody may write to them."""
+    table = np.loadtxt(path, delimiter=",")
+    pixels, digits = np.ascontiguousarray(table[:, :-1]), table[:, -1].astype(np.int64)
+    for array in (pixels, digits):
+        array.setflags(write=False)
     return pixels, digits
 
 

@@ -32,7 +32,7 @@ from securevfl.testing.runs import make
 
 SMALL = {"width": 24, "hidden": 16, "batch": 100}
 DIGITS = DataSource("digits", {"parties": 5})
-FEW = AttackSettings(rows=300, auxiliary=60, sum_rows=120, games=24)
+FEW = AttackSettings(rows=300, auxiliary=60, sum_rows=120, games=24, replayed=2, starts=4)
 
 
 @functools.cache
