@@ -1,10 +1,14 @@
 """A run of which parties cannot see that it is recorded."""
 
+import threading
+
 import pytest
+import torch
 
 from securevfl.audit.deviations import compare
 from securevfl.audit.recording import record
 from securevfl.audit.unobserved import compare_unobserved
+from securevfl.models.split import Centre
 from securevfl.testing.leaks import all_leaks, sound_variants
 from securevfl.testing.runs import make
 
@@ -43,6 +47,27 @@ def test_who_draws_otherwise_is_not_blamed(name):
     found = compare_unobserved(make(VARIANTS[name].make()))
     assert found.deviations == ()
     assert (found.forgotten > 0) == (name == "fedvs: Z in two draws")
+
+
+def test_the_thread_of_the_parties_asks_to_compute_alone(monkeypatch):
+    """A new thread has helpers on every core, and its float sums would not be the compared ones."""
+    asked, stepped = set(), set()
+    step, limit = Centre.step, torch.set_num_threads
+
+    def noted_step(self, *arguments, **options):
+        stepped.add(threading.get_ident())
+        return step(self, *arguments, **options)
+
+    def noted_limit(number):
+        asked.add((threading.get_ident(), number))
+        limit(number)
+
+    monkeypatch.setattr(Centre, "step", noted_step)
+    monkeypatch.setattr(torch, "set_num_threads", noted_limit)
+    compare_unobserved(make("split"))
+    alone = stepped - {threading.get_ident()}
+    assert len(alone) == 1
+    assert {(thread, 1) for thread in alone} <= asked
 
 
 def test_parties_are_as_the_protocol_makes_them():

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 import pytest
 import torch
-from threadpoolctl import threadpool_info
+from threadpoolctl import threadpool_info, threadpool_limits
 
 import securevfl
 from securevfl.data import load_dataset
@@ -285,7 +285,8 @@ def test_no_run_hangs(digits, protocol, seed):
 def two_threads():
     before = torch.get_num_threads()
     torch.set_num_threads(2)
-    yield
+    with threadpool_limits(2, user_api="blas"):
+        yield
     torch.set_num_threads(before)
 
 
@@ -293,10 +294,15 @@ def two_threads():
 def test_a_run_and_its_resumption_compute_on_one_thread(digits, tmp_path, monkeypatch):
     threads = set()
 
+    def look():
+        pools = [p["num_threads"] for p in threadpool_info() if p["user_api"] == "blas"]
+        return {torch.get_num_threads(), *pools}
+
+    assert look() == {2}
+
     def watched(method):
         def call(self, *arguments):
-            pools = [p["num_threads"] for p in threadpool_info() if p["user_api"] == "blas"]
-            threads.update({torch.get_num_threads(), *pools})
+            threads.update(look())
             return method(self, *arguments)
 
         return call
