@@ -16,9 +16,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from securevfl.engine import wire
-from securevfl.field import LagrangeCode
+from securevfl.field import LagrangeCode, prss
 from securevfl.field.lagrange import interpolation_matrix
-from securevfl.field.prss import derive, fill_stream
 
 SEED = 32
 
@@ -46,14 +45,14 @@ class Dealing:
         """Seeds of the first T holders for a step, (K, |B|, h) signed."""
         digest = hashlib.sha256(np.ascontiguousarray(step, np.int64).tobytes()).digest()
         return [
-            derive(secret, wire.encode(("deal", number, j, digest)))
+            prss.derive(secret, wire.encode(("deal", number, j, digest)))
             for j in range(self.code.privacy)
         ]
 
     def from_seed(self, seed: bytes, shape: tuple[int, ...]) -> np.ndarray:
         """Share that a seed stands for."""
         share = np.empty(shape, self.code.field.dtype)
-        fill_stream(self.code.field.modulus, share.reshape(-1), seed, b"share")
+        prss.fill_stream(self.code.field.modulus, share.reshape(-1), seed, b"share")
         return share
 
     def shares(self, secret: bytes, number: int, step: np.ndarray) -> list[np.ndarray]:

@@ -17,6 +17,7 @@ import numpy as np
 from securevfl.engine.party import SERVER
 from securevfl.models.split import Centre
 from securevfl.protocols.base.messages import Formula, MessageKey, RunSecrets
+from securevfl.protocols.base.shared_models import Use
 from securevfl.protocols.coded_split.keys import as_array
 from securevfl.protocols.coded_split.messages import Label, Request, inference_step
 from securevfl.protocols.coded_split.parameters import MODEL, UPLOAD, Parameters
@@ -118,18 +119,64 @@ def keys_of(protocol: Method, secrets: RunSecrets, holder: int) -> dict[int, byt
 
 def upload(protocol: Method, secrets: RunSecrets, key: MessageKey) -> np.ndarray:
     """Y_j, from shares that were sent to j and the keys (line 5)."""
-    public, last = protocol.public, protocol.config.rounds
-    if key.round <= last:
-        label, step = Label("train", key.round), key.round - 1
-        rows = public.batches["train"].draw(key.round)
-    else:
-        label, step = Label("test", last, key.round - last - 1), last
-        rows = piece_of(public, label.piece)
-    data = received(secrets, f"{label.part}-data", 0, key.sender)
-    X = np.concatenate([data[n][rows] for n in range(public.owners)], axis=1)
-    psi = public.field.matmul(X, model_at(protocol, secrets, key.sender, step))
+    public, use = protocol.public, use_of(protocol.public, key.round)
+    data = received(secrets, f"{use.part}-data", 0, key.sender)
+    X = np.concatenate([data[n][use.rows] for n in range(public.owners)], axis=1)
+    psi = public.field.matmul(X, model_at(protocol, secrets, key.sender, use.steps))
     keys = keys_of(protocol, secrets, key.sender)
-    return public.prss.mask(key.sender, keys, label.told(rows), psi, UPLOAD)
+    return public.prss.mask(key.sender, keys, use.label, psi, UPLOAD)
+
+
+def use_of(public: Parameters, round: int) -> Use:
+    """What an upload of a round answers: a training batch, or a piece of test rows after them."""
+    last = public.config.rounds
+    if round <= last:
+        label, rows = Label("train", round), public.batches["train"].draw(round)
+        return Use(label.told(rows), "train", rows, round - 1)
+    label = Label("test", last, round - last - 1)
+    rows = piece_of(public, label.piece)
+    return Use(label.told(rows), "test", rows, last)
+
+
+def exact_sums(protocol: Method, secrets: RunSecrets, round: int) -> np.ndarray:
+    """U_1 to U_K of a round, (K, |B|, h) whole numbers: what the server is to learn.
+
+    From all owners' columns and first models, and from the steps that the server dealt; no share,
+    mask or upload has a part in it.
+    """
+    use = use_of(protocol.public, round)
+    X = whole_data(protocol, secrets, use.part)[:, use.rows]
+    return np.stack(
+        [x @ w for x, w in zip(X, exact_models(protocol, secrets, use.steps), strict=True)]
+    )
+
+
+def exact_models(protocol: Method, secrets: RunSecrets, steps: int) -> np.ndarray:
+    """W_1 to W_K of all owners after some steps, (K, d, h) whole numbers."""
+    public = protocol.public
+    first = [public.field.signed(first_model(public, protocol.first_weights(n)))
+             for n in range(public.owners)]  # fmt: skip
+    W = np.stack([np.concatenate(first).astype(np.int64)] * public.code.segments)
+    if not steps:
+        return W
+    kind = "seed" if public.code.privacy else "deal"
+    log = secrets.state(MessageKey(kind, steps, SERVER, 0))["log"]
+    X = whole_data(protocol, secrets, "train")
+    for t, step in enumerate(log[:steps], 1):
+        rows = public.batches["train"].draw(t)
+        W += np.stack([x[rows].T @ g.astype(np.int64) for x, g in zip(X, step, strict=True)])
+    return W
+
+
+def whole_data(protocol: Method, secrets: RunSecrets, part: str) -> np.ndarray:
+    """X-bar of all owners, (K, length, d) whole numbers."""
+    public = protocol.public
+    rows = [
+        whole_rows(public, n, protocol.preparation(n).apply(secrets.data(n)[part]))
+        for n in range(public.owners)
+    ]
+    laid: np.ndarray = public.batches[part].lay_out(np.concatenate(rows, axis=1))
+    return laid
 
 
 def release(protocol: Method, secrets: RunSecrets, key: MessageKey) -> np.ndarray:

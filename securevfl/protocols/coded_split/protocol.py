@@ -11,6 +11,8 @@ import numpy as np
 
 from securevfl.engine.party import SERVER, Party
 from securevfl.errors import WouldOverflowError
+from securevfl.field import LagrangeCode
+from securevfl.field.prss import Prss
 from securevfl.models.split import Batches
 from securevfl.privacy.claims import Claim
 from securevfl.protocols.base.card import Card
@@ -23,6 +25,7 @@ from securevfl.protocols.base.messages import (
 )
 from securevfl.protocols.base.protocol import Part
 from securevfl.protocols.base.schedule import Needs, Outline, Shape
+from securevfl.protocols.base.shared_models import Integers, SharedModels, Use
 from securevfl.protocols.base.split import SplitProtocol
 from securevfl.protocols.coded_split.algorithm import Holder, Owner
 from securevfl.protocols.coded_split.bounds import RangeBound
@@ -34,11 +37,22 @@ from securevfl.protocols.coded_split.evaluation import (
     joint_embedding,
     whole_models,
 )
-from securevfl.protocols.coded_split.formulas import formulas_of
+from securevfl.protocols.coded_split.formulas import (
+    exact_models,
+    exact_sums,
+    formulas_of,
+    use_of,
+)
+from securevfl.protocols.coded_split.messages import inference_step
 from securevfl.protocols.coded_split.options import CodedSplitConfig
-from securevfl.protocols.coded_split.parameters import make_parameters
+from securevfl.protocols.coded_split.parameters import UPLOAD, make_parameters
 from securevfl.protocols.coded_split.prediction import PredictingServer
-from securevfl.protocols.coded_split.quantisation import Preparation, preparation_of
+from securevfl.protocols.coded_split.quantisation import (
+    Preparation,
+    first_model,
+    preparation_of,
+    whole_rows,
+)
 from securevfl.protocols.coded_split.schedule import memory_of, needs_of, outline_of
 from securevfl.protocols.coded_split.server import Server
 
@@ -46,7 +60,7 @@ if TYPE_CHECKING:
     from securevfl.data.dataset import VerticalDataset
 
 
-class CodedSplit(SplitProtocol):
+class CodedSplit(SplitProtocol, SharedModels):
     """Coded split learning on one data set."""
 
     name = "coded_split"
@@ -227,8 +241,65 @@ class CodedSplit(SplitProtocol):
         return draws_of(self.public)
 
     def ideal_output(self, secrets: RunSecrets, key: MessageKey) -> Any:
-        """None: the sums follow from uploads, and no verifier asks for them yet."""
+        """What the receiver of an upload, or of a release, is to learn: whole numbers.
+
+        From uploads the server learns U_1 to U_K, (K, |B|, h), and an owner to which models are
+        released its own, (K, d_n, h). They follow from the columns, the first models and the
+        steps that were dealt. None for other messages.
+        """
+        if key.kind == "embedding":
+            return exact_sums(self, secrets, key.round)
+        if key.kind == "release":
+            start = sum(self.public.sizes[: key.receiver])
+            stop = start + self.public.sizes[key.receiver]
+            return exact_models(self, secrets, self.config.rounds)[:, start:stop]
         return None
+
+    @property
+    def code(self) -> LagrangeCode:
+        """Evaluation points, K and T."""
+        return self.public.code
+
+    @property
+    def prss(self) -> Prss:
+        """Who holds which key of the masks."""
+        return self.public.prss
+
+    @property
+    def result_degree(self) -> int:
+        """3: of data, models that have been stepped, and their product."""
+        return UPLOAD
+
+    @property
+    def owners(self) -> int:
+        """n_o."""
+        return self.public.owners
+
+    @property
+    def releases_models(self) -> bool:
+        """The option `release`."""
+        return bool(self.config.release)
+
+    @property
+    def last_use(self) -> int:
+        """The last training batch, or the last piece of test rows."""
+        pieces = 0
+        if "test" in self.public.batches:
+            batches = self.public.batches["test"]
+            pieces = -(-batches.length // inference_step(batches.coded, batches.segments))
+        return int(self.config.rounds) + pieces
+
+    def use_of(self, round: int) -> Use:
+        """The training batch, or piece of test rows, of a round, and its label."""
+        return use_of(self.public, round)
+
+    def integers(self, owner: Any) -> Integers:
+        """X-bar of each part and W-bar, as the owner shares them."""
+        public, data = self.public, {}
+        for part, features in owner.features.items():
+            whole = whole_rows(public, owner.index, features)
+            data[part] = public.batches[part].lay_out(public.field.reduce(whole))
+        return Integers(data, first_model(public, owner.weights))
 
     @property
     def batch_rows(self) -> int:

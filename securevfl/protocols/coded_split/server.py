@@ -67,7 +67,11 @@ class Server(Party):
 
     async def setup(self) -> None:
         """Draw the secret of all masks."""
-        self.secret = fresh_bytes(KEY)
+        self.secret = self.secret_bytes(KEY)
+
+    def secret_bytes(self, count: int) -> bytes:
+        """Bytes from the operating system."""
+        return fresh_bytes(count)
 
     async def run(self) -> None:
         """Lines 6 to 9 for every step, then the test rows from their shares if that is wanted."""

@@ -7,12 +7,15 @@ from securevfl.audit.deviations import compare
 from securevfl.audit.recording import record
 from securevfl.data import load_dataset
 from securevfl.engine.party import SERVER
+from securevfl.protocols.base.messages import MessageKey
 from securevfl.protocols.coded_split import CodedSplit
 from securevfl.protocols.coded_split.algorithm import Holder, Owner
 from securevfl.protocols.coded_split.dealing import Dealing
 from securevfl.protocols.coded_split.keys import as_array
 from securevfl.protocols.coded_split.server import Server
 from securevfl.testing.runs import make, paper_conditions
+
+from .twin import watched
 
 DIGITS = load_dataset("digits", parties=8).subset(61, 31)
 OPTIONS = [
@@ -167,3 +170,22 @@ def test_a_helper_is_a_holder_without_columns():
     made = make(CodedSplit, DIGITS, helpers=1).parties()
     assert type(made[8]) is Holder
     assert isinstance(made[7], Owner)
+
+
+@pytest.mark.parametrize("options", [{"segments": 2, "secure": True, "helpers": 1}, {}], ids=str)
+def test_the_ideal_output_is_what_the_server_decodes(options):
+    run = record(make(watched(CodedSplit), DIGITS, **options))
+    made, server = run.protocol, run.parties[SERVER]
+    assert len(server.seen) == made.config.rounds
+    for t, (sums, _) in server.seen.items():
+        ideal = made.ideal_output(run, MessageKey("embedding", t, 0, SERVER))
+        assert (ideal == sums).all()
+    assert made.ideal_output(run, MessageKey("deal", 1, SERVER, 3)) is None
+
+
+def test_the_ideal_output_of_a_release_is_the_owners_models():
+    run = record(make(CodedSplit, DIGITS, release=True))
+    made, unit = run.protocol, 2.0**-20
+    for n in (0, 5):
+        ideal = made.ideal_output(run, MessageKey("release", made.config.rounds, 3, n))
+        assert (ideal * unit == np.stack(run.parties[n].released)).all()

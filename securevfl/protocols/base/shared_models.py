@@ -1,0 +1,110 @@
+"""Interfaces of protocols whose results are masked from keys, for their verifiers."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from securevfl.engine.party import Party
+from securevfl.field import LagrangeCode
+from securevfl.field.prss import Prss
+from securevfl.protocols.base.protocol import Protocol
+
+
+@dataclass(frozen=True)
+class Use:
+    """One use of the masks: what a label stands for.
+
+    Attributes
+    ----------
+    label : bytes
+        All that holders are told of it, the rows among it.
+    part : str
+        Part of the data that the rows are of.
+    rows : ndarray
+        Row numbers within a segment.
+    steps : int
+        Steps in the model: exactly 1 to this number.
+    """
+
+    label: bytes
+    part: str
+    rows: np.ndarray
+    steps: int
+
+
+@dataclass(frozen=True)
+class Integers:
+    """What an owner shares, as field elements.
+
+    Attributes
+    ----------
+    data : mapping
+        X-bar by part, (K, rows, columns), in the order in which the owner draws their masks.
+    model : ndarray, (columns, h)
+        W-bar before the first step.
+    """
+
+    data: Mapping[str, np.ndarray]
+    model: np.ndarray
+
+
+class KeyMasked(Protocol):
+    """A protocol whose clients compute on shares and mask results by a `Prss`.
+
+    What a party draws of the keys it puts into its own mailbox, kind "own-keys", and a holder's
+    attribute `keys` has those that it knows, by their place in `prss.subsets`. A party draws secret
+    bytes by its method `secret_bytes`, and field elements by `uniform`.
+    """
+
+    @property
+    @abstractmethod
+    def code(self) -> LagrangeCode:
+        """Evaluation points, K and T."""
+
+    @property
+    @abstractmethod
+    def prss(self) -> Prss:
+        """Who holds which key."""
+
+    @property
+    @abstractmethod
+    def result_degree(self) -> int:
+        """Degree of an upload in the shares, in units of K + T - 1."""
+
+
+class SharedModels(KeyMasked):
+    """A `KeyMasked` protocol in which models stay in shares, and the server deals its steps.
+
+    An owner has the attributes `features`, its prepared columns by part, and `weights`; it draws
+    the masks of each part of the data, then those of its model. The server has `labels` by part,
+    `secret`, `log`, the steps that it dealt, and `dealing`, whose `shares(secret, number, step)`
+    are what the holders are dealt. A holder has `model`: its share, the number of steps in it
+    without a hole, and those beyond. Uploads are of kind "embedding".
+    """
+
+    @abstractmethod
+    def integers(self, owner: Party) -> Integers:
+        """What an owner shares; it must not have begun."""
+
+    @abstractmethod
+    def use_of(self, round: int) -> Use:
+        """The use of the masks whose upload is of this round."""
+
+    @property
+    @abstractmethod
+    def last_use(self) -> int:
+        """Round of the last upload of a run."""
+
+    @property
+    @abstractmethod
+    def releases_models(self) -> bool:
+        """Whether owners get their own models at the end."""
+
+    @property
+    @abstractmethod
+    def owners(self) -> int:
+        """Number of clients with data: the first ones."""
