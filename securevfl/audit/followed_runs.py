@@ -31,6 +31,7 @@ from securevfl.errors import RunError
 from securevfl.protocols.base.coded import CodedProtocol
 from securevfl.protocols.base.messages import SELF, MessageKey, array_of
 from securevfl.protocols.base.protocol import Protocol
+from securevfl.protocols.base.shared_models import KeyMasked
 from securevfl.runs.threads import one_thread
 
 HELD = 64 * 2**20  # bytes of messages that a followed run holds
@@ -154,7 +155,7 @@ def follow(
     return Followed(
         setting,
         one.comparer.result(),
-        tuple(randomness.unexplained(log, tapes)),
+        tuple(randomness.unexplained(log, tapes, _prime(protocol))),
         tuple(() if one.sums is None else one.sums.faults()),
         sum(tape.drawn for tape in tapes),
         randomness.unused(log, tapes),
@@ -164,6 +165,11 @@ def follow(
         one.newest,
         ended,
     )
+
+
+def _prime(protocol: Protocol) -> int | None:
+    """p, below which all draws must be uniform; None where they are no field elements."""
+    return protocol.code.field.modulus if isinstance(protocol, KeyMasked) else None
 
 
 class _FollowedRun:

@@ -39,6 +39,8 @@ class Call:
         SHA-256 of the result.
     decoding : bool
         Whether it is a weight with which decoding looks for wrong results, and no mask.
+    prime : int
+        The result is uniform on 0 to prime - 1.
     """
 
     source: str
@@ -47,6 +49,7 @@ class Call:
     nbytes: int
     digest: str
     decoding: bool = False
+    prime: int = 0
 
 
 @dataclass
@@ -97,7 +100,7 @@ def watch(keep: Callable[[np.ndarray], object] | None = None) -> Iterator[Log]:
         if keep is not None:
             keep(result.copy())
         fresh, nbytes = drawn - before, result.nbytes
-        log.calls.append(Call(repr(used), used.secure, fresh, nbytes, made, decoding))
+        log.calls.append(Call(repr(used), used.secure, fresh, nbytes, made, decoding, prime))
         return result
 
     def projected(*arguments: Any) -> Any:
@@ -117,11 +120,14 @@ def watch(keep: Callable[[np.ndarray], object] | None = None) -> Iterator[Log]:
         decoder.project = project
 
 
-def unexplained(log: Log, tapes: Iterable[Tape]) -> Iterator[str]:
-    """Draws of parties that are not the result of a secure call, each result used once."""
+def unexplained(log: Log, tapes: Iterable[Tape], prime: int | None = None) -> Iterator[str]:
+    """Draws of parties that are not the result of a secure call, each result used once.
+
+    With a prime the result must be uniform below it, and not on less.
+    """
     left: dict[str, int] = {}
     for call in log.calls:
-        if call.secure and call.fresh >= SEED_BYTES:
+        if call.secure and call.fresh >= SEED_BYTES and prime in (None, call.prime):
             left[call.digest] = left.get(call.digest, 0) + 1
     for number, tape in enumerate(tapes):
         for place, name in enumerate((*tape.digests, *(digest([one]) for one in tape.draws))):

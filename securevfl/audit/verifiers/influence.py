@@ -20,6 +20,7 @@ from securevfl.engine import wire
 from securevfl.privacy.claims import Claim
 from securevfl.privacy.coalition import Coalition
 from securevfl.protocols.base.protocol import Protocol
+from securevfl.protocols.base.shared_models import SharedModels
 
 _TRIES = 3  # other labels that are tried
 
@@ -30,8 +31,13 @@ class Influence:
     name = "influence"
 
     def applies(self, claim: Claim, protocol: Protocol) -> bool:
-        """Perfect secrecy of labels, and all claims that nothing is protected."""
+        """Perfect secrecy of labels, and all claims that nothing is protected.
+
+        Where fresh masks hide the labels, no two runs have equal views at equal randomness of the
+        others; what is to be compared then are runs with moved masks, as a theorem says.
+        """
         labels = claim.asset == "labels" and claim.strength == "perfect"
+        labels = labels and not isinstance(protocol, SharedModels)
         return labels or (claim.strength == "none" and claim.asset != "messages")
 
     def examine(

@@ -22,12 +22,14 @@ def _built_in() -> Mapping[str, Verifier]:
     from securevfl.audit.verifiers.primitives import Hypotheses
     from securevfl.audit.verifiers.provenance import Provenance
     from securevfl.audit.verifiers.recovery import RecoveryAttack
+    from securevfl.audit.verifiers.shared_models import Theorem
     from securevfl.audit.verifiers.specification import Specification
     from securevfl.audit.verifiers.traffic import TrafficComparison
 
     every: tuple[Verifier, ...] = (
         DeclaredMessages(),
         Specification(),
+        Theorem(),
         Certificate(),
         Formulas(),
         Enumeration(),

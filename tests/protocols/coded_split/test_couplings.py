@@ -1,200 +1,114 @@
 """Theorem 1 on recorded runs: other secrets, draws moved by its bijection, and the same view.
 
-The proof is on the page docs/coded-split.md. Two runs differ in what honest parties have. The draws
-of the second are those of the first, moved as the proof says; then a coalition's messages are the
-same, bit for bit.
+The proof is on the page docs/coded-split-proof.md. Two holders crash in each run and come back.
 """
-
-import math
-from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pytest
 
-from securevfl.audit.proof.coupling import Secrets, move
-from securevfl.audit.recording import record
-from securevfl.audit.views import Tape
+from securevfl.audit.keyed.coupling import (
+    Shares,
+    couple,
+    enlarged,
+    exchanged,
+    first_difference,
+    moved_elements,
+    quotient,
+)
+from securevfl.audit.keyed.runs import record_keyed
 from securevfl.data import load_dataset
-from securevfl.engine.party import SERVER
-from securevfl.field.lagrange import interpolation_matrix
+from securevfl.errors import ConfigurationError
 from securevfl.field.prss import mask_streams
+from securevfl.privacy.coalition import Coalition
 from securevfl.protocols.coded_split import CodedSplit
-from securevfl.protocols.coded_split.dealing import Dealing
-from securevfl.protocols.coded_split.quantisation import first_model, whole_rows
 from securevfl.testing.runs import make
 
 DIGITS = load_dataset("digits", parties=8).subset(37, 10)
-OPTIONS = {"rounds": 5, "batch": 12, "width": 3, "hidden": 5, "prime": 2**31 - 1}
-OPTIONS |= {"data_bits": 6, "gradient_bits": 8, "lr": 0.05}
-# (K, T, helpers) and the coalitions that are looked at.
+OPTIONS = {"rounds": 4, "batch": 12, "width": 3, "hidden": 5, "lr": 0.05}
+OPTIONS |= {"data_bits": 6, "gradient_bits": 8}
+P31, P50, P61 = 2**31 - 1, 2**50 - 2**14 + 1, 2**61 - 1
+# (K, T, helpers), the coalition (owners are 0 to 7), p and options.
 CASES = [
-    ((1, 1, 0), (0,)),
-    ((1, 1, 0), (5,)),
-    ((2, 1, 1), (8,)),
-    ((1, 2, 1), (0, 1)),
-    ((2, 2, 3), (2, 9)),
+    ((1, 1, 0), (0,), P31, {}),
+    ((1, 1, 0), (5,), P61, {"prepare": "scale"}),
+    ((2, 1, 1), (8,), P31, {"secure": True}),
+    ((1, 2, 1), (0, 1), P50, {"degree": 2}),
+    ((1, 2, 1), (3,), P31, {}),
+    ((2, 2, 3), (2, 9), P31, {}),
+    ((2, 2, 3), (9, 10), P50, {"tolerate_corrupt": 0}),
+    ((2, 2, 3), (0, 7), P61, {"secure": True}),
+    ((3, 1, 3), (4,), P50, {"rounding": "stochastic"}),
+    ((3, 2, 6), (1, 13), P61, {}),
 ]
 
 
-@dataclass(frozen=True)
-class Fixed(Dealing):
-    """Deals in which the shares of a coalition are those of another run."""
-
-    coalition: tuple = ()
-    held: Any = None  # step -> shares of all holders in the other run
-
-    def seeds(self, secret, number, step):
-        """None: all shares are dealt as they are."""
-        return []
-
-    def shares(self, secret, number, step):
-        """The polynomial through the step and the coalition's old shares, at all points."""
-        code, field, C = self.code, self.code.field, list(self.coalition)
-        points = [*code.betas[: code.segments], *(code.alphas[c] for c in C)]
-        rest = [j for j in range(code.parties) if j not in C]
-        through = [field.reduce(step.astype(np.int64)), *(self.held[number][c][None] for c in C)]
-        stack = np.concatenate(through).reshape(len(points), -1)
-        to_rest = interpolation_matrix(field, points, [code.alphas[j] for j in rest])
-        values = field.matmul(to_rest, stack).reshape(len(rest), *step.shape[1:])
-        made = dict(zip(rest, values, strict=True)) | {c: self.held[number][c] for c in C}
-        return [made[j] for j in range(code.parties)]
-
-
-def configured(shape):
+def recorded(shape, prime, options):
     K, T, helpers = shape
-    return make(CodedSplit, DIGITS, segments=K, privacy=T, helpers=helpers, **OPTIONS)
+    given = OPTIONS | {"segments": K, "privacy": T, "helpers": helpers, "prime": prime} | options
+    made = make(CodedSplit, DIGITS, **given)
+    restarted = (0, made.code.parties - 1)
+    return record_keyed(made, restarted=restarted), restarted
 
 
-def secrets_of(made, party, tape):
-    """X-bar and W-bar of an owner, with the masks that it drew."""
-    public = made.public
-    whole = whole_rows(public, party.index, party.features["train"])
-    X = public.batches["train"].lay_out(public.field.reduce(whole))
-    W = first_model(public, party.weights)
-    return Secrets(X, {0: W}, tape.draws[0], {0: tape.draws[1]})
+@pytest.mark.parametrize(("shape", "C", "prime", "options"), CASES)
+def test_t_holders_see_the_same_for_other_data_models_and_labels(shape, C, prime, options):
+    before, restarted = recorded(shape, prime, options)
+    found = couple(before, Coalition(clients=C), restarted=restarted)
+    assert found.difference == ""
+    assert found.control.startswith("the content of ")
+    assert found.steps_differ
+    assert found.messages > 30
+    restarts = {m.key for m in before.run.messages if m.key.kind == "lacks"}
+    assert {key.sender for key in restarts} == set(restarted)
 
 
-def replayed(made, first, tapes, change):
-    """A run with the first one's keys and server secret, these draws, and other secrets."""
+@pytest.mark.parametrize(("shape", "C", "prime", "options"), CASES)
+def test_server_and_t_holders_see_the_same_when_owners_exchange_columns(shape, C, prime, options):
+    before, restarted = recorded(shape, prime, options)
+    found = couple(before, Coalition(server=True, clients=C), restarted=restarted)
+    assert found.difference == ""
+    assert found.control.startswith("the content of 'embedding' of round 1")
+    assert not found.steps_differ  # for the sums are equal
+
+
+def test_the_server_alone_is_a_coalition_too():
+    before, restarted = recorded((1, 1, 0), P31, {"release": True})
+    found = couple(before, Coalition(server=True), restarted=restarted)
+    assert (found.difference, bool(found.control)) == ("", True)
+
+
+def test_with_released_models_their_owner_sees_other_labels():
+    before, restarted = recorded((1, 1, 0), P31, {"release": True})
+    found = couple(before, Coalition(clients=(2,)), restarted=restarted, control=False)
+    assert "'release'" in found.difference
+
+
+@pytest.mark.parametrize(("shape", "C", "prime", "options"), CASES[3:6])
+def test_one_stream_fewer_would_not_do(shape, C, prime, options):
+    before, _ = recorded(shape, prime, options)
+    made, A = before.protocol, enlarged(before.protocol, C)
     parties = made.parties()
-    change(parties)
-    drawn = {j: first.sent("own-keys", 0)[j, j] for j in made.peers()}
-    for j in made.peers():
-        keys = iter(drawn[j])
-        parties[j].secret_bytes = lambda count, keys=keys: next(keys)
-    server = parties[SERVER]
-
-    async def setup():
-        server.secret = first.parties[SERVER].secret
-
-    server.setup = setup
-    return record(made, parties=parties, tapes=tapes)
-
-
-def moved(made, first, C, parties):
-    """Draws with which the coalition holds the same shares of what `parties` have."""
-    tapes = {}
-    for n in range(made.public.owners):
-        before = secrets_of(made, first.parties[n], first.tapes[n])
-        tapes[n] = first.tapes[n]
-        if n not in C:
-            after = secrets_of(made, parties[n], first.tapes[n])
-            found = move(made.public.code, C, before, after.data, after.models)
-            tapes[n] = Tape([found.data_masks, found.model_masks[0]], [0, 0])
-    return tapes
+    exchanged(made, [n for n in range(8) if n not in C], 3)(parties)
+    after = {n: made.integers(parties[n]) for n in range(8)}
+    tapes = moved_elements(before, after, A)
+    one = Shares.of(made, before.integers, before.run.tapes)
+    two = Shares.of(made, after, tapes)
+    rows = made.use_of(1).rows
+    assert np.array_equal(one.data["train"][list(A)], two.data["train"][list(A)])
+    for shares in (one, two):
+        shares.step(rows, before.dealt[1])
+    use = made.use_of(2)
+    psi = [shares.results("train", use.rows) for shares in (one, two)]
+    change = made.code.field.subtract(*psi)
+    u = mask_streams(made.code, 3)
+    assert quotient(made, A, change, u)[-1].any()
+    with pytest.raises(ConfigurationError, match="differ in what the coalition is given"):
+        quotient(made, A, change, u - 1)
 
 
-def view(run, members):
-    """What passes between the members and others, but for itself; uploads of others apart."""
-    return {
-        one.key: one.content
-        for one in run.messages
-        if one.key.sender != one.key.receiver and {one.key.sender, one.key.receiver} & set(members)
-    }
-
-
-def without_deals(seen):
-    """A view without deals, some of which are seeds in one run and shares in the other."""
-    return {key: content for key, content in seen.items() if key.kind not in ("deal", "seed")}
-
-
-@pytest.mark.parametrize(("shape", "C"), CASES)
-def test_t_holders_see_the_same_for_other_data_models_and_labels(shape, C):
-    made = configured(shape)
-    first = record(made)
-    code, server = made.public.code, first.parties[SERVER]
-    held = {
-        t: server.dealing.shares(server.secret, t, step) for t, step in enumerate(server.log, 1)
-    }
-    stream = np.random.default_rng(3)
-    others = made.parties()
-
-    def change(parties):
-        for n in range(made.public.owners):
-            if n not in C:
-                parties[n].features, parties[n].weights = others[n].features, others[n].weights
-        parties[SERVER].labels = {"train": (DIGITS.train_labels + 3) % 10}
-        parties[SERVER].dealing = Fixed(code, C, held)
-
-    for n in range(made.public.owners):
-        own = others[n].features["train"]
-        others[n].features = {"train": stream.random(own.shape, np.float32)}
-        others[n].weights = stream.uniform(-0.2, 0.2, others[n].weights.shape).astype(np.float32)
-    tapes = moved(made, first, C, others)
-    second = replayed(configured(shape), first, tapes, change)
-    for c in C:
-        assert (second.parties[c].model[0] == first.parties[c].model[0]).all()
-    one, two = (without_deals(view(run, C)) for run in (first, second))
-    assert one == two
-    log = zip(server.log, second.parties[SERVER].log, strict=True)
-    assert any((ours != theirs).any() for ours, theirs in log)  # other gradients
-    for t, shares in held.items():
-        dealt = second.sent("deal", t)
-        assert all((dealt[SERVER, c] == shares[c]).all() for c in C)
-    unmoved = replayed(configured(shape), first, dict(first.tapes), change)
-    assert without_deals(view(unmoved, C)) != one
-
-
-@pytest.mark.parametrize(("shape", "C"), CASES)
-def test_server_and_t_holders_see_the_same_when_two_owners_change_places(shape, C):
-    made = configured(shape)
-    first = record(made)
-    a, b = [n for n in range(8) if n not in C][:2]
-    others = made.parties()
-    others[a].features, others[b].features = others[b].features, others[a].features
-    others[a].weights, others[b].weights = others[b].weights, others[a].weights
-
-    def change(parties):
-        for n in (a, b):
-            parties[n].features, parties[n].weights = others[n].features, others[n].weights
-
-    second = replayed(configured(shape), first, moved(made, first, C, others), change)
-    logs = [run.parties[SERVER].log for run in (first, second)]
-    assert all((ours == theirs).all() for ours, theirs in zip(*logs, strict=True))
-    one, two = (view(run, (*C, SERVER)) for run in (first, second))
-    masked = {key for key in one if key.kind == "embedding" and key.sender not in C}
-    assert {k: v for k, v in one.items() if k not in masked} == {
-        k: v for k, v in two.items() if k not in masked
-    }
-    code, field = made.public.code, made.public.field
-    u = mask_streams(code, 3)
-    rest = [j for j in range(code.parties) if j not in C]
-    factors = [
-        int(code.vanishing[j]) * math.prod(code.alphas[j] - code.alphas[c] for c in C) for j in rest
-    ]
-    scale = field.reciprocal(field.reduce(np.array(factors, object)))
-    points = [code.alphas[j] for j in rest]
-    short = False
-    for t in range(1, OPTIONS["rounds"] + 1):
-        ours, theirs = (run.sent("embedding", t) for run in (first, second))
-        differences = [field.subtract(ours[j, SERVER], theirs[j, SERVER]) for j in rest]
-        # s = (psi - psi') / (P prod (z - alpha_c)): its u coefficients move the key's u streams.
-        s = field.multiply(scale[:, None], np.stack(differences).reshape(len(rest), -1))
-        assert s.any()
-        for count in (u, u - 1):
-            onto = interpolation_matrix(field, points[:count], points[count:])
-            fits = (field.matmul(onto, s[:count]) == s[count:]).all()
-            assert fits or count < u
-            short |= count < u and not fits
-    assert short  # one stream fewer would not do
+def test_a_difference_is_named():
+    one = [(("deal", 1, -1, 2), (3, 4, 5), b"x")]
+    assert first_difference(one, one) == ""
+    assert "content of 'deal'" in first_difference(one, [(one[0][0], (3, 4, 5), b"y")])
+    assert "timed otherwise" in first_difference(one, [(one[0][0], (3, 4, 6), b"x")])
+    assert first_difference(one, []) == "1 and 0 messages"

@@ -1,0 +1,1 @@
+"""Verification of protocols whose results are masked from keys (`Prss`)."""

@@ -1,0 +1,229 @@
+"""The proof's conditions on points, masks and keys, at the N, K, T and p of a configuration.
+
+Hypotheses 1 to 5 of docs/coded-split-proof.md. What is checked are the matrices and sets that a run
+computes with; each rank is computed by the library's field, by a closed form, and for some
+coalitions by galois.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from securevfl.audit.proof.certificate import Check
+from securevfl.audit.proof.linear_algebra import rank
+from securevfl.field import LagrangeCode
+from securevfl.field.prss import Prss
+from securevfl.protocols.base.shared_models import KeyMasked
+
+_SETS = 400  # coalitions of a size that are looked at, beyond which a random sample is taken
+_GALOIS = 12  # of them by galois
+
+
+def certificate(protocol: KeyMasked, *, seed: int = 0) -> tuple[Check, ...]:
+    """Check the conditions on a protocol's code and keys.
+
+    Parameters
+    ----------
+    protocol : KeyMasked
+    seed : int
+        Of the sample, where there are too many coalitions.
+    """
+    code, prss, degree = protocol.code, protocol.prss, protocol.result_degree
+    points = _points(code)
+    if not points.holds:  # nothing else can be computed
+        return (points,)
+    return (
+        points,
+        _shares(code, seed),
+        _roots(code),
+        *_streams(prss, degree, seed),
+        _keys(prss),
+    )
+
+
+def _points(code: LagrangeCode) -> Check:
+    """All points distinct modulo p."""
+    p = code.field.modulus
+    points = [x % p for x in (*code.betas, *code.alphas)]
+    twice = sorted({x for x in points if points.count(x) > 1})
+    zero = [j for j, alpha in enumerate(code.alphas) if alpha % p == 0]
+    detail = f"the {len(points)} points of K, T and N are distinct modulo p = {p}, no alpha is 0"
+    if twice or zero:
+        detail = f"points {twice} occur twice, alphas of {zero} are 0"
+    return Check("points", not twice and not zero, detail)
+
+
+def _shares(code: LagrangeCode, seed: int) -> Check:
+    """M_C is invertible for every C of T holders: shares of them hide all that is shared."""
+    chosen, words = _coalitions(code.parties, code.privacy, seed)
+    wrong = [
+        C for C in chosen if not 0 != code.field.det(code.mask_matrix[list(C)]) == _minor(code, C)
+    ]
+    galois = _galois(code)
+    for C in chosen[:_GALOIS]:
+        basis: list[Any] = [_lagrange(code, code.alphas[c])[code.segments :] for c in C]
+        rows = galois(basis)
+        if int(np.linalg.det(rows)) != _minor(code, C):
+            wrong.append(C)
+    detail = f"the mask columns of {words} are invertible, by the closed form and by elimination"
+    return Check("shares", not wrong, detail if not wrong else f"not those of holders {wrong[0]}")
+
+
+def _minor(code: LagrangeCode, C: Sequence[int]) -> int:
+    """det M_C = prod P(alpha_c) Vdm(alpha_C) / (prod P(beta_{K+t}) Vdm(beta_masks))."""
+    p, data, masks = code.field.modulus, code.betas[: code.segments], code.betas[code.segments :]
+    alphas = [code.alphas[c] for c in C]
+    above = _vandermonde(alphas) * math.prod(a - b for a in alphas for b in data)
+    below = _vandermonde(masks) * math.prod(m - b for m in masks for b in data)
+    return above * pow(below, -1, p) % p
+
+
+def _vandermonde(points: Sequence[int]) -> int:
+    return math.prod(b - a for a, b in itertools.combinations(points, 2))
+
+
+def _lagrange(code: LagrangeCode, z: int) -> list[int]:
+    """l_i(z) of all K + T points, in plain integers modulo p."""
+    p, betas = code.field.modulus, code.betas
+    values = []
+    for i, own in enumerate(betas):
+        others = [b for j, b in enumerate(betas) if j != i]
+        above, below = math.prod(z - b for b in others), math.prod(own - b for b in others)
+        values.append(above * pow(below, -1, p) % p)
+    return values
+
+
+def _roots(code: LagrangeCode) -> Check:
+    """P is 0 at the data points, and at no holder's."""
+    p, data = code.field.modulus, code.betas[: code.segments]
+    own = [int(v) for v in code.vanishing]
+    right = [math.prod(alpha - b for b in data) % p for alpha in code.alphas]
+    basis = np.concatenate([code.data_matrix, code.mask_matrix], axis=1)
+    same = all(
+        _lagrange(code, a) == [int(v) for v in row]
+        for a, row in zip(code.alphas, basis, strict=True)
+    )
+    detail = (
+        f"P(z) = prod (z - beta_k) over the {len(data)} data points vanishes there and at no "
+        "holder's point; masks are multiplied by it, and shares made by the Lagrange matrix"
+    )
+    holds = own == right and all(own) and same
+    return Check("roots", holds, detail if holds else "holders use other values of P, or of l_i")
+
+
+def _streams(prss: Prss, degree: int, seed: int) -> Iterator[Check]:
+    """Streams of the keys that C lacks span all masks, and one stream fewer does not."""
+    code = prss.code
+    K, T, N = code.segments, code.privacy, code.parties
+    u = degree * (code.size - 1) - code.size + 1
+    needed = degree * (code.size - 1) + 1
+    yield Check(
+        "number of uploads",
+        needed <= N,
+        f"N = {N} holders are at least R = {degree}(K+T-1) + 1 = {needed}",
+    )
+    wrong, looked = [], 0
+    values, closed = _stream_values(prss, u)
+    for size in range(T + 1):
+        for C in _coalitions(N, size, seed)[0]:
+            looked += 1
+            own = [n for n, A in enumerate(prss.subsets) if set(C) <= set(A)]
+            wanted = needed - K - size  # dim { q : deg q <= degree (K+T-1) - K, q(alpha_C) = 0 }
+            matrix = values[:, own].reshape(N, -1)
+            short = values[:, own, : u - 1].reshape(N, -1)
+            full = rank(code.field, matrix) == wanted
+            if not full or (size == T and rank(code.field, short) >= wanted):
+                wrong.append(C)
+    wrong += [C for C in _coalitions(N, T, seed)[0][:_GALOIS] if not _by_galois(prss, C, u)]
+    text = (
+        f"with u = {u} streams a key, {degree}(K+T-1) - K - T + 1, the keys that a coalition lacks "
+        f"span all masks of degree {degree}(K+T-1) that vanish at its points: ranks of {looked} "
+        f"coalitions of up to T = {T} holders, {min(_GALOIS, math.comb(N, T))} of them by galois "
+        "and the closed form as well; one stream fewer never does"
+    )
+    yield Check("streams", not wrong, text if not wrong else f"not for coalition {wrong[0]}")
+    text = "every coefficient of a stream is P(alpha) prod (alpha - alpha_a) alpha^e"
+    yield Check("stream coefficients", closed, text if closed else f"not {text}")
+
+
+def _stream_values(prss: Prss, u: int) -> tuple[np.ndarray, bool]:
+    """What each stream of each key adds at each holder's point, (N, keys, u), by the code itself.
+
+    And whether it is P(alpha) prod_{a in A} (alpha - alpha_a) alpha^e, in plain integers.
+    """
+    code, field = prss.code, prss.code.field
+    values = np.zeros((code.parties, len(prss.subsets), u), field.dtype)
+    data, p, right = code.betas[: code.segments], field.modulus, True
+    for j, alpha in enumerate(code.alphas):
+        values[j, list(prss.held(j))] = field.multiply(code.vanishing[j], prss.weights(j, u))
+        root = math.prod(alpha - b for b in data)
+        for key, A in enumerate(prss.subsets):
+            first = root * math.prod(alpha - code.alphas[a] for a in A) % p
+            wanted = [first * pow(alpha, e, p) % p for e in range(u)]
+            right &= [int(v) for v in values[j, key]] == wanted
+    return values, right
+
+
+def _by_galois(prss: Prss, C: Sequence[int], u: int) -> bool:
+    """The minor of the key that C lacks at the first u other holders, in three ways alike."""
+    code, p = prss.code, prss.code.field.modulus
+    key = prss.subsets.index(tuple(C))
+    rest = [j for j in range(code.parties) if j not in C][:u]
+    if len(rest) < u:
+        return False
+    rows = [prss.held(j).index(key) for j in rest]
+    own = np.stack([prss.weights(j, u)[row] for j, row in zip(rest, rows, strict=True)])
+    alphas = [code.alphas[j] for j in rest]
+    factors = math.prod(z - code.alphas[c] for z in alphas for c in C)
+    closed = factors * _vandermonde(alphas) % p
+    plain: list[Any] = [[int(v) for v in row] for row in own]
+    independent = int(np.linalg.det(_galois(code)(plain)))
+    return 0 != closed == independent == code.field.det(own)
+
+
+def _keys(prss: Prss) -> Check:
+    """k_A goes to exactly the holders outside A; each coalition lacks a key that others have."""
+    N, T = prss.code.parties, prss.code.privacy
+    drawn = [set(prss.dealt(n)) for n in range(N)]
+    held = [set(prss.held(n)) for n in range(N)]
+    sent = [[set(prss.sent(m, n)) for n in range(N)] for m in range(N)]
+    wrong = []
+    for key, A in enumerate(prss.subsets):
+        outside = set(range(N)) - set(A)
+        dealers = {n for n in range(N) if key in drawn[n]}
+        told = {n for row in sent for n in range(N) if key in row[n]}
+        keep = {n for n in range(N) if key in held[n]}
+        if len(dealers) != 1 or dealers | told != outside or keep != outside:
+            wrong.append(A)
+    every = prss.subsets == tuple(itertools.combinations(range(N), T))
+    detail = (
+        f"each of the C({N},{T}) = {len(prss.subsets)} keys goes to exactly the holders outside "
+        f"its set; every coalition of up to T = {T} lies in a set whose other holders are honest"
+    )
+    holds = every and not wrong
+    return Check("keys", holds, detail if holds else f"not the key of {wrong[:1] or 'some set'}")
+
+
+def _coalitions(parties: int, size: int, seed: int) -> tuple[list[tuple[int, ...]], str]:
+    """All sets of holders of a size, or a random sample of them, and words for which they are."""
+    total = math.comb(parties, size)
+    if total <= _SETS:
+        return list(itertools.combinations(range(parties), size)), f"all {total} sets of {size}"
+    stream = np.random.Generator(np.random.Philox(seed))
+    sample: set[tuple[int, ...]] = set()
+    while len(sample) < _SETS:
+        drawn = stream.choice(parties, size, replace=False)
+        sample.add(tuple(sorted(int(n) for n in drawn)))
+    return sorted(sample), f"{_SETS} random ones of the {total} sets of {size} (seed {seed})"
+
+
+def _galois(code: LagrangeCode) -> type[np.ndarray]:
+    import galois
+
+    made: type[np.ndarray] = galois.GF(code.field.modulus)
+    return made

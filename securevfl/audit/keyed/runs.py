@@ -1,0 +1,203 @@
+"""Recorded runs of protocols whose models stay in shares, with their whole randomness as a tape."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from securevfl.audit import randomness
+from securevfl.audit.keyed.keystreams import Place, Questions, Seeds, asked, programmed
+from securevfl.audit.recording import RecordedRun, Recorder, keep_draws
+from securevfl.audit.tapes import Tape, replay_draws
+from securevfl.engine.faults import Faults, Outage
+from securevfl.engine.party import SERVER, Party
+from securevfl.engine.transcript import Transcript
+from securevfl.errors import ConfigurationError
+from securevfl.protocols.base.shared_models import Integers, SharedModels
+from securevfl.runs.threads import one_thread
+
+Change = Callable[[Mapping[int, Any]], None]
+Seen = tuple[Any, ...]  # one message as a coalition sees it: key, size, times, content
+_DOWN = (3, 4)  # rounds between which holders are away
+
+
+@dataclass(frozen=True)
+class Draws:
+    """What parties draw in a run that is made again.
+
+    Attributes
+    ----------
+    elements : mapping of int to Tape
+        Z and V of each owner.
+    secrets : mapping of int to list of bytes
+        Keys of each holder, and the server's secret.
+    streams : mapping
+        Answers of the pseudo-random function that are moved, by key and label.
+    seeds : callable, optional
+        Derived keys that are moved.
+    """
+
+    elements: Mapping[int, Tape]
+    secrets: Mapping[int, Sequence[bytes]]
+    streams: Mapping[Place, np.ndarray] = field(default_factory=dict)
+    seeds: Seeds | None = None
+
+
+@dataclass
+class KeyedRun:
+    """One run with everything that was drawn.
+
+    Attributes
+    ----------
+    protocol : SharedModels
+    run : RecordedRun
+    integers : mapping of int to Integers
+        What each owner shared.
+    secrets : dict of int to list of bytes
+        Secret bytes that each party drew, in order.
+    questions : Questions
+        What the pseudo-random function was asked.
+    log : randomness.Log
+        Calls of the sampler, and keys from the operating system.
+    """
+
+    protocol: SharedModels
+    run: RecordedRun
+    integers: Mapping[int, Integers]
+    secrets: dict[int, list[bytes]]
+    questions: Questions
+    log: randomness.Log
+
+    @property
+    def server(self) -> Any:
+        """The server as it ended."""
+        return self.run.parties[SERVER]
+
+    @cached_property
+    def dealt(self) -> Mapping[int, Sequence[np.ndarray]]:
+        """Shares of all holders of each step, as the server deals them."""
+        server = self.server
+        return {
+            t: server.dealing.shares(server.secret, t, step) for t, step in enumerate(server.log, 1)
+        }
+
+    @cached_property
+    def keys(self) -> dict[int, bytes]:
+        """Every key as it was drawn, by its place; what was drawn anew later is not among them."""
+        prss, found = self.protocol.prss, dict[int, bytes]()
+        for holder in range(self.protocol.code.parties):
+            drawn = self.secrets.get(holder, ())
+            found |= dict(zip(prss.dealt(holder), drawn, strict=False))
+        return found
+
+    def view(self, members: Sequence[int]) -> list[Seen]:
+        """Messages that some parties send, receive, or put into their own mailbox, in order."""
+        columns, seen = self.run.transcript.columns(), []
+        times = zip(columns["bytes"], columns["sent"], columns["arrived"], strict=True)
+        for message in self.run.messages:
+            key = message.key
+            when = () if key.sender == key.receiver else tuple(int(v) for v in next(times))
+            if {key.sender, key.receiver} & set(members):
+                seen.append((key, when, message.content))
+        return seen
+
+
+def record_keyed(
+    protocol: SharedModels,
+    *,
+    change: Change | None = None,
+    draws: Draws | None = None,
+    restarted: Sequence[int] = (),
+) -> KeyedRun:
+    """Run a protocol and keep everything.
+
+    Parameters
+    ----------
+    protocol : SharedModels
+    change : callable, optional
+        Gives parties other secrets before they begin, those that it is told of.
+    draws : Draws, optional
+        What they draw instead of fresh values.
+    restarted : sequence of int
+        Holders that crash in round 3 and come back from what they have stored.
+    """
+    parties = protocol.parties()
+    if change is not None:
+        change(parties)
+    integers = {n: protocol.integers(parties[n]) for n in range(protocol.owners)}
+    made = KeyedRun(
+        protocol,
+        RecordedRun(protocol, parties, Transcript()),
+        integers,
+        {},
+        Questions(),
+        randomness.Log(),
+    )
+    for party in parties.values():
+        _follow(made, party, draws)
+    faults = Faults(outages=tuple(Outage(n, rounds=_DOWN) for n in restarted))
+    with ExitStack() as stack:
+        stack.enter_context(one_thread())
+        if draws is None:
+            made.questions = stack.enter_context(asked())
+            made.log = stack.enter_context(randomness.watch())
+        else:
+            stack.enter_context(programmed(draws.streams, draws.seeds))
+        Recorder(
+            parties,
+            recorded=made.run,
+            seed=protocol.seed,
+            secrets=protocol.secrets,
+            transcript=made.run.transcript,
+            faults=faults.bind(protocol.roles(), protocol.seed, last=protocol.last_fault),
+            make_party=lambda index: _returned(made, index, change),
+        ).run()
+    return made
+
+
+def _returned(made: KeyedRun, index: int, change: Change | None) -> Party:
+    """A party that comes back: as it was made, with what it draws now added to its tape."""
+    party = made.protocol.party(index)
+    if change is not None:
+        change({index: party})
+    _follow(made, party, None)
+    return party
+
+
+def _follow(made: KeyedRun, party: Any, draws: Draws | None) -> None:
+    """Keep what a party draws, or let it draw what is given."""
+    index = party.index
+    if draws is not None and index in draws.elements:
+        replay_draws(party, draws.elements[index])
+    keep_draws(made.run, party)
+    if not hasattr(party, "secret_bytes"):
+        return
+    draw = party.secret_bytes
+    if draws is not None:
+        draw = _given(index, iter(draws.secrets.get(index, ())))
+    kept = made.secrets.setdefault(index, [])
+
+    def secret_bytes(count: int) -> bytes:
+        kept.append(draw(count))
+        return kept[-1]
+
+    party.secret_bytes = secret_bytes
+
+
+def _given(index: int, left: Iterator[bytes]) -> Callable[[int], bytes]:
+    def draw(count: int) -> bytes:
+        found = next(left, None)
+        if found is None or len(found) != count:
+            has = "none" if found is None else f"{len(found)}"
+            raise ConfigurationError(
+                f"tape of party {index}: {count} secret bytes were asked for, the tape has {has}. "
+                "Replay the configuration that was recorded"
+            )
+        return found
+
+    return draw

@@ -1,0 +1,239 @@
+"""The proof's conditions on what a recorded run drew, asked its keys for, and sent.
+
+Hypotheses 6 to 10 of docs/coded-split-proof.md.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+
+import numpy as np
+
+from securevfl.audit import randomness
+from securevfl.audit.keyed.keystreams import Asked
+from securevfl.audit.keyed.runs import KeyedRun
+from securevfl.audit.proof.certificate import Check
+from securevfl.engine import wire
+from securevfl.engine.party import SERVER
+from securevfl.field.prss import KEY
+from securevfl.protocols.base.messages import MessageKey
+
+_BLOCK = 8  # elements of a mask beyond which equal ones are no accident
+
+
+def traces(run: KeyedRun) -> Iterator[Check]:
+    """Check each condition on a run."""
+    yield _held(run)
+    yield _fresh_bytes(run)
+    yield _fresh_elements(run)
+    yield _repeated(run)
+    yield _labels(run)
+    yield _streams(run)
+    yield _deals(run)
+    yield _up_to_date(run)
+    yield _sums(run)
+
+
+def _held(run: KeyedRun) -> Check:
+    """At the end each holder has its keys as they were drawn, and no other."""
+    prss, parties = run.protocol.prss, run.run.parties
+    keys, wrong = run.keys, []
+    for j in range(run.protocol.code.parties):
+        wanted = {key: keys.get(key) for key in prss.held(j)}
+        if dict(getattr(parties[j], "keys", {})) != wanted:
+            wrong.append(j)
+    text = (
+        f"each of {run.protocol.code.parties} holders ends with exactly the keys of the sets "
+        f"without it, as they were drawn, {len(keys)} keys in all"
+    )
+    return Check("keys held", not wrong, text if not wrong else f"holder {wrong[0]} has other keys")
+
+
+def _fresh_bytes(run: KeyedRun) -> Check:
+    """Keys and the server's secret: 32 bytes each, of 32 fresh ones each, and none drawn later."""
+    prss, drawn = run.protocol.prss, run.secrets
+    wanted = {n: len(prss.dealt(n)) for n in range(run.protocol.code.parties)} | {SERVER: 1}
+    found = {n: len(drawn.get(n, ())) for n in wanted}
+    every = [one for values in drawn.values() for one in values]
+    strange = sum(1 for _ in randomness.unexplained_keys(run.log, every))
+    short = [one for one in every if len(one) != KEY]
+    secret = getattr(run.server, "secret", b"")
+    own = [*drawn.get(SERVER, ())] == [secret]
+    text = (
+        f"all {len(every)} keys, and the server's secret among them, are {KEY} fresh bytes of the "
+        "operating system each, drawn once, and never again after a restart"
+    )
+    if found != wanted:
+        text = f"parties drew {found} keys, and {wanted} are needed"
+    elif strange or short:
+        text = f"{strange + len(short)} keys have another origin, or were used before"
+    elif not own:
+        text = "the server uses another secret than it drew"
+    holds = found == wanted and not strange and not short and own
+    return Check("fresh keys", holds, text)
+
+
+def _fresh_elements(run: KeyedRun) -> Check:
+    """Z and V: what is declared, uniform below p, of fresh keys, in full length, used once."""
+    p, tapes = run.protocol.code.field.modulus, run.run.tapes
+    strange = list(randomness.unexplained(run.log, tapes.values(), p))
+    thrown = randomness.unused(run.log, tapes.values())
+    wrong = []
+    for n in range(run.protocol.code.parties):
+        owner = n < run.protocol.owners
+        wanted = [d.shape(n, 0) for d in run.protocol.draws] if owner else []
+        found = [] if n not in tapes else [one.shape for one in tapes[n].draws]
+        if found != [one for one in wanted if one is not None]:
+            wrong.append(f"party {n} draws {found}, declared is {wanted}")
+    draws = sum(len(tape.draws) for tape in tapes.values())
+    text = (
+        f"all {draws} masks of data and models are uniform below p, each the result of one call of "
+        "the sampler under 32 fresh bytes, in full length, used once and none thrown away"
+    )
+    problem = [*wrong, *strange, *([f"{thrown} draws were thrown away"] if thrown else [])]
+    return Check("fresh masks", not problem, text if not problem else f"masks: {problem[0]}")
+
+
+def _repeated(run: KeyedRun) -> Check:
+    """No mask row Z_t or V_t is another one, or constant."""
+    seen: Counter[bytes] = Counter()
+    constant = 0
+    for tape in run.run.tapes.values():
+        for draw in tape.draws:
+            for row in draw:
+                if row.size < _BLOCK:
+                    continue
+                seen[np.ascontiguousarray(row).tobytes()] += 1
+                constant += bool((row == row.flat[0]).all())
+    twice = sum(count - 1 for count in seen.values())
+    text = f"{len(seen)} masks differ from one another, and none is constant"
+    wrong = f"{twice} masks of data or models are equal to others, {constant} are constant"
+    return Check(
+        "different masks", not twice and not constant, wrong if twice or constant else text
+    )
+
+
+def _labels(run: KeyedRun) -> Check:
+    """One label, one result: labels differ, the rows are in them, and bytes are never others."""
+    protocol, problem = run.protocol, ""
+    uses = {round: protocol.use_of(round) for round in range(1, protocol.last_use + 1)}
+    if len({use.label for use in uses.values()}) < len(uses):
+        problem = "two uploads have one label"
+    for round, use in uses.items():
+        if not np.array_equal(wire.decode(use.label)[-1], use.rows):
+            problem = f"the rows of upload {round} are not in its label"
+    sent: dict[MessageKey, bytes] = {}
+    again = 0
+    for message in run.run.messages:
+        if message.key.kind == "embedding":
+            again += message.key in sent
+            if sent.setdefault(message.key, message.content) != message.content:
+                problem = f"holder {message.key.sender} answers label {message.key.round} twice"
+    text = (
+        f"the {len(uses)} labels of a run differ and hold the rows that they stand for; {again} "
+        "uploads were sent again, with the same bytes"
+    )
+    return Check("labels", not problem, problem or text)
+
+
+def _streams(run: KeyedRun) -> Check:
+    """For each upload exactly u |B| h elements below p are drawn of each key of its holder."""
+    protocol, code = run.protocol, run.protocol.code
+    u = protocol.result_degree * (code.size - 1) - code.size + 1
+    width = next(iter(run.integers.values())).model.shape[1]
+    uses = [protocol.use_of(round) for round in range(1, protocol.last_use + 1)]
+    sizes = {use.label: u * len(use.rows) * width for use in uses}
+    known = {key: place for place, key in run.keys.items()}
+    times: Counter[tuple[bytes, bytes]] = Counter()
+    problem = ""
+    for one in run.questions.streams:
+        if one.key not in known or one.label not in sizes:
+            continue
+        times[one.key, one.label] += 1
+        if (one.size, one.modulus) != (sizes[one.label], code.field.modulus):
+            problem = _wrong_size(one, sizes[one.label])
+    strangers = {o.label for o in run.questions.streams if o.key in known} - set(sizes)
+    if strangers and not protocol.releases_models:
+        problem = f"keys are asked for {len(strangers)} labels that no upload has"
+    for message in run.run.messages:
+        if message.key.kind == "embedding":
+            label = protocol.use_of(message.key.round).label
+            times.subtract((run.keys[one], label) for one in protocol.prss.held(message.key.sender))
+    if not problem and (not times or min(times.values()) < 0):
+        problem = "a holder uploads without asking for every stream of the keys that it holds"
+    text = (
+        f"for each upload its holder draws, of each of its keys, u |B| h elements below p, u = "
+        f"{u}; {len(known)} keys, {len(sizes)} labels"
+    )
+    return Check("streams drawn", not problem, problem or text)
+
+
+def _wrong_size(one: Asked, wanted: int) -> str:
+    return f"{one.size} elements of a stream below {one.modulus} were drawn, and not {wanted}"
+
+
+def _deals(run: KeyedRun) -> Check:
+    """Seeds of the masks of steps: one for each step and holder, of the server's secret."""
+    server, T = run.server, run.protocol.code.privacy
+    named: dict[tuple[int, int], set[bytes]] = defaultdict(set)
+    problem = ""
+    for key, label in run.questions.derived:
+        if key == server.secret:
+            _, number, holder, digest = wire.decode(label)
+            named[number, holder].add(digest)
+    wanted = {(t, j) for t in range(1, len(server.log) + 1) for j in range(T)}
+    if set(named) != wanted:
+        problem = "the masks of steps are not named by the numbers of all steps and holders"
+    for (number, _), digests in named.items():
+        step = np.ascontiguousarray(server.log[number - 1], np.int64)
+        if not problem and digests != {hashlib.sha256(step.tobytes()).digest()}:
+            problem = f"the masks of step {number} do not follow from it alone"
+    seeds = [
+        one
+        for t, step in enumerate(server.log, 1)
+        for one in server.dealing.seeds(server.secret, t, step)
+    ]
+    if len(set(seeds)) < len(wanted):
+        problem = "two steps, or two holders, have the same seed of masks"
+    text = (
+        f"the masks of {len(server.log)} steps have {len(wanted)} different seeds, each derived "
+        "from the server's secret, the step's number, the holder's and the step"
+    )
+    return Check("masks of steps", not problem, problem or text)
+
+
+def _up_to_date(run: KeyedRun) -> Check:
+    """Each upload left a holder whose share has exactly the steps that the label says."""
+    problem, looked = "", 0
+    for message in run.run.messages:
+        if message.key.kind == "embedding":
+            looked += 1
+            _, done, ahead = message.state.kept["model"]
+            if (done, tuple(ahead)) != (run.protocol.use_of(message.key.round).steps, ()):
+                problem = f"holder {message.key.sender} uploads from a share of {done} steps"
+    text = f"{looked} uploads left holders whose share has exactly the steps that the label says"
+    return Check("steps in shares", not problem, problem or text)
+
+
+def _sums(run: KeyedRun) -> Check:
+    """What the server decodes are the sums of owners' columns times models, and nothing else."""
+    protocol, code = run.protocol, run.protocol.code
+    R = code.recovery_threshold(protocol.result_degree)
+    wrong = []
+    for round in range(1, protocol.last_use + 1):
+        sent = {j: one for (j, _), one in run.run.sent("embedding", round).items()}
+        used = sorted(sent)[-R:]
+        stack = np.stack([sent[j] for j in used])
+        decoded = code.field.signed(code.decode(stack, used, degree=protocol.result_degree))
+        ideal = protocol.ideal_output(run.run, MessageKey("embedding", round, used[0], SERVER))
+        if not np.array_equal(decoded, ideal):
+            wrong.append(round)
+    text = (
+        f"the sums that uploads of {protocol.last_use} labels decode to are those of owners' "
+        "columns and models, computed in whole numbers without shares"
+    )
+    return Check(
+        "sums", not wrong, text if not wrong else f"upload {wrong[0]} decodes to another sum"
+    )
