@@ -52,7 +52,7 @@ NUMBERS: dict[str, tuple[int, str]] = {
     "sums": (12, ""),
     "messages": (13, ""),
     "owners": (14, ""),
-    "first weights": (15, ""),
+    "first weights": (15, _SERVER),
     "traffic": (16, ""),
     "label traffic": (16, _CLIENTS),
     "bijection": (17, ""),

@@ -25,12 +25,13 @@ def all_leaks() -> tuple[Leak, ...]:
         labels,
         noise,
         primitives,
+        shared_models,
         structured_noise,
     )
 
     of_fedvs = (fedvs_messages, fedvs_masks, fedvs_options, declared, declared_parts, choices)
     methods = (primitives, structured_noise, label_channels, declared_contents)
-    others = (encrypted, noise, labels, *methods)
+    others = (encrypted, noise, labels, shared_models, *methods)
     return tuple(one for module in (*of_fedvs, *others) for one in module.LEAKS)
 
 

@@ -1,0 +1,483 @@
+"""Leaks of coded_split that its specification names: each breaks one hypothesis of its theorem."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from securevfl.engine.party import SERVER
+from securevfl.engine.streams import keyed_stream
+from securevfl.field import LagrangeCode
+from securevfl.field.lagrange import interpolation_matrix
+from securevfl.field.prss import mask_streams
+from securevfl.protocols.base.protocol import Protocol
+from securevfl.protocols.coded_split.dealing import Dealing
+from securevfl.protocols.coded_split.keys import as_array
+from securevfl.protocols.coded_split.messages import Label, Request
+from securevfl.protocols.coded_split.parameters import UPLOAD
+from securevfl.testing.leaks.planting import (
+    Leak,
+    Pairs,
+    Plant,
+    begun,
+    changed,
+    clients,
+    masks,
+    messages,
+    redraw,
+    tap,
+)
+from securevfl.testing.runs import Outcome
+
+HOLDERS: Pairs = tuple(("T clients", asset) for asset in ("features", "model"))
+STEPS: Pairs = (*HOLDERS, ("T clients", "labels"))
+SERVERS: Pairs = tuple(
+    (who, asset) for who in ("server", "server + T clients") for asset in ("features", "model")
+)
+CERTAIN = frozenset({"VIOLATED"})
+
+_MASKS, _KEYS, _LABELS = "masks of uploads", "keys in wrong hands", "labels used twice"
+_STEPS, _SHARES = "steps that are not hidden", "shares that hide nothing"
+
+
+def each(plant: Callable[[Any], None]) -> Plant:
+    """Plant that changes every holder."""
+
+    def every(protocol: Protocol, parties: dict[int, Any]) -> None:
+        for one in clients(protocol, parties):
+            plant(one)
+
+    return every
+
+
+def at(index: int, plant: Callable[[Any], None]) -> Plant:
+    """Plant that changes one party."""
+    return lambda protocol, parties: plant(parties[index])
+
+
+# -- the faults -----------------------------------------------------------------------------------
+
+
+def _psi(holder: Any, part: str, rows: np.ndarray) -> np.ndarray:
+    product: np.ndarray = holder.public.field.matmul(
+        holder.data_shares[part][rows], holder.model[0]
+    )
+    return product
+
+
+def _unmasked(holder: Any) -> None:
+    holder.upload = lambda label, rows, round: holder.send(
+        SERVER, "embedding", _psi(holder, label.part, rows), round=round
+    )
+
+
+def _one_label(holder: Any) -> None:
+    first = holder.public.batches["train"].draw(1)
+
+    def upload(label: Label, rows: np.ndarray, round: int) -> None:
+        told, psi = Label("train", 1).told(first), _psi(holder, label.part, rows)
+        masked = holder.public.prss.mask(holder.index, holder.keys, told, psi, UPLOAD)
+        holder.send(SERVER, "embedding", masked, round=round)
+
+    holder.upload = upload
+
+
+def _other_mask(holder: Any, *, fewer: int, times_p: bool) -> None:
+    """Masks of fewer streams, or without the factor P."""
+    public = holder.public
+
+    def upload(label: Label, rows: np.ndarray, round: int) -> None:
+        psi, streams = _psi(holder, label.part, rows), mask_streams(public.code, UPLOAD) - fewer
+        told = label.told(rows)
+        rho = public.prss.value(holder.index, holder.keys, told, psi.shape, streams)
+        if times_p:
+            rho = public.field.multiply(public.code.vanishing[holder.index], rho)
+        holder.send(SERVER, "embedding", public.field.add(psi, rho), round=round)
+
+    holder.upload = upload
+
+
+def _to_a_member(protocol: Any, parties: dict[int, Any]) -> None:
+    """Holder 0 sends holder 1 the key of {1}, in one message with the others."""
+    place = protocol.prss.dealt(0).index(protocol.prss.subsets.index((1,)))
+    drawn: list[bytes] = []
+
+    def change(one: dict[str, Any]) -> None:
+        if one["kind"] == "own-keys":
+            drawn[:] = one["payload"]
+        if (one["kind"], one["to"]) == ("key", 1):
+            one["payload"] = np.concatenate([one["payload"], as_array([drawn[place]])])
+
+    tap(parties[0], change)
+    collect = parties[1].collect
+
+    async def collecting(kind: str, **more: Any) -> Any:
+        found = await collect(kind, **more)
+        return {n: rows[:-1] for n, rows in found.items()} if kind == "key" else found
+
+    parties[1].collect = collecting
+
+
+def _drawn_anew(holder: Any) -> None:
+    run = holder.run
+
+    async def running() -> None:
+        if holder.returned:
+            holder.keys = {key: holder.secret_bytes(32) for key in holder.keys}
+        await run()
+
+    holder.run = running
+
+
+class _SameMasks(Dealing):
+    """Deals all steps with the masks of the first."""
+
+    def seeds(self, secret: bytes, number: int, step: np.ndarray) -> list[bytes]:
+        """The seeds of step 1."""
+        return super().seeds(secret, 1, np.zeros_like(step))
+
+
+def _reused(server: Any) -> None:
+    server.dealing = _SameMasks(server.public.code)
+
+
+def _in_clear(server: Any) -> None:
+    def change(one: dict[str, Any]) -> None:
+        if one["kind"] == "deal":
+            one["payload"] = server.public.field.reduce(server.log[-1][0].astype(np.int64))
+
+    tap(server, change)
+
+
+def _public_weights(protocol: Protocol, index: int, like: np.ndarray) -> np.ndarray:
+    stream = keyed_stream(protocol.seed, index, "first weights")
+    drawn: np.ndarray = (0.2 * stream.uniform(-1, 1, like.shape)).astype(like.dtype)
+    return drawn
+
+
+def _from_the_seed(protocol: Protocol, parties: dict[int, Any]) -> None:
+    for one in clients(protocol, parties):
+        if hasattr(one, "weights"):
+            one.weights = _public_weights(protocol, one.index, one.weights)
+
+
+def _equal_masks(holder: Any) -> None:
+    redraw(holder, lambda drawn, round, place: np.repeat(drawn[:1], len(drawn), axis=0))
+
+
+def _on_a_data_point(protocol: Any) -> None:
+    code: LagrangeCode = protocol.public.code
+    made = LagrangeCode(
+        code.field,
+        parties=code.parties,
+        segments=code.segments,
+        privacy=code.privacy,
+        degree=code.degree,
+    )
+    made.alphas = (*made.alphas[:-1], made.betas[0])
+    protocol.public = replace(protocol.public, code=made)
+
+
+def _stale(holder: Any) -> None:
+    """Uploads from its share as it was before the last step."""
+    apply, upload, old = holder.apply, holder.upload, [None]
+
+    def applying(step: int, share: np.ndarray) -> None:
+        old[0] = holder.model[0]
+        apply(step, share)
+
+    def uploading(label: Label, rows: np.ndarray, round: int) -> None:
+        now = holder.model
+        if old[0] is not None:
+            holder.model = (old[0], *now[1:])
+        upload(label, rows, round)
+        holder.model = now
+
+    holder.apply, holder.upload = applying, uploading
+
+
+def _twice(holder: Any) -> None:
+    """Applies step 1 twice."""
+    apply, field = holder.apply, holder.public.field
+    holder.apply = lambda step, share: apply(step, field.add(share, share) if step == 1 else share)
+
+
+def _bare_release(holder: Any) -> None:
+    def release() -> None:
+        start = 0
+        for n, size in enumerate(holder.public.sizes):
+            share = holder.model[0][start : start + size]
+            holder.send(n, "release", share, round=holder.public.config.rounds)
+            start += size
+
+    holder.release = release
+
+
+def _two_batches(protocol: Protocol, parties: dict[int, Any]) -> None:
+    """The server names two batches by one number, and masks do not depend on the batch."""
+    for one in clients(protocol, parties):
+        _without_rows(one)
+    server = parties[SERVER]
+    broadcast = server.broadcast
+
+    def asking(kind: str, payload: Any, **more: Any) -> None:
+        broadcast(kind, payload, **more)
+        if kind == "request":
+            broadcast(kind, Request("test", payload.piece, payload.rows[::-1].copy()), **more)
+
+    server.broadcast = asking
+
+
+def _without_rows(holder: Any) -> None:
+    answer = holder.answer_request
+
+    def answering(request: Request, last: int) -> None:
+        holder.answered.pop(request.piece, None)
+        answer(request, last)
+
+    def upload(label: Label, rows: np.ndarray, round: int) -> None:
+        told = label.told(np.empty(0, np.uint32)) if label.part == "test" else label.told(rows)
+        psi = _psi(holder, label.part, rows)
+        masked = holder.public.prss.mask(holder.index, holder.keys, told, psi, UPLOAD)
+        holder.send(SERVER, "embedding", masked, round=round)
+
+    holder.answer_request, holder.upload = answering, upload
+
+
+# -- seeing them ----------------------------------------------------------------------------------
+
+
+def _uploads(outcome: Outcome, round: int) -> dict[int, list[np.ndarray]]:
+    found: dict[int, list[np.ndarray]] = {}
+    for one in messages(outcome, "embedding", round):
+        found.setdefault(int(one["sender"]), []).append(one["payload"])
+    return found
+
+
+def _share(outcome: Outcome, holder: int, steps: int, *, twice: int = 0) -> np.ndarray:
+    """W(alpha_j) after some steps, from what the holder ended with; one step counted twice."""
+    made: Any = outcome.protocol
+    party: Any = outcome.parties[holder]
+    server: Any = outcome.parties[SERVER]
+    field, values = made.public.field, party.model[0]
+    first = steps + 1
+    for t in range(first, party.model[1] + 1):
+        rows = made.public.batches["train"].draw(t)
+        dealt = server.dealing.shares(server.secret, t, server.log[t - 1])[holder]
+        values = field.subtract(values, field.matmul(party.data_shares["train"][rows].T, dealt))
+    if twice:
+        rows = made.public.batches["train"].draw(twice)
+        dealt = server.dealing.shares(server.secret, twice, server.log[twice - 1])[holder]
+        values = field.subtract(values, field.matmul(party.data_shares["train"][rows].T, dealt))
+    result: np.ndarray = values
+    return result
+
+
+def _result(outcome: Outcome, holder: int, round: int, **more: int) -> np.ndarray:
+    """psi of a holder for an upload; `steps` in the place of those that the label says."""
+    made: Any = outcome.protocol
+    party: Any = outcome.parties[holder]
+    use = made.use_of(round)
+    share = _share(outcome, holder, more.get("steps", use.steps), twice=more.get("twice", 0))
+    result: np.ndarray = made.public.field.matmul(party.data_shares[use.part][use.rows], share)
+    return result
+
+
+def _masks_of(outcome: Outcome, round: int) -> dict[int, np.ndarray]:
+    """What hides each holder's result."""
+    made: Any = outcome.protocol
+    return {
+        j: made.public.field.subtract(sent[0], _result(outcome, j, round))
+        for j, sent in _uploads(outcome, round).items()
+    }
+
+
+def _bare(outcome: Outcome) -> bool:
+    return not any(mask.any() for mask in _masks_of(outcome, 1).values())
+
+
+def _same_mask(outcome: Outcome) -> bool:
+    one, two = (_masks_of(outcome, round) for round in (1, 2))
+    return any(np.array_equal(one[j], two[j]) for j in set(one) & set(two))
+
+
+def _low(outcome: Outcome) -> bool:
+    """Whether masks over P lie on a polynomial of one degree less than they must."""
+    made: Any = outcome.protocol
+    code, found = made.code, _masks_of(outcome, 1)
+    names = sorted(found)
+    scale = code.field.reciprocal(code.vanishing[names])
+    rho = code.field.multiply(
+        scale[:, None], np.stack([found[j] for j in names]).reshape(len(names), -1)
+    )
+    return _fits(code, names, rho, code.privacy + mask_streams(code, UPLOAD) - 1)
+
+
+def _fits(code: LagrangeCode, names: list[int], values: np.ndarray, count: int) -> bool:
+    """Whether values lie on a polynomial with so many coefficients."""
+    points = [code.alphas[j] for j in names]
+    onto = interpolation_matrix(code.field, points[:count], points[count:])
+    return len(names) > count and np.array_equal(
+        code.field.matmul(onto, values[:count]), values[count:]
+    )
+
+
+def _no_factor(outcome: Outcome) -> bool:
+    """Whether what hides results lies on a polynomial of the degree of rho alone."""
+    made: Any = outcome.protocol
+    code, found = made.code, _masks_of(outcome, 1)
+    names = sorted(found)
+    values = np.stack([found[j] for j in names]).reshape(len(names), -1)
+    return _fits(code, names, values, code.privacy + mask_streams(code, UPLOAD))
+
+
+def _member_has_it(outcome: Outcome) -> bool:
+    party: Any = outcome.parties[0]
+    key = party.keys.get(1)
+    return any(
+        one["receiver"] == 1 and key in [row.tobytes() for row in one["payload"]]
+        for one in messages(outcome, "key")
+    )
+
+
+def _seeds_again(outcome: Outcome) -> bool:
+    one, two = (
+        {int(m["receiver"]): m["payload"].tobytes() for m in messages(outcome, "seed", round)}
+        for round in (1, 2)
+    )
+    return one == two
+
+
+def _dealt_in_clear(outcome: Outcome) -> bool:
+    server: Any = outcome.parties[SERVER]
+    step = server.public.field.reduce(server.log[0][0].astype(np.int64))
+    return any(np.array_equal(one["payload"], step) for one in messages(outcome, "deal", 1))
+
+
+def _known_weights(outcome: Outcome) -> bool:
+    owner: Any = outcome.parties[2]
+    return np.array_equal(owner.weights, _public_weights(outcome.protocol, 2, owner.weights))
+
+
+def _rows_alike(outcome: Outcome) -> bool:
+    z = masks(outcome, "train-data", 1)
+    return np.array_equal(z[0], z[1])
+
+
+def _raw_share(outcome: Outcome) -> bool:
+    made: Any = outcome.protocol
+    holder: Any = outcome.parties[made.code.parties - 1]
+    X = made.integers(outcome.parties[1]).data["train"][0]
+    start = made.public.sizes[0]
+    return np.array_equal(holder.data_shares["train"][:, start : start + X.shape[1]], X)
+
+
+def _of_share(outcome: Outcome, round: int, **more: int) -> bool:
+    """Whether some holder's upload is its mask and the result of another share than it must be."""
+    made: Any = outcome.protocol
+    use, found = made.use_of(round), False
+    for j, sent in _uploads(outcome, round).items():
+        party: Any = outcome.parties[j]
+        psi = _result(outcome, j, round, **more)
+        wanted = made.prss.mask(j, party.keys, use.label, psi, UPLOAD)
+        right = np.array_equal(psi, _result(outcome, j, round))
+        found |= not right and np.array_equal(sent[0], wanted)
+    return found
+
+
+def _doubled(outcome: Outcome) -> bool:
+    """The second upload is as if step 1 were in the share once more than by the label."""
+    made: Any = outcome.protocol
+    use, j = made.use_of(2), 3
+    sent = _uploads(outcome, 2).get(j)
+    if sent is None:
+        return False
+    party: Any = outcome.parties[j]
+    wanted = made.prss.mask(j, party.keys, use.label, _result(outcome, j, 2, steps=1), UPLOAD)
+    once = made.prss.mask(j, party.keys, use.label, _result(outcome, j, 2, twice=1), UPLOAD)
+    return np.array_equal(sent[0], wanted) and _ends_doubled(outcome) and not (once == wanted).all()
+
+
+def _ends_doubled(outcome: Outcome) -> bool:
+    """Whether holder 3's share, less each step once, is another than it was sent."""
+    made: Any = outcome.protocol
+    start = made.public.sizes[0]
+    share = _share(outcome, 3, 0)[:start]
+    sent = [
+        m["payload"] for m in messages(outcome, "model") if (m["sender"], m["receiver"]) == (0, 3)
+    ]
+    return not np.array_equal(share, sent[0])
+
+
+def _bare_models(outcome: Outcome) -> bool:
+    made: Any = outcome.protocol
+    found = False
+    for one in messages(outcome, "release"):
+        holder: Any = outcome.parties[int(one["sender"])]
+        start = sum(made.public.sizes[: int(one["receiver"])])
+        own = holder.model[0][start : start + len(one["payload"])]
+        found |= np.array_equal(one["payload"], own)
+    return found
+
+
+def _one_mask_two_batches(outcome: Outcome) -> bool:
+    made: Any = outcome.protocol
+    last = made.config.rounds
+    for j, sent in _uploads(outcome, last + 1).items():
+        psi = _result(outcome, j, last + 1)
+        if len(sent) > 1:
+            difference = made.public.field.subtract(sent[0], sent[1])
+            return np.array_equal(difference, made.public.field.subtract(psi, psi[::-1]))
+    return False
+
+
+def _leak(name: str, cause: str, says: str, plant: Plant, breaks: Pairs, shows: Any,
+          attributes: dict[str, Any] | None = None, **options: Any) -> Leak:  # fmt: skip
+    made = changed("coded_split", plant, **(attributes or {}))
+    return Leak(f"coded_split: {name}", "coded_split", cause, says, made, breaks, options, CERTAIN,
+                shows)  # fmt: skip
+
+
+def _nothing(protocol: Protocol, parties: dict[int, Any]) -> None:
+    """The public code is changed instead."""
+
+
+_SHORT = functools.partial(_other_mask, fewer=1, times_p=True)
+_PLAIN = functools.partial(_other_mask, fewer=0, times_p=False)
+_POINTS = {"__init__": begun("coded_split", _on_a_data_point)}
+
+LEAKS = (
+    _leak("no mask", _MASKS, "Uploads are not masked.", each(_unmasked), SERVERS, _bare),
+    _leak("one stream fewer", _MASKS, "Masks have u - 1 streams.", each(_SHORT), SERVERS, _low),
+    _leak("P left out", _MASKS, "Masks are not multiplied by P.", each(_PLAIN), SERVERS,
+          _no_factor),
+    _leak("one label for all", _LABELS, "All uploads have the mask of the first.",
+          each(_one_label), SERVERS, _same_mask),
+    _leak("two batches of one label", _LABELS,
+          "The server asks for two batches under one number, and masks do not depend on B.",
+          _two_batches, SERVERS, _one_mask_two_batches, secure=True),
+    _leak("keys drawn anew", _KEYS, "A holder that comes back draws new keys.",
+          each(_drawn_anew), SERVERS, None),
+    _leak("a key for a member", _KEYS, "Holder 1 is sent the key of the set {1}.", _to_a_member,
+          (("server + T clients", "features"), ("server + T clients", "model")), _member_has_it),
+    _leak("masks of steps reused", _STEPS, "All steps are dealt with the masks of the first.",
+          at(SERVER, _reused), STEPS, _seeds_again),
+    _leak("steps in the clear", _STEPS, "Holders are sent the step instead of shares of it.",
+          at(SERVER, _in_clear), STEPS, _dealt_in_clear),
+    _leak("first weights from the seed", _SHARES, "W^0 follows from the run's public seed.",
+          _from_the_seed, SERVERS, _known_weights),
+    _leak("Z_1 = Z_2", _SHARES, "The two masks of data and models are the same.",
+          each(_equal_masks), HOLDERS, _rows_alike, privacy=2, helpers=2),
+    _leak("a holder on a data point", _SHARES, "The last holder has beta_1 for its alpha.",
+          _nothing, HOLDERS, _raw_share, _POINTS),
+    _leak("before catching up", _SHARES, "Holder 3 uploads from a share without the last step.",
+          at(3, _stale), SERVERS, lambda run: _of_share(run, 3, steps=1)),
+    _leak("a step applied twice", _SHARES, "Holder 3 applies step 1 twice.", at(3, _twice),
+          SERVERS, _doubled),
+    _leak("release without masks", _MASKS, "Models are released in bare shares.",
+          each(_bare_release), HOLDERS, _bare_models, release=True),
+)  # fmt: skip

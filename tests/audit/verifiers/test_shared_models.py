@@ -1,0 +1,183 @@
+"""The theorem's verifier: what it endorses, and each planted leak of the specification."""
+
+import numpy as np
+import pytest
+
+from securevfl.audit.deviations import Comparison
+from securevfl.audit.keyed.runs import record_keyed
+from securevfl.audit.keyed.traces import traces
+from securevfl.audit.settings import settings_of
+from securevfl.audit.subject import Subject, follow
+from securevfl.audit.verdicts import conclude
+from securevfl.audit.verifiers.declaration import DeclaredMessages
+from securevfl.audit.verifiers.influence import Influence
+from securevfl.audit.verifiers.shared_models import NUMBERS, Theorem, coalitions_of
+from securevfl.privacy.claims import Claim
+from securevfl.protocols.base.registry import get_protocol
+from securevfl.testing.leaks.shared_models import LEAKS
+from securevfl.testing.runs import make
+
+SMALL = {"width": 4, "hidden": 4, "rounds": 4, "batch": 15}
+
+
+class Quick(Subject):
+    """A subject of which few settings are run, and the unobserved run is left out."""
+
+    names = ()
+
+    @property
+    def settings(self):
+        """Those that are named."""
+        return self.shared("settings", lambda: tuple(self._few()))
+
+    def _few(self):
+        for one in settings_of(self.protocol):
+            if one.name in self.names:
+                yield follow(self.instance(options=one.options), one)
+
+    @property
+    def unobserved(self):
+        """Nothing was compared."""
+        return Comparison((), 0, 0, ())
+
+
+def subject_of(protocol, *names, **options):
+    made = Quick(make(protocol, **(SMALL | options)))
+    made.names = names
+    return made
+
+
+def judged(subject, claim, *verifiers):
+    found = []
+    for one in verifiers:
+        assert one.applies(claim, subject.protocol)
+        found += one.examine(claim, subject, seed=0, level=1e-6)
+    return conclude(claim, found)
+
+
+@pytest.mark.parametrize("leak", LEAKS, ids=lambda one: one.name)
+def test_every_leak_of_the_specification_is_violated(leak):
+    names = ("clients crash",) if leak.shows is None else ()
+    subject = subject_of(leak.make(), *names, **leak.options)
+    claims = {(one.who, one.asset): one for one in subject.protocol.claims}
+    for broken in leak.breaks:
+        verdict = judged(subject, claims[broken], DeclaredMessages(), Theorem())
+        assert verdict.verdict == "VIOLATED", broken
+
+
+@pytest.fixture(scope="module")
+def sound():
+    return subject_of("coded_split", "clients crash", privacy=2, helpers=2)
+
+
+@pytest.mark.parametrize(
+    ("who", "asset"), [("T clients", "labels"), ("server + T clients", "model")]
+)
+def test_every_hypothesis_has_its_evidence(sound, who, asset):
+    claim = next(c for c in sound.protocol.claims if (c.who, c.asset) == (who, asset))
+    verdict = judged(sound, claim, Theorem())
+    assert verdict.verdict == "PROVED"
+    numbers = {int(e.text[1:].partition(")")[0]) for e in verdict.evidence if e.text[0] == "("}
+    every = {number for number, _ in NUMBERS.values()}
+    assert numbers == every - (set() if asset == "labels" else {16})
+    assert all(one.verifier == "theorem" for one in verdict.evidence)
+    supposed = [e.text for e in verdict.evidence if e.effect == "silent"]
+    assert supposed[0].startswith("supposed and not checked: (S1)")
+
+
+def test_the_numbers_are_those_of_the_page():
+    from pathlib import Path
+
+    page = Path(__file__).parents[3].joinpath("docs/coded-split-proof.md").read_text()
+    for number in {number for number, _ in NUMBERS.values()}:
+        assert f"\n| {number} | " in page
+    for number in range(1, 7):
+        assert f"\n| S{number} | " in page
+
+
+def test_a_condition_that_does_not_hold_forbids_proved(sound, monkeypatch):
+    from securevfl.audit.proof.certificate import Check
+    from securevfl.audit.verifiers import shared_models
+
+    claim = next(c for c in sound.protocol.claims if c.asset == "labels")
+    for name, (_, gains) in NUMBERS.items():
+        checks = [Check("points", True, "."), Check(name, False, ".")]
+        monkeypatch.setattr(shared_models, "_checks", lambda subject, checks=checks: checks)
+        fresh = subject_of("coded_split")
+        verdict = judged(fresh, claim, Theorem()).verdict
+        assert verdict == ("VIOLATED" if gains == "clients" else "NO VIOLATION FOUND")
+
+
+def test_released_models_and_labels_against_the_server_are_not_endorsed():
+    released = subject_of("coded_split", release=True)
+    claims = {(one.who, one.asset): one for one in released.protocol.claims}
+    assert claims["T clients", "features"].given == ("released models",)
+    verdict = judged(released, claims["T clients", "features"], Theorem())
+    assert verdict.verdict == "NOT TESTED"
+    labels = Claim("server", "labels", "perfect", ".")
+    assert judged(released, labels, Theorem()).verdict == "NOT TESTED"
+
+
+def test_it_applies_to_no_protocol_without_shared_models_and_influence_to_no_other():
+    claim = Claim("T clients", "labels", "perfect", ".")
+    shared, other = make("coded_split"), make("fedvs")
+    assert Theorem().applies(claim, shared)
+    assert not Theorem().applies(claim, other)
+    assert not Influence().applies(claim, shared)
+    assert Influence().applies(claim, other)
+
+
+def test_coalitions_are_of_every_size_and_of_owners_helpers_and_both():
+    made = make("coded_split", privacy=3, helpers=7)
+    found = coalitions_of(made, 0)
+    assert {len(one) for one in found} == {1, 2, 3}
+    kinds = {(min(C) < made.owners, max(C) >= made.owners) for C in found if len(C) > 1}
+    assert kinds == {(True, False), (False, True), (True, True)}
+    assert len(set(found)) == len(found)
+
+
+def broken(made, **changes):
+    run = record_keyed(made)
+    for name, change in changes.items():
+        change(run, name)
+    return {one.name for one in traces(run) if not one.holds}
+
+
+def test_what_a_run_draws_and_asks_is_looked_at():
+    made = make("coded_split", **SMALL)
+    assert broken(made) == set()
+    assert broken(made, keys=lambda run, _: run.run.parties[2].keys.update({2: b"x" * 32})) == {
+        "keys held"
+    }
+    assert broken(made, log=lambda run, _: run.log.keys.clear()) == {"fresh keys"}
+    assert broken(made, log=lambda run, _: run.log.calls.clear()) == {"fresh masks"}
+
+    def same(run, _):
+        run.run.tapes[1].draws[0] = np.zeros_like(run.run.tapes[1].draws[0])
+
+    assert broken(made, tapes=same) == {"fresh masks", "different masks"}
+    assert broken(made, asked=lambda run, _: run.questions.streams.pop(3)) == {"streams drawn"}
+    assert broken(made, asked=lambda run, _: run.questions.derived.clear()) == {"masks of steps"}
+
+
+def test_a_mask_of_a_smaller_range_and_a_secret_of_another_origin_are_found():
+    from securevfl.field import PrimeField
+
+    made, cls = make("coded_split", **SMALL), get_protocol("coded_split")
+
+    def small(protocol):
+        parties = cls.parties(protocol)
+        low = PrimeField(2**31 - 1)
+        parties[1].uniform = lambda shape: low.random(shape).astype(made.code.field.dtype)
+        return parties
+
+    made.parties = lambda: small(made)
+    assert broken(made) == {"fresh masks"}
+
+    def seeded(protocol):
+        parties = cls.parties(protocol)
+        parties[-1].secret_bytes = lambda count: bytes(range(count))
+        return parties
+
+    made.parties = lambda: seeded(made)
+    assert broken(made) == {"fresh keys"}
