@@ -5,8 +5,9 @@ from __future__ import annotations
 from securevfl.privacy.claims import Asset, Claim
 
 _ASSETS: tuple[Asset, ...] = ("features", "model", "labels")
-_VIEWS = "Theorem 1a (docs/coded-split.md), with ideal PRF and links"
-_SUMS = "Theorem 1b (docs/coded-split.md), given the sums; what these tell is on the card"
+_VIEWS = "Theorem 1 (docs/coded-split-proof.md), with ideal PRF and links"
+_SUMS = "Theorem 2 (docs/coded-split-proof.md), given the sums; what these tell is on the card"
+_RELEASED = "given the released models; not proved (docs/coded-split-proof.md)"
 HOLDERS = tuple(Claim("T clients", asset, "perfect", _VIEWS) for asset in _ASSETS)
 SERVER = tuple(
     Claim(who, asset, "perfect", _SUMS, given=("decoded sums",))
@@ -16,7 +17,7 @@ SERVER = tuple(
 # W_n tells its owner X_n^T A, and A depends on everybody's data: nothing holds without them given.
 RELEASED = (
     *(
-        Claim("T clients", asset, "perfect", _VIEWS, given=("released models",))
+        Claim("T clients", asset, "perfect", _RELEASED, given=("released models",))
         for asset in _ASSETS[:2]
     ),
     Claim("client", "labels", "none", "released models give an owner X_n^T A, so labels"),
