@@ -7,6 +7,7 @@
     python benchmarks/privacy.py masked      a masked round against a plain one, real computing
     python benchmarks/privacy.py seed       rows from sums, over an epoch, secret seed known or not
     python benchmarks/privacy.py attacks    all attacks on all protocols; --data NAME, and a picture
+    python benchmarks/privacy.py coded      the same on coded_split beside fedvs; --data NAME
 
 Results are under benchmarks/results/privacy/. The games draw their bits and the runs their masks
 from the operating system, so counts differ between repetitions; the stated probabilities do not.
@@ -226,15 +227,23 @@ METHODS = (
     "vfb2",
     "vflhlp",
 )
+CODED_RATES = {"digits": 16, "credit-card": 1, "handwritten": 4}  # client_lr
 
 
-def attacks(name: str, seeds: int) -> None:
-    """All attacks on all methods that are there; runs that are done are kept in runs/."""
+def attacks(name: str, seeds: int, *, coded: bool = False) -> None:
+    """All attacks on all methods that are there; runs that are done are kept in runs/.
+
+    Or on coded_split with one segment and as many as the others have, and with released models.
+    """
     given = MATRICES[name]
     data = given.get("data", {})
     rounds = given["options"]["rounds"] * load_dataset(name, **data).parties
     changed = {"vafl": f"vafl:rounds={rounds}"}
-    there = [m for m in METHODS if m.partition(":")[0] in find_protocols()]
+    rate = f"client_lr={CODED_RATES[name]}"
+    ours = [f"coded_split:{rate}", f"coded_split:{rate},segments=1"]
+    ours.append(f"coded_split:{rate},segments=1,release=true")
+    methods = ("fedvs", *dict.fromkeys(ours)) if coded else METHODS
+    there = [m for m in methods if m.partition(":")[0] in find_protocols()]
     matrix = attack_matrix(
         [changed.get(m, m) for m in there],
         DataSource(name, data),
@@ -243,10 +252,10 @@ def attacks(name: str, seeds: int) -> None:
         conditions="paper",
         sealed=False,
         settings=AttackSettings(rows=given.get("rows")),
-        folder=Path("runs") / f"attacks-{name}",
+        folder=Path("runs") / f"attacks-{'coded-' * coded}{name}",
         progress=lambda done, total, what: print(f"{done}/{total} {what}", flush=True),
     )
-    write_matrix(matrix, RESULTS / f"attacks-{name}.json")
+    write_matrix(matrix, RESULTS / f"attacks-{'coded-' * coded}{name}.json")
 
 
 class _OwnEntropies(AttackCase):
@@ -356,12 +365,12 @@ COUNTS = {"rank": 10_000, "alarms": 1_000, "masked": 25}
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", choices=[*WORK, "attacks"])
+    parser.add_argument("what", choices=[*WORK, "attacks", "coded"])
     parser.add_argument("--count", type=int, help="runs, suites or seeds")
     parser.add_argument("--data", choices=list(MATRICES), default="digits")
     given = parser.parse_args()
-    if given.what == "attacks":
-        attacks(given.data, given.count or 0)
+    if given.what in ("attacks", "coded"):
+        attacks(given.data, given.count or 0, coded=given.what == "coded")
         return
     count = given.count or COUNTS.get(given.what, 0)
     result = {"what": given.what, "numpy": np.__version__, **WORK[given.what](count)}

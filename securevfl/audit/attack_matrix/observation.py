@@ -97,9 +97,12 @@ class _Inputs:
     gradients: deque[np.ndarray] = field(default_factory=deque)  # dL/dH of each recent one
 
     def watch(self, centre: Any) -> None:
-        """Keep what `centre` is given to train with."""
-        step = centre.step
+        """Keep what `centre` is given to train with, whether it steps itself or is stepped."""
+        for name in ("step", "gradients"):
+            if hasattr(centre, name):
+                setattr(centre, name, self._watched(getattr(centre, name)))
 
+    def _watched(self, step: Callable[..., Any]) -> Callable[..., Any]:
         def watched(embedding: np.ndarray, samples: np.ndarray, labels: np.ndarray) -> Any:
             given = (np.array(samples), np.array(embedding))
             self.recent.append(given)
@@ -110,7 +113,7 @@ class _Inputs:
                 self.gradients.popleft()
             return found
 
-        centre.step = watched
+        return watched
 
 
 @dataclass(frozen=True)
@@ -173,6 +176,30 @@ class ObservedRun:
                 return _table(found, newest=newest)
         return NoView("no gradient is returned to the clients")
 
+    def gradient_shares(self, holder: int, *, newest: bool) -> Table | NoView:
+        """A holder's last, or first, share of the step of each row, between -1/2 and 1/2."""
+        protocol: Any = self.protocol
+        for kind, view in self._dealt(holder):
+            found = self._parts(view, kind, receiver=holder)
+            if found:
+                table = _table(found, newest=newest)
+                return Table(table.rows, table.values / protocol.public.field.modulus - 0.5)
+        return NoView("no gradient is returned to the clients, nor a share of one")
+
+    def dealt(self, holder: int) -> dict[int, np.ndarray]:
+        """A holder's shares of the steps of the first epoch, by round, as they came."""
+        return {
+            m.round: m.payload
+            for kind, view in self._dealt(holder)
+            for m in view.messages
+            if m.kind == kind and m.receiver == holder and m.payload is not None
+        }
+
+    def _dealt(self, holder: int) -> list[tuple[str, View]]:
+        kinds = [exposure.kind for exposure in self._kinds("gradient share")]
+        view = cut(self.transcript, Coalition(clients=(holder,))) if kinds else None
+        return [] if view is None else [(kind, view) for kind in kinds]
+
     @functools.cached_property
     def embeddings(self) -> Table | NoView:
         """The client's last embedding of each row, as the server got it."""
@@ -212,10 +239,15 @@ class ObservedRun:
         if self.inputs is None or len(self.inputs.recent) < len(self.used) or not self.used:
             return NoView("the server trains on no joint embedding")
         N = self.protocol.data.parties
-        if any(used != N for used in self.used):
+        if not self.holders and any(used != N for used in self.used):
             return NoView(f"a joint embedding is of {min(self.used)} of {N} clients only")
         both = zip(self.inputs.recent, self.inputs.gradients, strict=True)
         return tuple(Step(self._shared(rows), H, gradient) for (rows, H), gradient in both)
+
+    @property
+    def holders(self) -> bool:
+        """Whether models are in shares, so that each sum is of all clients, whoever was late."""
+        return bool(self._kinds("gradient share"))
 
     def _shared(self, rows: np.ndarray) -> np.ndarray:
         """Rows that a server model was given; -1 for those that one party holds alone."""
@@ -247,6 +279,8 @@ class ObservedRun:
             named, payload = self.protocol.shown(m.payload)
             if named is None:
                 named = own.get(m.round, announced.get(m.round))
+            if named is None and self.holders:  # batches are a public function of the round
+                named = self._batch(m.round)
             rows = None if named is None else self.protocol.named_rows(named)
             values = _numbers(payload)
             if rows is None or values is None or len(rows) % len(values):
@@ -254,6 +288,12 @@ class ObservedRun:
             # A coded row stands for one sample of each segment.
             parts.append((m.round, m.sender, rows, np.tile(values, (len(rows) // len(values), 1))))
         return parts
+
+    def _batch(self, round: int) -> np.ndarray | None:
+        """Rows of a training round of which nothing is announced."""
+        protocol: Any = self.protocol
+        trains = 0 < round <= protocol.config.rounds
+        return protocol.train_layout().draw(round) if trains else None
 
     def _named_by_client(self, view: View) -> dict[int, Any]:
         """Rows that the client itself named, by round."""
@@ -337,7 +377,8 @@ def observe(
         """Of an attacked link the first message is kept, of gradients the first epoch."""
         carries = carried.get(kind, "")
         mine = {"embedding": sender == client, "gradient": receiver == client, "upload": True}
-        count = epoch if carries == "gradient" else 1
+        mine["gradient share"] = True  # so that coalitions can pool them
+        count = epoch if carries.startswith("gradient") else 1
         return count if mine.get(carries) else 0
 
     parties = protocol.parties()

@@ -9,8 +9,9 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
+from securevfl.audit.attack_matrix import held_shares
 from securevfl.audit.attack_matrix.observation import Table
-from securevfl.audit.attack_matrix.setting import AttackCase, AttackSettings, polynomial
+from securevfl.audit.attack_matrix.setting import AttackCase, AttackSettings
 from securevfl.audit.attacks import (
     feature_reconstruction,
     label_inference,
@@ -20,67 +21,109 @@ from securevfl.audit.attacks import (
 )
 from securevfl.audit.attacks.outcome import NoView, Outcome
 from securevfl.audit.games import Size, play_ranks
-from securevfl.audit.recorded_runs import CodedRun, RunFactory, codes_shares
+from securevfl.audit.recorded_runs import RunFactory, codes_shares
 from securevfl.audit.share_recovery import pool_shares, recover_by_server
 from securevfl.engine.streams import Secrets, SecretSeed
 from securevfl.errors import RunError
-from securevfl.field import FixedPoint
+from securevfl.field import FixedPoint, LagrangeCode
+from securevfl.models.polynomial_network import PolynomialNetwork
 from securevfl.plugins import Registry
 
 P31 = 2**31 - 1
 _GRID_BITS = 20  # of the grid to which solved rows are rounded, where the clients have none
 _MOST_COLUMNS = 200  # of all clients; solving for more over F_p takes minutes
+_DECODED = "combinations of segments decoded exactly"
 Result = Outcome | NoView
 
 
 # -- labels ----------------------------------------------------------------------------------------
 
 
+def _gradients(case: AttackCase, *, first: bool) -> tuple[Table, str] | NoView:
+    """The client's gradients, or else its shares of the steps that stand for them."""
+    seen = case.observed
+    own = seen.first_gradients if first else seen.gradients
+    if isinstance(own, Table):
+        return own, ""
+    shares = seen.gradient_shares(case.client, newest=not first)
+    return shares if isinstance(shares, NoView) else (shares, "on the holder's shares of steps; ")
+
+
 def gradient_norm(case: AttackCase) -> Result:
     """By the length of late gradients; two classes."""
-    table = case.observed.gradients
-    if isinstance(table, NoView):
-        return table
-    return label_inference.gradient_norm(table.values, case.labels(table), case.stream)
+    seen = _gradients(case, first=False)
+    if isinstance(seen, NoView):
+        return seen
+    table, note = seen
+    return _noted(
+        label_inference.gradient_norm(table.values, case.labels(table), case.stream), note
+    )
 
 
 def gradient_clusters(case: AttackCase) -> Result:
     """By the sign, or the cluster, of the directions of early gradients."""
-    table = case.observed.first_gradients
-    if isinstance(table, NoView):
-        return table
+    seen = _gradients(case, first=True)
+    if isinstance(seen, NoView):
+        return seen
+    table, note = seen
     labels, stream = case.labels(table), case.stream
     if case.data.num_classes == 2:
-        return label_inference.gradient_sign(table.values, labels, stream)
+        return _noted(label_inference.gradient_sign(table.values, labels, stream), note)
     known = label_inference.known_rows(labels, case.settings.labels, stream)
     classes = case.data.num_classes
-    return label_inference.gradient_clusters(table.values, labels, known, classes, stream)
+    found = label_inference.gradient_clusters(table.values, labels, known, classes, stream)
+    return _noted(found, note)
 
 
 def gradient_directions(case: AttackCase) -> Result:
     """By the nearest mean direction of known rows, of early gradients."""
-    table = case.observed.first_gradients
-    if isinstance(table, NoView):
-        return table
+    seen = _gradients(case, first=True)
+    return seen if isinstance(seen, NoView) else _noted(_directions(case, seen[0]), seen[1])
+
+
+def _directions(case: AttackCase, table: Table) -> Outcome:
     labels, stream = case.labels(table), case.stream
     known = label_inference.known_rows(labels, case.settings.labels, stream)
     classes = case.data.num_classes
     return label_inference.gradient_directions(table.values, labels, known, classes, stream)
 
 
+def gradient_directions_pooled(case: AttackCase) -> Result:
+    """The same of steps that T + 1 holders decode; chance is the same of T holders' shares."""
+    code = held_shares.code_of(case.observed)
+    if isinstance(code, NoView):
+        return code
+    holders = held_shares.keenest(code)
+    table = held_shares.pooled_steps(case.observed, holders)
+    if isinstance(table, NoView):
+        return table
+    return _noted(_directions(case, table), f"{len(holders)} holders decode the steps; ")
+
+
 def model_completion(case: AttackCase) -> Result:
-    """By a head on the client's own trained network."""
-    own = case.data.train[case.client]
+    """By a head on the client's own trained network.
+
+    A holder that has no network has shares of all of them: it uses its own share of the joint
+    embedding, beside its columns.
+    """
+    own = np.asarray(case.data.train[case.client])
     trained, untrained = _embedded(case, own), _embedded(case, own, trained=False)
+    without, note = {"raw columns": own}, ""
+    if untrained is not None:
+        without = {"untrained network": untrained, **without}
     if trained is None:
-        return NoView("the client has no bottom network of its own")
+        share = held_shares.own_share(case.observed, case.client)
+        if share is None:
+            return NoView("the client has no bottom network of its own")
+        trained = np.concatenate([own, share], axis=1)
+        note = "on the holder's share of H, and its columns; "
     if case.data.task == "regression":
         return NoView("labels of a regression are not inferred")
     labels, stream = case.data.train_labels, case.stream
     known = label_inference.known_rows(labels, case.settings.labels, stream)
-    without = {"untrained network": untrained, "raw columns": np.asarray(own)}
     classes = case.data.num_classes
-    return label_inference.model_completion(trained, without, labels, known, classes, stream)
+    found = label_inference.model_completion(trained, without, labels, known, classes, stream)
+    return _noted(found, note)
 
 
 # -- features and models ---------------------------------------------------------------------------
@@ -125,7 +168,8 @@ def equality_solving(case: AttackCase) -> Result:
     first = case.observed.first_embedding()
     if isinstance(first, NoView):
         return first
-    network = polynomial(case.observed.network(case.observed.protocol.parties()))
+    parties = case.observed.protocol.parties()
+    network = case.network(parties[case.client], case.observed.protocol)
     if network is None:
         return NoView("the client's network is not polynomial, so there is nothing linear to solve")
     rows, values = first
@@ -138,9 +182,9 @@ def equality_solving(case: AttackCase) -> Result:
 class _Replica:
     """Copy of a client's network, as somebody has it who knows, or guesses, its secret choices."""
 
-    def __init__(self, party: Any, secrets: Secrets) -> None:
+    def __init__(self, party: Any, secrets: Secrets, network: PolynomialNetwork) -> None:
         self._index, self._secrets = party.index, secrets
-        self.network = party.network
+        self.network = network
         # FedVS, and split learning on its rounded numbers, round the weights for each batch.
         holder = getattr(party, "rounding", None) or getattr(party, "public", None)
         self._point: FixedPoint | None = getattr(holder, "model_point", None)
@@ -179,15 +223,15 @@ def solve_sums(case: AttackCase, guessed: Secrets | None = None) -> Result:
     copy.secrets = secrets
     fresh = copy.parties()
     known = [fresh[n] for n in range(case.data.parties)]
-    networks = [polynomial(getattr(party, "network", None)) for party in known]
-    first = networks[0]
-    if first is None or None in networks:
+    networks = [network for party in known if (network := case.network(party, copy)) is not None]
+    if len(networks) < len(known):
         return NoView("the clients' networks are not polynomial")
+    first = networks[0]
     if steps[0].joint.shape[1] != first.values.shape[1]:
         return NoView("the server joins embeddings otherwise than by their mean")
     return sum_equations.equality_solving_of_sums(
         steps,
-        [_Replica(party, secrets) for party in known],
+        [_Replica(party, secrets, network) for party, network in zip(known, networks, strict=True)],
         case.data.train,
         first.degree,
         case.stream,
@@ -207,7 +251,7 @@ def stealing(case: AttackCase) -> Result:
     if note:
         # What the client's own uploads of other rows are, is all that a copy can be held to.
         left = label_inference.attacked(len(columns), known)
-        width = table.values.shape[1] // case.data.parties
+        width = table.values.shape[1] // len(case.observed.protocol.peers())
         own = table.values[:, case.client * width : (case.client + 1) * width]
         fresh, truth, seen_ = columns[left], own[left], own[known]
         note = "on the client's uploads; "
@@ -256,12 +300,49 @@ def binary_columns(case: AttackCase) -> Result:
 # -- coalitions against shares ---------------------------------------------------------------------
 
 
-def _pooled(case: AttackCase, extra: Callable[[CodedRun], int]) -> Result:
+def _held(case: AttackCase, code: LagrangeCode, size: int) -> Result:
+    """The same of holders, whose shares are of all clients' data."""
+    holders = held_shares.coalition(code, size)
+    if isinstance(holders, NoView):
+        return holders
+    known = held_shares.pooled_data(case.observed, holders)
+    within = held_shares.pooled_data(case.observed, holders[: code.privacy])
+    part = len(known.matrix) / code.segments
+    if len(known.matrix) == code.segments and held_shares.elements_read(case.observed, holders) < 1:
+        raise RunError("the shares decode to something else than the data")
+    return Outcome(
+        _DECODED,
+        part,
+        len(within.matrix) / code.segments,
+        part,
+        part,
+        code.segments,
+        note=f"{size} holders, T = {code.privacy}, K = {code.segments}; chance is T holders",
+    )
+
+
+def short_values(case: AttackCase) -> Result:
+    """T + 1 holders solve for all clients' data, whose values are short, by lattice reduction."""
+    code = held_shares.code_of(case.observed)
+    if isinstance(code, NoView):
+        return code
+    holders = held_shares.keenest(code)
+    found = held_shares.elements_read(case.observed, holders)
+    within = held_shares.elements_read(case.observed, holders[: code.privacy])
+    elements = held_shares.true_data(case.observed).size
+    note = f"holders {holders}, K = {code.segments}; chance is T holders"
+    return Outcome("elements of data found", found, within, found, found, elements, note=note)
+
+
+def _pooled(case: AttackCase, extra: Callable[[LagrangeCode], int]) -> Result:
+    held = held_shares.code_of(case.observed)
+    if not isinstance(held, NoView):
+        return _held(case, held, extra(held))
     trial = case.shares
     if isinstance(trial, NoView):
         return trial
     code = trial.code
-    size, victim = extra(trial), code.parties - 1
+    size, victim = extra(code), code.parties - 1
     if size > victim:
         return NoView(f"{size} of {code.parties} clients leave no victim")
     pooled = pool_shares(trial, tuple(range(size)), victim)
@@ -270,7 +351,7 @@ def _pooled(case: AttackCase, extra: Callable[[CodedRun], int]) -> Result:
         raise RunError("the shares decode to something else than the theory says")
     part = pooled.combinations / code.segments
     return Outcome(
-        "combinations of segments decoded exactly",
+        _DECODED,
         part,
         within.combinations / code.segments,
         part,
@@ -283,25 +364,35 @@ def _pooled(case: AttackCase, extra: Callable[[CodedRun], int]) -> Result:
 
 def shares_above(case: AttackCase) -> Result:
     """T + 1 clients pool their shares of another client's data."""
-    return _pooled(case, lambda trial: trial.code.privacy + 1)
+    return _pooled(case, lambda code: code.privacy + 1)
 
 
 def shares_all(case: AttackCase) -> Result:
     """K + T clients pool their shares of another client's data."""
-    return _pooled(case, lambda trial: trial.code.size)
+    return _pooled(case, lambda code: code.size)
 
 
 def rank_game(case: AttackCase) -> Result:
     """The server guesses which of two secrets with equal sums a run had, by ranks of uploads."""
     protocol: Any = case.protocol()
     if not codes_shares(protocol):
-        return NoView("its clients hold no shares of each other's data")
+        return _no_equations(case)
     code, count = protocol.public.code, case.settings.games
     masked = {"masked": protocol.config.masked} if hasattr(protocol.config, "masked") else {}
     size = Size(code.segments, code.privacy, P31, masked, rounds=count)
     right = play_ranks(type(protocol), size, stream=case.stream).right
     low, high = wilson(right, count)
     return Outcome("right guesses", right / count, 0.5, low, high, count, note=f"p = {P31}")
+
+
+def _no_equations(case: AttackCase) -> NoView:
+    """Why linear algebra on uploads is not tried."""
+    if case.observed.holders:
+        return NoView(
+            "written for products of shares without masks of their own; here masks span all that "
+            "the sums leave open, which is checked by their ranks (docs/coded-split.md)"
+        )
+    return NoView("its clients hold no shares of each other's data")
 
 
 def wilson(right: int, count: int) -> tuple[float, float]:
@@ -315,7 +406,7 @@ def wilson(right: int, count: int) -> tuple[float, float]:
 def server_and_clients(case: AttackCase) -> Result:
     """The server and T clients solve for all data and models, by linear algebra over F_p."""
     if not codes_shares(case.protocol()):
-        return NoView("its clients hold no shares of each other's data")
+        return _no_equations(case)
     columns = sum(case.data.widths) + case.data.parties
     if columns > _MOST_COLUMNS:
         return NoView(
@@ -404,6 +495,12 @@ _BUILT_IN = (
     BuiltIn("gradient clusters", "client", "labels", gradient_clusters),
     BuiltIn("gradient directions", "client", "labels", gradient_directions),
     BuiltIn("model completion", "client", "labels", model_completion),
+    BuiltIn(
+        "gradient directions, T + 1 clients",
+        "T + 1 clients",
+        "labels",
+        gradient_directions_pooled,
+    ),
     BuiltIn("model stealing", "server", "model", stealing),
     BuiltIn("inversion", "server", "features", inversion),
     BuiltIn("equality solving", "server", "features", equality_solving),
@@ -422,6 +519,7 @@ _BUILT_IN = (
     BuiltIn("server + T clients", "server + T clients", "features", server_and_clients),
     BuiltIn("shares of T + 1 clients", "T + 1 clients", "features", shares_above),
     BuiltIn("shares of K + T clients", "K + T clients", "features", shares_all),
+    BuiltIn("short values of T + 1 clients", "T + 1 clients", "features", short_values),
 )
 
 ATTACKS: Registry[Attack] = Registry(

@@ -170,6 +170,17 @@ class AttackCase:
         """Rows that the server knows, at most half of them."""
         return self.stream.permutation(rows)[: min(self.settings.auxiliary, rows // 2)]
 
+    def network(self, client: Any, protocol: Any) -> PolynomialNetwork | None:
+        """A client's network if it is a polynomial one, whose embedding is linear in its powers.
+
+        Where the models are in shares, it is the one that the client began with.
+        """
+        found = getattr(client, "network", None)
+        if found is None and hasattr(protocol, "first_weights"):
+            rate = {"name": "sgd", "lr": protocol.config.client_lr}
+            found = protocol.network(client.index, optimizer=rate)
+        return found if isinstance(found, PolynomialNetwork) else None
+
     # -- runs made for an attack -----------------------------------------------------------------
 
     @functools.cached_property
@@ -185,7 +196,8 @@ class AttackCase:
         h = int(getattr(self.protocol().config, "width", 64))
         rounds = self.data.parties * (math.ceil(width / h) + 2)
         options = {"batch": rows, "rounds": rounds}
-        if polynomial(self.observed.network()) is not None:
+        seen = self.observed
+        if self.network(seen.parties[self.client], seen.protocol) is not None:
             options["degree"] = 1
         evidence = observe(
             self.protocol(data, **options),
@@ -213,7 +225,10 @@ class AttackCase:
             made, conditions=NONE, client=self.client, every=True, interrupted=self._interrupted
         )
         steps = evidence.steps()
-        return steps if isinstance(steps, NoView) else (made, steps)
+        if isinstance(steps, NoView):
+            return steps
+        replicas = getattr(made.config, "segments", 1) > 1 and evidence.holders
+        return made, steps[:1] if replicas else steps  # from then on each segment has its models
 
     @functools.cached_property
     def shares(self) -> CodedRun | NoView:
@@ -229,8 +244,3 @@ def _in_order(samples: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.n
     order = np.argsort(samples, kind="stable")
     order = order[samples[order] >= 0]
     return samples[order], values[order]
-
-
-def polynomial(network: Any) -> PolynomialNetwork | None:
-    """The network if it is a polynomial one, whose embedding is linear in its powers."""
-    return network if isinstance(network, PolynomialNetwork) else None

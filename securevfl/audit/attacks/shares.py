@@ -2,18 +2,21 @@
 
 Up to T clients hold uniform shares. From T + 1 on the masks cancel in c - T combinations; K + T
 clients know every segment of every client, and all models (FedVS, the limits of Theorem 5.2).
+T + 1 are enough where K values together have fewer bits than the field: shared values are short,
+and the lattice of all that a combination allows has one short point.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from securevfl.audit.proof.certificate import cancelling, decoders
-from securevfl.audit.proof.linear_algebra import independent_rows, solve_left
-from securevfl.field import LagrangeCode
+from securevfl.audit.proof.linear_algebra import echelon, independent_rows, solve_left
+from securevfl.errors import ConfigurationError
+from securevfl.field import LagrangeCode, PrimeField
 
 
 @dataclass(frozen=True)
@@ -61,6 +64,75 @@ def recover_data(code: LagrangeCode, shares: Mapping[int, np.ndarray]) -> np.nda
     flat = known.values.reshape(len(known.matrix), -1)
     solved = solve_left(code.field, known.matrix, flat)
     return None if solved is None else solved.reshape(code.segments, *known.values.shape[1:])
+
+
+def short_segments(known: Combinations, field: PrimeField, low: int, high: int) -> np.ndarray:
+    """All K segments, (K, rows, columns) signed, from fewer combinations, if values are short.
+
+    All x with D x = v form a shifted lattice; the point nearest to the middle of [low, high]^K is
+    returned (Babai, in a reduced basis). It is the truth where `freedom` exceeds the range. With
+    evaluation points that are small integers D is close to small fractions, and it may not.
+
+    Parameters
+    ----------
+    known : Combinations
+    field : PrimeField
+    low, high : int
+        Range of the shared values.
+
+    Raises
+    ------
+    ConfigurationError
+        Where K > 1 and python-flint is not installed.
+    """
+    K, shape = known.matrix.shape[1], known.values.shape[1:]
+    work = np.concatenate([known.matrix, known.values.reshape(len(known.matrix), -1)], axis=1)
+    pivots = echelon(field, work, K)
+    point = np.zeros((K, work.shape[1] - K), object)
+    point[pivots] = work[: len(pivots), K:].astype(object)
+    middle = (low + high) // 2
+    nearest = _nearest(_lattice(field, work[:, :K], pivots), point - middle)
+    return (nearest + middle).astype(np.int64).reshape(K, *shape)
+
+
+def freedom(code: LagrangeCode, clients: Sequence[int]) -> int:
+    """Largest entry of the smallest change of segments that clients' combinations do not show."""
+    matrix = np.array(decoders(code, clients)[0])
+    pivots = echelon(code.field, matrix)
+    sizes = np.abs(_lattice(code.field, matrix, pivots)).max(axis=1)
+    return int(sizes.min())
+
+
+def _lattice(field: PrimeField, matrix: np.ndarray, pivots: Sequence[int]) -> np.ndarray:
+    """A reduced basis of all integer x with D x = 0, D in echelon form; rows of Python integers."""
+    p, K, r = field.modulus, matrix.shape[1], len(pivots)
+    free = [k for k in range(K) if k not in pivots]
+    basis = np.zeros((K, K), object)
+    for row, k in enumerate(pivots):
+        basis[row, k] = p
+    for row, k in enumerate(free, r):
+        basis[row, k] = 1
+        basis[row, pivots] = [-int(x) for x in matrix[:r, k]]
+    if K == 1:
+        return basis
+    try:
+        import flint
+    except ModuleNotFoundError:
+        raise ConfigurationError(
+            "shares: lattice reduction needs python-flint; pip install 'securevfl[test]'"
+        ) from None
+    reduced = flint.fmpz_mat([[int(x) for x in row] for row in basis]).lll()
+    return np.array([[int(x) for x in row] for row in reduced.tolist()], dtype=object)
+
+
+def _nearest(basis: np.ndarray, points: np.ndarray) -> np.ndarray:
+    """Each point, a column, less the lattice point near it: by rounding its coordinates."""
+    # Twice, as the first time floating point may be off by the size of p.
+    inverse = np.linalg.inv(basis.T.astype(np.float64))
+    for _ in range(2):
+        places = np.rint(inverse @ points.astype(np.float64)).astype(np.int64).astype(object)
+        points = points - basis.T @ places
+    return points
 
 
 def recover_model(code: LagrangeCode, shares: Mapping[int, np.ndarray]) -> np.ndarray | None:

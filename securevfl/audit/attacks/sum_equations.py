@@ -289,6 +289,8 @@ def equality_solving_of_sums(
     numbers = np.concatenate([step.rows for step in steps])
     true = numbers >= 0
     truth = np.concatenate(features, axis=1)[numbers[true]]
+    if grid > _NEAR:  # what was rounded so coarsely is all that anybody could find
+        truth = np.round(truth / grid) * grid
     right = np.abs(np.concatenate(found)[true] - truth) < _NEAR
     commonest = np.array([_commonest(column) for column in truth.T])
     chance = float((np.abs(commonest - truth) < _NEAR).mean())

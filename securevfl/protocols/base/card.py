@@ -44,10 +44,11 @@ class Exposure:
     Attributes
     ----------
     kind : str
-    carries : {"embedding", "upload", "gradient"}
+    carries : {"embedding", "upload", "gradient", "gradient share"}
         "embedding": the sender's own embedding, with or without noise. "upload": a protected one:
-        masked, shared or encrypted. "gradient": dL/dH of the receiver's embedding.
+        masked, shared or encrypted. "gradient": dL/dH of the receiver's embedding. "gradient
+        share": the receiver's share of a step that stands for dL/dH.
     """
 
     kind: str
-    carries: Literal["embedding", "upload", "gradient"]
+    carries: Literal["embedding", "upload", "gradient", "gradient share"]

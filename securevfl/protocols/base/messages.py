@@ -261,7 +261,8 @@ class RandomisedLabels:
     used: Callable[[RunSecrets, MessageKey], np.ndarray]
 
 
-_EXPOSED: Mapping[str, Literal["embedding", "upload", "gradient"]] = {
+_Exposed = Literal["embedding", "upload", "gradient", "gradient share"]
+_EXPOSED: Mapping[str, _Exposed] = {
     "embedding": "embedding",
     "masked_result": "upload",
     "result_share": "upload",
@@ -272,8 +273,14 @@ _EXPOSED: Mapping[str, Literal["embedding", "upload", "gradient"]] = {
 
 def exposures_of(messages: Iterable[MessageSpec]) -> tuple[Exposure, ...]:
     """Disclosures: messages with values row by row, each kind once, in declared order."""
-    shown = {one.kind: _EXPOSED[one.carries] for one in messages if one.row_by_row}
+    shown = {one.kind: _exposed(one) for one in messages if one.row_by_row}
     return tuple(Exposure(kind, carries) for kind, carries in shown.items())
+
+
+def _exposed(spec: MessageSpec) -> _Exposed:
+    """What a message shows; a share of a result that the server sends is one of its step."""
+    dealt = (spec.sender, spec.carries) == ("server", "result_share")
+    return "gradient share" if dealt else _EXPOSED[spec.carries]
 
 
 def announcement(

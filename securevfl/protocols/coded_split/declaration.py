@@ -39,6 +39,7 @@ def messages_of(public: Parameters, *, training: bool = True) -> tuple[MessageSp
         shape=functools.partial(upload_shape, public),
         **elements(public),
         count=lambda key: AGAIN * (upload_shape(public, key) is not None),
+        row_by_row=True,
         source="line 5",
     )
     every = (
@@ -96,6 +97,7 @@ def training_messages(public: Parameters) -> tuple[MessageSpec, ...]:
             shape=lambda key: (coded, h),
             **elements(public),
             count=functools.partial(dealt, seeded=False),
+            row_by_row=True,
             source="line 9",
         ),
         MessageSpec(

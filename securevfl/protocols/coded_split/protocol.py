@@ -170,6 +170,14 @@ class CodedSplit(SplitProtocol, SharedModels):
         prepared = [self.preparation(n).apply(rows) for n, rows in enumerate(features)]
         return joint_embedding(self.public, self.layout_of(len(features[0])), models, prepared)
 
+    def embed(self, client: Any, rows: np.ndarray) -> Any:
+        """An owner's embedding of rows by its first replica, if it was released; else None."""
+        models = getattr(client, "released", ())
+        if not models:
+            return None
+        prepared = self.preparation(client.index).apply(rows)
+        return whole_rows(self.public, client.index, prepared) @ models[0]
+
     def models(self, parties: Mapping[int, Party]) -> np.ndarray:
         """Models of all owners, (K, d, h) integers with lx + lu bits, by the experimenter."""
         return whole_models(self.public, parties)
