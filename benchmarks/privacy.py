@@ -227,6 +227,7 @@ METHODS = (
     "vfb2",
     "vflhlp",
 )
+FEW = {"starts": 12, "games": 20}  # of attacks that take long, and which fail on shares
 CODED_RATES = {"digits": 16, "credit-card": 1, "handwritten": 4}  # client_lr
 
 
@@ -251,7 +252,7 @@ def attacks(name: str, seeds: int, *, coded: bool = False) -> None:
         seeds=range(seeds or given["seeds"]),
         conditions="paper",
         sealed=False,
-        settings=AttackSettings(rows=given.get("rows")),
+        settings=AttackSettings(rows=given.get("rows"), **(FEW if coded else {})),
         folder=Path("runs") / f"attacks-{'coded-' * coded}{name}",
         progress=lambda done, total, what: print(f"{done}/{total} {what}", flush=True),
     )

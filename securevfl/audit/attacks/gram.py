@@ -3,9 +3,13 @@
 Where models are updated by W += X_B^T G_B with steps that the server chose, its sums at time t are
 U_t[i] = x_i W_0 + sum_j <x_i, x_j> A_t[j], with A_t[j] the sum of all steps of row j before t. Two
 visits of a row give h linear equations in its inner products with all M rows, so E visits with
-(E - 1) h >= M give them exactly, by plain solving. The Gram matrix is the rows up to one rotation
-of all columns together. (It has rank d, so solving for rows of d columns needs only about d/h
-epochs; this is not done here, and the number of visits below is no threshold of safety.)
+(E - 1) h >= M give them exactly, by plain solving. That is no threshold of safety: the Gram matrix
+has rank d, and sums of all rows at E > d/h + 1 times give it (`gram_by_rank`), as do those of
+batches by least squares (`securevfl.audit.attacks.low_rank`). It is the rows up to one rotation of
+all columns together; what takes the rotation away is in `securevfl.audit.attacks.rotation`.
+
+Sums and steps of coded protocols are integers. Solved modulo a prime, the equations know no
+rounding: a row comes out exactly or not at all, however small the steps were.
 """
 
 from __future__ import annotations
@@ -14,6 +18,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+
+from securevfl.audit.proof.linear_algebra import independent_rows, solve_left
+from securevfl.field import PrimeField
 
 
 @dataclass(frozen=True)
@@ -45,26 +52,102 @@ def gram_of_rows(visits: Sequence[Visit], rows: int) -> np.ndarray:
     rows : int
         M.
     """
-    width = visits[0].sums.shape[1]
-    before = np.zeros((rows, width))
-    equations: list[list[np.ndarray]] = [[] for _ in range(rows)]
-    values: list[list[np.ndarray]] = [[] for _ in range(rows)]
+    found = np.full((rows, rows), np.nan)
+    for row in range(rows):
+        left, right = _equations(visits, rows, row)
+        scale = np.abs(left).max(initial=0) or 1.0
+        if len(left):
+            solved, _, rank, _ = np.linalg.lstsq(left / scale, right / scale, rcond=1e-13)
+            found[row] = solved if rank == rows else np.nan
+    return found
+
+
+def exact_row_of_gram(
+    visits: Sequence[Visit], rows: int, row: int, field: PrimeField
+) -> np.ndarray | None:
+    """One row of X X^T in whole numbers, (rows,); None where the equations are too few.
+
+    Parameters
+    ----------
+    visits : sequence of Visit
+        Whole numbers, in the order of training.
+    rows : int
+        M.
+    row : int
+    field : PrimeField
+        Of a prime that is larger than twice all inner products.
+    """
+    left, right = (field.reduce(np.rint(x).astype(np.int64)) for x in _equations(visits, rows, row))
+    solved = solve_left(field, left, right[:, None]) if len(left) >= rows else None
+    return None if solved is None else field.signed(solved[:, 0])
+
+
+def gram_by_rank(visits: Sequence[Visit], field: PrimeField) -> np.ndarray | None:
+    """X X^T in whole numbers from visits of all rows, (M, M), by its rank; None before.
+
+    With D the changes of the sums since the first visit and A the steps until then, D = X X^T A.
+    So X X^T = D_c (A_c^T D_c)^-1 D_c^T for independent columns c of A^T D, as many as its rank. The
+    server knows that it has all of them when one column more than that has been seen.
+
+    Parameters
+    ----------
+    visits : sequence of Visit
+        Each of all rows, in whole numbers.
+    field : PrimeField
+        As for `exact_row_of_gram`.
+    """
+    steps, changes = (np.rint(x).astype(np.int64) for x in _changes(visits))
+    if not steps.size:
+        return None
+    A, D = field.reduce(steps), field.reduce(changes)
+    chosen = independent_rows(field, np.ascontiguousarray(D.T))
+    if len(chosen) == D.shape[1]:
+        return None
+    left = np.ascontiguousarray(D[:, chosen])
+    small = field.matmul(np.ascontiguousarray(A[:, chosen].T), left)
+    if len(independent_rows(field, small)) < len(chosen):
+        return None
+    solved = field.solve(small, np.ascontiguousarray(left.T))
+    found: np.ndarray = field.signed(field.matmul(left, solved))
+    return found
+
+
+def rough_gram_by_rank(visits: Sequence[Visit], rank: int) -> np.ndarray:
+    """The same of sums that are rounded, for a rank that is known, (M, M) floats."""
+    A, D = _changes(visits)
+    middle = A.T @ D
+    values, vectors = np.linalg.eigh((middle + middle.T) / 2)
+    kept = np.argsort(values)[-rank:]
+    part = D @ vectors[:, kept]
+    found: np.ndarray = part @ (part / values[kept]).T
+    return found
+
+
+def _changes(visits: Sequence[Visit]) -> tuple[np.ndarray, np.ndarray]:
+    """A and D of `gram_by_rank`, (M, (E - 1) h), rows in ascending order."""
+    M, h = visits[0].sums.shape
+    before, steps, changes = np.zeros((M, h)), [np.zeros((M, 0))], [np.zeros((M, 0))]
+    first = visits[0].sums[np.argsort(visits[0].rows)]
+    for number, visit in enumerate(visits):
+        order = np.argsort(visit.rows)
+        if number:
+            steps.append(before.copy())
+            changes.append(visit.sums[order] - first)
+        before += visit.step[order]
+    return np.concatenate(steps, axis=1), np.concatenate(changes, axis=1)
+
+
+def _equations(visits: Sequence[Visit], rows: int, row: int) -> tuple[np.ndarray, np.ndarray]:
+    """Equations ((E - 1) h, M) for a row of X X^T: differences of its visits to the first."""
+    h = visits[0].sums.shape[1]
+    before, since = np.zeros((rows, h)), np.zeros((rows, h))
+    left, right, first = [np.zeros((0, rows))], [np.zeros(0)], None
     for visit in visits:
-        for row, seen in zip(visit.rows.tolist(), visit.sums, strict=True):
-            equations[row].append(before.T.copy())
-            values[row].append(seen.astype(np.float64))
+        for place in np.flatnonzero(visit.rows == row):
+            if first is None:
+                first, since = visit.sums[place].astype(np.float64), before.copy()
+                continue
+            left.append((before - since).T)
+            right.append(visit.sums[place] - first)
         before[visit.rows] += visit.step
-    return np.stack([_solved(*one, rows) for one in zip(equations, values, strict=True)])
-
-
-def _solved(equations: Sequence[np.ndarray], values: Sequence[np.ndarray], rows: int) -> np.ndarray:
-    """One row of the Gram matrix from the differences of its visits to the first."""
-    if len(equations) > 1:
-        left = np.concatenate([one - equations[0] for one in equations[1:]])
-        right = np.concatenate([one - values[0] for one in values[1:]])
-        scale = np.abs(left).max() or 1.0
-        found, _, rank, _ = np.linalg.lstsq(left / scale, right / scale, rcond=1e-13)
-        if rank == rows:
-            solved: np.ndarray = found
-            return solved
-    return np.full(rows, np.nan)
+    return np.concatenate(left), np.concatenate(right)

@@ -1,0 +1,56 @@
+"""From inner products of rows to the rows: what takes the last rotation away.
+
+A Gram matrix X X^T tells the rows up to one rotation of all columns. As many known rows as there
+are columns tell the rotation (K. Liu, C. Giannella, H. Kargupta, "An Attacker's View of Distance
+Preserving Maps for Privacy Preserving Data Mining", PKDD 2006), and nearly independent columns tell
+themselves, by independent component analysis (S. Guo, X. Wu, "Deriving Private Information from
+Arbitrarily Projected Data", PAKDD 2007).
+"""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+
+_ROUNDING = 1e-9  # of the largest eigenvalue: what is taken for 0
+
+
+def rows_from_known(gram: np.ndarray, known: np.ndarray, columns: np.ndarray) -> np.ndarray:
+    """All rows, (M, d), from those that are known.
+
+    Parameters
+    ----------
+    gram : ndarray, (M, M)
+    known : ndarray, (m,)
+        Their numbers; as many independent rows as X has.
+    columns : ndarray, (m, d)
+        Their columns.
+    """
+    found: np.ndarray = gram[:, known] @ np.linalg.pinv(columns.T, rcond=_ROUNDING)
+    return found
+
+
+def independent_columns(gram: np.ndarray, stream: np.random.Generator) -> np.ndarray:
+    """Guesses of the columns, (M, r), in no order, each up to its sign, mean and scale."""
+    from sklearn.decomposition import FastICA
+
+    centred = gram - gram.mean(axis=0) - gram.mean(axis=1)[:, None] + gram.mean()
+    values, vectors = np.linalg.eigh((centred + centred.T) / 2)
+    kept = values > _ROUNDING * values.max()
+    white = vectors[:, kept] * np.sqrt(len(gram))
+    seed = int(stream.integers(2**31))
+    with warnings.catch_warnings():  # on dependent columns it need not converge
+        warnings.simplefilter("ignore")
+        found: np.ndarray = FastICA(
+            whiten=False, max_iter=1000, tol=1e-6, random_state=seed
+        ).fit_transform(white)
+    return found
+
+
+def best_matches(guesses: np.ndarray, columns: np.ndarray) -> np.ndarray:
+    """Of each true column that varies the largest correlation with a guess, without its sign."""
+    true = columns[:, columns.std(axis=0) > 0]
+    both = np.corrcoef(guesses.T, true.T)
+    largest: np.ndarray = np.abs(both[: guesses.shape[1], guesses.shape[1] :]).max(axis=0)
+    return largest
