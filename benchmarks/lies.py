@@ -74,21 +74,25 @@ def gain_of(row: Row) -> str:
 
 def title_of(lie: Lie) -> str:
     """The table in which a lie stands."""
-    if not lie.protocol.startswith("fedvs"):
-        return "Other methods"
-    return "FedVS, the server" if lie.who == "server" else "FedVS, clients"
+    method, server = lie.protocol.partition(" ")[0], lie.who == "server"
+    if method == "fedvs":
+        return "FedVS, the server" if server else "FedVS, clients"
+    if method == "coded_split":
+        return "coded_split, the server" if server else "coded_split, owners and holders"
+    return "Other methods"
 
 
 def told(lie: Lie) -> str:
-    """Who does what, with the options that matter; of FedVS's server only what."""
+    """Who does what, with the options that matter; where a table is of one party, only what."""
     method, _, options = lie.protocol.partition(" ")
-    whose = "" if lie.who == "server" and method == "fedvs" else f"{lie.who} "
-    place = "" if method == "fedvs" else f"`{method}`: "
+    own = method in ("fedvs", "coded_split")  # it has tables of its own
+    whose = "" if lie.who == "server" and own else f"{lie.who} "
+    place = "" if own else f"`{method}`: "
     return f"{place}{whose}{lie.does}" + (f" (`{options}`)" if options else "")
 
 
 def table(rows: dict[str, Row]) -> str:
-    """Markdown: a table for the server, one for clients, one for other methods."""
+    """Markdown: tables for servers, for clients, and for other methods."""
     lines, title = list[str](), ""
     for lie in all_lies():
         row = rows[lie.name]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from securevfl.protocols.base.registry import find_protocols
-from securevfl.testing.lies import SMALL, Finding, all_lies
+from securevfl.testing.lies import SMALL, Finding, all_lies, coded_split_stage
 from securevfl.testing.lies.stage import play
 
 ROOT = Path(__file__).parents[2]
@@ -28,6 +28,13 @@ AT_MOST = {
     "fedvs: one client is moved, Adam": 0.05,
 }
 EXACTLY = {
+    "coded_split: off the polynomial": 1.0,
+    "coded_split: off the polynomial, helped": 1.0,
+    "coded_split: chosen step": 0.0,
+    "coded_split: skipped step, heard": 1.0,
+    "coded_split: known keys": 0.0,
+    "coded_split: known keys of all": 1.0,
+    "coded_split: never uploads": 0.0,
     "fedvs: two batches": 1.0,
     "fedvs: another polynomial": 0.5,
     "fedvs: another polynomial, A = 1": 0.5,
@@ -41,6 +48,13 @@ EXACTLY = {
     "psi: turned order": 1.0,
 }
 NOTICED = {
+    "coded_split: off the polynomial, helped": "nobody",
+    "coded_split: label used again": "10 clients refuse",
+    "coded_split: asks for nonsense": "server refuses",
+    "coded_split: wrong keys, A = 1": "server corrects client 1",  # who is honest
+    "coded_split: inconsistent data, A = 1": "server corrects client 1",
+    "coded_split: A+1 wrong uploads": "server corrects client 5",  # who is honest, too
+    "coded_split: wrong upload, A = 1": "server corrects client 0",  # the liar
     "fedvs: stepped": "10 clients refuse",
     "fedvs: zero gradient": "10 clients refuse",
     "fedvs: stepped, outside": "5 clients refuse",  # of which none are needed
@@ -78,7 +92,8 @@ def test_the_lies_of_this_page_exist_and_are_told_in_protocols_that_exist():
     assert told_in - {"psi"} <= set(find_protocols())
 
 
-def test_nobody_notices_anything_in_an_honest_run():
+@pytest.mark.parametrize("play", [play, coded_split_stage.play])
+def test_nobody_notices_anything_in_an_honest_run(play):
     one, two = play(SMALL), play(SMALL)
     assert one.noticed() == "nobody"
     assert (one.judge.means[0] == two.judge.means[0]).all()

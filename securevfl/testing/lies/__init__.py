@@ -1,6 +1,7 @@
 """Lies: parties that deviate from a protocol in one point, and what each gains, measured.
 
-`all_lies` has servers and clients of FedVS that lie once, and some parties of other methods. Each
+`all_lies` has servers and clients of FedVS and of coded split learning that lie once, and some
+parties of other methods. Each
 runs against the real parties in a simulation. ``benchmarks/lies.py`` measures all of them and
 writes the table of SECURITY.md. Not for use outside tests.
 """
@@ -13,6 +14,8 @@ from securevfl.testing.lies.lie import FULL, SMALL, Finding, Lie, Outcome, Size
 def all_lies() -> tuple[Lie, ...]:
     """Every lie, in the order of the table."""
     from securevfl.testing.lies import (
+        coded_split_holders,
+        coded_split_server,
         fedvs_announcements,
         fedvs_clients,
         fedvs_gradients,
@@ -20,7 +23,8 @@ def all_lies() -> tuple[Lie, ...]:
         others,
     )
 
-    modules = (fedvs_sums, fedvs_gradients, fedvs_announcements, fedvs_clients, others)
+    fedvs = (fedvs_sums, fedvs_gradients, fedvs_announcements, fedvs_clients)
+    modules = (*fedvs, coded_split_server, coded_split_holders, others)
     return tuple(one for module in modules for one in module.LIES)
 
 

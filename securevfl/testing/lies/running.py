@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import MutableMapping, Sequence
 from typing import Any
 
-from securevfl.engine.network import Event
+from securevfl.engine.network import SERVER, Event
 from securevfl.engine.party import Party
 from securevfl.engine.simulation.simulator import Simulation
 from securevfl.errors import SecureVFLError
@@ -38,8 +38,10 @@ def who_noticed(events: Sequence[Event], error: Exception | None) -> str:
     """Who recorded what, or the error that ended the run; "nobody" if neither."""
     said = []
     refused = {event.party for event in events if event.name == "refused"}
-    if refused:
-        said.append(f"{len(refused)} clients refuse")
+    if refused - {SERVER}:
+        said.append(f"{len(refused - {SERVER})} clients refuse")
+    if SERVER in refused:
+        said.append("server refuses")
     blamed = sorted({n for e in events if e.name == "corrected" for n in e.fields["clients"]})
     if blamed:
         said.append(f"server corrects client {', '.join(map(str, blamed))}")

@@ -1,0 +1,273 @@
+"""What each coalition gains from coded_split, measured: ``python benchmarks/coalitions.py``.
+
+- gram: the server's inner products of all rows by plain solving, epoch by epoch, and by rank;
+- rotation: rows from known rows, and columns by independent component analysis;
+- fedvs: the same against FedVS with SGD, whose sums are rounded;
+- holders: what T, T + 1 and K + T holders decode, and the server with them.
+
+Writes benchmarks/results/privacy/coalitions.json after each part; words name the parts to run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from securevfl.audit.attack_matrix.observation import ObservedRun, observe
+from securevfl.audit.attack_matrix.server_steps import visits_of
+from securevfl.audit.attacks.gram import (
+    Visit,
+    exact_row_of_gram,
+    gram_by_rank,
+    rough_gram_by_rank,
+)
+from securevfl.audit.attacks.outcome import NoView
+from securevfl.audit.attacks.rotation import best_matches, independent_columns, rows_from_known
+from securevfl.audit.attacks.shares import known_combinations, recover_data, recover_model
+from securevfl.data import load_dataset
+from securevfl.data.dataset import VerticalDataset
+from securevfl.engine.conditions import NONE
+from securevfl.engine.network import SERVER
+from securevfl.field import PrimeField
+from securevfl.machine import commit, describe_machine
+from securevfl.models.polynomial_network import expand
+from securevfl.protocols.base.registry import get_protocol, make_config
+from securevfl.runs.threads import one_thread
+from securevfl.testing.runs import simulate
+
+OUT = Path(__file__).parent / "results" / "privacy" / "coalitions.json"
+P61 = PrimeField(2**61 - 1)
+SEEDS = 3
+SAMPLED = 12  # rows for which equations are solved one by one
+Row = dict[str, Any]
+
+
+def seen(name: str, data: VerticalDataset, seed: int, **options: Any) -> ObservedRun:
+    """A run of which the server keeps everything."""
+    cls = get_protocol(name)
+    known = {"degree": 1, "hidden": 16, "lr": 0.01, **options}
+    made = cls(make_config(cls, known), data, seed=seed)
+    with one_thread():
+        return observe(made, conditions=NONE, client=0, every=True)
+
+
+def whole_rows(run: ObservedRun) -> np.ndarray:
+    """X of all clients, side by side, as it is rounded; by training row."""
+    protocol: Any = run.protocol
+    columns = [expand(x.astype(np.float64), protocol.config.degree) for x in protocol.data.train]
+    return np.floor(np.concatenate(columns, axis=1) * 2.0**protocol.config.data_bits + 0.5)
+
+
+def visits(run: ObservedRun) -> list[Visit]:
+    """The server's view."""
+    found = visits_of(run)
+    assert not isinstance(found, NoView), found
+    return found
+
+
+def epoch_by_epoch() -> list[Row]:
+    """Plain solving of equations in batches: rows of X X^T that come out, of a sample."""
+    made = []
+    for seed in range(SEEDS):
+        M, h, batch = 240, 40, 60
+        data = load_dataset("breast-cancer", parties=6, seed=seed).subset(M, 20)
+        run = seen("coded_split", data, seed, width=h, batch=batch, rounds=8 * M // batch)
+        X, every = whole_rows(run), visits(run)
+        chosen = np.random.Generator(np.random.Philox(seed)).permutation(M)[:SAMPLED]
+        for epochs in (6, 7, 8):
+            some = every[: epochs * M // batch]
+            rows = {int(i): exact_row_of_gram(some, M, int(i), P61) for i in chosen}
+            right = [i for i, r in rows.items() if r is not None and (r == X @ X[i]).all()]
+            made.append({"data": "breast-cancer", "seed": seed, "M": M, "h": h, "batch": batch,
+                         "epochs": epochs, "equations": (epochs - 1) * h, "tried": SAMPLED,
+                         "solved": sum(r is not None for r in rows.values()),
+                         "exact": len(right)})  # fmt: skip
+            print(made[-1], flush=True)
+    return made
+
+
+RANKS = (("breast-cancer", 6, 16, 1), ("digits", 8, 64, 1), ("digits", 8, 64, 2))
+
+
+def by_rank() -> list[Row]:
+    """Batches of all rows: epochs until the whole of X X^T is there; then known rows, and ICA."""
+    made = []
+    for name, parties, h, degree in RANKS:
+        for seed in range(SEEDS):
+            data = load_dataset(name, parties=parties, seed=seed)
+            options = {"width": h, "degree": degree, "batch": data.rows, "rounds": 6}
+            made.append(_by_rank(name, seen("coded_split", data, seed, **options), seed))
+            print(made[-1], flush=True)
+    return made
+
+
+def _by_rank(name: str, run: ObservedRun, seed: int) -> Row:
+    X, every, start = whole_rows(run), visits(run), time.process_time()
+    gram, epochs = None, 0
+    while gram is None:
+        epochs += 1
+        gram = gram_by_rank(every[:epochs], P61)
+    rank = int(np.linalg.matrix_rank(X))
+    exact = bool((gram == X @ X.T).all())
+    real = gram * 4.0**-run.protocol.config.data_bits
+    truth = X * 2.0**-run.protocol.config.data_bits
+    seconds = time.process_time() - start
+    raw = np.concatenate(run.protocol.data.train, axis=1)
+    return {
+        "data": name, "seed": seed, "rows": len(X), "columns": X.shape[1], "rank": rank,
+        "h": run.protocol.config.width, "degree": run.protocol.config.degree,
+        "epochs": epochs, "exact": exact, "seconds": round(seconds, 1),
+        **_after(real, truth, raw, rank, seed),
+    }  # fmt: skip
+
+
+def _after(gram: np.ndarray, truth: np.ndarray, raw: np.ndarray, rank: int, seed: int) -> Row:
+    """What follows from a Gram matrix: by known rows, and by ICA."""
+    stream = np.random.Generator(np.random.Philox(seed))
+    found = {}
+    for word, count in (("known", rank + 2), ("half_known", rank // 2)):
+        known = stream.permutation(len(truth))[:count]
+        rows = rows_from_known(gram, known, truth[known])
+        left = np.setdiff1d(np.arange(len(truth)), known)
+        found[word] = count
+        found[f"{word}_found"] = float((np.abs(rows - truth)[left] < 1e-3).mean())
+    matches = best_matches(independent_columns(gram, stream), raw)
+    found |= {"ica_columns": len(matches), "ica_95": int((matches >= 0.95).sum())}
+    return found | {"ica_best": float(matches.max()), "ica_median": float(np.median(matches))}
+
+
+def independent() -> list[Row]:
+    """ICA after the Gram attack on 12 independent columns, 4 owners."""
+    made = []
+    for seed in range(SEEDS):
+        stream = np.random.Generator(np.random.Philox(seed + 100))
+        columns = stream.random((1344, 12)) ** np.linspace(0.3, 4, 12)
+        labels = (columns.sum(axis=1) > np.median(columns.sum(axis=1))).astype(int)
+        parts = np.split(columns.astype(np.float32), 4, axis=1)
+        data = VerticalDataset.from_numpy(
+            parts, labels, test_features=[x[:20] for x in parts], test_labels=labels[:20],
+            scaling="none",
+        )  # fmt: skip
+        options = {"width": 8, "batch": 1344, "rounds": 6}
+        made.append(_by_rank("12 independent columns", seen("coded_split", data, seed, **options),
+                             seed))  # fmt: skip
+        print(made[-1], flush=True)
+    return made
+
+
+def fedvs() -> list[Row]:
+    """FedVS with SGD, masked: relative error of X X^T by the same epochs."""
+    made = []
+    for name, parties, h, _ in RANKS[:2]:
+        for seed in range(SEEDS):
+            data = load_dataset(name, parties=parties, seed=seed)
+            options = {"width": h, "batch": data.rows, "rounds": 6, "optimizer": "sgd"}
+            options |= {"lr": 0.5, "momentum": 0.0}
+            run = seen("fedvs", data, seed, **options)
+            X = whole_rows(run) * 2.0**-run.protocol.config.data_bits
+            gram, rank = X @ X.T, int(np.linalg.matrix_rank(X))
+            for epochs in range(2, 7):
+                rough = rough_gram_by_rank(visits(run)[:epochs], rank)
+                error = np.linalg.norm(rough - gram) / np.linalg.norm(gram)
+                made.append({"data": name, "seed": seed, "h": h, "rank": rank, "epochs": epochs,
+                             "error": float(error)})  # fmt: skip
+                print(made[-1], flush=True)
+    return made
+
+
+def holders() -> list[Row]:
+    """What coalitions of holders decode of data, first models and steps; T of them nothing."""
+    from scipy.stats import chisquare
+
+    made = []
+    for K, T, helpers in ((1, 1, 0), (2, 1, 0), (1, 2, 0), (2, 2, 2)):
+        data = load_dataset("digits", parties=8)
+        outcome = simulate("coded_split", data, conditions=NONE, payloads=True, rounds=5,
+                           batch=128, width=32, hidden=16, segments=K, privacy=T,
+                           helpers=helpers)  # fmt: skip
+        protocol: Any = outcome.protocol
+        public, code = protocol.public, protocol.public.code
+        server: Any = outcome.parties[SERVER]
+        steps = code.field.reduce(server.log[-1].astype(np.int64))
+        laid = public.batches["train"].lay_out(_quantised(protocol))
+        truth = code.field.reduce(laid.astype(np.int64))
+        held = _held(outcome, steps=5)
+        for size in sorted({T, T + 1, K + T}):
+            C = tuple(range(T, T + size))
+            known = known_combinations(code, {j: held["data"][j] for j in C})
+            whole = recover_data(code, {j: held["data"][j] for j in C})
+            first = recover_model(code, {j: held["model"][j] for j in C})
+            dealt = recover_data(code, {j: held["deal"][j] for j in C})
+            values = np.concatenate([held["deal"][j].ravel() for j in C])
+            counts = np.bincount((values % 64).astype(int), minlength=64)
+            one = first is not None
+            made.append({
+                "K": K, "T": T, "N": code.parties, "holders": size,
+                "combinations": len(known.matrix),
+                "data": 0.0 if whole is None else float((whole == truth).mean()),
+                "first_models": float((first == _first(protocol, outcome)).mean()) if one else 0.0,
+                "steps": 0.0 if dealt is None else float((dealt == steps).mean()),
+                "p_uniform": float(chisquare(counts).pvalue),
+            })  # fmt: skip
+            print(made[-1], flush=True)
+    return made
+
+
+def _quantised(protocol: Any) -> np.ndarray:
+    columns = [expand(x.astype(np.float64), protocol.config.degree) for x in protocol.data.train]
+    return np.floor(np.concatenate(columns, axis=1) * 2.0**protocol.config.data_bits + 0.5)
+
+
+def _first(protocol: Any, outcome: Any) -> np.ndarray:
+    point = protocol.public.model_point
+    parts = [point.quantize(protocol.first_weights(n)) for n in range(protocol.data.parties)]
+    return np.concatenate(parts)
+
+
+def _held(outcome: Any, steps: int) -> dict[str, dict[int, np.ndarray]]:
+    """Shares of data, first models and the last step by holder, from the messages themselves."""
+    sent, columns = outcome.simulation.transcript, outcome.simulation.transcript.columns()
+    owners = range(outcome.protocol.data.parties)
+    found: dict[str, dict[int, np.ndarray]] = {}
+    by = {
+        (str(columns["kind"][i]), int(columns["round"][i]), int(columns["sender"][i]),
+         int(columns["receiver"][i])): payload
+        for i, payload in enumerate(sent.payloads)
+    }  # fmt: skip
+    holders = range(outcome.protocol.public.code.parties)
+    found["data"] = {
+        j: np.concatenate([by["train-data", 0, n, j] for n in owners], axis=1) for j in holders
+    }
+    found["model"] = {j: np.concatenate([by["model", 0, n, j] for n in owners]) for j in holders}
+    T = outcome.protocol.public.code.privacy
+    found["deal"] = {j: by["deal", steps, SERVER, j] for j in holders if j >= T}
+    return found
+
+
+PARTS = {
+    "gram": epoch_by_epoch,
+    "rank": by_rank,
+    "independent": independent,
+    "fedvs": fedvs,
+    "holders": holders,
+}
+
+
+def main() -> None:
+    """Run the parts that are asked for, all of them without words."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("parts", nargs="*", choices=[*PARTS, []])
+    asked = parser.parse_args().parts or list(PARTS)
+    found = json.loads(OUT.read_text()) if OUT.exists() else {}
+    for part in asked:
+        found |= {part: PARTS[part](), "machine": describe_machine(), "commit": commit()}
+        OUT.write_text(json.dumps(found, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

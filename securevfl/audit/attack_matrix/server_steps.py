@@ -1,0 +1,43 @@
+"""A server's sums and steps, as the attacks on inner products want them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from securevfl.audit.attack_matrix.observation import ObservedRun
+from securevfl.audit.attacks.gram import Visit
+from securevfl.audit.attacks.outcome import NoView
+from securevfl.engine.network import SERVER
+
+
+def visits_of(seen: ObservedRun) -> list[Visit] | NoView:
+    """What the server decoded and what it then added to the models, batch by batch.
+
+    Whole numbers where the models are in shares, for its steps are what it dealt. Else numbers as
+    the clients' SGD computes with them; other optimisers are not linear in the gradient.
+
+    Parameters
+    ----------
+    seen : ObservedRun
+        In which the joint embeddings of every round were kept.
+    """
+    steps = seen.steps()
+    if isinstance(steps, NoView):
+        return steps
+    protocol: Any = seen.protocol
+    config, N = protocol.config, protocol.data.parties
+    if getattr(config, "segments", 1) > 1:
+        return NoView(f"K = {config.segments} segments; this is written for one")
+    if seen.holders:
+        server: Any = seen.parties[SERVER]
+        unit = N * 2.0**protocol.public.sum_bits
+        pairs = zip(steps, server.log, strict=True)
+        return [
+            Visit(s.rows, np.rint(s.joint * unit), dealt[0].astype(float)) for s, dealt in pairs
+        ]
+    if config.optimizer != "sgd":
+        return NoView(f"the clients' optimiser is {config.optimizer}: no linear step")
+    rate = (config.client_lr or config.lr) / N
+    return [Visit(s.rows, s.joint * float(N), -rate * s.gradient.astype(float)) for s in steps]

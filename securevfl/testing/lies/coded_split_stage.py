@@ -1,0 +1,186 @@
+"""Runs of coded split learning in which some party lies, and a judge who knows what all hold."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from securevfl.data.dataset import VerticalDataset
+from securevfl.engine.conditions import NONE
+from securevfl.engine.network import SERVER, Event
+from securevfl.field.lagrange import interpolation_matrix
+from securevfl.protocols.coded_split.algorithm import Owner
+from securevfl.protocols.coded_split.messages import Label
+from securevfl.protocols.coded_split.protocol import CodedSplit
+from securevfl.protocols.coded_split.server import Server
+from securevfl.runs.assembly import rules_of
+from securevfl.testing.lies.lie import Size
+from securevfl.testing.lies.running import carry_out, who_noticed
+from securevfl.testing.runs import make
+
+PARTIES = 10
+VICTIM = 7
+PATIENCE = 5.0  # seconds that a lying server waits for holders that may refuse
+
+
+@dataclass
+class Judge:
+    """What the script knows and no liar does.
+
+    Attributes
+    ----------
+    parties : mapping of int to Party
+    plain : dict of (int, int) to ndarray
+        Uploads before masks were added, by holder and round.
+    means : list of ndarray
+        H of each step.
+    """
+
+    parties: Mapping[int, Any]
+    plain: dict[tuple[int, int], np.ndarray] = field(default_factory=dict)
+    means: list[np.ndarray] = field(default_factory=list)
+
+    def watch(self) -> None:
+        """Note uploads and decoded means; nothing of the run changes."""
+        for party in self.parties.values():
+            if party.index == SERVER:
+                party.centre.gradients = self._noting_mean(party.centre.gradients)
+            else:
+                party.upload = self._noting_upload(party, party.upload)
+
+    def _noting_upload(self, party: Any, upload: Callable[..., Any]) -> Callable[..., Any]:
+        def noting(label: Label, rows: np.ndarray, round: int) -> Any:
+            share = party.data_shares[label.part][rows]
+            self.plain[party.index, round] = party.public.field.matmul(share, party.model[0])
+            return upload(label, rows, round)
+
+        return noting
+
+    def _noting_mean(self, gradients: Callable[..., Any]) -> Callable[..., Any]:
+        def noting(embedding: np.ndarray, *rest: Any) -> Any:
+            self.means.append(embedding)
+            return gradients(embedding, *rest)
+
+        return noting
+
+    def shares(self, holder: int, part: str = "train") -> np.ndarray:
+        """F(alpha_j) of all owners, side by side."""
+        found: np.ndarray = self.parties[holder].data_shares[part]
+        return found
+
+
+class LyingServer(Server):
+    """A server that deals and asks for what it likes. `found` has what its run brought."""
+
+    judge: Judge
+    found: dict[str, Any]
+
+    async def uploads(self, round: int) -> dict[int, np.ndarray]:
+        """Whatever holders upload in a round, all of them if they do."""
+        self.begin(round)
+        every: dict[int, np.ndarray] = await self.collect(
+            "embedding", count=len(self.peers), timeout=PATIENCE
+        )
+        return every
+
+    def train_on(self, uploads: Mapping[int, np.ndarray]) -> None:
+        """An honest step on honest uploads; it is not dealt yet."""
+        from securevfl.protocols.coded_split.decoding import decode_sums
+
+        rows = self.public.batches["train"].draw(self.round)
+        self.train(rows, decode_sums(self.public, uploads, len(rows))[0])
+
+    def shares(self) -> list[np.ndarray]:
+        """Consistent shares of the last step."""
+        return self.dealing.shares(self.secret, self.steps, self.log[-1])
+
+    def hand_out(self, shares: Mapping[int, np.ndarray], step: int) -> None:
+        """Deal elements to some holders, those that should have got a seed left out."""
+        for j, share in shares.items():
+            if j >= self.public.code.privacy:
+                self.send(j, "deal", share, round=step)
+
+    def expected(self, uploads: Mapping[int, np.ndarray], holder: int) -> np.ndarray:
+        """What a holder should have uploaded, by the uploads of R others."""
+        code, others = self.public.code, [j for j in uploads if j != holder]
+        good = [j for j in others if j not in self.found.get("moved", ())][: self.public.threshold]
+        onto = interpolation_matrix(code.field, [code.alphas[j] for j in good],
+                                    [code.alphas[holder]])  # fmt: skip
+        stack = np.stack([uploads[j] for j in good]).reshape(len(good), -1)
+        made: np.ndarray = code.field.matmul(onto, stack).reshape(uploads[good[0]].shape)
+        return made
+
+
+@dataclass(frozen=True)
+class Played:
+    """A run that ended, by an error or not.
+
+    Attributes
+    ----------
+    server : Server
+    judge : Judge
+    events : tuple of Event
+    error : Exception or None
+    """
+
+    server: Any
+    judge: Judge
+    events: tuple[Event, ...]
+    error: Exception | None
+
+    @property
+    def found(self) -> dict[str, Any]:
+        """What a lying server found."""
+        return dict(self.server.found)
+
+    def noticed(self) -> str:
+        """Who noticed, as `who_noticed` says it."""
+        return who_noticed(self.events, self.error)
+
+    def count(self, name: str) -> int:
+        """Number of events of a name."""
+        return sum(event.name == name for event in self.events)
+
+
+def play(
+    size: Size,
+    server: type[Server] | None = None,
+    *,
+    liars: Mapping[int, type[Owner]] | None = None,
+    parties: int = PARTIES,
+    data: VerticalDataset | None = None,
+    **options: Any,
+) -> Played:
+    """Run coded split learning with its parties, some of which are liars.
+
+    Parameters
+    ----------
+    size : Size
+    server : type, optional
+        Class of a lying server.
+    liars : mapping of int to type, optional
+        Classes of lying owners.
+    parties : int
+    data : VerticalDataset, optional
+        Digits if not given.
+    **options
+        Of the protocol; three rounds if not given.
+    """
+    small = {"rounds": 3, "batch": size.batch, "width": size.width}
+    given = size.data(parties) if data is None else data
+    protocol: Any = make(CodedSplit, given, defaults=small, **options)
+    made: dict[int, Any] = protocol.parties()
+    judge = Judge(made)
+    if server is not None:
+        made[SERVER].__class__ = server
+        made[SERVER].judge, made[SERVER].found = judge, {}
+    for n, liar in (liars or {}).items():
+        made[n].__class__ = liar
+    judge.watch()
+    _, events, error = carry_out(
+        made, conditions=NONE, make_party=protocol.party, rules=rules_of(protocol)
+    )
+    return Played(made[SERVER], judge, events, error)
