@@ -43,6 +43,7 @@ from securevfl.testing.runs import simulate
 OUT = Path(__file__).parent / "results" / "privacy" / "coalitions.json"
 P61 = PrimeField(2**61 - 1)
 SEEDS = 3
+VICTIM = 0  # the owner whose shares are pooled
 SAMPLED = 12  # rows for which equations are solved one by one
 Row = dict[str, Any]
 
@@ -50,7 +51,7 @@ Row = dict[str, Any]
 def seen(name: str, data: VerticalDataset, seed: int, **options: Any) -> ObservedRun:
     """A run of which the server keeps everything."""
     cls = get_protocol(name)
-    known = {"degree": 1, "hidden": 16, "lr": 0.01, **options}
+    known = {"degree": 1, "lr": 0.01, **options}
     made = cls(make_config(cls, known), data, seed=seed)
     with one_thread():
         return observe(made, conditions=NONE, client=0, every=True)
@@ -194,9 +195,10 @@ def holders() -> list[Row]:
         public, code = protocol.public, protocol.public.code
         server: Any = outcome.parties[SERVER]
         steps = code.field.reduce(server.log[-1].astype(np.int64))
-        laid = public.batches["train"].lay_out(_quantised(protocol))
+        laid = public.batches["train"].lay_out(_quantised(protocol, VICTIM))
         truth = code.field.reduce(laid.astype(np.int64))
         held = _held(outcome, steps=5)
+        own = public.model_point.quantize(protocol.first_weights(VICTIM))
         for size in sorted({T, T + 1, K + T}):
             C = tuple(range(T, T + size))
             known = known_combinations(code, {j: held["data"][j] for j in C})
@@ -210,7 +212,7 @@ def holders() -> list[Row]:
                 "K": K, "T": T, "N": code.parties, "holders": size,
                 "combinations": len(known.matrix),
                 "data": 0.0 if whole is None else float((whole == truth).mean()),
-                "first_models": float((first == _first(protocol, outcome)).mean()) if one else 0.0,
+                "first_models": float((first == own).mean()) if one else 0.0,
                 "steps": 0.0 if dealt is None else float((dealt == steps).mean()),
                 "p_uniform": float(chisquare(counts).pvalue),
             })  # fmt: skip
@@ -218,21 +220,16 @@ def holders() -> list[Row]:
     return made
 
 
-def _quantised(protocol: Any) -> np.ndarray:
-    columns = [expand(x.astype(np.float64), protocol.config.degree) for x in protocol.data.train]
-    return np.floor(np.concatenate(columns, axis=1) * 2.0**protocol.config.data_bits + 0.5)
-
-
-def _first(protocol: Any, outcome: Any) -> np.ndarray:
-    point = protocol.public.model_point
-    parts = [point.quantize(protocol.first_weights(n)) for n in range(protocol.data.parties)]
-    return np.concatenate(parts)
+def _quantised(protocol: Any, owner: int) -> np.ndarray:
+    """One owner's rows in whole numbers."""
+    columns = expand(protocol.data.train[owner], protocol.config.degree).astype(np.float64)
+    whole: np.ndarray = np.floor(columns * 2.0**protocol.config.data_bits + 0.5)
+    return whole
 
 
 def _held(outcome: Any, steps: int) -> dict[str, dict[int, np.ndarray]]:
-    """Shares of data, first models and the last step by holder, from the messages themselves."""
+    """Shares of the victim's data and first model, and of the last step, as they were sent."""
     sent, columns = outcome.simulation.transcript, outcome.simulation.transcript.columns()
-    owners = range(outcome.protocol.data.parties)
     found: dict[str, dict[int, np.ndarray]] = {}
     by = {
         (str(columns["kind"][i]), int(columns["round"][i]), int(columns["sender"][i]),
@@ -240,10 +237,9 @@ def _held(outcome: Any, steps: int) -> dict[str, dict[int, np.ndarray]]:
         for i, payload in enumerate(sent.payloads)
     }  # fmt: skip
     holders = range(outcome.protocol.public.code.parties)
-    found["data"] = {
-        j: np.concatenate([by["train-data", 0, n, j] for n in owners], axis=1) for j in holders
-    }
-    found["model"] = {j: np.concatenate([by["model", 0, n, j] for n in owners]) for j in holders}
+    others = [j for j in holders if j != VICTIM]
+    found["data"] = {j: by["train-data", 0, VICTIM, j] for j in others}
+    found["model"] = {j: by["model", 0, VICTIM, j] for j in others}
     T = outcome.protocol.public.code.privacy
     found["deal"] = {j: by["deal", steps, SERVER, j] for j in holders if j >= T}
     return found
