@@ -28,7 +28,7 @@ def visits_of(seen: ObservedRun) -> list[Visit] | NoView:
         return steps
     protocol: Any = seen.protocol
     config, N = protocol.config, protocol.data.parties
-    if getattr(config, "segments", 1) > 1:
+    if (getattr(config, "segments", None) or 1) > 1:
         return NoView(f"K = {config.segments} segments; this is written for one")
     if seen.holders:
         server: Any = seen.parties[SERVER]

@@ -101,7 +101,7 @@ def gram_by_rank(visits: Sequence[Visit], field: PrimeField) -> np.ndarray | Non
         return None
     A, D = field.reduce(steps), field.reduce(changes)
     chosen = independent_rows(field, np.ascontiguousarray(D.T))
-    if len(chosen) == D.shape[1]:
+    if not chosen or len(chosen) == D.shape[1]:
         return None
     left = np.ascontiguousarray(D[:, chosen])
     small = field.matmul(np.ascontiguousarray(A[:, chosen].T), left)
