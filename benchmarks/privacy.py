@@ -20,13 +20,14 @@ import functools
 import json
 import math
 import time
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 import numpy as np
 
+from securevfl.audit.attack_matrix.matrix import Matrix
 from securevfl.audit.attack_matrix.registry import solve_sums
 from securevfl.audit.attack_matrix.run import AttackSettings, attack_matrix, write_matrix
 from securevfl.audit.attack_matrix.setting import AttackCase
@@ -231,10 +232,11 @@ FEW = {"starts": 12, "games": 20}  # of attacks that take long, and which fail o
 CODED_RATES = {"digits": 16, "credit-card": 1, "handwritten": 4}  # client_lr
 
 
-def attacks(name: str, seeds: int, *, coded: bool = False) -> None:
+def attacks(name: str, seeds: int, *, coded: bool = False, again: str = "") -> None:
     """All attacks on all methods that are there; runs that are done are kept in runs/.
 
-    Or on coded_split with one segment and as many as the others have, and with released models.
+    Or on coded_split with one segment and as many as the others have, and with released models;
+    then `again` names the one attack whose results replace those in the file.
     """
     given = MATRICES[name]
     data = given.get("data", {})
@@ -244,7 +246,9 @@ def attacks(name: str, seeds: int, *, coded: bool = False) -> None:
     ours = [f"coded_split:{rate}", f"coded_split:{rate},segments=1"]
     ours.append(f"coded_split:{rate},segments=1,release=true")
     methods = ("fedvs", *dict.fromkeys(ours)) if coded else METHODS
+    methods = methods[1:] if again else methods
     there = [m for m in methods if m.partition(":")[0] in find_protocols()]
+    path = RESULTS / f"attacks-{'coded-' * coded}{name}.json"
     matrix = attack_matrix(
         [changed.get(m, m) for m in there],
         DataSource(name, data),
@@ -253,10 +257,27 @@ def attacks(name: str, seeds: int, *, coded: bool = False) -> None:
         conditions="paper",
         sealed=False,
         settings=AttackSettings(rows=given.get("rows"), **(FEW if coded else {})),
-        folder=Path("runs") / f"attacks-{'coded-' * coded}{name}",
+        attacks=[again] if again else None,
+        folder=Path("runs") / f"attacks-{'coded-' * coded}{again.replace(' ', '-')}{name}",
         progress=lambda done, total, what: print(f"{done}/{total} {what}", flush=True),
     )
-    write_matrix(matrix, RESULTS / f"attacks-{'coded-' * coded}{name}.json")
+    write_matrix(replaced(matrix, json.loads(path.read_text())) if again else matrix, path)
+
+
+def replaced(new: Matrix, old: dict[str, Any]) -> Matrix:
+    """A written matrix with the rows and cells of a new one in their places."""
+
+    def put(kind: str, names: tuple[str, ...]) -> list[dict[str, Any]]:
+        mine = {tuple(row[n] for n in names): row for row in getattr(new, kind)}
+        return [mine.get(tuple(row[n] for n in names), row) for row in old[kind]]
+
+    return replace(
+        new,
+        labels=tuple(old["labels"]),
+        rows=put("rows", ("protocol", "attack", "seed")),
+        cells=put("cells", ("protocol", "attack")),
+        figures=old["figures"],
+    )
 
 
 class _OwnEntropies(AttackCase):
@@ -369,9 +390,11 @@ def main() -> None:
     parser.add_argument("what", choices=[*WORK, "attacks", "coded"])
     parser.add_argument("--count", type=int, help="runs, suites or seeds")
     parser.add_argument("--data", choices=list(MATRICES), default="digits")
+    parser.add_argument("--again", default="", help="an attack of `coded`, to be run again")
     given = parser.parse_args()
     if given.what in ("attacks", "coded"):
-        attacks(given.data, given.count or 0, coded=given.what == "coded")
+        coded = given.what == "coded"
+        attacks(given.data, given.count or 0, coded=coded, again=given.again)
         return
     count = given.count or COUNTS.get(given.what, 0)
     result = {"what": given.what, "numpy": np.__version__, **WORK[given.what](count)}

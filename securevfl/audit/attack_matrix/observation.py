@@ -241,13 +241,32 @@ class ObservedRun:
         N = self.protocol.data.parties
         if not self.holders and any(used != N for used in self.used):
             return NoView(f"a joint embedding is of {min(self.used)} of {N} clients only")
-        both = zip(self.inputs.recent, self.inputs.gradients, strict=True)
+        gradients = self._dealt_gradients() if self.holders else self.inputs.gradients
+        both = zip(self.inputs.recent, gradients, strict=True)
         return tuple(Step(self._shared(rows), H, gradient) for (rows, H), gradient in both)
+
+    def _dealt_gradients(self) -> list[np.ndarray]:
+        """The gradients that a server's dealt steps stand for: it knows what it rounded them to."""
+        config: Any = self.protocol.config
+        server: Any = self.parties[SERVER]
+        unit = config.segments * 2.0**config.gradient_bits / self.protocol.data.parties
+        return [
+            (step.reshape(-1, step.shape[-1]) / (-unit * config.rate(t))).astype(np.float32)
+            for t, step in enumerate(server.log, 1)
+        ]
 
     @property
     def holders(self) -> bool:
         """Whether models are in shares, so that each sum is of all clients, whoever was late."""
         return bool(self._kinds("gradient share"))
+
+    @property
+    def first_segment(self) -> np.ndarray:
+        """Training rows of the first segment."""
+        protocol: Any = self.protocol
+        layout = protocol.train_layout()
+        rows: np.ndarray = layout.samples(np.arange(layout.length))[: layout.length]
+        return rows[rows >= 0]
 
     def _shared(self, rows: np.ndarray) -> np.ndarray:
         """Rows that a server model was given; -1 for those that one party holds alone."""

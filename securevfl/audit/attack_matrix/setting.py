@@ -191,7 +191,8 @@ class AttackCase:
         h sums of the same rows, and there are more rounds than are needed.
         """
         width = sum(self.data.widths) + self.data.parties
-        rows = min(self.data.rows, max(self.settings.sum_rows, int(1.3 * width)))
+        segments = self.protocol().config.segments if self.observed.holders else 1
+        rows = min(self.data.rows, segments * max(self.settings.sum_rows, int(1.3 * width)))
         data = self.data.subset(rows)
         h = int(getattr(self.protocol().config, "width", 64))
         rounds = self.data.parties * (math.ceil(width / h) + 2)
@@ -209,10 +210,11 @@ class AttackCase:
         if evidence.inputs is None or not evidence.inputs.recent:
             return NoView("the server trains on no joint embedding")
         parts = [_in_order(samples, H) for samples, H in evidence.inputs.recent]
-        whole = [(rows_, H) for rows_, H in parts if len(rows_) == rows]
+        whole = [H for rows_, H in parts if len(rows_) == rows]
         if not whole:
             return NoView("no joint embedding has all rows of a batch that is the whole set")
-        return np.concatenate([H for _, H in whole], axis=1), np.concatenate(data.train, axis=1)
+        one = evidence.first_segment if evidence.holders else np.arange(rows)  # of one model
+        return np.concatenate(whole, axis=1)[one], np.concatenate(data.train, axis=1)[one]
 
     @functools.cached_property
     def opening(self) -> tuple[Protocol, tuple[Step, ...]] | NoView:
