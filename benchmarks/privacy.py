@@ -20,6 +20,7 @@ import functools
 import json
 import math
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from statistics import median
@@ -232,11 +233,11 @@ FEW = {"starts": 12, "games": 20}  # of attacks that take long, and which fail o
 CODED_RATES = {"digits": 16, "credit-card": 1, "handwritten": 4}  # client_lr
 
 
-def attacks(name: str, seeds: int, *, coded: bool = False, again: str = "") -> None:
+def attacks(name: str, seeds: int, *, coded: bool = False, again: Sequence[str] = ()) -> None:
     """All attacks on all methods that are there; runs that are done are kept in runs/.
 
     Or on coded_split with one segment and as many as the others have, and with released models;
-    then `again` names the one attack whose results replace those in the file.
+    then `again` names attacks whose results replace those in the file.
     """
     given = MATRICES[name]
     data = given.get("data", {})
@@ -257,8 +258,8 @@ def attacks(name: str, seeds: int, *, coded: bool = False, again: str = "") -> N
         conditions="paper",
         sealed=False,
         settings=AttackSettings(rows=given.get("rows"), **(FEW if coded else {})),
-        attacks=[again] if again else None,
-        folder=Path("runs") / f"attacks-{'coded-' * coded}{again.replace(' ', '-')}{name}",
+        attacks=again or None,
+        folder=Path("runs") / f"attacks-{'coded-' * coded}{'again-' * bool(again)}{name}",
         progress=lambda done, total, what: print(f"{done}/{total} {what}", flush=True),
     )
     write_matrix(replaced(matrix, json.loads(path.read_text())) if again else matrix, path)
@@ -390,7 +391,7 @@ def main() -> None:
     parser.add_argument("what", choices=[*WORK, "attacks", "coded"])
     parser.add_argument("--count", type=int, help="runs, suites or seeds")
     parser.add_argument("--data", choices=list(MATRICES), default="digits")
-    parser.add_argument("--again", default="", help="an attack of `coded`, to be run again")
+    parser.add_argument("--again", nargs="+", default=[], help="attacks of `coded`, to be redone")
     given = parser.parse_args()
     if given.what in ("attacks", "coded"):
         coded = given.what == "coded"
