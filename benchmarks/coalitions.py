@@ -3,7 +3,8 @@
 - gram: the server's inner products of all rows by plain solving, epoch by epoch, and by rank;
 - rotation: rows from known rows, and columns by independent component analysis;
 - fedvs: the same against FedVS with SGD, whose sums are rounded;
-- holders: what T, T + 1 and K + T holders decode, and the server with them.
+- holders: what T, T + 1 and K + T holders decode, and the server with them;
+- labels: the clients' attacks over many seeds, one epoch each, so that intervals are narrow.
 
 Writes benchmarks/results/privacy/coalitions.json after each part; words name the parts to run.
 """
@@ -19,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from securevfl.audit.attack_matrix.observation import ObservedRun, observe
+from securevfl.audit.attack_matrix.run import AttackSettings, attack_matrix
 from securevfl.audit.attack_matrix.server_steps import visits_of
 from securevfl.audit.attacks.gram import (
     Visit,
@@ -31,6 +33,7 @@ from securevfl.audit.attacks.rotation import best_matches, independent_columns, 
 from securevfl.audit.attacks.shares import known_combinations, recover_data, recover_model
 from securevfl.data import load_dataset
 from securevfl.data.dataset import VerticalDataset
+from securevfl.data.source import DataSource
 from securevfl.engine.conditions import NONE
 from securevfl.engine.network import SERVER
 from securevfl.field import PrimeField
@@ -45,6 +48,7 @@ P61 = PrimeField(2**61 - 1)
 SEEDS = 3
 EPOCHS = 10
 WHOLE = {"rounds": EPOCHS, "client_lr": 64.0}  # of batches of all rows, whose steps are small
+LABEL_SEEDS = 12
 VICTIM = 0  # the owner whose shares are pooled
 SAMPLED = 12  # rows for which equations are solved one by one
 Row = dict[str, Any]
@@ -247,12 +251,41 @@ def _held(outcome: Any, steps: int) -> dict[str, dict[int, np.ndarray]]:
     return found
 
 
+LABELS = (
+    "gradient norm",
+    "gradient clusters",
+    "gradient directions",
+    "model completion",
+    "gradient directions, T + 1 clients",
+)
+
+
+def labels() -> list[Row]:
+    """Label inference against fedvs and coded_split, with one segment and with two."""
+    made = []
+    for name, parties, rounds in (("digits", 8, 10), ("breast-cancer", 6, 14)):
+        ours = "coded_split:client_lr=16,helpers=1"
+        matrix = attack_matrix(
+            ["fedvs:segments=1", ours, f"{ours},segments=2"],
+            DataSource(name, {"parties": parties}),
+            options={"batch": 64},
+            rounds=rounds,
+            seeds=range(LABEL_SEEDS),
+            attacks=LABELS,
+            settings=AttackSettings(rows=640),
+            folder=Path("runs") / f"labels-{name}",
+        )
+        made += [{"data": name, **cell} for cell in matrix.cells]
+    return made
+
+
 PARTS = {
     "gram": epoch_by_epoch,
     "rank": by_rank,
     "independent": independent,
     "fedvs": fedvs,
     "holders": holders,
+    "labels": labels,
 }
 
 
