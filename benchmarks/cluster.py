@@ -2,7 +2,6 @@
 
     python benchmarks/cluster.py same       8 parties in 9 processes against the simulation
     python benchmarks/cluster.py kills      100 rounds, a party killed -9 every 10 rounds
-    python benchmarks/cluster.py last       the same with absent=last
     python benchmarks/cluster.py patient    the same as kills with timeouts that outlast a restart
     python benchmarks/cluster.py away       the same losses in simulation, each for one round
     python benchmarks/cluster.py lost       N - R + 1 parties killed for good: seconds to the error
@@ -138,11 +137,6 @@ def patient() -> dict[str, Any]:
     return kills(**PATIENT)
 
 
-def last() -> dict[str, Any]:
-    """A party that is killed stands in the sums with its last model until it is back."""
-    return kills(**TIMED | {"absent": "last"})
-
-
 def away(rounds: int = 100, every: int = 10) -> dict[str, Any]:
     """What it costs FedVS that the parties killed in `kills` miss one round each."""
     rows = []
@@ -153,13 +147,11 @@ def away(rounds: int = 100, every: int = 10) -> dict[str, Any]:
             for at in range(every, rounds, every)
         ]
         accuracy, gone = {}, faults_from({"outage": outages})
-        for name, faults, absent in (
-            ("whole", None, "omit"), ("away", gone, "omit"), ("last", gone, "last")
-        ):  # fmt: skip
+        for name, faults in (("whole", None), ("away", gone)):
             with one_thread():
                 run = svfl.run(
                     "fedvs", DIGITS, rounds=rounds, seed=seed, conditions="none", faults=faults,
-                    absent=absent, **TIMED,
+                    **TIMED,
                 )  # fmt: skip
             accuracy[name] = run.summary()["test_accuracy"]
         rows.append({"seed": seed, **accuracy})
@@ -354,7 +346,6 @@ def chaos(count: int = 60) -> dict[str, Any]:
 WORK: dict[str, Callable[[], dict[str, Any]]] = {
     "same": same,
     "kills": kills,
-    "last": last,
     "patient": patient,
     "away": away,
     "lost": lost,

@@ -51,7 +51,10 @@ def kills(part: Part) -> list[str]:
     options = part["options"]
     without = "it is made without them"
     if options.get("absent") == "last":
-        without = "it is made with the models of theirs that it was made with last (`absent=last`)"
+        without = (
+            "it is made with the models of theirs that it was made with last (`absent=last`, which "
+            "the named commit had; [coded_split](coded-split.md) does what it was for)"
+        )
     for run in part["runs"]:
         named = "all" if sorted(run["named_in_events"]) == sorted(run["killed"]) else "NOT all"
         rows.append(
@@ -77,21 +80,20 @@ def kills(part: Part) -> list[str]:
 
 def away(part: Part) -> list[str]:
     """The same losses in simulation."""
-    accuracy = {
-        name: ", ".join(percent(run[name]) for run in part["runs"])
-        for name in ("whole", "away", "last")
-    }
+    names = [name for name in ("whole", "away", "last") if name in part["runs"][0]]
+    accuracy = {name: ", ".join(percent(run[name]) for run in part["runs"]) for name in names}
     points = {
-        name: interval([100 * (run[name] - run["whole"]) for run in part["runs"]])
-        for name in ("away", "last")
+        name: interval([100 * (run[name] - run["whole"]) for run in part["runs"]]) for name in names
     }
+    last = (
+        f" With `absent=last`, which the named commit had, it ends at {accuracy['last']}; "
+        f"{points['last']}. So it is not the step that a party misses which costs accuracy, but "
+        "the sum that lacks its features, and the steps of everybody else on that sum."
+    )
     return [
         "What of this is the protocol's: the simulation with the same parties away in the same "
         f"places, for one round each, ends at {accuracy['away']} where the whole runs end at "
-        f"{accuracy['whole']}; in points {points['away']}. With `absent=last` it ends at "
-        f"{accuracy['last']}; {points['last']}. So it is not the step that a party misses which "
-        "costs accuracy, but the sum that lacks its features, and the steps of everybody else on "
-        "that sum."
+        f"{accuracy['whole']}; in points {points['away']}." + (last if "last" in names else "")
     ]
 
 
@@ -176,10 +178,11 @@ def fashion(part: Part) -> list[str]:
 def chaos(part: Part) -> list[str]:
     """Kills and forged frames."""
     return [
-        f"{part['runs']} runs of 12 rounds (`tests/engine/realtime/test_chaos.py`), "
-        f"every other one with `absent=last`, with {part['kills']} "
-        f"kills at random, {part['kills_of_the_server']} of them of the server, half of the kills "
-        f"with the newest checkpoint cut short, and {part['frames_forged']:,} frames flipped, cut, "
+        f"{part['runs']} runs of 12 rounds (`tests/engine/realtime/test_chaos.py`, as the named "
+        f"commit has it), with {part['kills']} kills at random, "
+        f"{part['kills_of_the_server']} of them of the server, half of the kills with the newest "
+        "checkpoint cut short, and "
+        f"{part['frames_forged']:,} frames flipped, cut, "
         f"invented, replayed or relabelled: all runs ended with all rounds done, and "
         f"{part['accepted']} of those frames were accepted."
     ]

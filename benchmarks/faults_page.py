@@ -33,7 +33,7 @@ for somebody who is down ends in an error, and the table says in how many seeds.
 `wait`, `skip`, `zeros`, `buffer`, `mean` and `ignore` are `split` with that `--stragglers`; a guest
 is a client; the number in a column's name is the probability of coming back.
 
-To repeat it: `securevfl study benchmarks/papers/faults/digits.toml`, and `digits-absent.toml`.
+To repeat it: `securevfl study benchmarks/papers/faults/digits.toml`.
 `benchmarks/faults_page.py` writes this page.
 """
 
@@ -136,7 +136,7 @@ def page() -> str:
         "",
         *notes["costs"],
         "",
-        "## FedVS with the models of those that are away\n",
+        "## FedVS with the models of those that are away, an option that is gone\n",
         *accuracies(absent),
         "",
         *gains(absent),

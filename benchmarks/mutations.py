@@ -47,8 +47,8 @@ TIMED = {"share_timeout": 3.0, "result_timeout": 3.0, "max_attempts": 50}
 OPTIONS: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
     "K = 2": ({"segments": 2}, ("",)),
     "secure": ({"segments": 2, "secure": True}, ("resumed", "clients late")),
-    "absent = last": (
-        {"segments": 2, "absent": "last", "spares": 1, **TIMED},
+    "timeouts": (
+        {"segments": 2, "spares": 1, **TIMED},
         ("clients late", "attempts given up", "clients crash"),
     ),
     "T = 2": ({"segments": 1, "privacy": 2}, ("clients late",)),
@@ -262,7 +262,7 @@ def sums_that_tell_more(name: str) -> list[str]:
             uploads.setdefault(round, set()).add(sender)
     enough = protocol.public.code.segments + protocol.public.code.privacy
     told = sorted(r for r in attempts if len(uploads.get(r, ())) >= enough and r in batches)
-    models = {n: (set(one.sharers), set(one.held)) for n, one in attempts.items()}
+    models = {n: set(one.sharers) for n, one in attempts.items()}
     found = []
     for i, one in enumerate(told):
         S, D, T = attempts[one].sharers, attempts[one].dealers, protocol.public.code.privacy

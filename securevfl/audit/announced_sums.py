@@ -74,6 +74,5 @@ class AnnouncedSums:
         if rows and self._models(one) != self._models(other):
             yield f"rounds {one} and {other} sum {len(rows)} rows over different models"
 
-    def _models(self, round: int) -> tuple[frozenset[Any], frozenset[Any]]:
-        attempt = self._attempts[round]
-        return frozenset(attempt.sharers), frozenset(attempt.held)
+    def _models(self, round: int) -> frozenset[Any]:
+        return frozenset(self._attempts[round].sharers)

@@ -7,18 +7,12 @@ sees the same. `securevfl.audit.proof.coupling` computes these tapes, and here b
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 from securevfl.audit.proof import coupling
 from securevfl.audit.proof.coupling import Secrets
 from securevfl.audit.recorded_runs import CodedRun, Models, RunFactory
 from securevfl.audit.tapes import Tape
 from securevfl.privacy.coalition import Coalition
-
-
-def terms(round: int, attempt: Any) -> dict[int, int]:
-    """Clients in the sum of an attempt, and the round of the model with which each is in it."""
-    return dict.fromkeys(attempt.sharers, round) | dict(attempt.held)
 
 
 @dataclass(frozen=True)
@@ -87,9 +81,8 @@ def moved_tapes(before: CodedRun, second: RunFactory, coalition: Coalition) -> d
         honest = [j for j in attempt.dealers if j not in coalition.clients]
         if not honest:
             continue
-        stand = terms(round, attempt)
-        psi = coupling.psi(code, {n: before.secrets(n) for n in stand}, stand, rows)
-        other = coupling.psi(code, moved, stand, rows)
+        psi = coupling.psi(code, {n: before.secrets(n) for n in attempt.sharers}, round, rows)
+        other = coupling.psi(code, {n: moved[n] for n in attempt.sharers}, round, rows)
         q = coupling.correction(code, psi, other)
         tape = tapes[honest[0]]
         place = [i for i, r in enumerate(tape.rounds) if r == round][1]

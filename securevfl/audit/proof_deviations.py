@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 
 from securevfl.audit import views
-from securevfl.audit.coupled_runs import terms
 from securevfl.audit.proof import coupling
 from securevfl.audit.recorded_runs import CodedRun
 
@@ -136,8 +135,8 @@ def _uploads(recorded: CodedRun) -> Iterator[str]:
     """Y = psi + P sum rho at the sender's point; one upload a round."""
     code, field = recorded.code, recorded.code.field
     for round, (batch, attempt) in recorded.attempts.items():
-        stand = terms(round, attempt)
-        wanted = coupling.psi(code, {n: recorded.secrets(n) for n in stand}, stand, batch)
+        stand = {n: recorded.secrets(n) for n in attempt.sharers}
+        wanted = coupling.psi(code, stand, round, batch)
         if recorded.protocol.masked:
             rhos = [recorded.tapes[j].at(round)[1] for j in attempt.dealers]
             total = functools.reduce(field.add, rhos)

@@ -53,7 +53,7 @@ def _equations(recorded: CodedRun, clients: tuple[int, ...]) -> tuple[np.ndarray
     secrets = {c: recorded.secrets(c) for c in clients}
     rounds, data = [], None
     for round, (rows, attempt) in sorted(recorded.attempts.items()):
-        own = coupling.psi(code, secrets, dict.fromkeys(clients, round), np.sort(rows))
+        own = coupling.psi(code, secrets, round, np.sort(rows))
         seen = {
             n: code.field.subtract(upload, own[n]) for n, upload in uploads(recorded, round).items()
         }

@@ -123,6 +123,11 @@ def usage_message(error: Any) -> str:
     path = context.command_path if context is not None else "securevfl"
     unknown = str(getattr(error, "option_name", ""))
     if type(error).__name__ == "NoSuchOption" and context is not None:
+        from securevfl.runs.catalogue import why_removed
+
+        gone = why_removed(unknown.lstrip("-").replace("-", "_"))
+        if gone is not None:
+            return gone
         names = option_names(context.command)
         return f"{UnknownNameError(f'option of {path!r}', unknown, names)} (see {path} --help)"
     return f"{error.format_message().rstrip('.')} (see {path} --help)"

@@ -50,9 +50,11 @@ def restore(party: Party, saved: Mapping[str, Any]) -> None:
     kept = wire.decode(saved["kept"])
     if "ahead" in saved:
         kept |= wire.decode(saved["ahead"])
+    frozen = {k: v for k, v in saved["frozen"].items() if k not in party.kept_before}
+    kept = {k: v for k, v in kept.items() if k not in party.kept_before}
     for name, default in party.kept_optional.items():
         setattr(party, name, _writable(kept.pop(name, default)))
-    found = [sorted(each) for each in (kept, saved["once"], saved["frozen"])]
+    found = [sorted(each) for each in (kept, saved["once"], frozen)]
     if found != [sorted(each) for each in (party.kept, party.kept_once, party.kept_frozen)]:
         raise CheckpointError(
             f"checkpoint: party {party.index} keeps {sorted(party.kept)}, the checkpoint holds "
@@ -60,7 +62,7 @@ def restore(party: Party, saved: Mapping[str, Any]) -> None:
         )
     for name, value in kept.items():
         _set(party, name, value)
-    for name, value in (saved["once"] | saved["frozen"]).items():
+    for name, value in (saved["once"] | frozen).items():
         setattr(party, name, value)
     party.round = saved["round"]
     party.epoch = party.saved_epoch = saved["epoch"]

@@ -99,12 +99,15 @@ def _options(found: Reproduction, protocol: str, options: Mapping[str, Any]) -> 
     """Options that are not what they are by default; all of them where that is not known."""
     known = find_protocols().get(protocol)
     fields = {} if known is None else known.Config.model_fields
+    gone = {} if known is None else known.removed_options
     if known is None:
         found.notes.append(
             f"The protocol {protocol!r} is not installed here; all options are shown."
         )
     for name, value in options.items():
         if name in fields and fields[name].default == value:
+            continue
+        if name in gone and gone[name][0] == value:
             continue
         flag = "--" + name.replace("_", "-")
         if name not in fields:

@@ -10,7 +10,7 @@ from securevfl.engine.conditions import CONDITIONS
 from securevfl.errors import ConfigurationError
 from securevfl.privacy.claims import link_claims
 from securevfl.protocols.base.protocol import Protocol
-from securevfl.protocols.base.registry import find_protocols, make_config
+from securevfl.protocols.base.registry import find_protocols, make_config, removal
 
 __all__ = [
     "CatalogueEntry",
@@ -19,12 +19,20 @@ __all__ = [
     "default_claims",
     "describe_protocol",
     "protocols",
+    "why_removed",
 ]
 
 
 def protocols() -> dict[str, type[Protocol]]:
     """All protocols by name, those of installed packages included."""
     return find_protocols()
+
+
+def why_removed(option: str) -> str | None:
+    """What became of an option of an earlier version of some protocol; None for any other name."""
+    found = (p for p in find_protocols().values() if option in p.removed_options)
+    protocol = next(found, None)
+    return None if protocol is None else removal(protocol, option)
 
 
 def conditions() -> tuple[str, ...]:

@@ -70,6 +70,8 @@ def read_parties(path: Path, parties: Mapping[int, Party]) -> None:
     if sorted(saved) != sorted(parties):
         raise CheckpointError(f"load: {path} is of {len(saved)} parties, not of {len(parties)}")
     for index, party in parties.items():
+        for name in party.kept_before:
+            saved[index].pop(name, None)
         if sorted(saved[index]) != sorted(_kept(party)):
             raise CheckpointError(
                 f"load: party {index} keeps {sorted(_kept(party))}, and {path} holds "

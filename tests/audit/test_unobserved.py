@@ -35,7 +35,7 @@ def test_a_sound_run_is_as_declared(name):
 
 
 def test_draws_whose_number_depends_on_chance_are_known():
-    times = {"share_timeout": 1.0, "result_timeout": 9.0, "absent": "last"}
+    times = {"share_timeout": 1.0, "result_timeout": 9.0}
     found = compare_unobserved(make("fedvs", **FEDVS, **times))
     assert found.deviations == ()
     assert found.forgotten == 0

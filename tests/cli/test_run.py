@@ -65,6 +65,11 @@ MISTAKES = {
     "unknown protocol": (["run", "fedsv"], "unknown protocol 'fedsv': did you mean fedvs"),
     "unknown command": (["rnu"], "rnu"),
     "unknown option": (["run", "fedvs", "--segmnts", "2"], "did you mean --segments"),
+    "removed option": (
+        ["run", "fedvs", "--absent", "last"],
+        "stand in no sum any more. Use coded_split",
+    ),
+    "removed --set option": (["run", "fedvs", "--set", "absent=last"], "absent was removed"),
     "option of another protocol": (["run", "split", "--privacy", "1"], "'--privacy'"),
     "unknown data set": (["run", "fedvs", "--data", "digitz"], "did you mean digits?"),
     "unknown engine": (["run", "fedvs", "--engine", "rai"], "unknown engine 'rai'"),

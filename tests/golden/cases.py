@@ -109,18 +109,18 @@ def _each(protocol: str, option: str, values: tuple[Any, ...], **more: Any) -> d
 
 
 def _fedvs() -> dict[str, Case]:
-    last = {"absent": "last", "spares": 2, **PATIENT}
+    patient = {"spares": 2, **PATIENT}
     made = {
         "plain": Case("fedvs", {"masked": False}),
         "secure": Case("fedvs", {"secure": True}),
         "secure,plain": Case("fedvs", {"secure": True, "masked": False}),
         "spares=1": Case("fedvs", {"spares": 1, "segments": 1}),
         "tolerate_corrupt=1": Case("fedvs", {"tolerate_corrupt": 1, "segments": 1}, data="wide"),
-        "absent=omit,late": Case("fedvs", {"spares": 2, **PATIENT}, conditions=late(1)),
-        "absent=last,late": Case("fedvs", last, conditions=late(1)),
-        "absent=last,away": Case("fedvs", last, conditions="none", faults=away(1, 2, 4)),
-        "absent=last,away,secure": Case(
-            "fedvs", {**last, "secure": True}, conditions="none", faults=away(1, 2, 4)
+        "late": Case("fedvs", patient, conditions=late(1)),
+        "late,plain": Case("fedvs", {"masked": False, **patient}, conditions=late(1)),
+        "away": Case("fedvs", patient, conditions="none", faults=away(1, 2, 4)),
+        "away,secure": Case(
+            "fedvs", {**patient, "secure": True}, conditions="none", faults=away(1, 2, 4)
         ),
         "given_up": Case(
             "fedvs", {"max_attempts": 6, **PATIENT}, conditions=late(1, 3), count={"given_up": 1}

@@ -13,7 +13,7 @@ HELD = RECORD["cases"]
 SAME = RECORD["machine"] == record.machine()
 QUICK = (
     "fedvs",
-    "fedvs/absent=last,away,secure",
+    "fedvs/away,secure",
     "fedvs/given_up",
     "split",
     "split/conditions=slow uplinks",

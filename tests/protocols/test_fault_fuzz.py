@@ -30,7 +30,7 @@ FEDVS = {"share_timeout": 3.0, "result_timeout": 3.0, "max_attempts": 6, "spares
 VARIANTS = {
     "fedvs timed": ("fedvs", FEDVS | {"segments": 1}),
     "fedvs plain": ("fedvs", FEDVS | {"segments": 1, "masked": False}),
-    "fedvs last": ("fedvs", FEDVS | {"segments": 1, "absent": "last"}),
+    "fedvs secure": ("fedvs", FEDVS | {"segments": 1, "secure": True}),
     "split ignore": ("split", {"stragglers": "ignore", "quorum": 2}),
     "split skip": ("split", {"stragglers": "skip"} | TIMED),
     "split zeros": ("split", {"stragglers": "zeros"} | TIMED),

@@ -83,19 +83,12 @@ def move(
 
 
 def psi(
-    code: LagrangeCode,
-    parties: Mapping[int, Secrets],
-    rounds: Mapping[int, int],
-    rows: np.ndarray,
+    code: LagrangeCode, sharers: Mapping[int, Secrets], round: int, rows: np.ndarray
 ) -> np.ndarray:
-    """psi at every client's point: sum over S of F^(B)(alpha) G(alpha), (N, |B|, h).
-
-    `rounds` names the clients of the sum, and the round of the model with which each is in it.
-    """
+    """psi at every client's point: sum over S of F^(B)(alpha) G(alpha), (N, |B|, h)."""
     field = code.field
     total: np.ndarray | None = None
-    for n, round in rounds.items():
-        one = parties[n]
+    for one in sharers.values():
         F = code.encode(one.data, masks=one.data_masks)[:, rows]
         G = code.encode_constant(one.models[round], masks=one.model_masks[round])
         part = field.matmul(F, G)

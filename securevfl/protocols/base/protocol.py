@@ -54,6 +54,9 @@ class Protocol(ABC):
     small_options : mapping
         Largest values, in the small runs of `securevfl.audit`, of options that make a run long,
         besides rounds and batch. Smaller values stay.
+    removed_options : mapping
+        Options of earlier versions: the default that they had, and sentences on what became of
+        them. The default is still taken, since it stands in old run folders, and means nothing.
     apart : bool
         Whether the protocol needs local data only: each client its own columns, the server the
         labels, and `scores` the clients' embeddings. Then no party needs the whole data set
@@ -82,6 +85,7 @@ class Protocol(ABC):
     check_options: ClassVar[Mapping[str, Any]] = {}
     fault_options: ClassVar[Mapping[str, Any]] = {}
     small_options: ClassVar[Mapping[str, int]] = {}
+    removed_options: ClassVar[Mapping[str, tuple[Any, str]]] = {}
     apart: ClassVar[bool] = False
     twin: ClassVar[str | None] = None
 

@@ -81,9 +81,13 @@ def make_config(protocol: type[Protocol], values: Mapping[str, Any]) -> BaseMode
     UnknownNameError
         For an option that it does not have.
     ConfigurationError
-        For a value out of its range, naming option, value and range.
+        For a value out of its range, naming option, value and range; for one of a removed option.
     """
-    known = protocol.Config.model_fields
+    known, removed = protocol.Config.model_fields, protocol.removed_options
+    for name, value in values.items():
+        if name in removed and value != removed[name][0]:
+            raise ConfigurationError(removal(protocol, name))
+    values = {name: value for name, value in values.items() if name not in removed}
     for name in values:
         if name not in known:
             raise UnknownNameError(f"option of {protocol.name}", name, known)
@@ -96,3 +100,8 @@ def make_config(protocol: type[Protocol], values: Mapping[str, Any]) -> BaseMode
         raise ConfigurationError(
             f"{protocol.name}: {name} = {first['input']!r}: {message}"
         ) from None
+
+
+def removal(protocol: type[Protocol], name: str) -> str:
+    """What became of an option that an earlier version of a protocol had."""
+    return f"{protocol.name}: the option {name} was removed: {protocol.removed_options[name][1]}"

@@ -32,7 +32,7 @@ from securevfl.protocols.fedvs.quantisation import (
 )
 from securevfl.protocols.fedvs.schedule import coding_operations
 from securevfl.protocols.fedvs.sums import Sum, SumLedger, of_ledger
-from securevfl.protocols.fedvs.terms import check_attempt, stale_terms, why_not_announced
+from securevfl.protocols.fedvs.terms import check_attempt, why_not_announced
 
 
 class Client(Party):
@@ -41,8 +41,8 @@ class Client(Party):
     activities: ClassVar[Mapping[str, str]] = {**Party.activities, "mask": "share"}
     kept: ClassVar[tuple[str, ...]] = ("network", "uploaded")
     kept_once: ClassVar[tuple[str, ...]] = ("data_shares", "row_sum")
-    kept_frozen: ClassVar[tuple[str, ...]] = ("held",)
     kept_ahead: ClassVar[tuple[str, ...]] = ("uploaded",)
+    kept_before: ClassVar[tuple[str, ...]] = ("held",)
     kept_optional: ClassVar[Mapping[str, Any]] = {"unsure": (0, 0), "heard": 0}
     uploaded = of_ledger("stored_uploads")  # names of the ledger's state in checkpoints
     unsure = of_ledger("unsure")
@@ -64,8 +64,6 @@ class Client(Party):
         self.pretraining = pretraining
         self.data_shares: dict[str, dict[int, np.ndarray]] = {}
         self.row_sum = 0
-        # With absent=last: stale shares, the last one of each client and its round.
-        self.held: dict[int, tuple[int, np.ndarray]] = {}
         self.ledger = SumLedger(parties=len(peers), threshold=1)  # of its own uploads
         self.rows = 0  # |B| of the present round
         # Models by round that are shared instead of trained ones (`CodedProtocol.parties_with`).
@@ -90,7 +88,7 @@ class Client(Party):
                 self.send(SERVER, "shared", before or None)
                 attempt = self.checked(batch, await self.receive("attempt", sender=SERVER))
                 shares = await self.collect("model", senders=attempt.sharers)  # line 19
-                if self.complete(attempt, shares) and self.consistent(batch, attempt):
+                if self.consistent(batch, attempt):
                     upload = self.evaluate(batch, attempt, shares)  # line 23
                     if self.public.config.masked:
                         rhos = await self.collect("mask", senders=attempt.dealers)
@@ -102,9 +100,6 @@ class Client(Party):
                     gradient = await self.receive("gradient", sender=SERVER)
                     moved = self.update(batch, attempt, gradient)
                     self.ledger.hear_of_step(self.round, moved=moved is not False)
-                    if self.public.config.absent == "last":  # the sum was decoded: keep its shares
-                        fresh = {n: (self.round, shares[n]) for n in attempt.sharers}
-                        self.held = self.held | fresh
 
     async def setup(self) -> None:
         """Share the data (lines 2-10); with pre-training, pre-train before."""
@@ -131,15 +126,12 @@ class Client(Party):
     ) -> np.ndarray:
         """H-tilde = sum over S of X-tilde^(B) W-tilde (equation 5), one product over F_p."""
         data_shares = self.data_shares[batch.part]
-        X = np.concatenate([data_shares[n][batch.rows] for n in attempt.terms], axis=1)
-        W = np.concatenate([shares[n] for n in attempt.terms])
+        X = np.concatenate([data_shares[n][batch.rows] for n in attempt.sharers], axis=1)
+        W = np.concatenate([shares[n] for n in attempt.sharers])
         return self.public.field.matmul(X, W)
 
     def update(self, batch: Batch, attempt: Attempt, gradient: np.ndarray) -> bool:
         """Step with dL/dH_n = (1/|S|) dL/dH on the own real rows (lines 33-35).
-
-        A client whose earlier model was in the sum does not step: |S| counts it, and its present
-        model is not the one of which this is the gradient.
 
         Returns
         -------
@@ -156,7 +148,7 @@ class Client(Party):
         before = self.network.values.copy()
         samples = self.public.batches["train"].samples(batch.rows)
         own = rows_of(self.features["train"], samples)
-        clipped = self.network.update(own, gradient / np.float32(len(attempt.terms)))
+        clipped = self.network.update(own, gradient / np.float32(len(attempt.sharers)))
         if clipped:
             self.record("clipped", weights=clipped, bound=self.public.config.weight_bound)
         largest = float(np.abs(self.network.values - before).max())
@@ -214,16 +206,6 @@ class Client(Party):
         self.record("refused", sharers=list(attempt.sharers), before=sharers)
         return False
 
-    def complete(self, attempt: Attempt, shares: dict[int, np.ndarray]) -> bool:
-        """Add to `shares` the stale ones that the attempt names; whether all terms are there."""
-        for n, round in attempt.held:
-            known, share = self.held.get(n, (0, None))
-            if share is None or known != round:
-                self.record("lacks", client=n, share_of=round)
-                break
-            shares[n] = share
-        return len(shares) == len(attempt.terms)
-
     async def pretrain(self, own: Pretraining) -> None:
         """Pre-train on all own rows, and start from the result."""
         labels = await self.receive("labels", sender=SERVER) if own.supervised else None
@@ -255,8 +237,9 @@ class Server(Party):
     """Server: names batch and sharers, decodes the sum from the first R results, trains W_0."""
 
     kept: ClassVar[tuple[str, ...]] = (
-        *("centre", "steps", "given_up", "test_scores", "summed", "harmless", "stepped", "latest"),
+        *("centre", "steps", "given_up", "test_scores", "summed", "harmless", "stepped"),
     )
+    kept_before: ClassVar[tuple[str, ...]] = ("latest",)
     kept_ahead: ClassVar[tuple[str, ...]] = ("summed",)
     kept_optional: ClassVar[Mapping[str, Any]] = {"received": {}}
     received = of_ledger("received")
@@ -282,8 +265,6 @@ class Server(Party):
         self.batch = Batch("train", np.empty(0, np.uint32))  # of the present attempt
         self.test_scores: dict[int, np.ndarray] = {}
         self.ledger = SumLedger(parties=len(peers), threshold=public.telling_uploads)
-        # With absent=last: of each client the last round that its model was summed in, and its S.
-        self.latest: dict[int, tuple[int, tuple[int, ...]]] = {}
 
     async def run(self) -> None:
         """Train (lines 25-31), then score the test set from its shares if that is wanted."""
@@ -301,8 +282,6 @@ class Server(Party):
     async def attempt(self, batch: Batch) -> Attempt:
         """Announce B, then S: those that shared their model in time (footnote 2), and D.
 
-        With ``absent=last`` (ours) sums of training rows have stale terms: a client outside S
-        stands in them with the model of its last decoded sum, of which the others have shares.
         S and D that would not keep the masked guarantee are not announced; `decode` gives such an
         attempt up. An attempt on rows that were announced before has the models of that one, or is
         not made: two sums of the same rows and other models reveal their difference.
@@ -317,13 +296,11 @@ class Server(Party):
             sharers = again.sharers if set(again.sharers) <= set(sharers) else ()
         dealt = [j for j in self.public.appointed_dealers(self.round) if j in sharers]
         dealers = tuple(sorted(dealt[: self.public.code.privacy + 1]))
-        stale = stale_terms(self.public, sharers, self.latest) if batch.part == "train" else ()
         if batch.part == "train":
             for n, uploaded in shared.items():
                 self.ledger.report(n, uploaded or ())
             self.ledger.settle()
-        stale = stale if before is None else before.attempt.held
-        attempt = Attempt(sharers, dealers, stale, self.harmless, self.stepped)
+        attempt = Attempt(sharers, dealers, harmless=self.harmless, stepped=self.stepped)
         if self.public.maskable(attempt.sharers, attempt.dealers):
             self.ledger.announce(self.round, Sum(batch, attempt))
             self.write_ahead()
@@ -347,7 +324,6 @@ class Server(Party):
                 f"result_timeout = {public.config.result_timeout} s",
                 tuple(uploads),
             )
-            self.latest = {}  # too few clients may have had the stale shares
             return None
         try:
             sums = self.interpolate(uploads)
@@ -355,7 +331,7 @@ class Server(Party):
             self.give_up(str(error), tuple(uploads))
             return None
         self.given_up = 0
-        return mean_of_sums(public, sums, len(attempt.terms))
+        return mean_of_sums(public, sums, len(attempt.sharers))
 
     def train(self, batch: Batch, attempt: Attempt, embedding: np.ndarray) -> None:
         """Update W_0 and broadcast dL/dH (line 31); padded rows have no loss and no gradient."""
@@ -363,8 +339,6 @@ class Server(Party):
         loss, gradient = self.centre.step(embedding, samples, self.labels["train"])
         self.steps += 1
         self.ledger.step(self.round)
-        if self.public.config.absent == "last":
-            self.latest |= dict.fromkeys(attempt.sharers, (self.round, attempt.sharers))
         self.broadcast("gradient", gradient)
         self.record(
             "round",
@@ -372,7 +346,6 @@ class Server(Party):
             loss=loss,
             used=self.public.results_needed,
             sharers=len(attempt.sharers),
-            **({"filled": len(attempt.held), "how": "last model"} if attempt.held else {}),
         )
 
     def interpolate(self, uploads: Mapping[int, np.ndarray]) -> np.ndarray:

@@ -155,7 +155,8 @@ def upload(protocol: Method, secrets: RunSecrets, key: MessageKey) -> np.ndarray
     batch = secrets.sent("round", key.round)[SERVER, n]
     attempt = secrets.sent("attempt", key.round)[SERVER, n]
     data = _received(secrets, f"{batch.part}-data", 0, n)
-    models = {m: _received(secrets, "model", r, n)[m] for m, r in _terms(key.round, attempt)}
+    shared = _received(secrets, "model", key.round, n)
+    models = {m: shared[m] for m in attempt.sharers}
     field = public.field
     held = np.concatenate([data[m][batch.rows] for m in models], axis=1)
     psi: np.ndarray = field.matmul(held, np.concatenate(list(models.values())))
@@ -176,7 +177,7 @@ def decoded_mean(protocol: Method, secrets: RunSecrets, round: int) -> np.ndarra
     attempt = next(iter(secrets.sent("attempt", round).values()))
     bits = public.config.data_bits + public.config.model_bits
     total = public.model_point.dequantize(sums.reshape(-1, sums.shape[-1]), bits=bits)
-    mean: np.ndarray = total / len(attempt.terms)
+    mean: np.ndarray = total / len(attempt.sharers)
     return mean
 
 
@@ -206,8 +207,3 @@ def _received(
 ) -> Mapping[int, np.ndarray]:
     sent = secrets.sent(kind, round).items()
     return {sender: payload for (sender, to), payload in sent if to == receiver}
-
-
-def _terms(round: int, attempt: Attempt) -> list[tuple[int, int]]:
-    """Clients in the sum, and the round of the model with which each is in it."""
-    return [*((n, round) for n in attempt.sharers), *attempt.held]

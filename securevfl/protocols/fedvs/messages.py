@@ -41,9 +41,9 @@ class Attempt:
         S: clients whose model of this round is in the sum (footnote 2).
     dealers : tuple of int
         D: clients whose masks are in the uploads; none in plain evaluation.
-    held : tuple of (int, int)
-        Stale terms, with ``absent=last`` (ours): clients outside S, each with the round of that
-        earlier model of its that is in the sum.
+    held : tuple
+        Always empty, and clients refuse another value. Earlier versions named terms here that
+        stood in the sum with models of earlier rounds.
     harmless : tuple of int
         Rounds below the threshold: those since the last step to which too few clients uploaded to
         reveal anything. Only clients that crashed since then use it, and `stepped`.
@@ -53,16 +53,10 @@ class Attempt:
 
     sharers: tuple[int, ...]
     dealers: tuple[int, ...] = ()
-    held: tuple[tuple[int, int], ...] = ()
+    held: tuple[()] = ()
     harmless: tuple[int, ...] = ()
     stepped: int = 0
 
     def same_sum(self, other: Attempt) -> bool:
         """Whether the same models are in both sums, as long as no model has changed."""
-        held = set(self.held) == set(other.held)
-        return held and set(self.sharers) == set(other.sharers)
-
-    @property
-    def terms(self) -> tuple[int, ...]:
-        """All clients with a term in the sum."""
-        return (*self.sharers, *(n for n, _ in self.held))
+        return set(self.sharers) == set(other.sharers)

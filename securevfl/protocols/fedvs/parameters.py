@@ -83,13 +83,6 @@ class FedVSConfig(PretrainingOptions, TrainingConfig):
             "Seconds after which an attempt with too few results is given up. Default: it waits."
         ),
     )
-    absent: Literal["omit", "last"] = Field(
-        "omit",
-        description=(
-            "What happens to a client that did not share in time: omit leaves it out of the"
-            " sum (the paper's footnote 2), last reuses its last shared model."
-        ),
-    )
     max_attempts: int = Field(
         3, ge=1, description="Attempts given up in a row after which the run ends."
     )

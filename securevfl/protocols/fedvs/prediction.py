@@ -29,16 +29,7 @@ class PredictingServer(Server):
     """
 
     kept: ClassVar[tuple[str, ...]] = (
-        *(
-            "centre",
-            "given_up",
-            "test_scores",
-            "embeddings",
-            "summed",
-            "harmless",
-            "stepped",
-            "latest",
-        ),
+        *("centre", "given_up", "test_scores", "embeddings", "summed", "harmless", "stepped"),
     )
 
     def __init__(self, peers: Sequence[int], public: Parameters, centre: Centre) -> None:

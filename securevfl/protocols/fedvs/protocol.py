@@ -70,6 +70,14 @@ class FedVS(SplitProtocol, CodedProtocol):
         "result_timeout": 60.0,
         "spares": 1,
     }
+    removed_options: ClassVar[dict[str, tuple[Any, str]]] = {
+        "absent": (
+            "omit",
+            "models of earlier rounds stand in no sum any more. Use coded_split, which waits for "
+            "no single client, or leave the option out: then a client that did not share in time "
+            "has no term in the sum",
+        )
+    }
     card = Card(
         title="FedVS",
         paper="Li, Yao, Liu, ICML 2023, arXiv 2304.13407",
@@ -100,7 +108,6 @@ class FedVS(SplitProtocol, CodedProtocol):
             "one dealer of masks on another polynomial of degree 2(K+T-1), move the sums unseen",
             "a client whose value could wrap stops the run, which reveals one bit about its data",
             "B is announced with the round, S after sharing; the paper supposes that all share",
-            "absent=last (ours): a client that did not share is in the sum with an earlier model",
             "pretrain (ours): networks start from VFLHLP's; with full, client 0 is one "
             "organisation with the server, and both start from its own model instead of having a "
             "proximal term towards it",
@@ -127,7 +134,6 @@ class FedVS(SplitProtocol, CodedProtocol):
         )
         self.check_wanted()
         self.check_masks()
-        self.check_timeouts()
         self.check_overflow()
 
     def check_wanted(self) -> None:
@@ -151,16 +157,6 @@ class FedVS(SplitProtocol, CodedProtocol):
                 f"= {T + 1 + self.config.spares} dealers, and there are {N} clients. Lower privacy "
                 "or spares, or add clients; masked=false runs the paper's evaluation, which shows "
                 "the server more than the sums"
-            )
-
-    def check_timeouts(self) -> None:
-        """Refuse ``absent=last`` without timeouts: no client is absent, or the run stalls."""
-        config = self.config
-        if config.absent == "last" and None in (config.share_timeout, config.result_timeout):
-            raise ConfigurationError(
-                "fedvs: absent = last needs share_timeout, after which a client counts as absent, "
-                "and result_timeout, after which clients that lack its share are not waited for; "
-                f"they are {config.share_timeout} and {config.result_timeout}"
             )
 
     @classmethod
@@ -231,12 +227,11 @@ class FedVS(SplitProtocol, CodedProtocol):
             return None
         batch: Batch = secrets.sent(ANNOUNCE, key.round)[SERVER, key.sender]
         attempt: Attempt = secrets.sent("attempt", key.round)[SERVER, key.sender]
-        rounds = dict.fromkeys(attempt.sharers, key.round) | dict(attempt.held)
         data = {
             n: quantised_data(self.public, secrets.data(n)[batch.part], batch.part)[0]
-            for n in rounds
+            for n in attempt.sharers
         }
-        models = {n: self.shared_model(secrets, n, round) for n, round in rounds.items()}
+        models = {n: self.shared_model(secrets, n, key.round) for n in attempt.sharers}
         return sum_of(self.public, data, models, batch.rows)
 
     def shared_model(self, secrets: RunSecrets, client: int, round: int) -> np.ndarray:

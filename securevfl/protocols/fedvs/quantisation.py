@@ -49,7 +49,7 @@ def could_wrap(
 
     Row sum times largest weight bounds every entry; the exact product is computed only where that
     bound does not settle it, in int64, which the protocol's check before the run makes wide
-    enough; of all rows where other batches may meet this model.
+    enough.
 
     Parameters
     ----------
@@ -66,9 +66,7 @@ def could_wrap(
     largest = int(magnitude(public.field, model).max())
     if row_sum * largest <= limit:
         return None
-    rows = features
-    if public.config.absent == "omit" or batch.part != "train":
-        rows = rows_of(rows, public.batches[batch.part].samples(batch.rows))
+    rows = rows_of(features, public.batches[batch.part].samples(batch.rows))
     data = public.data_point.round(expand(rows, public.config.degree))
     product = int(np.abs(data @ public.field.signed(model)).max())
     return product if product > limit else None

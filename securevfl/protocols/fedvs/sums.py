@@ -48,8 +48,7 @@ class Sum:
     batch : Batch
         Part of the data, and rows.
     attempt : Attempt
-        The evaluation in which it was announced; its sharers stand in the sum with their present
-        models, its stale terms with models of earlier rounds.
+        The evaluation in which it was announced.
     """
 
     batch: Batch
@@ -218,8 +217,8 @@ class SumLedger:
         """Remove rows of the newest sum from older equal sums, so that the memory stays bounded."""
         if not self.sums:
             return
-        # Equal sums share their terms, so a row needs to stand in one of them only. Without this a
-        # client whose model never moves would remember every batch of the run.
+        # Equal sums have the same sharers, so a row needs to stand in one of them only. Without
+        # this a client whose model never moves would remember every batch of the run.
         newest = self.newest()
         for round, one in list(self.sums.items()):
             if one is newest or not one.attempt.same_sum(newest.attempt):

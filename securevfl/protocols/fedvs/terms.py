@@ -1,8 +1,6 @@
-"""Terms of a sum: the clients that may be in it, and the model of each."""
+"""Rules that a client keeps before it uploads: sharers, dealers and rows of a sum."""
 
 from __future__ import annotations
-
-from collections.abc import Mapping
 
 import numpy as np
 
@@ -25,17 +23,15 @@ def check_attempt(public: Parameters, round: int, batch: Batch, attempt: Attempt
     check_rows(public, batch)
     N = public.code.parties
     dealers = set(attempt.dealers) & set(public.appointed_dealers(round))
-    terms = set(attempt.terms) & set(range(N))
-    repeated = len(terms) < len(attempt.terms)
-    stale = attempt.held and (public.config.absent == "omit" or batch.part != "train")
-    if repeated or stale or not public.maskable(attempt.sharers, sorted(dealers)):
+    sharers = set(attempt.sharers) & set(range(N))
+    repeated = len(sharers) < len(attempt.sharers)
+    if repeated or attempt.held or not public.maskable(attempt.sharers, sorted(dealers)):
         raise RunError(
             f"fedvs: the server announced the sharers {list(attempt.sharers)}, and models of "
-            f"earlier rounds (client, round) {list(attempt.held)}: {len(terms)} different "
-            f"clients of {N}, and {len(dealers)} dealers that were appointed. Masks with "
-            f"T = {public.code.privacy} need at least T+2 sharers and T+1 dealers, each once, "
-            "and earlier models stand in sums of training rows with absent=last alone. "
-            "Nothing was uploaded"
+            f"earlier rounds {list(attempt.held)}: {len(sharers)} different clients of {N}, and "
+            f"{len(dealers)} dealers that were appointed. Masks with T = {public.code.privacy} "
+            "need at least T+2 sharers and T+1 dealers, each once, and no sum holds earlier "
+            "models. Nothing was uploaded"
         )
 
 
@@ -66,33 +62,6 @@ def check_rows(public: Parameters, batch: Batch) -> None:
             f"fedvs: the server named row {int(rows.max())}, and rows are numbered from 0 to "
             f"{length - 1}. Nothing was uploaded"
         )
-
-
-def stale_terms(
-    public: Parameters, sharers: tuple[int, ...], latest: Mapping[int, tuple[int, tuple[int, ...]]]
-) -> tuple[tuple[int, int], ...]:
-    """Stale terms: clients outside S in the sum with an earlier model, as (client, its round).
-
-    The clients that shared in a round have its shares. A client stays out of the sum if its term
-    would leave fewer clients with all shares than results are needed.
-
-    Parameters
-    ----------
-    public : Parameters
-    sharers : tuple of int
-        S.
-    latest : mapping
-        By client, the last round in which its model was summed, and the sharers of that round.
-    """
-    holders = set(sharers)  # clients with all shares of the terms so far
-    needed = min(public.results_needed, len(holders))  # others may upload, but it is not known
-    had = {n: holders & set(S) for n, (_, S) in latest.items() if n not in holders}
-    chosen = []
-    for n in sorted(had, key=lambda n: -len(had[n])):
-        if len(holders & had[n]) >= needed:
-            holders &= had[n]
-            chosen.append((n, latest[n][0]))
-    return tuple(sorted(chosen))
 
 
 def why_not_announced(public: Parameters, before: Sum | None, attempt: Attempt) -> str | None:

@@ -70,7 +70,7 @@ def _after_given_up(client: Any) -> Change:
     return change
 
 
-def _last_v(client: Any) -> Change:
+def _first_v(client: Any) -> Change:
     kept: list[np.ndarray] = []
 
     def change(drawn: np.ndarray, round: int, place: int) -> np.ndarray:
@@ -210,9 +210,9 @@ LEAKS = (
     _leak("secure: test rows without Z", _ONLY,
           "With coded inference the test rows are shared without masks.",
           with_option(lambda c: c.secure, each(_test_rows)), CLIENTS_DATA, _test_zero, secure=True),
-    _leak("absent=last: V reused", _ONLY, "With absent=last every model has the same masks.",
-          with_option(lambda c: c.absent == "last", each(_last_v)), CLIENTS_MODEL, _v_again,
-          absent="last", share_timeout=60.0, result_timeout=60.0),
+    _leak("share_timeout: V reused", _ONLY, "With a share_timeout all models have the same masks.",
+          with_option(lambda c: c.share_timeout is not None, each(_first_v)), CLIENTS_MODEL,
+          _v_again, share_timeout=60.0, result_timeout=60.0),
     _leak("tolerate_corrupt: unmasked", _ONLY,
           "Where wrong uploads are corrected uploads have no masks.",
           with_option(lambda c: c.tolerate_corrupt, _unmasked), UPLOADS, _unmasked_from(1),

@@ -70,7 +70,7 @@ LIES = (
         lambda server: {"sharers": (3, 4, SERVER)}),
     lie("nobody as a sharer", "names a client that does not exist", CHECK, "refused",
         lambda server: {"sharers": (3, 4, PARTIES)}),
-    lie("earlier models", "names earlier models in the sum, without absent=last", CHECK, "refused",
+    lie("earlier models", "names models of earlier rounds in the sum", CHECK, "refused",
         lambda server: {"sharers": (3, 4, 5), "held": ((6, 1),)}),
     lie("an absent sharer", "names a client as sharer that has not shared",
         "clients wait for the share", "nothing",

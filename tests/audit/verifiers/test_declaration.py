@@ -169,7 +169,7 @@ def test_a_protocol_that_declares_nothing_is_not_proved():
 
 
 def test_options_of_late_parties_are_exercised():
-    times = {"share_timeout": 1.0, "result_timeout": 9.0, "absent": "last"}
+    times = {"share_timeout": 1.0, "result_timeout": 9.0}
     subject = Subject(make("fedvs", **times, **FEW["fedvs"]))
     verifier = VERIFIERS.get("declared messages")
     found = list(verifier.examine(subject.protocol.claims[0], subject, seed=0, level=1e-7))
@@ -177,7 +177,7 @@ def test_options_of_late_parties_are_exercised():
     assert "attempts given up" in found[0].text
     late = [one for one in subject.ran if one.startswith("setting 'clients late'")]
     assert len(late) == 1
-    assert "absent = last" in late[0]
+    assert "result_timeout = 9.0" in late[0]
     assert "share_timeout = 1.0" in late[0]
 
 

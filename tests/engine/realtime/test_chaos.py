@@ -126,7 +126,7 @@ class Chaos(Carrier):
 @pytest.mark.parametrize("seed", range(RUNS))
 def test_a_run_under_chaos_ends_and_takes_nothing_forged(seed, tmp_path):
     with one_thread():
-        made = make("fedvs", absent=("omit", "last")[seed % 2], **OPTIONS)
+        made = make("fedvs", **OPTIONS)
         chaos = Chaos(made, tmp_path, seed)
         asyncio.run(chaos.go())
     steps = chaos.steps

@@ -76,15 +76,15 @@ class Spy:
         return sums
 
     def integer_sums(self, batch, attempt, round):
-        """sum over S and the held of X-bar^(B) W-bar, on Python integers, modulo p."""
+        """sum over S of X-bar^(B) W-bar, on Python integers, modulo p."""
         p, layout = self.public.field.modulus, self.public.batches[batch.part]
         config, total = self.public.config, 0
-        for n, of in (*((n, round) for n in attempt.sharers), *attempt.held):
+        for n in attempt.sharers:
             client = self.homes[n]
             powers = expand(client.features[batch.part], config.degree)
             rounded = np.floor(powers.astype(np.float64) * 2**config.data_bits + 0.5)
             data = layout.lay_out(rounded.astype(np.int64))[:, batch.rows].astype(object)
-            model = self.models[n, of].astype(object)
+            model = self.models[n, round].astype(object)
             model = np.where(model > p // 2, model - p, model)
             total = total + data @ model
         assert abs(total).max() <= p // 2
@@ -290,190 +290,27 @@ def test_clients_count_each_sharer_and_dealer_once(sharers, dealers):
         client.checked(TRAIN, Attempt(sharers, dealers))
 
 
-# -- the models of those that did not share ----------------------------------------------------
+# -- no row meets two sums of the same models --------------------------------------------------
 
-PATIENT = {"share_timeout": 1.0, "result_timeout": 1.0, "spares": 3, "absent": "last"}
+PATIENT = {"share_timeout": 1.0, "result_timeout": 1.0, "spares": 3}
 TRAIN = Batch("train", np.arange(3, dtype=np.uint32))
 
 
-def away(party, *rounds):
-    return {"party": party, "rounds": list(rounds)}
-
-
-def held_in(spy):
-    return [attempt.held for _, attempt in spy.attempts]
-
-
-def test_with_absent_last_the_sum_holds_the_last_models_of_those_that_are_away():
-    data, options = case("uneven", secure=True, **PATIENT)
-    protocol = make("fedvs", data, **options)
-    spy, events, _ = run_with_spy(protocol, outages=[away(1, 2, 4), away(4, 3, 4)])
-    assert held_in(spy)[:5] == [(), ((1, 1),), ((1, 1), (4, 2)), (), ()]
-    for decoded, wanted in zip(spy.decoded, spy.wanted, strict=True):
-        assert decoded.tolist() == wanted.tolist()
-    filled = [e.fields.get("filled") for e in events if e.name == "round"]
-    assert filled == [None, 1, 2, None, None]
-    assert (spy.models[1, 1] != spy.models[1, 4]).any()  # it stepped in round 1, and goes on
-
-
-def test_the_model_of_who_is_away_stands_still_and_the_gradient_counts_it():
-    data, options = case("uneven", **PATIENT | {"optimizer": "sgd", "momentum": 0.0, "rounds": 2})
-    parties = make("fedvs", data, **options).parties()
-    spy, gradients, models = Spy(parties), [], {}
-    broadcast = parties[SERVER].broadcast
-
-    def capture(kind, payload, to=None):
-        if kind == "gradient":
-            gradients.append(payload)
-            models[len(gradients)] = {n: parties[n].network.values.copy() for n in range(6)}
-        broadcast(kind, payload, to)
-
-    parties[SERVER].broadcast = capture
-    Simulation(parties, conditions=LateSharer()).run()
-    assert held_in(spy) == [(), ((1, 1),)]
-    assert (parties[1].network.values == models[2][1]).all()
-    layout = spy.public.batches["train"]
-    samples = layout.samples(layout.draw(2))
-    rows = expand(data.train[0], spy.public.config.degree)[samples] * (samples >= 0)[:, None]
-    step = spy.public.config.lr * rows.T @ gradients[1] / 6
-    np.testing.assert_allclose(parties[0].network.values, models[2][0] - step, rtol=1e-4, atol=1e-6)
-
-
-class LateSharer(Conditions):
-    """Client 1 shares its model late in round 2, and is there to hear what is said."""
-
-    def delay(self, seed, party, round, activity):
-        late = (activity, party, round) == ("share", 1, 2)
-        return 3 * 10**9 if late else 0
-
-
-def test_who_has_not_got_a_share_that_is_asked_for_does_not_upload():
-    data, options = case("uneven", rounds=4, **PATIENT)
-    protocol = make("fedvs", data, **options)
-    spy, events, _ = run_with_spy(protocol, outages=[away(2, 2, 3), away(1, 3, 4)])
-    assert held_in(spy) == [(), ((2, 1),), ((1, 2),), ()]
-    lacks = [(e.party, e.round, e.fields) for e in events if e.name == "lacks"]
-    assert lacks == [(2, 3, {"client": 1, "share_of": 2})]
-    assert 2 not in spy.used[2]
-    for decoded, wanted in zip(spy.decoded, spy.wanted, strict=True):
-        assert decoded.tolist() == wanted.tolist()
-
-
-def test_models_that_too_few_hold_are_left_out():
-    data, options = case("uneven", rounds=4, max_attempts=2, **PATIENT)
-    protocol = make("fedvs", data, **options)
-    gone = [away(n, 2, 3) for n in (3, 4, 5)] + [away(0, 3, 5)]  # R = 3 of 6
-    spy, events, _ = run_with_spy(protocol, outages=gone)
-    # Of clients 1 to 5 only 1 and 2 have client 0's share of round 2; in round 4 all have 5's.
-    assert held_in(spy) == [(), ((3, 1), (4, 1), (5, 1)), (), ()]
-    assert not [e for e in events if e.name in ("given_up", "lacks")]
-    for decoded, wanted in zip(spy.decoded, spy.wanted, strict=True):
-        assert decoded.tolist() == wanted.tolist()
-
-
-def test_after_too_few_uploads_no_earlier_models_are_asked_for():
-    data, options = case("uneven", rounds=3, max_attempts=2, **PATIENT)
-    protocol = make("fedvs", data, **options)
-    parties = protocol.parties()
-    spy, told = Spy(parties), []
-    parties[SERVER].record = lambda event, **fields: told.append((event, fields))
-    broadcast = parties[SERVER].broadcast
-
-    def forgetful(kind, payload, to=None):
-        if (kind, parties[SERVER].round) == ("attempt", 2):
-            for n in range(2, 6):
-                parties[n].held = {}
-        broadcast(kind, payload, to)
-
-    parties[SERVER].broadcast = forgetful
-    Simulation(parties, conditions=LateSharer()).run()
-    assert held_in(spy) == [(), ((1, 1),), (), ()]
-    (given_up,) = [fields for event, fields in told if event == "given_up"]
-    assert "R = 2(K+T-1)+1 = 3 results are needed and 2 came" in given_up["why"]
-
-
-def test_a_run_with_absent_last_is_resumed_bit_for_bit(tmp_path):
-    data, options = case("uneven", **PATIENT | {"rounds": 12})
-    faults = {"client": {"fault": 0.2, "rejoin": 0.5}}
-    whole = svfl.run("fedvs", data, faults=faults, conditions="none", **options)
-    count = 0
-
-    def interrupted():
-        nonlocal count
-        count += 1
-        return count == 6
-
-    with pytest.raises(KeyboardInterrupt):
-        svfl.run(
-            "fedvs", data, faults=faults, conditions="none", out=tmp_path / "run",
-            interrupted=interrupted, **options,
-        )  # fmt: skip
-    resumed = svfl.resume(tmp_path / "run", data=data)
-    assert resumed.history == whole.history
-    assert sum(row.get("filled", 0) for row in whole.history[7:]) > 0
-
-
-@pytest.mark.parametrize(
-    ("part", "held", "options"),
-    [
-        ("train", ((3, 1),), {}),  # not agreed on
-        ("test", ((3, 1),), PATIENT),  # test rows would meet two models
-        ("train", ((2, 1),), PATIENT),  # it shares, too
-        ("train", ((3, 1), (3, 2)), PATIENT),
-        ("train", ((99, 1),), PATIENT),
-    ],
-)
-def test_clients_refuse_held_models_that_could_single_somebody_out(part, held, options):
-    data, options = case("uneven", **options)
-    client = make("fedvs", data, **options).parties()[0]
-    client.round = 1
-    with pytest.raises(RunError, match="Nothing was uploaded"):
-        client.checked(Batch(part, TRAIN.rows), Attempt((0, 1, 2), (2, 3), held))
-
-
-def test_held_models_do_not_count_towards_the_sharers_that_masks_need():
+def test_clients_refuse_a_sum_that_holds_models_of_earlier_rounds():
     data, options = case("uneven", **PATIENT)
     client = make("fedvs", data, **options).parties()[0]
     client.round = 1
-    assert client.checked(TRAIN, Attempt((0, 2, 3), (2, 3), ((1, 1),)))
-    with pytest.raises(RunError, match="Nothing was uploaded"):
-        client.checked(TRAIN, Attempt((2, 3), (2, 3), ((0, 1), (1, 1))))
+    with pytest.raises(RunError, match=r"earlier rounds \[\(3, 1\)\].*Nothing was uploaded"):
+        client.checked(TRAIN, Attempt((0, 1, 2), (2, 3), ((3, 1),)))
 
 
-@pytest.mark.parametrize("lacking", ["share_timeout", "result_timeout"])
-def test_absent_last_needs_both_timeouts(lacking):
-    data, options = case("uneven", **PATIENT | {lacking: None})
-    with pytest.raises(ConfigurationError, match=r"absent = last needs .*None"):
-        make("fedvs", data, **options)
-
-
-def test_a_model_that_may_be_held_is_checked_against_all_rows():
-    widths = (12, 1, 1, 1)
-    features = [np.full((8, d), 0.01) for d in widths]
-    features[0][5] = 1.0  # 13 * 2^25 > (p - 1) / 8 in this row alone
-    labels = np.arange(8) % 2
-    data = VerticalDataset.from_numpy(
-        features, labels, test_features=features, test_labels=labels, scaling="none"
-    )
-    options = {"prime": P31, "degree": 1, "data_bits": 12, "model_bits": 13, "weight_bound": 1.0}
-    other_rows = Batch("train", np.array([0, 1], np.uint32))
-    for absent in ("omit", "last"):
-        waits = PATIENT | {"absent": absent, "spares": 0}
-        client = make("fedvs", data, segments=1, **options, **waits).parties()[0]
-        client.network.weight.data.fill_(1.0)
-        client.row_sum = 13 * 2**12
-        model = client.public.model_point.quantize(client.network.values)
-        if absent == "omit":
-            client.check_range(other_rows, model)
-        else:
-            with pytest.raises(RangeError, match=f"embedding of {13 * 2**25}"):
-                client.check_range(other_rows, model)
-
-
-# -- giving up ---------------------------------------------------------------------------------
-
-
-# -- no row meets two sums of the same models --------------------------------------------------
+def test_the_option_for_models_of_earlier_rounds_is_refused_in_one_line():
+    data, options = case("uneven", **PATIENT)
+    with pytest.raises(ConfigurationError, match=r"absent was removed: .*coded_split") as caught:
+        make("fedvs", data, absent="last", **options)
+    assert "\n" not in str(caught.value)
+    made = make("fedvs", data, absent="omit", **options)  # as old run folders have it
+    assert not hasattr(made.config, "absent")
 
 
 class LateOnce(Conditions):
@@ -486,15 +323,12 @@ class LateOnce(Conditions):
         return 3 * 10**9 if shares_late else 2 * 10**9 if activity == "upload" else 0
 
 
-@pytest.mark.parametrize("absent", ["omit", "last"])
-def test_rows_that_are_all_there_are_get_the_same_sum_again(absent):
-    waits = PATIENT | {"absent": absent, "batch": 10**6, "rounds": 3}
-    data, options = case("uneven", **waits)
+def test_rows_that_are_all_there_are_get_the_same_sum_again():
+    data, options = case("uneven", **PATIENT | {"batch": 10**6, "rounds": 3})
     spy, events, _ = run_with_spy(make("fedvs", data, **options), conditions=LateOnce())
     assert [e.round for e in events if e.name == "given_up"] == [2]
     (_, given_up), (_, again), (_, later) = spy.attempts[1:]
     assert given_up.sharers == again.sharers == (0, 2, 3, 4, 5)
-    assert given_up.held == again.held == (((1, 1),) if absent == "last" else ())
     assert later.sharers == (0, 1, 2, 3, 4, 5)
     for decoded, wanted in zip(spy.decoded, spy.wanted, strict=True):
         assert decoded.tolist() == wanted.tolist()

@@ -12,7 +12,6 @@ from securevfl.protocols.fedvs.sums import Sum, SumLedger
 ONE, SAME = Attempt((0, 1, 2), (2, 3)), Attempt((2, 1, 0), (3, 4))
 OTHER = Attempt((0, 1, 2, 3), (2, 3))
 ALL = {n: frozenset(range(n)) for n in range(7)}
-STALE = Attempt((0, 1, 2), (2, 3), held=((5, 2),))
 
 
 def rows(*numbers, part="train"):
@@ -30,7 +29,7 @@ def ledger(*batches, threshold=2):
     ("batch", "attempt", "conflicts"),
     [
         (rows(1, 7), OTHER, True),
-        (rows(1, 7), STALE, True),
+        (rows(1, 7), Attempt((0, 1), (2, 3)), True),
         (rows(1, 7), SAME, False),  # the same models
         (rows(2, 7), OTHER, False),  # other rows
         (rows(1, part="test"), OTHER, False),
