@@ -1,14 +1,12 @@
-"""Click-through sets: Criteo and Avazu from their files as distributed, and synthetic twins.
+"""Click-through sets: Criteo and Avazu, from their files as distributed.
 
 The full files are licensed downloads of tens of gigabytes: they are read in pieces and never kept
-whole, and a sample of their rows is kept. The twins are generated, have the same fields, and are
-called synthetic wherever they are shown; they are for machines without the files, not for claims.
+whole, and a sample of their rows is kept.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -114,7 +112,7 @@ def load_criteo(
         frame[name] = np.sign(numbers) * np.log1p(numbers.abs())
     notes.append("counts as sign(x) log(1 + |x|)")
     owners = [CRITEO_TEXTS, CRITEO_NUMBERS]
-    return _build(CRITEO, frame, owners, ("active", "passive"), parties, notes, options)
+    return clicks_dataset(CRITEO, frame, owners, ("active", "passive"), parties, notes, options)
 
 
 @table_options(CodedKeywords, test_fraction=0.2, coding="codes")
@@ -160,10 +158,10 @@ def load_avazu(
     frame["hour"] = frame["hour"].astype(str).str[-2:]
     owners = [fields[:7], fields[7:14], fields[14:]]
     names = ("active", "passive 1", "passive 2")
-    return _build(AVAZU, frame, owners, names, parties, notes, options)
+    return clicks_dataset(AVAZU, frame, owners, names, parties, notes, options)
 
 
-def _build(
+def clicks_dataset(
     facts: Facts,
     frame: pd.DataFrame,
     owners: Sequence[Sequence[str]],
@@ -190,7 +188,8 @@ def _build(
     )
 
 
-def _stream(name: str, seed: int, purpose: bytes) -> np.random.Generator:
+def sample_stream(name: str, seed: int, purpose: bytes) -> np.random.Generator:
+    """Stream of a seed for one purpose; `name` is the option that an error names."""
     if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
         raise DataError(f"{name}={seed!r}; a whole number of 0 or more is needed.")
     return np.random.Generator(np.random.Philox(np.random.SeedSequence([int(seed), *purpose])))
@@ -240,7 +239,7 @@ def _sample(
     if rows is not None and rows < 10:
         raise DataError(f"rows={rows} are too few for a training and a test set; use 10 or more.")
     wanted = SAMPLE if rows is None else rows
-    stream = _stream("sample_seed", seed, b"clicks")
+    stream = sample_stream("sample_seed", seed, b"clicks")
     kept, keys, seen = pd.DataFrame(), np.empty(0), 0
     for piece in _pieces(path, separator, names):
         seen += len(piece)
@@ -256,154 +255,7 @@ def _sample(
     return kept
 
 
-# -- synthetic generators ------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class SyntheticGenerator:
-    """A synthetic generator: it makes rows with the fields of a published data set.
-
-    Every row has a hidden vector z of `hidden` normal numbers. A field sorts rows into groups by
-    its own projection of z with noise, each group prefers its own order of the field's values, and
-    the values' ranks follow a power law, as real sites and devices do. Counts are Poisson with a
-    rate of their own projection. The click has a logistic model in z. Nothing of it is real.
-
-    Parameters
-    ----------
-    facts : Facts
-        Of the set that is copied.
-    sizes : mapping
-        Field to the number of its values; 0 for a count.
-    clicks : float
-        Part of the rows that are clicks.
-    owners, names
-        Fields and names of the parties, as in the paper.
-    """
-
-    facts: Facts
-    sizes: dict[str, int]
-    clicks: float
-    owners: tuple[tuple[str, ...], ...]
-    names: tuple[str, ...]
-    hidden: int = 12
-    groups: int = 16
-
-    def rows(self, count: int, seed: int) -> pd.DataFrame:
-        """Rows of a seed."""
-        import pandas as pd
-
-        stream = _stream("sample_seed", seed, b"twin")
-        z = stream.normal(size=(count, self.hidden))
-        columns: dict[str, Any] = {LABEL: self._clicks(z, stream)}
-        for name, size in self.sizes.items():
-            columns[name] = self._texts(z, size, stream) if size else self._counts(z, stream)
-        return pd.DataFrame(columns)
-
-    def _clicks(self, z: np.ndarray, stream: np.random.Generator) -> np.ndarray:
-        score = z @ stream.normal(size=self.hidden) * (2.5 / np.sqrt(self.hidden))
-        low, high = -20.0, 20.0
-        for _ in range(60):  # the intercept for which the wanted part clicks
-            middle = (low + high) / 2
-            below = (1 / (1 + np.exp(-score - middle))).mean() < self.clicks
-            low, high = (middle, high) if below else (low, middle)
-        clicked: np.ndarray = stream.random(len(z)) < 1 / (1 + np.exp(-score - low))
-        return clicked.astype(np.int64)
-
-    def _texts(self, z: np.ndarray, size: int, stream: np.random.Generator) -> np.ndarray:
-        groups = min(self.groups, size)
-        pull = z @ stream.normal(size=(self.hidden, groups)) / np.sqrt(self.hidden)
-        group = (3.0 * pull + stream.gumbel(size=pull.shape)).argmax(axis=1)
-        orders = np.stack([stream.permutation(size) for _ in range(groups)])
-        weights = 1.0 / np.arange(1, size + 1) ** 1.1
-        rank = np.searchsorted(np.cumsum(weights / weights.sum()), stream.random(len(z)))
-        values = orders[group, np.minimum(rank, size - 1)]
-        texts: np.ndarray = np.char.mod("v%05d", values)
-        return texts
-
-    def _counts(self, z: np.ndarray, stream: np.random.Generator) -> np.ndarray:
-        rate = z @ stream.normal(size=self.hidden) / np.sqrt(self.hidden) + stream.normal()
-        counts: np.ndarray = stream.poisson(np.exp(1.0 + rate)).astype(np.float64)
-        counts[stream.random(len(z)) < 0.15] = np.nan
-        return counts
-
-    @table_options(CodedKeywords, test_fraction=1 / 6, coding="codes")
-    def load(
-        self,
-        *,
-        parties: int | None = None,
-        data_dir: str | Path | None = None,
-        rows: int = 120_000,
-        sample_seed: int = 0,
-        **options: Unpack[CodedKeywords],
-    ) -> VerticalDataset:
-        """Generate the rows; name, origin and licence call them synthetic.
-
-        Parameters
-        ----------
-        parties : int, optional
-            As for the set that is copied.
-        data_dir : path, optional
-            Not used: nothing is read.
-        rows : int
-            100,000 training and 20,000 test rows unless given, as VFLHLP has of Avazu.
-        sample_seed : int
-            Seed of the rows, which do not depend on `seed`.
-        **options
-            Fields of `securevfl.data.options.TableOptions`.
-        """
-        if rows < 10:
-            raise DataError(f"rows={rows} are too few for a training and a test set; use 10 up.")
-        frame = self.rows(rows, sample_seed)
-        for name, size in self.sizes.items():
-            if not size:
-                frame[name] = np.log1p(frame[name])
-        notes = [f"SYNTHETIC: generated with seed {sample_seed}, not measured anywhere"]
-        return _build(self.facts, frame, self.owners, self.names, parties, notes, options)
-
-
-def _twin_facts(facts: Facts, features: int) -> Facts:
-    return Facts(
-        name=f"{facts.name}-twin",
-        rows=120_000,
-        features=features,
-        classes=2,
-        parties=facts.parties,
-        licence="synthetic, none needed",
-        origin=f"SYNTHETIC: generated with the fields of {facts.name}, not measured",
-        split="5/6 and 1/6, stratified, by seed",
-        bundled=True,
-    )
-
-
-_AVAZU_SIZES = (
-    24, 7, 7, 2600, 3000, 22, 3100, 200, 28, 4000, 20000, 5000, 4, 4, 2200, 8, 9, 420, 4, 66, 160,
-    60,
-)  # fmt: skip
-_CRITEO_SIZES = (
-    1000, 500, 20000, 15000, 200, 16, 9000, 400, 3, 12000, 4500, 20000, 3000, 26, 6500, 20000, 10,
-    3200, 1500, 4, 20000, 12, 15, 15000, 60, 10000,
-)  # fmt: skip
-AVAZU_TWIN = SyntheticGenerator(
-    _twin_facts(AVAZU, 22),
-    dict(zip(AVAZU_TEXTS, _AVAZU_SIZES, strict=True)),
-    0.17,
-    (AVAZU_TEXTS[:7], AVAZU_TEXTS[7:14], AVAZU_TEXTS[14:]),
-    ("active", "passive 1", "passive 2"),
-)
-CRITEO_TWIN = SyntheticGenerator(
-    _twin_facts(CRITEO, 39),
-    {
-        **dict(zip(CRITEO_TEXTS, _CRITEO_SIZES, strict=True)),
-        **dict.fromkeys(CRITEO_NUMBERS, 0),
-    },
-    0.256,
-    (CRITEO_TEXTS, CRITEO_NUMBERS),
-    ("active", "passive"),
-)
-
 LOADERS: Sequence[tuple[Facts, Callable[..., VerticalDataset]]] = (
     (CRITEO, load_criteo),
     (AVAZU, load_avazu),
-    (CRITEO_TWIN.facts, CRITEO_TWIN.load),
-    (AVAZU_TWIN.facts, AVAZU_TWIN.load),
 )

@@ -172,7 +172,14 @@ def loaders() -> Mapping[str, Loadable]:
 
 
 def _built_in() -> dict[str, Loadable]:
-    from securevfl.data.catalogue import bundled, clicks, images, multiview, tables
+    from securevfl.data.catalogue import (
+        bundled,
+        clicks,
+        images,
+        multiview,
+        synthetic_clicks,
+        tables,
+    )
 
     every = (
         *bundled.LOADERS,
@@ -180,6 +187,7 @@ def _built_in() -> dict[str, Loadable]:
         *multiview.LOADERS,
         *tables.LOADERS,
         *clicks.LOADERS,
+        *synthetic_clicks.LOADERS,
     )
     return {facts.name: (facts, loader) for facts, loader in every}
 
