@@ -1,4 +1,4 @@
-"""Tables of the straggler laboratory: studies, comparisons, plans, thresholds."""
+"""Tables on standard output for studies, comparisons, plans and thresholds."""
 
 from __future__ import annotations
 

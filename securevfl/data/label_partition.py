@@ -35,7 +35,7 @@ def partition_labels(
     seed: int,
     samples: int | None = None,
 ) -> tuple[NDArray[np.int64], ...]:
-    """Deal the labels of the training rows to several owners; each row's label has one owner.
+    """Divide the labels of the training rows among several owners; each label has one owner.
 
     Parameters
     ----------

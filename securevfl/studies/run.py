@@ -8,9 +8,10 @@ from typing import Any
 
 from securevfl.errors import ConfigurationError
 from securevfl.protocols.base.registry import get_protocol, make_config
-from securevfl.studies.jobs import Watch, carry_out, store, stored
+from securevfl.studies.jobs import store, stored
 from securevfl.studies.study import Study
 from securevfl.studies.summary import write_results
+from securevfl.studies.workers import Watch, carry_out
 
 
 def run_study(

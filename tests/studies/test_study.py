@@ -17,14 +17,15 @@ from securevfl.cli.tables import print_study
 from securevfl.data.source import DataSource
 from securevfl.errors import ConfigurationError, SecureVFLError, UnknownNameError
 from securevfl.protocols.base.registry import get_protocol, make_config
-from securevfl.studies import jobs as jobs_module
+from securevfl.studies import workers
 from securevfl.studies.compare import comparison
 from securevfl.studies.equal_times import asked_times, at_times, read_jobs
 from securevfl.studies.intervals import differing, mean_interval, paired_difference
-from securevfl.studies.jobs import Job, carry_out, history_digest, run_job, store, stored
+from securevfl.studies.jobs import Job, history_digest, run_job, store, stored
 from securevfl.studies.run import run_study
 from securevfl.studies.study import read_study
 from securevfl.studies.summary import write_results, write_times
+from securevfl.studies.workers import carry_out
 
 TINY = {"rounds": 6, "width": 3, "hidden": 3, "batch": 16}
 TOML = """
@@ -210,7 +211,7 @@ def test_finished_jobs_are_not_done_again_and_changed_ones_are(tmp_path, monkeyp
         done.append(one.name)
         return result(one.label, one.seed, [(1.0, 0.5)])
 
-    monkeypatch.setattr(jobs_module, "run_job", record)
+    monkeypatch.setattr(workers, "run_job", record)
     study, told = read_study(write(tmp_path)), []
     run_study(study, tmp_path / "out", progress=lambda *what: told.append(what))
     assert len(done) == 4
