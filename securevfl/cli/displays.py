@@ -26,7 +26,7 @@ _WIDE = 125  # columns from which the progress bar is written out in full
 def busy(what: str) -> Iterator[Callable[[str], None]]:
     """Show on standard error that something is being done, once it takes more than a second.
 
-    Gives a function that is told what is being done just now.
+    Yields a function; its argument names what is being done just now.
     """
     console = Console(file=sys.stderr, highlight=False)
     if console.is_terminal:

@@ -115,7 +115,7 @@ def check_label_sets(sets: Sequence[NDArray[np.int64]], rows: int) -> None:
         if len(taken) or len(np.unique(own)) < len(own):
             other = owner[taken[0]] if len(taken) else number
             raise DataError(
-                f"label owners {other} and {number} both have the label of the same row; deal "
+                f"label owners {other} and {number} both have the label of the same row; give "
                 f"every row to one of them."
             )
         owner[own] = number

@@ -50,7 +50,7 @@ def limit_overlap(
     Raises
     ------
     DataError
-        For a number of rows that there is not, or an unknown way to deal them.
+        For a number of rows that there is not, or an unknown value of `rest`.
     """
     asked = f"data set {data.name!r}: {aligned} aligned rows"
     if data.alone:
