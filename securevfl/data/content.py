@@ -6,7 +6,7 @@ import hashlib
 import json
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -155,3 +155,7 @@ class DatasetContent:
             little = array.astype(array.dtype.newbyteorder("<"), copy=False)
             digest.update(little.data)
         return digest.hexdigest()
+
+
+#: Class that a builder is asked to make: `VerticalDataset`, or one derived from it.
+D = TypeVar("D", bound=DatasetContent)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Self, TypeVar, Unpack
+from typing import Any, Self, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from securevfl.data.content import DatasetContent, ImageShape
+from securevfl.data.content import D, DatasetContent, ImageShape
 from securevfl.data.labels import encode_labels, read_labels
 from securevfl.data.options import ArrayKeywords, TableOptions, own_data, table_options
 from securevfl.data.partition import (
@@ -26,8 +26,6 @@ from securevfl.data.preparation.fit import fit_matrix
 from securevfl.data.preparation.preprocess import Preprocessor
 from securevfl.data.preparation.scaling import SCALING_RULES
 from securevfl.errors import DataError
-
-D = TypeVar("D", bound=DatasetContent)
 
 
 class FromArrays(DatasetContent):

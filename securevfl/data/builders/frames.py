@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Self, Unpack
 import numpy as np
 
 from securevfl.data.alignment.join import Joined, Match, PartyTable, join_parties
-from securevfl.data.builders.arrays import D
 from securevfl.data.builders.frame_columns import (
     checked_frame,
     feature_columns,
@@ -17,7 +16,7 @@ from securevfl.data.builders.frame_columns import (
     label_column,
 )
 from securevfl.data.builders.tabular import Alone, Rows, build, split_rows
-from securevfl.data.content import DatasetContent
+from securevfl.data.content import D, DatasetContent
 from securevfl.data.labels import RawLabels, read_labels
 from securevfl.data.options import TableKeywords, TableOptions, own_data, table_options
 from securevfl.data.partition import divide_columns, named_owners

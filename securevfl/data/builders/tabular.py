@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from securevfl.data.builders.arrays import D, describe_split
+from securevfl.data.builders.arrays import describe_split
+from securevfl.data.content import D
 from securevfl.data.labels import RawLabels, encode_labels
 from securevfl.data.options import TableOptions
 from securevfl.data.partition import Positions, split_groups, split_random, split_stratified
