@@ -1,6 +1,7 @@
-"""Write docs/results-attacks.md from the committed matrices under benchmarks/results/privacy.
+"""Write docs/results-attacks.md from the committed results under benchmarks/results/privacy.
 
-Run it from the repository's root after a matrix: ``python benchmarks/attacks_page.py``.
+Run it from the repository's root after a matrix, or after ``benchmarks/coalitions.py``:
+``python benchmarks/attacks_page.py``.
 """
 
 from __future__ import annotations
@@ -21,8 +22,40 @@ Success, chance in brackets, means over seeds; **bold** where the 95 % interval 
 chance lies above 0; "-" where the role sees nothing that the attack could use (the reasons are in
 the JSON). What the attacks are, what they know and how success is counted is in
 [attacks.md](attacks.md). Conditions "paper"; times are virtual; bytes are those of open links. To
-repeat one: `python benchmarks/privacy.py attacks --data NAME`. `benchmarks/attacks_page.py` writes
-this page.
+repeat one: `python benchmarks/privacy.py attacks --data NAME`, of coded_split `coded` in the place
+of `attacks`. `benchmarks/attacks_page.py` writes this page. Each table says of which commit it is:
+those of all methods are older than coded_split, and FedVS stands in both.
+"""
+
+COALITIONS = """## What each coalition gains from coded_split
+
+`python benchmarks/coalitions.py` (commit `{commit}`). Everything here is exact: whole numbers that
+were recovered, or none.
+
+**The server, epoch by epoch.** Its own steps and the decoded sums are linear equations in the inner
+products of rows. Solved modulo 2^61-1 for each of some rows by itself, batches of a part of the
+rows, {seeds} seeds. They come out in the epoch in which the equations reach M, and none before:
+"""
+
+BY_RANK = """**By rank.** The Gram matrix has the rank of the columns. Where a batch has all rows,
+the whole of X X^T comes out as soon as (E - 1) h exceeds that rank. Then as many known rows as
+columns give all others, and independent component analysis (ICA) gives columns that are nearly
+independent. Elements within 0.001, columns with a correlation of at least 0.95, means of {seeds}
+seeds. The last columns have the relative error of the same attack on masked FedVS with SGD, whose
+sums are rounded (the rank being known):
+"""
+
+HOLDERS = """**Holders.** What coalitions decode from their shares of another owner's data and
+first model, and of a step, in a run on digits (D = 2, h = 32); p is of a chi-square test of the
+shares of the step that T of them hold, in 64 classes. T + 1 with K = 2 decode one combination of
+two segments; the matrix above says how many short values follow from it. The server with T holders
+has the sums and what T holders have, which is uniform; with T + 1 it has what they have.
+"""
+
+LABELS = """**Labels, over {seeds} seeds.** One epoch in batches of 64, 640 rows at most, so that
+many seeds are cheap. In square brackets the 95 % interval of success less chance. A holder of
+coded_split has no gradient and no model: attacks on gradients get its shares of the steps, and
+model completion its share of the joint embedding beside its own columns, which alone are better.
 """
 
 
@@ -66,27 +99,104 @@ def matrix(content: dict[str, Any]) -> list[str]:
     return table(rows)
 
 
-def section(name: str) -> list[str]:
-    content = json.loads((RESULTS / f"attacks-{name}.json").read_text())
+def read(name: str) -> dict[str, Any]:
+    content: dict[str, Any] = json.loads((RESULTS / f"{name}.json").read_text())
+    return content
+
+
+def section(name: str, file: str, title: str) -> list[str]:
+    content = read(file)
     settings = content["settings"]
     options = ", ".join(f"{k} {v}" for k, v in settings["options"].items())
     rows = settings["attackers"]["rows"]
     used = "all training rows" if rows is None else f"{rows} training rows"
     return [
-        f"## {name}",
+        f"## {title}",
         "",
         f"{len(settings['seeds'])} seeds; {used}; {options}. Commit `{content['commit']}`.",
         "",
         *matrix(content),
         "",
-        f"![{name}](../{RESULTS}/attacks-{name}.png)",
+        f"![{name}](../{RESULTS}/{file}.png)",
         "",
     ]
 
 
+def of(rows: list[dict[str, Any]], *keys: str) -> list[list[dict[str, Any]]]:
+    """Rows of all seeds together, by everything that says which they are."""
+    groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    for row in rows:
+        groups.setdefault(tuple(row[key] for key in keys), []).append(row)
+    return list(groups.values())
+
+
+def mean(rows: list[dict[str, Any]], key: str) -> float:
+    return sum(float(row[key]) for row in rows) / len(rows)
+
+
+def server(found: dict[str, Any]) -> list[str]:
+    """Tables of what the server solves for."""
+    epochs = [["data", "M", "h", "rows a batch", "epochs", "equations", "rows exact", "of"]]
+    for group in of(found["gram"], "data", "epochs"):
+        one = group[0]
+        counts = [sum(row[key] for row in group) for key in ("exact", "tried")]
+        epochs.append([str(one[k]) for k in ("data", "M", "h", "batch", "epochs", "equations")])
+        epochs[-1] += [str(count) for count in counts]
+    head = ["data", "rows", "rank", "h", "epochs until exact", "known rows", "elements found"]
+    head += ["known rows", "elements found", "columns by ICA", "FedVS: error then", "after 6"]
+    ranks = [head]
+    for group in of([*found["rank"], *found["independent"]], "data"):
+        one, rough = group[0], [r for r in found["fedvs"] if r["data"] == group[0]["data"]]
+        assert all(row["exact"] for row in group)
+        then = [[r for r in rough if r["epochs"] == e] for e in (one["epochs"], 6)]
+        ranks.append([
+            one["data"], str(one["rows"]), f"{mean(group, 'rank'):.0f}", str(one["h"]),
+            f"{mean(group, 'epochs'):.0f}", str(one["known"]), f"{mean(group, 'known_found'):.3f}",
+            str(one["half_known"]), f"{mean(group, 'half_known_found'):.3f}",
+            f"{mean(group, 'ica_95'):.0f} of {mean(group, 'ica_columns'):.0f}",
+            *(f"{mean(rows, 'error'):.2f}" if rows else "-" for rows in then),
+        ])  # fmt: skip
+    seeds = len({row["seed"] for row in found["gram"]})
+    return [
+        *COALITIONS.format(commit=found["commit"], seeds=seeds).splitlines(), "", *table(epochs),
+        "", *BY_RANK.format(seeds=seeds).splitlines(), "", *table(ranks), "",
+    ]  # fmt: skip
+
+
+def pooled(found: dict[str, Any]) -> list[str]:
+    """Table of what holders decode."""
+    rows = [["K", "T", "N", "holders", "combinations", "data", "first model", "steps", "p"]]
+    for row in found["holders"]:
+        within = row["holders"] == row["T"]
+        rows.append([str(row[k]) for k in ("K", "T", "N", "holders", "combinations")])
+        rows[-1] += [f"{row[k]:.0%}" for k in ("data", "first_models", "steps")]
+        rows[-1].append(f"{row['p_uniform']:.2f}" if within else "")
+    return [*HOLDERS.splitlines(), "", *table(rows), ""]
+
+
+def labels(found: dict[str, Any]) -> list[str]:
+    """Table of label inference over many seeds."""
+    rows = [["data", "method", *dict.fromkeys(c["attack"] for c in found["labels"])]]
+    for group in of(found["labels"], "data", "protocol"):
+        rows.append([group[0]["data"], f"`{group[0]['protocol']}`"])
+        for one in group:
+            interval = "" if one["low"] is None else f" [{one['low']:.3f}, {one['high']:.3f}]"
+            rows[-1].append(cell(one) + interval)
+    seeds = max(cell["seeds"] for cell in found["labels"])
+    return [*LABELS.format(seeds=seeds).splitlines(), "", *table(rows), ""]
+
+
 def main() -> None:
-    there = [name for name in ORDER if (RESULTS / f"attacks-{name}.json").exists()]
-    lines = [line for name in there for line in section(name)]
+    lines = []
+    for coded in (True, False):
+        for name in ORDER:
+            file = f"attacks-{'coded-' * coded}{name}"
+            if (RESULTS / f"{file}.json").exists():
+                title = f"{name}: coded_split beside FedVS" if coded else f"{name}: all methods"
+                lines += section(name, file, title)
+        if coded:
+            found = read("coalitions")
+            lines += [*server(found), *pooled(found), *labels(found)]
     PAGE.write_text(HEAD + "\n" + "\n".join(lines).rstrip() + "\n")
 
 

@@ -83,7 +83,7 @@ def off_polynomial(size: Size, *, helped: bool) -> Finding:
     """Inner products of a holder's shares that are read, or with a colluder everybody's rows."""
     data = load_dataset("breast-cancer", parties=10).subset(SMALL_DATA, 20)
     rounds = -(-SMALL_DATA // size.width) + 2
-    options = {"batch": SMALL_DATA, "degree": 1, "rounds": rounds}
+    options: dict[str, Any] = {"batch": SMALL_DATA, "degree": 1, "rounds": rounds}
     played = play(size, OffPolynomial, data=data, **options)
     field, judge, products = played.server.public.field, played.judge, played.found["products"]
     if not helped:

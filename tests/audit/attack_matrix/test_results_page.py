@@ -1,0 +1,49 @@
+"""The page of measured attacks is of the committed results, and these say what the docs say."""
+
+import importlib
+import json
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+FOUND = json.loads((ROOT / "benchmarks/results/privacy/coalitions.json").read_text())
+
+
+def test_the_page_is_of_the_committed_results(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    monkeypatch.chdir(ROOT)
+    script = importlib.import_module("attacks_page")
+    page = script.PAGE.read_text()
+    monkeypatch.setattr(script, "PAGE", tmp_path / "page.md")
+    script.main()
+    assert script.PAGE.read_text() == page, "python benchmarks/attacks_page.py"
+
+
+def test_inner_products_come_out_in_the_epoch_of_the_count_and_not_one_before():
+    for row in FOUND["gram"]:
+        enough = row["equations"] >= row["M"]
+        assert row["exact"] == row["solved"] == (row["tried"] if enough else 0)
+    assert {row["epochs"] for row in FOUND["gram"] if row["exact"]} == {7, 8}
+    for row in [*FOUND["rank"], *FOUND["independent"]]:
+        assert row["exact"]
+        assert (row["epochs"] - 1) * row["h"] > row["rank"] >= (row["epochs"] - 2) * row["h"]
+
+
+def test_the_threshold_of_holders_is_sharp():
+    for row in FOUND["holders"]:
+        beyond = row["holders"] - row["T"]
+        assert row["combinations"] == beyond
+        assert row["first_models"] == (beyond > 0)
+        assert row["data"] == row["steps"] == (beyond == row["K"])
+
+
+@pytest.mark.parametrize("attack", ["gradient norm", "gradient clusters", "gradient directions"])
+def test_label_inference_over_many_seeds_is_at_chance_but_for_fedvs(attack):
+    cells = [c for c in FOUND["labels"] if c["attack"] == attack and c["success"] is not None]
+    for cell in cells:
+        if cell["protocol"].startswith("fedvs"):
+            assert cell["low"] > 0
+        else:
+            assert abs(cell["excess"]) < 0.03
+    assert len(cells) == 3 if attack == "gradient norm" else 6
