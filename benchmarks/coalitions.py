@@ -258,21 +258,27 @@ LABELS = (
     "model completion",
     "gradient directions, T + 1 clients",
 )
+LABELLED: tuple[tuple[str, dict[str, Any], int, dict[str, Any]], ...] = (
+    ("digits", {"parties": 8}, 10, {}),
+    ("breast-cancer", {"parties": 6}, 14, {}),
+    ("credit-card", {}, 120, {"lr": 0.001}),  # its rare class is what gradient norms tell
+)
 
 
 def labels() -> list[Row]:
     """Label inference against fedvs and coded_split, with one segment and with two."""
     made = []
-    for name, parties, rounds in (("digits", 8, 10), ("breast-cancer", 6, 14)):
-        ours = "coded_split:client_lr=16,helpers=1"
+    for name, data, rounds, options in LABELLED:
+        own = f"client_lr={1 if 'lr' in options else 16},helpers=1"
+        theirs = "fedvs:segments=1" + (",client_lr=0.01" if "lr" in options else "")
         matrix = attack_matrix(
-            ["fedvs:segments=1", ours, f"{ours},segments=2"],
-            DataSource(name, {"parties": parties}),
-            options={"batch": 64},
+            [theirs, f"coded_split:{own}", f"coded_split:{own},segments=2"],
+            DataSource(name, data),
+            options={"batch": 64, **options},
             rounds=rounds,
             seeds=range(LABEL_SEEDS),
             attacks=LABELS,
-            settings=AttackSettings(rows=640),
+            settings=AttackSettings(rows=2000 if "lr" in options else 640),
             folder=Path("runs") / f"labels-{name}",
         )
         made += [{"data": name, **cell} for cell in matrix.cells]
@@ -296,7 +302,8 @@ def main() -> None:
     asked = parser.parse_args().parts or list(PARTS)
     found = json.loads(OUT.read_text()) if OUT.exists() else {}
     for part in asked:
-        found |= {part: PARTS[part](), "machine": describe_machine(), "commit": commit()}
+        found |= {part: PARTS[part](), "machine": describe_machine()}
+        found["commits"] = {**found.get("commits", {}), part: commit()}
         OUT.write_text(json.dumps(found, indent=1) + "\n")
 
 

@@ -42,8 +42,8 @@ def test_the_threshold_of_holders_is_sharp():
 def test_label_inference_over_many_seeds_is_at_chance_but_for_fedvs(attack):
     cells = [c for c in FOUND["labels"] if c["attack"] == attack and c["success"] is not None]
     for cell in cells:
-        if cell["protocol"].startswith("fedvs"):
-            assert cell["low"] > 0
-        else:
+        if not cell["protocol"].startswith("fedvs"):
             assert abs(cell["excess"]) < 0.03
-    assert len(cells) == 3 if attack == "gradient norm" else 6
+        elif attack != "gradient norm" or cell["data"] == "credit-card":  # it needs a rare class
+            assert cell["low"] > 0
+    assert len(cells) == (6 if attack == "gradient norm" else 9)
