@@ -210,9 +210,8 @@ def test_heavy_packages_are_imported_in_functions(module):
     top = [node for node in source(module).body if isinstance(node, (ast.Import, ast.ImportFrom))]
     kernels.body = list(top)
     found = {name.partition(".")[0] for name in imports(module, kernels)}
-    allowed = {"numba"} if module.startswith("field.kernels.") else set()
-    if module == "runs.estimator":  # derives from a class of scikit-learn; itself loaded lazily
-        allowed = {"sklearn"}
+    # It derives from a class of scikit-learn, and is itself loaded lazily.
+    allowed = {"sklearn"} if module == "runs.estimator" else set()
     assert found & LAZY <= allowed
 
 

@@ -105,7 +105,8 @@ def syndromes(field: PrimeField, points: Array, word: Array, terms: int) -> tupl
     from securevfl.field.kernels import scalar
 
     out = np.empty(word.size - terms, np.uint64)
-    wrong = scalar.syndromes(points, word, *field._constants, out)
+    room = np.empty(3 * points.size + scalar.CHAINS, np.uint64)
+    wrong = scalar.syndromes(points, word, *field._constants, out, room)
     return out, bool(wrong)
 
 
@@ -118,7 +119,8 @@ def locate(field: PrimeField, points: Array, syndrome: Array) -> Array | None:
     from securevfl.field.kernels import scalar
 
     found = np.zeros(points.size, np.bool_)
-    degree = scalar.locate(points, syndrome, *field._constants, found)
+    room = np.empty((3, syndrome.size + 1), np.uint64)
+    degree = scalar.locate(points, syndrome, *field._constants, found, room)
     if degree != int(found.sum()) or 2 * degree > syndrome.size:
         return None
     return found

@@ -57,7 +57,9 @@ def interpolation_matrix(
     from securevfl.field.kernels import scalar
 
     out = np.empty((y.size, x.size), np.uint64)
-    scalar.interpolate(x, y, *field._constants, out)
+    n, m = x.size, y.size
+    room = np.empty(2 * (n + n * m) + n + 3 * m + scalar.CHAINS, np.uint64)
+    scalar.interpolate(x, y, *field._constants, out, room)
     return out.astype(field.dtype)
 
 

@@ -71,16 +71,14 @@ def pack(elements: Array, modulus: int) -> Array:
     >>> pack(np.array([1, 2, 96], np.uint32), 97).tolist()  # 1 + 2 * 2^7 + 96 * 2^14
     [1, 1, 24]
     """
-    from securevfl.field.kernels import packing
-
-    bits, dtype, shifts = _layout(modulus)
+    bits, dtype, shifts, kernel, _ = _layout(modulus)
     if elements.dtype != dtype:
         raise FieldError(
             f"pack: elements of the field of {modulus} have dtype {dtype}, these have "
             f"{elements.dtype}. PrimeField.elements converts them."
         )
-    stream = np.empty((elements.size * int(bits) + 7) // 8, np.uint8)
-    most = packing.pack(elements.ravel(), bits, shifts, stream)
+    flat, stream = elements.ravel(), np.empty((elements.size * bits + 7) // 8, np.uint8)
+    most = kernel(id(flat), bits, id(shifts), id(stream))
     if most >= modulus:
         raise FieldError(
             f"pack: a number in the array is {most}, outside [0, {modulus}). PrimeField.reduce "
@@ -110,11 +108,9 @@ def unpack(stream: bytes | memoryview, shape: tuple[int, ...], modulus: int) -> 
     >>> unpack(bytes([1, 1, 24]), (3,), 97)
     array([ 1,  2, 96], dtype=uint32)
     """
-    from securevfl.field.kernels import packing
-
-    bits, dtype, shifts = _layout(modulus)
+    bits, dtype, shifts, _, kernel = _layout(modulus)
     count = math.prod(shape)
-    needed = (count * int(bits) + 7) // 8
+    needed = (count * bits + 7) // 8
     data = np.frombuffer(stream, np.uint8)
     if data.size != needed or min(shape, default=0) < 0:
         raise FieldError(
@@ -122,7 +118,8 @@ def unpack(stream: bytes | memoryview, shape: tuple[int, ...], modulus: int) -> 
             f"{data.size}."
         )
     elements = np.empty(count, dtype)
-    most, padding = packing.unpack(data, bits, shifts, elements)
+    most = kernel(id(data), bits, id(shifts), id(elements))
+    padding, most = most >> 63, most & (1 << 63) - 1
     if most >= modulus:
         raise FieldError(f"unpack: an element is {most}, outside [0, {modulus}).")
     if padding:
@@ -131,11 +128,20 @@ def unpack(stream: bytes | memoryview, shape: tuple[int, ...], modulus: int) -> 
 
 
 @functools.lru_cache(maxsize=64)
-def _layout(modulus: int) -> tuple[np.uint64, np.dtype[Any], Array]:
-    """Bits and dtype of an element, and the places of eight elements in their bytes."""
+def _layout(modulus: int) -> tuple[int, np.dtype[Any], Array, Any, Any]:
+    """Bits and dtype of an element, the places of eight elements in their bytes, two kernels.
+
+    Messages are many and short, so the kernels are called as compiled, with addresses.
+    """
+    from securevfl.field.kernels import jit, packing
+
     if not 2 <= modulus < _LARGEST:
         raise FieldError(f"packing: the modulus must lie in 2 to 2^62 - 1, it is {modulus}.")
     bits = element_bits(modulus)
     places = [(m * bits % 8, m * bits // 8, (m + 1) * bits // 8 - m * bits // 8) for m in range(8)]
     shifts = np.array([(shift, first, 8 * step % 64) for shift, first, step in places], np.uint64)
-    return np.uint64(bits), element_dtype(modulus), shifts
+    dtype, stream = element_dtype(modulus), np.empty(0, np.uint8)
+    z = np.empty(0, dtype)
+    pack = jit.compiled(packing.pack, z, np.uint64(bits), shifts, stream)
+    unpack = jit.compiled(packing.unpack, stream, np.uint64(bits), shifts, z)
+    return bits, dtype, shifts, pack, unpack

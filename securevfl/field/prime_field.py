@@ -216,7 +216,8 @@ class PrimeField:
                 f"Divide by non-zero elements only."
             )
         out = np.empty(x.size, np.uint64)
-        scalar.reciprocal(flat, *self._constants, out)
+        work = np.empty(x.size + scalar.CHAINS, np.uint64)
+        scalar.reciprocal(flat, *self._constants, out, work)
         return out.astype(self.dtype).reshape(x.shape)
 
     def power(self, a: ArrayLike, exponent: int | ArrayLike) -> Array:

@@ -6,11 +6,10 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba import types
 from numpy.typing import NDArray
 
 from securevfl.field.kernels.ir import I32, I64, copier, every, joined, load, smaller, splat, store
-from securevfl.field.kernels.jit import inlined, intrinsic, kernel
+from securevfl.field.kernels.jit import inlined, intrinsic, kernel, types
 from securevfl.field.kernels.tiles import BLOCK, accumulate, configure, planes, release
 
 Array = NDArray[Any]
@@ -120,9 +119,11 @@ def _expand(a: Array, m: int, left: Array, edge: Array, p: Any, factor: Any) -> 
 
 
 @kernel
-def expand(a: Array, left: Array, p: Any, factor: Any) -> None:
-    """Write the planes of a whole matrix to left[m tile, step, plane, row, word]."""
-    edge = np.empty(16, np.uint32)
+def expand(a: Array, left: Array, p: Any, factor: Any, edge: Array) -> None:
+    """Write the planes of a whole matrix to left[m tile, step, plane, row, word].
+
+    `edge` is room for 16 elements.
+    """
     for m in range(left.shape[0]):
         _expand(a, m, left[m], edge, p, factor)
 
@@ -158,7 +159,8 @@ def multiply(
     limbs, base, place = left.ctypes.data, panel.ctypes.data, sums.ctypes.data
     configure(setup.ctypes.data)
     panel[:] = np.uint32(0)
-    for begin in range(0, tiles, panel.shape[0]):
+    for turn in range(-(-tiles // panel.shape[0])):  # A range with a step may raise.
+        begin = turn * panel.shape[0]
         width = min(panel.shape[0], tiles - begin)
         for i in range(rows.size):
             for t in range(width):

@@ -6,11 +6,10 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba import types
 from numpy.typing import NDArray
 
 from securevfl.field.kernels.ir import I32, I64, copier, every, joined, load, smaller, store
-from securevfl.field.kernels.jit import inlined, intrinsic, kernel
+from securevfl.field.kernels.jit import inlined, intrinsic, kernel, types
 from securevfl.field.kernels.montgomery import high_part, redc
 from securevfl.field.kernels.tiles import BLOCK, accumulate, configure, planes, release
 
@@ -224,15 +223,16 @@ def multiply(
         p, -1/p mod 2^64, 2^128 mod p and 2^72 mod p, uint64.
     work : tuple
         setup (64 bytes); panel (tiles at a time, steps, 16, 16) and sums (2, tiles at a time, 4,
-        16, 16) of uint32; seen, 64 bytes of maxima over all inputs; edge, 16 elements.
+        16, 16) of uint32; seen, 64 bytes of maxima over all inputs; edge, 16 elements; parts, (4,
+        8), and powers, (4, 16), of uint64.
     """
-    setup, panel, sums, seen, edge = work
+    setup, panel, sums, seen, edge, parts, powers = work
     steps, count, pitch = left.shape[1], a.shape[0], panel.shape[1] * 1024
-    parts, powers = np.empty((4, 8), np.uint64), np.empty((4, 16), np.uint64)
     base, half = panel.ctypes.data, sums.shape[1] * 4096
     configure(setup.ctypes.data)
     panel[:] = np.uint32(0)
-    for begin in range(0, tiles, panel.shape[0]):
+    for turn in range(-(-tiles // panel.shape[0])):  # A range with a step may raise.
+        begin = turn * panel.shape[0]
         width = min(panel.shape[0], tiles - begin)
         for i in range(rows.size):
             for t in range(width):

@@ -89,11 +89,14 @@ class PortableLeft:
         modulus = np.uint64(self.p)
         if out.dtype == np.uint32:
             kernel = portable.matmul31 if self.short else portable.matmul32
-            kernel(self.a, right, modulus, np.uint64((1 << 32) % self.p), result)
+            shape = (2, 3, portable.PANEL) if self.short else (2, out.shape[1])
+            sums = np.empty(shape, np.uint64)
+            kernel(self.a, right, modulus, np.uint64((1 << 32) % self.p), result, sums)
         else:
             c = primes.montgomery(self.p, 64)
             inverse, square = np.uint64(c.negative_inverse), np.uint64(c.square)
-            portable.matmul64(self.a, right, modulus, inverse, square, result)
+            sums = np.empty((2, out.shape[1]), np.uint64)
+            portable.matmul64(self.a, right, modulus, inverse, square, result, sums)
         if result is not out:
             out[:] = result
         return True

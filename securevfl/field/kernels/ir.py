@@ -6,10 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from llvmlite import ir
-from numba import types
-from numba.core import cgutils
 
-from securevfl.field.kernels.jit import intrinsic
+from securevfl.field.kernels.jit import cgutils, intrinsic, types
 
 I8, I32, I64 = ir.IntType(8), ir.IntType(32), ir.IntType(64)
 
@@ -84,7 +82,7 @@ def high_word(_: Any, builder: Any, __: Any, args: Any) -> Any:
 
 def slot(builder: Any, value: Any) -> Any:
     """Return a place for a vector, which becomes a register when the loops are optimised."""
-    return cgutils.alloca_once_value(builder, value)  # type: ignore[no-untyped-call]
+    return cgutils.alloca_once_value(builder, value)
 
 
 def loop(builder: Any, start: Any, stop: Any, step: Any) -> Any:
@@ -112,9 +110,11 @@ def tile(name: str, *tiles: int, addresses: int = 0) -> Callable[..., Any]:
         call(builder, f"llvm.x86.{name}", constants + operands)
         return context.get_dummy_value()
 
-    signature = types.void(*[types.int64] * addresses)
+    def typed() -> Any:
+        return types.void(*[types.int64] * addresses), generate
+
     if addresses == 0:
-        return intrinsic(lambda context: (signature, generate))
+        return intrinsic(lambda context: typed())
     if addresses == 1:
-        return intrinsic(lambda context, address: (signature, generate))
-    return intrinsic(lambda context, address, stride: (signature, generate))
+        return intrinsic(lambda context, address: typed())
+    return intrinsic(lambda context, address, stride: typed())

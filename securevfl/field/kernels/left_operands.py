@@ -89,13 +89,15 @@ class TiledLeft(PiecewiseLeft):
         tiles, steps = out.shape[1] * out.itemsize // 64, max(1, -(-part.shape[1] // 16))
         width = min(tiles, _PANEL_TILES, max(4, _PANEL_BYTES // (1024 * steps)))
         halves = () if out.itemsize == 4 else (2,)
-        work = (
+        work: tuple[Any, ...] = (
             _tiles.SETUP,
             scratch("panel", (width, steps, 16, 16), np.uint32),
             scratch("sums", (*halves, width, 4, 16, 16), np.uint32),
             seen,
             np.empty(16, out.dtype),
         )
+        if halves:
+            work += np.empty((4, 8), np.uint64), np.empty((4, 16), np.uint64)
         left = scratch("left", (*halves, steps, 4, 16, 16), np.uint32)
         multiply = amx64.multiply if halves else amx32.multiply
         place = out.ctypes.data, out.strides[0]
@@ -132,7 +134,7 @@ class StreamLeft(PiecewiseLeft):
         steps = -(-a.shape[1] // 16)
         planes = aligned((-(-self.rows // 16), steps, 4, 16, 16), np.uint32)
         p, _, factor = _constants(self.p, 4)
-        amx32.expand(a, planes, p, factor)
+        amx32.expand(a, planes, p, factor, np.empty(16, np.uint32))
         by_plane = planes.transpose(2, 0, 3, 1, 4).reshape(4, -1, steps, 16)
         rows = by_plane[:, : self.rows].reshape(-1, steps, 16)
         blocks = -(-rows.shape[0] // 16)

@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import types
 
 from securevfl.field.kernels.ir import high_word
-from securevfl.field.kernels.jit import inlined, intrinsic
+from securevfl.field.kernels.jit import inlined, intrinsic, types
 
 ZERO = np.uint64(0)
 ONE = np.uint64(1)

@@ -11,11 +11,10 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numba import types
 from numpy.typing import NDArray
 
 from securevfl.field.kernels.ir import I32, I64, copier, every, load, smaller, splat, store
-from securevfl.field.kernels.jit import inlined, intrinsic, kernel
+from securevfl.field.kernels.jit import inlined, intrinsic, kernel, types
 
 Array = NDArray[Any]
 
@@ -65,25 +64,27 @@ def _generator(kind: str) -> Callable[..., Any]:
     return generate
 
 
-_SIGNATURE = types.void(types.int64, types.int64, *[types.uint32] * 3)
+def _butterfly(kind: str) -> Any:
+    """Return the type of a butterfly and its generator."""
+    return types.void(types.int64, types.int64, *[types.uint32] * 3), _generator(kind)
 
 
 @intrinsic
 def _in_frequency(context: Any, a: Any, b: Any, w: Any, companion: Any, p: Any) -> Any:
     """Replace x, y by x + y, (x - y) w."""
-    return _SIGNATURE, _generator("in frequency")
+    return _butterfly("in frequency")
 
 
 @intrinsic
 def _in_time(context: Any, a: Any, b: Any, w: Any, companion: Any, p: Any) -> Any:
     """Replace x, y by x + w y, x - w y."""
-    return _SIGNATURE, _generator("in time")
+    return _butterfly("in time")
 
 
 @intrinsic
 def _scale(context: Any, a: Any, b: Any, w: Any, companion: Any, p: Any) -> Any:
     """Write x w to b."""
-    return _SIGNATURE, _generator("scale")
+    return _butterfly("scale")
 
 
 @intrinsic
@@ -98,7 +99,8 @@ def _interpolate(panel: int, pitch: int, m: int, pieces: int, twiddles: Array, p
     half = m // 2
     while half:
         step = m // (2 * half)
-        for start in range(0, m, 2 * half):
+        for group in range(step):
+            start = 2 * half * group
             for i in range(half):
                 w, companion = twiddles[0, i * step], twiddles[1, i * step]
                 a = panel + (start + i) * pitch
@@ -115,7 +117,8 @@ def _evaluate(
     half = first
     while half < n:
         step = n // (2 * half)
-        for start in range(0, n, 2 * half):
+        for group in range(step):
+            start = 2 * half * group
             for i in range(half):
                 w, companion = twiddles[0, i * step], twiddles[1, i * step]
                 a = panel + (start + i) * pitch
@@ -150,8 +153,10 @@ def encode(rows: Array, tiles: int, out: Array, p: Any, tables: Any, work: Any) 
     m, n, top = low.shape[0], high.shape[0], seen.ctypes.data
     base, place, spread = low.ctypes.data, high.ctypes.data, n // m
     pitch = low.shape[1]
-    for begin in range(0, tiles, pitch // 64):
-        pieces = min(pitch // 64, tiles - begin)
+    width = pitch // 64
+    for turn in range(-(-tiles // width)):  # A range with a step may raise.
+        begin = turn * width
+        pieces = min(width, tiles - begin)
         for i in range(m):
             for piece in range(pieces):
                 _copy(rows[i] + 64 * (begin + piece), base + pitch * i + 64 * piece, top)

@@ -11,10 +11,9 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba import types
 from numpy.typing import NDArray
 
-from securevfl.field.kernels.jit import intrinsic, kernel
+from securevfl.field.kernels.jit import intrinsic, kernel, types
 
 Array = NDArray[Any]
 
@@ -97,7 +96,7 @@ def pack(z: Array, bits: Any, shifts: Array, stream: Array) -> Any:
 
 @kernel
 def unpack(stream: Array, bits: Any, shifts: Array, z: Array) -> Any:
-    """Read all elements; return the largest, and the bits that follow the last one.
+    """Read all elements; return the largest, plus 2^63 if a bit that follows the last one is set.
 
     Parameters
     ----------
@@ -142,7 +141,6 @@ def unpack(stream: Array, bits: Any, shifts: Array, z: Array) -> Any:
         most = max(most, word & mask)
         z[i] = word & mask
         bit += bits
-    padding = np.uint64(0)
-    if bit & seven:
-        padding = np.uint64(stream[bit >> three]) >> (bit & seven)
-    return most, padding
+    if bit & seven and np.uint64(stream[bit >> three]) >> (bit & seven):
+        most |= one << last
+    return most

@@ -18,11 +18,11 @@ _LOW = np.uint64(0xFFFFFFFF)
 _HALF = np.uint64(32)
 
 
-_PANEL = 256  # Columns whose sums for three rows, 12 KiB, stay in the L1 cache.
+PANEL = 256  # Columns whose sums for three rows, 12 KiB, stay in the L1 cache.
 
 
 @kernel
-def matmul31(a: Array, b: Array, p: Any, radix: Any, out: Array) -> None:
+def matmul31(a: Array, b: Array, p: Any, radix: Any, out: Array, sums: Array) -> None:
     """Write a @ b mod p for uint32 elements of a field below 2^31; radix = 2^32 mod p.
 
     Four products are below 4 (2^31 - 1)^2 < 2^64. Their sum is split into halves of 32 bits that
@@ -37,14 +37,16 @@ def matmul31(a: Array, b: Array, p: Any, radix: Any, out: Array) -> None:
         Shape (4 s, n).
     out : ndarray
         Shape (m, n) with m <= 3 r.
+    sums : ndarray
+        Room, (2, 3, PANEL) of uint64.
     """
     inner, columns = b.shape
-    low, high = np.empty((3, _PANEL), np.uint64), np.empty((3, _PANEL), np.uint64)
+    low, high = sums[0], sums[1]
     low0, low1, low2 = low[0], low[1], low[2]
     high0, high1, high2 = high[0], high[1], high[2]
     u = np.uint64
-    for start in range(0, columns, _PANEL):
-        stop = min(start + _PANEL, columns)
+    for start in range(0, columns, PANEL):
+        stop = min(start + PANEL, columns)
         for i in range(0, a.shape[0], 3):
             low[:] = _ZERO
             high[:] = _ZERO
@@ -72,16 +74,16 @@ def matmul31(a: Array, b: Array, p: Any, radix: Any, out: Array) -> None:
 
 
 @kernel
-def matmul32(a: Array, b: Array, p: Any, radix: Any, out: Array) -> None:
+def matmul32(a: Array, b: Array, p: Any, radix: Any, out: Array, sums: Array) -> None:
     """Write a @ b mod p for uint32 elements of any field below 2^32; radix = 2^32 mod p.
 
     Products below 2^64 are summed in two halves of 32 bits each, so both sums stay below k 2^32
-    and are exact for k < 2^32. At the end (high mod p) radix + low mod p < 2^64.
+    and are exact for k < 2^32. At the end (high mod p) radix + low mod p < 2^64. `sums` is room for
+    two rows of the result.
     """
     rows, inner = a.shape
     columns = b.shape[1]
-    low = np.empty(columns, np.uint64)
-    high = np.empty(columns, np.uint64)
+    low, high = sums[0], sums[1]
     for i in range(rows):
         low[:] = _ZERO
         high[:] = _ZERO
@@ -96,16 +98,18 @@ def matmul32(a: Array, b: Array, p: Any, radix: Any, out: Array) -> None:
 
 
 @kernel
-def matmul64(a: Array, b: Array, p: Any, negative_inverse: Any, square: Any, out: Array) -> None:
+def matmul64(
+    a: Array, b: Array, p: Any, negative_inverse: Any, square: Any, out: Array, sums: Array
+) -> None:
     """Write a @ b mod p for uint64 elements of a field below 2^62.
 
     Products are below 2^124, so their upper words are below 2^60 and eight of them with eight
-    carries and a rest below p < 2^62 fit 64 bits; they are reduced after every eighth term.
+    carries and a rest below p < 2^62 fit 64 bits; they are reduced after every eighth term. `sums`
+    is room for two rows of the result.
     """
     rows, inner = a.shape
     columns = b.shape[1]
-    low = np.empty(columns, np.uint64)
-    high = np.empty(columns, np.uint64)
+    low, high = sums[0], sums[1]
     for i in range(rows):
         low[:] = _ZERO
         high[:] = _ZERO

@@ -6,18 +6,16 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba import types
 from numpy.typing import NDArray
 
 from securevfl.field.kernels.ir import I64
-from securevfl.field.kernels.jit import inlined, intrinsic, kernel
+from securevfl.field.kernels.jit import inlined, intrinsic, kernel, types
 from securevfl.field.kernels.montgomery import high_part, redc
 
 Array = NDArray[Any]
 
 BLOCK = 2048  # Columns; a block of a row and its weights stay in the L1 cache.
 
-_PAIR = types.UniTuple(types.uint64, 2)  # type: ignore[no-untyped-call]
 _ZERO = np.uint64(0)
 _ONE = np.uint64(1)
 _LOW = np.uint64(0xFFFFFFFF)
@@ -83,7 +81,7 @@ def _sum16(context: Any, y: Any, v: Any) -> Any:
         words = [high, builder.trunc(total, I64)]
         return cx.make_tuple(builder, signature.return_type, words)
 
-    return _PAIR(types.int64, types.int64), generate
+    return types.UniTuple(types.uint64, 2)(types.int64, types.int64), generate
 
 
 @inlined

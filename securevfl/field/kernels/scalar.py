@@ -1,4 +1,4 @@
-"""Kernels on single elements: element-wise operations, elimination, convolution, interpolation.
+"""Kernels on single elements: element-wise operations, elimination, interpolation, sampling.
 
 Moduli are odd and below 2^62, elements lie in [0, p). Products of 64-bit fields pass through
 Montgomery form with R = 2^64: ``redc(x y) = x y / R mod p`` needs x y < p R, which x < R and y < p
@@ -99,7 +99,7 @@ def first_zero(a: Array) -> int:
     return -1
 
 
-_CHAINS = 4  # Independent products, so that the latency of one hides behind the others.
+CHAINS = 4  # Independent products, so that the latency of one hides behind the others.
 
 
 @inlined
@@ -107,28 +107,30 @@ def _invert_all(x: Array, prefix: Array, one: Any, p: Any, negative_inverse: Any
     """Replace non-zero elements in Montgomery form by their inverses, four exponentiations in all.
 
     Chain c holds the elements c, c + 4, ..; 1/x = (1/product so far) (product before x).
+    `prefix` has room for x and CHAINS more.
     """
-    running = np.empty(_CHAINS, np.uint64)
+    running = prefix[x.size :]
     running[:] = one
     for i in range(x.size):
-        prefix[i] = running[i % _CHAINS]
-        running[i % _CHAINS] = _mont(prefix[i], x[i], p, negative_inverse)
-    for c in range(_CHAINS):
+        prefix[i] = running[i % CHAINS]
+        running[i % CHAINS] = _mont(prefix[i], x[i], p, negative_inverse)
+    for c in range(CHAINS):
         running[c] = _inverse(running[c], one, p, negative_inverse)
     for i in range(x.size - 1, -1, -1):
-        rest = running[i % _CHAINS]
-        running[i % _CHAINS] = _mont(rest, x[i], p, negative_inverse)
+        rest = running[i % CHAINS]
+        running[i % CHAINS] = _mont(rest, x[i], p, negative_inverse)
         x[i] = _mont(rest, prefix[i], p, negative_inverse)
 
 
 @kernel
-def reciprocal(a: Array, p: Any, negative_inverse: Any, square: Any, out: Array) -> None:
-    """Write 1/a for non-zero uint64 elements."""
+def reciprocal(
+    a: Array, p: Any, negative_inverse: Any, square: Any, out: Array, work: Array
+) -> None:
+    """Write 1/a for non-zero uint64 elements; `work` has room for them and CHAINS more."""
     one = redc(_ZERO, square, p, negative_inverse)
-    prefix = np.empty(a.size, np.uint64)
     for i in range(a.size):
         out[i] = _mont(a[i], square, p, negative_inverse)
-    _invert_all(out, prefix, one, p, negative_inverse)
+    _invert_all(out, work, one, p, negative_inverse)
     for i in range(a.size):
         out[i] = redc(_ZERO, out[i], p, negative_inverse)
 
@@ -209,22 +211,28 @@ def convolve(a: Array, b: Array, p: Any, negative_inverse: Any, square: Any, out
 
 @kernel
 def interpolate(
-    points: Array, targets: Array, p: Any, negative_inverse: Any, square: Any, out: Array
+    points: Array,
+    targets: Array,
+    p: Any,
+    negative_inverse: Any,
+    square: Any,
+    out: Array,
+    room: Array,
 ) -> None:
     """Write out[j, i] = l_i(targets[j]), the Lagrange basis of distinct `points`; uint64.
 
     Barycentric form: l_i(y) = l(y) w_i / (y - x_i) with l(y) = prod_j (y - x_j) and
     1/w_i = prod_{j != i} (x_i - x_j). The w_i and all 1/(y - x_i) come from one batch inversion.
+    `room` has 2 (n + n m) + n + 3 m + CHAINS words for n points and m targets.
     """
     n, m = points.size, targets.size
     one = redc(_ZERO, square, p, negative_inverse)
-    work = np.empty(n + n * m, np.uint64)
-    levels = np.empty(m, np.uint64)
-    hits = np.full(m, -1, np.int64)
-    x = np.empty(n, np.uint64)
+    x, y, levels = room[:n], room[n : n + m], room[n + m : n + 2 * m]
+    hits, rest = room[n + 2 * m : n + 3 * m], room[n + 3 * m :]
+    work, prefix = rest[: n + n * m], rest[n + n * m :]
+    hits[:] = n  # No point.
     for i in range(n):
         x[i] = _mont(points[i], square, p, negative_inverse)
-    y = np.empty(m, np.uint64)
     for k in range(m):
         y[k] = _mont(targets[k], square, p, negative_inverse)
         levels[k] = one
@@ -240,10 +248,10 @@ def interpolate(
                 difference = one
             levels[k] = _mont(levels[k], difference, p, negative_inverse)
             work[n + k * n + i] = difference
-    _invert_all(work, np.empty(work.size, np.uint64), one, p, negative_inverse)
+    _invert_all(work, prefix, one, p, negative_inverse)
     for k in range(m):
         for i in range(n):
-            if hits[k] >= 0:
+            if hits[k] < n:
                 out[k, i] = _ONE if hits[k] == i else _ZERO
             else:
                 t = _mont(work[i], work[n + k * n + i], p, negative_inverse)
@@ -264,15 +272,16 @@ def vanishing(roots: Array, targets: Array, p: Any, ninv: Any, square: Any, out:
 
 
 @kernel
-def syndromes(x: Array, s: Array, p: Any, ninv: Any, square: Any, out: Array) -> bool:
+def syndromes(x: Array, s: Array, p: Any, ninv: Any, square: Any, out: Array, room: Array) -> bool:
     """Write S_j = sum_i w_i x_i^j s_i for distinct x and 1/w_i = prod_{j != i} (x_i - x_j).
 
     All are zero if s are the values at x of a polynomial of degree below x.size - out.size; the
     sums over wrong rows alone remain otherwise. Montgomery form; returns whether any is non-zero.
+    `room` has 3 n + CHAINS words for n values.
     """
     one = redc(_ZERO, square, p, ninv)
     n, wrong = x.size, False
-    points, weights = np.empty(n, np.uint64), np.empty(n, np.uint64)
+    points, weights = room[:n], room[n : 2 * n]
     for i in range(n):
         points[i] = _mont(x[i], square, p, ninv)
     weights[:] = one
@@ -280,7 +289,7 @@ def syndromes(x: Array, s: Array, p: Any, ninv: Any, square: Any, out: Array) ->
         for j in range(n):
             difference = _subtract(points[j], points[i], p) if j != i else one
             weights[j] = _mont(weights[j], difference, p, ninv)
-    _invert_all(weights, np.empty(n, np.uint64), one, p, ninv)
+    _invert_all(weights, room[2 * n :], one, p, ninv)
     for i in range(n):
         weights[i] = _mont(weights[i], _mont(s[i], square, p, ninv), p, ninv)
     for j in range(out.size):
@@ -295,16 +304,19 @@ def syndromes(x: Array, s: Array, p: Any, ninv: Any, square: Any, out: Array) ->
 
 
 @kernel
-def locate(x: Array, s: Array, p: Any, ninv: Any, square: Any, found: Array) -> int:
+def locate(x: Array, s: Array, p: Any, ninv: Any, square: Any, found: Array, room: Array) -> int:
     """Mark the rows whose locators 1 - x_i z divide the shortest recurrence of the syndromes.
 
     Berlekamp-Massey (Massey, "Shift-register synthesis and BCH decoding", 1969) on syndromes `s`
     in Montgomery form; x are non-zero. Returns the degree of the recurrence; with fewer marked
-    rows than that there are more wrong rows than s.size / 2.
+    rows than that there are more wrong rows than s.size / 2. `room` has three rows of s.size + 1
+    words.
     """
     one = redc(_ZERO, square, p, ninv)
     size = s.size + 1
-    current, previous = np.zeros(size, np.uint64), np.zeros(size, np.uint64)
+    current, previous, kept = room[0], room[1], room[2]
+    current[:] = _ZERO
+    previous[:] = _ZERO
     current[0], previous[0] = one, one
     degree, gap, last = 0, 1, one
     for n in range(s.size):
@@ -315,7 +327,8 @@ def locate(x: Array, s: Array, p: Any, ninv: Any, square: Any, found: Array) -> 
         if discrepancy == _ZERO:
             gap += 1
             continue
-        kept = current.copy()
+        for i in range(size):
+            kept[i] = current[i]
         factor = _mont(discrepancy, _inverse(last, one, p, ninv), p, ninv)
         for i in range(gap, size):
             current[i] = _subtract(current[i], _mont(factor, previous[i - gap], p, ninv), p)
@@ -323,7 +336,7 @@ def locate(x: Array, s: Array, p: Any, ninv: Any, square: Any, found: Array) -> 
         # theorem 2); the one before it becomes the correction of later discrepancies.
         if 2 * degree <= n:
             degree, gap, last = n + 1 - degree, 1, discrepancy
-            previous = kept
+            previous, kept = kept, previous
         else:
             gap += 1
     for i in range(x.size):
@@ -334,3 +347,25 @@ def locate(x: Array, s: Array, p: Any, ninv: Any, square: Any, found: Array) -> 
             value = value - p if value >= p else value
         found[i] = value == _ZERO and degree > 0
     return degree
+
+
+@kernel
+def keep_below(words: Array, mask: Any, p: Any) -> int:
+    """Mask words in place, move those below p to the front, return how many there are.
+
+    The first loop is a vector pass that counts; for a Mersenne prime a rejection happens once in
+    2^31 words, so the compaction, which has no branch to mispredict, hardly ever runs.
+    """
+    rejected = 0
+    for i in range(words.size):
+        word = words[i] & mask
+        words[i] = word
+        rejected += word >= p
+    if rejected == 0:
+        return words.size
+    kept = 0
+    for i in range(words.size):
+        word = words[i]
+        words[kept] = word
+        kept += word < p
+    return kept

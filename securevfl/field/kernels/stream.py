@@ -11,11 +11,10 @@ from collections.abc import Callable
 from typing import Any
 
 from llvmlite import ir
-from numba import types
 from numpy.typing import NDArray
 
 from securevfl.field.kernels.ir import I32, copier, every, load, smaller, splat, store, tile
-from securevfl.field.kernels.jit import inlined, intrinsic, kernel
+from securevfl.field.kernels.jit import inlined, intrinsic, kernel, types
 
 Array = NDArray[Any]
 
@@ -119,32 +118,30 @@ def _dividing(around: bool) -> Callable[..., Any]:
     return generate
 
 
-_TURN = types.void(*[types.int64] * 3)
-_DIVIDE = types.void(*[types.int64] * 3, types.uint32, types.float32)
-
-
 @intrinsic
 def _turn(context: Any, source: Any, pitch: Any, target: Any) -> Any:
     """Finish 16 columns modulo 2^31 - 1."""
-    return _TURN, _turning(around=False)
+    return types.void(*[types.int64] * 3), _turning(around=False)
 
 
 @intrinsic
 def _turn_around(context: Any, source: Any, pitch: Any, target: Any) -> Any:
     """Finish 16 columns modulo 2^31 - 1, past the caches."""
-    return _TURN, _turning(around=True)
+    return types.void(*[types.int64] * 3), _turning(around=True)
 
 
 @intrinsic
 def _divide(context: Any, source: Any, pitch: Any, target: Any, p: Any, factor: Any) -> Any:
     """Finish 16 columns modulo a prime between 2^30 and 2^31."""
-    return _DIVIDE, _dividing(around=False)
+    kinds = *[types.int64] * 3, types.uint32, types.float32
+    return types.void(*kinds), _dividing(around=False)
 
 
 @intrinsic
 def _divide_around(context: Any, source: Any, pitch: Any, target: Any, p: Any, factor: Any) -> Any:
     """Finish 16 columns modulo a prime between 2^30 and 2^31, past the caches."""
-    return _DIVIDE, _dividing(around=True)
+    kinds = *[types.int64] * 3, types.uint32, types.float32
+    return types.void(*kinds), _dividing(around=True)
 
 
 @inlined
@@ -258,7 +255,8 @@ def multiply(
     limbs, places, size, group = left.ctypes.data, sums.ctypes.data, blocks * 1024, sums.shape[0]
     panel[:] = 0
     _configure(setup.ctypes.data)
-    for begin in range(0, tiles, panel.shape[0]):
+    for turn in range(-(-tiles // panel.shape[0])):  # A range with a step may raise.
+        begin = turn * panel.shape[0]
         width = min(panel.shape[0], tiles - begin)
         for i in range(rows.size):
             source, target = rows[i] + 64 * begin, base + 64 * i
@@ -267,7 +265,8 @@ def multiply(
             for t in range(width // _COPIED * _COPIED, width):
                 _copy_one(source + 64 * t, target + pitch * t, top)
         _three(limbs, blocks, pitch)
-        for first in range(0, width, group):
+        for part in range(-(-width // group)):
+            first = part * group
             many = min(group, width - first)
             for t in range(many):
                 right = base + pitch * (first + t)

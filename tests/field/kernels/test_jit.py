@@ -1,4 +1,4 @@
-"""Where compiled code is kept, and what is said where it cannot be."""
+"""How kernels are called, where their code is kept, and what is said where it cannot be."""
 
 import os
 import shutil
@@ -6,9 +6,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import securevfl
+from securevfl.field.kernels import jit, objects
 
 PROGRAM = """
 import numpy as np
@@ -16,6 +18,12 @@ from securevfl.field import PrimeField
 F = PrimeField(2**31 - 1)
 assert F.add([1, 2], [3, F.modulus - 2]).tolist() == [4, 0]
 from securevfl.field.kernels import fixed_point
+"""
+
+NO_NUMBA = """
+import sys
+assert "llvmlite" in sys.modules
+assert not {"numba", "scipy", "torch"} & set(sys.modules)
 """
 
 
@@ -36,9 +44,9 @@ def unwritable(tmp_path):
     return {k: v for k, v in os.environ.items() if k != "NUMBA_CACHE_DIR"} | variables
 
 
-def run(environment, folder):
+def run(environment, folder, more=""):
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM],
+        [sys.executable, "-c", PROGRAM + more],
         env=environment, cwd=folder, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
@@ -51,4 +59,124 @@ def test_where_nothing_can_be_kept_kernels_compile_and_one_line_names_the_variab
     said = run(unwritable, tmp_path)
     assert said.count("Set NUMBA_CACHE_DIR to a folder") == 1
     assert run(unwritable | {"NUMBA_CACHE_DIR": str(tmp_path / "kept")}, tmp_path) == ""
-    assert list((tmp_path / "kept").rglob("*.nbi"))
+    (kept,) = (tmp_path / "kept").rglob("scalar.add-*.kernel")
+    about = kept.stat().st_mtime_ns
+    assert run(unwritable | {"NUMBA_CACHE_DIR": str(tmp_path / "kept")}, tmp_path, NO_NUMBA) == ""
+    assert kept.stat().st_mtime_ns == about
+
+
+def weighted(x, factors, some, out):
+    """Sum a row, and write it scaled: arrays of several kinds, numbers, a tuple."""
+    shift, scale = some
+    total = 0
+    for i in range(x.shape[0]):
+        for j in range(x.shape[1]):
+            total += x[i, j] * factors[j]
+            out[i, j] = x[i, j] * scale + shift
+    return total
+
+
+@pytest.fixture
+def kept(tmp_path, monkeypatch):
+    """Return a folder in which kernels are kept, and count how many are compiled."""
+    compiled = []
+
+    def counted(*arguments):
+        compiled.append(arguments)
+        return found(*arguments)
+
+    found = jit.compile_to_object
+    monkeypatch.setattr(jit, "compile_to_object", counted)
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    return tmp_path / "securevfl-kernels", compiled
+
+
+def call(kernel, x):
+    """Call `weighted` and compare with numpy."""
+    out, factors = np.empty(x.shape), np.arange(x.shape[1], dtype=np.uint64)
+    total = kernel(x, factors, (np.float32(0.5), 2.0), out)
+    assert total == int((np.asarray(x, object) * np.asarray(factors, object)).sum())
+    assert (out == x * 2.0 + 0.5).all()
+
+
+def test_arrays_are_read_where_they_stand(kept, tmp_path):
+    kernel, x = jit.Kernel(weighted), np.arange(60, dtype=np.uint32).reshape(6, 10)
+    mapped = np.memmap(tmp_path / "x", np.uint32, "w+", shape=x.shape)
+    mapped[:] = x
+    unaligned = np.frombuffer(b" " + x.tobytes(), np.uint32, offset=1).reshape(x.shape)
+    fixed = x.copy()
+    fixed.flags.writeable = False
+    for one in (x, mapped, unaligned, fixed, x[:0]):
+        call(kernel, one)
+    assert len(kept[1]) == 1
+    for one in (x[::2, ::3], x.T, x[::-1], np.broadcast_to(x[0], (3, 10))):
+        call(kernel, one)
+    assert len(kept[1]) == 2
+    call(kernel, x.astype(np.uint64))
+    assert len(kept[1]) == 3
+
+
+@pytest.mark.parametrize("wrong", ["two", None, np.arange(3, dtype=">u4"), 1j])
+def test_what_no_kernel_takes_is_refused(wrong):
+    with pytest.raises((TypeError, ValueError)):
+        jit.Kernel(weighted)(wrong)
+
+
+def test_a_kernel_that_may_raise_is_refused(kept):
+    def kernel(n):
+        for i in range(0, 5, n):
+            if i > 3:
+                return i
+        return n
+
+    with pytest.raises(TypeError, match="may not raise"):
+        jit.Kernel(kernel)(1)
+
+
+def test_kept_code_is_used_unless_it_is_damaged_or_somebody_else_may_write_it(kept):
+    folder, compiled = kept
+    x = np.ones((2, 3), np.uint32)
+    call(jit.Kernel(weighted), x)
+    call(jit.Kernel(weighted), x)
+    (file,) = folder.iterdir()
+    assert len(compiled) == 1
+    content = file.read_bytes()
+    for spoil in (
+        lambda: file.write_bytes(content[:-1]),
+        lambda: file.write_bytes(content[:40] + bytes([content[40] ^ 1]) + content[41:]),
+        lambda: file.write_bytes(b""),
+        lambda: file.chmod(0o666),
+        lambda: file.chmod(0o664),
+    ):
+        before = len(compiled)
+        spoil()
+        call(jit.Kernel(weighted), x)
+        assert len(compiled) == before + 1
+        assert objects._read(file)
+        assert file.stat().st_mode & 0o777 == 0o644
+    before = len(compiled)
+    call(jit.Kernel(weighted), x)
+    assert len(compiled) == before
+
+
+def test_code_of_another_owner_is_not_read(kept, monkeypatch):
+    call(jit.Kernel(weighted), np.ones((2, 3), np.uint32))
+    (file,) = kept[0].iterdir()
+    assert objects._read(file)
+    if os.geteuid():  # the superuser's code is everybody's
+        monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+    else:
+        os.chown(file, 12345, 12345)
+    assert objects._read(file) is None
+
+
+def test_an_edit_of_a_source_makes_code_stale_and_removes_it(kept, monkeypatch):
+    folder, compiled = kept
+    x = np.ones((2, 3), np.uint32)
+    call(jit.Kernel(weighted), x)
+    (old,) = folder.iterdir()
+    monkeypatch.setattr(objects, "folder_stamp", lambda: (("ir.py", 1, 2),))
+    call(jit.Kernel(weighted), x)
+    (new,) = folder.iterdir()
+    assert old.name != new.name
+    assert len(compiled) == 2

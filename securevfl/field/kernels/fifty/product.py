@@ -6,13 +6,12 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
 from llvmlite import ir
-from numba import types
 from numpy.typing import NDArray
 
 from securevfl.field.kernels.fifty import lanes
 from securevfl.field.kernels.ir import I8, I32, I64, call, load, loop, slot, splat, store
 from securevfl.field.kernels.ir import tile as machine
-from securevfl.field.kernels.jit import inlined, intrinsic
+from securevfl.field.kernels.jit import inlined, intrinsic, types
 
 Array = NDArray[Any]
 
@@ -75,7 +74,10 @@ def accumulate(
 
 
 def tile(form: Form, size: int, rows: int, pieces: int, around: bool) -> Callable[..., Any]:
-    """Return a register tile as a function that kernels may call, with the arguments of TILE.
+    """Return a register tile as a function that kernels may call.
+
+    It takes the address of the left operand and the bytes between its rows, the panel of the right
+    operand, the terms, the result and the bytes between its rows.
 
     Parameters
     ----------
@@ -113,11 +115,13 @@ def tile(form: Form, size: int, rows: int, pieces: int, around: bool) -> Callabl
                 lanes.write(builder, row, 8 * size * v, results[r * vectors + v], around)
         return context.get_dummy_value()
 
-    return intrinsic(lambda context, left, stride, right, inner, out, pitch: (TILE, generate))
+    def entry(
+        context: Any, left: Any, stride: Any, right: Any, inner: Any, out: Any, pitch: Any
+    ) -> Any:
+        return types.void(*[types.int64] * 6), generate
 
+    return intrinsic(entry)
 
-# left, bytes between its rows, panel of the right operand, terms, result, bytes between its rows
-TILE = types.void(*[types.int64] * 6)
 
 _fence = machine("sse.sfence")  # Orders writes past the caches before what follows.
 
@@ -183,8 +187,10 @@ def _packer(convert: Callable[..., Any], wide: int) -> Callable[..., Any]:
         store(builder, seen, 0, builder.load(most))
         return context.get_dummy_value()
 
-    kind = types.void(*[types.int64] * 5)
-    return intrinsic(lambda context, source, panel, step, count, seen: (kind, generate))
+    def entry(context: Any, source: Any, panel: Any, step: Any, count: Any, seen: Any) -> Any:
+        return types.void(*[types.int64] * 5), generate
+
+    return intrinsic(entry)
 
 
 def _filler(convert: Callable[..., Any], wide: int) -> Callable[..., Any]:
@@ -231,7 +237,8 @@ def blocks(run: Any, convert: Any, tall: int, wide: int) -> Callable[..., Any]:
         limbs, stride, count = left
         panel, spare, seen, many = work
         inner, pitch = rows.size, out[1]
-        for begin in range(0, pieces, many * wide):
+        for turn in range(-(-pieces // (many * wide))):  # A range with a step may raise.
+            begin = turn * many * wide
             here = min(many * wide, pieces - begin)
             fill(rows, begin, here, panel, seen)
             for m in range(0, count, tall):
@@ -265,7 +272,8 @@ def panels(run: Any, edge: Any, convert: Any, tall: int, wide: int) -> Callable[
         limbs, stride, count = left
         panel, spare, seen, many = work
         inner, pitch = rows.size, out[1]
-        for begin in range(0, pieces, many * wide):
+        for turn in range(-(-pieces // (many * wide))):  # A range with a step may raise.
+            begin = turn * many * wide
             here = min(many * wide, pieces - begin)
             fill(rows, begin, here, panel, seen)
             for b in range(0, here, wide):

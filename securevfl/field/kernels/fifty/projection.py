@@ -11,12 +11,11 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba import types
 from numpy.typing import NDArray
 
 from securevfl.field.kernels.fifty import product
 from securevfl.field.kernels.ir import I64, load, slot, store
-from securevfl.field.kernels.jit import inlined, intrinsic
+from securevfl.field.kernels.jit import inlined, intrinsic, types
 from securevfl.field.kernels.projection import BLOCK
 from securevfl.field.primes import P50
 
@@ -62,8 +61,12 @@ def dots(form: product.Form, size: int, convert: Callable[..., Any]) -> Callable
         store(builder, seen, 0, builder.load(most))
         return context.get_dummy_value()
 
-    kind = types.void(*[types.int64] * 6)
-    return intrinsic(lambda context, block, weights, out, seen, pitch, steps: (kind, generate))
+    def entry(
+        context: Any, block: Any, weights: Any, out: Any, seen: Any, pitch: Any, steps: Any
+    ) -> Any:
+        return types.void(*[types.int64] * 6), generate
+
+    return intrinsic(entry)
 
 
 def over_rows(dot: Any) -> Callable[..., Any]:

@@ -11,12 +11,11 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba import types
 from numpy.typing import NDArray
 
 from securevfl.field.kernels import cpu
 from securevfl.field.kernels.ir import I32, I64, call, every, load, slot, splat
-from securevfl.field.kernels.jit import intrinsic, kernel
+from securevfl.field.kernels.jit import intrinsic, kernel, types
 from securevfl.field.kernels.streaming.pieces import (
     bits,
     constant,
@@ -33,7 +32,6 @@ LANES = 16
 SHORTEST = 1 << 21  # Bytes of a result from which it is written past the caches.
 _AHEAD = 4096  # Bytes between what is read and what is asked for.
 _SINGLE, _DOUBLE = ir.FloatType(), ir.DoubleType()
-_SIGNATURE = types.int64(*[types.int64] * 3, *[types.float64] * 2, types.int64)
 
 Convert = Callable[[Any, Any, Any, Any, Any], tuple[Any, Any]]
 
@@ -74,7 +72,8 @@ def _pass(kind: Any, convert: Convert) -> Callable[..., Any]:
     def entry(
         context: Any, source: Any, target: Any, pieces: Any, scale: Any, largest: Any, p: Any
     ) -> Any:
-        return _SIGNATURE, generate
+        kinds = *[types.int64] * 3, *[types.float64] * 2, types.int64
+        return types.int64(*kinds), generate
 
     return intrinsic(entry)
 

@@ -7,10 +7,8 @@ from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
-from numba import types
-
 from securevfl.field.kernels.ir import call, load, loop, slot, store
-from securevfl.field.kernels.jit import intrinsic
+from securevfl.field.kernels.jit import intrinsic, types
 from securevfl.field.kernels.streaming.pieces import (
     constant,
     fetch,

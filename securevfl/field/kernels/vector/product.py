@@ -10,8 +10,6 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from llvmlite import ir
-from numba import types
-from numba.core import cgutils
 
 from securevfl.field.kernels.ir import (
     I8,
@@ -25,7 +23,7 @@ from securevfl.field.kernels.ir import (
     splat,
     store,
 )  # fmt: skip
-from securevfl.field.kernels.jit import intrinsic, kernel
+from securevfl.field.kernels.jit import cgutils, intrinsic, kernel, types
 from securevfl.field.kernels.vector.rings import Long, Mersenne, Short, product
 
 MOST_TERMS = 4096  # A panel of so many rows still fits the L2 cache.
@@ -49,7 +47,7 @@ def _copy(builder: Any, target: Any, source: Any, size: Any) -> None:
     """Copy bytes."""
     kind = ir.PointerType(I8)
     places = builder.inttoptr(target, kind), builder.inttoptr(source, kind)
-    cgutils.raw_memcpy(builder, *places, size, 1)  # type: ignore[no-untyped-call]
+    cgutils.raw_memcpy(builder, *places, size, 1)
 
 
 def _broadcast(builder: Any, address: Any, lanes: int) -> Any:
