@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 class ProtocolCommand(TyperCommand):
     """A command whose options are those of protocols; they are read when it is used."""
 
-    def __init__(self, name: str, text: str, make: Callable[[], Callable[..., None]]) -> None:
+    def __init__(
+        self, name: str, text: str, make: Callable[[Sequence[str]], Callable[..., None]]
+    ) -> None:
         super().__init__(name, help=text, epilog=epilog(name), callback=lambda: None)
         self._make = make
 
@@ -36,12 +38,12 @@ class ProtocolCommand(TyperCommand):
     ) -> Any:
         """Context of the command with all its options."""
         made = typer.Typer(add_completion=False, rich_markup_mode="rich")
-        made.command(name=self.name, help=self.help, epilog=self.epilog)(self._make())
+        made.command(name=self.name, help=self.help, epilog=self.epilog)(self._make(args))
         command = plain_flags(typer.main.get_command(made))
         return command.make_context(info_name, args, parent, **extra)
 
 
-def _compare() -> Callable[..., None]:
+def _compare(args: Sequence[str]) -> Callable[..., None]:
     from securevfl.cli.common import shared_parameters
     from securevfl.cli.studies import compare
     from securevfl.studies.compare import all_options
@@ -98,7 +100,8 @@ def _grouped(
     return groups[0] | groups[1] | dict(ordered)
 
 
-def _plan() -> Callable[..., None]:
+def _plan(args: Sequence[str]) -> Callable[..., None]:
+    """``plan`` with the options of the protocol that is named first, or of the default one."""
     from securevfl.cli.common import DATA, shared_parameters
     from securevfl.cli.studies import plan
     from securevfl.runs.catalogue import protocols
@@ -109,7 +112,21 @@ def _plan() -> Callable[..., None]:
     bits = typer.Option(
         metavar="N", help="Least number of fractional bits wanted of data and of weights."
     )
+    known = protocols()
+    name = next((word for word in args if word in known), DEFAULT)
+    named = typer.Argument(
+        metavar="PROTOCOL",
+        help=f"A protocol that says its messages beforehand. Default: {DEFAULT}.",
+        show_default=False,
+        autocompletion=protocol_names,
+    )
     shared = {
+        "protocol": inspect.Parameter(
+            "protocol",
+            inspect.Parameter.POSITIONAL_OR_KEYWORD,
+            default=name,
+            annotation=Annotated[str, named],
+        ),
         **shared_parameters("plan"),
         "rows": keyword("rows", number("Number of training rows, in place of a data set.")),
         "features": keyword("features", number("Number of columns of all parties together.")),
@@ -118,12 +135,11 @@ def _plan() -> Callable[..., None]:
         ),
         "accuracy_bits": keyword("accuracy_bits", Annotated[int, bits], 8),
     }
-    config = protocols()[DEFAULT].Config
-    title = f"Options of {DEFAULT}"
-    return make_command(shared, {k: (f, title) for k, f in config.model_fields.items()}, plan)
+    fields = known[name].Config.model_fields.items()
+    return make_command(shared, {k: (f, f"Options of {name}") for k, f in fields}, plan)
 
 
-def _resume() -> Callable[..., None]:
+def _resume(args: Sequence[str]) -> Callable[..., None]:
     from securevfl.cli.common import shared_parameters
     from securevfl.cli.run import go_on
 
@@ -155,7 +171,8 @@ COMMANDS = {
     ),
     "plan": ProtocolCommand(
         "plan",
-        "Forecast a FedVS run before it is made.\n\nThe plan names the largest number K of data "
+        f"Forecast a run before it is made, of {DEFAULT} or of another protocol that says its "
+        "messages beforehand.\n\nThe plan names the largest number K of data "
         "segments with which the run can decode, and for it the field and its bits, bytes sent, "
         "memory, and expected time.",
         _plan,

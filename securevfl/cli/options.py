@@ -158,14 +158,16 @@ def power_form(value: Any) -> str:
 
     Examples
     --------
-    >>> power_form(2**61 - 1), power_form(2**50 - 2**14 + 1), power_form(64)
-    ('2^61-1', '2^50-2^14+1', '64')
+    >>> power_form(2**61 - 1), power_form(2**50 - 2**14 + 1), power_form(2**40 - 87), power_form(64)
+    ('2^61-1', '2^50-2^14+1', '2^40-87', '64')
     """
     if not isinstance(value, int) or value <= 2**20 or value % 2 == 0:
         return str(value)
     if value & (value + 1) == 0:
         return f"2^{value.bit_length()}-1"
     above = value.bit_length()  # of 2^above - 2^below + 1
+    if (1 << above) - value < 1000:
+        return f"2^{above}-{(1 << above) - value}"
     below = ((1 << above) + 1 - value).bit_length() - 1
     return f"2^{above}-2^{below}+1" if (1 << above) - (1 << below) + 1 == value else str(value)
 

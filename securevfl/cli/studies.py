@@ -14,8 +14,8 @@ import typer
 from securevfl.cli import displays, output, tables
 from securevfl.cli.options import plain_number, protocol_options
 from securevfl.cli.run import INTERRUPTED, data_source, run_folder, sort_out, stopping
-from securevfl.errors import ConfigurationError
-from securevfl.protocols.base.defaults import DEFAULT, SHOWN
+from securevfl.errors import ConfigurationError, UnknownNameError
+from securevfl.protocols.base.defaults import SHOWN
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -238,9 +238,11 @@ def plan(values: Mapping[str, Any]) -> None:
 
     common, options, pairs, data_pairs = sort_out(values)
     sizes = {name: options.pop(name) for name in ("rows", "features", "test_rows")}
-    accuracy_bits = options.pop("accuracy_bits")
-    known = protocols()[DEFAULT].Config.model_fields
-    chosen = protocol_options(DEFAULT, known, (options, pairs))
+    accuracy_bits, protocol = options.pop("accuracy_bits"), options.pop("protocol")
+    known = protocols()
+    if protocol not in known:
+        raise UnknownNameError("protocol", protocol, known)
+    chosen = protocol_options(protocol, known[protocol].Config.model_fields, (options, pairs))
     shape_given = sizes["rows"] is not None or sizes["features"] is not None
     if shape_given and (common["data"] is not None or common["party"]):
         raise ConfigurationError(
@@ -250,6 +252,7 @@ def plan(values: Mapping[str, Any]) -> None:
     with displays.busy("plan"):
         found = plan(
             None if shape_given else data_source(common, data_pairs),
+            protocol=protocol,
             parties=common["parties"] if shape_given else None,
             accuracy_bits=accuracy_bits,
             conditions=common["conditions"] or "paper",

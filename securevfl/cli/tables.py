@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -152,11 +153,13 @@ def print_plan(found: Forecast, given: str) -> None:
         f"{sum(found.shape.widths):,} columns, conditions {found.conditions}",
     )
     print_table(
-        ("K", "sent", "by server", "by a client", "client memory", "in one process"),
+        ("K", "sent", "setup", "a round", "by server", "by a client", "client memory", "in all"),
         [
             (
                 mark,
                 size(choice.bytes),
+                size(choice.setup_bytes),
+                size(choice.round_bytes),
                 size(choice.server_bytes),
                 size(choice.client_bytes),
                 size(choice.client_memory),
@@ -164,14 +167,29 @@ def print_plan(found: Forecast, given: str) -> None:
             )
             for mark, choice in zip(marks, found.choices, strict=True)
         ],
-        title="Bytes of a run, and memory",
+        title="Bytes of a run, and memory of a client and of all parties in one process",
     )
-    bits = found.bits
+    bits, best = found.bits, found.best
     console = out()
+    what = "first sums" if bits.expected else "sums"
     console.print(
         f"field and bits: p = {power_form(bits.prime)}, lx = {bits.data_bits}, "
-        f"lw = {bits.model_bits}: sums reach {bits.largest:.4g} at most, (p-1)/2 = {bits.limit:.4g}"
+        f"lw = {bits.model_bits}: {what} reach {bits.largest:.4g} at most, (p-1)/2 = "
+        f"{bits.limit:.4g}"
     )
+    if bits.expected:
+        console.print(
+            f"range bound: {math.log2(bits.expected):.1f} bits are expected, and p = "
+            f"{power_form(bits.smallest)} is the smallest usual prime with room for them"
+        )
+    if best.helpers is not None:
+        console.print(
+            f"helpers: with {best.helpers} of them, R = {best.threshold} is met by fast parties, "
+            f"and a round takes {best.helped_seconds:.4g} s; {best.keys} keys"
+        )
+        console.print(
+            f"catching up: {best.replay:.3g} multiply-adds for each round that a client missed"
+        )
     for warning in found.warnings:
         console.print(f"warning: {warning}")
     words = " ".join(filter(None, (given, found.command)))

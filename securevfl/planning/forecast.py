@@ -1,4 +1,4 @@
-"""Plan a FedVS run before it is started: which K, which field, how many bytes, how long.
+"""Plan a run before it is started: which K, which field, how many bytes, how long.
 
 What is computed where: the feasible K from ``R = 2(K+T-1)+1 <= N``; the field and the fractional
 bits from the bound that rules out a wrap; bytes and times by `securevfl.planning.message_times`
@@ -23,11 +23,11 @@ from securevfl.engine.conditions_file import load_conditions
 from securevfl.engine.network import SERVER
 from securevfl.errors import ConfigurationError, WouldOverflowError
 from securevfl.field import primes
-from securevfl.planning.message_times import expected_times, sent_bytes
+from securevfl.planning.message_times import Sent, Times, expected_times, sent_bytes
 from securevfl.protocols.base.defaults import DEFAULT
 from securevfl.protocols.base.protocol import Protocol
 from securevfl.protocols.base.registry import get_protocol, make_config
-from securevfl.protocols.base.schedule import Needs, Shape
+from securevfl.protocols.base.schedule import Needs, Outline, Shape
 
 if TYPE_CHECKING:
     from securevfl.data.dataset import VerticalDataset
@@ -46,9 +46,13 @@ class Bits:
     prime, data_bits, model_bits : int
         p, lx and lw.
     largest : int
-        sum_n max_i sum_j |X-bar_n[i,j]| ceil(2^lw w), the largest magnitude of a decoded sum.
+        sum_n max_i sum_j |X-bar_n[i,j]| ceil(2^lw w), the largest magnitude of a decoded sum. Of a
+        protocol whose bound grows with its steps, that of the first sums.
     limit : int
         (p - 1) / 2.
+    expected, smallest : int
+        Where the bound grows: what it is expected to reach, and the smallest usual prime with room
+        for it. Else 0.
     """
 
     prime: int
@@ -56,6 +60,8 @@ class Bits:
     model_bits: int
     largest: int
     limit: int
+    expected: int = 0
+    smallest: int = 0
 
 
 @dataclass(frozen=True)
@@ -93,10 +99,21 @@ class Choice:
         Virtual time; `round_error` is the standard error of the prediction's Monte Carlo.
     bytes : int
         Sent by all parties in the whole run.
+    setup_bytes, round_bytes : int
+        Sent by all parties before the first round, and in a round of training on average.
     server_bytes, client_bytes : int
         Sent by the server, and by the client that sends most.
     client_memory, simulation_memory : int
         Bytes of the largest client on a machine of its own, and of all of them in one process.
+    keys : int
+        Keys that the parties agree on in setup.
+    replay : int
+        Multiply-adds with which a client makes up for a round that it missed; 0 where none can.
+    helpers : int or None
+        Helpers with which the fast parties are as many as the results that are waited for; None
+        where a protocol has none. Fast is who has at most twice the smallest mean delay.
+    helped_seconds : float or None
+        A round with so many helpers.
     """
 
     segments: int
@@ -108,10 +125,16 @@ class Choice:
     round_error: float
     total_seconds: float
     bytes: int
+    setup_bytes: int
+    round_bytes: int
     server_bytes: int
     client_bytes: int
     client_memory: int
     simulation_memory: int
+    keys: int = 0
+    replay: int = 0
+    helpers: int | None = None
+    helped_seconds: float | None = None
 
 
 @dataclass(frozen=True)
@@ -284,7 +307,11 @@ def _by_needs(
         rounds=config.rounds,
         shape=shape,
         conditions=_called(conditions),
-        bits=Bits(used.prime, used.data_bits, used.model_bits, used.largest, used.limit),
+        bits=Bits(
+            *(used.prime, used.data_bits, used.model_bits, used.largest, used.limit),
+            expected=used.expected,
+            smallest=used.smallest,
+        ),
         choices=choices,
         best=best,
         command=" ".join(_flag(key, value) for key, value in settings.items()),
@@ -310,21 +337,64 @@ def _own_choice(
     N, owners = needs.parties, len(shape.widths)
     loaded = load_conditions(conditions, parties=owners, batch_rows=outline.batch_rows)
     times = expected_times(outline, with_helpers(loaded, N), N, sealed=sealed, seed=seed)
-    sent = sent_bytes(outline, N, sealed=sealed)
+    helpers = max(config.helpers, needs.results - _fast(loaded, owners))
+    helped = times
+    if helpers > config.helpers:
+        more = config.model_copy(update={"helpers": helpers})
+        outlined, all_of_them = cls.outline(more, shape), owners + helpers
+        assert outlined is not None
+        under = with_helpers(loaded, all_of_them)
+        helped = expected_times(outlined, under, all_of_them, sealed=sealed, seed=seed)
+    return _of_times(
+        config.segments,
+        needs.threshold,
+        N - needs.results,
+        outline,
+        times,
+        sent_bytes(outline, N, sealed=sealed),
+        (needs.client_memory, needs.simulation_memory),
+        keys=needs.keys,
+        replay=needs.replay,
+        helpers=helpers,
+        helped_seconds=helped.round,
+    )
+
+
+def _fast(conditions: Conditions, parties: int) -> int:
+    """Parties with at most twice the smallest mean delay."""
+    means = [delay.expectation for delay in conditions.uploads] or [0.0] * parties
+    return sum(mean <= 2 * min(means) for mean in means)
+
+
+def _of_times(
+    segments: int,
+    threshold: int,
+    tolerated: int,
+    outline: Outline,
+    times: Times,
+    sent: Sent,
+    memory: tuple[int, int],
+    **more: Any,
+) -> Choice:
+    """The choice whose messages these are."""
+    total = sent.total
     return Choice(
-        segments=config.segments,
-        threshold=needs.threshold,
-        tolerated=N - needs.results,
+        segments=segments,
+        threshold=threshold,
+        tolerated=tolerated,
         batch_rows=outline.batch_rows,
         setup_seconds=times.setup,
         round_seconds=times.round,
         round_error=times.error,
         total_seconds=times.total,
-        bytes=sum(sent.values()),
-        server_bytes=sent[SERVER],
-        client_bytes=max(sent[n] for n in range(N)),
-        client_memory=needs.client_memory,
-        simulation_memory=needs.simulation_memory,
+        bytes=sum(total.values()),
+        setup_bytes=sum(sent.setup.values()),
+        round_bytes=round(sum(sent.training.values()) / outline.phases[0].rounds),
+        server_bytes=total[SERVER],
+        client_bytes=max(nbytes for n, nbytes in total.items() if n != SERVER),
+        client_memory=memory[0],
+        simulation_memory=memory[1],
+        **more,
     )
 
 
@@ -520,23 +590,15 @@ def _choice(
     N, K = len(shape.widths), config.segments
     conditions = load_conditions(conditions, parties=N, batch_rows=outline.batch_rows)
     times = expected_times(outline, conditions, N, sealed=sealed, seed=seed)
-    sent = sent_bytes(outline, N, sealed=sealed)
     wanted = _wanted(config, K)
-    client, simulation = memory(config, shape, outline.batch_rows)
-    return Choice(
-        segments=K,
-        threshold=wanted - 2 * config.tolerate_corrupt,
-        tolerated=N - wanted,
-        batch_rows=outline.batch_rows,
-        setup_seconds=times.setup,
-        round_seconds=times.round,
-        round_error=times.error,
-        total_seconds=times.total,
-        bytes=sum(sent.values()),
-        server_bytes=sent[SERVER],
-        client_bytes=max(sent[n] for n in range(N)),
-        client_memory=client,
-        simulation_memory=simulation,
+    return _of_times(
+        K,
+        wanted - 2 * config.tolerate_corrupt,
+        N - wanted,
+        outline,
+        times,
+        sent_bytes(outline, N, sealed=sealed),
+        memory(config, shape, outline.batch_rows),
     )
 
 
@@ -597,7 +659,7 @@ def held_against(
     whole = len(rows) == protocol.config.rounds
     first, last = rows[0], rows[-1]
     return {
-        "bytes": sum(sent_bytes(outline, N, sealed=sealed).values()) if whole else None,
+        "bytes": sum(sent_bytes(outline, N, sealed=sealed).total.values()) if whole else None,
         "measured_bytes": measured_bytes if whole else None,
         "round_seconds": times.round,
         "measured_round_seconds": (last["time"] - first["time"]) / (len(rows) - 1),

@@ -64,13 +64,38 @@ def _post_bytes(post: Post, client: int, *, sealed: bool) -> int:
     return message_bytes(post.kind, payload, sealed=sealed, modulus=post.modulus)
 
 
-def sent_bytes(outline: Outline, parties: int, *, sealed: bool) -> dict[int, int]:
-    """Bytes that each party sends in a whole run, by its number; `SERVER` is the server's."""
-    total: Counter[int] = Counter({SERVER: 0} | dict.fromkeys(range(parties), 0))
+@dataclass(frozen=True)
+class Sent:
+    """Bytes that each party sends, by its number; `SERVER` is the server's.
+
+    Attributes
+    ----------
+    setup, training, rest : Counter of int
+        Before the first round, in the rounds of training, and afterwards.
+    """
+
+    setup: Counter[int]
+    training: Counter[int]
+    rest: Counter[int]
+
+    @property
+    def total(self) -> dict[int, int]:
+        """Of the whole run."""
+        return dict(sorted((n, self.setup[n] + self.training[n] + self.rest[n]) for n in self.rest))
+
+
+def sent_bytes(outline: Outline, parties: int, *, sealed: bool) -> Sent:
+    """Bytes that each party sends in a whole run."""
+
+    def none_yet() -> Counter[int]:
+        return Counter({SERVER: 0} | dict.fromkeys(range(parties), 0))
+
+    sent = Sent(none_yet(), none_yet(), none_yet())
     for post in outline.setup:
-        _count(total, post, _senders(post, 0, parties), parties, sealed)
+        _count(sent.setup, post, _senders(post, 0, parties), parties, sealed)
     first = 1
-    for phase in outline.phases:
+    for number, phase in enumerate(outline.phases):
+        total = sent.rest if number else sent.training
         last = first + phase.rounds
         if phase.announcement is not None:
             announce = message_bytes(ANNOUNCE, phase.announcement, sealed=sealed)
@@ -86,8 +111,8 @@ def sent_bytes(outline: Outline, parties: int, *, sealed: bool) -> dict[int, int
                     for round_ in range(first, last):
                         _count(total, post, post.senders(round_), parties, sealed)
         first = last
-    total[SERVER] += parties * message_bytes(*outline.end, sealed=sealed)
-    return dict(total)
+    sent.rest[SERVER] += parties * message_bytes(*outline.end, sealed=sealed)
+    return sent
 
 
 def _count(
@@ -177,7 +202,8 @@ class Timeline:
         self.now = np.zeros(runs)
         self._server_free = np.zeros(runs)
         self._server_busy = np.zeros(runs)
-        self.ready, free = self._setup(outline.setup)
+        self._answers = np.zeros(shape, np.int64)  # how often each was among the first
+        self.ready, free = self._setup(outline.setup, waits=outline.setup_waits)
         self._heard = np.broadcast_to(self.ready, shape)
         self._busy = np.broadcast_to(self.ready, shape).copy()
         self._free = np.broadcast_to(free, shape).copy()
@@ -189,13 +215,13 @@ class Timeline:
         nbytes = _post_bytes(post, client, sealed=self._sealed)
         return self._conditions.transfer(nbytes, client) / 1e9
 
-    def _setup(self, posts: Sequence[Post]) -> tuple[np.ndarray, np.ndarray]:
+    def _setup(self, posts: Sequence[Post], *, waits: bool) -> tuple[np.ndarray, np.ndarray]:
         """When each client has everything of its peers, and when its uplink is free."""
         N = self._parties
-        ready, free = np.zeros(N), np.zeros(N)
+        ready, free, busy = np.zeros(N), np.zeros(N), np.zeros(N)
         for post in posts:
-            busy = ready + self._work(post)
-            start, arrived = np.maximum(free, busy), busy.copy()
+            busy = (ready if waits else busy) + self._work(post)
+            start, arrived = np.maximum(free, busy), np.maximum(ready, busy)
             for n in _senders(post, 0, N):
                 each, to = self._seconds(post, n), list(_receivers(post, n, N))
                 arrivals = start[n] + np.arange(1, len(to) + 1) * each
@@ -219,7 +245,8 @@ class Timeline:
                     self._answer(stage, heard)
                     ends[place] = self.now
                 else:
-                    heard = self._heard = self._serve(stage.posts)
+                    serve = self._serve_in_order if stage.fastest_first else self._serve
+                    heard = self._heard = serve(stage.posts)
         return ends
 
     def _serve(self, posts: Sequence[Post]) -> np.ndarray:
@@ -231,6 +258,21 @@ class Timeline:
             start = np.maximum(self._server_busy, self._server_free)
             arrivals[:, to] = start[:, None] + np.arange(1, len(to) + 1) * each
             self._server_free = arrivals[:, to[-1]]
+        return arrivals
+
+    def _serve_in_order(self, posts: Sequence[Post]) -> np.ndarray:
+        """As `_serve`, each message by itself, to the clients that answered most often first."""
+        N, runs = self._parties, np.arange(len(self.now))
+        takes, work = np.zeros(N), np.zeros(N)
+        for post in posts:
+            to = list(_receivers(post, SERVER, N))
+            takes[to], work[to] = self._seconds(post, SERVER), self._work(post)[0]
+        arrivals = np.zeros((len(runs), N))
+        self._server_busy = np.maximum(self._server_busy, self.now)
+        for to_each in np.argsort(-self._answers, axis=1, kind="stable").T:
+            self._server_busy = self._server_busy + work[to_each]
+            start = np.maximum(self._server_busy, self._server_free)
+            self._server_free = arrivals[runs, to_each] = start + takes[to_each]
         return arrivals
 
     def _work(self, post: Post) -> np.ndarray:
@@ -256,7 +298,9 @@ class Timeline:
         leaves = self._busy + late
         self._send(leaves, seconds)
         arrivals = self._drained(leaves)
-        self.now = np.partition(arrivals, stage.count - 1, axis=1)[:, stage.count - 1]
+        first = np.argsort(arrivals, axis=1, kind="stable")[:, : stage.count]
+        self._answers[np.arange(len(first))[:, None], first] += 1
+        self.now = arrivals[np.arange(len(first)), first[:, -1]]
         self.now = np.maximum(self.now, self._server_busy)
         self._commit()
 

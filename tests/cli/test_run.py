@@ -680,6 +680,20 @@ def test_the_command_of_a_plan_names_own_tables():
     assert summary["bytes"] == planned["best"]["bytes"]
 
 
+def test_a_protocol_named_first_is_planned_with_its_own_options():
+    shape = ("--parties", "8", "--helpers", "2", "--width", "4", "--batch", "16", "--rounds", "3")
+    result = call("plan", "coded_split", "--data", "digits", *shape)
+    assert result.exit_code == 0, result.output
+    for words in ("helpers: with 2", "range bound:", "catching up:", "10 keys"):
+        assert words in result.stdout
+    command = result.stdout.splitlines()[-1].partition("run: securevfl ")[2]
+    summary = json.loads(call(*command.split(), "--json").stdout.splitlines()[-1])
+    planned = json.loads(call("plan", "coded_split", "--data", "digits", *shape, "--json").stdout)
+    assert summary["bytes"] == planned["best"]["bytes"]
+    assert "--helpers" not in call("plan", "--help").stdout
+    assert "did you mean coded_split" in call("plan", "coded-split").output
+
+
 def test_plan_of_a_shape():
     shape = ("--rows", "60000", "--features", "784", "--parties", "28", "--degree", "1")
     found = json.loads(call("plan", *shape, "--unsealed", "--json").stdout)

@@ -58,7 +58,7 @@ def test_predicted_bytes_of_every_party_are_those_of_the_transcript(parties, opt
     measured = {
         n: int(columns["bytes"][columns["sender"] == n].sum()) for n in (SERVER, *range(parties))
     }
-    assert sent_bytes(outline_of(run), parties, sealed=sealed) == measured
+    assert sent_bytes(outline_of(run), parties, sealed=sealed).total == measured
 
 
 def test_inference_in_several_attempts_is_counted():
@@ -67,7 +67,7 @@ def test_inference_in_several_attempts_is_counted():
     run = svfl.run("fedvs", few, rounds=2, conditions="none", secure=True, segments=1, **TINY)
     outline = outline_of(run)
     assert [phase.rounds for phase in outline.phases] == [2, 1, 1]
-    assert sum(sent_bytes(outline, 3, sealed=True).values()) == run.transcript.bytes
+    assert sum(sent_bytes(outline, 3, sealed=True).total.values()) == run.transcript.bytes
 
 
 def constant(shifts: list[float], **given: Any) -> Conditions:

@@ -36,24 +36,34 @@ class Needs:
     ----------
     parties : int
         N, helpers included.
+    keys : int
+        Keys that the parties agree on in setup.
     threshold, results : int
         R, and results that are waited for.
     prime, data_bits, model_bits : int
         p, and fractional bits of data and of models.
-    largest, limit : int
-        Bound on the sums that are decoded, and (p - 1) / 2.
+    largest, expected, limit : int
+        Bound on the first sums that are decoded, what it is expected to grow to, and (p - 1) / 2.
+    smallest : int
+        The smallest usual prime with room for what is expected.
+    replay : int
+        Multiply-adds with which a client makes up for a round that it missed.
     client_memory, simulation_memory : int
         Bytes of the largest client on a machine of its own, and of all parties in one process.
     """
 
     parties: int
+    keys: int
     threshold: int
     results: int
     prime: int
     data_bits: int
     model_bits: int
     largest: int
+    expected: int
     limit: int
+    smallest: int
+    replay: int
     client_memory: int
     simulation_memory: int
 
@@ -102,11 +112,15 @@ class Stage:
     count : int
         Clients from whom the server waits for the last of the messages; 0 in its own stages. The
         receiver of an earlier one must not need it before the server has these.
+    fastest_first : bool
+        Of a stage of the server: whether each client gets one of the messages, in the order of how
+        often the clients were among those that it waited for; else the posts go out in turn.
     """
 
     posts: tuple[Post, ...]
     activity: str | None = None
     count: int = 0
+    fastest_first: bool = False
 
 
 @dataclass(frozen=True)
@@ -128,20 +142,23 @@ class Outline:
     Attributes
     ----------
     setup : tuple of Post
-        Messages of every client to its peers, in order: a client sends the next one when all of
-        the one before have come.
+        Messages of every client to its peers, in order.
     phases : tuple of Phase
         Training first. Rounds are numbered through, from 1.
     batch_rows : int
         |B| in training.
     end : tuple of (str, object)
         Kind and payload of the server's last word to all clients.
+    setup_waits : bool
+        Whether a client sends the next message of the setup when all of the one before have come;
+        else it sends them all at once.
     """
 
     setup: tuple[Post, ...]
     phases: tuple[Phase, ...]
     batch_rows: int
     end: tuple[str, Any] = (ANNOUNCE, "stop")
+    setup_waits: bool = True
 
 
 def hollow(shape: tuple[int, ...], dtype: Any) -> np.ndarray:

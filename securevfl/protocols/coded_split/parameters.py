@@ -98,15 +98,10 @@ class Parameters:
         """rho_n^2: bound on |xbar_i|^2 of each owner's rows, from the options alone."""
         return tuple(_norm_squared(self.config, d) for d in self.widths)
 
-    @functools.cached_property
+    @property
     def largest_first_sum(self) -> int:
-        """w0 = ceil(sum_n rho_n (omega_n 2^(lx+lu) + sqrt(d_n)/2)): bound on sums at time 0."""
-        unit = 2.0 ** (self.config.data_bits + self.config.gradient_bits)
-        total = sum(
-            math.sqrt(square) * (_OMEGA * unit + math.sqrt(size) / 2)
-            for square, size in zip(self.norms_squared, self.sizes, strict=True)
-        )
-        return math.ceil(total * (1 + 1e-9))
+        """w0: bound on sums at time 0."""
+        return _first_sum(self.config, self.widths)
 
     @property
     def cumulative(self) -> bool:
@@ -147,19 +142,40 @@ def check_numbers(config: CodedSplitConfig, owners: int) -> None:
         )
 
 
-def choose_prime(config: CodedSplitConfig) -> int:
-    """The prime that was asked for, or the smallest that is expected to have room.
+def _first_sum(config: CodedSplitConfig, widths: Sequence[int]) -> int:
+    """w0 = ceil(sum_n rho_n (omega_n 2^(lx+lu) + sqrt(d_n)/2))."""
+    unit = 2.0 ** (config.data_bits + config.gradient_bits)
+    total = sum(
+        math.sqrt(_norm_squared(config, d))
+        * (_OMEGA * unit + math.sqrt(expanded_width(d, config.degree)) / 2)
+        for d in widths
+    )
+    return math.ceil(total * (1 + 1e-9))
 
-    Sums grow some 10 bits beyond 2 lx + lu, and the bound of rows that are not decoded for long 3
-    more (measured on digits at a rate of 4; docs/coded-split.md). The bound of section 7 is kept
-    whatever the prime: too small a one shrinks steps.
+
+def expected_bound(config: CodedSplitConfig, widths: Sequence[int], rows: int) -> int:
+    """What the bound of section 7 is expected to need: w0 + rho2 eta 2^lu s / (2 n_o).
+
+    A training row's base is an epoch old, s = M / b steps; the |Gbar[., c]| of a step added up to
+    less than eta 2^lu / (2 n_o) wherever it was measured (docs/coded-split.md). A bound that counts
+    from the beginning was up to 8 times as large.
+    """
+    steps = max(1, rows // config.batch)
+    dealt = config.client_lr * 2.0**config.gradient_bits * steps / (2 * len(widths))
+    square = sum(_norm_squared(config, d) for d in widths)
+    lasting = 8 if config.secure or config.release else 1
+    return _first_sum(config, widths) + math.ceil(lasting * square * dealt)
+
+
+def choose_prime(config: CodedSplitConfig, widths: Sequence[int], rows: int) -> int:
+    """The prime that was asked for, or the smallest with room for the expected bound.
+
+    The bound itself is kept whatever the prime: too small a one shrinks steps.
     """
     if config.prime is not None:
         return config.prime
-    faster = max(0, math.ceil(math.log2(config.client_lr / 4)))
-    lasting = 3 * (config.secure or config.release)
-    bits = 2 * config.data_bits + config.gradient_bits + 10 + faster + lasting
-    return next((p for p in PRIMES if (p - 1) // 2 >= 2**bits - 1), PRIMES[-1])
+    wanted = expected_bound(config, widths, rows)
+    return next((p for p in PRIMES if (p - 1) // 2 >= wanted), PRIMES[-1])
 
 
 def make_parameters(
@@ -174,7 +190,7 @@ def make_parameters(
     """
     check_numbers(config, len(widths))
     code = LagrangeCode(
-        PrimeField(choose_prime(config)),
+        PrimeField(choose_prime(config, widths, batches["train"].rows)),
         parties=len(widths) + config.helpers,
         segments=config.segments,
         privacy=config.privacy,

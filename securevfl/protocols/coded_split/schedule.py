@@ -30,6 +30,7 @@ from securevfl.protocols.coded_split.parameters import (
     UPLOAD,
     Parameters,
     choose_prime,
+    expected_bound,
     make_parameters,
 )
 
@@ -50,14 +51,18 @@ def outline_of(config: CodedSplitConfig, shape: Shape) -> Outline | None:
         whole, rest = divmod(length, size)
         phases += [inference(public, size, whole)] * bool(whole)
         phases += [inference(public, rest, 1)] * bool(rest)
-    return Outline(setup(public), tuple(phases), layouts["train"].coded, end=("stop", None))
+    return Outline(
+        *(setup(public), tuple(phases), layouts["train"].coded),
+        end=("stop", None),
+        setup_waits=False,
+    )
 
 
 def needs_of(config: CodedSplitConfig, shape: Shape) -> Needs:
     """Numbers of a configuration, whether or not there are enough holders for it."""
     K, T = config.segments, config.privacy
     threshold = UPLOAD * (K + T - 1) + 1
-    field = PrimeField(choose_prime(config))
+    field = PrimeField(choose_prime(config, shape.widths, shape.rows))
     enough = threshold + T  # holders: the plan says how many are needed, and this code has them
     code = LagrangeCode(field, parties=enough, segments=K, privacy=T, degree=UPLOAD)
     rows = {"train": shape.rows} | ({"test": shape.test_rows} if config.secure else {})
@@ -65,15 +70,20 @@ def needs_of(config: CodedSplitConfig, shape: Shape) -> Needs:
     public = Parameters(config, code, layouts, shape.widths)
     parties, bound = len(shape.widths) + config.helpers, RangeBound.of(public)
     held, whole = memory_of(public, shape.rows, parties)
+    coded = public.batches["train"].coded
     return Needs(
         parties=parties,
+        keys=math.comb(parties, T),
         threshold=threshold,
         results=threshold + 2 * config.tolerate_corrupt,
         prime=public.field.modulus,
         data_bits=config.data_bits,
         model_bits=config.data_bits + config.gradient_bits,
         largest=int(bound.worst.max()),
+        expected=expected_bound(config, shape.widths, shape.rows),
         limit=bound.limit,
+        smallest=choose_prime(config.model_copy(update={"prime": None}), shape.widths, shape.rows),
+        replay=coded * sum(public.sizes) * config.width,
         client_memory=held,
         simulation_memory=whole,
     )
@@ -156,7 +166,7 @@ def training(public: Parameters) -> Phase:
     )
     stages = (
         Stage((uploads,), activity="upload", count=public.results_needed),
-        Stage((seeds, deals)),
+        Stage((seeds, deals), fastest_first=True),
     )
     return Phase(None, stages, public.config.rounds)
 

@@ -116,10 +116,20 @@ def test_scaled_columns_keep_to_their_norm():
         ({}, 2**40 - 87),
         ({"secure": True}, 2**50 - 2**14 + 1),
         ({"client_lr": 30.0}, 2**50 - 2**14 + 1),
-        ({"data_bits": 10, "gradient_bits": 20}, 2**61 - 1),
+        ({"data_bits": 10, "gradient_bits": 20}, 2**50 - 2**14 + 1),
+        ({"data_bits": 12, "gradient_bits": 20}, 2**61 - 1),
         ({"data_bits": 26, "gradient_bits": 40}, 2**61 - 1),
         ({"prime": 97}, 97),
+        ({"batch": 32}, 2**40 - 87),
+        ({"batch": 8}, 2**50 - 2**14 + 1),
     ],
 )
 def test_the_prime_is_the_smallest_with_room(more, prime):
-    assert choose_prime(CodedSplit.Config(**more)) == prime
+    config = CodedSplit.Config(**more)
+    assert choose_prime(config, (8,) * 8, 1348) == prime
+
+
+def test_wider_tables_and_longer_epochs_need_a_larger_prime():
+    """On handwritten the bound was measured at 2^39.2, and 2^40-87 would have shrunk steps."""
+    config = CodedSplit.Config(batch=32)
+    assert choose_prime(config, (216, 76, 64, 6, 240, 47), 1200) == 2**50 - 2**14 + 1
