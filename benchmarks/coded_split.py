@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from coded_twin import check_against_twin, watched
 
 from securevfl.data import load_dataset
 from securevfl.engine.faults import Chain, Faults
@@ -23,7 +24,6 @@ from securevfl.machine import commit, describe_machine
 from securevfl.models.split import measure
 from securevfl.protocols.coded_split import CodedSplit
 from securevfl.testing.runs import resume_from, simulate, state_at
-from tests.protocols.coded_split.twin import check_against_twin, watched
 
 OUT = Path(__file__).parent / "results" / "coded_split" / "exactness.json"
 FAULTS = Faults({"client": Chain(0.05, 0.4), "link": Chain(0.02, 0.7)}, first=3, tick=0.5)

@@ -134,7 +134,9 @@ class HistoryRecorder:
             "time": event.time / 1e9,
             **event.fields,
         }
-        if event.name == "round" and event.party == SERVER:
+        if event.name == "again" and event.party == SERVER:
+            self._add_again(entry)
+        elif event.name == "round" and event.party == SERVER:
             self._evaluate()
             if self.transcript is not None:
                 entry["bytes"] = self.transcript.bytes
@@ -143,6 +145,14 @@ class HistoryRecorder:
         else:
             self.events.append(entry)
             _LOG.log(logging.INFO if event.name in _TROUBLE else logging.DEBUG, "%s", entry)
+
+    def _add_again(self, entry: dict[str, Any]) -> None:
+        """Add the row of a step that a server tells of again, if it was not heard of before."""
+        if not self.rows or entry["step"] > self.rows[-1]["step"]:
+            self._evaluate()
+            if self.transcript is not None:
+                entry["bytes"] = self.transcript.bytes
+            self._add({**entry, "event": "round"})
 
     def round_over(self, party: int, round: int, time: int, left: bool) -> None:
         """Evaluate once all clients are through with the round of the newest row."""

@@ -16,6 +16,7 @@ SIZES = {  # owners and options: other N, K, T, p, |B|, h, helpers, sealing
     "8,1,1 at 2^31-1": (8, {"prime": P31, "data_bits": 5, "gradient_bits": 6, "width": 2}),
     "9,2,1": (7, {"helpers": 2, "segments": 2, "batch": 33, "width": 4, "prime": P61}),
     "11,2,2": (8, {"helpers": 3, "segments": 2, "privacy": 2, "batch": 10, "width": 1}),
+    "8,1,1, long": (8, {"batch": 8, "width": 1, "rounds": 132}),
     "8,1,2, secure": (8, {"privacy": 2, "batch": 103, "width": 5, "secure": True}),
 }
 STEADY = Conditions(
@@ -33,10 +34,12 @@ def test_bytes_of_setup_round_and_run_are_those_that_the_run_counts(name):
     (choice,) = plan(data, protocol="coded_split", **asked).choices
     columns = svfl.run("coded_split", data, conditions="none", **asked).transcript.columns()
     counted = columns["bytes"]
-    training = np.isin(columns["kind"], ["embedding", "deal", "seed"]) & (columns["round"] <= 4)
+    rounds = asked["rounds"]
+    kinds = ["embedding", "deal", "seed", "stored"]
+    training = np.isin(columns["kind"], kinds) & (columns["round"] <= rounds)
     assert choice.bytes == counted.sum()
     assert choice.setup_bytes == counted[np.isin(columns["round"], 0)].sum()
-    assert 4 * choice.round_bytes == counted[training].sum()
+    assert choice.round_bytes == round(counted[training].sum() / rounds)
 
 
 @pytest.mark.parametrize(

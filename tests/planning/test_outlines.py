@@ -30,6 +30,7 @@ OPTIONS: dict[str, list[dict[str, Any]]] = {
         {},
         {"secure": True, "segments": 2, "helpers": 2},
         {"privacy": 2, "helpers": 2},
+        {"rounds": 132},
     ],
 }
 # Kinds that no message between two parties has, or only those of parties that were late.
@@ -140,7 +141,8 @@ def test_an_outline_sends_all_that_is_declared_and_no_more():
 @pytest.mark.parametrize("options", OPTIONS["coded_split"], ids=str)
 def test_the_bytes_of_coded_split_are_those_of_its_runs(options):
     data = svfl.load_dataset("digits", parties=8).subset(103, 41)
-    run = svfl.run("coded_split", data, rounds=5, batch=16, width=5, hidden=6, **options)
+    asked = {"rounds": 5, "batch": 16, "width": 5, "hidden": 6, **options}
+    run = svfl.run("coded_split", data, **asked)
     planned = run.summary()["planned"]
     assert planned["bytes"] == planned["measured_bytes"] == run.transcript.bytes
 

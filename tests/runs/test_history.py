@@ -50,3 +50,20 @@ def test_going_back_to_the_newest_round_keeps_what_is_to_be_evaluated(broken):
     history.go_back(4)
     step(history, 5)
     assert accuracies(history) == {1: None, 2: 0.4, 3: None, 4: 0.9, 5: None}
+
+
+def test_steps_that_a_server_tells_of_again_are_rows_once():
+    history = historian(0.9)
+    for round in (1, 2, 3):
+        step(history, round)
+    for told in range(2, 6):
+        fields = {"step": told, "loss": told / 10, "round": told, "time": told + 0.5}
+        history.record(Event(9 * 10**9, SERVER, 5, "again", fields))
+    step(history, 6)
+    rows = [(row["event"], row["step"], row["round"], row["time"]) for row in history.rows]
+    assert rows == [
+        ("round", n, n, float(n) if n in (1, 2, 3, 6) else n + 0.5) for n in range(1, 7)
+    ]
+    assert [row["loss"] for row in history.rows] == [0.5, 0.5, 0.5, 0.4, 0.5, 0.5]
+    assert accuracies(history) == {1: None, 2: 0.9, 3: None, 4: 0.9, 5: None, 6: None}
+    assert not history.events

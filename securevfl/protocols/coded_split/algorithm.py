@@ -21,7 +21,7 @@ from securevfl.field.prss import draw_keys, mask_streams
 from securevfl.protocols.coded_split.dealing import Dealing
 from securevfl.protocols.coded_split.decoding import signed_models
 from securevfl.protocols.coded_split.keys import as_array, fresh_bytes
-from securevfl.protocols.coded_split.messages import Label, Request
+from securevfl.protocols.coded_split.messages import STORED_EVERY, Label, Request
 from securevfl.protocols.coded_split.parameters import MODEL, UPLOAD, Parameters
 from securevfl.protocols.coded_split.quantisation import first_model, whole_rows
 
@@ -53,7 +53,12 @@ class Holder(Party):
     kept_ahead: ClassVar[tuple[str, ...]] = ("answered",)
     kept_once: ClassVar[tuple[str, ...]] = ("data_shares", "keys")
     kept_frozen: ClassVar[tuple[str, ...]] = ("model",)
-    kept_optional: ClassVar[Mapping[str, Any]] = {"uploaded": 0, "asked": None, "released": ()}
+    kept_optional: ClassVar[Mapping[str, Any]] = {
+        "uploaded": 0,
+        "asked": None,
+        "released": (),
+        "told": 0,
+    }
     kept_shares: ClassVar[tuple[str, ...]] = ("model",)
 
     def __init__(self, index: int, peers: Sequence[int], public: Parameters) -> None:
@@ -65,6 +70,7 @@ class Holder(Party):
         self.answered: dict[int, bytes] = {}
         self.uploaded = 0  # the newest training label that it has answered
         self.asked: Request | None = None  # what the server asked for last
+        self.told = 0  # the step up to which it said that it has stored its shares
         self.released: tuple[np.ndarray, ...] = ()  # an owner's own models, if they are released
 
     async def setup(self) -> None:
@@ -118,6 +124,7 @@ class Holder(Party):
         silent = 0
         while True:
             self.answer()
+            stored = self.model[1]  # by the safe point of the next line
             try:
                 payload = await self.receive(
                     *("deal", "seed", "missed", "request", "stop"),
@@ -135,8 +142,15 @@ class Holder(Party):
             kind, step = self.envelope.kind, self.envelope.round
             if kind == "stop":
                 break
+            self.report(stored)
             self.take(kind, step, payload)
         await self.receive_release()
+
+    def report(self, stored: int) -> None:
+        """Tell the server now and then which steps are stored, so that it may forget them."""
+        if stored - self.told >= STORED_EVERY and stored < self.last_step - 1:
+            self.told = stored
+            self.send(SERVER, "stored", stored, round=stored + 2)
 
     def take(self, kind: str, step: int, payload: Any) -> None:
         """Apply what the server dealt (line 10), or remember what it asks for."""

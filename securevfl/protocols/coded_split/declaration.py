@@ -18,7 +18,7 @@ from securevfl.protocols.base.messages import (
     last_word,
 )
 from securevfl.protocols.coded_split.dealing import SEED
-from securevfl.protocols.coded_split.messages import inference_step
+from securevfl.protocols.coded_split.messages import STORED_EVERY, inference_step
 from securevfl.protocols.coded_split.parameters import Parameters
 
 AGAIN = 1000  # how often a message may be sent again, byte by byte, after a crash or a loss
@@ -84,7 +84,7 @@ def training_messages(public: Parameters) -> tuple[MessageSpec, ...]:
     def dealt(key: MessageKey, *, seeded: bool) -> int:
         return AGAIN * (0 < key.round <= rounds and (key.receiver < T) == seeded)
 
-    made = (
+    made: tuple[MessageSpec, ...] = (
         MessageSpec(
             *("model", "owner", "client", "model_share"),
             shape=lambda key: (public.sizes[key.sender], h),
@@ -114,6 +114,13 @@ def training_messages(public: Parameters) -> tuple[MessageSpec, ...]:
             source="section 6: shares of the steps that a holder lacks",
         ),
     )
+    if rounds >= STORED_EVERY + 2:
+        stored = MessageSpec(
+            *("stored", "client", "server", "control"),
+            count=lambda key: AGAIN * (STORED_EVERY + 2 <= key.round <= rounds),
+            source="section 6: the step up to which it has stored its shares",
+        )
+        made = (*made, stored)
     if public.config.release:
         release = MessageSpec(
             *("release", "client", "owner", "masked_result"),

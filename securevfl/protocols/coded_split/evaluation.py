@@ -26,7 +26,7 @@ def caught_up(public: Parameters, server: Server, holder: Holder) -> Model:
     for t in range(done + 1, server.steps + 1):
         if t in ahead:
             continue
-        share = server.dealing.shares(server.secret, t, server.log[t - 1])[holder.index]
+        share = server.dealing.shares(server.secret, t, server.dealt(t))[holder.index]
         rows = public.batches["train"].draw(t)
         moved = public.field.matmul(holder.data_shares["train"][rows].T, share)
         values = public.field.add(values, moved)
@@ -55,8 +55,8 @@ def can_catch_up(server: Server, holder: Holder) -> bool:
     values, done, ahead = holder.model
     if not len(values) or max((done, *ahead)) > server.steps:
         return False
-    whole = bool(holder.data_shares) and len(server.log) == server.steps
-    return done == server.steps or whole
+    logged = server.forgotten + len(server.log) == server.steps and done >= server.forgotten
+    return done == server.steps or (logged and bool(holder.data_shares))
 
 
 def joint_embedding(

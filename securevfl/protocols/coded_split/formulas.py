@@ -66,6 +66,7 @@ def formulas_of(protocol: Method) -> dict[str, Formula]:
         "request": request,
         "release": release,
         "lacks": last_step,
+        "stored": last_step,
         "stop": the_end,
     }
     return {kind: functools.partial(formula, protocol) for kind, formula in made.items()}
@@ -270,8 +271,9 @@ def missed(protocol: Method, secrets: RunSecrets, key: MessageKey) -> tuple[int,
     server = protocol.new_server()
     state = secrets.state(key)
     first: int = secrets.sent("missed", key.round)[SERVER, key.receiver][0]
+    begin = state.get("forgotten", 0) + 1
     shares = [
-        server.dealing.shares(state["secret"], t, state["log"][t - 1])[key.receiver]
+        server.dealing.shares(state["secret"], t, state["log"][t - begin])[key.receiver]
         for t in range(first, state["steps"] + 1)
     ]
     return first, np.stack(shares)

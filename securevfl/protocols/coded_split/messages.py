@@ -9,6 +9,7 @@ import numpy as np
 
 from securevfl.engine import wire
 
+STORED_EVERY = 64  # steps after which a holder says anew which ones it has stored
 TrainingPart = Literal["train", "test", "release"]
 
 

@@ -24,7 +24,7 @@ from securevfl.protocols.base.schedule import (
 )
 from securevfl.protocols.coded_split.bounds import RangeBound
 from securevfl.protocols.coded_split.dealing import SEED
-from securevfl.protocols.coded_split.messages import Request, inference_step
+from securevfl.protocols.coded_split.messages import STORED_EVERY, Request, inference_step
 from securevfl.protocols.coded_split.options import CodedSplitConfig
 from securevfl.protocols.coded_split.parameters import (
     UPLOAD,
@@ -96,7 +96,9 @@ def memory_of(public: Parameters, rows: int, holders: int) -> tuple[int, int]:
     lengths = sum(layout.length for layout in public.batches.values())
     shares = d * (lengths + 3 * h) * size
     per_row = public.code.segments * public.batches["train"].length * h * 8
-    log = config.rounds * public.code.segments * public.batches["train"].coded * h * 8
+    # Its holders store them at different times: two spans of steps, of 64-bit integers at worst.
+    logged = min(config.rounds, 2 * STORED_EVERY)
+    log = logged * public.code.segments * public.batches["train"].coded * h * 8
     working = rows * max(public.sizes) * (8 + 3 * size)
     return int(shares + working), int(holders * shares + 4 * per_row + log + working)
 
@@ -164,8 +166,15 @@ def training(public: Parameters) -> Phase:
     uploads = Post(
         "embedding", "server", (share,), operations=(work,), modulus=public.field.modulus
     )
+
+    def reports(round: int) -> Sequence[int]:
+        """Holders, in the round in which all of them have stored 64 steps more."""
+        stored = round - 2
+        return range(N) if stored > 0 and stored % STORED_EVERY == 0 else ()
+
+    stored = Post("stored", "server", (0,), senders=reports)
     stages = (
-        Stage((uploads,), activity="upload", count=public.results_needed),
+        Stage((stored, uploads), activity="upload", count=public.results_needed),
         Stage((seeds, deals), fastest_first=True),
     )
     return Phase(None, stages, public.config.rounds)

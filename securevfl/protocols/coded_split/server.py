@@ -6,7 +6,7 @@ Letters and lines as in `securevfl.protocols.coded_split.algorithm`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -23,6 +23,8 @@ from securevfl.protocols.coded_split.messages import Request, inference_step
 from securevfl.protocols.coded_split.parameters import Parameters
 from securevfl.protocols.coded_split.quantisation import mean_of_sums, wanted_step
 
+_RECENT = 256  # steps; a history is asked for many times a second
+
 
 class Server(Party):
     """Server: decodes the sums, steps its network, rounds and deals its steps.
@@ -30,7 +32,15 @@ class Server(Party):
     Attributes
     ----------
     log : tuple of ndarray, (K, |B|, h)
-        Gbar of every step so far: what late holders are dealt again is made from it.
+        Gbar of every step that not all holders have stored: what late ones are dealt again is
+        made from it.
+    stored : dict of int to int
+        The step up to which each holder said that it has stored its shares.
+    forgotten : int
+        How many steps all of them have stored; the log begins after these.
+    recent : tuple of (int, float, float)
+        The newest steps, with their losses and times: if the server is killed, whoever writes the
+        history may not have heard of them, and they are not made again.
     secret : bytes
         The seeds of all masks follow from it.
     residual : ndarray, (K, length, h)
@@ -42,6 +52,7 @@ class Server(Party):
     )
     kept_once: ClassVar[tuple[str, ...]] = ("secret",)
     kept_frozen: ClassVar[tuple[str, ...]] = ("log",)
+    kept_optional: ClassVar[Mapping[str, Any]] = {"stored": {}, "forgotten": 0, "recent": ()}
 
     def __init__(
         self,
@@ -58,6 +69,9 @@ class Server(Party):
         self.secret = b""
         self.steps = 0
         self.log: tuple[np.ndarray, ...] = ()
+        self.stored: dict[int, int] = {}
+        self.forgotten = 0
+        self.recent: tuple[tuple[int, float, float], ...] = ()
         self.answers = np.zeros(len(self.peers), np.int64)  # how often each was among the first
         self.test_scores: dict[int, np.ndarray] = {}
         if "train" in public.batches:
@@ -76,6 +90,10 @@ class Server(Party):
     async def run(self) -> None:
         """Lines 6 to 9 for every step, then the test rows from their shares if that is wanted."""
         self.on("lacks", self.deal_again)
+        self.on("stored", self.forget)
+        for step, loss, seconds in self.recent if self.returned else ():
+            used = self.public.results_needed
+            self.record("again", step=step, loss=loss, used=used, round=step, time=seconds)
         while True:
             self.safe_point()  # one record: Gbar, network, optimiser and e (line 8)
             self.deal()
@@ -119,6 +137,7 @@ class Server(Party):
         samples = public.batches["train"].samples(rows)
         loss, G, own = self.centre.gradients(H, samples, self.labels["train"])
         self.record("round", step=self.round, loss=loss, used=public.results_needed)
+        self.recent = (*self.recent, (self.round, loss, self.now))[-_RECENT:]
         self.centre.apply(own)
         wanted = wanted_step(public, self.round, G, self.residual[:, rows])
         rounded = self.rounded(wanted, rows)
@@ -147,7 +166,7 @@ class Server(Party):
         """Deal the last step (line 9), to who answered most often first."""
         if not self.steps:
             return
-        step = self.log[-1]
+        step = self.dealt(self.steps)
         seeds = self.dealing.seeds(self.secret, self.steps, step)
         shares = self.dealing.shares(self.secret, self.steps, step)
         for j in np.argsort(-self.answers, kind="stable").tolist():
@@ -162,18 +181,36 @@ class Server(Party):
         A question that names no number of steps is an event, and not answered.
         """
         done = message.payload
-        if type(done) is not int or not 0 <= done <= self.public.config.rounds:
+        if type(done) is not int or not self.forgotten <= done <= self.public.config.rounds:
             why = "it asked for steps without the number of those that it has"
+            if type(done) is int and 0 <= done < self.forgotten:
+                why = f"it asked for step {done + 1}, which it said that it has stored"
             self.record("refused", party=message.sender, why=why)
             return
         first = done + 1
         if first > self.steps:
             return
         shares = [
-            self.dealing.shares(self.secret, t, self.log[t - 1])[message.sender]
+            self.dealing.shares(self.secret, t, self.dealt(t))[message.sender]
             for t in range(first, self.steps + 1)
         ]
         self.send(message.sender, "missed", (first, np.stack(shares)), round=self.round)
+
+    def forget(self, message: Message) -> None:
+        """Forget steps that every holder has stored: nobody can ask for them again."""
+        stored = message.payload
+        if type(stored) is not int or not 0 < stored <= self.steps:
+            why = "it said that it has stored steps without the number of one that was dealt"
+            self.record("refused", party=message.sender, why=why)
+            return
+        self.stored[message.sender] = max(stored, self.stored.get(message.sender, 0))
+        least = min(self.stored.get(j, 0) for j in self.peers)
+        self.log = self.log[least - self.forgotten :]
+        self.forgotten = least
+
+    def dealt(self, step: int) -> np.ndarray:
+        """Gbar of a step that is not forgotten."""
+        return self.log[step - self.forgotten - 1]
 
     async def infer(self, last: int) -> None:
         """Coded inference: lines 5 and 6 on shared rows, a few of them at a time."""

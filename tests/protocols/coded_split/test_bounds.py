@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from benchmarks.coded_twin import check_against_twin, watched
 from securevfl.data import load_dataset
 from securevfl.errors import WouldOverflowError
 from securevfl.protocols.coded_split import CodedSplit
@@ -10,8 +11,6 @@ from securevfl.protocols.coded_split.bounds import RangeBound
 from securevfl.protocols.coded_split.parameters import choose_prime
 from securevfl.protocols.coded_split.quantisation import whole_rows
 from securevfl.testing.runs import make, simulate
-
-from .twin import check_against_twin, watched
 
 DIGITS = load_dataset("digits", parties=8).subset(103, 21)
 SMALL = {"rounds": 12, "batch": 16, "width": 5, "hidden": 6}

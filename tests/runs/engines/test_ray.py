@@ -199,8 +199,8 @@ def test_holders_and_the_server_of_coded_split_come_back_and_nothing_decoded_cha
 ):
     """Wherever they are killed, the losses are those of the undisturbed run, bit for bit.
 
-    Steps that the server made after the driver's last look at it, and before it was killed, have
-    no row in the history; they are not made again, since a dealt step is never taken back.
+    Steps that the server made after the driver's last look at it, and before it was killed, are
+    not made again, since a dealt step is never taken back; it tells of them when it comes back.
     """
     digits = DataSource("digits", {"parties": 5, "seed": 0})
     killing = Killing(monkeypatch, {20: (3,), 100: (SERVER,)})
@@ -220,9 +220,7 @@ def test_holders_and_the_server_of_coded_split_come_back_and_nothing_decoded_cha
     with simulated_with(entropies):
         wanted = svfl.run("coded_split", digits, rounds=300, conditions="none", **OPTIONS)
     steps = [row["step"] for row in found.history]
-    assert steps == sorted(set(steps))
-    assert steps[-1] == 300
-    assert len(steps) >= 270
+    assert steps == list(range(1, 301))
     undisturbed = {row["step"]: row["loss"] for row in wanted.history}
     assert losses(found) == [undisturbed[step] for step in steps]
     assert found.summary()["test_accuracy"] == wanted.summary()["test_accuracy"]

@@ -1,4 +1,7 @@
-"""The integer twin: the same training in Python integers, without a field, shares or masks."""
+"""The integer twin of coded split learning: the same training without a field, shares or masks.
+
+The tests of the protocol use it, and `benchmarks/coded_split.py`.
+"""
 
 from dataclasses import dataclass
 
@@ -6,7 +9,6 @@ import numpy as np
 
 from securevfl.protocols.coded_split.quantisation import whole_rows
 from securevfl.protocols.coded_split.server import Server
-from securevfl.testing.runs import make
 
 
 def big(values, kind=object):
@@ -55,11 +57,14 @@ class Twin:
 
 
 class Watched(Server):
-    """A server that keeps what it decodes, and how."""
+    """A server that keeps what it decodes, and how, and its whole log."""
 
     def __init__(self, *rest):
         super().__init__(*rest)
         self.seen = {}
+
+    def forget(self, message):
+        """Forget nothing."""
 
     def train(self, rows, sums):
         """Keep the sums and the bound that was promised of them, then train."""
@@ -103,6 +108,3 @@ def check_against_twin(outcome, *, rounds=None, kind=object):
         assert (big(models[k]) == W).all()
     assert 0 < largest <= (outcome.protocol.public.field.modulus - 1) // 2
     return largest
-
-
-__all__ = ["Twin", "big", "check_against_twin", "make", "watched"]

@@ -1,0 +1,96 @@
+"""The server's log: steps that every holder has stored are forgotten, and no other ones."""
+
+import numpy as np
+import pytest
+
+from benchmarks.coded_twin import watched
+from securevfl.data import load_dataset
+from securevfl.engine.faults import Chain, Faults
+from securevfl.engine.party import SERVER, Message
+from securevfl.protocols.coded_split import CodedSplit
+from securevfl.protocols.coded_split.messages import STORED_EVERY
+from securevfl.testing.runs import resume_from, simulate, state_at
+
+DIGITS = load_dataset("digits", parties=8).subset(61, 21)
+LONG = {"rounds": 150, "batch": 16, "width": 2, "hidden": 2}
+FAULTS = Faults({"client": Chain(0.05, 0.6), "link": Chain(0.02, 0.7)}, first=2, tick=0.5)
+
+
+@pytest.fixture(scope="module")
+def ended():
+    return simulate(CodedSplit, DIGITS, **LONG)
+
+
+def test_a_long_run_forgets_what_all_have_stored_and_nothing_else_changes(ended):
+    server = ended.parties[SERVER]
+    assert server.forgotten == 2 * STORED_EVERY
+    assert len(server.log) == 150 - server.forgotten
+    kinds = ended.simulation.transcript.columns()["kind"]
+    assert (kinds == "stored").sum() == 2 * 8
+    whole = simulate(watched(CodedSplit), DIGITS, **LONG)
+    assert len(whole.parties[SERVER].log) == 150
+    assert whole.losses == ended.losses
+    models = [one.protocol.models(one.parties) for one in (ended, whole)]
+    assert (models[0] == models[1]).all()
+
+
+def test_crashed_holders_are_dealt_all_that_they_lack_although_steps_are_forgotten(ended):
+    """A holder says what its checkpoint has, not what it has applied: a crash undoes the rest."""
+    outcome = simulate(CodedSplit, DIGITS, faults=FAULTS, ask_timeout=2.0, **LONG)
+    names = [event.name for event in outcome.events]
+    assert names.count("down") > 5
+    assert "refused" not in names
+    assert outcome.parties[SERVER].forgotten >= STORED_EVERY
+    assert outcome.losses == ended.losses
+
+
+def test_a_resumed_run_forgets_the_same_steps(ended):
+    instants = len(np.unique(ended.simulation.transcript.columns()["arrived"]))
+    saved, events = state_at(CodedSplit, DIGITS, instants // 2, **LONG)
+    again = resume_from(CodedSplit, DIGITS, saved, events, **LONG)
+    assert again.fingerprint() == ended.fingerprint()
+    assert again.parties[SERVER].forgotten == ended.parties[SERVER].forgotten
+
+
+class Engine:
+    """Takes down what a party sends and records."""
+
+    def __init__(self):
+        self.sent, self.why = [], []
+
+    def send(self, party, to, kind, payloads, round, after):
+        self.sent += [(to, payloads[0][0], len(payloads[0][1]))]
+
+    def record(self, party, name, fields):
+        self.why.append((name, fields["why"]))
+
+
+def test_the_least_that_anybody_stored_counts(ended):
+    server = ended.protocol.new_server()
+    server.engine = Engine()
+    server.log, server.steps, server.secret = (
+        (*[np.zeros((1, 16, 2), np.int8)] * 100,),
+        100,
+        b"s" * 32,
+    )
+    for holder, stored in enumerate((64, 70, 90, 64, 99, 64, 64, 65)):
+        assert server.forgotten == 0
+        server.forget(Message(holder, SERVER, "stored", stored, 0, 0, -1))
+    assert (server.forgotten, len(server.log)) == (64, 36)
+    server.forget(Message(0, SERVER, "stored", 3, 0, 0, -1))  # an old message counts for nothing
+    assert server.forgotten == 64
+    server.deal_again(Message(1, SERVER, "lacks", 64, 0, 0, -1))
+    assert server.engine.sent == [((1,), 65, 36)]
+    server.deal_again(Message(1, SERVER, "lacks", 63, 0, 0, -1))
+    assert server.engine.why == [
+        ("refused", "it asked for step 64, which it said that it has stored")
+    ]
+
+
+@pytest.mark.parametrize("payload", [None, "3", 2.0, True, 0, -1, 151, [1]])
+def test_a_report_that_names_no_dealt_step_is_an_event_and_forgets_nothing(ended, payload):
+    server = ended.protocol.new_server()
+    server.engine, server.steps = Engine(), 150
+    server.forget(Message(3, SERVER, "stored", payload, 0, 0, -1))
+    assert server.stored == {}
+    assert [name for name, _ in server.engine.why] == ["refused"]
