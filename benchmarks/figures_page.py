@@ -5,15 +5,11 @@ Run it from the repository's root after a study: ``python benchmarks/figures_pag
 
 from __future__ import annotations
 
-import csv
 import json
-from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
-from pages import load, ours, percent, signed, table
-
-from securevfl.studies.intervals import paired_difference
+from pages import load, ours, paired, percent, table, timed
 
 RESULTS = Path("benchmarks/results/fedvs")
 PAGE = Path("docs/results-fedvs-figures.md")
@@ -33,51 +29,6 @@ per cent, mean and 95 % t interval over seeds; between two evaluations they are 
 where a run had ended before, its last value stands, marked †. The paper shows curves without
 intervals, so an ordering is what can be compared. `benchmarks/figures_page.py` writes this page.
 """
-
-
-def timed(content: dict[str, Any]) -> list[str]:
-    """One row a run, one column a time."""
-    runs = content["times"]["runs"]
-    times = sorted({entry["time"] for entries in runs.values() for entry in entries})
-    rows = [["run", *(f"{time:g} s" for time in times), "rounds", "sent"]]
-    for label, entries in runs.items():
-        at = {entry["time"]: entry for entry in entries}
-        own = content["runs"][label]
-        cells = [
-            percent(at[time]) + " †" * at[time]["ended"] if time in at else "-" for time in times
-        ]
-        sent = f"{own['bytes']['mean'] / 1e9:.2f} GB"
-        rows.append([label, *cells, f"{own['rounds']['mean']:,.0f}", sent])
-    return table(rows)
-
-
-def paired(name: str, first: str) -> list[str]:
-    """At each time: the run's accuracy minus each other's, paired by seed, in points."""
-    values: dict[tuple[str, float], dict[str, float]] = defaultdict(dict)
-    with (RESULTS / name / "times.csv").open() as file:
-        for row in csv.DictReader(file):
-            values[row["run"], float(row["time"])][row["seed"]] = 100 * float(row["accuracy"])
-    times = sorted({time for _, time in values})
-    others = sorted({run for run, _ in values} - {first})
-    rows = [[f"{first} minus", *(f"{time:g} s" for time in times)]]
-    for other in others:
-        cells = []
-        for time in times:
-            mine, theirs = values[first, time], values[other, time]
-            seeds = sorted(set(mine) & set(theirs))
-            if not seeds:
-                cells.append("-")
-                continue
-            found = paired_difference([mine[s] for s in seeds], [theirs[s] for s in seeds])
-            cells.append(signed(*found, digits=1))
-        rows.append([other, *cells])
-    count = sum(cell != "-" for row in rows[1:] for cell in row[1:])
-    said = (
-        f"Bold: the 95 % interval of the difference leaves out 0. The {count} intervals are not "
-        f"corrected for their number: were there no difference anywhere, {count / 20:.1f} of them "
-        "would be bold by chance."
-    )
-    return [*table(rows), "", said]
 
 
 def nets(content: dict[str, Any]) -> list[str]:
@@ -122,7 +73,7 @@ def page() -> str:
             continue
         body = nets(content) if name == "table-1" else timed(content)
         if name.startswith("figure-2"):
-            body += ["", *paired(name, "fedvs")]
+            body += ["", *paired(RESULTS / name, "fedvs")]
         parts.append(section(content["title"], name, [*body, *ours(content)], "curves.png", notes))
     if (RESULTS / "rate" / "rate.json").exists():
         parts.append(section("Theorem 5.4", "rate", rate(), "rate.png", notes))

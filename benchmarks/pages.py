@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import math
+from collections import defaultdict
 from pathlib import Path
 from typing import Any
+
+from securevfl.studies.intervals import paired_difference
 
 
 def load(folder: Path) -> dict[str, Any] | None:
@@ -33,6 +37,51 @@ def table(rows: list[list[str]]) -> list[str]:
     """Lines of a table whose first row is the head."""
     head, *body = rows
     return ["| " + " | ".join(line) + " |" for line in (head, ["---"] * len(head), *body)]
+
+
+def timed(content: dict[str, Any]) -> list[str]:
+    """One row a run, one column a time."""
+    runs = content["times"]["runs"]
+    times = sorted({entry["time"] for entries in runs.values() for entry in entries})
+    rows = [["run", *(f"{time:g} s" for time in times), "rounds", "sent"]]
+    for label, entries in runs.items():
+        at = {entry["time"]: entry for entry in entries}
+        own = content["runs"][label]
+        cells = [
+            percent(at[time]) + " †" * at[time]["ended"] if time in at else "-" for time in times
+        ]
+        sent = f"{own['bytes']['mean'] / 1e9:.2f} GB"
+        rows.append([label, *cells, f"{own['rounds']['mean']:,.0f}", sent])
+    return table(rows)
+
+
+def paired(folder: Path, first: str) -> list[str]:
+    """At each time: the run's accuracy minus each other's, paired by seed, in points."""
+    values: dict[tuple[str, float], dict[str, float]] = defaultdict(dict)
+    with (folder / "times.csv").open() as file:
+        for row in csv.DictReader(file):
+            values[row["run"], float(row["time"])][row["seed"]] = 100 * float(row["accuracy"])
+    times = sorted({time for _, time in values})
+    others = sorted({run for run, _ in values} - {first})
+    rows = [[f"{first} minus", *(f"{time:g} s" for time in times)]]
+    for other in others:
+        cells = []
+        for time in times:
+            mine, theirs = values[first, time], values[other, time]
+            seeds = sorted(set(mine) & set(theirs))
+            if not seeds:
+                cells.append("-")
+                continue
+            found = paired_difference([mine[s] for s in seeds], [theirs[s] for s in seeds])
+            cells.append(signed(*found, digits=1))
+        rows.append([other, *cells])
+    count = sum(cell != "-" for row in rows[1:] for cell in row[1:])
+    said = (
+        f"Bold: the 95 % interval of the difference leaves out 0. The {count} intervals are not "
+        f"corrected for their number: were there no difference anywhere, {count / 20:.1f} of them "
+        "would be bold by chance."
+    )
+    return [*table(rows), "", said]
 
 
 def ours(*contents: dict[str, Any]) -> list[str]:

@@ -1,0 +1,75 @@
+"""Write docs/results-coded-split.md from the committed results of benchmarks/papers/coded_split.
+
+Run it from the repository's root after a study: ``python benchmarks/coded_split_page.py``.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from pages import load, ours, paired, table, timed
+
+RESULTS = Path("benchmarks/results/coded_split")
+STUDIES = Path("benchmarks/papers/coded_split")
+PAGE = Path("docs/results-coded-split.md")
+NAMES = ("digits", "handwritten", "credit-card", "parkinson")
+
+HEAD = """# coded_split beside other methods, at equal virtual time
+
+The setting is that of Figure 2 of FedVS: the paper's delays and 300 Mbit/s, one segment. Each study
+is a file in `benchmarks/papers/coded_split/`, and
+`securevfl study benchmarks/papers/coded_split/NAME.toml` repeats one. Every run has rates of its
+own, the best of six pairs by its accuracy on validation rows of a split that no result is of
+(`benchmarks/rates.py`); the budget is the same for all. Values are held-out accuracy in per cent,
+mean and 95 % t interval over seeds; between two evaluations they are interpolated.
+`benchmarks/coded_split_page.py` writes this page.
+"""
+NOT_RUN = "Neither this study nor the choice of its rates has been run."
+TUNED = "Its rates are chosen, and stand in the file. The study itself has not been run."
+
+
+def rates(content: dict[str, Any]) -> list[str]:
+    """What was tried: the best pair of each run, and whether it lies on the edge of the grid."""
+    rows = [["run", "server's rate", "clients' rate", "validation", "at the edge of the grid"]]
+    for label, run in content["runs"].items():
+        best, tried = run["best"], run["tried"]
+        edges = [
+            name
+            for key, name in (("lr", "server's"), ("client_lr", "clients'"))
+            if best[key] == max(one[key] for one in tried)
+        ]
+        value = f"{100 * best['mean']:.1f}"
+        found = [f"{best['lr']:g}", f"{best['client_lr']:g}", value, ", ".join(edges) or "no"]
+        rows.append([label, *found])
+    times = ", ".join(f"{time:g}" for time in content["times"])
+    said = f"Rates, by the mean accuracy on validation rows at {times} s (seed {content['seed']}):"
+    return [said, "", *table(rows)]
+
+
+def section(name: str) -> str:
+    """One data set: results, differences, rates."""
+    content = load(RESULTS / name)
+    path = RESULTS / "rates" / f"{name}.json"
+    chosen = json.loads(path.read_text()) if path.exists() else None
+    lines = [f"## {name}", ""]
+    if content is None:
+        lines += [TUNED if chosen else NOT_RUN, ""]
+    else:
+        lines += [*timed(content), "", *paired(RESULTS / name, "coded-split")]
+        lines += ["", *paired(RESULTS / name, "coded-split-helpers"), *ours(content), ""]
+    return "\n".join([*lines, *((*rates(chosen), "") if chosen else ())])
+
+
+def page() -> str:
+    """The whole page."""
+    return "\n".join([HEAD, *(section(name) for name in NAMES)])
+
+
+def main() -> None:
+    PAGE.write_text(page())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,99 @@
+"""Learning rates of a study's runs, each chosen among as many on rows that no result is told of.
+
+    python benchmarks/rates.py benchmarks/papers/coded_split/handwritten.toml --until 120
+
+Every run of the study is trained at each pair of rates of its protocol (`GRID`: two of the server
+model by three of the clients) under the study's conditions, on a split of its own (seed 100) and on
+four fifths of that split's training rows. The score is the mean over the study's times up to
+`--until` of the accuracy on the fifth that was held back; three rows in a row stay together, as
+recordings of one person do. Writes rates/NAME.json beside the study's results, after each run; what
+is there is not run again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from securevfl.data import load_dataset
+from securevfl.data.dataset import VerticalDataset
+from securevfl.machine import commit, describe_machine
+from securevfl.runs.run import run
+from securevfl.studies.jobs import Job
+from securevfl.studies.study import read_study
+
+RATES = Path(__file__).parent / "results" / "coded_split" / "rates"
+SEED = 100
+LR = (0.001, 0.003)
+# By plain SGD on prepared columns, where rivals' clients use Adam.
+GRID = {"coded_split": (4.0, 16.0, 64.0)}
+OTHERS = (0.001, 0.003, 0.01)
+
+
+def held_back(data: VerticalDataset) -> VerticalDataset:
+    """The training rows alone: a fifth of them stands in for the test rows."""
+    tested = np.arange(data.rows) // 3 % 5 == 4
+    kept = data.subset(~tested)
+    rows = tuple(array[tested] for array in data.train)
+    return replace(kept, test=rows, test_labels=data.train_labels[tested])
+
+
+def curve_of(job: Job, data: VerticalDataset, until: float, rates: dict[str, float]) -> Any:
+    """Times and accuracies of one run."""
+    options = {"rounds": 10**6, **job.options, **rates}
+    asked = {name: value for name, value in job.asked.items() if value is not None}
+    asked |= {"seed": SEED, "until": until}
+    history = run(job.protocol, data, **options, **asked).history
+    rows = [row for row in history if "accuracy" in row]
+    return [row["time"] for row in rows], [row["accuracy"] for row in rows]
+
+
+def score(job: Job, data: VerticalDataset, times: Sequence[float], rates: dict[str, float]) -> Any:
+    """Accuracy at each time, and their mean; None where training diverged."""
+    try:
+        known, values = curve_of(job, data, max(times), rates)
+    except Exception as error:
+        return {**rates, "error": str(error), "mean": 0.0}
+    at = [float(np.interp(time, known, values)) for time in times]
+    return {**rates, "accuracy": [round(one, 4) for one in at], "mean": round(sum(at) / len(at), 4)}
+
+
+def main() -> None:
+    """Try all rates of all runs, and write what was found after each."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("study", type=Path)
+    parser.add_argument("--until", type=float, required=True)
+    parser.add_argument("--data-dir")
+    asked = parser.parse_args()
+    study = read_study(asked.study)
+    out = RATES / f"{asked.study.stem}.json"
+    found: dict[str, Any] = json.loads(out.read_text()) if out.exists() else {"runs": {}}
+    found |= {"machine": describe_machine(), "commit": commit(), "seed": SEED}
+    times = [time for time in study.times if time <= asked.until]
+    found["times"] = times
+    out.parent.mkdir(parents=True, exist_ok=True)
+    jobs = {job.label: job for job in reversed(study.jobs)}
+    first = next(iter(jobs.values()))
+    options = {**first.data, "seed": SEED, "data_dir": asked.data_dir}
+    data = held_back(load_dataset(first.dataset, **options))
+    for label in study.labels:
+        tried = found["runs"].get(label, {}).get("tried", [])
+        there = {(one["lr"], one["client_lr"]) for one in tried}
+        pairs = itertools.product(LR, GRID.get(jobs[label].protocol, OTHERS))
+        for lr, client in sorted(set(pairs) - there):
+            tried.append(score(jobs[label], data, times, {"lr": lr, "client_lr": client}))
+        best = max(tried, key=lambda one: one["mean"])
+        found["runs"][label] = {"best": best, "tried": tried}
+        print(label, best, flush=True)
+        out.write_text(json.dumps(found, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
