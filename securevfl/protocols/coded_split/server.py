@@ -178,7 +178,8 @@ class Server(Party):
     def deal_again(self, message: Message) -> None:
         """Deal a late or restarted holder the same shares of the steps that it lacks.
 
-        A question that names no number of steps is an event, and not answered.
+        A question that names no number of steps is an event, and not answered; so is one from which
+        the server learns that it has gone back.
         """
         done = message.payload
         if type(done) is not int or not self.forgotten <= done <= self.public.config.rounds:
@@ -189,6 +190,12 @@ class Server(Party):
             return
         first = done + 1
         if first > self.steps:
+            if done > self.steps:
+                why = (
+                    f"it has step {done} and the server has {self.steps}: the server went back to "
+                    "an older checkpoint, and no round can end. Resume the run, and all go back"
+                )
+                self.record("behind", party=message.sender, why=why)
             return
         shares = [
             self.dealing.shares(self.secret, t, self.dealt(t))[message.sender]

@@ -124,6 +124,15 @@ def test_a_question_that_names_no_step_is_an_event_and_not_answered(ended, paylo
     assert [name for name, _ in server.engine.events] == ["refused"]
 
 
+def test_a_server_that_went_back_says_so(ended):
+    server = ended.protocol.new_server()
+    server.engine, server.steps, server.log = Engine(), 4, ended.parties[SERVER].log[:4]
+    server.deal_again(asked(6))
+    ((name, fields),) = server.engine.events
+    assert (name, fields["party"], server.engine.sent) == ("behind", 3, [])
+    assert "it has step 6 and the server has 4" in fields["why"]
+
+
 def test_a_holder_that_has_all_steps_is_not_answered_and_not_refused(ended):
     server = ended.parties[SERVER]
     server.engine = Engine()
