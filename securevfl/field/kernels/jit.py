@@ -12,7 +12,7 @@ import importlib
 import re
 import threading
 from collections.abc import Callable
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, TypeVar, cast
 
 import numpy as np
@@ -36,6 +36,8 @@ _SCALARS: dict[type, Any] = {
 _RESULTS: dict[str, Any] = {
     "none": None, "bool": ctypes.c_bool, "int64": ctypes.c_int64, "uint64": ctypes.c_uint64,
 }  # fmt: skip
+_HEAD = object.__basicsize__  # Bytes that all objects of Python begin with.
+_LEAST, _GREATEST = -(2**63), 2**63 - 1
 _lock = threading.Lock()
 
 
@@ -71,6 +73,7 @@ class Kernel:
         return self._compiled[key]
 
     def _load(self, kinds: tuple[Any, ...]) -> Any:
+        refuse_other_layout()
         name = f"{self.__module__.partition('.kernels.')[2]}.{self.__name__}"
         address, result = objects.find(name, repr(kinds), lambda: compile_to_object(self, kinds))
         return ctypes.CFUNCTYPE(_RESULTS[result], *_words(kinds))(address)
@@ -90,6 +93,8 @@ def _flatten(values: tuple[Any, ...], kinds: list[Any], words: list[Any]) -> Non
     for value in values:
         kind = type(value)
         if kind is int or kind is float:
+            if kind is int and not _LEAST <= value <= _GREATEST:  # A word would wrap in silence.
+                raise OverflowError(f"kernels take integers of 64 bits with a sign, got {value}.")
             kinds.append(kind)
             words.append(value)
         elif isinstance(value, np.ndarray):
@@ -102,6 +107,29 @@ def _flatten(values: tuple[Any, ...], kinds: list[Any], words: list[Any]) -> Non
         else:
             kinds.append(kind)
             words.append(float(value) if isinstance(value, np.floating) else int(value))
+
+
+@lru_cache(maxsize=1)
+def refuse_other_layout() -> None:
+    """Refuse a numpy whose array objects do not begin as `_fields` reads them.
+
+    Raises
+    ------
+    RuntimeError
+        When address, number of axes, shape or strides of an array are not where they should be.
+    """
+    array = np.empty((3, 5), dtype=np.uint32)[::2, 1:]
+    fields = id(array) + _HEAD
+    data, _, shapes, strides = (ctypes.c_int64 * 4).from_address(fields)
+    found = [data, ctypes.c_int32.from_address(fields + 8).value, strides - shapes]
+    if found == [array.__array_interface__["data"][0], 2, 16]:  # So shapes is an address.
+        found = list((ctypes.c_int64 * 4).from_address(shapes))
+    if found != [*array.shape, *array.strides]:
+        raise RuntimeError(
+            f"numpy {np.__version__} lays out its arrays in a way that this version of securevfl "
+            "does not know, so compiled kernels could read wrong numbers; install an earlier numpy "
+            "(2.x is known)."
+        )
 
 
 def _described(value: Any) -> Any:
@@ -262,7 +290,7 @@ def _fields(builder: Any, array: Any, dtype: str, ndim: int) -> list[Any]:
         place = builder.add(address, _I64(8 * index))
         return builder.load(builder.inttoptr(place, ir.PointerType(_I64)))
 
-    fields = builder.add(array, _I64(object.__basicsize__))
+    fields = builder.add(array, _I64(_HEAD))
     data, shapes, strides = (word(fields, i) for i in (0, 2, 3))
     axes = range(ndim)
     shape = [word(shapes, i) for i in axes]

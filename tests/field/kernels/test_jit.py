@@ -180,3 +180,27 @@ def test_an_edit_of_a_source_makes_code_stale_and_removes_it(kept, monkeypatch):
     (new,) = folder.iterdir()
     assert old.name != new.name
     assert len(compiled) == 2
+
+
+def counted(number):
+    """Return the number."""
+    return number
+
+
+def test_integers_beyond_a_word_are_refused_and_the_outermost_ones_are_right():
+    kernel = jit.kernel(counted)
+    assert [kernel(n) for n in (2**63 - 1, -(2**63))] == [2**63 - 1, -(2**63)]
+    for number in (2**63, -(2**63) - 1):
+        with pytest.raises(OverflowError, match="64 bits with a sign"):
+            kernel(number)
+
+
+def test_a_numpy_with_other_array_objects_is_refused(monkeypatch):
+    jit.refuse_other_layout.cache_clear()
+    jit.refuse_other_layout()
+    jit.refuse_other_layout.cache_clear()
+
+    monkeypatch.setattr(jit, "_HEAD", jit._HEAD + 8)  # As if a field stood before the others.
+    with pytest.raises(RuntimeError, match="lays out its arrays"):
+        jit.refuse_other_layout()
+    jit.refuse_other_layout.cache_clear()
