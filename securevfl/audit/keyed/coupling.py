@@ -16,14 +16,14 @@ honest owners' columns are exchanged among them, with the weights that belong to
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from securevfl.audit.keyed.keystreams import Place, stream_of
-from securevfl.audit.keyed.runs import Change, Draws, KeyedRun, Seen, record_keyed
+from securevfl.audit.keyed.runs import Change, Draws, KeyedRun, Seen, known_to, record_keyed
 from securevfl.audit.proof.linear_algebra import solve_left
 from securevfl.audit.tapes import Tape
 from securevfl.engine import wire
@@ -33,6 +33,8 @@ from securevfl.field.lagrange import interpolation_matrix
 from securevfl.field.prss import derive
 from securevfl.privacy.coalition import Coalition
 from securevfl.protocols.base.shared_models import Integers, SharedModels
+
+Remake = Callable[[Mapping[int, np.ndarray], "np.ndarray | None"], SharedModels]
 
 _SHARE = b"share"  # label of the elements that a seed stands for
 
@@ -72,7 +74,7 @@ def enlarged(protocol: SharedModels, clients: Sequence[int]) -> tuple[int, ...]:
 # -- other secrets --------------------------------------------------------------------------------
 
 
-def exchanged(protocol: SharedModels, honest: Sequence[int], seed: int) -> Change:
+def exchanged(protocol: SharedModels, honest: Sequence[int], seed: int) -> Other:
     """Honest owners' columns, exchanged at random among them all, with the weights of each."""
     parties: Mapping[int, Any] = protocol.parties()
     stream = np.random.Generator(np.random.Philox(seed))
@@ -92,15 +94,15 @@ def exchanged(protocol: SharedModels, honest: Sequence[int], seed: int) -> Chang
         flat = moved[place].reshape(-1, moved[place].shape[2])
         own = np.concatenate([flat, weights[turned[place]][-1:]])
         given[n] = ({part: np.ascontiguousarray(x[place]) for part, x in data.items()}, own)
-    return _change(given)
+    return Other(given)
 
 
 def _side_by_side(parties: Mapping[int, Any], owners: Sequence[int], part: str) -> np.ndarray:
     return np.concatenate([parties[n].features[part] for n in owners], axis=1)
 
 
-def replaced(protocol: SharedModels, honest: Sequence[int], seed: int) -> Change:
-    """Random columns and weights of honest owners, and the server's labels in another order."""
+def replaced(protocol: SharedModels, honest: Sequence[int], seed: int) -> Other:
+    """Random columns and weights of honest owners, and other labels at the server."""
     parties: Mapping[int, Any] = protocol.parties()
     stream = np.random.Generator(np.random.Philox(seed))
     given = {}
@@ -109,19 +111,48 @@ def replaced(protocol: SharedModels, honest: Sequence[int], seed: int) -> Change
         high = max(float(np.abs(x).max()) for x in own.values()) or 1.0
         data = {part: (high * stream.random(x.shape)).astype(x.dtype) for part, x in own.items()}
         given[n] = data, (0.2 * stream.uniform(-1, 1, weights.shape)).astype(weights.dtype)
-    labels = {part: stream.permutation(y) for part, y in parties[SERVER].labels.items()}
-    return _change(given, labels)
+    labels = {part: other_labels(y, stream) for part, y in parties[SERVER].labels.items()}
+    return Other(given, labels)
 
 
-def _change(given: Mapping[int, tuple[Any, Any]], labels: Any = None) -> Change:
-    def change(parties: Mapping[int, Any]) -> None:
-        for n, (features, weights) in given.items():
+def other_labels(labels: np.ndarray, stream: np.random.Generator) -> np.ndarray:
+    """Labels of the same kind: other ones, in other numbers of each class."""
+    if labels.dtype.kind == "f":
+        turned = (labels.min() + labels.max() - labels) * stream.uniform(0.5, 0.9)
+        return stream.permutation(turned).astype(labels.dtype)
+    classes = np.unique(labels)
+    shares = stream.dirichlet(np.ones(len(classes)))
+    drawn: np.ndarray = stream.choice(classes, len(labels), p=shares).astype(labels.dtype)
+    return drawn
+
+
+@dataclass(frozen=True)
+class Other:
+    """Other secrets of honest parties.
+
+    Attributes
+    ----------
+    owners : mapping
+        Prepared columns by part, and weights, of each owner that has others.
+    labels : mapping or None
+        Labels by part, where they are others.
+    """
+
+    owners: Mapping[int, tuple[Mapping[str, np.ndarray], np.ndarray]]
+    labels: Mapping[str, np.ndarray] | None = None
+
+    def __call__(self, parties: Mapping[int, Any]) -> None:
+        """Give them to those of the parties that have others."""
+        for n, (features, weights) in self.owners.items():
             if n in parties:
                 parties[n].features, parties[n].weights = features, weights
-        if labels is not None and SERVER in parties:
-            parties[SERVER].labels = labels
+        if self.labels is not None and SERVER in parties:
+            parties[SERVER].labels = self.labels
 
-    return change
+    def remade(self, make: Remake) -> SharedModels:
+        """The protocol on data that has them from the beginning, so that every party is made so."""
+        columns = {n: features["train"] for n, (features, _) in self.owners.items()}
+        return make(columns, None if self.labels is None else self.labels["train"])
 
 
 # -- moved draws ----------------------------------------------------------------------------------
@@ -326,6 +357,7 @@ def couple(
     seed: int = 0,
     restarted: Sequence[int] = (),
     control: bool = True,
+    remake: Remake | None = None,
 ) -> Coupled:
     """Run a protocol with other secrets of honest parties, and compare the coalition's views.
 
@@ -345,6 +377,9 @@ def couple(
         Holders that were restarted in the first run.
     control : bool
         Whether the second run is also made with draws that are not moved.
+    remake : callable, optional
+        Makes the protocol on other training columns of some owners and other training labels. So
+        what a class does with the data before parties begin is moved as well.
     """
     protocol, clients = before.protocol, coalition.clients
     A = enlarged(protocol, clients)
@@ -357,20 +392,25 @@ def couple(
     if same:
         raise ConfigurationError(f"coupling: owners {same} have the same secrets in both runs")
     tapes = moved_elements(before, after, A)
+    change: Change = other
     if coalition.server:
         streams = moved_streams(before, after, tapes, A)
         moved = Draws(tapes, before.secrets, streams)
-        unmoved, change = Draws(tapes, before.secrets), other
+        unmoved = Draws(tapes, before.secrets)
     else:
         deals = MovedDeals(before, A)
         moved = Draws(tapes, before.secrets, deals.streams, deals.seeds)
         unmoved, change = Draws(before.run.tapes, before.secrets), deals.watching(other)
-    second = record_keyed(protocol, change=change, draws=moved, restarted=restarted)
+    again = protocol if remake is None else other.remade(remake)
+    second = record_keyed(again, change=change, draws=moved, restarted=restarted)
     seen = before.view(coalition.members)
     differs = first_difference(seen, second.view(coalition.members))
+    for n in coalition.members if not differs else ():
+        if known_to(before.run.parties[n]) != known_to(second.run.parties[n]):
+            differs = f"what party {n} holds at the end, though its messages are the same,"
     other_view = "not looked at"
     if control:
-        third = record_keyed(protocol, change=other, draws=unmoved, restarted=restarted)
+        third = record_keyed(again, change=other, draws=unmoved, restarted=restarted)
         other_view = first_difference(seen, third.view(coalition.members))
     logs = zip(before.server.log, second.server.log, strict=False)
     return Coupled(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -24,6 +25,8 @@ from securevfl.runs.threads import one_thread
 Change = Callable[[Mapping[int, Any]], None]
 Seen = tuple[Any, ...]  # one message as a coalition sees it: key, size, times, content
 _DOWN = (3, 4)  # rounds between which holders are away
+_SHARED = {"engine", "public"}  # what all parties of a simulation have: the clock, and options
+_DEEP = 6  # attributes of attributes that are looked into
 
 
 @dataclass(frozen=True)
@@ -105,6 +108,44 @@ class KeyedRun:
             if {key.sender, key.receiver} & set(members):
                 seen.append((key, when, message.content))
         return seen
+
+
+def known_to(party: Any) -> str:
+    """Digest of all values that a party holds, in whatever attribute and however deep.
+
+    Its view tells what it may hold. What a party holds besides has come to it by another way than
+    a message: through an object that parties share, for example.
+    """
+    seen, known = hashlib.sha256(), dict[int, Any]()
+    for _ in _values(getattr(party, "public", None), _DEEP, known):  # its caches may differ
+        pass
+    for one in _values({k: v for k, v in vars(party).items() if k not in _SHARED}, _DEEP, known):
+        seen.update(one)
+    return seen.hexdigest()
+
+
+def _values(thing: Any, deep: int, known: dict[int, Any]) -> Iterator[bytes]:
+    """Every value in a thing, as bytes; functions, classes and modules have none."""
+    if thing is None or isinstance(thing, (bool, int, float, complex, str, bytes, np.generic)):
+        yield repr(thing).encode()
+    elif isinstance(thing, np.ndarray):
+        yield f"{thing.dtype} {thing.shape}".encode() + np.ascontiguousarray(thing).tobytes()
+    elif deep and id(thing) not in known:
+        known[id(thing)] = thing  # kept, so that no other thing gets its number
+        if isinstance(thing, Mapping):
+            for key in sorted(thing, key=repr):
+                yield repr(key).encode()
+                yield from _values(thing[key], deep - 1, known)
+        elif isinstance(thing, (list, tuple)):
+            for one in thing:
+                yield from _values(one, deep - 1, known)
+        elif isinstance(thing, (set, frozenset)):
+            for one in sorted(thing, key=repr):
+                yield from _values(one, deep - 1, known)
+        elif hasattr(thing, "detach") and hasattr(thing, "numpy"):
+            yield from _values(thing.detach().numpy(), deep, known)
+        elif not callable(thing) or hasattr(thing, "state_dict"):
+            yield from _values(getattr(thing, "__dict__", {}), deep - 1, known)
 
 
 def record_keyed(

@@ -6,13 +6,15 @@ Hypotheses 6 to 10 of docs/coded-split-proof.md.
 from __future__ import annotations
 
 import hashlib
+import math
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 
 import numpy as np
 
 from securevfl.audit import randomness
-from securevfl.audit.keyed.keystreams import Asked
+from securevfl.audit.keyed.coupling import Shares
+from securevfl.audit.keyed.keystreams import Asked, stream_of
 from securevfl.audit.keyed.runs import KeyedRun
 from securevfl.audit.proof.certificate import Check
 from securevfl.engine import wire
@@ -20,6 +22,7 @@ from securevfl.engine.party import SERVER
 from securevfl.field.prss import KEY
 from securevfl.protocols.base.messages import MessageKey
 
+_FEW = 8  # different bytes of a key; 32 random ones have as few with probability 1e-33
 _BLOCK = 8  # elements of a mask beyond which equal ones are no accident
 
 
@@ -27,10 +30,12 @@ def traces(run: KeyedRun) -> Iterator[Check]:
     """Check each condition on a run."""
     yield _held(run)
     yield _fresh_bytes(run)
+    yield from _guessable(run)
     yield _fresh_elements(run)
     yield _repeated(run)
     yield _labels(run)
     yield _streams(run)
+    yield _uploads(run)
     yield _deals(run)
     yield _up_to_date(run)
     yield _sums(run)
@@ -73,6 +78,21 @@ def _fresh_bytes(run: KeyedRun) -> Check:
         text = "the server uses another secret than it drew"
     holds = found == wanted and not strange and not short and own
     return Check("fresh keys", holds, text)
+
+
+def _guessable(run: KeyedRun) -> Iterator[Check]:
+    """No key is another one, and none has so few different bytes that it cannot be random."""
+    every = [one for n, values in run.secrets.items() if n != SERVER for one in values]
+    twice = len(every) - len(set(every))
+    poor = sum(len(set(one)) <= _FEW for one in every)
+    text = f"{len(every)} keys differ, and each has more than {_FEW} different bytes"
+    wrong = f"{twice} keys are equal to others, {poor} have {_FEW} different bytes or fewer"
+    yield Check("different keys", not twice and not poor, wrong if twice or poor else text)
+    secret = getattr(run.server, "secret", b"")
+    known = secret in every or len(set(secret)) <= _FEW
+    text = f"the server's secret is no holder's key, and has more than {_FEW} different bytes"
+    wrong = "the server's secret is a holder's key, or no random one"
+    yield Check("server's secret", not known, wrong if known else text)
 
 
 def _fresh_elements(run: KeyedRun) -> Check:
@@ -122,7 +142,7 @@ def _labels(run: KeyedRun) -> Check:
     if len({use.label for use in uses.values()}) < len(uses):
         problem = "two uploads have one label"
     for round, use in uses.items():
-        if not np.array_equal(wire.decode(use.label)[-1], use.rows):
+        if use.rows.tobytes() not in use.label:
             problem = f"the rows of upload {round} are not in its label"
     sent: dict[MessageKey, bytes] = {}
     again = 0
@@ -168,6 +188,50 @@ def _streams(run: KeyedRun) -> Check:
         f"{u}; {len(known)} keys, {len(sizes)} labels"
     )
     return Check("streams drawn", not problem, problem or text)
+
+
+def _uploads(run: KeyedRun) -> Check:
+    """Each upload is psi + P rho, by the proof's formulas and not those that are declared."""
+    protocol, code, field = run.protocol, run.protocol.code, run.protocol.code.field
+    shares, steps, looked = Shares.of(protocol, run.integers, run.run.tapes), 0, 0
+    for round in range(1, protocol.last_use + 1):
+        use = protocol.use_of(round)
+        while steps < use.steps:
+            steps += 1
+            shares.step(protocol.use_of(steps).rows, run.dealt[steps])
+        psi = shares.results(use.part, use.rows)
+        hidden = _masks(run, use.label, psi.shape[1:])
+        for (holder, _), sent in run.run.sent("embedding", round).items():
+            looked += 1
+            mask = field.subtract(sent, psi[holder]).reshape(-1)
+            if not mask.any():
+                text = f"upload {round} of holder {holder} is its share of the sums, without a mask"
+                return Check("bare uploads", False, text)
+            if not np.array_equal(mask, hidden[holder]):
+                text = f"the mask of upload {round} of holder {holder} is not the proof's"
+                return Check("uploads", False, text)
+    text = f"{looked} uploads are psi + P rho, computed from secrets, draws and keys by the proof"
+    return Check("uploads", code.parties <= looked, text)
+
+
+def _masks(run: KeyedRun, label: bytes, shape: tuple[int, ...]) -> np.ndarray:
+    """P rho of a label at all holders' points, (N, |B| h), in plain formulas."""
+    protocol, code, field = run.protocol, run.protocol.code, run.protocol.code.field
+    p, u = field.modulus, protocol.result_degree * (code.size - 1) - code.size + 1
+    data, size = code.betas[: code.segments], math.prod(shape)
+    streams = [
+        stream_of(p, run.keys[key], label, u * size, field.dtype).reshape(u, size)
+        for key in range(len(protocol.prss.subsets))
+    ]
+    rows = []
+    for alpha in code.alphas:
+        root = math.prod(alpha - b for b in data)
+        first = [root * math.prod(alpha - code.alphas[a] for a in A) for A in protocol.prss.subsets]
+        rows.append([one * pow(alpha, e, p) % p for one in first for e in range(u)])
+    values: np.ndarray = field.matmul(
+        field.reduce(np.array(rows, object)), np.concatenate(streams), trusted=True
+    )
+    return values
 
 
 def _wrong_size(one: Asked, wanted: int) -> str:

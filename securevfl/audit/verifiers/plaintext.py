@@ -16,6 +16,7 @@ from securevfl.privacy.adversary import OUTSIDER
 from securevfl.privacy.claims import Claim
 from securevfl.protocols.base.coded import CodedProtocol
 from securevfl.protocols.base.protocol import Protocol
+from securevfl.protocols.base.shared_models import SharedModels
 
 _LENGTH = 12  # values that are looked for together
 _DEEP = 3  # mappings and sequences of a party's attributes that are looked into
@@ -50,7 +51,8 @@ class Plaintext:
                 text = f"party {holder} holds columns of client {owner} before anything is sent"
                 yield Evidence(self.name, "accuses", text, "demonstration", 0.0)
                 return
-        hidden = {n: tuple(_values(run, n, claim.asset)) for n in run.protocol.peers()}
+        owners = range(run.protocol.data.parties)  # helpers have no columns
+        hidden = {n: tuple(_values(run, n, claim.asset)) for n in owners}
         whole = {n: _whole(run.data(n)["train"]) for n in hidden if claim.asset == "features"}
         looked = 0
         for message in run.sent_to_others:
@@ -115,6 +117,9 @@ def _values(run: RecordedRun, client: int, asset: str) -> Iterator[bytes]:
     protocol = run.protocol
     if isinstance(protocol, CodedProtocol):
         for segment in protocol.quantised_columns()[client]:
+            yield from _windows(segment, segment.dtype)
+    elif isinstance(protocol, SharedModels):
+        for segment in protocol.integers(run.parties[client]).data["train"]:
             yield from _windows(segment, segment.dtype)
 
 

@@ -14,7 +14,7 @@ from securevfl.audit.coalitions import may_see
 from securevfl.audit.followed_runs import ITSELF, differences, traffic_of
 from securevfl.audit.keyed import small_field
 from securevfl.audit.keyed.certificate import certificate
-from securevfl.audit.keyed.coupling import Coupled, couple
+from securevfl.audit.keyed.coupling import Coupled, couple, other_labels
 from securevfl.audit.keyed.runs import KeyedRun, record_keyed
 from securevfl.audit.keyed.traces import traces
 from securevfl.audit.proof.certificate import Check
@@ -28,8 +28,8 @@ from securevfl.protocols.base.protocol import Protocol
 from securevfl.protocols.base.shared_models import SharedModels
 
 PRIMES = (2**31 - 1, 2**50 - 2**14 + 1, 2**61 - 1)  # at which the bijection is run as well
-_ROUNDS = 5  # of the runs that are coupled
-_CHANCE = 1e-60  # of two equal masks of 8 elements or more, below 2^-248 times their pairs
+# Of two equal masks of 8 elements or more, 2^-248 times their pairs; of a key of few bytes.
+_CHANCES = {"different masks": 1e-60, "different keys": 1e-28, "server's secret": 1e-30}
 
 # Of each check its number on the page, and which coalitions gain by it where it does not hold.
 _CLIENTS, _SERVER = "clients", "server"
@@ -43,10 +43,14 @@ NUMBERS: dict[str, tuple[int, str]] = {
     "keys": (5, ""),
     "keys held": (5, ""),
     "fresh keys": (6, ""),
+    "different keys": (6, _SERVER),
+    "server's secret": (6, _CLIENTS),
     "fresh masks": (7, ""),
     "different masks": (7, _CLIENTS),
     "labels": (8, _SERVER),
     "streams drawn": (9, ""),
+    "uploads": (9, ""),
+    "bare uploads": (9, _SERVER),
     "masks of steps": (10, _CLIENTS),
     "steps in shares": (11, _SERVER),
     "sums": (12, ""),
@@ -130,7 +134,7 @@ class Theorem:
             return Evidence(self.name, "supports", text, "proof")
         clients = bool(against.clients) and gains == _CLIENTS
         if clients or (against.server and gains == _SERVER):
-            chance = _CHANCE if check.name == "different masks" else 0.0
+            chance = _CHANCES.get(check.name, 0.0)
             return Evidence(self.name, "accuses", text, "demonstration", chance)
         return self._gap(text)
 
@@ -194,14 +198,18 @@ def _restarted(protocol: SharedModels) -> tuple[int, ...]:
     return (0, protocol.code.parties - 1)
 
 
+def _options(subject: Subject, prime: int) -> dict[str, Any]:
+    """Options of the small instance: the protocol's own, or at another prime."""
+    if prime == _protocol(subject).code.field.modulus:
+        return {}
+    return {"prime": prime, "data_bits": 6, "gradient_bits": 8}
+
+
 def _recorded(subject: Subject, prime: int) -> KeyedRun:
-    """A run of the small instance with the protocol's own options, or at another prime."""
-    own = _protocol(subject).code.field.modulus
+    """A run of the small instance."""
 
     def make() -> KeyedRun:
-        options: dict[str, Any] = {"rounds": min(_ROUNDS, subject.protocol.config.rounds)}
-        if prime != own:
-            options |= {"prime": prime, "data_bits": 6, "gradient_bits": 8}
+        options = _options(subject, prime)
         made: Any = subject.instance(options=options)
         subject.note(f"{subject.describe(options=options)}; two holders crash and come back")
         return record_keyed(made, restarted=_restarted(made))
@@ -272,24 +280,26 @@ def _first_weights(subject: Subject) -> Check:
 def _labels(subject: Subject) -> Check:
     """Sizes, order, times and control messages of runs that differ in the labels alone."""
     stream = np.random.Generator(np.random.Philox(subject.seed + 6))
-    compared = []
+    small = subject.shared("small traffic", lambda: traffic_of(subject.instance(), ITSELF))
+    runs = [("a small run", ITSELF, small, False)]
     for one in subject.settings:
-        setting, whole = one.setting, one.setting == ITSELF
-        if setting.resumed_in or setting.wrong_uploads:
-            continue
-        subject.progress(f"traffic with other labels, {setting.name}")
-        labels = stream.permutation(subject.instance(whole=whole).data.train_labels)
+        if not one.setting.resumed_in and not one.setting.wrong_uploads:
+            whole = one.setting == ITSELF
+            runs.append((one.setting.name, one.setting, one.traffic, whole))
+    for name, setting, before, whole in runs:
+        subject.progress(f"traffic with other labels, {name}")
+        labels = other_labels(subject.instance(whole=whole).data.train_labels, stream)
         made = subject.instance(labels=labels, options=setting.options, whole=whole)
-        compared.append(setting.name)
-        for key, what in differences(one.traffic, traffic_of(made, setting)):
+        for key, what in differences(before, traffic_of(made, setting)):
             seen = may_see(T_CLIENTS, subject.protocol, key)
-            text = f"traffic depends on the labels ({setting.name}), round {key.round}: {what}"
+            text = f"traffic depends on the labels ({name}), round {key.round}: {what}"
             return Check("label traffic" if seen else "traffic", False, text)
+    names = ", ".join(name for name, *_ in runs)
     text = (
-        f"{len(compared)} pairs of runs that differ in the labels alone ({', '.join(compared)}) "
-        "have the same traffic: messages, sizes, order, times, and what control messages say"
+        f"{len(runs)} pairs of runs that differ in the labels alone ({names}) have the same "
+        "traffic: messages, sizes, order, times, and what control messages say"
     )
-    return Check("traffic", bool(compared), text)
+    return Check("traffic", True, text)
 
 
 # -- the bijections -------------------------------------------------------------------------------
@@ -332,7 +342,14 @@ def _coupled(
         subject.progress(f"the bijection at p = {prime}")
         before, coalition = _recorded(subject, prime), Coalition(server=server, clients=clients)
         restarted = _restarted(before.protocol)
+
+        def remake(columns: Any, labels: Any) -> SharedModels:
+            options = _options(subject, prime)
+            made: Any = subject.instance(columns=columns, labels=labels, options=options)
+            return made  # type: ignore[no-any-return]
+
         seed = subject.seed + 7
-        return couple(before, coalition, seed=seed, restarted=restarted, control=control)
+        more: Any = {"seed": seed, "restarted": restarted, "control": control, "remake": remake}
+        return couple(before, coalition, **more)
 
     return subject.shared(f"coupled {prime} {clients} {server}", make)

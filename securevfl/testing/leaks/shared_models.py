@@ -184,7 +184,8 @@ def _on_a_data_point(protocol: Any) -> None:
 
 def _stale(holder: Any) -> None:
     """Uploads from its share as it was before the last step."""
-    apply, upload, old = holder.apply, holder.upload, [None]
+    apply, upload = holder.apply, holder.upload
+    old: list[Any] = [None]
 
     def applying(step: int, share: np.ndarray) -> None:
         old[0] = holder.model[0]

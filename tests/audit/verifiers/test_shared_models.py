@@ -67,7 +67,7 @@ def test_every_leak_of_the_specification_is_violated(leak):
 
 @pytest.fixture(scope="module")
 def sound():
-    return subject_of("coded_split", "clients crash", privacy=2, helpers=2)
+    return subject_of("coded_split", "clients crash", helpers=1)
 
 
 @pytest.mark.parametrize(
@@ -136,6 +136,57 @@ def test_coalitions_are_of_every_size_and_of_owners_helpers_and_both():
     assert len(set(found)) == len(found)
 
 
+class Knowing(get_protocol("coded_split")):
+    """The server is made with a number that depends on the columns of owner 2."""
+
+    def parties(self):
+        made = super().parties()
+        made[-1].seen = float(self.data.train[2].mean())
+        return made
+
+
+class Patient(get_protocol("coded_split")):
+    """The server's first deal waits for as many seconds as the first class has rows."""
+
+    def parties(self):
+        made = super().parties()
+        server, labels = made[-1], self.data.train_labels
+        send = server.send
+
+        def sending(to, kind, payload, *, round=None, after=0.0):
+            late = float((labels == labels.min()).sum()) if round == 1 else 0.0
+            send(to, kind, payload, round=round, after=after + late)
+
+        server.send = sending
+        return made
+
+
+class Zero(get_protocol("coded_split")):
+    """The server's secret is known."""
+
+    def parties(self):
+        made = super().parties()
+        made[-1].secret_bytes = bytes
+        return made
+
+
+@pytest.mark.parametrize(
+    ("protocol", "claim", "verdict", "number"),
+    [
+        (Knowing, ("server", "features"), "NO VIOLATION FOUND", "(17)"),
+        (Patient, ("T clients", "labels"), "VIOLATED", "(16)"),
+        (Zero, ("T clients", "labels"), "VIOLATED", "(6)"),
+    ],
+)
+def test_what_goes_beside_messages_and_in_times_is_not_endorsed(protocol, claim, verdict, number):
+    subject = subject_of(protocol)
+    claims = {(one.who, one.asset): one for one in subject.protocol.claims}
+    found = judged(subject, claims[claim], Theorem())
+    assert found.verdict == verdict
+    failed = [e.text for e in found.evidence if e.bearing in ("gap", "demonstration")]
+    assert any(text.startswith(number) for text in failed)
+
+
 def broken(made, **changes):
     run = record_keyed(made)
     for name, change in changes.items():
@@ -155,7 +206,13 @@ def test_what_a_run_draws_and_asks_is_looked_at():
     def same(run, _):
         run.run.tapes[1].draws[0] = np.zeros_like(run.run.tapes[1].draws[0])
 
-    assert broken(made, tapes=same) == {"fresh masks", "different masks"}
+    assert broken(made, tapes=same) == {"fresh masks", "different masks", "uploads"}
+
+    def equal(run, _):
+        first = run.run.sent("embedding", 2)[0, -1]
+        run.run.sent("embedding", 2)[0, -1] = made.code.field.add(first, first)
+
+    assert broken(made, sent=equal) >= {"uploads"}
     assert broken(made, asked=lambda run, _: run.questions.streams.pop(3)) == {"streams drawn"}
     assert broken(made, asked=lambda run, _: run.questions.derived.clear()) == {"masks of steps"}
 
@@ -181,3 +238,11 @@ def test_a_mask_of_a_smaller_range_and_a_secret_of_another_origin_are_found():
 
     made.parties = lambda: seeded(made)
     assert broken(made) == {"fresh keys"}
+
+    def poor(protocol):
+        parties = cls.parties(protocol)
+        parties[0].secret_bytes = lambda count: b"k" * count
+        return parties
+
+    made.parties = lambda: poor(made)
+    assert broken(made) == {"fresh keys", "different keys"}
