@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import functools
 import json
 import logging
 import os
@@ -394,7 +395,9 @@ def test_files_of_parties_are_joined_by_their_ids(tmp_path, monkeypatch):
     assert "new-1.csv has no id column 'who'" in result.stderr
 
 
-def test_the_claims_of_a_run_are_verified_in_its_folder(folder):
+def test_the_claims_of_a_run_are_verified_in_its_folder(folder, monkeypatch):
+    # The games of tests/audit take most of the time, and what they find is not looked at here.
+    monkeypatch.setattr(svfl, "verify", functools.partial(svfl.verify, tests=()))
     result = call("verify", "mine", "--quick", "--json")
     report = json.loads(result.stdout)
     assert report["protocol"] == "fedvs"

@@ -444,18 +444,18 @@ def process(*arguments: str) -> subprocess.Popen[str]:
 
 
 def test_a_process_that_ctrl_c_stopped_is_resumed_by_another_one():
-    stopped = process("run", "fedvs", *SMALL[2:], "--rounds", "400", "--out", "cut")
+    stopped = process("run", "fedvs", *SMALL[2:], "--rounds", "200", "--out", "cut")
     assert stopped.stderr is not None
     first = stopped.stderr.readline()
     stopped.send_signal(signal.SIGINT)
     _, errors = stopped.communicate(timeout=120)
-    assert "round 40/400" in first
+    assert "round 20/200" in first
     assert stopped.returncode == 130, errors
     assert "Traceback" not in errors
     resumed = process("resume", "cut", "--json")
     output, errors = resumed.communicate(timeout=120)
     assert resumed.returncode == 0, errors
-    assert json.loads(output.splitlines()[-1])["rounds"] == 400
+    assert json.loads(output.splitlines()[-1])["rounds"] == 200
 
 
 def test_exit_codes_of_a_process():
