@@ -213,10 +213,12 @@ def protocol_options(
     ConfigurationError
         When an option is given in two of these ways.
     """
+    from securevfl.runs.catalogue import why_removed
+
     merged: dict[str, Any] = {}
     for source in sources:
         for key, value in source.items():
-            if key not in known:
+            if key not in known and why_removed(key, protocol) is None:
                 raise UnknownNameError(f"option of {protocol}", key, known)
             if key in merged:
                 raise ConfigurationError(f"option {key} is given twice; leave out one of them")

@@ -28,11 +28,15 @@ def protocols() -> dict[str, type[Protocol]]:
     return find_protocols()
 
 
-def why_removed(option: str) -> str | None:
-    """What became of an option of an earlier version of some protocol; None for any other name."""
-    found = (p for p in find_protocols().values() if option in p.removed_options)
-    protocol = next(found, None)
-    return None if protocol is None else removal(protocol, option)
+def why_removed(option: str, of: str | None = None) -> str | None:
+    """What became of an option of an earlier version; None for any other name.
+
+    `of` is the name of a protocol, or None for any of them.
+    """
+    for name, protocol in find_protocols().items():
+        if of in (None, name) and option in protocol.removed_options:
+            return removal(protocol, option)
+    return None
 
 
 def conditions() -> tuple[str, ...]:

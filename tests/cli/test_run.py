@@ -67,7 +67,7 @@ MISTAKES = {
     "unknown option": (["run", "fedvs", "--segmnts", "2"], "did you mean --segments"),
     "removed option": (
         ["run", "fedvs", "--absent", "last"],
-        "stand in no sum any more. Use coded_split",
+        "no sum any more. Use coded_split",
     ),
     "removed --set option": (["run", "fedvs", "--set", "absent=last"], "absent was removed"),
     "option of another protocol": (["run", "split", "--privacy", "1"], "'--privacy'"),

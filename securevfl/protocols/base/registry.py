@@ -85,7 +85,7 @@ def make_config(protocol: type[Protocol], values: Mapping[str, Any]) -> BaseMode
     """
     known, removed = protocol.Config.model_fields, protocol.removed_options
     for name, value in values.items():
-        if name in removed and value != removed[name][0]:
+        if name in removed and str(value) != str(removed[name][0]):
             raise ConfigurationError(removal(protocol, name))
     values = {name: value for name, value in values.items() if name not in removed}
     for name in values:
