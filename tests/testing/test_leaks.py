@@ -9,7 +9,7 @@ from securevfl.audit.verdicts import Verdict
 from securevfl.audit.verifiers.declaration import AS_DECLARED
 from securevfl.privacy.claims import Claim
 from securevfl.testing.leaks import ACCUSED, ENDORSED, WITHHELD, all_leaks, sound_variants
-from securevfl.testing.runs import make, simulate
+from securevfl.testing.runs import make, simulate, tiny_data
 
 LEAKS = {one.name: one for one in all_leaks()}
 VARIANTS = {one.name: one for one in sound_variants()}
@@ -108,7 +108,7 @@ def test_a_sound_variant_trains_as_its_protocol_does(name):
 def test_verify_endorses_no_leak_of_a_sample(name):
     leak = LEAKS[name]
     needs(leak.protocol)
-    report = securevfl.verify(leak.make(), whole=False, **leak.options)
+    report = securevfl.verify(leak.make(), tiny_data(), whole=False, **leak.options)
     found = {(one.who, one.about): one.verdict for one in report.claims}
     assert all(found[claim] in leak.expected for claim in leak.breaks)
 
@@ -117,15 +117,15 @@ def test_verify_endorses_no_leak_of_a_sample(name):
 @pytest.mark.parametrize("name", BLAMELESS)
 def test_verify_blames_no_variant_of_a_sample(name):
     one = VARIANTS[name]
-    report = securevfl.verify(one.make(), whole=False, **one.options)
-    sound = securevfl.verify(one.protocol, whole=False, **one.options)
+    report = securevfl.verify(one.make(), tiny_data(), whole=False, **one.options)
+    sound = securevfl.verify(one.protocol, tiny_data(), whole=False, **one.options)
     assert [c.verdict for c in report.claims] == [c.verdict for c in sound.claims]
 
 
 @pytest.mark.slow
 def test_a_declaration_of_ones_own_is_neither_blamed_nor_endorsed():
     one = VARIANTS["secagg_split: renamed"]
-    report = securevfl.verify(one.make(), whole=False, **one.options)
+    report = securevfl.verify(one.make(), tiny_data(), whole=False, **one.options)
     words = {c.verdict for c in report.claims}
     assert "VIOLATED" not in words
     assert not words & ENDORSED
