@@ -1,13 +1,18 @@
 import pytest
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def cluster():
-    """A Ray cluster of this machine, for the tests of a module."""
+    """A Ray cluster of this machine, for the tests of a folder."""
     import ray
 
     from securevfl.engine.cluster.ray_connection import connect
 
-    connect(None)
+    with pytest.MonkeyPatch.context() as patch:
+        # Parties have an environment of their own: processes that are started before they are
+        # asked for would never be used.
+        for name in ("prestart_worker_first_driver", "enable_worker_prestart"):
+            patch.setenv(f"RAY_{name}", "0")
+        connect(None)
     yield
     ray.shutdown()

@@ -28,7 +28,7 @@ OPTIONS = {"rounds": 6, "width": 6, "hidden": 8, "batch": 32}
 def tables(tmp_path_factory):
     folder = tmp_path_factory.mktemp("tables")
     digits, draw = load_digits(), np.random.default_rng(0)
-    for n, columns in enumerate(np.array_split(np.arange(64), 4)):
+    for n, columns in enumerate(np.array_split(np.arange(64), 3)):
         rows = draw.permutation(300)[:280]
         table = pd.DataFrame(digits.data[rows][:, columns], columns=[f"x{c}" for c in columns])
         table.insert(0, "id", rows)
@@ -43,7 +43,7 @@ def source(folder):
     return data_source(
         "mine",
         {
-            "party_files": [str(folder / f"{n}.csv") for n in range(4)],
+            "party_files": [str(folder / f"{n}.csv") for n in range(3)],
             "label_file": str(folder / "labels.csv"),
             "label": "digit",
             "id_column": "id",
@@ -56,9 +56,9 @@ def source(folder):
 def identities(tmp_path_factory):
     """Key files of all parties, and the manifest that all have signed."""
     folder = tmp_path_factory.mktemp("keys")
-    names = {SERVER: "server"} | {n: f"party-{n}" for n in range(4)}
+    names = {SERVER: "server"} | {n: f"party-{n}" for n in range(3)}
     made = {n: Identity.create(folder / f"{name}.key") for n, name in names.items()}
-    points = {n: n + 3 for n in range(4)}  # beta = 1, 2 and alpha = 3 to 6 for K = T = 1
+    points = {n: n + 3 for n in range(3)}  # beta = 1, 2 and alpha = 3 to 5 for K = T = 1
     entries = {n: ManifestEntry(each.public, points.get(n)) for n, each in made.items()}
     manifest = Manifest("session", "fedvs", entries)
     for n, each in made.items():

@@ -136,8 +136,8 @@ from securevfl.runs.spec import DataSource
 from securevfl.testing.entropies import kept_entropies, simulated_with
 
 if __name__ == "__main__":
-    digits = DataSource("digits", {"parties": 4})
-    place = {SERVER: "node-a", 0: "node-a", 1: "node-a", 2: "node-b", 3: "node-b"}
+    digits = DataSource("digits", {"parties": 3})
+    place = {SERVER: "node-a", 0: "node-a", 1: "node-b", 2: "node-b"}
     options = {"rounds": 6, "width": 8, "hidden": 16}
     ray = {"engine": "ray", "address": "10.77.0.1:6399", "place": place, "out": sys.argv[1]}
     with kept_entropies() as entropies:
