@@ -237,7 +237,7 @@ def attacks(name: str, seeds: int, *, coded: bool = False, again: Sequence[str] 
     """All attacks on all methods that are there; runs that are done are kept in runs/.
 
     Or on coded_split with one segment and as many as the others have, and with released models;
-    then `again` names attacks whose results replace those in the file.
+    then `again` names attacks on runs of their own, whose results replace those in the file.
     """
     given = MATRICES[name]
     data = given.get("data", {})
@@ -253,7 +253,7 @@ def attacks(name: str, seeds: int, *, coded: bool = False, again: Sequence[str] 
     matrix = attack_matrix(
         [changed.get(m, m) for m in there],
         DataSource(name, data),
-        options=given["options"],
+        options={**given["options"], "rounds": 2} if again else given["options"],
         seeds=range(seeds or given["seeds"]),
         conditions="paper",
         sealed=False,
@@ -278,6 +278,7 @@ def replaced(new: Matrix, old: dict[str, Any]) -> Matrix:
         rows=put("rows", ("protocol", "attack", "seed")),
         cells=put("cells", ("protocol", "attack")),
         figures=old["figures"],
+        settings=old["settings"],
     )
 
 

@@ -1,6 +1,5 @@
-"""The page of measured attacks is of the committed results, and these say what the docs say."""
+"""The committed figures of coalitions say what the docs say of them."""
 
-import importlib
 import json
 from pathlib import Path
 
@@ -8,16 +7,6 @@ import pytest
 
 ROOT = Path(__file__).parents[3]
 FOUND = json.loads((ROOT / "benchmarks/results/privacy/coalitions.json").read_text())
-
-
-def test_the_page_is_of_the_committed_results(tmp_path, monkeypatch):
-    monkeypatch.syspath_prepend(ROOT / "benchmarks")
-    monkeypatch.chdir(ROOT)
-    script = importlib.import_module("attacks_page")
-    page = script.PAGE.read_text()
-    monkeypatch.setattr(script, "PAGE", tmp_path / "page.md")
-    script.main()
-    assert script.PAGE.read_text() == page, "python benchmarks/attacks_page.py"
 
 
 def test_inner_products_come_out_in_the_epoch_of_the_count_and_not_one_before():
