@@ -33,7 +33,8 @@ COALITIONS = """## What each coalition gains from coded_split
 
 **The server, epoch by epoch.** Its own steps and the decoded sums are linear equations in the inner
 products of rows. Solved modulo 2^61-1 for each of some rows by itself, batches of a part of the
-rows, {seeds} seeds. They come out in the epoch in which the equations reach M, and none before:
+rows, {seeds} seeds. They come out in the epoch in which the equations reach M, and none before; a
+row some of whose equations are dependent takes an epoch more:
 """
 
 BY_RANK = """**By rank.** The Gram matrix has the rank of the columns. Where a batch has all rows,
