@@ -184,7 +184,7 @@ class ObservedRun:
             if found:
                 table = _table(found, newest=newest)
                 return Table(table.rows, table.values / protocol.public.field.modulus - 0.5)
-        return NoView("no gradient is returned to the clients, nor a share of one")
+        return NoView("no gradient is returned to the clients")
 
     def dealt(self, holder: int) -> dict[int, np.ndarray]:
         """A holder's shares of the steps of the first epoch, by round, as they came."""
