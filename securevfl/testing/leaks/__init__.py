@@ -13,7 +13,9 @@ from securevfl.testing.leaks.planting import ACCUSED, ENDORSED, WITHHELD, Leak, 
 def all_leaks() -> tuple[Leak, ...]:
     """Every leak, by protocol."""
     from securevfl.testing.leaks import (
+        beside_messages,
         choices,
+        coded_shares,
         declared,
         declared_contents,
         declared_parts,
@@ -23,22 +25,27 @@ def all_leaks() -> tuple[Leak, ...]:
         fedvs_options,
         label_channels,
         labels,
+        library_parts,
         noise,
+        other_methods,
         primitives,
+        rare_events,
+        states,
         structured_noise,
     )
 
     of_fedvs = (fedvs_messages, fedvs_masks, fedvs_options, declared, declared_parts, choices)
     methods = (primitives, structured_noise, label_channels, declared_contents)
     others = (encrypted, noise, labels, *methods)
-    return tuple(one for module in (*of_fedvs, *others) for one in module.LEAKS)
+    second = (rare_events, beside_messages, states, library_parts, coded_shares, other_methods)
+    return tuple(one for module in (*of_fedvs, *others, *second) for one in module.LEAKS)
 
 
 def sound_variants() -> tuple[Variant, ...]:
     """Every sound variant, by protocol."""
-    from securevfl.testing.leaks.harmless_changes import VARIANTS
+    from securevfl.testing.leaks import harmless_changes, harmless_shapes
 
-    return VARIANTS
+    return (*harmless_changes.VARIANTS, *harmless_shapes.VARIANTS)
 
 
 __all__ = ["ACCUSED", "ENDORSED", "WITHHELD", "Leak", "Variant", "all_leaks", "sound_variants"]
