@@ -23,6 +23,7 @@ from securevfl.protocols.base.protocol import Protocol
 from securevfl.protocols.base.registry import make_config
 
 ROWS, TEST_ROWS = 200, 24  # of small instances
+MANY_ROWS = 2000  # of settings: whatever needs more rows there is seen by no run
 SMALL = {"rounds": 8, "batch": 15}
 
 _T = TypeVar("_T")
@@ -106,6 +107,7 @@ class Subject:
         secrets: Secrets | None = None,
         options: Mapping[str, Any] | None = None,
         whole: bool = False,
+        many: bool = False,
     ) -> Protocol:
         """An instance with the protocol's own options; a small one, on some rows of its data.
 
@@ -123,9 +125,12 @@ class Subject:
             Options that differ from the protocol's own.
         whole : bool
             On all rows and for all rounds.
+        many : bool
+            On many rows, for few rounds.
         """
         cls, data = type(self.protocol), self.protocol.data
-        rows = (data.rows, data.test_rows) if whole else (ROWS, TEST_ROWS)
+        rows = (MANY_ROWS if many else ROWS, TEST_ROWS)
+        rows = (data.rows, data.test_rows) if whole else rows
         small = data.subset(min(rows[0], data.rows), min(rows[1], data.test_rows))
         if labels is not None or columns:
             small = copy.copy(small)
@@ -149,13 +154,20 @@ class Subject:
         wanted = SMALL | dict(self.protocol.small_options)
         return {n: min(v, getattr(config, n)) for n, v in wanted.items() if hasattr(config, n)}
 
-    def describe(self, *, whole: bool = False, options: Mapping[str, Any] | None = None) -> str:
+    def describe(
+        self,
+        *,
+        whole: bool = False,
+        many: bool = False,
+        options: Mapping[str, Any] | None = None,
+    ) -> str:
         """An instance in words; a small one, or one on all rows and for all rounds."""
         given = self.protocol.config.model_dump(exclude_unset=True) | dict(options or {})
         own = ", ".join(f"{name} = {value}" for name, value in sorted(given.items()))
         data = self.protocol.data
         made = ", ".join(f"{name} = {value}" for name, value in self._reduced.items())
-        rows = f"all {data.rows} rows" if whole else f"{min(ROWS, data.rows)} rows, {made}"
+        some = min(MANY_ROWS if many else ROWS, data.rows)
+        rows = f"all {data.rows} rows" if whole else f"{some} rows, {made}"
         return (
             f"{self.protocol.name}, {data.parties} parties, options {own or 'by default'}; {rows}"
         )
@@ -172,9 +184,9 @@ class Subject:
             self.note(f"{self.describe(whole=True)}, {found.rounds} rounds{_end(found)}")
             yield found
         for setting in settings_of(self.protocol):
-            words = f"setting {setting.name!r}: {self.describe(options=setting.options)}"
+            words = f"setting {setting.name!r}: {self.describe(many=True, options=setting.options)}"
             try:
-                made = self.instance(options=setting.options)
+                made = self.instance(options=setting.options, many=True)
             except SecureVFLError as error:
                 self.note(f"not run, {words}: {error}")
                 continue

@@ -81,7 +81,7 @@ def _to_the_log(client: Any) -> None:
 
 def _in_an_event(client: Any) -> None:
     own = telling_column(client.features["train"])
-    client.record("clipped", weights=int(2**20 * float(own[3])), bound=16.0)
+    client.record("clipped", weights=int(2**20 * float(own[0])), bound=16.0)
 
 
 def _closure(protocol: Protocol, parties: dict[int, Any]) -> None:
@@ -139,7 +139,7 @@ def _environment_set(outcome: Outcome) -> bool:
 
 def _event_tells(outcome: Outcome) -> bool:
     told = [event.fields["weights"] for event in outcome.events if event.name == "clipped"]
-    own = [telling_column(table)[3] for table in outcome.protocol.data.train]
+    own = [telling_column(table)[0] for table in outcome.protocol.data.train]
     return sorted(told) == sorted(int(2**20 * float(one)) for one in own)
 
 

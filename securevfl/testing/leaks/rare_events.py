@@ -175,7 +175,7 @@ LEAKS = (
             zero(_two_in_a_row), CLIENTS_MODEL, None, _TIMEOUTS),
     planted("fedvs", "the same rows after an attempt", _EVENT,
             "After an attempt that was given up its rows are summed with other models.",
-            _same_rows_again, SERVER_ALL, None, _TIMEOUTS),
+            _same_rows_again, SERVER_ALL, None, _TIMEOUTS | {"share_timeout": 0.5}),
     planted("fedvs", "V zero after a return, with many rows", _BOTH,
             "With more than 250 rows a client that came back has models without masks.",
             zero(_returned_with_many), CLIENTS_MODEL, None),
