@@ -13,9 +13,7 @@ from securevfl.testing.leaks.planting import ACCUSED, ENDORSED, WITHHELD, Leak, 
 def all_leaks() -> tuple[Leak, ...]:
     """Every leak, by protocol."""
     from securevfl.testing.leaks import (
-        beside_messages,
         choices,
-        coded_shares,
         declared,
         declared_contents,
         declared_parts,
@@ -25,13 +23,17 @@ def all_leaks() -> tuple[Leak, ...]:
         fedvs_options,
         label_channels,
         labels,
-        library_parts,
         noise,
-        other_methods,
         primitives,
+        structured_noise,
+    )
+    from securevfl.testing.leaks.outsider import (
+        beside_messages,
+        coded_shares,
+        library_parts,
+        other_methods,
         rare_events,
         states,
-        structured_noise,
     )
 
     of_fedvs = (fedvs_messages, fedvs_masks, fedvs_options, declared, declared_parts, choices)
@@ -43,7 +45,8 @@ def all_leaks() -> tuple[Leak, ...]:
 
 def sound_variants() -> tuple[Variant, ...]:
     """Every sound variant, by protocol."""
-    from securevfl.testing.leaks import harmless_changes, harmless_shapes
+    from securevfl.testing.leaks import harmless_changes
+    from securevfl.testing.leaks.outsider import harmless_shapes
 
     return (*harmless_changes.VARIANTS, *harmless_shapes.VARIANTS)
 

@@ -16,6 +16,7 @@ from securevfl.testing.leaks.declared_contents import DECLARED
 from securevfl.testing.leaks.encrypted import SECAGG, every
 from securevfl.testing.leaks.labels import CLIENT, GUEST, HOST
 from securevfl.testing.leaks.noise import OWNERS, ROWS, SECURE
+from securevfl.testing.leaks.outsider.rare_events import spread_bit
 from securevfl.testing.leaks.planting import (
     ACCUSED,
     messages,
@@ -23,7 +24,6 @@ from securevfl.testing.leaks.planting import (
     tap,
     telling_column,
 )
-from securevfl.testing.leaks.rare_events import spread_bit
 from securevfl.testing.runs import Outcome
 
 KEY_HOLDER = (("key holder", "features"),)

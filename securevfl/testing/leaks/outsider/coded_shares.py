@@ -18,6 +18,7 @@ from securevfl.testing.leaks.encrypted import every
 from securevfl.testing.leaks.fedvs_masks import CLIENTS_DATA, UPLOADS
 from securevfl.testing.leaks.fedvs_messages import SERVER_DATA
 from securevfl.testing.leaks.harmless_changes import nothing
+from securevfl.testing.leaks.outsider.rare_events import spread_bit
 from securevfl.testing.leaks.planting import (
     ACCUSED,
     Leak,
@@ -28,7 +29,6 @@ from securevfl.testing.leaks.planting import (
     tap,
     telling_column,
 )
-from securevfl.testing.leaks.rare_events import spread_bit
 from securevfl.testing.runs import Outcome
 
 LABELS = (("T clients", "labels"),)
