@@ -12,6 +12,7 @@ import numpy as np
 
 from securevfl.audit import randomness
 from securevfl.audit.deviations import Comparison, compare
+from securevfl.audit.effects import watch_effects
 from securevfl.audit.followed_runs import ITSELF, Followed, follow
 from securevfl.audit.recording import RecordedRun, record
 from securevfl.audit.settings import settings_of
@@ -51,6 +52,8 @@ class Subject:
     ----------
     ran : list of str
         The configurations that were run.
+    acts : tuple of str
+        What the process did in the recorded run that reaches beyond it.
     """
 
     def __init__(
@@ -69,6 +72,7 @@ class Subject:
         self.tests = tuple(tests)
         self.whole = whole
         self.ran: list[str] = []
+        self.acts: tuple[str, ...] = ()
         self._progress = progress
         self._shared: dict[str, Any] = {}
 
@@ -199,8 +203,9 @@ class Subject:
     def _recorded(self) -> tuple[RecordedRun, randomness.Log]:
         self.progress("a recorded run")
         made = self.instance()
-        with randomness.watch() as log:
+        with randomness.watch() as log, watch_effects() as acts:
             run = record(made)
+        self.acts = tuple(dict.fromkeys(acts))
         self.note(f"{self.describe()}; nobody late or absent")
         return run, log
 
