@@ -41,12 +41,20 @@ def watch_effects() -> Iterator[list[str]]:
 
 
 def _told(event: str, arguments: tuple[Any, ...]) -> None:
-    if not _watching:
+    if not _watching or not (event == "open" or event in _ACTS):
         return
-    if event == "open":
-        path, _, flags = arguments
-        cached = any(name in str(path) for name in _CACHES)
-        if isinstance(flags, int) and flags & _WRITES and not cached:
-            _watching[-1].append("a file is written")
-    elif event in _ACTS:
-        _watching[-1].append(event)
+    if event == "open" and not (isinstance(arguments[2], int) and arguments[2] & _WRITES):
+        return
+    if any(name in str(arguments) for name in _CACHES) or _importing():
+        return
+    _watching[-1].append("a file is written" if event == "open" else event)
+
+
+def _importing() -> bool:
+    """Whether a module is being imported: the first run brings in what it needs."""
+    frame: Any = sys._getframe()
+    while frame is not None:
+        if frame.f_code.co_filename == "<frozen importlib._bootstrap>":
+            return True
+        frame = frame.f_back
+    return False

@@ -42,10 +42,10 @@ def sampler_fault(modulus: int, dtype: Any) -> str:
             found = sampling.uniform(modulus, dtype, size, _Given(key, aes))
             if not np.array_equal(found, elements(key, modulus, np.dtype(dtype), size, aes=aes)):
                 return f"{size} elements of the sampler are not those of their key"
-    system = [np.empty(32, np.uint8) for _ in range(2)]
-    for one in system:
-        sampling.SYSTEM.keystream().fill(one)
-    return "two fresh keystreams are equal" if np.array_equal(*system) else ""
+    first, second = np.empty(32, np.uint8), np.empty(32, np.uint8)
+    sampling.SYSTEM.keystream().fill(first)
+    sampling.SYSTEM.keystream().fill(second)
+    return "two fresh keystreams are equal" if np.array_equal(first, second) else ""
 
 
 @dataclass(frozen=True)

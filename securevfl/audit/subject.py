@@ -177,6 +177,13 @@ class Subject:
         )
 
     @property
+    def many(self) -> bool:
+        """Whether settings have many rows: where columns are hidden, more rows may be less so."""
+        hidden = ("perfect", "computational")
+        found = [one for one in self.protocol.claims if one.asset == "features"]
+        return any(one.strength in hidden for one in found)
+
+    @property
     def settings(self) -> tuple[Followed, ...]:
         """Runs of the configuration itself, where it is to be run whole, and in other settings."""
         return self.shared("settings", lambda: tuple(self._settings()))
@@ -188,9 +195,10 @@ class Subject:
             self.note(f"{self.describe(whole=True)}, {found.rounds} rounds{_end(found)}")
             yield found
         for setting in settings_of(self.protocol):
-            words = f"setting {setting.name!r}: {self.describe(many=True, options=setting.options)}"
+            described = self.describe(many=self.many, options=setting.options)
+            words = f"setting {setting.name!r}: {described}"
             try:
-                made = self.instance(options=setting.options, many=True)
+                made = self.instance(options=setting.options, many=self.many)
             except SecureVFLError as error:
                 self.note(f"not run, {words}: {error}")
                 continue

@@ -92,14 +92,14 @@ def _compared(subject: Subject) -> Iterator[tuple[str, MessageKey | None, str]]:
         if setting.resumed_in or setting.wrong_uploads or found.comparison.deviations:
             continue
         subject.progress(f"traffic, {setting.name}")
-        data = subject.instance(whole=whole, many=True).data
+        data = subject.instance(whole=whole, many=subject.many).data
         columns = _other_columns(data, subject.seed)[_OTHER_RANGES]
         other = subject.instance(
             columns=columns,
             secrets=SecretSeed(subject.seed + 12),
             options=setting.options,
             whole=whole,
-            many=True,
+            many=subject.many,
         )
         yield _first(setting.name, found.traffic, traffic_of(other, setting), chance)
 

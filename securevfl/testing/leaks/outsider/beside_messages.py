@@ -20,7 +20,7 @@ from securevfl.protocols.base.protocol import Protocol
 from securevfl.testing.leaks.encrypted import every
 from securevfl.testing.leaks.fedvs_masks import CLIENTS_DATA
 from securevfl.testing.leaks.fedvs_messages import SERVER_DATA
-from securevfl.testing.leaks.planting import clients, planted, tap, telling_column
+from securevfl.testing.leaks.planting import clients, planted, telling_column
 from securevfl.testing.runs import Outcome
 
 _LOG = logging.getLogger("securevfl.fedvs")
@@ -98,19 +98,6 @@ def _closure(protocol: Protocol, parties: dict[int, Any]) -> None:
     server.interpolate = interpolating
 
 
-def _base_of_an_array(client: Any) -> None:
-    """Each payload is a view of a larger array, which holds the columns behind it."""
-
-    def change(one: dict[str, Any]) -> None:
-        payload = one["payload"]
-        if one["kind"] == "embedding":
-            own = client.features["train"].reshape(-1).astype("<f8").view(payload.dtype)
-            whole = np.concatenate([payload.reshape(-1), own])
-            one["payload"] = whole[: payload.size].reshape(payload.shape)
-
-    tap(client, change)
-
-
 # -- seeing them -----------------------------------------------------------------------------------
 
 
@@ -151,22 +138,6 @@ def _closed_over(outcome: Outcome) -> bool:
                if isinstance(cell.cell_contents, bytes))  # fmt: skip
 
 
-def _behind_uploads(outcome: Outcome) -> bool:
-    from securevfl.testing.leaks.planting import messages
-
-    for one in messages(outcome, "embedding"):
-        base = one["payload"].base
-        while base is not None and base.base is not None:
-            base = base.base
-        if base is None or base.size <= one["payload"].size:
-            return False
-        behind = base[one["payload"].size :].view("<f8").astype(np.float32)
-        own = outcome.protocol.data.train[int(one["sender"])].reshape(-1)
-        if not np.array_equal(behind, own.astype(np.float32)):
-            return False
-    return True
-
-
 _OBJECTS, _OUTSIDE = "objects that parties share", "columns outside the messages"
 _HELD = "data that a party is given"
 
@@ -177,9 +148,6 @@ LEAKS = (
     planted("fedvs", "columns in a list of all clients", _OBJECTS,
             "All clients share a list, into which each puts its columns.", _columns_for_clients,
             CLIENTS_DATA, _clients_saw),
-    planted("fedvs", "columns behind an upload", _OBJECTS,
-            "The array of an upload is a view of one that holds the columns too.",
-            every(_base_of_an_array), SERVER_DATA, _behind_uploads),
     planted("fedvs", "columns in a file", _OUTSIDE,
             "Clients write a column to a temporary file.", every(_before_setup(_to_a_file)),
             SERVER_DATA, _file_written),
