@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -85,7 +86,9 @@ def blame_of(found: Verdicts, sound: Verdicts) -> str:
 
 def examine(one: Leak | Variant, sound: dict[str, Verdicts], *, quick: bool) -> dict[str, Any]:
     """Row of results."""
-    found, words, seconds = verdicts(one.make(), one.options, quick=quick)
+    around = one.around if isinstance(one, Leak) else nullcontext
+    with around():
+        found, words, seconds = verdicts(one.make(), one.options, quick=quick)
     key = f"{one.protocol} {sorted(one.options.items())}"
     if key not in sound:
         sound[key] = verdicts(one.protocol, one.options, quick=quick)[0]

@@ -134,6 +134,7 @@ class RecordedRun:
         self._sizes: dict[tuple[str, int], int] = {}
         self._states: dict[tuple[str, int], list[tuple[int, Snapshot]]] = {}  # in order
         self._limit, self._held, self._undrawn = limit, 0, 0
+        self._memory: dict[str, dict[int, Any]] = {}
 
     def add(self, message: RecordedMessage) -> None:
         """Take in a message that is sent."""
@@ -226,6 +227,10 @@ class RecordedRun:
             made[place] = make()
         value: _T = made[place]
         return value
+
+    def memory(self, name: str) -> dict[int, Any]:
+        """What formulas of a name remember of earlier rounds; empty at first."""
+        return self._memory.setdefault(name, {})
 
     def before_round(self, round: int) -> Mapping[str, Any]:
         """Kept attributes of the server when it announced a round."""

@@ -30,8 +30,11 @@ def settings_of(protocol: Protocol) -> Iterator[Setting]:
         often = options | ({"max_attempts": 50} if _has(protocol, "max_attempts") else {})
         yield Setting("clients late", often, _delays(protocol, timeout / 3))
         yield Setting("attempts given up", often, _delays(protocol, timeout))
+        yield Setting("results late", often, _delays(protocol, 3 * timeout, share_factor=0.1))
         crashes = Faults({"client": Chain(0.15, 0.5)}, first=3)
         yield Setting("clients crash", often, faults=crashes)
+        crashes = Faults({"client": Chain(0.5, 0.9)}, first=2)
+        yield Setting("clients crash again and again", often, faults=crashes)
         yield Setting("messages lost", often, faults=Faults({"link": Chain(0.02, 0.7)}, first=3))
     if _has(protocol, "tolerate_corrupt"):
         wrong = max(1, int(protocol.config.tolerate_corrupt))
@@ -54,8 +57,8 @@ def _with_timeouts(protocol: Protocol) -> tuple[dict[str, Any], float] | None:
     return options, min(float(options.get(n, getattr(config, n, None)) or _PATIENCE) for n in names)
 
 
-def _delays(protocol: Protocol, mean: float) -> Conditions:
-    return Conditions("late", (Delay(mean),) * len(protocol.peers()), share_factor=1.0)
+def _delays(protocol: Protocol, mean: float, *, share_factor: float = 1.0) -> Conditions:
+    return Conditions("late", (Delay(mean),) * len(protocol.peers()), share_factor=share_factor)
 
 
 def _has(protocol: Protocol, option: str) -> bool:

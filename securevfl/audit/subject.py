@@ -12,6 +12,7 @@ import numpy as np
 
 from securevfl.audit import randomness
 from securevfl.audit.deviations import Comparison, compare
+from securevfl.audit.effects import watch_effects
 from securevfl.audit.followed_runs import ITSELF, Followed, follow
 from securevfl.audit.recording import RecordedRun, record
 from securevfl.audit.settings import settings_of
@@ -23,6 +24,7 @@ from securevfl.protocols.base.protocol import Protocol
 from securevfl.protocols.base.registry import make_config
 
 ROWS, TEST_ROWS = 200, 24  # of small instances
+MANY_ROWS = 2000  # of settings: whatever needs more rows there is seen by no run
 SMALL = {"rounds": 8, "batch": 15}
 
 _T = TypeVar("_T")
@@ -50,6 +52,8 @@ class Subject:
     ----------
     ran : list of str
         The configurations that were run.
+    acts : tuple of str
+        What the process did in the recorded run that reaches beyond it.
     """
 
     def __init__(
@@ -68,6 +72,7 @@ class Subject:
         self.tests = tuple(tests)
         self.whole = whole
         self.ran: list[str] = []
+        self.acts: tuple[str, ...] = ()
         self._progress = progress
         self._shared: dict[str, Any] = {}
 
@@ -106,6 +111,7 @@ class Subject:
         secrets: Secrets | None = None,
         options: Mapping[str, Any] | None = None,
         whole: bool = False,
+        many: bool = False,
     ) -> Protocol:
         """An instance with the protocol's own options; a small one, on some rows of its data.
 
@@ -123,9 +129,12 @@ class Subject:
             Options that differ from the protocol's own.
         whole : bool
             On all rows and for all rounds.
+        many : bool
+            On many rows, for few rounds.
         """
         cls, data = type(self.protocol), self.protocol.data
-        rows = (data.rows, data.test_rows) if whole else (ROWS, TEST_ROWS)
+        rows = (MANY_ROWS if many else ROWS, TEST_ROWS)
+        rows = (data.rows, data.test_rows) if whole else rows
         small = data.subset(min(rows[0], data.rows), min(rows[1], data.test_rows))
         if labels is not None or columns:
             small = copy.copy(small)
@@ -149,16 +158,30 @@ class Subject:
         wanted = SMALL | dict(self.protocol.small_options)
         return {n: min(v, getattr(config, n)) for n, v in wanted.items() if hasattr(config, n)}
 
-    def describe(self, *, whole: bool = False, options: Mapping[str, Any] | None = None) -> str:
+    def describe(
+        self,
+        *,
+        whole: bool = False,
+        many: bool = False,
+        options: Mapping[str, Any] | None = None,
+    ) -> str:
         """An instance in words; a small one, or one on all rows and for all rounds."""
         given = self.protocol.config.model_dump(exclude_unset=True) | dict(options or {})
         own = ", ".join(f"{name} = {value}" for name, value in sorted(given.items()))
         data = self.protocol.data
         made = ", ".join(f"{name} = {value}" for name, value in self._reduced.items())
-        rows = f"all {data.rows} rows" if whole else f"{min(ROWS, data.rows)} rows, {made}"
+        some = min(MANY_ROWS if many else ROWS, data.rows)
+        rows = f"all {data.rows} rows" if whole else f"{some} rows, {made}"
         return (
             f"{self.protocol.name}, {data.parties} parties, options {own or 'by default'}; {rows}"
         )
+
+    @property
+    def many(self) -> bool:
+        """Whether settings have many rows: where columns are hidden, more rows may be less so."""
+        hidden = ("perfect", "computational")
+        found = [one for one in self.protocol.claims if one.asset == "features"]
+        return any(one.strength in hidden for one in found)
 
     @property
     def settings(self) -> tuple[Followed, ...]:
@@ -172,9 +195,10 @@ class Subject:
             self.note(f"{self.describe(whole=True)}, {found.rounds} rounds{_end(found)}")
             yield found
         for setting in settings_of(self.protocol):
-            words = f"setting {setting.name!r}: {self.describe(options=setting.options)}"
+            described = self.describe(many=self.many, options=setting.options)
+            words = f"setting {setting.name!r}: {described}"
             try:
-                made = self.instance(options=setting.options)
+                made = self.instance(options=setting.options, many=self.many)
             except SecureVFLError as error:
                 self.note(f"not run, {words}: {error}")
                 continue
@@ -187,8 +211,9 @@ class Subject:
     def _recorded(self) -> tuple[RecordedRun, randomness.Log]:
         self.progress("a recorded run")
         made = self.instance()
-        with randomness.watch() as log:
+        with randomness.watch() as log, watch_effects() as acts:
             run = record(made)
+        self.acts = tuple(dict.fromkeys(acts))
         self.note(f"{self.describe()}; nobody late or absent")
         return run, log
 

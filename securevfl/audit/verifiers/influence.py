@@ -94,7 +94,7 @@ class Influence:
         small = subject.instance()
         if claim.asset == "labels":
             for number in range(_TRIES):
-                labels = stream.permutation(small.data.train_labels)
+                labels = _other_labels(small.data.train_labels, stream, drawn=number > 0)
                 yield subject.shared(
                     f"other labels {number}",
                     lambda labels=labels: record(subject.instance(labels=labels)),  # type: ignore[misc]
@@ -114,6 +114,16 @@ class Influence:
             yield subject.shared(
                 f"other network of {victim}", lambda: record(subject.instance(reseeded=victim))
             )
+
+
+def _other_labels(labels: np.ndarray, stream: np.random.Generator, *, drawn: bool) -> np.ndarray:
+    """The labels in another order; or drawn from them, so that classes have other sizes."""
+    if not drawn:
+        return stream.permutation(labels)
+    values = np.unique(labels)
+    most = values[stream.integers(len(values))]
+    found: np.ndarray = np.where(stream.random(len(labels)) < 0.5, most, stream.permutation(labels))
+    return found.astype(labels.dtype)
 
 
 def _view(run: RecordedRun, coalition: Coalition) -> list[tuple[Any, ...]]:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from securevfl.audit.coalitions import may_see
+from securevfl.audit.held import digests, in_common
 from securevfl.audit.recording import RecordedMessage, RecordedRun
 from securevfl.audit.subject import Subject
 from securevfl.audit.verdicts import Evidence
@@ -51,6 +52,7 @@ class Plaintext:
                 text = f"party {holder} holds columns of client {owner} before anything is sent"
                 yield Evidence(self.name, "accuses", text, "demonstration", 0.0)
                 return
+        yield from _channels(subject)
         owners = range(run.protocol.data.parties)  # helpers have no columns
         hidden = {n: tuple(_values(run, n, claim.asset)) for n in owners}
         whole = {n: _whole(run.data(n)["train"]) for n in hidden if claim.asset == "features"}
@@ -85,6 +87,36 @@ def _held(subject: Subject) -> Iterator[tuple[int, int]]:
         for n, own in columns.items():
             if n != index and any(_is_among(own, array) for array in held):
                 yield index, n
+
+
+def _channels(subject: Subject) -> Iterator[Evidence]:
+    """Ways around messages: common objects, what follows from others' columns, files and links."""
+    if subject.acts:
+        text = f"while parties run, {', '.join(subject.acts)}: what that tells was not looked at"
+        yield Evidence(Plaintext.name, "silent", text, "gap")
+    common = subject.shared("common objects", lambda: in_common(subject.instance().parties()))
+    if common:
+        text = f"{common}, through which anything may pass without a message"
+        yield Evidence(Plaintext.name, "silent", text, "gap")
+    told = subject.shared("held values", lambda: list(_determined(subject)))
+    if told:
+        holders = ", ".join(map(str, told))
+        text = f"what parties {holders} have before anything is sent follows from others' columns"
+        yield Evidence(Plaintext.name, "silent", text, "gap")
+
+
+def _determined(subject: Subject) -> Iterator[int]:
+    """Parties that are made with other values where only others' columns are other ones."""
+    small = subject.instance()
+    before, again = (digests(subject.instance().parties()) for _ in range(2))
+    fixed = {index for index, found in before.items() if again[index] == found}
+    clients = dict(enumerate(small.data.train))
+    for parity in (0, 1):
+        moved = {n: own[::-1].copy() for n, own in clients.items() if n % 2 == parity}
+        after = digests(subject.instance(columns=moved).parties())
+        for index in sorted(fixed - set(moved)):
+            if after[index] != before[index]:
+                yield index
 
 
 def _is_among(columns: np.ndarray, array: np.ndarray) -> bool:

@@ -9,6 +9,7 @@ import numpy as np
 from securevfl.audit import statistical as st
 from securevfl.audit.coalitions import coalitions_of
 from securevfl.audit.deviations import Declared
+from securevfl.audit.known_answers import sampler_fault
 from securevfl.audit.randomness import unexplained_keys
 from securevfl.audit.recording import RecordedMessage
 from securevfl.audit.subject import Subject
@@ -45,6 +46,9 @@ class Hypotheses:
             text = f"{run.protocol.name} states no hypotheses that could be checked"
             yield Evidence(self.name, "silent", text, "gap")
         yield from self._keys(subject)
+        field = PrimeField(run.protocol.describe().get("p", 2**61 - 1))
+        fault = sampler_fault(field.modulus, field.dtype)
+        yield self._evidence(not fault, fault or "the sampler gives what its keys say")
         found = coalitions_of(claim.against, run.protocol)
         if not found:
             text = f"no parties of the protocol are {claim.who}"

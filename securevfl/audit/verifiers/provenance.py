@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from securevfl.audit import randomness
+from securevfl.audit.known_answers import sampler_fault
 from securevfl.audit.subject import Subject
 from securevfl.audit.verdicts import Evidence
 from securevfl.audit.verifiers.coded import CodedVerifier, coded, factory, provable
@@ -38,7 +39,10 @@ class Provenance(CodedVerifier):
         with randomness.watch() as log:
             recorded = made.run()
         runs = [(log, recorded.tapes.values()), (subject.log, subject.run.tapes.values())]
-        strange = [one for log, tapes in runs for one in randomness.unexplained(log, tapes)]
+        field = coded(subject).code.field
+        fault = sampler_fault(field.modulus, field.dtype)
+        strange = [fault] * bool(fault)
+        strange += [one for log, tapes in runs for one in randomness.unexplained(log, tapes)]
         draws = sum(len(tape.draws) for _, tapes in runs for tape in tapes)
         for found in subject.settings:
             strange += [f"the run {found.setting.name!r}, {one}" for one in found.strange]

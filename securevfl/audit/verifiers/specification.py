@@ -62,6 +62,7 @@ def _foreign(protocol: Protocol) -> Iterator[str]:
         if not _ours(cls):
             yield from (f"{cls.__name__}.{name}" for name in vars(cls) if _specifies(name))
     yield from _replaced(protocol, type(protocol).__name__)
+    yield from _unlike_options(protocol)
     for name, part in vars(protocol).items():
         if name not in ("data", "_secrets"):
             yield from _parts(part, name, _DEEP)
@@ -69,6 +70,18 @@ def _foreign(protocol: Protocol) -> Iterator[str]:
         for formula in (spec.recompute, spec.shape, spec.count):
             if formula is not None and not _ours(_function(formula)):
                 yield f"the formula of {spec.kind!r}"
+
+
+def _unlike_options(protocol: Protocol) -> Iterator[str]:
+    """Parameters of a code that are not those that the options ask for."""
+    code = getattr(getattr(protocol, "public", None), "code", None)
+    if code is None:
+        return
+    asked = {"privacy": code.privacy, "segments": code.segments, "prime": code.field.modulus}
+    for option, found in asked.items():
+        wanted = getattr(protocol.config, option, None)
+        if wanted is not None and wanted != found:
+            yield f"the code's {option} = {found}, where {wanted} is asked for"
 
 
 def _specifies(name: str) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,6 +16,12 @@ from securevfl.privacy.adversary import OUTSIDER
 from securevfl.privacy.claims import Claim
 from securevfl.protocols.base.messages import MessageKey
 from securevfl.protocols.base.protocol import Protocol
+
+if TYPE_CHECKING:
+    from securevfl.data.dataset import VerticalDataset
+
+
+_OTHER_RANGES = "random columns of other ranges"
 
 
 class TrafficComparison:
@@ -75,7 +82,7 @@ def _compared(subject: Subject) -> Iterator[tuple[str, MessageKey | None, str]]:
     chance = _by_chance(subject)
     if chance is None:
         return
-    for name, columns in _other_columns(subject, whole=False).items():
+    for name, columns in _other_columns(subject.instance().data, subject.seed).items():
         subject.progress(f"traffic, {name}")
         one = subject.shared("small traffic", lambda: traffic_of(subject.instance(), ITSELF))
         made = subject.instance(columns=columns, secrets=SecretSeed(subject.seed + 11))
@@ -85,12 +92,14 @@ def _compared(subject: Subject) -> Iterator[tuple[str, MessageKey | None, str]]:
         if setting.resumed_in or setting.wrong_uploads or found.comparison.deviations:
             continue
         subject.progress(f"traffic, {setting.name}")
-        columns = _other_columns(subject, whole=whole)["mirrored columns"]
+        data = subject.instance(whole=whole, many=subject.many).data
+        columns = _other_columns(data, subject.seed)[_OTHER_RANGES]
         other = subject.instance(
             columns=columns,
             secrets=SecretSeed(subject.seed + 12),
             options=setting.options,
             whole=whole,
+            many=subject.many,
         )
         yield _first(setting.name, found.traffic, traffic_of(other, setting), chance)
 
@@ -119,18 +128,23 @@ def _by_chance(subject: Subject) -> frozenset[str] | None:
     return frozenset(key.kind for key, what in differences(one, again))
 
 
-def _other_columns(subject: Subject, *, whole: bool) -> dict[str, dict[int, np.ndarray]]:
-    """Columns of the same form: mirrored in their range, in another order of rows, and random."""
-    data = subject.instance(whole=whole).data
-    stream = np.random.Generator(np.random.Philox(subject.seed + 5))
+def _other_columns(data: VerticalDataset, seed: int) -> dict[str, dict[int, np.ndarray]]:
+    """Columns of the same form: mirrored in their range, in another order of rows, and random.
+
+    Random ones are in the range of each column, or in some part of it: what a mirror or another
+    order keeps, such as a column's spread, they do not keep, nor its smallest and largest value.
+    """
+    stream = np.random.Generator(np.random.Philox(seed + 5))
     rows = stream.permutation(data.rows)
-    made: dict[str, dict[int, np.ndarray]] = {"mirrored columns": {}, "rows in another order": {}}
-    made["random columns"] = {}
+    made: dict[str, dict[int, np.ndarray]] = {
+        name: {} for name in ("mirrored columns", "rows in another order", "random columns")
+    }
+    made[_OTHER_RANGES] = {}
     for n, own in enumerate(data.train):
         low, high = own.min(axis=0), own.max(axis=0)
         made["mirrored columns"][n] = (low + high - own).astype(own.dtype)
         made["rows in another order"][n] = np.ascontiguousarray(own[rows])
-        made["random columns"][n] = (low + (high - low) * stream.random(own.shape)).astype(
-            own.dtype
-        )
+        for name, part in (("random columns", 1.0), (_OTHER_RANGES, stream.random(low.shape))):
+            values = low + (high - low) * part * stream.random(own.shape)
+            made[name][n] = values.astype(own.dtype)
     return made

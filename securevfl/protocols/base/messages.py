@@ -69,6 +69,9 @@ class RunSecrets(Protocol):
         `name` says what it is.
         """
 
+    def memory(self, name: str) -> dict[int, Any]:
+        """What formulas of a name remember of earlier rounds; empty at first."""
+
     def draw(self, party: int, name: str, round: int) -> np.ndarray:
         """A declared secret draw of a party."""
 

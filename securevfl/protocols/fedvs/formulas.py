@@ -22,6 +22,7 @@ from securevfl.protocols.base.messages import Formula, MessageKey, RunSecrets
 from securevfl.protocols.fedvs.messages import Attempt, Batch
 from securevfl.protocols.fedvs.parameters import Parameters, inference_step
 from securevfl.protocols.fedvs.quantisation import quantised_data
+from securevfl.protocols.fedvs.succession import centre_after, centre_at, head, network_at
 
 
 class Method(Interface):
@@ -61,6 +62,7 @@ def formulas_of(protocol: Method) -> dict[str, Formula]:
         "embedding": upload,
         "gradient": gradient,
         "labels": all_labels,
+        "head": head,
     }
     return {kind: functools.partial(formula, protocol) for kind, formula in made.items()}
 
@@ -97,8 +99,7 @@ def model_share(protocol: Method, secrets: RunSecrets, key: MessageKey) -> np.nd
     """G_n(alpha), the share of W-bar with the masks V (lines 15-17)."""
 
     def shares() -> np.ndarray:
-        network = protocol.network(key.sender, bound=protocol.config.weight_bound)
-        network.load_state_dict(secrets.state(key)["network"])
+        network = network_at(protocol, secrets, key)
         stream = protocol.secret_stream(key.sender, "rounding", key.round)
         W = protocol.public.model_point.quantize(network.values, rng=stream)
         V = secrets.draw(key.sender, "V", key.round)
@@ -187,11 +188,13 @@ def gradient(protocol: Method, secrets: RunSecrets, key: MessageKey) -> np.ndarr
 
     def step() -> np.ndarray:
         centre = protocol.centre()
-        centre.load_state_dict(secrets.state(opened)["centre"])
+        centre.load_state_dict(centre_at(protocol, secrets, opened))
         batch = secrets.sent("round", key.round)[SERVER, key.receiver]
         samples = protocol.public.batches["train"].samples(batch.rows)
         mean = decoded_mean(protocol, secrets, key.round)
-        return centre.step(mean, samples, secrets.data(SERVER)["train"])[1]
+        found = centre.step(mean, samples, secrets.data(SERVER)["train"])[1]
+        centre_after(secrets, key.round, centre)
+        return found
 
     return secrets.once(key, "gradient", step)
 

@@ -28,18 +28,28 @@ def all_leaks() -> tuple[Leak, ...]:
         shared_models,
         structured_noise,
     )
+    from securevfl.testing.leaks.outsider import (
+        beside_messages,
+        coded_shares,
+        library_parts,
+        other_methods,
+        rare_events,
+        states,
+    )
 
     of_fedvs = (fedvs_messages, fedvs_masks, fedvs_options, declared, declared_parts, choices)
     methods = (primitives, structured_noise, label_channels, declared_contents)
     others = (encrypted, noise, labels, shared_models, *methods)
-    return tuple(one for module in (*of_fedvs, *others) for one in module.LEAKS)
+    second = (rare_events, beside_messages, states, library_parts, coded_shares, other_methods)
+    return tuple(one for module in (*of_fedvs, *others, *second) for one in module.LEAKS)
 
 
 def sound_variants() -> tuple[Variant, ...]:
     """Every sound variant, by protocol."""
-    from securevfl.testing.leaks.harmless_changes import VARIANTS
+    from securevfl.testing.leaks import harmless_changes
+    from securevfl.testing.leaks.outsider import harmless_shapes
 
-    return VARIANTS
+    return (*harmless_changes.VARIANTS, *harmless_shapes.VARIANTS)
 
 
 __all__ = ["ACCUSED", "ENDORSED", "WITHHELD", "Leak", "Variant", "all_leaks", "sound_variants"]

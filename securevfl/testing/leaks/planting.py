@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -65,6 +66,7 @@ class Leak:
     options: Mapping[str, Any] = field(default_factory=dict)
     expected: frozenset[str] = WITHHELD
     shows: Callable[[Outcome], bool] | None = None
+    around: Callable[[], AbstractContextManager[None]] = nullcontext
 
 
 @dataclass(frozen=True)
@@ -118,11 +120,28 @@ def begun(base: str, after: Callable[[Any], None]) -> Any:
 
 
 def planted(protocol: str, name: str, cause: str, says: str, plant: Any, breaks: Any, shows: Any,
-            options: Any = None, expected: Any = WITHHELD, **attributes: Any) -> Leak:  # fmt: skip
+            options: Any = None, expected: Any = WITHHELD,
+            around: Callable[[], AbstractContextManager[None]] = nullcontext,
+            **attributes: Any) -> Leak:  # fmt: skip
     """A leak of a protocol that is changed by `plant`, and by attributes of its class."""
     made = changed(protocol, plant, **attributes)
     return Leak(f"{protocol}: {name}", protocol, cause, says, made, breaks, options or {},
-                expected, shows)  # fmt: skip
+                expected, shows, around)  # fmt: skip
+
+
+def replaced(owner: Any, name: str, new: Callable[[Any], Any]) -> Any:
+    """Maker of a context in which an attribute of the library is `new` of what it was."""
+
+    @contextmanager
+    def context() -> Iterator[None]:
+        old = vars(owner)[name]
+        setattr(owner, name, new(old))
+        try:
+            yield
+        finally:
+            setattr(owner, name, old)
+
+    return context
 
 
 def clients(protocol: Protocol, parties: Mapping[int, Any]) -> list[Any]:

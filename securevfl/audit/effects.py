@@ -1,0 +1,60 @@
+"""What parties do beside messages while they run: files that they write, programs, other links.
+
+Python tells an audit hook of each such act. A hook cannot be taken away, so one hook is put in when
+it is needed first, and tells whoever watches.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+_ACTS = (
+    *("os.putenv", "os.unsetenv", "os.mkdir", "os.rename", "os.link", "os.symlink", "os.truncate"),
+    *("os.system", "os.exec", "os.posix_spawn", "os.spawn", "os.fork", "subprocess.Popen"),
+    *("socket.connect", "socket.bind", "socket.sendto", "socket.sendmsg", "sqlite3.connect"),
+    *("shutil.copyfile", "shutil.move", "tempfile.mkstemp", "tempfile.mkdtemp", "mmap.__new__"),
+)
+_WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+_CACHES = ("__pycache__", ".pyc", ".nbi", ".nbc")  # of Python and of compiled kernels
+
+_watching: list[list[str]] = []
+_hooked = False
+
+
+@contextmanager
+def watch_effects() -> Iterator[list[str]]:
+    """Names of acts of this process that reach beyond it, in their order."""
+    global _hooked
+    if not _hooked:
+        sys.addaudithook(_told)
+        _hooked = True
+    acts: list[str] = []
+    _watching.append(acts)
+    try:
+        yield acts
+    finally:
+        _watching.pop()
+
+
+def _told(event: str, arguments: tuple[Any, ...]) -> None:
+    if not _watching or not (event == "open" or event in _ACTS):
+        return
+    if event == "open" and not (isinstance(arguments[2], int) and arguments[2] & _WRITES):
+        return
+    if any(name in str(arguments) for name in _CACHES) or _importing():
+        return
+    _watching[-1].append("a file is written" if event == "open" else event)
+
+
+def _importing() -> bool:
+    """Whether a module is being imported: the first run brings in what it needs."""
+    frame: Any = sys._getframe()
+    while frame is not None:
+        if frame.f_code.co_filename == "<frozen importlib._bootstrap>":
+            return True
+        frame = frame.f_back
+    return False

@@ -1,0 +1,1 @@
+"""Leaks and variants by somebody who had not read the verifiers: rare, beside messages, below."""

@@ -1,0 +1,68 @@
+"""Ways around messages: objects in common, enclosed columns, files, a sampler of its own."""
+
+import pytest
+
+from securevfl.audit.effects import watch_effects
+from securevfl.audit.held import digests, in_common
+from securevfl.audit.known_answers import sampler_fault
+from securevfl.field import PrimeField
+from securevfl.testing.leaks import all_leaks
+from securevfl.testing.runs import make
+
+LEAKS = {one.name: one for one in all_leaks()}
+
+
+@pytest.mark.parametrize("protocol", ["fedvs", "secagg_split", "coded_split"])
+def test_sound_parties_share_no_object(protocol):
+    assert in_common(make(protocol).parties()) == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("fedvs: columns in the server's dictionary", "has the object of party -1"),
+        ("fedvs: columns in a list of all clients", "have one list"),
+    ],
+)
+def test_parties_that_share_an_object_are_found(name, words):
+    assert words in in_common(make(LEAKS[name].make()).parties())
+
+
+def test_what_a_function_encloses_counts_as_held():
+    cls = LEAKS["fedvs: columns in a closure"].make()
+    before = digests(make(cls).parties())
+    assert before == digests(make(cls).parties())
+    moved = make(cls).data
+    object.__setattr__(moved, "train", tuple(own[::-1].copy() for own in moved.train))
+    after = digests(make(cls, moved).parties())
+    assert before[-1] != after[-1]
+    sound = digests(make("fedvs").parties())
+    assert sound[-1] == digests(make("fedvs", moved).parties())[-1]
+
+
+def test_files_that_are_written_are_told_and_files_that_are_read_are_not(tmp_path):
+    with watch_effects() as acts:
+        (tmp_path / "one").write_text("a column")
+    assert acts == ["a file is written"]
+    with watch_effects() as acts:
+        (tmp_path / "one").read_text()
+    assert acts == []
+
+
+@pytest.mark.parametrize("p", [2**31 - 1, 2**50 - 2**14 + 1])
+def test_the_sampler_gives_what_its_keys_say(p):
+    assert sampler_fault(p, PrimeField(p).dtype) == ""
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "fedvs: keys of two bytes below the sampler",
+        "fedvs: a keystream that begins again",
+        "fedvs: half of a wide field",
+    ],
+)
+def test_a_sampler_that_does_not_is_found(name):
+    p = 2**50 - 2**14 + 1
+    with LEAKS[name].around():
+        assert sampler_fault(p, PrimeField(p).dtype)

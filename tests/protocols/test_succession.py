@@ -1,0 +1,53 @@
+"""States that follow from those before, and those that do not."""
+
+import pytest
+
+from securevfl.audit.deviations import compare
+from securevfl.audit.recording import record
+from securevfl.protocols.base.succession import successor
+from securevfl.testing.leaks import all_leaks
+from securevfl.testing.runs import make
+
+LEAKS = {one.name: one for one in all_leaks()}
+
+
+def follow(states, *, punctual, step=lambda round, state: state + 1):
+    memory = {}
+    return [
+        successor(memory, round, found, lambda: 10, step, punctual=punctual)
+        for round, found in states
+    ]
+
+
+def test_a_state_that_follows_is_given_back():
+    assert follow([(1, 10), (2, 11), (3, 12)], punctual=True) == [10, 11, 12]
+
+
+def test_of_another_state_the_one_that_follows_is_given():
+    assert follow([(1, 99)], punctual=True) == [10]
+    assert follow([(1, 10), (2, 10)], punctual=True) == [10, 11]
+
+
+def test_a_party_that_may_be_late_may_miss_steps_and_go_back():
+    assert follow([(1, 10), (2, 10), (3, 11), (4, 10)], punctual=False) == [10, 10, 11, 10]
+    assert follow([(1, 10), (2, 7)], punctual=False) == [10, 11]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "fedvs: a weight that is moved after V",
+        "fedvs: a bit in a weight",
+        "fedvs: decoded sums in the server's model",
+    ],
+)
+def test_weights_that_no_training_made_are_seen(name):
+    assert compare(record(make(LEAKS[name].make()))).deviations
+
+
+def test_sound_weights_follow_also_after_pre_training():
+    assert not compare(record(make("fedvs"))).deviations
+    options = {"pretrain": "full", "pretrain_epochs": 2}
+    found = compare(record(make("fedvs", **options)))
+    assert not found.deviations
+    assert not found.without_formula
