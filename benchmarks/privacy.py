@@ -42,7 +42,7 @@ from securevfl.data import load_dataset
 from securevfl.data.source import DataSource
 from securevfl.engine.network import SERVER
 from securevfl.engine.streams import Composed, SecretSeed
-from securevfl.machine import describe_machine
+from securevfl.machine import commit, describe_machine
 from securevfl.privacy.coalition import Coalition
 from securevfl.protocols.base.protocol import Protocol
 from securevfl.protocols.base.registry import find_protocols, get_protocol, make_config
@@ -262,7 +262,12 @@ def attacks(name: str, seeds: int, *, coded: bool = False, again: Sequence[str] 
         folder=Path("runs") / f"attacks-{'coded-' * coded}{'again-' * bool(again)}{name}",
         progress=lambda done, total, what: print(f"{done}/{total} {what}", flush=True),
     )
-    write_matrix(replaced(matrix, json.loads(path.read_text())) if again else matrix, path)
+    if again:
+        old = json.loads(path.read_text())
+        made = f"{old['commit']}, again {commit()}"
+        write_matrix(replaced(matrix, old), path, commit=made)
+    else:
+        write_matrix(matrix, path)
 
 
 def replaced(new: Matrix, old: dict[str, Any]) -> Matrix:
