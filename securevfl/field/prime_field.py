@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 Array = NDArray[Any]
 
 _USUAL = "2**31 - 1, 2**50 - 2**14 + 1 and 2**61 - 1"  # primes.USUAL
+_FEW = 32  # Elements that are inverted by Python integers, a microsecond each.
 LARGEST = 1 << 62  # The lazy sums of the kernels need two spare bits in a 64-bit word.
 
 
@@ -204,17 +205,20 @@ class PrimeField:
 
     def reciprocal(self, a: ArrayLike) -> Array:
         """Return 1/a; a zero is refused with its index."""
-        from securevfl.field.kernels import scalar
-
         x = self.elements(a, "PrimeField.reciprocal")
-        flat = np.ascontiguousarray(x).reshape(-1).astype(np.uint64)
-        zero = scalar.first_zero(flat)
-        if zero >= 0:
-            place = tuple(int(i) for i in np.unravel_index(zero, x.shape)) if x.ndim else ()
+        if not x.all():
+            first = int((x == 0).argmax())
+            place = tuple(int(i) for i in np.unravel_index(first, x.shape)) if x.ndim else ()
             raise FieldError(
                 f"PrimeField.reciprocal: the element at index {place} is 0, which has no inverse. "
                 f"Divide by non-zero elements only."
             )
+        if x.size <= _FEW:  # No compiled loop is loaded, or even compiled, for these.
+            few = [pow(v, -1, self.modulus) for v in x.ravel().tolist()]
+            return np.array(few, self.dtype).reshape(x.shape)
+        from securevfl.field.kernels import scalar
+
+        flat = np.ascontiguousarray(x).reshape(-1).astype(np.uint64)
         out = np.empty(x.size, np.uint64)
         work = np.empty(x.size + scalar.CHAINS, np.uint64)
         scalar.reciprocal(flat, *self._constants, out, work)

@@ -48,6 +48,20 @@ def test_elementwise_operations_equal_python_integers_at_the_edges(F):
     assert (objects(F.negative(a)) == -x % p).all()
 
 
+def test_few_and_many_elements_are_inverted_alike(F):
+    a = F.reduce(F.random((70,), SeededSource(3))) | F.dtype.type(1)
+    a = np.where(a >= F.modulus, F.dtype.type(1), a)
+    whole = F.reciprocal(a)
+    few = [F.reciprocal(a[i : i + n]) for i, n in ((0, 1), (1, 31), (32, 32), (64, 6))]
+    assert (np.concatenate(few) == whole).all()
+    assert (F.multiply(a, whole) == 1).all()
+    for n, place in ((5, 4), (70, 69), (70, 0)):
+        zero = a[:n].copy()
+        zero[place] = 0
+        with pytest.raises(FieldError, match=rf"index \({place},\) is 0"):
+            F.reciprocal(zero)
+
+
 def test_reciprocal_and_divide_undo_multiplication(F):
     p = F.modulus
     a = F.elements([v for v in edges(p) if v])

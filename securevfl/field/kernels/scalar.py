@@ -90,15 +90,6 @@ def multiply64(a: Array, b: Array, p: Any, negative_inverse: Any, square: Any, o
         out[i] = _mont(t, square, p, negative_inverse)
 
 
-@kernel
-def first_zero(a: Array) -> int:
-    """Return the index of the first zero, or -1."""
-    for i in range(a.size):
-        if a[i] == 0:
-            return i
-    return -1
-
-
 CHAINS = 4  # Independent products, so that the latency of one hides behind the others.
 
 
