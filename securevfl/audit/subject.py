@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 import numpy as np
 
 from securevfl.audit import randomness
+from securevfl.audit.beside.effects import watch_effects
 from securevfl.audit.deviations import Comparison, compare
-from securevfl.audit.effects import watch_effects
 from securevfl.audit.followed_runs import ITSELF, Followed, follow
 from securevfl.audit.recording import RecordedRun, record
 from securevfl.audit.settings import settings_of

@@ -2,9 +2,9 @@
 
 import pytest
 
-from securevfl.audit.effects import watch_effects
-from securevfl.audit.held import digests, in_common
-from securevfl.audit.known_answers import sampler_fault
+from securevfl.audit.beside.effects import watch_effects
+from securevfl.audit.beside.held import digests, in_common
+from securevfl.audit.beside.known_answers import sampler_fault
 from securevfl.field import PrimeField
 from securevfl.testing.leaks import all_leaks
 from securevfl.testing.runs import make

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from securevfl.audit.beside.held import digests, in_common
 from securevfl.audit.coalitions import may_see
-from securevfl.audit.held import digests, in_common
 from securevfl.audit.recording import RecordedMessage, RecordedRun
 from securevfl.audit.subject import Subject
 from securevfl.audit.verdicts import Evidence

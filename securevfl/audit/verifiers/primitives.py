@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator, Mapping
 import numpy as np
 
 from securevfl.audit import statistical as st
+from securevfl.audit.beside.known_answers import sampler_fault
 from securevfl.audit.coalitions import coalitions_of
 from securevfl.audit.deviations import Declared
-from securevfl.audit.known_answers import sampler_fault
 from securevfl.audit.randomness import unexplained_keys
 from securevfl.audit.recording import RecordedMessage
 from securevfl.audit.subject import Subject

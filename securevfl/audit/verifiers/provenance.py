@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from securevfl.audit import randomness
-from securevfl.audit.known_answers import sampler_fault
+from securevfl.audit.beside.known_answers import sampler_fault
 from securevfl.audit.subject import Subject
 from securevfl.audit.verdicts import Evidence
 from securevfl.audit.verifiers.coded import CodedVerifier, coded, factory, provable
