@@ -354,7 +354,7 @@ def _about_server(
         "parties": data.parties,
         "task": data.task,
         "classes": list(data.classes),
-        "id_column": data.transform.id_column,
+        **({} if data.transform.id_column is None else {"id_column": data.transform.id_column}),
         "aggregation": rule,
         "evaluated": evaluated,
         "network": network,

@@ -173,11 +173,13 @@ ALLOWED = {
     "engine/realtime/checkpoint_store.py": {"import secrets"},  # likewise
     "data/alignment/psi.py": {"os.urandom"},  # secret order of a set; its scalars are OpenSSL's
     "audit/randomness.py": {"os.urandom"},  # watches it
+    "audit/beside/known_answers.py": {"os.urandom"},  # keys on which the sampler is compared
     "audit/statistical.py": {"import secrets"},  # coins of the games
     "field/first_calls.py": {"np.random.default_rng"},  # inputs of a warm-up
     "bench/field_cases.py": {"np.random.default_rng"},  # inputs of benchmarks
     # Initial weights, in a fork of torch's generator.
     "models/weights.py": {"torch.default_generator.manual_seed"},
+    "engine/cluster/ray_connection.py": {"import secrets"},  # the token of a cluster
     "runs/assembly.py": {"import secrets"},  # the name of a run, bound into its seals
     "runs/alignment.py": {"import secrets"},  # likewise
     "runs/identities.py": {"import secrets"},  # likewise

@@ -21,7 +21,7 @@ import pytest
 from typer.testing import CliRunner
 
 import securevfl as svfl
-from securevfl.cli import output as show
+from securevfl.cli import displays
 from securevfl.cli.app import app
 from securevfl.data.source import DataSource
 from securevfl.engine.transcript import Transcript
@@ -661,7 +661,7 @@ def test_a_comparison_goes_here_or_where_it_is_told(tmp_path, monkeypatch):
 
 
 def test_a_mistake_is_one_line_and_exit_code_2(tmp_path, monkeypatch):
-    monkeypatch.setattr(show, "PATIENCE", 600.0)  # on a busy machine it may say what it does
+    monkeypatch.setattr(displays, "PATIENCE", 600.0)  # on a busy machine it may say what it does
     done = call(tmp_path / "nowhere")
     assert done.exit_code == 2
     assert done.stderr.count("\n") == 1

@@ -229,7 +229,7 @@ class AttackCase:
         steps = evidence.steps()
         if isinstance(steps, NoView):
             return steps
-        replicas = getattr(made.config, "segments", 1) > 1 and evidence.holders
+        replicas = evidence.holders and (getattr(made.config, "segments", None) or 1) > 1
         return made, steps[:1] if replicas else steps  # from then on each segment has its models
 
     @functools.cached_property

@@ -134,7 +134,7 @@ def _mean_to_all(protocol: Any) -> MessageSpec:
     def decoded(secrets: Any, key: MessageKey) -> np.ndarray:
         uploads = {n: one for (n, _), one in secrets.sent("embedding", key.round).items()}
         attempt = next(iter(secrets.sent("attempt", key.round).values()))
-        return _mean(protocol, uploads, len(attempt.terms))
+        return _mean(protocol, uploads, len(attempt.sharers))
 
     found = spec_of(protocol, "gradient")
     return replace(found, kind="mean", carries="result", dtype="float64", recompute=decoded)

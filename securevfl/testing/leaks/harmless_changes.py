@@ -161,7 +161,7 @@ def _term_by_term(client: Any) -> None:
 
     def evaluate(batch: Any, attempt: Any, shares: Any) -> np.ndarray:
         field, held = client.public.field, client.data_shares[batch.part]
-        products = [field.matmul(held[n][batch.rows], shares[n]) for n in reversed(attempt.terms)]
+        products = [field.matmul(held[n][batch.rows], shares[n]) for n in reversed(attempt.sharers)]
         total: np.ndarray = functools.reduce(field.add, products)
         return total
 

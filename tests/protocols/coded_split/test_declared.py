@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from benchmarks.coded_twin import watched
 from securevfl.audit.deviations import compare
 from securevfl.audit.recording import record
 from securevfl.data import load_dataset
@@ -14,8 +15,6 @@ from securevfl.protocols.coded_split.dealing import Dealing
 from securevfl.protocols.coded_split.keys import as_array
 from securevfl.protocols.coded_split.server import Server
 from securevfl.testing.runs import make, paper_conditions
-
-from .twin import watched
 
 DIGITS = load_dataset("digits", parties=8).subset(61, 31)
 OPTIONS = [
