@@ -12,7 +12,7 @@ from typing import Any
 
 from securevfl.engine import wire
 
-_HELD = 4  # rounds of which a party that comes back may have the state
+HELD = 4  # rounds of which a party that comes back may have the state
 
 Step = Callable[[int, Any], Any]
 
@@ -46,7 +46,7 @@ def successor(
         Whether nobody is late, absent or back from a crash: then a step that was asked for was
         taken. Else it may have been missed, or a checkpoint of an earlier round taken up.
     """
-    before = sorted((r for r in memory if r < round), reverse=True)[:_HELD]
+    before = sorted((r for r in memory if r < round), reverse=True)[:HELD]
     encoded, wanted = wire.encode(found), b""
     for state in _candidates(memory, before, round, first, step, punctual=punctual):
         wanted = wanted or state
@@ -54,7 +54,7 @@ def successor(
             wanted = encoded
             break
     memory[round] = encoded
-    for old in sorted(memory)[:-_HELD]:
+    for old in sorted(memory)[:-HELD]:
         del memory[old]
     return wire.decode(wanted)
 

@@ -14,7 +14,7 @@ from securevfl.models.pretraining.trainer import Pretraining
 from securevfl.models.split import rows_of
 from securevfl.models.weights import load_weights, weights_of
 from securevfl.protocols.base.messages import MessageKey, RunSecrets
-from securevfl.protocols.base.succession import successor
+from securevfl.protocols.base.succession import HELD, successor
 from securevfl.protocols.fedvs.declaration import last_training_round
 from securevfl.protocols.fedvs.messages import Batch
 
@@ -81,16 +81,21 @@ def centre_at(protocol: Any, secrets: RunSecrets, opened: MessageKey) -> Any:
     `centre_after` is told of each step.
     """
     memory = secrets.memory("centre")
-    if not memory:
+    earlier = [round for round in memory if round < opened.round]
+    if not earlier:
         return _first_centre(protocol, secrets)
-    return wire.decode(memory[max(memory)])
+    return wire.decode(memory[max(earlier)])
 
 
 def centre_after(secrets: RunSecrets, round: int, centre: Any) -> None:
-    """Remember the server model after the step of a round."""
+    """Remember the server model after the step of a round.
+
+    The states before it are kept for a while: the same step may be asked for again.
+    """
     memory = secrets.memory("centre")
-    memory.clear()
     memory[round] = wire.encode(centre.state_dict())
+    for old in sorted(memory)[:-HELD]:
+        del memory[old]
 
 
 def _first_centre(protocol: Any, secrets: RunSecrets) -> Any:
