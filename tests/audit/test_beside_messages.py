@@ -12,6 +12,13 @@ from securevfl.testing.runs import make
 LEAKS = {one.name: one for one in all_leaks()}
 
 
+def test_kernels_that_are_kept_are_no_acts_of_parties(tmp_path):
+    (tmp_path / "securevfl-kernels").mkdir()
+    with watch_effects() as acts:
+        (tmp_path / "securevfl-kernels" / "scalar.add.kernel").write_bytes(b"code")
+    assert acts == []
+
+
 @pytest.mark.parametrize("protocol", ["fedvs", "secagg_split", "coded_split"])
 def test_sound_parties_share_no_object(protocol):
     assert in_common(make(protocol).parties()) == ""

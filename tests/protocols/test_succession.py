@@ -5,7 +5,7 @@ import pytest
 from securevfl.audit.deviations import compare
 from securevfl.audit.recording import record
 from securevfl.protocols.base.succession import successor
-from securevfl.testing.leaks import all_leaks
+from securevfl.testing.leaks import all_leaks, sound_variants
 from securevfl.testing.runs import make
 
 LEAKS = {one.name: one for one in all_leaks()}
@@ -51,3 +51,10 @@ def test_sound_weights_follow_also_after_pre_training():
     found = compare(record(make("fedvs", **options)))
     assert not found.deviations
     assert not found.without_formula
+
+
+def test_the_servers_model_steps_once_a_round_though_each_gradient_asks_for_the_step():
+    """A formula of a renamed message is not made once for all receivers."""
+    (renamed,) = (one for one in sound_variants() if one.name == "fedvs: renamed uploads")
+    found = compare(record(make(renamed.make())))
+    assert not found.deviations

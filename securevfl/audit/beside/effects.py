@@ -19,7 +19,7 @@ _ACTS = (
     *("shutil.copyfile", "shutil.move", "tempfile.mkstemp", "tempfile.mkdtemp", "mmap.__new__"),
 )
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
-_CACHES = ("__pycache__", ".pyc", ".nbi", ".nbc")  # of Python and of compiled kernels
+_CACHES = ("__pycache__", "securevfl-kernels")  # of Python and of compiled kernels
 
 _watching: list[list[str]] = []
 _hooked = False

@@ -20,7 +20,6 @@ from securevfl.testing.leaks.fedvs_messages import SERVER_DATA
 from securevfl.testing.leaks.harmless_changes import nothing
 from securevfl.testing.leaks.outsider.rare_events import spread_bit
 from securevfl.testing.leaks.planting import (
-    ACCUSED,
     Leak,
     clients,
     messages,
@@ -235,7 +234,7 @@ _CHOSEN = "fresh randomness that is chosen by the data"
 
 def _leak(name: str, cause: str, says: str, plant: Any, breaks: Any, shows: Any,
           **more: Any) -> Leak:  # fmt: skip
-    return planted("coded_split", name, cause, says, plant, breaks, shows, None, ACCUSED, **more)
+    return planted("coded_split", name, cause, says, plant, breaks, shows, **more)
 
 
 LEAKS = (
