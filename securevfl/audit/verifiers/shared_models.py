@@ -281,15 +281,16 @@ def _labels(subject: Subject) -> Check:
     """Sizes, order, times and control messages of runs that differ in the labels alone."""
     stream = np.random.Generator(np.random.Philox(subject.seed + 6))
     small = subject.shared("small traffic", lambda: traffic_of(subject.instance(), ITSELF))
-    runs = [("a small run", ITSELF, small, False)]
+    runs = [("a small run", ITSELF, small, False, False)]
     for one in subject.settings:
         if not one.setting.resumed_in and not one.setting.wrong_uploads:
             whole = one.setting == ITSELF
-            runs.append((one.setting.name, one.setting, one.traffic, whole))
-    for name, setting, before, whole in runs:
+            runs.append((one.setting.name, one.setting, one.traffic, whole, subject.many))
+    for name, setting, before, whole, many in runs:
         subject.progress(f"traffic with other labels, {name}")
-        labels = other_labels(subject.instance(whole=whole).data.train_labels, stream)
-        made = subject.instance(labels=labels, options=setting.options, whole=whole)
+        data = subject.instance(whole=whole, many=many).data
+        labels = other_labels(data.train_labels, stream)
+        made = subject.instance(labels=labels, options=setting.options, whole=whole, many=many)
         for key, what in differences(before, traffic_of(made, setting)):
             seen = may_see(T_CLIENTS, subject.protocol, key)
             text = f"traffic depends on the labels ({name}), round {key.round}: {what}"
