@@ -15,8 +15,9 @@ from securevfl.protocols.coded_split.algorithm import Owner
 from securevfl.protocols.coded_split.keys import as_array
 from securevfl.protocols.coded_split.messages import Label
 from securevfl.protocols.coded_split.parameters import UPLOAD
-from securevfl.testing.lies.coded_split_stage import VICTIM, LyingServer, Played, play
+from securevfl.testing.lies.coded_split_stage import VICTIM, LyingServer, play
 from securevfl.testing.lies.lie import Finding, Lie, Outcome, Size
+from securevfl.testing.lies.running import Played
 
 MOVED = "error of H"
 FRAMED = 1  # the honest holder whose share or key is wrong

@@ -10,7 +10,7 @@ import numpy as np
 
 from securevfl.data.dataset import VerticalDataset
 from securevfl.engine.conditions import NONE
-from securevfl.engine.network import SERVER, Event
+from securevfl.engine.network import SERVER
 from securevfl.field.lagrange import interpolation_matrix
 from securevfl.protocols.coded_split.algorithm import Owner
 from securevfl.protocols.coded_split.messages import Label
@@ -18,7 +18,7 @@ from securevfl.protocols.coded_split.protocol import CodedSplit
 from securevfl.protocols.coded_split.server import Server
 from securevfl.runs.assembly import rules_of
 from securevfl.testing.lies.lie import Size
-from securevfl.testing.lies.running import carry_out, who_noticed
+from securevfl.testing.lies.running import Played, carry_out
 from securevfl.testing.runs import make
 
 PARTIES = 10
@@ -112,37 +112,6 @@ class LyingServer(Server):
         stack = np.stack([uploads[j] for j in good]).reshape(len(good), -1)
         made: np.ndarray = code.field.matmul(onto, stack).reshape(uploads[good[0]].shape)
         return made
-
-
-@dataclass(frozen=True)
-class Played:
-    """A run that ended, by an error or not.
-
-    Attributes
-    ----------
-    server : Server
-    judge : Judge
-    events : tuple of Event
-    error : Exception or None
-    """
-
-    server: Any
-    judge: Judge
-    events: tuple[Event, ...]
-    error: Exception | None
-
-    @property
-    def found(self) -> dict[str, Any]:
-        """What a lying server found."""
-        return dict(self.server.found)
-
-    def noticed(self) -> str:
-        """Who noticed, as `who_noticed` says it."""
-        return who_noticed(self.events, self.error)
-
-    def count(self, name: str) -> int:
-        """Number of events of a name."""
-        return sum(event.name == name for event in self.events)
 
 
 def play(

@@ -13,7 +13,8 @@ from securevfl.protocols.fedvs.algorithm import Client
 from securevfl.protocols.fedvs.messages import Attempt, Batch
 from securevfl.testing.lies.fedvs_sums import Listens
 from securevfl.testing.lies.lie import Finding, Lie, Outcome, Size
-from securevfl.testing.lies.stage import VICTIM, Played, play
+from securevfl.testing.lies.running import Played
+from securevfl.testing.lies.stage import VICTIM, play
 
 SHIFT = 5 << 44  # 5.0 in the sum, with lx + lw = 44 bits
 MOVED = "error of H"

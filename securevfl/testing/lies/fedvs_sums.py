@@ -12,7 +12,8 @@ from securevfl.engine.mailbox import ANNOUNCE
 from securevfl.field.lagrange import interpolation_matrix
 from securevfl.protocols.fedvs.messages import Batch
 from securevfl.testing.lies.lie import Finding, Lie, Outcome, Size
-from securevfl.testing.lies.stage import PATIENCE, VICTIM, LyingServer, Played, play, relative
+from securevfl.testing.lies.running import Played
+from securevfl.testing.lies.stage import PATIENCE, VICTIM, LyingServer, play, relative
 
 EMBEDDING = "relative error of one client's embedding"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import MutableMapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from securevfl.engine.network import SERVER, Event
@@ -51,3 +52,35 @@ def who_noticed(events: Sequence[Event], error: Exception | None) -> str:
         foreign = "" if isinstance(error, SecureVFLError) else ", none of the library's"
         said.append(f"the run ends ({type(error).__name__}{foreign})")
     return ", ".join(said) or "nobody"
+
+
+@dataclass(frozen=True)
+class Played:
+    """A run that ended, by an error or not.
+
+    Attributes
+    ----------
+    server : Server
+    judge : Judge
+        Of the stage on which it was played; it knows what all parties hold.
+    events : tuple of Event
+    error : Exception or None
+    """
+
+    server: Any
+    judge: Any
+    events: tuple[Event, ...]
+    error: Exception | None
+
+    @property
+    def found(self) -> dict[str, Any]:
+        """What a lying server found."""
+        return dict(self.server.found)
+
+    def noticed(self) -> str:
+        """Who noticed, as `who_noticed` says it."""
+        return who_noticed(self.events, self.error)
+
+    def count(self, name: str) -> int:
+        """Number of events of a name."""
+        return sum(event.name == name for event in self.events)

@@ -10,7 +10,7 @@ import numpy as np
 
 from securevfl.engine.conditions import NONE, Conditions
 from securevfl.engine.faults import faults_from
-from securevfl.engine.network import SERVER, Event
+from securevfl.engine.network import SERVER
 from securevfl.models.polynomial_network import expand
 from securevfl.models.split import rows_of
 from securevfl.protocols.fedvs.algorithm import Client, Server
@@ -18,7 +18,7 @@ from securevfl.protocols.fedvs.messages import Attempt, Batch
 from securevfl.protocols.fedvs.protocol import FedVS
 from securevfl.runs.assembly import rules_of
 from securevfl.testing.lies.lie import Size
-from securevfl.testing.lies.running import carry_out, who_noticed
+from securevfl.testing.lies.running import Played, carry_out
 from securevfl.testing.runs import make
 
 PARTIES = 10
@@ -134,37 +134,6 @@ class LyingServer(Server):
         shape = (samples, self.public.config.width)
         sent = np.broadcast_to(np.asarray(values, np.float32), shape).copy()
         self.broadcast("gradient", sent, None if to is None else tuple(to))
-
-
-@dataclass(frozen=True)
-class Played:
-    """A run that ended, by an error or not.
-
-    Attributes
-    ----------
-    server : Server
-    judge : Judge
-    events : tuple of Event
-    error : Exception or None
-    """
-
-    server: Any
-    judge: Judge
-    events: tuple[Event, ...]
-    error: Exception | None
-
-    @property
-    def found(self) -> dict[str, Any]:
-        """What a lying server found."""
-        return dict(self.server.found)
-
-    def noticed(self) -> str:
-        """Who noticed, as `who_noticed` says it."""
-        return who_noticed(self.events, self.error)
-
-    def count(self, name: str) -> int:
-        """Number of events of a name."""
-        return sum(event.name == name for event in self.events)
 
 
 # Fine enough that what a lie gains is not hidden behind rounding.
