@@ -177,7 +177,9 @@ def test_uploads_of_fedvs_say_nothing():
         for name in ("model stealing", "inversion"):
             cell = matrix().cell(protocol, name)
             assert "upload" in cell["note"]
-            assert abs(cell["success"]) < 0.15
+            # Masks are drawn anew in every run. Of 150 fits to random numbers of this shape none
+            # explains more than 0.003 of the error; two are worse than the mean by 0.2.
+            assert -1 < cell["success"] < 0.05
     assert matrix().cell("fedvs", "server + T clients")["success"] == 0
     # A fair coin is right in 22 of 24 guesses or more with probability 1.8e-5.
     assert matrix().cell("fedvs", "rank of uploads")["success"] < 22 / 24
