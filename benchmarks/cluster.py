@@ -43,7 +43,7 @@ from securevfl.testing.entropies import kept_entropies, simulated_with
 RESULTS = Path(__file__).parent / "results" / "cluster" / "cluster.json"
 DIGITS = DataSource("digits", {"parties": 8})
 # While clients compile and share their data, first attempts are given up.
-TIMED = {"share_timeout": 1.0, "result_timeout": 1.0, "spares": 1, "max_attempts": 100}
+TIMED = {"share_timeout": 1.0, "result_timeout": 1.0, "max_attempts": 100}
 PATIENT = TIMED | {"share_timeout": 8.0, "result_timeout": 8.0}
 FIRST = 5  # rounds that are over before anything is timed
 

@@ -28,7 +28,7 @@ FILES: dict[str, tuple[str, ...] | None] = {
     f"{FEDVS}/quantisation.py": None,
     f"{FEDVS}/messages.py": None,
     f"{FEDVS}/parameters.py": None,
-    "field/masking.py": None,
+    "field/prss.py": None,
     "field/lagrange.py": None,
     "field/lagrange_code.py": (
         *("recovery_threshold", "data_matrix", "mask_matrix", "vanishing", "_basis"),
@@ -38,7 +38,7 @@ FILES: dict[str, tuple[str, ...] | None] = {
 # What plans, counts or words things, and sends and draws nothing; and pre-training, not run here.
 LEFT_OUT = (
     *("operations", "coding_operations", "attempts", "requirement", "out_of_range"),
-    *("report_inference", "pretrain", "setup of the server", "wanted", "candidates"),
+    *("report_inference", "pretrain", "setup of the server", "wanted"),
 )
 OPERATORS: dict[type[ast.AST], tuple[tuple[type[ast.AST], str], ...]] = {
     ast.Add: ((ast.Sub, "-"),),
@@ -64,7 +64,7 @@ OPERATORS: dict[type[ast.AST], tuple[tuple[type[ast.AST], str], ...]] = {
 }
 # Attributes that may stand for each other.
 ALIKE = (
-    ("sharers", "dealers", "terms"),
+    ("sharers", "peers"),
     ("segments", "privacy"),
     ("alphas", "betas"),
     ("data_matrix", "mask_matrix"),

@@ -1,8 +1,8 @@
 """Whether the sums that a run lets the server decode keep the rules of docs/masking.md.
 
-Each sum needs T + 1 dealers and T + 2 sharers, and no row may stand in two sums of different models
-to each of which K + T or more clients uploaded, unless a step moved the models between. This is
-counted from the messages alone, without the code that keeps the rules.
+Each sum needs T + 2 sharers, and no row may stand in two sums of different models to each of which
+K + T or more clients uploaded, unless a step moved the models between. This is counted from the
+messages alone, without the code that keeps the rules.
 """
 
 from __future__ import annotations
@@ -61,9 +61,9 @@ class AnnouncedSums:
 
     def _too_few(self, round: int) -> Iterator[str]:
         T, attempt = self._protocol.code.privacy, self._attempts[round]
-        dealers, sharers = len(set(attempt.dealers)), len(set(attempt.sharers))
-        if dealers < T + 1 or sharers < T + 2:
-            yield f"round {round}: a sum of {sharers} sharers with {dealers} dealers, T = {T}"
+        sharers = len(set(attempt.sharers))
+        if sharers < T + 2:
+            yield f"round {round}: a sum of {sharers} sharers, T = {T}"
 
     def _conflict(self, one: int, other: int) -> Iterator[str]:
         first, second = self._batches.get(one), self._batches.get(other)

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from securevfl.audit.proof import coupling
 from securevfl.audit.proof.coupling import Secrets
 from securevfl.audit.recorded_runs import CodedRun, Models, RunFactory
@@ -27,7 +29,7 @@ class Coupled:
     messages, elements : int
         Messages of the view, and field elements in them.
     moved : int
-        Elements of tapes that the two runs do not share.
+        Elements of tapes, and of the streams of one key, that the two runs do not share.
     """
 
     coalition: Coalition
@@ -52,8 +54,10 @@ def couple(
         Run of the first, if there is one already.
     """
     before = first.run() if one is None else one
-    tapes = moved_tapes(before, second, coalition)
-    after = second.run(tapes)
+    tapes, streams = moved_draws(before, second, coalition)
+    A = coupling.enlarged(before.code, coalition.clients)
+    shifts = {r: coupling.mask_shift(before.code, A, s) for r, s in streams.items()}
+    after = second.run(tapes, before.keys, shifts)
     views_of = before.view(coalition), after.view(coalition)
     elements = sum(m.payload.size for m in views_of[0].messages if hasattr(m.payload, "size"))
     moved = sum(
@@ -61,13 +65,19 @@ def couple(
         for n in tapes
         for d, e in zip(before.tapes[n].draws, tapes[n].draws, strict=True)
     )
+    moved += sum(int((s != 0).sum()) for s in streams.values())
     differences = tuple(views_of[0].differences(views_of[1]))
     return Coupled(coalition, differences, len(views_of[0].messages), elements, moved)
 
 
-def moved_tapes(before: CodedRun, second: RunFactory, coalition: Coalition) -> dict[int, Tape]:
-    """Tapes of the bijection: Z', V' of the honest clients and rho' of one honest dealer."""
-    code, field = before.code, before.code.field
+def moved_draws(
+    before: CodedRun, second: RunFactory, coalition: Coalition
+) -> tuple[dict[int, Tape], dict[int, np.ndarray]]:
+    """Draws of the bijection: Z' and V' of the honest clients, and what moves a key's streams.
+
+    The key is that of a set A of T clients with the coalition in it, so no member holds it.
+    """
+    code = before.code
     models = _models_of(before, second)
     moved, tapes = {}, {}
     for n in before.data:
@@ -75,19 +85,14 @@ def moved_tapes(before: CodedRun, second: RunFactory, coalition: Coalition) -> d
         if n not in coalition.clients:
             moved[n] = coupling.move(code, coalition.clients, own, second.data[n], models[n])
         tapes[n] = _rewritten(before.tapes[n], moved[n])
-    if not coalition.server:  # no sums are seen, so they need not be equal
-        return tapes
+    streams: dict[int, np.ndarray] = {}
+    if not (coalition.server and before.protocol.masked):
+        return tapes, streams  # without the server no sums are seen, so they need not be equal
     for round, (rows, attempt) in before.attempts.items():
-        honest = [j for j in attempt.dealers if j not in coalition.clients]
-        if not honest:
-            continue
         psi = coupling.psi(code, {n: before.secrets(n) for n in attempt.sharers}, round, rows)
         other = coupling.psi(code, {n: moved[n] for n in attempt.sharers}, round, rows)
-        q = coupling.correction(code, psi, other)
-        tape = tapes[honest[0]]
-        place = [i for i, r in enumerate(tape.rounds) if r == round][1]
-        tape.draws[place] = field.add(tape.draws[place], q)
-    return tapes
+        streams[round] = coupling.correction(code, coalition.clients, psi, other)
+    return tapes, streams
 
 
 def _models_of(before: CodedRun, second: RunFactory) -> Models:

@@ -146,20 +146,27 @@ def upload_blocks(recorded: CodedRun, aligned: bool = True) -> np.ndarray:
     return np.stack([np.concatenate([c, st.at_data_points(code, c)]) for c in found])
 
 
-def coalition_blocks(recorded: CodedRun, clients: tuple[int, ...]) -> np.ndarray:
+def coalition_blocks(
+    recorded: CodedRun, clients: tuple[int, ...], *, with_keys: bool
+) -> np.ndarray:
     """What server and clients see of every attempt beyond the sums and what their shares explain.
 
     With the points beta_1..K and alpha_C as a basis, F_n = sum_k X_k a_k + sum_c s_c b_c and
     G_n = W a + sum_c g_c b_c, a = sum_k a_k. Uploads less sum_k U_k a_k a, less the products of
-    shares s_c g_c', less the coalition's own masks and the values of the honest ones at its points,
-    vanish at all these points; their quotient is what remains.
+    shares s_c g_c' vanish at all these points; their quotient is what remains. With keys, the part
+    of the masks that the coalition has keys for is taken away before.
     """
-    found = [_quotient(recorded, clients, round) for round in sorted(recorded.attempts)]
+    found = [
+        _quotient(recorded, clients, round, with_keys=with_keys)
+        for round in sorted(recorded.attempts)
+    ]
     code = recorded.code
     return np.stack([np.concatenate([c, st.at_data_points(code, c)]) for c in found])
 
 
-def _quotient(recorded: CodedRun, clients: tuple[int, ...], round: int) -> np.ndarray:
+def _quotient(
+    recorded: CodedRun, clients: tuple[int, ...], round: int, *, with_keys: bool
+) -> np.ndarray:
     code, field = recorded.code, recorded.code.field
     seen = uploads(recorded, round)
     parties = sorted(seen)
@@ -167,8 +174,8 @@ def _quotient(recorded: CodedRun, clients: tuple[int, ...], round: int) -> np.nd
     view = recorded.view(Coalition(server=True, clients=clients))
     known = explained(code, parties, clients, values, *own_shares(recorded, view, clients, round))
     rest = field.subtract(values, known)
-    if recorded.protocol.masked:
-        rest = field.subtract(rest, _seen_masks(recorded, view, clients, parties, round))
+    if with_keys and recorded.protocol.masked:
+        rest = field.subtract(rest, _known_masks(recorded, clients, parties, round))
     return st.divided(code, parties, rest, clients)
 
 
@@ -221,35 +228,15 @@ def explained(
     return field.add(wanted.reshape(products.shape), products)
 
 
-def _seen_masks(
-    recorded: CodedRun, view: Any, clients: tuple[int, ...], parties: list[int], round: int
+def _known_masks(
+    recorded: CodedRun, clients: tuple[int, ...], parties: list[int], round: int
 ) -> np.ndarray:
-    """P times the polynomial of degree T - 1 through the masks that C sees of honest dealers.
-
-    Plus P times the masks that its own members dealt.
-    """
-    from securevfl.field.lagrange import interpolation_matrix
-
+    """P rho of the keys that members of C hold, at the given parties' points."""
     code, field = recorded.code, recorded.code.field
-    rows, attempt = recorded.attempts[round]
-    order = np.argsort(rows)
-    points = [code.alphas[n] for n in parties]
-    onto = interpolation_matrix(field, [code.alphas[c] for c in clients], points)
-    total: np.ndarray | None = None
-    for dealer in attempt.dealers:
-        if dealer in clients:
-            rho = recorded.tapes[dealer].at(round)[1]
-            at = field.elements(points)
-            powers = field.power(at[:, None], np.arange(len(rho)))
-            part = field.matmul(powers, rho.reshape(len(rho), -1))
-        else:
-            shown = view.payloads("mask", round=round)
-            dealt = np.stack([shown[round, dealer, c] for c in clients])
-            part = field.matmul(onto, dealt.reshape(len(clients), -1))
-        total = part if total is None else field.add(total, part)
-    assert total is not None
-    hidden = field.multiply(code.vanishing[parties][:, None], total)
-    return hidden.reshape(len(parties), len(rows), -1)[:, order]
+    order = np.argsort(recorded.attempts[round][0])
+    values = recorded.mask_values(round, clients)[parties]
+    hidden: np.ndarray = field.multiply(code.vanishing[parties][:, None, None], values)
+    return hidden[:, order]
 
 
 # -- the tests -----------------------------------------------------------------------------------
@@ -280,12 +267,12 @@ def _plaintexts(
 def uniformity(
     protocol: type[Protocol], size: Size, about: str = "features", level: float = LEVEL
 ) -> Outcome:
-    """U: shares, masks and uploads at all-zero secrets, and the masks that T shares give away."""
+    """U: shares and uploads at all-zero secrets, and the masks that T shares give away."""
     recorded = DistinguishingGame(protocol, size, about, rows=160, width=200).run(0)
     code, field, C = recorded.code, recorded.code.field, size.coalition
     view = recorded.view(Coalition(server=True, clients=C))
     messages: dict[str, np.ndarray] = {}
-    for kind in ("train-data", "model", "mask", "embedding"):
+    for kind in ("train-data", "model", "embedding"):
         for (round, sender, receiver), payload in view.payloads(kind).items():
             if sender not in C:
                 messages[f"{kind} {round} {sender} {receiver}"] = payload
@@ -351,7 +338,9 @@ def play_ranks(
     def statistic(bit: int) -> tuple[int, ...]:
         recorded = game.run(bit)
         if clients:
-            return st.block_ranks(game.field, coalition_blocks(recorded, clients))
+            # Masks that do not follow the formula are not taken away by it, and may be none.
+            both = [coalition_blocks(recorded, clients, with_keys=one) for one in (True, False)]
+            return st.block_ranks(game.field, both[0]) + st.block_ranks(game.field, both[1])
         # As uploaded, equal masks of two attempts cancel; in the order of the data, equal rows do.
         as_sent, aligned = (upload_blocks(recorded, order) for order in (False, True))
         return st.block_ranks(game.field, as_sent) + st.block_ranks(game.field, aligned)

@@ -8,19 +8,18 @@ that carries a secret is computed anew from the secrets and tapes.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterator
+from itertools import combinations
 from typing import Any
-
-import numpy as np
 
 from securevfl.audit import views
 from securevfl.audit.proof import coupling
 from securevfl.audit.recorded_runs import CodedRun
+from securevfl.engine import wire
 
 _ROUTES = {
     **dict.fromkeys(("round", "attempt", "gradient"), ("server", "client")),
-    **dict.fromkeys(("train-data", "model", "mask"), ("client", "client")),
+    **dict.fromkeys(("train-data", "model", "key"), ("client", "client")),
     **dict.fromkeys(("shared", "embedding"), ("client", "server")),
 }
 
@@ -29,9 +28,10 @@ def deviations(recorded: CodedRun) -> Iterator[str]:
     """Where a run departs from what the proof is about, message by message.
 
     Every payload that carries a secret is computed anew from the secrets and tapes; every draw must
-    be one that the proof counts as fresh and uniform; S and D must be large enough.
+    be one that the proof counts as fresh and uniform; S must be large enough.
     """
     yield from _draws(recorded)
+    yield from _keys(recorded)
     yield from _attempts(recorded)
     yield from _shares(recorded)
     yield from _uploads(recorded)
@@ -57,24 +57,13 @@ def _others(recorded: CodedRun) -> Iterator[str]:
             yield f"client {message.sender} tells the server more than that it shared"
 
 
-def _coefficient_count(recorded: CodedRun) -> int:
-    return recorded.code.segments + 2 * recorded.code.privacy - 1
-
-
-def _dealers(recorded: CodedRun, round: int) -> tuple[int, ...]:
-    return recorded.protocol.dealers(round)
-
-
 def _draws(recorded: CodedRun) -> Iterator[str]:
-    """Each client draws data masks Z once; in each round model masks V and, as a dealer, rho."""
+    """Each client draws data masks Z once, and in each round model masks V."""
     T, h = recorded.code.privacy, recorded.protocol.config.width
     for n, tape in recorded.tapes.items():
         rows, columns = recorded.data[n].shape[1:]
         wanted = [(0, (T, rows, columns))]
-        for round, (batch, _) in recorded.attempts.items():
-            wanted.append((round, (T, columns, h)))
-            if n in _dealers(recorded, round):
-                wanted.append((round, (_coefficient_count(recorded), len(batch), h)))
+        wanted += [(round, (T, columns, h)) for round in recorded.attempts]
         drawn = [(r, d.shape) for r, d in zip(tape.rounds, tape.draws, strict=True)]
         if drawn != wanted:
             yield f"client {n} draws {drawn}, and the proof needs {wanted}"
@@ -83,38 +72,56 @@ def _draws(recorded: CodedRun) -> Iterator[str]:
             yield f"client {n} draws the same mask twice"
 
 
+def _keys(recorded: CodedRun) -> Iterator[str]:
+    """One key for each set A of T clients, of 32 bytes, drawn once and sent outside A alone."""
+    everybody, T = set(recorded.data), recorded.code.privacy
+    masked = recorded.protocol.masked
+    sets = [set(A) for A in combinations(sorted(everybody), T)] if masked else []
+    drawn = [key for n in recorded.data for key in recorded.keys[n]]
+    if len(drawn) != len(sets) or {len(key) for key in drawn} > {32}:
+        yield f"{len(drawn)} keys are drawn, and the proof needs {len(sets)} of 32 bytes"
+    if len(set(drawn)) < len(drawn):
+        yield "a key is drawn twice"
+    for (_, sender, receiver), sent in recorded.whole.payloads("key").items():
+        dealt = [A for A in sets if min(everybody - A) == sender]
+        wanted = [
+            key for A, key in zip(dealt, recorded.keys[sender], strict=False) if receiver not in A
+        ]
+        if sent.tobytes() != b"".join(wanted):
+            yield f"client {sender} sends client {receiver} keys that are not the proof's"
+
+
 def _attempts(recorded: CodedRun) -> Iterator[str]:
-    """One batch B, one set of sharers S and one of dealers D in each round, both large enough."""
+    """One batch B and one set of sharers S in each round, large enough, and a label of its own."""
     T = recorded.code.privacy
     for kind in ("round", "attempt"):
         named: dict[int, Any] = {}
         for (round, _, receiver), payload in recorded.whole.payloads(kind).items():
             if not views.same(named.setdefault(round, payload), payload):
                 yield f"round {round}: client {receiver} is told another {kind} than others"
-    for round, (_, attempt) in recorded.attempts.items():
+    labels = set()
+    for round, announced in recorded.announced.items():
         if not recorded.protocol.masked:
             continue
-        dealers = set(attempt.dealers) & set(_dealers(recorded, round))
-        if len(dealers) <= T or len(set(attempt.sharers)) < T + 2:
-            yield f"round {round}: {len(dealers)} dealers and {len(attempt.sharers)} sharers"
+        sharers = announced[1].sharers
+        if len(set(sharers)) < T + 2:
+            yield f"round {round}: {len(sharers)} sharers"
+        label = recorded.protocol.told(round, *announced)
+        if label in labels or not all(wire.encode(one) in label for one in announced):
+            yield f"round {round}: the label of the masks is not all that was announced"
+        labels.add(label)
 
 
 def _shares(recorded: CodedRun) -> Iterator[str]:
-    code, field = recorded.code, recorded.code.field
-    powers = _powers(recorded)
+    code = recorded.code
     for n in recorded.data:
         own = recorded.secrets(n)
         wanted = {("train-data", 0): code.encode(own.data, masks=own.data_masks)}
         for round, model in own.models.items():
             encoded = code.encode_constant(model, masks=own.model_masks[round])
             wanted["model", round] = encoded
-            if n in _dealers(recorded, round):
-                rho = recorded.tapes[n].at(round)[1]
-                wanted["mask", round] = field.matmul(powers, rho.reshape(len(rho), -1)).reshape(
-                    -1, *rho.shape[1:]
-                )
         for message in recorded.whole.messages:
-            if message.sender != n or message.kind not in ("train-data", "model", "mask"):
+            if message.sender != n or message.kind not in ("train-data", "model"):
                 continue
             shares, receiver = wanted.get((message.kind, message.round)), message.receiver
             known = receiver in recorded.data  # never the index -1
@@ -124,25 +131,15 @@ def _shares(recorded: CodedRun) -> Iterator[str]:
                 yield f"round {message.round}: {name} is not the proof's"
 
 
-def _powers(recorded: CodedRun) -> np.ndarray:
-    """alpha^i for the coefficients that the proof needs."""
-    field = recorded.code.field
-    alphas = field.elements(list(recorded.code.alphas))
-    return field.power(alphas[:, None], np.arange(_coefficient_count(recorded)))
-
-
 def _uploads(recorded: CodedRun) -> Iterator[str]:
-    """Y = psi + P sum rho at the sender's point; one upload a round."""
+    """Y = psi + P rho at the sender's point; one upload a round."""
     code, field = recorded.code, recorded.code.field
     for round, (batch, attempt) in recorded.attempts.items():
         stand = {n: recorded.secrets(n) for n in attempt.sharers}
         wanted = coupling.psi(code, stand, round, batch)
         if recorded.protocol.masked:
-            rhos = [recorded.tapes[j].at(round)[1] for j in attempt.dealers]
-            total = functools.reduce(field.add, rhos)
-            values = field.matmul(_powers(recorded), total.reshape(len(total), -1))
-            hidden = field.multiply(code.vanishing[:, None], values)
-            wanted = field.add(wanted, hidden.reshape(wanted.shape))
+            rho = recorded.mask_values(round)
+            wanted = field.add(wanted, field.multiply(code.vanishing[:, None, None], rho))
         sent = [m for m in recorded.whole.messages if m.kind == "embedding" and m.round == round]
         if len({m.sender for m in sent}) < len(sent):
             yield f"round {round}: a client uploads twice"

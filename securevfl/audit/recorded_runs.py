@@ -8,8 +8,10 @@ replayed.
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -26,6 +28,7 @@ from securevfl.engine.streams import Secrets as SecretStreams
 from securevfl.engine.transcript import Transcript
 from securevfl.errors import ConfigurationError
 from securevfl.field import LagrangeCode
+from securevfl.field.prss import fill_stream
 from securevfl.privacy.coalition import Coalition
 from securevfl.protocols.base.coded import CodedProtocol
 from securevfl.protocols.base.protocol import Protocol
@@ -71,6 +74,8 @@ class CodedRun:
         W-bar by client and round.
     data : mapping
         X-bar by client, (K, rows, columns).
+    keys : mapping of int to list of bytes
+        Keys of masks that each client drew, in their order.
     """
 
     protocol: CodedProtocol
@@ -78,6 +83,7 @@ class CodedRun:
     tapes: Mapping[int, Tape]
     models: Models
     data: Mapping[int, np.ndarray]
+    keys: Mapping[int, Sequence[bytes]]
 
     @property
     def code(self) -> LagrangeCode:
@@ -91,7 +97,7 @@ class CodedRun:
 
     def view(self, coalition: Coalition) -> View:
         """What a coalition has at the end."""
-        inputs = {n: (self.data[n], self.models[n]) for n in self.data}
+        inputs = {n: (self.data[n], self.models[n], tuple(self.keys[n])) for n in self.data}
         return views.cut(
             self.transcript, coalition, tapes=self.tapes, inputs=inputs, kinds=self.kinds
         )
@@ -103,11 +109,43 @@ class CodedRun:
 
     @functools.cached_property
     def attempts(self) -> dict[int, tuple[np.ndarray, Any]]:
-        """Rows B and the announced attempt (with S and D), by round."""
-        opened = {r: batch.rows for (r, _, _), batch in self.whole.payloads("round").items()
+        """Rows B and the announced attempt (with S), by round."""
+        return {r: (batch.rows, attempt) for r, (batch, attempt) in self.announced.items()}
+
+    @functools.cached_property
+    def announced(self) -> dict[int, tuple[Any, Any]]:
+        """Batch and attempt as they were announced, by round."""
+        opened = {r: batch for (r, _, _), batch in self.whole.payloads("round").items()
                   if hasattr(batch, "rows")}  # fmt: skip
         named = {r: attempt for (r, _, _), attempt in self.whole.payloads("attempt").items()}
         return {r: (opened[r], named[r]) for r in named}
+
+    def mask_values(self, round: int, known: Sequence[int] = ()) -> np.ndarray:
+        """rho of a round at every client's point, (N, |B|, h), by the formula of the proof.
+
+        The streams are those of all keys, or of the keys that some clients hold.
+        """
+        code, field = self.code, self.code.field
+        batch, attempt = self.announced[round]
+        label = self.protocol.told(round, batch, attempt)
+        size, streams = len(batch.rows) * self.protocol.config.width, code.size - 1
+        drawn = {n: iter(keys) for n, keys in self.keys.items()}
+        total = np.zeros((code.parties, size), field.dtype)
+        for A in combinations(range(code.parties), code.privacy):
+            key = next(drawn[min(set(range(code.parties)) - set(A))], b"")
+            if known and set(known) <= set(A):
+                continue
+            stream = np.empty(streams * size, field.dtype)
+            fill_stream(field.modulus, stream, key, label)
+            p = field.modulus
+            factors = [math.prod(x - code.alphas[a] for a in A) for x in code.alphas]
+            onto = [
+                [factor * pow(x, e, p) % p for e in range(streams)]
+                for factor, x in zip(factors, code.alphas, strict=True)
+            ]
+            part = field.matmul(field.elements(onto), stream.reshape(streams, size))
+            total = field.add(total, part)
+        return total.reshape(code.parties, len(batch.rows), -1)
 
     def secrets(self, client: int) -> Secrets:
         """Secrets and share masks of a client, by the order in which it draws."""
@@ -154,18 +192,37 @@ class RunFactory:
         """X-bar by client: floor(2^lx x + 1/2) of the powers, in segments, as field elements."""
         return self.protocol.quantised_columns()
 
-    def run(self, tapes: Mapping[int, Tape] | None = None) -> CodedRun:
-        """Run once, with fresh tapes or, for the clients that have one, with those given."""
+    def run(
+        self,
+        tapes: Mapping[int, Tape] | None = None,
+        keys: Mapping[int, Sequence[bytes]] | None = None,
+        shifts: Mapping[int, np.ndarray] | None = None,
+    ) -> CodedRun:
+        """Run once, with fresh draws or those of another run.
+
+        Parameters
+        ----------
+        tapes : mapping of int to Tape, optional
+            Of the clients that have one.
+        keys : mapping, optional
+            Keys of masks that each client draws.
+        shifts : mapping, optional
+            By round what is added to rho at every client's point, (N, |B|, h).
+        """
         chosen = self.models
         made = self.protocol.parties() if chosen is None else self.protocol.parties_with(chosen)
         parties: dict[int, Any] = made
         used: dict[int, Tape] = {}
         models: dict[int, dict[int, np.ndarray]] = {}
+        drawn: dict[int, list[bytes]] = {}
         for n in self.protocol.peers():
             if tapes is not None and n in tapes:
                 replay_draws(parties[n], tapes[n])
             used[n] = record_draws(parties[n])
             models[n] = _watch_models(parties[n])
+            drawn[n] = _watch_keys(parties[n], None if keys is None else keys[n])
+            if shifts:
+                _shift_masks(parties[n], self.protocol.code, shifts)
         transcript = Transcript(payloads=True)
         with one_thread():
             Simulation(
@@ -176,7 +233,7 @@ class RunFactory:
                 transcript=transcript,
                 rules=rules_of(self.protocol),
             ).run()
-        return CodedRun(self.protocol, transcript, used, models, self.data)
+        return CodedRun(self.protocol, transcript, used, models, self.data, drawn)
 
 
 @dataclass(frozen=True)
@@ -201,7 +258,7 @@ class Exchanged:
 _KINDS = {
     ("client", "client", "data_share"): "train-data",
     ("client", "client", "model_share"): "model",
-    ("client", "client", "mask"): "mask",
+    ("client", "client", "key"): "key",
     ("client", "server", "masked_result"): "embedding",
     ("client", "server", "result_share"): "embedding",
     ("client", "server", "control"): "shared",
@@ -234,6 +291,29 @@ def _watch_models(client: Any) -> dict[int, np.ndarray]:
 
     client.quantised_model = quantised_model
     return kept
+
+
+def _watch_keys(client: Any, given: Sequence[bytes] | None) -> list[bytes]:
+    """Record the keys that a client draws; they are those given, if any are."""
+    kept: list[bytes] = []
+    own, left = client.secret_bytes, iter(given or ())
+
+    def secret_bytes(count: int) -> bytes:
+        kept.append(own(count) if given is None else next(left))
+        return kept[-1]
+
+    client.secret_bytes = secret_bytes
+    return kept
+
+
+def _shift_masks(client: Any, code: LagrangeCode, shifts: Mapping[int, np.ndarray]) -> None:
+    """Add something to a client's values of rho, by round."""
+    own = client.rho
+
+    def rho(told: bytes, shape: tuple[int, ...]) -> np.ndarray:
+        return code.field.add(own(told, shape), shifts[client.round][client.index])
+
+    client.rho = rho
 
 
 def run_factory(

@@ -57,8 +57,10 @@ def restore(party: Party, saved: Mapping[str, Any]) -> None:
     found = [sorted(each) for each in (kept, saved["once"], frozen)]
     if found != [sorted(each) for each in (party.kept, party.kept_once, party.kept_frozen)]:
         raise CheckpointError(
-            f"checkpoint: party {party.index} keeps {sorted(party.kept)}, the checkpoint holds "
-            f"{sorted(kept)}; it was written by another version of this protocol"
+            f"checkpoint: party {party.index} keeps "
+            f"{sorted((*party.kept, *party.kept_once, *party.kept_frozen))}, the checkpoint holds "
+            f"{sorted((*kept, *saved['once'], *frozen))}; it was written by another version of "
+            "this protocol, so start the run again"
         )
     for name, value in kept.items():
         _set(party, name, value)

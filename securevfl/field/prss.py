@@ -84,7 +84,7 @@ class Prss:
                 f"prss: N = {N} parties and T = {T} need C(N,T) = {keys} keys, and at most "
                 f"{MOST_KEYS} are allowed: for every label each party would compute C(N-1,T) u = "
                 f"{own} u streams as large as what it masks. Lower privacy or the number of "
-                "parties, or have masks dealt"
+                "parties"
             )
 
     @cached_property

@@ -542,12 +542,6 @@ def _filled(
 
 def _feasible(parties: int, config: Any, shape: Shape) -> list[int]:
     """All K with R + 2A <= N, or the one that was asked for."""
-    dealers = config.privacy + 1 + config.spares
-    if config.masked and dealers > parties:
-        raise ConfigurationError(
-            f"plan: T+1+spares = {dealers} dealers of masks are more than {parties} parties; lower "
-            "spares"
-        )
     if config.segments is not None:
         largest = (parties - 1) // 2 - config.privacy - config.tolerate_corrupt + 1
         if config.segments > min(largest, shape.rows):
@@ -606,8 +600,9 @@ def memory(config: Any, shape: Shape, batch_rows: int) -> tuple[int, int]:
     """Bytes of the largest client on its own machine, and of a simulation of all of them.
 
     A client holds its rows and everyone's data shares; while it deals its data it has the powers,
-    field elements, their copy in segments and N shares of them; in a round the model shares and
-    masks of all. The sum over clients leaves out what only one of them has at a time.
+    field elements, their copy in segments and N shares of them; in a round the model shares of
+    all, and the streams of its masks. The sum over clients leaves out what only one of them has at
+    a time.
     """
     N, K = len(shape.widths), config.segments
     size = 4 if config.prime < 2**32 else 8
@@ -618,7 +613,10 @@ def memory(config: Any, shape: Shape, batch_rows: int) -> tuple[int, int]:
     working = max(parts) * max(widths) * (4 + 3 * size)
     dealt = N * max(lengths) * max(widths) * size
     own = sum(parts) * max(shape.widths) * 4
-    round_ = (sum(widths) + (config.privacy + 1) * config.masked * batch_rows) * config.width * size
+    streams = math.comb(N - 1, config.privacy) * (K + config.privacy - 1) * config.masked
+    # Streams are summed some at a time (`securevfl.field.prss`).
+    at_once = min(streams * batch_rows * config.width, 1 << 20)
+    round_ = (sum(widths) * config.width + at_once) * size
     return own + held + max(working + dealt, round_), N * held + working
 
 

@@ -1,8 +1,8 @@
 """Planted leaks: FedVS with one fault each, to show which verifier catches what.
 
-``leaky("rho reused")`` is a protocol like any other, only wrong. Every entry of `LEAKS` says which
-tests must accuse it and which stay silent, because what they look at does not change. Not for use
-outside tests.
+``leaky("label used twice")`` is a protocol like any other, only wrong. Every entry of `LEAKS` says
+which tests must accuse it and which stay silent, because what they look at does not change. Not for
+use outside tests.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from securevfl.audit.statistical import digest
 from securevfl.engine.security.sealing import OVERHEAD, Sealer
 from securevfl.errors import SealError, UnknownNameError
 from securevfl.field import LagrangeCode
+from securevfl.field.prss import fill_stream, mask_streams
 from securevfl.field.sampling import SeededSource
 from securevfl.protocols.base.defaults import DEFAULT
 from securevfl.protocols.base.protocol import Protocol
@@ -164,35 +165,46 @@ def _reused_models(client: Any, _scratch: Any) -> None:
 
 
 def _unmasked(client: Any, _scratch: Any) -> None:
-    client.masked = lambda upload, _rhos: upload
+    client.masked = lambda upload, _told: upload
 
 
-def _reused_rho(client: Any, scratch: Any) -> None:
-    def change(drawn: np.ndarray, round: int, place: int) -> np.ndarray:
-        if round == 0 or place != 1:
-            return drawn
-        turn = client.public.candidates(round).index(client.index)
-        first: np.ndarray = scratch.setdefault((turn, drawn.shape), drawn)
-        return first.copy()
+def _reused_label(client: Any, _scratch: Any) -> None:
+    own, kept = client.rho, list[bytes]()
 
-    _redraw(client, change)
+    def rho(told: bytes, shape: tuple[int, ...]) -> np.ndarray:
+        kept.append(told)
+        values: np.ndarray = own(kept[0], shape)
+        return values
 
-
-def _short_rho(client: Any, _scratch: Any) -> None:
-    def change(drawn: np.ndarray, _round: int, place: int) -> np.ndarray:
-        if place == 1:
-            drawn[-1] = 0
-        return drawn
-
-    _redraw(client, change)
+    client.rho = rho
 
 
-def _no_honest_dealer(client: Any, _scratch: Any) -> None:
-    def change(drawn: np.ndarray, _round: int, place: int) -> np.ndarray:
-        return np.zeros_like(drawn) if place == 1 else drawn
+def _one_stream_fewer(client: Any, _scratch: Any) -> None:
+    public = client.public
+    streams = mask_streams(public.code, degree=2) - 1
+    client.rho = lambda told, shape: public.prss.value(
+        client.index, client.keys, told, shape, streams
+    )
 
-    if client.index >= client.public.code.privacy:
-        _redraw(client, change)
+
+def _keys_for_all(client: Any, _scratch: Any) -> None:
+    """Keys of sets with client 0 make zeros: what masks there are, client 0 knows."""
+    prss, keys = client.public.prss, client.rho
+
+    def rho(told: bytes, shape: tuple[int, ...]) -> np.ndarray:
+        values: np.ndarray = keys(told, shape)
+        field, streams = client.public.field, mask_streams(client.public.code, degree=2)
+        weights = prss.weights(client.index, streams)
+        size = int(np.prod(shape))
+        for row, key in zip(weights, prss.held(client.index), strict=True):
+            if 0 in prss.subsets[key]:
+                drawn = np.empty(streams * size, field.dtype)
+                fill_stream(field.modulus, drawn, client.keys[key], told)
+                part = field.matmul(row[None], drawn.reshape(streams, size))
+                values = field.subtract(values, part.reshape(shape))
+        return values
+
+    client.rho = rho
 
 
 def _small_masks(client: Any, _scratch: Any) -> None:
@@ -247,12 +259,12 @@ LEAKS: dict[str, Leak] = {
     "unmasked uploads": Leak(
         _unmasked, ("span, server", "ranks, server"), ("uniformity", "equality", "span, clients")
     ),
-    "rho reused": Leak(_reused_rho, ("span, server", "ranks, server"), ("uniformity",)),
-    "rho one coefficient short": Leak(
-        _short_rho, ("ranks, server + clients",), ("span, server", "ranks, server", *_SHARES)
+    "label used twice": Leak(_reused_label, ("span, server", "ranks, server"), ("uniformity",)),
+    "one stream fewer": Leak(
+        _one_stream_fewer, ("ranks, server", "ranks, server + clients"), _SHARES
     ),
-    "no honest dealer": Leak(
-        _no_honest_dealer, ("ranks, server + clients",), ("span, clients", "equality")
+    "no unknown key": Leak(
+        _keys_for_all, ("ranks, server + clients",), ("span, clients", "equality")
     ),
     "small masks": Leak(_small_masks, ("uniformity",), _but("uniformity")),
     "constant seed": Leak(_seeded(SeededSource(0)), ("repeats", "provenance"), _SILENT),

@@ -18,7 +18,7 @@ from securevfl.protocols.base.registry import get_protocol
 from securevfl.testing.runs import make, tiny_data
 
 ROUNDS = 12
-FEDVS = {"rounds": ROUNDS, "batch": 20, "spares": 1}
+FEDVS = {"rounds": ROUNDS, "batch": 20}
 
 
 def planted(when, change, name="fedvs"):

@@ -104,9 +104,9 @@ def test_coalitions_beyond_t_are_shown_and_not_judged(masked):
     ("leak", "tests", "expected"),
     [
         (
-            "rho one coefficient short",
+            "one stream fewer",
             ("ranks, server + clients", "ranks, server"),
-            {"server": "NO VIOLATION FOUND", "server + T clients": "VIOLATED"},
+            {"server": "VIOLATED", "server + T clients": "VIOLATED"},
         ),
         ("unmasked uploads", ("ranks, server",), {"server": "VIOLATED"}),
         ("alpha on a data point", ("equality",), {"T clients": "VIOLATED"}),

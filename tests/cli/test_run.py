@@ -69,6 +69,7 @@ MISTAKES = {
         ["run", "fedvs", "--absent", "last"],
         "no sum any more. Use coded_split",
     ),
+    "another removed option": (["run", "fedvs", "--spares", "1"], "nobody deals masks any more"),
     "removed --set option": (["run", "fedvs", "--set", "absent=last"], "absent was removed"),
     "option of another protocol": (["run", "split", "--privacy", "1"], "'--privacy'"),
     "unknown data set": (["run", "fedvs", "--data", "digitz"], "did you mean digits?"),
@@ -310,7 +311,7 @@ def test_own_tables_of_several_parties():
 def test_faults_from_a_file_are_counted():
     write("bad-day.toml", "[[outage]]\nparty = 3\nrounds = [2, 4]\n")
     flags = ("--faults", "bad-day.toml", "--share-timeout", "5", "--result-timeout", "5")
-    summary = run_json("fedvs", *SMALL, *flags, "--spares", "1")
+    summary = run_json("fedvs", *SMALL, *flags)
     assert summary["faults"] == "bad-day"
     assert summary["crashes"] == 1
     assert summary["lost"] > 0

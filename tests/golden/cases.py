@@ -109,21 +109,24 @@ def _each(protocol: str, option: str, values: tuple[Any, ...], **more: Any) -> d
 
 
 def _fedvs() -> dict[str, Case]:
-    patient = {"spares": 2, **PATIENT}
     made = {
         "plain": Case("fedvs", {"masked": False}),
         "secure": Case("fedvs", {"secure": True}),
         "secure,plain": Case("fedvs", {"secure": True, "masked": False}),
-        "spares=1": Case("fedvs", {"spares": 1, "segments": 1}),
+        "segments=1": Case("fedvs", {"segments": 1}),
         "tolerate_corrupt=1": Case("fedvs", {"tolerate_corrupt": 1, "segments": 1}, data="wide"),
-        "late": Case("fedvs", patient, conditions=late(1)),
-        "late,plain": Case("fedvs", {"masked": False, **patient}, conditions=late(1)),
-        "away": Case("fedvs", patient, conditions="none", faults=away(1, 2, 4)),
+        "late": Case("fedvs", PATIENT, conditions=late(1)),
+        "late,plain": Case("fedvs", {"masked": False, **PATIENT}, conditions=late(1)),
+        "away": Case("fedvs", PATIENT, conditions="none", faults=away(1, 2, 4)),
         "away,secure": Case(
-            "fedvs", {**patient, "secure": True}, conditions="none", faults=away(1, 2, 4)
+            "fedvs", {**PATIENT, "secure": True}, conditions="none", faults=away(1, 2, 4)
         ),
         "given_up": Case(
-            "fedvs", {"max_attempts": 6, **PATIENT}, conditions=late(1, 3), count={"given_up": 1}
+            "fedvs",
+            {"max_attempts": 6, **PATIENT},
+            conditions="none",
+            faults={"outage": [{"party": n, "rounds": [2, 3]} for n in (1, 2, 3)]},
+            count={"given_up": 1},
         ),
         "segments=2": Case("fedvs", {"segments": 2}),
         "privacy=2": Case("fedvs", {"segments": 1, "privacy": 2}),
@@ -222,7 +225,7 @@ def _circumstances() -> dict[str, Case]:
         made[f"{name}/resumed"] = Case(name, resumed=40)
     made["vafl/resumed"] = Case("vafl", {"rounds": 20}, resumed=10, conditions=SLOW_UPLINKS)
     patient = {
-        "fedvs": {"spares": 2, "max_attempts": 9, **PATIENT},
+        "fedvs": {"max_attempts": 9, **PATIENT},
         "split": {"stragglers": "zeros", "timeout": 0.5},
         "coded_split": {"ask_timeout": 1.0, "rounds": 12},
     }

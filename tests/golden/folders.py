@@ -8,6 +8,7 @@ longer be read is a broken promise. A new format gets new folders beside these.
 - ``split``: finished, with exported models in ``models``;
 - ``dvfl``: finished;
 - ``fedvs-interrupted``, ``split-interrupted``: stopped in the middle, with their checkpoints;
+- ``fedvs-keys-interrupted``: likewise, of the version in which masks follow from keys;
 - ``study``: three jobs, with ``study.toml`` beside them;
 - ``classifier``: a saved `FedVSClassifier`;
 - ``expected.json``: what they must give.

@@ -47,7 +47,7 @@ def outline_of(run: svfl.Run) -> Any:
         (4, {"masked": False}),
         (5, {"secure": True, "segments": 2}),
         (5, {"secure": True, "masked": False, "segments": 2, "batch": 1000}),
-        (7, {"privacy": 2, "spares": 1, "segments": 2}),
+        (7, {"privacy": 2, "segments": 2}),
         (6, {"prime": 2**31 - 1, "data_bits": 5, "model_bits": 5, "degree": 2}),
     ],
 )

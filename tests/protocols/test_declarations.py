@@ -128,7 +128,7 @@ def declared_shapes(made: Any, party: int, round: int) -> list[tuple[int, ...]]:
 
 
 @pytest.mark.parametrize(
-    "options", [{}, {"masked": False}, {"secure": True, "segments": 2}, {"privacy": 2, "spares": 1}]
+    "options", [{}, {"masked": False}, {"secure": True, "segments": 2}, {"privacy": 2}]
 )
 def test_the_draws_of_fedvs_are_those_that_clients_make(options, monkeypatch):
     from securevfl.protocols.fedvs.algorithm import Client

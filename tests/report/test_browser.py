@@ -52,7 +52,7 @@ def runs(folder: Path) -> dict[str, Run]:
     for protocol, rounds in (("fedvs", 12), ("split", 8), ("vafl", 30)):
         options: dict[str, Any] = {"conditions": CONDITIONS, **SMALL}
         if protocol == "fedvs":
-            options |= {"faults": FAULTS, "share_timeout": 4.0, "result_timeout": 4.0, "spares": 1}
+            options |= {"faults": FAULTS, "share_timeout": 4.0, "result_timeout": 4.0}
         made[protocol] = svfl.run(protocol, DIGITS, rounds=rounds, out=folder / protocol, **options)
     return made
 

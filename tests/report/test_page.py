@@ -57,7 +57,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def faulty(folder: Path) -> Run:
-    waits = {"share_timeout": 4.0, "result_timeout": 4.0, "spares": 1}
+    waits = {"share_timeout": 4.0, "result_timeout": 4.0}
     return svfl.run(
         "fedvs", DIGITS, rounds=12, conditions=CONDITIONS, faults=FAULTS, out=folder / "faulty",
         **SMALL, **waits,

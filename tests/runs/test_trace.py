@@ -15,7 +15,7 @@ from securevfl.runs.trace import FATES, describe
 
 SMALL = {"rounds": 5, "batch": 16, "width": 5, "hidden": 6, "seed": 2}
 FAULTS = {"outage": [{"party": 2, "rounds": [2, 4]}]}
-PATIENT = {"share_timeout": 5.0, "result_timeout": 5.0, "spares": 1}
+PATIENT = {"share_timeout": 5.0, "result_timeout": 5.0}
 
 
 @pytest.fixture(scope="module")
@@ -86,9 +86,9 @@ def test_payloads_are_those_that_the_run_sends(data, run):
 
 
 def test_a_part_of_the_payloads_needs_a_part_of_the_run(run):
-    found = run.trace(kind="mask", round=1, payloads=True)
+    found = run.trace(kind="embedding", round=1, payloads=True)
     assert {entry.payload for entry in found} == {"uint64 (16, 5)"}
-    assert all(entry.payload is None for entry in run.trace(kind="mask"))
+    assert all(entry.payload is None for entry in run.trace(kind="embedding"))
 
 
 def test_a_data_frame_has_the_same_messages(run):

@@ -35,12 +35,14 @@ EXACTLY = {
     "coded_split: known keys": 0.0,
     "coded_split: known keys of all": 1.0,
     "coded_split: never uploads": 0.0,
-    "fedvs: two batches": 1.0,
+    "fedvs: two batches": 0.0,
+    "fedvs: a label twice": 0.0,
     "fedvs: another polynomial": 0.5,
     "fedvs: another polynomial, A = 1": 0.5,
     "fedvs: upload of another shape": 1.0,
-    "fedvs: never deals": 1.0,
-    "fedvs: zero masks of all": 1.0,
+    "fedvs: keeps its keys": 1.0,
+    "fedvs: keys told": 0.0,
+    "fedvs: keys told, T+1": 1.0,
     "secagg_split: two sets of survivors": 1.0,
     "secagg_split: less one": 1.0,
     "he_split: one ciphertext": 1.0,
@@ -60,7 +62,7 @@ NOTICED = {
     "fedvs: stepped, outside": "5 clients refuse",  # of which none are needed
     "fedvs: inconsistent data, A = 1": "server corrects client 1",  # who is honest
     "fedvs: inconsistent model, A = 1": "server corrects client 1",
-    "fedvs: inconsistent mask, A = 1": "server corrects client 1",
+    "fedvs: inconsistent key, A = 1": "server corrects client 1",
     "fedvs: A+1 wrong uploads": "server corrects client 8",
     "fedvs: wrong upload, A = 1": "server corrects client 0",  # the liar
     "fedvs: negative rows": "the run ends (RunError)",

@@ -17,6 +17,7 @@ import numpy as np
 from securevfl.audit.proof.linear_algebra import left_null, rank
 from securevfl.errors import ConfigurationError
 from securevfl.field import LagrangeCode
+from securevfl.field.prss import Prss, mask_streams
 
 _SUBSETS = 300  # of clients, checked by linear algebra; the closed form covers all of them
 
@@ -39,16 +40,15 @@ class Check:
 
 
 def certificate(
-    code: LagrangeCode, powers: np.ndarray | None = None, *, subsets: int = _SUBSETS, seed: int = 0
+    code: LagrangeCode, prss: Prss | None = None, *, subsets: int = _SUBSETS, seed: int = 0
 ) -> tuple[Check, ...]:
     """Check the conditions of the proof on a code, and on the masks of its uploads.
 
     Parameters
     ----------
     code : LagrangeCode
-    powers : ndarray, (N, m), optional
-        What maps the m uniform coefficients of a rho to its values at the clients; None for plain
-        evaluation, whose uploads are not covered.
+    prss : Prss, optional
+        Keys of the masks of uploads; None for plain evaluation, whose uploads are not covered.
     subsets : int
         Coalitions that are checked by linear algebra; all of them where there are no more.
     seed : int
@@ -60,8 +60,8 @@ def certificate(
         _minors(code, chosen, words),
         _rows(code, seed, subsets),
     ]
-    if powers is not None:
-        checks += [_coefficients(code, powers), _quotient(code, powers, chosen, words)]
+    if prss is not None:
+        checks += [_holders(code, prss), _streams(code, prss), _quotient(code, chosen, words)]
     return tuple(checks)
 
 
@@ -126,35 +126,57 @@ def _rows(code: LagrangeCode, seed: int, subsets: int) -> Check:
     return Check("evaluation rows", not wrong, detail if not wrong else f"not of {wrong[0]}")
 
 
-def _coefficients(code: LagrangeCode, powers: np.ndarray) -> Check:
-    """rho is a polynomial with K + 2T - 1 free coefficients: its values are powers of alpha."""
-    wanted = code.segments + 2 * code.privacy - 1
-    p = code.field.modulus
-    right = np.array([[pow(a, i, p) for i in range(wanted)] for a in code.alphas], object)
-    holds = powers.shape == right.shape and bool((_as_ints(powers) == right).all())
-    detail = f"rho has K+2T-1 = {wanted} coefficients and is evaluated at every client's point"
-    wrong = f"rho is dealt by a matrix {powers.shape} that is not alpha^i for i < {wanted}"
-    return Check("mask coefficients", holds, detail if holds else wrong)
+def _holders(code: LagrangeCode, prss: Prss) -> Check:
+    """Each set of T clients has a key, which exactly the clients outside it draw or are sent."""
+    N, T = code.parties, code.privacy
+    wrong = []
+    for key, A in enumerate(prss.subsets):
+        dealer = prss.dealer(key)
+        got = {n for n in range(N) if key in prss.sent(dealer, n)} | {dealer}
+        held = {n for n in range(N) if key in prss.held(n)}
+        if not got == held == set(range(N)) - set(A) or key not in prss.dealt(dealer):
+            wrong.append(A)
+    every = tuple(itertools.combinations(range(N), T))
+    holds = not wrong and prss.code is code and prss.subsets == every
+    detail = f"each of the {len(every)} sets A of T = {T} clients has a key, which exactly the "
+    detail += "clients outside A hold"
+    return Check("mask keys", holds, detail if holds else f"not that of {wrong[:1] or 'all sets'}")
 
 
-def _quotient(
-    code: LagrangeCode, powers: np.ndarray, chosen: Sequence[tuple[int, ...]], words: str
-) -> Check:
+def _streams(code: LagrangeCode, prss: Prss) -> Check:
+    """A client's value of rho is that of prod_{a in A} (z - alpha_a) z^e, e < K + T - 1."""
+    wanted, p = code.size - 1, code.field.modulus
+    wrong = []
+    for n, alpha in enumerate(code.alphas):
+        sets = [A for A in prss.subsets if n not in A]
+        right = [
+            [math.prod(alpha - code.alphas[a] for a in A) * pow(alpha, e, p) % p
+             for e in range(wanted)]
+            for A in sets
+        ]  # fmt: skip
+        found = prss.weights(n, mask_streams(code, degree=2))
+        if found.shape != (len(sets), wanted) or _as_ints(found).tolist() != right:
+            wrong.append(n)
+    detail = f"each key makes K+T-1 = {wanted} coefficients of rho, zero at the clients of its set"
+    return Check("mask streams", not wrong, detail if not wrong else f"not at client {wrong[0]}")
+
+
+def _quotient(code: LagrangeCode, chosen: Sequence[tuple[int, ...]], words: str) -> Check:
     """What server and C can tell of psi without its masks is what they may: K + T values.
 
-    Of the functionals of (rho(alpha_C), psi + P rho) those that no rho moves have rank K + T on
-    polynomials of degree 2(K+T-1); values at beta_1..K and alpha_C are K + T independent such ones.
+    C lacks the key of A = C alone. Of the functionals of psi + P rho those that none of its streams
+    moves have rank K + T on polynomials of degree 2(K+T-1); values at beta_1..K and alpha_C are
+    K + T independent such ones.
     """
     GF = _galois(code)
-    degree = 2 * (code.size - 1)
-    powers_of = [[pow(a, i, code.field.modulus) for i in range(degree + 1)] for a in code.alphas]
-    monomials = GF(np.array(powers_of, object))
-    hidden = GF(_as_ints(code.vanishing)[:, None]) * GF(_as_ints(powers))
+    degree, streams, p = 2 * (code.size - 1), code.size - 1, code.field.modulus
+    powers = [[pow(a, i, p) for i in range(degree + 1)] for a in code.alphas]
+    monomials = GF(np.array(powers, object))
     wrong = []
     for clients in chosen:
-        seen = GF(_as_ints(powers[list(clients)]))
-        image: Any = np.concatenate([seen, hidden])
-        free = image.left_null_space()[:, len(clients) :]
+        factors = [math.prod(a - code.alphas[c] for c in clients) % p for a in code.alphas]
+        hidden = GF(_as_ints(code.vanishing)) * GF(np.array(factors, object))
+        free = (hidden[:, None] * monomials[:, :streams]).left_null_space()
         if np.linalg.matrix_rank(free @ monomials) != code.size:
             wrong.append(clients)
     detail = f"server and {words}: what no mask moves are the K wanted values and T that C's own "

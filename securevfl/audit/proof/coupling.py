@@ -3,16 +3,17 @@
 Take secrets (X, W) and (X', W') with equal sums over the honest clients. The tapes that give the
 second the view of the first are
 
-    Z' = Z + M_C^-1 A_C (X - X'),    V' = V + M_C^-1 L_C (W - W'),    rho' = rho + q
+    Z' = Z + M_A^-1 A_A (X - X'),    V' = V + M_A^-1 L_A (W - W'),    streams' of k_A = streams + s
 
-with M_C the mask columns and A_C the data columns of the Lagrange matrix at C's points, L_C the
-row sums of A_C, and q = (psi - psi') / P, of degree K + 2T - 2 and zero at C's points, added to
-the mask of one honest dealer in each attempt. docs/masking.md proves it;
+for a set A of T clients with the coalition in it, M_A the mask columns and A_A the data columns of
+the Lagrange matrix at A's points, L_A the row sums of A_A, and s the K + T - 1 coefficients of
+(psi - psi') / (P prod_{a in A} (z - alpha_a)), of each attempt. docs/masking.md proves it;
 `securevfl.audit.recorded_runs` runs it.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -45,6 +46,20 @@ class Secrets:
     model_masks: Mapping[int, np.ndarray]
 
 
+def enlarged(code: LagrangeCode, clients: Sequence[int]) -> tuple[int, ...]:
+    """A: the first T clients, those of a coalition before all others.
+
+    Raises
+    ------
+    ConfigurationError
+        For more than T clients.
+    """
+    T = code.privacy
+    if len(clients) > T:
+        raise ConfigurationError(f"coupling: {len(clients)} clients collude and T = {T}")
+    return (*clients, *(n for n in range(code.parties) if n not in clients))[:T]
+
+
 def move(
     code: LagrangeCode,
     clients: Sequence[int],
@@ -52,7 +67,7 @@ def move(
     data: np.ndarray,
     models: Mapping[int, np.ndarray],
 ) -> Secrets:
-    """Give an honest client other secrets, and the masks with which C holds the same shares.
+    """Give an honest client other secrets, and the masks with which A holds the same shares.
 
     Parameters
     ----------
@@ -63,10 +78,7 @@ def move(
     data, models
         X-bar' and W-bar' by round.
     """
-    field, T = code.field, code.privacy
-    if len(clients) > T:
-        raise ConfigurationError(f"coupling: {len(clients)} clients collude and T = {T}")
-    C = [*clients, *(n for n in range(code.parties) if n not in clients)][:T]
+    field, C = code.field, list(enlarged(code, clients))
     inverse = field.inv(code.mask_matrix[C])
     onto_data = field.matmul(inverse, code.data_matrix[C])
     onto_model = field.matmul(onto_data, np.ones(code.segments, field.dtype))
@@ -97,20 +109,40 @@ def psi(
     return total
 
 
-def correction(code: LagrangeCode, one: np.ndarray, two: np.ndarray) -> np.ndarray:
-    """Coefficients of q = (psi - psi') / P, (K + 2T - 1, |B|, h).
+def correction(
+    code: LagrangeCode, clients: Sequence[int], one: np.ndarray, two: np.ndarray
+) -> np.ndarray:
+    """Coefficients of s = (psi - psi') / (P prod_{a in A} (z - alpha_a)), (K + T - 1, |B|, h).
 
     Raises
     ------
     ConfigurationError
         When there is no such polynomial: the secrets have different sums.
     """
-    field, count = code.field, code.segments + 2 * code.privacy - 1
-    alphas = field.elements(list(code.alphas))
-    powers = field.power(alphas[:, None], np.arange(count))
+    field, A, count = code.field, enlarged(code, clients), code.size - 1
+    rest = [n for n in range(code.parties) if n not in A]
     difference = field.subtract(one, two).reshape(code.parties, -1)
-    values = field.multiply(field.reciprocal(code.vanishing)[:, None], difference)
-    coefficients = solve_left(field, powers, values)
-    if coefficients is None:
+    factors = field.multiply(code.vanishing[rest], _factors(code, A)[rest])
+    values = field.multiply(field.reciprocal(factors)[:, None], difference[rest])
+    coefficients = solve_left(field, _powers(code, count)[rest], values)
+    if coefficients is None or difference[list(A)].any():
         raise ConfigurationError("coupling: the two secrets differ in the sums that are decoded")
     return coefficients.reshape(count, *one.shape[1:])
+
+
+def mask_shift(code: LagrangeCode, A: Sequence[int], streams: np.ndarray) -> np.ndarray:
+    """prod_{a in A} (z - alpha_a) s(z) at every client's point, from the coefficients of s."""
+    field = code.field
+    values = field.matmul(_powers(code, len(streams)), streams.reshape(len(streams), -1))
+    shift: np.ndarray = field.multiply(_factors(code, A)[:, None], values)
+    return shift.reshape(code.parties, *streams.shape[1:])
+
+
+def _factors(code: LagrangeCode, A: Sequence[int]) -> np.ndarray:
+    p = code.field.modulus
+    return code.field.elements([math.prod(x - code.alphas[a] for a in A) % p for x in code.alphas])
+
+
+def _powers(code: LagrangeCode, count: int) -> np.ndarray:
+    alphas = code.field.elements(list(code.alphas))
+    return code.field.power(alphas[:, None], np.arange(count))

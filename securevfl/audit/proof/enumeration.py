@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -29,9 +30,11 @@ class SmallInstance:
     honest : int
         Data holders outside the coalition.
     masked : bool
-        Whether uploads are masked and one dealer is honest; more honest dealers change nothing.
-    coefficients : int, optional
-        Coefficients of rho; K + 2T - 1 if not given. Other numbers are planted leaks.
+        Whether uploads are masked.
+    streams : int, optional
+        Streams of each key; K + T - 1 if not given. Other numbers are planted leaks.
+    given : bool
+        Planted leak: every client holds every key.
     """
 
     code: LagrangeCode
@@ -41,7 +44,8 @@ class SmallInstance:
     rounds: int = 1
     honest: int = 1
     masked: bool = True
-    coefficients: int | None = None
+    streams: int | None = None
+    given: bool = False
 
     @property
     def modulus(self) -> int:
@@ -106,15 +110,17 @@ class Observation:
         code, field = toy.code, toy.code.field
         if not toy.masked:
             return np.eye(len(self.uploads), dtype=field.dtype)
-        count = toy.coefficients
-        if count is None:
-            count = code.segments + 2 * code.privacy - 1
+        count = code.size - 1 if toy.streams is None else toy.streams
         alphas = field.elements(list(code.alphas))
         powers = field.power(alphas[:, None], np.arange(count))
         hidden = field.multiply(code.vanishing[:, None], powers)
-        seen = len(self.points)
-        columns = np.concatenate([powers[self.points], hidden[self.uploads]])
-        return left_null(field, columns)[:, seen:]
+        columns = [np.zeros((code.parties, 0), field.dtype)]
+        for A in combinations(range(code.parties), code.privacy):
+            if not set(self.points) <= set(A) or (self.points and toy.given):
+                continue  # a member of the coalition holds the key
+            factors = [math.prod(x - code.alphas[a] for a in A) % toy.modulus for x in code.alphas]
+            columns.append(field.multiply(hidden, field.elements(factors)[:, None]))
+        return left_null(field, np.concatenate(columns, axis=1)[self.uploads])
 
     def _complement(self, toy: SmallInstance, unmasked: np.ndarray) -> np.ndarray:
         """Functionals that complete `wanted`, each without what the output contributes to it.

@@ -73,7 +73,7 @@ def small_code(p: int, segments: int, privacy: int) -> LagrangeCode:
     )
 
 
-_SHAPES: tuple[tuple[int, int, int, dict[str, int]], ...] = (
+_SHAPES: tuple[tuple[int, int, int, dict[str, Any]], ...] = (
     (5, 1, 1, {}),
     (5, 1, 1, {"rows": 2}),
     (5, 1, 1, {"features": 2}),
@@ -97,7 +97,7 @@ _SHAPES: tuple[tuple[int, int, int, dict[str, int]], ...] = (
     (13, 1, 1, {}),
     (13, 2, 1, {}),
 )
-_SLOW: tuple[tuple[int, int, int, dict[str, int]], ...] = (
+_SLOW: tuple[tuple[int, int, int, dict[str, Any]], ...] = (
     (5, 1, 1, {"rounds": 2, "width": 2}),
     (11, 2, 1, {"rounds": 2}),
     (11, 2, 1, {"width": 2}),

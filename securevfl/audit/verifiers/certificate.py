@@ -27,7 +27,7 @@ class Certificate(CodedVerifier):
         subject.progress("certificate")
         checks = subject.shared(
             "certificate",
-            lambda: certificate(protocol.code, protocol.mask_powers, seed=subject.seed),
+            lambda: certificate(protocol.code, protocol.prss, seed=subject.seed),
         )
         for check in checks:
             about_masks = check.name.startswith("mask") and check.name != "mask minors"
@@ -49,12 +49,12 @@ class Formulas(CodedVerifier):
         sizes = [m.payload.size for m in recorded.whole.messages if hasattr(m.payload, "size")]
         text = (
             f"a run of the real code: {sum(sizes)} elements of its messages equal the formulas of "
-            "the proof, draw by draw fresh, with S and D large enough"
+            "the proof, draw by draw fresh, with S large enough and all that was told in each label"
         )
         yield self.condition(not found, f"a run deviates: {found[0]}" if found else text)
         broken = [f"{one.setting.name}, {what}" for one in subject.settings for what in one.sums]
         text = (
-            "in all runs each sum has T + 2 sharers and T + 1 dealers or more, and no row stands "
-            "in two sums of different models between two steps"
+            "in all runs each sum has T + 2 sharers or more, and no row stands in two sums of "
+            "different models between two steps"
         )
         yield self.condition(not broken, f"the sums break a rule: {broken[0]}" if broken else text)

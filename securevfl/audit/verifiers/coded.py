@@ -97,7 +97,7 @@ def factory(subject: Subject, **more: Any) -> RunFactory:
 
 
 def small_options(protocol: CodedProtocol) -> dict[str, Any]:
-    """Options that fix the code, the masks and the dealers."""
+    """Options that fix the code and the masks."""
     config = protocol.config
     return {
         "segments": protocol.code.segments,
@@ -105,7 +105,6 @@ def small_options(protocol: CodedProtocol) -> dict[str, Any]:
         "prime": protocol.code.field.modulus,
         "masked": protocol.masked,
         **({"degree": config.degree} if hasattr(config, "degree") else {}),
-        **({"spares": config.spares} if hasattr(config, "spares") else {}),
     }
 
 

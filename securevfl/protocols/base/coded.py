@@ -10,6 +10,7 @@ import numpy as np
 
 from securevfl.engine.party import Party
 from securevfl.field import LagrangeCode
+from securevfl.field.prss import Prss
 from securevfl.protocols.base.protocol import Protocol
 
 
@@ -18,10 +19,10 @@ class CodedProtocol(Protocol):
 
     The verifiers of its claims need more than the declared messages: the code, runs on chosen
     models, and the messages of FedVS. Data shares are of kind "train-data", model
-    shares "model", shares of masks "mask", uploads "embedding". A round is announced with an object
-    that has `rows` (B), and "attempt" names `sharers` (S), `dealers` (D) and `held` (earlier
-    models). A client draws by its method `uniform`: Z in setup, then in each round V and, of a
-    dealer, the coefficients of rho.
+    shares "model", keys of masks "key", uploads "embedding". A round is announced with an object
+    that has `rows` (B), and "attempt" names `sharers` (S). A client draws by its method `uniform`:
+    Z in setup, then in each round V. It draws keys by `secret_bytes`, once, sends those that it
+    drew to itself as "own-keys", and computes its values of the masks by `rho`.
     """
 
     @property
@@ -31,17 +32,17 @@ class CodedProtocol(Protocol):
 
     @property
     @abstractmethod
-    def mask_powers(self) -> np.ndarray | None:
-        """Matrix from coefficients of a rho to its values at the clients; None without masks."""
+    def prss(self) -> Prss | None:
+        """Keys of the masks of uploads; None without masks."""
 
     @property
     def masked(self) -> bool:
         """Whether uploads are masked."""
-        return self.mask_powers is not None
+        return self.prss is not None
 
     @abstractmethod
-    def dealers(self, round: int) -> tuple[int, ...]:
-        """Clients that deal masks in a round."""
+    def told(self, round: int, batch: Any, attempt: Any) -> bytes:
+        """All that clients are told of a sum, by which they mask it."""
 
     @abstractmethod
     def quantised_columns(self) -> dict[int, np.ndarray]:

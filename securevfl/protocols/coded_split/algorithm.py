@@ -16,11 +16,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from securevfl.engine.party import SERVER, Party
-from securevfl.field.prss import draw_keys, mask_streams
+from securevfl.engine.party import SERVER
+from securevfl.field.prss import mask_streams
+from securevfl.protocols.base.mask_keys import KeyHolder
 from securevfl.protocols.coded_split.dealing import Dealing
 from securevfl.protocols.coded_split.decoding import signed_models
-from securevfl.protocols.coded_split.keys import as_array, fresh_bytes
 from securevfl.protocols.coded_split.messages import STORED_EVERY, Label, Request
 from securevfl.protocols.coded_split.parameters import MODEL, UPLOAD, Parameters
 from securevfl.protocols.coded_split.quantisation import first_model, whole_rows
@@ -29,7 +29,7 @@ Model = tuple[np.ndarray, int, tuple[int, ...]]
 _UNANSWERED = 20  # questions in a row without a word: the server has ended
 
 
-class Holder(Party):
+class Holder(KeyHolder):
     """Holder j: has shares of all data and models, uploads masked sums, applies dealt steps.
 
     As it stands here it is a helper, which has no data of its own.
@@ -76,13 +76,7 @@ class Holder(Party):
     async def setup(self) -> None:
         """Lines 1 to 3: share data and models, agree on keys; keep what the others sent."""
         self.share_own()
-        drawn = draw_keys(self.public.prss, self.index, self.secret_bytes)
-        self.send(self.index, "own-keys", [drawn[key] for key in sorted(drawn)])
-        for j in self.peers:
-            sent = self.public.prss.sent(self.index, j)
-            if sent:
-                self.send(j, "key", as_array([drawn[key] for key in sent]))
-        self.keys = drawn | await self.received_keys()
+        await self.agree_on_keys(self.public.prss)
         owners = range(self.public.owners)
         for part in self.public.batches:
             shares = await self.collect(f"{part}-data", senders=owners)
@@ -90,7 +84,6 @@ class Holder(Party):
         if self.shares_models:
             models = await self.collect("model", senders=owners)
             self.model = (np.concatenate([models[n] for n in owners]), 0, ())
-        await self.receive("own-keys", sender=self.index)
 
     @property
     def shares_models(self) -> bool:
@@ -104,17 +97,6 @@ class Holder(Party):
 
     def share_own(self) -> None:
         """Share data and model; a helper has none."""
-
-    async def received_keys(self) -> dict[int, bytes]:
-        """Keys that others drew (line 3)."""
-        prss = self.public.prss
-        dealers = [i for i in self.peers if prss.sent(i, self.index)]
-        found = await self.collect("key", senders=dealers) if dealers else {}
-        return {
-            key: row.tobytes()
-            for i, rows in found.items()
-            for key, row in zip(prss.sent(i, self.index), rows, strict=True)
-        }
 
     async def run(self) -> None:
         """Answer every label that is due, apply every step that is dealt, until the end."""
@@ -245,10 +227,6 @@ class Holder(Party):
         The privacy verifiers replace this method by a tape, a recorded sequence of draws.
         """
         return self.public.field.random(shape)
-
-    def secret_bytes(self, count: int) -> bytes:
-        """Bytes from the operating system: the keys k_A are drawn here."""
-        return fresh_bytes(count)
 
     def operations(self, kind: str) -> int:
         """Multiply-adds: 2 |B| d h + C(N-1,T) u |B| h of a round, all before the upload."""

@@ -9,12 +9,11 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from securevfl.field.prss import KEY
+from securevfl.protocols.base.mask_keys import key_messages
 from securevfl.protocols.base.messages import (
     Draw,
     MessageKey,
     MessageSpec,
-    in_setup,
     last_word,
 )
 from securevfl.protocols.coded_split.dealing import SEED
@@ -44,18 +43,7 @@ def messages_of(public: Parameters, *, training: bool = True) -> tuple[MessageSp
     )
     every = (
         *(data_spec(public, part) for part in public.batches),
-        MessageSpec(
-            *("key", "client", "client", "key"),
-            shape=lambda key: (len(public.prss.sent(key.sender, key.receiver)), KEY),
-            dtype="uint8",
-            count=lambda key: _in_setup(key) * bool(public.prss.sent(key.sender, key.receiver)),
-            source="line 3",
-        ),
-        MessageSpec(
-            *("own-keys", "client", "itself", "key"),
-            count=in_setup,
-            source="line 3: what it draws; nothing is sent",
-        ),
+        *key_messages(public.prss, "line 3"),
         pieces,
         last_word(),
     )

@@ -16,9 +16,9 @@ import numpy as np
 
 from securevfl.engine.party import SERVER
 from securevfl.models.split import Centre
+from securevfl.protocols.base.mask_keys import as_array, dealt_keys, keys_of
 from securevfl.protocols.base.messages import Formula, MessageKey, RunSecrets
 from securevfl.protocols.base.shared_models import Use
-from securevfl.protocols.coded_split.keys import as_array
 from securevfl.protocols.coded_split.messages import Label, Request, inference_step
 from securevfl.protocols.coded_split.parameters import MODEL, UPLOAD, Parameters
 from securevfl.protocols.coded_split.quantisation import (
@@ -58,7 +58,7 @@ def formulas_of(protocol: Method) -> dict[str, Formula]:
         "train-data": data_share,
         "test-data": data_share,
         "model": model_share,
-        "key": dealt_keys,
+        "key": sent_keys,
         "embedding": upload,
         "deal": deal,
         "seed": deal,
@@ -99,23 +99,9 @@ def model_share(protocol: Method, secrets: RunSecrets, key: MessageKey) -> np.nd
     return share
 
 
-def dealt_keys(protocol: Method, secrets: RunSecrets, key: MessageKey) -> np.ndarray:
+def sent_keys(protocol: Method, secrets: RunSecrets, key: MessageKey) -> np.ndarray:
     """The keys of sets without the receiver, of those that the sender drew (line 3)."""
-    prss = protocol.public.prss
-    drawn = secrets.sent("own-keys", 0)[key.sender, key.sender]
-    own = dict(zip(prss.dealt(key.sender), drawn, strict=True))
-    return as_array([own[one] for one in prss.sent(key.sender, key.receiver)])
-
-
-def keys_of(protocol: Method, secrets: RunSecrets, holder: int) -> dict[int, bytes]:
-    """k_A of every A without the holder, as they were drawn."""
-    prss = protocol.public.prss
-    every = {
-        key: one
-        for (sender, _), drawn in secrets.sent("own-keys", 0).items()
-        for key, one in zip(prss.dealt(sender), drawn, strict=True)
-    }
-    return {key: every[key] for key in prss.held(holder)}
+    return dealt_keys(protocol.public.prss, secrets, key)
 
 
 def upload(protocol: Method, secrets: RunSecrets, key: MessageKey) -> np.ndarray:
@@ -124,7 +110,7 @@ def upload(protocol: Method, secrets: RunSecrets, key: MessageKey) -> np.ndarray
     data = received(secrets, f"{use.part}-data", 0, key.sender)
     X = np.concatenate([data[n][use.rows] for n in range(public.owners)], axis=1)
     psi = public.field.matmul(X, model_at(protocol, secrets, key.sender, use.steps))
-    keys = keys_of(protocol, secrets, key.sender)
+    keys = keys_of(public.prss, secrets, key.sender)
     return public.prss.mask(key.sender, keys, use.label, psi, UPLOAD)
 
 
@@ -186,7 +172,7 @@ def release(protocol: Method, secrets: RunSecrets, key: MessageKey) -> np.ndarra
     start = sum(public.sizes[:n])
     share = model_at(protocol, secrets, key.sender, last)[start : start + public.sizes[n]]
     told = Label("release", last, n).told(np.empty(0, np.uint32))
-    keys = keys_of(protocol, secrets, key.sender)
+    keys = keys_of(public.prss, secrets, key.sender)
     return public.prss.mask(key.sender, keys, told, share, MODEL)
 
 

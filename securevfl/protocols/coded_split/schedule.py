@@ -10,9 +10,10 @@ import numpy as np
 from securevfl.engine.party import SERVER
 from securevfl.engine.streams import keyed_stream
 from securevfl.field import LagrangeCode, PrimeField
-from securevfl.field.prss import KEY, mask_streams
+from securevfl.field.prss import mask_streams
 from securevfl.models.polynomial_network import expanded_width
 from securevfl.models.split import Batches
+from securevfl.protocols.base.mask_keys import key_posts
 from securevfl.protocols.base.schedule import (
     Needs,
     Outline,
@@ -105,7 +106,7 @@ def memory_of(public: Parameters, rows: int, holders: int) -> tuple[int, int]:
 
 def setup(public: Parameters) -> tuple[Post, ...]:
     """Shares of data and models, and keys."""
-    N, dtype, prss = public.code.parties, public.field.dtype, public.prss
+    N, dtype = public.code.parties, public.field.dtype
     sizes = [expanded_width(d, public.config.degree) for d in public.widths]
     nothing = [0] * (N - len(sizes))
 
@@ -122,22 +123,7 @@ def setup(public: Parameters) -> tuple[Post, ...]:
         for part, layout in public.batches.items()
     ]
     posts.append(shares("model", sizes, [public.config.width] * len(sizes)))
-    numbers = sorted({len(prss.sent(i, j)) for i in range(N) for j in range(N)} - {0})
-    return (*posts, *(_keys(public, number) for number in numbers))
-
-
-def _keys(public: Parameters, number: int) -> Post:
-    """Messages of so many keys."""
-    N, prss = public.code.parties, public.prss
-
-    def receivers(i: int) -> Sequence[int]:
-        return [j for j in range(N) if len(prss.sent(i, j)) == number]
-
-    def senders(round: int) -> Sequence[int]:
-        return [i for i in range(N) if receivers(i)]
-
-    payload = hollow((number, KEY), np.uint8)
-    return Post("key", "peers", (payload,), senders, receivers=receivers)
+    return (*posts, *key_posts(public.prss))
 
 
 def training(public: Parameters) -> Phase:

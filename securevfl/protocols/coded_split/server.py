@@ -15,10 +15,10 @@ from securevfl.errors import NotEnoughResultsError
 from securevfl.field.prss import KEY
 from securevfl.models.split import Centre, measure
 from securevfl.protocols.base.decoding import rows_in_order
+from securevfl.protocols.base.mask_keys import as_array, fresh_bytes
 from securevfl.protocols.coded_split.bounds import RangeBound
 from securevfl.protocols.coded_split.dealing import Dealing
 from securevfl.protocols.coded_split.decoding import decode_sums
-from securevfl.protocols.coded_split.keys import as_array, fresh_bytes
 from securevfl.protocols.coded_split.messages import Request, inference_step
 from securevfl.protocols.coded_split.parameters import Parameters
 from securevfl.protocols.coded_split.quantisation import mean_of_sums, wanted_step

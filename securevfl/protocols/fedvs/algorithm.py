@@ -8,6 +8,7 @@ embedding width.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -15,15 +16,16 @@ import numpy as np
 
 from securevfl.engine.party import SERVER, Party
 from securevfl.errors import CorruptResultsError, NotEnoughResultsError
-from securevfl.field.masking import deal, hide
+from securevfl.field.prss import mask_streams
 from securevfl.models.polynomial_network import PolynomialNetwork
 from securevfl.models.pretraining.trainer import Pretraining
 from securevfl.models.split import Centre, measure, rows_of
 from securevfl.models.weights import load_weights, weights_of
 from securevfl.protocols.base.decoding import rows_in_order
+from securevfl.protocols.base.mask_keys import KeyHolder
 from securevfl.protocols.fedvs.decoding import decode_uploads
 from securevfl.protocols.fedvs.messages import Attempt, Batch
-from securevfl.protocols.fedvs.parameters import Parameters, inference_step
+from securevfl.protocols.fedvs.parameters import Parameters, inference_step, stream_count
 from securevfl.protocols.fedvs.quantisation import (
     could_wrap,
     mean_of_sums,
@@ -35,15 +37,21 @@ from securevfl.protocols.fedvs.sums import Sum, SumLedger, of_ledger
 from securevfl.protocols.fedvs.terms import check_attempt, why_not_announced
 
 
-class Client(Party):
-    """Client n: shares its data once and its model every round, evaluates, updates."""
+class Client(KeyHolder):
+    """Client n: shares its data once and its model every round, evaluates, updates.
 
-    activities: ClassVar[Mapping[str, str]] = {**Party.activities, "mask": "share"}
+    Attributes
+    ----------
+    answered : dict
+        By life of the server the newest round to which it uploaded, and a hash of all that it was
+        told of that sum. Its masks of these labels are used up.
+    """
+
     kept: ClassVar[tuple[str, ...]] = ("network", "uploaded")
-    kept_once: ClassVar[tuple[str, ...]] = ("data_shares", "row_sum")
-    kept_ahead: ClassVar[tuple[str, ...]] = ("uploaded",)
+    kept_once: ClassVar[tuple[str, ...]] = ("data_shares", "row_sum", "keys")
+    kept_ahead: ClassVar[tuple[str, ...]] = ("uploaded", "answered")
     kept_before: ClassVar[tuple[str, ...]] = ("held",)
-    kept_optional: ClassVar[Mapping[str, Any]] = {"unsure": (0, 0), "heard": 0}
+    kept_optional: ClassVar[Mapping[str, Any]] = {"unsure": (0, 0), "heard": 0, "answered": {}}
     uploaded = of_ledger("stored_uploads")  # names of the ledger's state in checkpoints
     unsure = of_ledger("unsure")
     heard = of_ledger("last_step")
@@ -64,6 +72,8 @@ class Client(Party):
         self.pretraining = pretraining
         self.data_shares: dict[str, dict[int, np.ndarray]] = {}
         self.row_sum = 0
+        self.keys: dict[int, bytes] = {}
+        self.answered: dict[int, tuple[int, bytes]] = {}
         self.ledger = SumLedger(parties=len(peers), threshold=1)  # of its own uploads
         self.rows = 0  # |B| of the present round
         # Models by round that are shared instead of trained ones (`CodedProtocol.parties_with`).
@@ -82,17 +92,15 @@ class Client(Party):
                 self.check_range(batch, model)
                 masks = self.uniform((self.public.code.privacy, *model.shape))  # V, line 16
                 self.share("model", self.public.code.encode_constant(model, masks=masks))
-                if self.index in self.public.appointed_dealers(self.round):
-                    self.share("mask", self.deal_mask(len(batch.rows)))
                 before = self.ledger.possible_uploads() if batch.part == "train" else ()
                 self.send(SERVER, "shared", before or None)
                 attempt = self.checked(batch, await self.receive("attempt", sender=SERVER))
                 shares = await self.collect("model", senders=attempt.sharers)  # line 19
-                if self.consistent(batch, attempt):
+                told = attempt.told(self.round, batch)
+                if self.consistent(batch, attempt) and self.is_new(attempt.life, told):
                     upload = self.evaluate(batch, attempt, shares)  # line 23
                     if self.public.config.masked:
-                        rhos = await self.collect("mask", senders=attempt.dealers)
-                        upload = self.masked(upload, rhos)
+                        upload = self.masked(upload, told)
                     self.ledger.announce(self.round, Sum(batch, attempt))
                     self.write_ahead()  # a crash must not undo that it uploaded
                     self.send(SERVER, "embedding", upload)
@@ -102,7 +110,7 @@ class Client(Party):
                     self.ledger.hear_of_step(self.round, moved=moved is not False)
 
     async def setup(self) -> None:
-        """Share the data (lines 2-10); with pre-training, pre-train before."""
+        """Share the data (lines 2-10), agree on keys; with pre-training, pre-train before."""
         if self.pretraining is not None:
             await self.pretrain(self.pretraining)
         for part, features in self.features.items():
@@ -112,6 +120,8 @@ class Client(Party):
             shares = self.public.code.encode(quantised, masks=masks)
             self.share(f"{part}-data", shares)  # lines 7-8
             self.data_shares[part] = await self.collect(f"{part}-data", senders=self.peers)
+        if self.public.config.masked:
+            await self.agree_on_keys(self.public.prss)
 
     def quantised_model(self) -> np.ndarray:
         """W-bar (equation 3)."""
@@ -154,22 +164,40 @@ class Client(Party):
         largest = float(np.abs(self.network.values - before).max())
         return largest > 2.0 ** -max(24, self.public.config.model_bits)
 
-    def deal_mask(self, rows: int) -> np.ndarray:
-        """rho at every client's point, (N, |B|, h), for a uniform rho of degree K + 2T - 2."""
-        powers = self.public.mask_powers
-        coefficients = self.uniform((powers.shape[1], rows, self.public.config.width))
-        return deal(self.public.code, powers, coefficients)
+    def is_new(self, life: int, told: bytes) -> bool:
+        """Whether the label (life, round) was never answered; it is noted, and used up with it.
 
-    def masked(self, upload: np.ndarray, rhos: Mapping[int, np.ndarray]) -> np.ndarray:
-        """Y = H-tilde + P(alpha) sum over D of rho_j(alpha), P(z) = prod_{k<=K} (z - beta_k)."""
-        return hide(self.public.code, self.index, upload, rhos.values())
+        The same masks on two polynomials would tell their difference. What was shared for an
+        earlier answer is gone, so that not even the same announcement can have the same answer.
+        """
+        newest, _ = self.answered.get(life, (0, b""))
+        if not self.public.config.masked:
+            return True
+        if self.round <= newest:
+            self.record("refused", life=life, newest=newest, why="the label was used before")
+            return False
+        self.answered = self.answered | {life: (self.round, hashlib.sha256(told).digest())}
+        return True
+
+    def masked(self, upload: np.ndarray, told: bytes) -> np.ndarray:
+        """Y = H-tilde + P(alpha) rho(alpha), P(z) = prod_{k<=K} (z - beta_k)."""
+        code, field = self.public.code, self.public.field
+        rho = self.rho(told, upload.shape)
+        return field.add(upload, field.multiply(code.vanishing[self.index], rho))
+
+    def rho(self, told: bytes, shape: tuple[int, ...]) -> np.ndarray:
+        """rho(alpha), of degree K + 2T - 2, from the keys and all that the client was told.
+
+        The privacy verifiers move it by a polynomial that a key could have had as well.
+        """
+        streams = mask_streams(self.public.code, degree=2)
+        return self.public.prss.value(self.index, self.keys, told, shape, streams)
 
     def uniform(self, shape: tuple[int, ...]) -> np.ndarray:
         """Fresh uniform field elements from the operating system's entropy.
 
-        Every uniform secret of a client is drawn here: Z once in setup, then each round V and, of
-        a dealer, the coefficients of rho. None is kept. The privacy verifiers replace this method
-        by a tape, a recorded sequence of draws.
+        Every uniform secret of a client is drawn here: Z once in setup, then each round V. None is
+        kept. The privacy verifiers replace this method by a tape, a recorded sequence of draws.
         """
         return self.public.field.random(shape)
 
@@ -187,8 +215,8 @@ class Client(Party):
             raise out_of_range(self.public, self.index, self.round, largest)
 
     def checked(self, batch: Batch, attempt: Attempt) -> Attempt:
-        """The attempt, if its sharers and dealers keep the guarantee; else an error, no upload."""
-        check_attempt(self.public, self.round, batch, attempt)
+        """The attempt, if its sharers keep the guarantee; else an error, and no upload."""
+        check_attempt(self.public, batch, attempt)
         return attempt
 
     def consistent(self, batch: Batch, attempt: Attempt) -> bool:
@@ -217,18 +245,18 @@ class Client(Party):
     def operations(self, kind: str) -> int:
         """Multiply-adds of section 5.3: d_n h D_n N log^2 N to share, |B| h sum_n d_n D_n to embed.
 
-        Dealing a mask (ours) costs its product of powers and coefficients, |B| h N (K + 2T - 1).
+        A mask (ours) costs a multiply-add for each element of its C(N-1, T) (K + T - 1) streams.
         """
         public, h, N = self.public, self.public.config.width, len(self.peers)
         own: int = self.network.values.shape[0]
         if kind == "model":
             return coding_operations(own * h, N)
-        if kind == "mask":
-            return int(self.rows * h * public.mask_powers.size)
         if kind == "embedding":
             held = next(iter(self.data_shares.values()))
             widths = sum(share.shape[1] for share in held.values())
-            return int(self.rows * h * widths)
+            code = public.code
+            masking = stream_count(N, code.segments, code.privacy) * public.config.masked
+            return int(self.rows * h * (widths + masking))
         part = kind.removesuffix("-data")
         return coding_operations(public.batches[part].length * own, N) if kind != part else 0
 
@@ -280,9 +308,9 @@ class Server(Party):
         self.conclude()
 
     async def attempt(self, batch: Batch) -> Attempt:
-        """Announce B, then S: those that shared their model in time (footnote 2), and D.
+        """Announce B, then S: those that shared their model in time (footnote 2).
 
-        S and D that would not keep the masked guarantee are not announced; `decode` gives such an
+        An S that would not keep the masked guarantee is not announced; `decode` gives such an
         attempt up. An attempt on rows that were announced before has the models of that one, or is
         not made: two sums of the same rows and other models reveal their difference.
         """
@@ -294,14 +322,12 @@ class Server(Party):
         if before is not None:
             again = before.attempt
             sharers = again.sharers if set(again.sharers) <= set(sharers) else ()
-        dealt = [j for j in self.public.appointed_dealers(self.round) if j in sharers]
-        dealers = tuple(sorted(dealt[: self.public.code.privacy + 1]))
         if batch.part == "train":
             for n, uploaded in shared.items():
                 self.ledger.report(n, uploaded or ())
             self.ledger.settle()
-        attempt = Attempt(sharers, dealers, harmless=self.harmless, stepped=self.stepped)
-        if self.public.maskable(attempt.sharers, attempt.dealers):
+        attempt = Attempt(sharers, self.epoch, self.harmless, self.stepped)
+        if self.public.enough(attempt.sharers):
             self.ledger.announce(self.round, Sum(batch, attempt))
             self.write_ahead()
             self.broadcast("attempt", attempt)

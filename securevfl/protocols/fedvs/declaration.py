@@ -1,6 +1,6 @@
 """Declaration of FedVS: one line for each kind of message, one for each secret draw.
 
-Line numbers are those of the paper's Algorithm 1; masks and announcements are ours.
+Line numbers are those of the paper's Algorithm 1; keys of masks and announcements are ours.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from securevfl.models.polynomial_network import expanded_width
+from securevfl.protocols.base.mask_keys import key_messages
 from securevfl.protocols.base.messages import (
     Carries,
     Draw,
@@ -64,9 +65,6 @@ def messages_of(
         coded = rows(key.round)
         return None if coded is None else (public.code.segments * coded, h)
 
-    def dealt(key: MessageKey) -> int:
-        return int(key.round > 0 and key.sender in public.candidates(key.round))
-
     every: tuple[MessageSpec, ...] = (
         *(data(part) for part in public.batches),
         replace(announcement("client", source="line 12: B, and the end"), punctual=True),
@@ -89,7 +87,7 @@ def messages_of(
             public=True,
             count=in_rounds,
             punctual=True,
-            source="footnote 2: S, and the dealers D",
+            source="footnote 2: S, and the server's life",
         ),
         MessageSpec(
             *("embedding", "client", "server", upload),
@@ -102,9 +100,7 @@ def messages_of(
         ),
     )
     if public.config.masked:
-        mask = MessageSpec("mask", "client", "client", "mask", shape=of_rows, dtype=field,
-                           modulus=p, count=dealt, source="ours: rho")  # fmt: skip
-        every = (*every, mask)
+        every = (*every, *key_messages(public.prss, "ours"))
     if training:
         last = last_training_round(public)
         gradient = MessageSpec(
@@ -128,10 +124,9 @@ def pretraining_messages() -> tuple[MessageSpec, ...]:
 
 
 def draws_of(public: Parameters, widths: Sequence[int]) -> tuple[Draw, ...]:
-    """Secret draws in a client's order: Z in setup, then each round V and, of a dealer, rho."""
+    """Uniform secret draws in a client's order: Z in setup, then each round V."""
     T, h = public.code.privacy, public.config.width
     sizes = [expanded_width(d, public.config.degree) for d in widths]
-    rows = rows_by_round(public)
 
     def of_data(part: str, n: int, round: int) -> tuple[int, ...] | None:
         return None if round else (T, public.batches[part].length, sizes[n])
@@ -139,20 +134,12 @@ def draws_of(public: Parameters, widths: Sequence[int]) -> tuple[Draw, ...]:
     def of_model(n: int, round: int) -> tuple[int, ...] | None:
         return (T, sizes[n], h) if round else None
 
-    def of_mask(n: int, round: int) -> tuple[int, ...] | None:
-        coded = rows(round)
-        if not round or coded is None or n not in public.candidates(round):
-            return None
-        return (public.mask_powers.shape[1], coded, h)
-
     names = {"train": "Z", "test": "Z test"}
     drawn = [
         Draw(names[part], "client", functools.partial(of_data, part), (f"{part}-data", "embedding"))
         for part in public.batches
     ]
     drawn.append(Draw("V", "client", of_model, ("model", "embedding")))
-    if public.config.masked:
-        drawn.append(Draw("rho", "client", of_mask, ("mask", "embedding")))
     return tuple(drawn)
 
 

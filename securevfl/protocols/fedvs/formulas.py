@@ -18,6 +18,7 @@ from securevfl.engine.party import SERVER
 from securevfl.field import LagrangeCode
 from securevfl.models.polynomial_network import PolynomialNetwork
 from securevfl.models.split import Centre
+from securevfl.protocols.base.mask_keys import dealt_keys, keys_of
 from securevfl.protocols.base.messages import Formula, MessageKey, RunSecrets
 from securevfl.protocols.fedvs.messages import Attempt, Batch
 from securevfl.protocols.fedvs.parameters import Parameters, inference_step
@@ -36,9 +37,6 @@ class Method(Interface):
     def code(self) -> LagrangeCode:
         """Evaluation points, K and T."""
 
-    def dealers(self, round: int) -> tuple[int, ...]:
-        """Appointed dealers."""
-
     def network(self, index: int, *, bound: float | None = None) -> PolynomialNetwork:
         """New network of a client."""
 
@@ -56,7 +54,7 @@ def formulas_of(protocol: Method) -> dict[str, Formula]:
         "test-data": data_share,
         "round": announced,
         "model": model_share,
-        "mask": mask_share,
+        "key": sent_keys,
         "shared": uploads_since_the_last_step,
         "attempt": named_attempt,
         "embedding": upload,
@@ -110,17 +108,9 @@ def model_share(protocol: Method, secrets: RunSecrets, key: MessageKey) -> np.nd
     return share
 
 
-def mask_share(protocol: Method, secrets: RunSecrets, key: MessageKey) -> np.ndarray:
-    """rho_j(alpha), from its coefficients."""
-
-    def values() -> np.ndarray:
-        rho = secrets.draw(key.sender, "rho", key.round)
-        powers = protocol.public.mask_powers
-        dealt = protocol.code.field.matmul(powers, rho.reshape(len(rho), -1))
-        return dealt.reshape(-1, *rho.shape[1:])
-
-    value: np.ndarray = secrets.once(key, "values", values)[key.receiver]
-    return value
+def sent_keys(protocol: Method, secrets: RunSecrets, key: MessageKey) -> np.ndarray:
+    """The keys of sets without the receiver, of those that the sender drew."""
+    return dealt_keys(protocol.public.prss, secrets, key)
 
 
 def uploads_since_the_last_step(
@@ -140,18 +130,17 @@ def uploads_since_the_last_step(
 
 
 def named_attempt(protocol: Method, secrets: RunSecrets, key: MessageKey) -> Attempt:
-    """S, all that shared, and D, the first T + 1 appointed dealers among them."""
+    """S, all that shared, in the server's first life."""
     sharers = tuple(sorted(sender for sender, _ in secrets.sent("shared", key.round)))
-    dealt = [j for j in protocol.dealers(key.round) if j in sharers]
     stepped = next(
         (r for r in range(key.round - 1, 0, -1) if secrets.sent("gradient", r)),
         0,
     )
-    return Attempt(sharers, tuple(sorted(dealt[: protocol.code.privacy + 1])), stepped=stepped)
+    return Attempt(sharers, stepped=stepped)
 
 
 def upload(protocol: Method, secrets: RunSecrets, key: MessageKey) -> np.ndarray:
-    """psi(alpha) + P(alpha) sum rho_j(alpha), from the shares that the client has (equation 5)."""
+    """psi(alpha) + P(alpha) rho(alpha), from the client's shares and keys (equation 5)."""
     public, n = protocol.public, key.sender
     batch = secrets.sent("round", key.round)[SERVER, n]
     attempt = secrets.sent("attempt", key.round)[SERVER, n]
@@ -163,10 +152,8 @@ def upload(protocol: Method, secrets: RunSecrets, key: MessageKey) -> np.ndarray
     psi: np.ndarray = field.matmul(held, np.concatenate(list(models.values())))
     if not protocol.config.masked:
         return psi
-    rhos = _received(secrets, "mask", key.round, n)
-    total = functools.reduce(field.add, (rhos[j] for j in attempt.dealers))
-    masked: np.ndarray = field.add(psi, field.multiply(public.code.vanishing[n], total))
-    return masked
+    keys = keys_of(public.prss, secrets, n)
+    return public.prss.mask(n, keys, attempt.told(key.round, batch), psi, degree=2)
 
 
 def decoded_mean(protocol: Method, secrets: RunSecrets, round: int) -> np.ndarray:

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from securevfl.engine.wire import message
+from securevfl.engine import wire
 
 
-@message("fedvs_parameters.Batch")
+@wire.message("fedvs_parameters.Batch")
 @dataclass(frozen=True)
 class Batch:
     """Batch of a round, announced when the round is opened.
@@ -30,20 +30,21 @@ class Batch:
         return self.part == other.part and bool(np.isin(self.rows, other.rows).any())
 
 
-@message("fedvs_parameters.Attempt")
+@wire.message("fedvs.Attempt")
 @dataclass(frozen=True)
 class Attempt:
-    """Evaluation of a round: its sharers and dealers, announced once; each attempt has its round.
+    """Evaluation of a round: its sharers, announced once; each attempt has its round.
+
+    Masks follow from the keys and from everything that was announced (`told`), so that masks of
+    parties that were told different things do not fit together. The label of an attempt is its life
+    and round: a client answers no label twice.
 
     Attributes
     ----------
     sharers : tuple of int
         S: clients whose model of this round is in the sum (footnote 2).
-    dealers : tuple of int
-        D: clients whose masks are in the uploads; none in plain evaluation.
-    held : tuple
-        Always empty, and clients refuse another value. Earlier versions named terms here that
-        stood in the sum with models of earlier rounds.
+    life : int
+        Incarnation of the server. One that comes back, in an earlier round even, has another.
     harmless : tuple of int
         Rounds below the threshold: those since the last step to which too few clients uploaded to
         reveal anything. Only clients that crashed since then use it, and `stepped`.
@@ -52,11 +53,26 @@ class Attempt:
     """
 
     sharers: tuple[int, ...]
-    dealers: tuple[int, ...] = ()
-    held: tuple[()] = ()
+    life: int = 0
     harmless: tuple[int, ...] = ()
     stepped: int = 0
 
     def same_sum(self, other: Attempt) -> bool:
         """Whether the same models are in both sums, as long as no model has changed."""
         return set(self.sharers) == set(other.sharers)
+
+    def told(self, round: int, batch: Batch) -> bytes:
+        """All that clients are told of the sum: they mask it by this and by nothing else."""
+        return wire.encode(("fedvs", round, batch, self))
+
+
+@wire.message("fedvs_parameters.Attempt")
+@dataclass(frozen=True)
+class DealtAttempt:
+    """Attempt of version 0.1.0, which its run folders hold. Its masks were dealt by clients."""
+
+    sharers: tuple[int, ...]
+    dealers: tuple[int, ...] = ()
+    held: tuple[tuple[int, int], ...] = ()
+    harmless: tuple[int, ...] = ()
+    stepped: int = 0

@@ -6,15 +6,15 @@ Letters as in `securevfl.protocols.fedvs.algorithm`.
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-import numpy as np
 from pydantic import Field
 
 from securevfl.field import FixedPoint, LagrangeCode, PrimeField
-from securevfl.field.masking import admit, point_powers
+from securevfl.field.prss import Prss
 from securevfl.models.pretraining.trainer import PretrainingOptions
 from securevfl.models.split import Batches
 from securevfl.protocols.base.options import TrainingConfig
@@ -48,9 +48,6 @@ class FedVSConfig(PretrainingOptions, TrainingConfig):
             "Whether uploads are masked. Without masks the evaluation is the paper's, and "
             "shows the server more than the sums."
         ),
-    )
-    spares: int = Field(
-        0, ge=0, description="Spare dealers of masks, beyond the T+1 that are used."
     )
     weight_bound: float = Field(
         16.0,
@@ -153,31 +150,18 @@ class Parameters:
         return code.segments + code.privacy if self.config.masked else code.parties + 1
 
     @functools.cached_property
-    def mask_powers(self) -> np.ndarray:
-        """alpha_n^i, (N, K + 2T - 1): values at the clients' points from coefficients of a rho."""
-        return point_powers(self.code)
+    def prss(self) -> Prss:
+        """Who holds which key of the masks."""
+        return Prss(self.code)
 
-    def appointed_dealers(self, round: int) -> tuple[int, ...]:
-        """Clients that deal masks in a round, T + 1 and the spare dealers, in turn."""
-        return appointed_dealers(self.config, self.code.parties, round)
-
-    def candidates(self, round: int) -> tuple[int, ...]:
-        """Former name of `appointed_dealers`."""
-        return self.appointed_dealers(round)
-
-    def maskable(self, sharers: Sequence[int], dealers: Sequence[int]) -> bool:
-        """Whether an attempt may run: |D| >= T + 1 and |S| >= T + 2; without masks, any S."""
-        if not self.config.masked:
-            return len(sharers) > 0
-        return admit(self.code.privacy, sharers, dealers)
+    def enough(self, sharers: Sequence[int]) -> bool:
+        """Whether an attempt may run: |S| >= T + 2, lest T clients isolate one; plain, any S."""
+        return len(sharers) > (self.code.privacy + 1 if self.config.masked else 0)
 
 
-def appointed_dealers(config: FedVSConfig, parties: int, round: int) -> tuple[int, ...]:
-    """Clients that deal masks in a round, T + 1 and the spare dealers, in turn over the rounds."""
-    if not config.masked:
-        return ()
-    count = config.privacy + 1 + config.spares
-    return tuple((round * count + i) % parties for i in range(count))
+def stream_count(parties: int, segments: int, privacy: int) -> int:
+    """C(N-1, T) (K + T - 1): streams of keys that a client computes for an upload."""
+    return math.comb(parties - 1, privacy) * (segments + privacy - 1)
 
 
 def inference_step(coded: int, segments: int) -> int:

@@ -17,12 +17,14 @@ from securevfl.errors import (
     WouldOverflowError,
 )
 from securevfl.field import FixedPoint, LagrangeCode, PrimeField
+from securevfl.field.prss import Prss
 from securevfl.models.polynomial_network import PolynomialNetwork, expanded_width
 from securevfl.models.pretraining.pretext import make_objective
 from securevfl.models.pretraining.trainer import Pretraining, pretraining_optimizer
 from securevfl.privacy.claims import Claim
 from securevfl.protocols.base.card import Card
 from securevfl.protocols.base.coded import CodedProtocol
+from securevfl.protocols.base.mask_keys import key_posts
 from securevfl.protocols.base.messages import (
     Draw,
     MessageKey,
@@ -68,7 +70,6 @@ class FedVS(SplitProtocol, CodedProtocol):
     fault_options: ClassVar[dict[str, Any]] = {
         "share_timeout": 60.0,
         "result_timeout": 60.0,
-        "spares": 1,
     }
     removed_options: ClassVar[dict[str, tuple[Any, str]]] = {
         "absent": (
@@ -76,7 +77,11 @@ class FedVS(SplitProtocol, CodedProtocol):
             "models of earlier rounds stand in no sum any more. Use coded_split, which waits for "
             "no single client, or leave the option out: then a client that did not share in time "
             "has no term in the sum",
-        )
+        ),
+        "spares": (
+            0,
+            "nobody deals masks any more, each client computes its own. Leave the option out",
+        ),
     }
     card = Card(
         title="FedVS",
@@ -87,7 +92,7 @@ class FedVS(SplitProtocol, CodedProtocol):
         },
         sees={
             "server": "the exact sums of embeddings of each attempt; in plain evaluation every "
-            "coefficient of psi besides; who shared, dealt and answered, and when. The sums and "
+            "coefficient of psi besides; who shared and answered, and when. The sums and "
             "the clients' secret choices give the rows where all columns together are at most h: "
             "a server that knows the secret seed of a simulation has both, and given the sums "
             "nothing is hidden from it; on a cluster each client's choices are its own. With SGD "
@@ -104,8 +109,8 @@ class FedVS(SplitProtocol, CodedProtocol):
             "uploads are masked by default (ours); masked=false is the paper's evaluation",
             "p, lx, lw, h, the optimiser, initialisation and batch order are ours",
             "tolerate_corrupt (ours): wrong uploads only, and the named client may be honest: one "
-            "client that deals inconsistent shares has an honest one named; A+1 colluders, or "
-            "one dealer of masks on another polynomial of degree 2(K+T-1), move the sums unseen",
+            "client that deals inconsistent shares or keys has an honest one named; A+1 colluders "
+            "move the sums unseen",
             "a client whose value could wrap stops the run, which reveals one bit about its data",
             "B is announced with the round, S after sharing; the paper supposes that all share",
             "pretrain (ours): networks start from VFLHLP's; with full, client 0 is one "
@@ -148,16 +153,17 @@ class FedVS(SplitProtocol, CodedProtocol):
             )
 
     def check_masks(self) -> None:
-        """Refuse masked evaluation with too few clients for T + 2 sharers or the dealers."""
+        """Refuse masked evaluation with too few clients for T + 2 sharers, or too many keys."""
         T, N = self.config.privacy, self.data.parties
-        needed = max(T + 2, T + 1 + self.config.spares)
-        if self.config.masked and needed > N:
+        if not self.config.masked:
+            return
+        if T + 2 > N:
             raise PrivacyError(
-                f"fedvs: masked evaluation with T = {T} needs T+2 = {T + 2} sharers and T+1+spares "
-                f"= {T + 1 + self.config.spares} dealers, and there are {N} clients. Lower privacy "
-                "or spares, or add clients; masked=false runs the paper's evaluation, which shows "
-                "the server more than the sums"
+                f"fedvs: masked evaluation with T = {T} needs T+2 = {T + 2} sharers, and there are "
+                f"{N} clients. Lower privacy, or add clients; masked=false runs the paper's "
+                "evaluation, which shows the server more than the sums"
             )
+        _ = self.public.prss  # refuses too many keys
 
     @classmethod
     def outline(cls, config: FedVSConfig, shape: Shape) -> Outline | None:
@@ -190,6 +196,11 @@ class FedVS(SplitProtocol, CodedProtocol):
             (hollow((K * coded, config.width), np.float32),),
             operations=(coding_operations(coded * config.width, 2 * (K + config.privacy) - 1),),
         )
+        if config.masked:
+            field = PrimeField(config.prime)
+            # Keys do not depend on K; whether N clients are enough for K is said elsewhere.
+            code = LagrangeCode(field, parties=N, segments=1, privacy=config.privacy, degree=1)
+            setup += key_posts(Prss(code))
         phases = [attempts(config, widths, K, "train", coded, config.rounds, Stage((gradient,)))]
         if config.secure:
             step = inference_step(coded_rows(config, K, lengths["test"]), K)
@@ -200,7 +211,7 @@ class FedVS(SplitProtocol, CodedProtocol):
 
     @property
     def messages(self) -> tuple[MessageSpec, ...]:
-        """Shares of data and models, masks, uploads, announcements and gradients."""
+        """Shares of data and models, keys, uploads, announcements and gradients."""
         before = pretraining_messages() if self.config.pretrain == "full" else ()
         every = before + messages_of(self.public, self.data.widths)
         return with_formulas(every, formulas_of(self))
@@ -215,7 +226,7 @@ class FedVS(SplitProtocol, CodedProtocol):
 
     @property
     def draws(self) -> tuple[Draw, ...]:
-        """Z, V and rho."""
+        """Z and V; masks follow from keys, which are messages of clients to themselves."""
         return draws_of(self.public, self.data.widths)
 
     def ideal_output(self, secrets: RunSecrets, key: MessageKey) -> Any:
@@ -311,13 +322,13 @@ class FedVS(SplitProtocol, CodedProtocol):
         return self.public.code
 
     @property
-    def mask_powers(self) -> np.ndarray | None:
-        """alpha_n^i; None in plain evaluation."""
-        return self.public.mask_powers if self.config.masked else None
+    def prss(self) -> Prss | None:
+        """Keys of the masks; None in plain evaluation."""
+        return self.public.prss if self.config.masked else None
 
-    def dealers(self, round: int) -> tuple[int, ...]:
-        """Appointed dealers, in turn over the rounds."""
-        return self.public.candidates(round)
+    def told(self, round: int, batch: Batch, attempt: Attempt) -> bytes:
+        """All that clients are told of a sum."""
+        return attempt.told(round, batch)
 
     def quantised_columns(self) -> dict[int, np.ndarray]:
         """X-bar of the training rows by client."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Sequence
 
@@ -12,7 +11,7 @@ from securevfl.field import PrimeField
 from securevfl.protocols.base.protocol import Part
 from securevfl.protocols.base.schedule import Phase, Post, Stage, hollow
 from securevfl.protocols.fedvs.messages import Attempt, Batch
-from securevfl.protocols.fedvs.parameters import FedVSConfig, appointed_dealers, results_needed
+from securevfl.protocols.fedvs.parameters import FedVSConfig, results_needed, stream_count
 
 
 def coding_operations(elements: int, points: int) -> int:
@@ -43,25 +42,18 @@ def attempts(
         operations=tuple(coding_operations(w * h, N) for w in widths),
         modulus=config.prime,
     )
-    masks = Post(
-        "mask",
-        "peers",
-        (upload,),
-        functools.partial(appointed_dealers, config, N),
-        operations=(rows * h * N * (segments + 2 * config.privacy - 1),),
-        modulus=config.prime,
-    )
+    masking = stream_count(N, segments, config.privacy) * config.masked
     uploads = Post(
         "embedding",
         "server",
         (upload,),
-        operations=(rows * h * sum(widths),),
+        operations=(rows * h * (sum(widths) + masking),),
         modulus=config.prime,
     )
     shared = Post("shared", "server", (None,))
-    attempt = Attempt(tuple(range(N)), tuple(range(config.privacy + 1)) * config.masked)
+    attempt = Attempt(tuple(range(N)))
     stages = (
-        Stage((models, *[masks] * config.masked, shared), activity="share", count=N),
+        Stage((models, shared), activity="share", count=N),
         Stage((Post("attempt", "clients", (attempt,)),)),
         Stage(
             (uploads,),

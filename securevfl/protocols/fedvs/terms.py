@@ -1,4 +1,4 @@
-"""Rules that a client keeps before it uploads: sharers, dealers and rows of a sum."""
+"""Rules that a client keeps before it uploads: label, sharers and rows of a sum."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from securevfl.protocols.fedvs.parameters import Parameters
 from securevfl.protocols.fedvs.sums import Sum
 
 
-def check_attempt(public: Parameters, round: int, batch: Batch, attempt: Attempt) -> None:
-    """Refuse an attempt whose sum could single out a client, or whose masks could be known.
+def check_attempt(public: Parameters, batch: Batch, attempt: Attempt) -> None:
+    """Refuse an attempt whose sum could single out a client, or that has no proper label.
 
     A repeated client, or a number that is no client's, could reduce a sum to one client's value.
     So could a row that has two numbers (`check_rows`).
@@ -22,16 +22,14 @@ def check_attempt(public: Parameters, round: int, batch: Batch, attempt: Attempt
     """
     check_rows(public, batch)
     N = public.code.parties
-    dealers = set(attempt.dealers) & set(public.appointed_dealers(round))
     sharers = set(attempt.sharers) & set(range(N))
     repeated = len(sharers) < len(attempt.sharers)
-    if repeated or attempt.held or not public.maskable(attempt.sharers, sorted(dealers)):
+    if type(attempt.life) is not int or repeated or not public.enough(attempt.sharers):
         raise RunError(
-            f"fedvs: the server announced the sharers {list(attempt.sharers)}, and models of "
-            f"earlier rounds {list(attempt.held)}: {len(sharers)} different clients of {N}, and "
-            f"{len(dealers)} dealers that were appointed. Masks with T = {public.code.privacy} "
-            "need at least T+2 sharers and T+1 dealers, each once, and no sum holds earlier "
-            "models. Nothing was uploaded"
+            f"fedvs: the server announced the sharers {list(attempt.sharers)} and its life "
+            f"{attempt.life!r}: {len(sharers)} different clients of {N}. Masks with "
+            f"T = {public.code.privacy} need at least T+2 sharers, each once, and the life must be "
+            "an integer. Nothing was uploaded"
         )
 
 
@@ -80,9 +78,7 @@ def why_not_announced(public: Parameters, before: Sum | None, attempt: Attempt) 
             f"the rows were to be summed over clients {list(before.attempt.sharers)} before, and "
             f"not all of these shared again {within}"
         )
-    if not public.maskable(attempt.sharers, attempt.dealers):
-        return (
-            f"{len(attempt.sharers)} clients shared, {len(attempt.dealers)} of them dealt masks "
-            f"{within}"
-        )
+    if not public.enough(attempt.sharers):
+        least = public.code.privacy + 2 if public.config.masked else 1
+        return f"{len(attempt.sharers)} clients shared {within}, and a sum needs {least}"
     return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -23,8 +24,8 @@ from securevfl.testing.leaks.fedvs_masks import (
     CLIENTS_MODEL,
     UPLOADS,
     each,
+    each_rho,
     model_mask,
-    rho,
     v_zero,
     when,
 )
@@ -35,11 +36,11 @@ from securevfl.testing.leaks.planting import (
     Leak,
     changed,
     clients,
-    coefficients,
     masks,
     messages,
     redraw,
     telling_column,
+    upload_masks,
 )
 from securevfl.testing.runs import Outcome, paper_conditions
 
@@ -91,25 +92,11 @@ def _rolled(client: Any) -> Change:
     return change
 
 
-def _cancelling(protocol: Protocol, parties: dict[int, Any]) -> None:
-    """The last dealer of a round deals what makes the sum of all dealers' masks zero."""
-    dealt: dict[int, list[np.ndarray]] = {}
-
-    def plant(client: Any) -> None:
-        def change(drawn: np.ndarray, round: int, place: int) -> np.ndarray:
-            if round == 0 or place != 1:
-                return drawn
-            field, others = client.public.field, dealt.setdefault(round, [])
-            if len(others) == client.public.code.privacy:
-                for one in others:
-                    drawn[...] = field.negative(one)
-            others.append(drawn.copy())
-            return drawn
-
-        redraw(client, change)
-
-    for one in clients(protocol, parties):
-        plant(one)
+def _one_key(protocol: Protocol, parties: dict[int, Any]) -> None:
+    """All keys are one, which everybody has."""
+    one = os.urandom(32)
+    for client in clients(protocol, parties):
+        client.secret_bytes = lambda count: one[:count]
 
 
 def _multiple(client: Any) -> Change:
@@ -248,6 +235,7 @@ def _predictors(self: Any, parties: Any, features: Any) -> dict[int, Any]:
     made: dict[int, Any] = base.predictors(self, parties, features)
     for n in self.peers():
         redraw(made[n], lambda drawn, round, place: drawn if round == 0 else np.zeros_like(drawn))
+        made[n].rho = lambda told, shape, field=made[n].public.field: np.zeros(shape, field.dtype)
     return made
 
 
@@ -264,16 +252,9 @@ def _parities_tell(outcome: Outcome) -> bool:
     )
 
 
-def _cancel(outcome: Outcome) -> bool:
-    field = outcome.protocol.code.field  # type: ignore[attr-defined]
-    dealt: dict[int, set[int]] = {}
-    for one in messages(outcome, "mask"):
-        dealt.setdefault(int(one["round"]), set()).add(int(one["sender"]))
-    for round, dealers in dealt.items():
-        parts = [coefficients(outcome, n, round) for n in dealers]
-        if field.add(parts[0], parts[1]).any():
-            return False
-    return True
+def _keys_alike(outcome: Outcome) -> bool:
+    parties: Any = outcome.parties
+    return len({key for n in outcome.protocol.peers() for key in parties[n].keys.values()}) == 1
 
 
 def _second_is_multiple(outcome: Outcome) -> bool:
@@ -306,8 +287,7 @@ def _columns_given(outcome: Outcome) -> bool:
 
 def _rho_zero_in(round: int) -> Callable[[Outcome], bool]:
     def shows(outcome: Outcome) -> bool:
-        dealers = {int(one["sender"]) for one in messages(outcome, "mask", round)}
-        return not any(coefficients(outcome, n, round).any() for n in dealers)
+        return not any(one.any() for one in upload_masks(outcome, round).values())
 
     return shows
 
@@ -322,8 +302,7 @@ def _predictions_unmasked(outcome: Outcome) -> bool:
     )  # fmt: skip
     simulation.run()
     run = Outcome(made, parties, (), simulation)
-    dealt = {(int(one["sender"]), int(one["round"])) for one in messages(run, "mask")}
-    return not any(coefficients(run, *one).any() for one in dealt)
+    return not any(one.any() for one in upload_masks(run, 1).values())
 
 
 _CHOSEN, _JOINT = "fresh randomness that is chosen by the data", "masks that depend on each other"
@@ -351,8 +330,8 @@ LEAKS = (
           "formula takes the model that was shared.",
           every(_rounded_after), CLIENTS_DATA, _parities_tell,
           messages=reworded(model=_of_what_was_shared)),
-    _leak("dealt masks that cancel", _JOINT,
-          "Each dealer's masks are uniform, and their sum is zero.", _cancelling, UPLOADS, _cancel),
+    _leak("one key for all sets", _JOINT, "All sets of T clients have the same key.",
+          _one_key, UPLOADS, _keys_alike),
     _leak("T=2: masks in proportion", _JOINT,
           "With T = 2 the second mask is three times the first.", each(_multiple), CLIENTS_DATA,
           _second_is_multiple, {"privacy": 2, "segments": 1}),
@@ -367,8 +346,8 @@ LEAKS = (
           _sums_in_harmless, (*CLIENTS_DATA[:1], *CLIENTS_MODEL[:1]), _sums_named, _TIMEOUTS),
     _leak("columns given to the server", _HELD, "The server's object is made with columns.",
           _server_has_columns, SERVER_DATA, _columns_given),
-    _leak("one round of twelve", _LATE, "In round 11 alone the dealt masks are zero.",
-          when(lambda c, r, p: rho(c, r, p) and r == 11, np.zeros_like), UPLOADS,
+    _leak("one round of twelve", _LATE, "In round 11 alone the masks of uploads are zero.",
+          each_rho(lambda c: lambda told, values: values * (c.round != 11)), UPLOADS,
           _rho_zero_in(11), {"rounds": 12}),
     _leak("V zero where no verifier calls", _LOOKS,
           "V is zero unless code of securevfl.audit is among the callers.",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -10,8 +9,10 @@ from typing import Any
 import numpy as np
 
 from securevfl.engine.party import SERVER
+from securevfl.field.prss import mask_streams
 from securevfl.models.polynomial_network import expand
 from securevfl.privacy.claims import Claim
+from securevfl.protocols.base.mask_keys import keys_of
 from securevfl.protocols.base.messages import (
     Formula,
     Hypothesis,
@@ -216,12 +217,12 @@ def _plain(protocol: Any, sound: Formula) -> Formula:
     """Formula of an upload without its masks."""
 
     def formula(secrets: Any, key: MessageKey) -> np.ndarray:
-        code, upload = protocol.public.code, sound(secrets, key)
+        code, upload, prss = protocol.public.code, sound(secrets, key), protocol.public.prss
         attempt = secrets.sent("attempt", key.round)[SERVER, key.sender]
-        dealt = secrets.sent("mask", key.round)
-        values = [dealt[j, key.sender] for j in attempt.dealers]
-        total = functools.reduce(code.field.add, values)
-        hidden = code.field.multiply(code.vanishing[key.sender], total)
+        batch = secrets.sent("round", key.round)[SERVER, key.sender]
+        keys, told = keys_of(prss, secrets, key.sender), attempt.told(key.round, batch)
+        rho = prss.value(key.sender, keys, told, upload.shape, mask_streams(code, degree=2))
+        hidden = code.field.multiply(code.vanishing[key.sender], rho)
         plain: np.ndarray = code.field.subtract(upload, hidden)
         return plain
 
@@ -241,7 +242,7 @@ def _unmasked_if_large(protocol: Protocol, parties: dict[int, Any]) -> None:
 def _less(self: Any) -> tuple[Claim, ...]:
     base: Any = get_protocol("fedvs")
     return tuple(
-        Claim(one.who, one.about, "computational", "the dealers' masks")
+        Claim(one.who, one.about, "computational", "the masks' keys")
         if one.who.startswith("server") and one.notion == "perfect"
         else one
         for one in base.claims.fget(self)
@@ -249,7 +250,7 @@ def _less(self: Any) -> tuple[Claim, ...]:
 
 
 def _all_is_well(self: Any, secrets: Any) -> tuple[Hypothesis, ...]:
-    return (Hypothesis("uploads are masked by T + 1 dealers", True),)
+    return (Hypothesis("uploads are masked by keys", True),)
 
 
 def _sound_parties_with(self: Any, models: Any) -> dict[int, Any]:

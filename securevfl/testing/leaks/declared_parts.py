@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from dataclasses import replace
 from typing import Any
 
@@ -10,7 +9,7 @@ import numpy as np
 
 from securevfl.engine.streams import SecretSeed
 from securevfl.field import FixedPoint, LagrangeCode, PrimeField
-from securevfl.field.masking import point_powers
+from securevfl.field.prss import Prss
 from securevfl.models.polynomial_network import expand
 from securevfl.protocols.base.messages import (
     Draw,
@@ -29,6 +28,7 @@ from securevfl.testing.leaks.planting import (
     clients,
     masks,
     messages,
+    upload_masks,
 )
 from securevfl.testing.runs import Outcome
 
@@ -56,6 +56,8 @@ def _half_in_setup(client: Any, code: LagrangeCode) -> None:
             shares = encode(quantised, masks=_doubled(half, rows))
             client.share(f"{part}-data", shares)
             client.data_shares[part] = await client.collect(f"{part}-data", senders=client.peers)
+        if client.public.config.masked:
+            await client.agree_on_keys(client.public.prss)
 
     client.setup = setup
 
@@ -124,24 +126,20 @@ def _dropping(protocol: Any) -> Any:
     return replace(protocol.public, code=code)
 
 
+class _NothingForOne(Prss):
+    """Keys whose masks are zero at client 1's point."""
+
+    def weights(self, party: int, streams: int) -> np.ndarray:
+        """All zero for client 1."""
+        sound = super().weights(party, streams)
+        return np.zeros_like(sound) if party == 1 else sound
+
+
 def _vanishing_at_client_one(protocol: Any) -> Any:
-    """Parameters whose mask polynomials are zero at client 1's point, from 64 rows on."""
-    kind = type(protocol.public)
-    if protocol.public.batches["train"].length < MANY:
-        return protocol.public
-
-    def powers(self: Any) -> np.ndarray:
-        sound = point_powers(self.code)
-        rooted: np.ndarray = self.code.field.subtract(sound, np.broadcast_to(sound[1], sound.shape))
-        rooted[:, 0] = rooted[:, 1]
-        return rooted
-
-    cached = functools.cached_property(powers)
-    rooted = type(f"Rooted{kind.__name__}", (kind,), {"mask_powers": cached,
-                                                      "__module__": __name__})  # fmt: skip
-    cached.__set_name__(rooted, "mask_powers")
-    fields = {name: getattr(protocol.public, name) for name in kind.__dataclass_fields__}
-    return rooted(**fields)
+    """Parameters whose masks are zero at client 1's point, from 64 rows on."""
+    if protocol.public.batches["train"].length >= MANY:
+        protocol.public.__dict__["prss"] = _NothingForOne(protocol.public.code)
+    return protocol.public
 
 
 class _OnlyOne(FixedPoint):
@@ -230,8 +228,7 @@ def _halves_alike(outcome: Outcome) -> bool:
 
 
 def _nothing_for_client_one(outcome: Outcome) -> bool:
-    got = [one["payload"] for one in messages(outcome, "mask") if one["receiver"] == 1]
-    return not any(one.any() for one in got)
+    return not upload_masks(outcome, 1)[1].any()
 
 
 def _data_of_one(outcome: Outcome) -> bool:
@@ -264,11 +261,11 @@ LEAKS = (
     _leak("a code that drops masks", _PARTS,
           "The code itself leaves the masks of one row out, from 64 rows on.",
           nothing, CLIENTS_DATA, z_zero(-1, 0, 1, 2), __init__=with_public(_dropping)),
-    _leak("powers that vanish at a client", _PARTS,
-          "From 64 rows on mask polynomials are zero at client 1, whose uploads have no mask.",
+    _leak("weights that vanish at a client", _PARTS,
+          "From 64 rows on masks are zero at client 1, whose uploads have no mask.",
           nothing, UPLOADS, _nothing_for_client_one,
           __init__=with_public(_vanishing_at_client_one),
-          mask_powers=property(lambda self: point_powers(self.public.code))),
+          prss=property(lambda self: Prss(self.public.code))),
     _leak("a quantiser of one client", _PARTS,
           "From 64 rows on the quantiser makes all tables but client 0's zero.",
           nothing, SERVER_ALL, _data_of_one, __init__=with_public(_quantising_one)),

@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from securevfl.field.lagrange import interpolation_matrix
+from securevfl.field.prss import mask_streams
 from securevfl.field.sampling import SeededSource
 from securevfl.protocols.base.protocol import Protocol
 from securevfl.testing.leaks.planting import (
@@ -16,10 +18,11 @@ from securevfl.testing.leaks.planting import (
     Leak,
     changed,
     clients,
-    coefficients,
     masks,
     messages,
     redraw,
+    tap,
+    upload_masks,
 )
 from securevfl.testing.runs import Outcome
 
@@ -60,13 +63,23 @@ def model_mask(client: Any, round: int, place: int) -> bool:
     return round > 0 and place == 0
 
 
-def rho(client: Any, round: int, place: int) -> bool:
-    """Coefficients of rho."""
-    return round > 0 and place == 1
+def each_rho(change: Callable[[Any], Callable[[bytes, np.ndarray], np.ndarray]]) -> Any:
+    """Plant that passes each client's values of rho through ``change(label, values)``."""
+
+    def plant(protocol: Protocol, parties: dict[int, Any]) -> None:
+        for one in clients(protocol, parties):
+            _replace_rho(one, change(one))
+
+    return plant
+
+
+def _replace_rho(client: Any, change: Callable[[bytes, np.ndarray], np.ndarray]) -> None:
+    own = client.rho
+    client.rho = lambda told, shape: change(told, own(told, shape))
 
 
 def from_source(make: Callable[[Any], Any]) -> Any:
-    """Plant whose masks come from another source than the operating system."""
+    """Plant whose masks and keys come from another source than the operating system."""
 
     def plant(protocol: Protocol, parties: dict[int, Any]) -> None:
         for one in clients(protocol, parties):
@@ -78,13 +91,21 @@ def from_source(make: Callable[[Any], Any]) -> Any:
 def _replace(client: Any, make: Callable[[Any], Any]) -> None:
     kept: list[Any] = []
 
-    def uniform(shape: tuple[int, ...]) -> np.ndarray:
+    def source() -> Any:
         if not kept:
             kept.append(make(client))
-        drawn: np.ndarray = client.public.field.random(shape, kept[0])
+        return kept[0]
+
+    def uniform(shape: tuple[int, ...]) -> np.ndarray:
+        drawn: np.ndarray = client.public.field.random(shape, source())
         return drawn
 
-    client.uniform = uniform
+    def secret_bytes(count: int) -> bytes:
+        drawn = np.empty(count, np.uint8)
+        source().keystream().fill(drawn)
+        return drawn.tobytes()
+
+    client.uniform, client.secret_bytes = uniform, secret_bytes
 
 
 # -- the faults ----------------------------------------------------------------------------------
@@ -103,21 +124,80 @@ def _same_as_z(client: Any) -> Change:
     return change
 
 
-def _earlier_rho(after: int) -> Callable[[Any], Change]:
-    def of(client: Any) -> Change:
+def _earlier_rho(after: int) -> Any:
+    """Plant: from a round on, every sum has the label of an earlier one."""
+
+    def of(client: Any) -> Callable[[bytes, np.ndarray], np.ndarray]:
         kept: list[np.ndarray] = []
 
-        def change(drawn: np.ndarray, round: int, place: int) -> np.ndarray:
-            if round == 0 or place != 1:
-                return drawn
-            if kept and round >= after and kept[0].shape == drawn.shape:
-                return kept[0].copy()
-            kept[:] = [drawn.copy()]
-            return drawn
+        def change(told: bytes, values: np.ndarray) -> np.ndarray:
+            if kept and client.round >= after and kept[0].shape == values.shape:
+                return kept[0]
+            kept[:] = [values]
+            return values
 
         return change
 
-    return of
+    return each_rho(of)
+
+
+def _one_stream_fewer(client: Any) -> None:
+    public = client.public
+    streams = mask_streams(public.code, degree=2) - 1
+    client.rho = lambda told, shape: public.prss.value(
+        client.index, client.keys, told, shape, streams
+    )
+
+
+def _vanishing_left_out(client: Any) -> None:
+    client.masked = lambda upload, told: client.public.field.add(
+        upload, client.rho(told, upload.shape)
+    )
+
+
+def _label_without_the_announcement(client: Any) -> None:
+    own = client.rho
+    client.rho = lambda told, shape: own(b"round %d" % client.round, shape)
+
+
+def _to_a_member(client: Any) -> None:
+    """Client 0 sends client 1 the key of {1} in the place of another."""
+    prss = client.public.prss
+
+    def change(one: dict[str, Any]) -> None:
+        if one["kind"] == "key" and one["to"] == 1 and client.index == 0:
+            own = dict(zip(prss.dealt(0), client.own_keys, strict=True))
+            place = next(key for key in own if 1 in prss.subsets[key])
+            payload = np.array(one["payload"])
+            payload[0] = np.frombuffer(own[place], np.uint8)
+            one["payload"] = payload
+        if one["kind"] == "own-keys":
+            client.own_keys = one["payload"]
+
+    tap(client, change)
+
+
+def _keys_again(client: Any) -> None:
+    """A client draws other keys in round 3, and masks by them."""
+    own = client.rho
+    fresh: dict[int, bytes] = {}
+
+    def rho(told: bytes, shape: tuple[int, ...]) -> np.ndarray:
+        if client.round == 3 and not fresh:
+            fresh.update({key: client.secret_bytes(32) for key in client.keys})
+            client.keys = fresh
+        values: np.ndarray = own(told, shape)
+        return values
+
+    client.rho = rho
+
+
+def _each(change: Callable[[Any], None]) -> Any:
+    def plant(protocol: Protocol, parties: dict[int, Any]) -> None:
+        for one in clients(protocol, parties):
+            change(one)
+
+    return plant
 
 
 def _repeated_rows(drawn: np.ndarray) -> np.ndarray:
@@ -143,11 +223,6 @@ def _half(drawn: np.ndarray) -> np.ndarray:
 
 def _two_columns_alike(drawn: np.ndarray) -> np.ndarray:
     drawn[..., 1] = drawn[..., 0]
-    return drawn
-
-
-def _no_top(drawn: np.ndarray) -> np.ndarray:
-    drawn[-1] = 0
     return drawn
 
 
@@ -209,23 +284,55 @@ def _columns_repeat(outcome: Outcome) -> bool:
     return np.array_equal(v[..., 0], v[..., 1])
 
 
-def _dealt(outcome: Outcome) -> list[tuple[int, int]]:
-    found = {(int(one["sender"]), int(one["round"])) for one in messages(outcome, "mask")}
-    return sorted(found)
-
-
 def _rho_again(outcome: Outcome) -> bool:
-    dealt = _dealt(outcome)
-    seen = [coefficients(outcome, *one).tobytes() for one in dealt]
+    rounds = range(1, 1 + len(outcome.losses))
+    seen = [upload_masks(outcome, round)[0].tobytes() for round in rounds]
     return len(set(seen)) < len(seen)
 
 
 def _rho_low(outcome: Outcome) -> bool:
-    return not any(coefficients(outcome, *one)[-1].any() for one in _dealt(outcome))
+    """Whether the masks of R - 1 uploads interpolate that of one more: a degree less."""
+    code: Any = outcome.protocol.code  # type: ignore[attr-defined]
+    masks, R = upload_masks(outcome, 1), code.recovery_threshold(2)
+    n = sorted(masks)[:R]
+    onto = interpolation_matrix(code.field, [code.alphas[i] for i in n[:-1]], [code.alphas[n[-1]]])
+    stack = np.stack([masks[i] for i in n[:-1]]).reshape(R - 1, -1)
+    return np.array_equal(code.field.matmul(onto, stack)[0], masks[n[-1]].reshape(-1))
 
 
 def _rho_sparse(outcome: Outcome) -> bool:
-    return not any(coefficients(outcome, *one)[..., ::8].any() for one in _dealt(outcome))
+    return not any(one[..., ::8].any() for one in upload_masks(outcome, 1).values())
+
+
+def _decodes_to_noise(round: int) -> Callable[[Outcome], bool]:
+    """Whether the masks of a round are no packed sharing of zero."""
+
+    def shows(outcome: Outcome) -> bool:
+        code: Any = outcome.protocol.code  # type: ignore[attr-defined]
+        masks = upload_masks(outcome, round)
+        decoded = code.decode(np.stack(list(masks.values())), tuple(masks), degree=2)
+        return bool(decoded.any())
+
+    return shows
+
+
+def _masks_without_announcement(outcome: Outcome) -> bool:
+    """Whether a client's mask follows from its keys and the round's number alone."""
+    client: Any = outcome.parties[0]
+    mask = upload_masks(outcome, 1)[0]
+    prss, field = client.public.prss, client.public.field
+    streams = mask_streams(client.public.code, degree=2)
+    rho = prss.value(0, client.keys, b"round 1", mask.shape, streams)
+    return np.array_equal(field.multiply(client.public.code.vanishing[0], rho), mask)
+
+
+def _member_has_its_key(outcome: Outcome) -> bool:
+    made: Any = outcome.protocol
+    held = {row.tobytes() for one in messages(outcome, "key") if one["receiver"] == 1
+            for row in one["payload"]}  # fmt: skip
+    key = next(i for i, A in enumerate(made.public.prss.subsets) if 1 in A)
+    others = [party.keys for n, party in outcome.parties.items() if n > 1]  # type: ignore[attr-defined]
+    return any(keys[key] in held for keys in others if key in keys)
 
 
 def seeded_z(make: Callable[[Any], Any]) -> Callable[[Outcome], bool]:
@@ -245,7 +352,8 @@ def _seeded_at_time_zero(outcome: Outcome) -> bool:
 
 
 _REUSED, _SMALL, _ZERO = "masks reused", "masks of a smaller range", "masks that are zero"
-_KNOWN, _DEALER = "masks that follow from something", "a dealer that does not deal what it must"
+_KNOWN = "masks that follow from something"
+_KEYS = "keys, labels and streams of upload masks"
 
 
 def _leak(name: str, cause: str, says: str, plant: Any, breaks: Any, shows: Any,
@@ -257,11 +365,11 @@ def _leak(name: str, cause: str, says: str, plant: Any, breaks: Any, shows: Any,
 LEAKS = (
     _leak("V is Z", _REUSED, "The first column of V is the first row of Z.",
           each(_same_as_z), (*CLIENTS_DATA, *CLIENTS_MODEL), _first_column_of_v_is_z),
-    _leak("rho of an earlier round", _REUSED, "Each dealer deals its first rho again.",
-          each(_earlier_rho(2)), UPLOADS, _rho_again),
-    _leak("rho of an earlier round, late", _REUSED,
-          "From round 4 on each dealer deals an earlier rho again.",
-          each(_earlier_rho(4)), UPLOADS, _rho_again, rounds=8),
+    _leak("label used twice", _REUSED, "All uploads have the mask of the first round.",
+          _earlier_rho(2), UPLOADS, _rho_again),
+    _leak("label used twice, late", _REUSED,
+          "From round 4 on uploads have the mask of an earlier round.",
+          _earlier_rho(4), UPLOADS, _rho_again, rounds=8),
     _leak("rows of Z repeat", _REUSED, "The second half of the rows has the masks of the first.",
           when(data_mask, _repeated_rows), CLIENTS_DATA, _rows_repeat),
     _leak("two columns of V alike", _REUSED, "Two units of the model have the same masks.",
@@ -291,8 +399,18 @@ LEAKS = (
     _leak("masks from 32 bits", _KNOWN, "All masks of a client follow from 32 random bits.",
           from_source(lambda _: SeededSource(os.urandom(4))), (*CLIENTS_DATA, *CLIENTS_MODEL),
           None),
-    _leak("rho one degree short", _DEALER, "All dealers leave out the highest power.",
-          when(rho, _no_top), (("server + T clients", "features"),), _rho_low),
-    _leak("rho with columns of zeros", _DEALER, "Each eighth column of rho is zero.",
-          when(rho, _some_zeros), UPLOADS, _rho_sparse),
+    _leak("one stream fewer", _KEYS, "Each key makes one coefficient of rho less.",
+          _each(_one_stream_fewer), (("server + T clients", "features"),), _rho_low, segments=2),
+    _leak("rho with columns of zeros", _KEYS, "Each eighth column of rho is zero.",
+          each_rho(lambda client: lambda told, values: _some_zeros(values)), UPLOADS, _rho_sparse),
+    _leak("P left out", _KEYS, "Masks do not vanish at the data points.",
+          _each(_vanishing_left_out), UPLOADS, _decodes_to_noise(1)),
+    _leak("hash of the announcement left out", _KEYS,
+          "Masks follow from the keys and the number of the round alone.",
+          _each(_label_without_the_announcement), UPLOADS, _masks_without_announcement),
+    _leak("a key given to a member of its set", _KEYS,
+          "Client 0 sends client 1 the key that client 1 must not have.",
+          _each(_to_a_member), (("server + T clients", "features"),), _member_has_its_key),
+    _leak("keys drawn anew", _KEYS, "In round 3 every client draws keys of its own.",
+          _each(_keys_again), UPLOADS, _decodes_to_noise(3)),
 )  # fmt: skip

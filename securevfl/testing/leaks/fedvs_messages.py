@@ -101,9 +101,9 @@ def _plain_beside(protocol: Protocol, parties: dict[int, Any]) -> None:
     def plant(client: Any) -> None:
         masked = client.masked
 
-        def both(upload: np.ndarray, rhos: Any) -> np.ndarray:
+        def both(upload: np.ndarray, told: bytes) -> np.ndarray:
             client.send(SERVER, "embedding", upload, round=client.round + 1000)
-            hidden: np.ndarray = masked(upload, rhos)
+            hidden: np.ndarray = masked(upload, told)
             return hidden
 
         client.masked = both
@@ -150,16 +150,16 @@ def _with_server_shares(self: Any) -> tuple[MessageSpec, ...]:
     return (*found, *more)
 
 
-def _dealt_masks_told(protocol: Protocol, parties: dict[int, Any]) -> None:
+def _masks_told(protocol: Protocol, parties: dict[int, Any]) -> None:
     def plant(client: Any) -> None:
-        share = client.share
+        own = client.rho
 
-        def sharing(kind: str, values: Any) -> None:
-            share(kind, values)
-            if kind == "mask":
-                client.send(SERVER, "shared", np.asarray(values), round=client.round + 1000)
+        def rho(told: bytes, shape: tuple[int, ...]) -> np.ndarray:
+            values: np.ndarray = own(told, shape)
+            client.send(SERVER, "shared", values, round=client.round + 1000)
+            return values
 
-        client.share = sharing
+        client.rho = rho
 
     for one in clients(protocol, parties):
         plant(one)
@@ -303,8 +303,8 @@ LEAKS = (
           "The server is declared to get data shares, and gets that of the last client.",
           _share_to_the_server, (("server + T clients", "features"),), _server_shares,
           messages=property(_with_server_shares)),
-    _leak("dealt masks told", _EXTRA, "Dealers tell the server the masks that they deal.",
-          _dealt_masks_told, (*SERVER_DATA, ("server", "model")), _mask_values),
+    _leak("masks told", _EXTRA, "Clients tell the server their values of rho.",
+          _masks_told, (*SERVER_DATA, ("server", "model")), _mask_values),
     _leak("a bit in the number of messages", _COVERT,
           "`shared` is sent twice where a bit of the data is one.",
           _copies, SERVER_DATA, _counts_tell),

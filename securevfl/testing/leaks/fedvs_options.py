@@ -14,8 +14,8 @@ from securevfl.testing.leaks.fedvs_masks import (
     UPLOADS,
     data_mask,
     each,
+    each_rho,
     model_mask,
-    rho,
     v_zero,
     when,
     z_zero,
@@ -25,9 +25,9 @@ from securevfl.testing.leaks.planting import (
     Leak,
     changed,
     clients,
-    coefficients,
     masks,
     messages,
+    upload_masks,
 )
 from securevfl.testing.runs import Outcome
 
@@ -44,13 +44,13 @@ def with_option(asked: Callable[[Any], bool], plant: Any) -> Any:
 
 def _unmasked(protocol: Protocol, parties: dict[int, Any]) -> None:
     for one in clients(protocol, parties):
-        one.masked = lambda upload, _rhos: upload
+        one.masked = lambda upload, _told: upload
 
 
 def _unmasked_late(protocol: Protocol, parties: dict[int, Any]) -> None:
     def plant(client: Any) -> None:
         masked = client.masked
-        client.masked = lambda upload, rhos: upload if client.round >= 4 else masked(upload, rhos)
+        client.masked = lambda upload, told: upload if client.round >= 4 else masked(upload, told)
 
     for one in clients(protocol, parties):
         plant(one)
@@ -175,8 +175,7 @@ def _v_again(outcome: Outcome) -> bool:
 
 
 def _rho_zero(outcome: Outcome) -> bool:
-    dealt = {(int(one["sender"]), int(one["round"])) for one in messages(outcome, "mask")}
-    return not any(coefficients(outcome, *one).any() for one in dealt)
+    return not any(one.any() for one in upload_masks(outcome, 1).values())
 
 
 def _test_zero(outcome: Outcome) -> bool:
@@ -197,7 +196,8 @@ def _others_silent(outcome: Outcome) -> bool:
 
 _ONLY, _MODELS = "only with an option", "models that are chosen"
 _EVENT, _SHAPE = "only after an event", "only with a shape"
-_ZERO_V, _ZERO_RHO = when(model_mask, np.zeros_like), when(rho, np.zeros_like)
+_ZERO_V = when(model_mask, np.zeros_like)
+_ZERO_RHO = each_rho(lambda client: lambda told, values: np.zeros_like(values))
 
 
 def _leak(name: str, cause: str, says: str, plant: Any, breaks: Any, shows: Any,
@@ -217,8 +217,9 @@ LEAKS = (
           "Where wrong uploads are corrected uploads have no masks.",
           with_option(lambda c: c.tolerate_corrupt, _unmasked), UPLOADS, _unmasked_from(1),
           tolerate_corrupt=1, segments=1),
-    _leak("spares: rho zero", _ONLY, "With spare dealers all dealers deal zero.",
-          with_option(lambda c: c.spares, _ZERO_RHO), UPLOADS, _rho_zero, spares=1),
+    _leak("result_timeout: rho zero", _ONLY, "With a result_timeout all masks are zero.",
+          with_option(lambda c: c.result_timeout, _ZERO_RHO), UPLOADS, _rho_zero,
+          result_timeout=60.0),
     _leak("pretrain: V zero", _ONLY, "After pre-training no model has a mask.",
           with_option(lambda c: c.pretrain != "none", _ZERO_V), CLIENTS_MODEL, v_zero(1, 1),
           pretrain="p"),

@@ -196,7 +196,7 @@ def _variant(protocol: str, name: str, says: str, made: Any, **options: Any) -> 
     return Variant(f"{protocol}: {name}", protocol, says, made, options)
 
 
-_NEW = {"model": "shares of w", "train-data": "shares of x", "mask": "shares of rho"}
+_NEW = {"model": "shares of w", "train-data": "shares of x", "key": "keys of masks"}
 
 VARIANTS = (
     _variant("fedvs", "renamed shares", "Shares have other kinds.", renamed("fedvs", _NEW)),
@@ -222,7 +222,7 @@ VARIANTS = (
              segments=1),
     _variant("fedvs", "degree 2", "Networks have D = 2.", changed("fedvs", nothing), degree=2),
     _variant("fedvs", "width 3", "Embeddings have width 3.", changed("fedvs", nothing), width=3),
-    _variant("fedvs", "spare dealer", "One spare dealer.", changed("fedvs", nothing), spares=1),
+    _variant("fedvs", "one segment", "K = 1.", changed("fedvs", nothing), segments=1),
     _variant("fedvs", "coded inference", "The test set is inferred from shares.",
              changed("fedvs", nothing), secure=True),
     _variant("fedvs", "smaller prime", "p = 2^31 - 1.", changed("fedvs", nothing),

@@ -208,15 +208,37 @@ def masks(outcome: Outcome, kind: str, sender: int, round: int = 0) -> np.ndarra
     return whole
 
 
-def coefficients(outcome: Outcome, dealer: int, round: int) -> np.ndarray:
-    """Coefficients of rho of a FedVS dealer, from the shares that it sent."""
-    powers, code = outcome.protocol.mask_powers, outcome.protocol.code  # type: ignore[attr-defined]
-    sent = shares(outcome, "mask", dealer, round)
-    names = sorted(sent)[: powers.shape[1]]
+def upload_masks(outcome: Outcome, round: int) -> dict[int, np.ndarray]:
+    """What is added to each upload of a round of FedVS, P rho, by client.
+
+    The sums of products are computed from the shares that were sent and those that clients hold.
+    """
+    made: Any = outcome.protocol
+    field, found = made.code.field, {}
+    sent = {int(m["sender"]): m["payload"] for m in messages(outcome, "embedding", round)}
+    batch = next(iter(messages(outcome, "round", round)))["payload"]
+    attempt = next(iter(messages(outcome, "attempt", round)))["payload"]
+    models = {n: own_shares(outcome, n, round) for n in attempt.sharers}
+    for n, upload in sent.items():
+        held = outcome.parties[n].data_shares[batch.part]  # type: ignore[attr-defined]
+        total = np.zeros_like(upload)
+        for m in attempt.sharers:
+            total = field.add(total, field.matmul(held[m][batch.rows], models[m][n]))
+        found[n] = field.subtract(upload, total)
+    return found
+
+
+def own_shares(outcome: Outcome, sender: int, round: int) -> np.ndarray:
+    """All shares of a client's model, its own among them, from those that it sent."""
+    code: LagrangeCode = outcome.protocol.code  # type: ignore[attr-defined]
+    sent = shares(outcome, "model", sender, round)
+    names = sorted(sent)[: code.privacy + 1]
     stack = np.stack([sent[n] for n in names])
-    flat = code.field.matmul(code.field.inv(powers[names]), stack.reshape(len(names), -1))
-    whole: np.ndarray = flat.reshape(stack.shape)
-    return whole
+    ones = code.field.matmul(code.data_matrix, np.ones(code.segments, code.field.dtype))
+    known = np.concatenate([ones[:, None], code.mask_matrix], axis=1)[names]
+    parts = code.field.matmul(code.field.inv(known), stack.reshape(len(names), -1))
+    whole = parts.reshape(stack.shape)
+    return code.encode_constant(whole[0], masks=whole[1:])
 
 
 def sent_array(outcome: Outcome, wanted: np.ndarray, *kinds: str) -> bool:

@@ -14,9 +14,9 @@ from securevfl.engine.streams import keyed_stream
 from securevfl.field import LagrangeCode
 from securevfl.field.lagrange import interpolation_matrix
 from securevfl.field.prss import mask_streams
+from securevfl.protocols.base.mask_keys import as_array
 from securevfl.protocols.base.protocol import Protocol
 from securevfl.protocols.coded_split.dealing import Dealing
-from securevfl.protocols.coded_split.keys import as_array
 from securevfl.protocols.coded_split.messages import Label, Request
 from securevfl.protocols.coded_split.parameters import UPLOAD
 from securevfl.testing.leaks.planting import (

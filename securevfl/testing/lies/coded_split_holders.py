@@ -11,8 +11,8 @@ import numpy as np
 from securevfl.engine.network import SERVER
 from securevfl.field.lagrange import interpolation_matrix
 from securevfl.field.prss import KEY
+from securevfl.protocols.base.mask_keys import as_array
 from securevfl.protocols.coded_split.algorithm import Owner
-from securevfl.protocols.coded_split.keys import as_array
 from securevfl.protocols.coded_split.messages import Label
 from securevfl.protocols.coded_split.parameters import UPLOAD
 from securevfl.testing.lies.coded_split_stage import VICTIM, LyingServer, play

@@ -1,4 +1,4 @@
-"""A server of FedVS that names sharers and dealers as it may not."""
+"""A server of FedVS that names sharers as it may not."""
 
 from __future__ import annotations
 
@@ -49,19 +49,10 @@ def lie(name: str, does: str, limit: str, expected: Outcome,
     return Lie(f"fedvs: {name}", "fedvs", "server", does, limit, expected, measure)
 
 
-def appointed(server: LyingServer) -> tuple[int, ...]:
-    """Appointed dealers of the round."""
-    return server.public.appointed_dealers(server.round + 1)
-
-
-CHECK = "clients check S and D"
+CHECK = "clients check S and the label"
 LIES = (
-    lie("one dealer", "names T dealers instead of T+1", CHECK, "refused",
-        lambda server: {"dealers": appointed(server)[:1]}),
-    lie("a dealer twice", "names one dealer twice", CHECK, "refused",
-        lambda server: {"dealers": appointed(server)[:1] * 2}),
-    lie("dealers of its choice", "names dealers that were not appointed", CHECK, "refused",
-        lambda server: {"dealers": tuple((n + 5) % PARTIES for n in appointed(server))}),
+    lie("a life that is no number", "names a life that clients cannot compare", CHECK, "refused",
+        lambda server: {"life": (0,)}),
     lie("a sharer many times", "names one client as all sharers", CHECK, "refused",
         lambda server: {"sharers": (3,) * 5}),
     lie("few sharers", "names T+1 sharers", CHECK, "refused",
@@ -70,8 +61,6 @@ LIES = (
         lambda server: {"sharers": (3, 4, SERVER)}),
     lie("nobody as a sharer", "names a client that does not exist", CHECK, "refused",
         lambda server: {"sharers": (3, 4, PARTIES)}),
-    lie("earlier models", "names models of earlier rounds in the sum", CHECK, "refused",
-        lambda server: {"sharers": (3, 4, 5), "held": ((6, 1),)}),
     lie("an absent sharer", "names a client as sharer that has not shared",
         "clients wait for the share", "nothing",
         lambda server: {"sharers": (3, 4, LATE)}, conditions=SLOW),

@@ -1,4 +1,4 @@
-"""Clients of FedVS that deviate: shares, masks, uploads, and leaving."""
+"""Clients of FedVS that deviate: shares, keys, uploads, and leaving."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 
 from securevfl.field.lagrange import interpolation_matrix
+from securevfl.field.prss import KEY
+from securevfl.protocols.base.mask_keys import as_array
 from securevfl.protocols.fedvs.algorithm import Client
 from securevfl.protocols.fedvs.messages import Attempt, Batch
-from securevfl.testing.lies.fedvs_sums import Listens
+from securevfl.testing.lies.fedvs_sums import HasKeys
 from securevfl.testing.lies.lie import Finding, Lie, Outcome, Size
 from securevfl.testing.lies.running import Played
 from securevfl.testing.lies.stage import VICTIM, play
@@ -46,10 +48,16 @@ class OfModel(Inconsistent):
     kind = "model"
 
 
-class OfMask(Inconsistent):
-    """Deals an inconsistent mask share."""
+class OfKey(Client):
+    """Sends one client other keys than the others."""
 
-    kind = "mask"
+    def send(
+        self, to: int, kind: str, payload: Any, *, round: int | None = None, after: float = 0.0
+    ) -> None:
+        """One client gets random keys."""
+        if kind == "key" and to == FRAMED:
+            payload = as_array([self.secret_bytes(KEY) for _ in payload])
+        super().send(to, kind, payload, round=round, after=after)
 
 
 class OfAnotherShape(Client):
@@ -62,32 +70,10 @@ class OfAnotherShape(Client):
         super().share(kind, shares)
 
 
-class OtherPolynomial(Client):
-    """Deals values of E / P instead of a mask, E constant: the sum moves by E."""
-
-    def deal_mask(self, rows: int) -> np.ndarray:
-        """A mask, and E / P(alpha_n) to client n."""
-        dealt, field = super().deal_mask(rows), self.public.field
-        for n, vanishing in enumerate(self.public.code.vanishing):
-            inverse = field.inv(field.elements([[int(vanishing)]]))[0, 0]
-            error = field.multiply(np.full(dealt.shape[1:], SHIFT, field.dtype), inverse)
-            dealt[n] = field.add(dealt[n], error)
-        return dealt
-
-
-class ZeroMask(Client):
-    """Deals masks that are all zero."""
-
-    def deal_mask(self, rows: int) -> np.ndarray:
-        """Zeros."""
-        made: np.ndarray = np.zeros_like(super().deal_mask(rows))
-        return made
-
-
 class WrongUpload(Client):
     """Uploads random elements."""
 
-    def masked(self, upload: np.ndarray, rhos: Mapping[int, np.ndarray]) -> np.ndarray:
+    def masked(self, upload: np.ndarray, told: bytes) -> np.ndarray:
         """Nothing that was computed."""
         return self.public.field.random(upload.shape)
 
@@ -95,9 +81,9 @@ class WrongUpload(Client):
 class ShortUpload(Client):
     """Uploads an array of another shape."""
 
-    def masked(self, upload: np.ndarray, rhos: Mapping[int, np.ndarray]) -> np.ndarray:
+    def masked(self, upload: np.ndarray, told: bytes) -> np.ndarray:
         """One column is missing."""
-        return super().masked(upload, rhos)[:, :-1]
+        return super().masked(upload, told)[:, :-1]
 
 
 class Colluder(Client):
@@ -109,13 +95,13 @@ class Colluder(Client):
 
     believed: tuple[int, ...] = ()
 
-    def masked(self, upload: np.ndarray, rhos: Mapping[int, np.ndarray]) -> np.ndarray:
+    def masked(self, upload: np.ndarray, told: bytes) -> np.ndarray:
         """E(alpha) is added, for E of degree R-1 with E = 5.0 at the first data point."""
         code, field = self.public.code, self.public.field
         nodes = [code.alphas[n] for n in self.believed] + [code.betas[0]]
         weights = interpolation_matrix(field, nodes, [code.alphas[self.index]])
         error = field.multiply(np.full(upload.shape, SHIFT, field.dtype), weights[0, -1])
-        moved: np.ndarray = field.add(super().masked(upload, rhos), error)
+        moved: np.ndarray = field.add(super().masked(upload, told), error)
         return moved
 
 
@@ -150,13 +136,15 @@ class LargeModel(Client):
         return made
 
 
-class NeverDeals(Client):
-    """Shares, and never deals the mask that it was appointed to deal."""
+class KeepsKeys(Client):
+    """Draws keys, and never sends them."""
 
-    def share(self, kind: str, shares: Sequence[Any] | np.ndarray) -> None:
-        """All but masks."""
-        if kind != "mask":
-            super().share(kind, shares)
+    def send(
+        self, to: int, kind: str, payload: Any, *, round: int | None = None, after: float = 0.0
+    ) -> None:
+        """All but keys."""
+        if kind != "key":
+            super().send(to, kind, payload, round=round, after=after)
 
 
 class Leaves(Client):
@@ -188,7 +176,7 @@ def colluders(size: Size) -> Finding:
 
 def lost(liar: type[Client], size: Size, **options: Any) -> Finding:
     """Share of attempts that one client brings to nothing, with timeouts and 10 steps."""
-    waits = {"share_timeout": 1.0, "result_timeout": 1.0, "rounds": 10, "spares": 1} | options
+    waits = {"share_timeout": 1.0, "result_timeout": 1.0, "rounds": 10} | options
     played = play(size, liars={VICTIM: liar}, **waits)
     steps, given_up = played.count("round"), played.count("given_up")
     share = given_up / max(1, steps + given_up)
@@ -201,9 +189,9 @@ def ended(liars: Mapping[int, type[Client]], size: Size, **options: Any) -> Find
     return Finding("share of runs that end", float(played.error is not None), 0.0, played.noticed())
 
 
-def masks(dealers: Sequence[int], size: Size) -> Finding:
-    """Elements of psi that the server reads where some dealers deal zeros."""
-    played = play(size, Listens, liars=dict.fromkeys(dealers, ZeroMask))
+def told_keys(members: Sequence[int], size: Size) -> Finding:
+    """Elements of psi that the server reads with the keys of some clients."""
+    played = play(size, type("Told", (HasKeys,), {"of": tuple(members)}))
     return Finding("share of psi that is read", played.found["read"], 0.0, played.noticed())
 
 
@@ -218,7 +206,6 @@ def of(liar: type[Client], at: int = VICTIM, **options: Any) -> Callable[[Size],
     return functools.partial(moved, {at: liar}, **options)
 
 
-DEALER = 2  # deals in the first round: client round (T+1) + i
 A1 = {"tolerate_corrupt": 1}
 WITH = " --tolerate-corrupt 1"
 ONE = "1 client"
@@ -231,14 +218,10 @@ LIES = (
         of(OfModel)),
     lie("inconsistent model, A = 1", ONE, "does the same",
         "corrected; honest client 1 is named", "corrected", of(OfModel, **A1), WITH),
-    lie("inconsistent mask", "1 dealer", "deals client 1 a wrong mask share", "nothing", "gains",
-        of(OfMask, DEALER)),
-    lie("inconsistent mask, A = 1", "1 dealer", "does the same",
-        "corrected; honest client 1 is named", "corrected", of(OfMask, DEALER, **A1), WITH),
-    lie("another polynomial", "1 dealer", "deals values of E/P, deg E = 2(K+T-1)", "nothing",
-        "gains", of(OtherPolynomial, DEALER)),
-    lie("another polynomial, A = 1", "1 dealer", "does the same", "nothing: uploads agree", "gains",
-        of(OtherPolynomial, DEALER, **A1), WITH),
+    lie("inconsistent key", ONE, "sends client 1 other keys than the others", "nothing", "gains",
+        of(OfKey, 0)),
+    lie("inconsistent key, A = 1", ONE, "does the same",
+        "corrected; honest client 1 is named", "corrected", of(OfKey, 0, **A1), WITH),
     lie("wrong upload", ONE, "uploads random elements", "nothing", "gains", of(WrongUpload, 0)),
     lie("wrong upload, A = 1", ONE, "does the same", "Reed-Solomon decoding", "corrected",
         of(WrongUpload, 0, **A1), WITH),
@@ -255,14 +238,12 @@ LIES = (
         of(LargeModel)),
     lie("a model that wraps", ONE, "shares uniform elements as its model", "nothing", "gains",
         of(Wraps)),
-    lie("never deals", ONE, "never deals its masks", "nothing", "gains",
-        functools.partial(ended, {DEALER: NeverDeals})),
-    lie("never deals, timeouts", ONE, "does the same; timeouts, spares=1",
-        "attempts are given up", "gains", functools.partial(lost, NeverDeals)),
+    lie("keeps its keys", ONE, "never sends the keys that it draws", "nothing", "gains",
+        functools.partial(ended, {0: KeepsKeys})),
     lie("never uploads", ONE, "shares, and never uploads", "R of N uploads are enough",
         "nothing", functools.partial(lost, Leaves)),
-    lie("zero masks", "1 dealer", "deals masks of zeros (the server listens)",
-        "T+1 dealers: one is honest", "nothing", functools.partial(masks, (DEALER,))),
-    lie("zero masks of all", "T+1 dealers", "do the same", "T bounds the colluders",
-        "gains", functools.partial(masks, (DEALER, DEALER + 1))),
+    lie("keys told", "T clients", "tell the server all their keys",
+        "they lack the key of their set", "nothing", functools.partial(told_keys, (3,))),
+    lie("keys told, T+1", "T+1 clients", "do the same", "T bounds the colluders",
+        "gains", functools.partial(told_keys, (3, 4))),
 )  # fmt: skip

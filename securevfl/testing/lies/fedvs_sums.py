@@ -10,12 +10,14 @@ import numpy as np
 
 from securevfl.engine.mailbox import ANNOUNCE
 from securevfl.field.lagrange import interpolation_matrix
+from securevfl.field.prss import fill_stream, mask_streams
 from securevfl.protocols.fedvs.messages import Batch
 from securevfl.testing.lies.lie import Finding, Lie, Outcome, Size
 from securevfl.testing.lies.running import Played
 from securevfl.testing.lies.stage import PATIENCE, VICTIM, LyingServer, play, relative
 
 EMBEDDING = "relative error of one client's embedding"
+_DOWN = [{"party": n, "seconds": [0.2, 0.5]} for n in range(5)]
 
 
 class SecondSum(LyingServer):
@@ -150,7 +152,7 @@ class TwoBatches(LyingServer):
     """Names one batch to one half of the clients, and another one to the other half."""
 
     async def run(self) -> None:
-        """Subtract the two polynomials: both have the same masks."""
+        """Subtract the two polynomials, which had the same masks if labels did not tell rows."""
         batches = self.public.batches["train"]
         half = len(self.peers) // 2
         one, two = tuple(self.peers)[:half], tuple(self.peers)[half:]
@@ -181,9 +183,55 @@ class Listens(LyingServer):
         uploads = await self.ask(self.rows())
         chosen = list(self.peers)[: self.public.threshold]
         masked, plain = [
-            elsewhere(self, {n: sent[n] for n in chosen}) for sent in (uploads, self.judge.plain)
+            elsewhere(self, {n: sent[n] for n in chosen})
+            for sent in (self.unmasked(uploads), self.judge.plain)
         ]
         self.found["read"] = float((masked == plain).mean())
+        self.conclude()
+
+    def unmasked(self, uploads: Mapping[int, np.ndarray]) -> Mapping[int, np.ndarray]:
+        """The uploads, without what it knows of their masks."""
+        return uploads
+
+
+class HasKeys(Listens):
+    """Has the keys of some clients, and takes off what these make of the masks."""
+
+    of: ClassVar[tuple[int, ...]] = ()
+
+    def unmasked(self, uploads: Mapping[int, np.ndarray]) -> Mapping[int, np.ndarray]:
+        """Uploads less P times the part of rho whose keys it has."""
+        public, field, prss = self.public, self.public.field, self.public.prss
+        told = self.named().told(self.round, self.batch)
+        streams = mask_streams(public.code, degree=2)
+        known: dict[int, bytes] = {}
+        for n in self.of:
+            known |= self.judge.parties[n].keys
+        found = {}
+        for n, upload in uploads.items():
+            rho = np.zeros((1, upload.size), field.dtype)
+            for row, key in zip(prss.weights(n, streams), prss.held(n), strict=True):
+                if key in known:
+                    drawn = np.empty(streams * upload.size, field.dtype)
+                    fill_stream(field.modulus, drawn, known[key], told)
+                    part = field.matmul(row[None], drawn.reshape(streams, -1))
+                    rho = field.add(rho, part)
+            hidden = field.multiply(public.code.vanishing[n], rho.reshape(upload.shape))
+            found[n] = field.subtract(upload, hidden)
+        return found
+
+
+class LabelAgain(LyingServer):
+    """Asks clients that crashed for the same round again, whose label they have used."""
+
+    async def run(self) -> None:
+        """The same announcement again: V is another one, and the masks would be the same."""
+        await self.ask(self.rows())
+        await self.sleep(1.0)
+        self.round = 0
+        await self.ask(self.rows())
+        self.found["again"] = self.judge.uploads / len(self.peers) - 1
+        self.round = 1
         self.conclude()
 
 
@@ -216,10 +264,16 @@ def embedding_of(server: type[LyingServer], size: Size, **options: Any) -> Findi
     )
 
 
+def label_again(size: Size) -> Finding:
+    """Clients that upload under a label again."""
+    played = play(size, LabelAgain, outages=_DOWN)
+    quantity = "share of clients that upload again"
+    return Finding(quantity, played.found["again"], 0.0, played.noticed())
+
+
 def crashed(size: Size) -> Finding:
     """R clients are down for a moment between the two sums."""
-    down = [{"party": n, "seconds": [0.2, 0.5]} for n in range(5)]
-    return embedding_of(Crashed, size, outages=down)
+    return embedding_of(Crashed, size, outages=_DOWN)
 
 
 def two_batches(size: Size, **options: Any) -> Finding:
@@ -280,8 +334,10 @@ LIES = (
         "clients take row numbers in one form only", "refused", second(NegativeRows)),
     lie("two sets of sharers", "names other sharers to half of the clients", HALVES, "gains",
         second(TwoSharers)),
-    lie("two batches", "names other rows to half of the clients: masks cancel", HALVES, "gains",
-        two_batches),
+    lie("two batches", "names other rows to half of the clients",
+        "masks follow from all that was announced", "nothing", two_batches),
+    lie("a label twice", "asks R clients that crashed for the same round again",
+        "a client answers a round once, and no label twice", "nothing", label_again),
     lie("one row", "names one row at all places of a batch", "each place has masks of its own",
         "nothing", one_row),
     lie("second sum, plain", "sums the same rows over S and over S less one client",

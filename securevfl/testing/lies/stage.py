@@ -100,10 +100,8 @@ class LyingServer(Server):
         return tuple(n for n in self.peers if n not in left_out)
 
     def named(self, sharers: Sequence[int] | None = None, **words: Any) -> Attempt:
-        """An attempt over the sharers, with dealers as they should be."""
-        appointed = self.public.appointed_dealers(self.round)[: self.public.code.privacy + 1]
-        dealers = words.pop("dealers", tuple(sorted(appointed)))
-        return Attempt(tuple(self.peers if sharers is None else sharers), dealers, **words)
+        """An attempt over the sharers."""
+        return Attempt(tuple(self.peers if sharers is None else sharers), **words)
 
     async def ask(
         self, batch: Batch, sharers: Sequence[int] | None = None, **words: Any

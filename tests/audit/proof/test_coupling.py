@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 from securevfl.audit.coupled_runs import couple
-from securevfl.audit.proof.coupling import correction
+from securevfl.audit.proof.coupling import correction, enlarged, mask_shift
 from securevfl.audit.proof.linear_algebra import independent_rows, solve_left
 from securevfl.audit.proof_deviations import deviations
 from securevfl.audit.recorded_runs import run_factory
+from securevfl.engine import wire
 from securevfl.engine.conditions import Conditions
 from securevfl.errors import ConfigurationError
 from securevfl.privacy.coalition import Coalition
@@ -63,7 +64,7 @@ class LateSharer(Conditions):
 @pytest.mark.parametrize(("N", "K", "T"), SHAPES[1:])
 def test_views_are_identical_where_a_client_has_no_term_in_a_sum(N, K, T):
     features = features_of(N, K, 1)
-    waits = {"spares": N - T - 1, "share_timeout": 1.0, "result_timeout": 9.0}
+    waits = {"share_timeout": 1.0, "result_timeout": 9.0}
     options = options_of(K, T, P61, **waits)
     conditions = LateSharer(late=N - 3)
     first = run_factory(FEDVS, features, conditions=conditions, **options)
@@ -159,15 +160,15 @@ def test_plain_uploads_have_no_coupling_with_the_server():
         assert any("'embedding'" in words for words in couple(first, second, coalition).differences)
 
 
-def test_the_correction_is_the_quotient_by_the_vanishing_polynomial():
+@pytest.mark.parametrize("C", [(), (0,), (3,)])
+def test_the_correction_is_the_quotient_by_the_vanishing_polynomials(C):
     code = run_factory(FEDVS, features_of(5, 2, 1), **options_of(2, 1, P31)).protocol.public.code
-    field = code.field
-    q = field.random((3, 2, 2))
-    alphas = field.elements(list(code.alphas))
-    powers = np.stack([field.power(alphas, i) for i in range(3)], axis=1)
-    values = field.matmul(powers, q.reshape(3, -1)).reshape(5, 2, 2)
-    values = field.multiply(code.vanishing[:, None, None], values)
-    assert np.array_equal(correction(code, values, np.zeros_like(values)), q)
+    field, A = code.field, enlarged(code, C)
+    s = field.random((2, 2, 2))  # K + T - 1 = 2 coefficients
+    shift = mask_shift(code, A, s)
+    assert not shift[list(A)].any()
+    values = field.multiply(code.vanishing[:, None, None], shift)
+    assert np.array_equal(correction(code, C, values, np.zeros_like(values)), s)
 
 
 @pytest.mark.parametrize("masked", [True, False])
@@ -184,7 +185,7 @@ def tampered(change):
     return list(deviations(recorded))
 
 
-@pytest.mark.parametrize("kind", ["train-data", "model", "mask", "embedding"])
+@pytest.mark.parametrize("kind", ["train-data", "model", "key", "embedding"])
 def test_one_changed_element_is_found(kind):
     def change(recorded):
         columns = recorded.transcript.columns()
@@ -195,23 +196,43 @@ def test_one_changed_element_is_found(kind):
 
     found = tampered(change)
     assert len(found) == 1
-    assert ("the upload" if kind == "embedding" else f"the {kind}") in found[0]
+    named = {"embedding": "the upload", "key": "keys that are not the proof's"}
+    assert named.get(kind, f"the {kind}") in found[0]
 
 
 def test_a_mask_that_is_drawn_twice_is_found():
     def change(recorded):
         tape = recorded.tapes[0]
-        tape.draws[2] = tape.draws[1].reshape(tape.draws[2].shape)
+        tape.draws[2] = tape.draws[1].copy()
 
     assert any("draws the same mask twice" in words for words in tampered(change))
 
 
-def test_too_few_dealers_are_found():
+def test_too_few_sharers_are_found():
     def change(recorded):
         from dataclasses import replace
 
         for row, payload in enumerate(recorded.transcript.payloads):
-            if hasattr(payload, "dealers"):
-                recorded.transcript.payloads[row] = replace(payload, dealers=payload.dealers[:1])
+            if hasattr(payload, "sharers"):
+                recorded.transcript.payloads[row] = replace(payload, sharers=payload.sharers[:2])
 
-    assert any("1 dealers" in words for words in tampered(change))
+    assert any("2 sharers" in words for words in tampered(change))
+
+
+def test_a_key_that_is_drawn_twice_or_not_at_all_is_found():
+    def twice(recorded):
+        recorded.keys[0][-1] = recorded.keys[1][0]
+
+    assert "a key is drawn twice" in tampered(twice)
+    assert any("3 keys are drawn" in one for one in tampered(lambda run: run.keys[1].pop()))
+
+
+def test_a_label_that_leaves_out_what_was_announced_is_found():
+    class Short(FEDVS):
+        """FedVS whose label says the rows, and not the sharers."""
+
+        def told(self, round, batch, attempt):
+            return wire.encode((round, batch))
+
+    made = run_factory(Short, features_of(4, 1, 2), **options_of(1, 1, P31))
+    assert any("the label of the masks is not all" in one for one in deviations(made.run()))

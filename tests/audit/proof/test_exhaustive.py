@@ -75,16 +75,17 @@ def test_single_uploads_and_shares_say_nothing_even_in_plain_evaluation(masked):
 
 
 @pytest.mark.parametrize(("p", "K", "T"), [(5, 1, 1), (11, 2, 1), (11, 1, 2)])
-def test_one_coefficient_short_leaks_to_server_and_clients_only(p, K, T):
-    toy = SmallInstance(small_code(p, K, T), coefficients=K + 2 * T - 2)
-    assert exhaust(toy, coalitions(toy)["server"]).equal
+def test_one_stream_fewer_leaks_to_server_and_clients(p, K, T):
+    toy = SmallInstance(small_code(p, K, T), streams=K + T - 2)
+    assert exhaust(toy, coalitions(toy)["server"]).equal == (K + T > 2)  # else no mask is left
     assert not exhaust(toy, coalitions(toy)["server + T clients"]).equal
 
 
 @pytest.mark.parametrize(("p", "K", "T"), [(5, 1, 1), (11, 2, 1), (11, 1, 2)])
-def test_degree_k_plus_t_minus_2_suffices_against_the_server_alone(p, K, T):
-    enough = SmallInstance(small_code(p, K, T), coefficients=K + T - 1)
-    assert exhaust(enough, SERVER).equal
+def test_keys_that_everybody_has_leak_to_server_and_clients_and_not_to_the_server(p, K, T):
+    toy = SmallInstance(small_code(p, K, T), given=True)
+    assert exhaust(toy, SERVER).equal
+    assert not exhaust(toy, coalitions(toy)["server + T clients"]).equal
 
 
 def test_plain_uploads_leak_to_the_server_for_two_segments_too():

@@ -118,7 +118,7 @@ def test_every_message_of_a_sound_run_equals_its_formula(name):
         ("multivfl", {"label_owners": 2, "epochs": 2, "server_optimizer": "fedadam"}),
         ("multivfl", {"label_owners": 2, "intersection": "psi"}),
         ("fedvs", {"masked": False, **FEW["fedvs"]}),
-        ("fedvs", {"secure": True, "spares": 1, **FEW["fedvs"]}),
+        ("fedvs", {"secure": True, **FEW["fedvs"]}),
         ("fedvs", {"tolerate_corrupt": 1, **FEW["fedvs"]}),
     ],
 )

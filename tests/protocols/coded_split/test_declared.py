@@ -8,11 +8,11 @@ from securevfl.audit.deviations import compare
 from securevfl.audit.recording import record
 from securevfl.data import load_dataset
 from securevfl.engine.party import SERVER
+from securevfl.protocols.base.mask_keys import as_array
 from securevfl.protocols.base.messages import MessageKey
 from securevfl.protocols.coded_split import CodedSplit
 from securevfl.protocols.coded_split.algorithm import Holder, Owner
 from securevfl.protocols.coded_split.dealing import Dealing
-from securevfl.protocols.coded_split.keys import as_array
 from securevfl.protocols.coded_split.server import Server
 from securevfl.testing.runs import make, paper_conditions
 

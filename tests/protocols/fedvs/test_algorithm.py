@@ -1,5 +1,6 @@
 """FedVS against plain integers and against its baseline, split learning on rounded values."""
 
+import hashlib
 import math
 import tracemalloc
 from dataclasses import replace
@@ -12,6 +13,7 @@ from securevfl.data import VerticalDataset
 from securevfl.engine.conditions import NONE, Conditions, Delay
 from securevfl.engine.faults import faults_from
 from securevfl.engine.party import SERVER
+from securevfl.engine.party_state import ahead, restore, snapshot
 from securevfl.engine.simulation.simulator import Simulation
 from securevfl.errors import (
     ConfigurationError,
@@ -121,7 +123,7 @@ CASES = {
     "small prime": ((1, 5, 2, 3, 1, 4), 2, 1, P31, 9, 10, 2.0),
     "one view a party": ((8, 3, 1), 1, 1, P61, 16, 20, 8.0),
     "two colluders": ((2,) * 9, 2, 2, P61, 14, 14, 8.0),
-    "sixteen": ((2,) * 16, 5, 3, P61, 20, 20, 8.0),
+    "sixteen": ((2,) * 16, 5, 2, P61, 20, 20, 8.0),
     "default field": ((2,) * 8, 2, 1, P50, 16, 17, 16.0),
     "sixteen, small prime": ((2,) * 16, 6, 1, P31, 8, 9, 2.0),
     "K divides the rows": ((2, 2, 2, 3, 2), 2, 1, P61, 20, 24, 16.0),
@@ -182,7 +184,7 @@ def slow_sharers(*slow, parties=6, seconds=10.0):
     return Conditions(uploads=delays, share_factor=1.0)
 
 
-@pytest.mark.parametrize("masks", [{"masked": False}, {"masked": True, "spares": 2}])
+@pytest.mark.parametrize("masks", [{"masked": False}, {"masked": True}])
 def test_footnote_2_sums_and_averages_over_those_that_shared(masks):
     data, options = case("uneven", share_timeout=1.0, rounds=3, **masks)
     protocol = make("fedvs", data, **options)
@@ -241,16 +243,25 @@ def test_an_attempt_without_any_sharer_is_given_up_by_name(masked):
         simulate("fedvs", data, conditions=slow_sharers(*range(6)), **options)
 
 
-def test_an_attempt_that_could_not_be_masked_is_given_up_and_never_runs_unmasked():
+class FewAtFirst(Conditions):
+    """In round 1 only clients 0 and 1 share in time."""
+
+    def delay(self, seed, party, round, activity):
+        return 3 * 10**9 if (activity, round) == ("share", 1) and party > 1 else 0
+
+
+def test_an_attempt_of_too_few_sharers_is_given_up_and_never_runs_unmasked():
     data, options = case("uneven", share_timeout=1.0, rounds=3)
-    outcome = simulate("fedvs", data, conditions=slow_sharers(1, 4), **options)
+    outcome = simulate("fedvs", data, conditions=FewAtFirst(), **options)
     given_up = [event for event in outcome.events if event.name == "given_up"]
-    # Dealers are 2 and 3 in round 1, 4 and 5 in round 2, 0 and 1 in round 3, and so on.
-    assert [event.round for event in given_up] == [2, 3, 5, 6]
-    assert "4 clients shared, 1 of them dealt masks" in given_up[0].fields["why"]
+    assert [event.round for event in given_up] == [1]
+    assert (
+        "2 clients shared within share_timeout = 1.0 s, and a sum needs 3"
+        in (given_up[0].fields["why"])
+    )
     columns = outcome.simulation.transcript.columns()
     uploads = columns["round"][columns["kind"] == "embedding"]
-    assert sorted(set(uploads.tolist())) == [1, 4, 7]
+    assert sorted(set(uploads.tolist())) == [2, 3, 4]
 
 
 def test_clients_refuse_an_attempt_whose_masks_would_not_protect_them():
@@ -260,7 +271,7 @@ def test_clients_refuse_an_attempt_whose_masks_would_not_protect_them():
     honest = server.broadcast
 
     def fewer(kind, payload, to=None):
-        bad = replace(payload, dealers=payload.dealers[:1]) if kind == "attempt" else payload
+        bad = replace(payload, sharers=payload.sharers[:2]) if kind == "attempt" else payload
         honest(kind, bad, to)
 
     server.broadcast = fewer
@@ -271,37 +282,102 @@ def test_clients_refuse_an_attempt_whose_masks_would_not_protect_them():
 
 
 @pytest.mark.parametrize(
-    ("sharers", "dealers"),
+    ("sharers", "life"),
     [
-        ((0, 1, 2), (2,)),
-        ((0, 1), (2, 3)),
-        ((0,) * 9, (2, 3)),  # nine times one client's embedding is no sum
-        ((0, 1, 2, 0), (2, 3)),
-        ((0, 1, 2, 99), (2, 3)),
-        ((0, 1, 2), (2, 2)),
+        ((0, 1), 0),
+        ((0,) * 9, 0),  # nine times one client's embedding is no sum
+        ((0, 1, 2, 0), 0),
+        ((0, 1, 2, 99), 0),
+        ((0, 1, 2), "0"),
+        ((0, 1, 2), 0.0),
+        ((0, 1, 2), True),
+        ((0, 1, 2), (0,)),
     ],
 )
-def test_clients_count_each_sharer_and_dealer_once(sharers, dealers):
+def test_clients_count_each_sharer_once_and_compare_lives(sharers, life):
     data, options = case("uneven")
     client = make("fedvs", data, **options).parties()[0]
-    client.round = 1  # dealers are 2 and 3
-    assert client.checked(TRAIN, Attempt((0, 1, 2), (2, 3)))
+    assert client.checked(TRAIN, Attempt((0, 1, 2)))
     with pytest.raises(RunError, match="Nothing was uploaded"):
-        client.checked(TRAIN, Attempt(sharers, dealers))
+        client.checked(TRAIN, Attempt(sharers, life))
 
 
 # -- no row meets two sums of the same models --------------------------------------------------
 
-PATIENT = {"share_timeout": 1.0, "result_timeout": 1.0, "spares": 3}
+PATIENT = {"share_timeout": 1.0, "result_timeout": 1.0}
 TRAIN = Batch("train", np.arange(3, dtype=np.uint32))
 
 
-def test_clients_refuse_a_sum_that_holds_models_of_earlier_rounds():
-    data, options = case("uneven", **PATIENT)
-    client = make("fedvs", data, **options).parties()[0]
-    client.round = 1
-    with pytest.raises(RunError, match=r"earlier rounds \[\(3, 1\)\].*Nothing was uploaded"):
-        client.checked(TRAIN, Attempt((0, 1, 2), (2, 3), ((3, 1),)))
+def test_a_client_uses_no_label_twice_whatever_is_announced_under_it():
+    data, options = case("uneven")
+    client, told = make("fedvs", data, **options).parties()[0], []
+    client.record = lambda event, **fields: told.append((event, fields["why"]))
+    one, other = Attempt((0, 1, 2)), Attempt((0, 1, 2), life=1)
+    client.round = 3
+    assert client.is_new(one.life, one.told(3, TRAIN))
+    assert client.answered == {0: (3, hashlib.sha256(one.told(3, TRAIN)).digest())}
+    assert not client.is_new(one.life, one.told(3, TRAIN))  # its V is another one now
+    client.round = 2
+    assert not client.is_new(one.life, one.told(2, TRAIN))
+    assert client.is_new(other.life, other.told(2, TRAIN))
+    client.round = 4
+    assert client.is_new(one.life, one.told(4, TRAIN))
+    assert told == [("refused", "the label was used before")] * 2
+
+
+def test_what_is_told_differs_where_anything_that_was_announced_does():
+    base = Attempt((0, 1, 2), 1, (2,), 1)
+    changes = [{"sharers": (0, 1, 3)}, {"life": 2}, {"harmless": ()}, {"stepped": 0}]
+    told = {base.told(3, TRAIN), base.told(4, TRAIN), base.told(3, Batch("test", TRAIN.rows))}
+    told |= {base.told(3, Batch("train", TRAIN.rows[::-1]))}
+    told |= {replace(base, **one).told(3, TRAIN) for one in changes}
+    assert len(told) == 8
+
+
+def test_a_client_that_comes_back_has_its_keys_and_has_used_its_labels(tmp_path):
+    data, options = case("uneven", rounds=2)
+    protocol = make("fedvs", data, **options)
+    parties = protocol.parties()
+    Simulation(parties).run()
+    client = parties[0]
+    back = protocol.party(0)
+    restore(back, snapshot(client, waits=0, time=0) | {"ahead": ahead(client)})
+    assert back.keys == client.keys
+    assert len(back.keys) == 5
+    assert back.answered == client.answered
+    assert back.answered[0][0] == 2
+
+
+def test_masks_do_not_change_what_is_decoded_and_hide_each_upload():
+    data, options = case("uneven", rounds=1)
+    masked, plain = (
+        simulate("fedvs", data, seed=3, payloads=True, masked=masked, **options)
+        for masked in (True, False)
+    )
+    assert masked.losses == plain.losses
+    uploads = [
+        [p for p, kind in zip(run.simulation.transcript.payloads,
+                              run.simulation.transcript.columns()["kind"], strict=True)
+         if kind == "embedding"]
+        for run in (masked, plain)
+    ]  # fmt: skip
+    assert not any((a == b).any() for a, b in zip(*uploads, strict=True))
+
+
+def test_too_many_keys_are_refused_in_one_line():
+    data = data_of((1,) * 16)
+    with pytest.raises(ConfigurationError, match=r"1820 keys.*Lower privacy") as caught:
+        make("fedvs", data, **SMALL, privacy=4, segments=1)
+    assert "\n" not in str(caught.value)
+    make("fedvs", data, **SMALL, privacy=4, segments=1, masked=False)
+
+
+@pytest.mark.parametrize(("option", "old", "value"), [("spares", 0, 1), ("absent", "omit", "last")])
+def test_options_of_earlier_versions_are_taken_as_they_were_by_default(option, old, value):
+    data, options = case("uneven")
+    assert not hasattr(make("fedvs", data, **options, **{option: old}).config, option)
+    with pytest.raises(ConfigurationError, match=f"the option {option} was removed"):
+        make("fedvs", data, **options, **{option: value})
 
 
 def test_the_option_for_models_of_earlier_rounds_is_refused_in_one_line():
@@ -348,8 +424,8 @@ def test_clients_do_not_upload_rows_to_a_second_sum():
     data, options = case("uneven")
     client, told = make("fedvs", data, **options).parties()[0], []
     client.record = lambda event, **fields: told.append((event, fields))
-    one, same = Attempt((0, 1, 2), (2, 3)), Attempt((2, 1, 0), (3, 4))
-    other = Attempt((0, 1, 2, 3), (2, 3))
+    one, same = Attempt((0, 1, 2), 2), Attempt((2, 1, 0), 3)
+    other = Attempt((0, 1, 2, 3), 2)
     apart = Batch("train", np.arange(3, 6, dtype=np.uint32))
     assert client.consistent(TRAIN, other)  # announced, and not uploaded
     client.uploaded = {4: (TRAIN, one)}
@@ -365,7 +441,7 @@ def test_clients_do_not_upload_rows_to_a_second_sum():
 def test_an_attempt_to_which_too_few_uploaded_is_forgotten():
     data, options = case("uneven")  # K = T = 1: one upload is uniform for the server and a client
     server = make("fedvs", data, **options).parties()[SERVER]
-    one = Attempt((0, 1, 2), (2, 3))
+    one = Attempt((0, 1, 2))
     ledger = server.ledger
     server.summed = {4: (TRAIN, one, (0, 1, 2, 3, 4, 5))}
 
@@ -424,7 +500,7 @@ def test_an_attempt_with_too_few_results_is_given_up_and_the_next_batch_goes_on(
 
 def test_a_client_that_crashes_after_its_upload_does_not_forget_it():
     """Two uploads came, K + T = 2: the sum stays announced though one sender has crashed since."""
-    data, options = case("uneven", result_timeout=1.0, share_timeout=1.0, spares=2, rounds=2)
+    data, options = case("uneven", result_timeout=1.0, share_timeout=1.0, rounds=2)
     protocol = make("fedvs", data, **options)
     crash = {"party": 1, "seconds": [0.5, 0.7]}
     spy, events, _ = run_with_spy(protocol, conditions=weather(1), outages=[crash])
@@ -445,7 +521,11 @@ def test_a_client_writes_that_it_uploads_before_the_upload_leaves():
     )
     client.write_ahead = lambda: order.append(tuple(client.uploaded))
     Simulation(parties).run()
-    assert order == ["shared", (1,), "embedding"]
+    assert [one for one in order if one not in ("key", "own-keys")] == [
+        "shared",
+        (1,),
+        "embedding",
+    ]
 
 
 @pytest.mark.parametrize("size", [0.0, 1.0])
@@ -642,9 +722,11 @@ def test_masks_are_fresh_and_do_not_depend_on_the_seed():
     assert runs[0].fingerprint() == runs[1].fingerprint()
     sent = [run.simulation.transcript for run in runs]
     kinds = sent[0].columns()["kind"]
-    shared = np.isin(kinds, ("train-data", "model", "mask", "embedding"))
+    shared = np.isin(kinds, ("train-data", "model", "key", "embedding"))
     pairs = zip(sent[0].payloads, sent[1].payloads, shared, strict=True)
-    assert not any((a == b).any() for a, b, masked in pairs if masked)
+    drawn = [(a, b) for a, b, masked in pairs if masked]
+    assert not any((a == b).any() for a, b in drawn if a.dtype != np.uint8)
+    assert not any((a == b).all() for a, b in drawn)
     models = [p for p, kind in zip(sent[0].payloads, kinds, strict=True) if kind == "model"]
     assert len({model.tobytes() for model in models}) == len(models)
 
@@ -664,8 +746,8 @@ def test_operations_are_the_counts_of_section_5_3():
         public.batches["train"].length * own * N * log(N) ** 2
     )
     every = sum(d * public.config.degree + 1 for d in data.widths)
-    assert client.operations("embedding") == rows * h * every
-    assert client.operations("mask") == rows * h * N * public.mask_powers.shape[1]
+    streams = math.comb(N - 1, 1) * (public.code.segments + 1 - 1)
+    assert client.operations("embedding") == rows * h * (every + streams)
     assert client.operations("shared") == 0
     assert parties[SERVER].operations("gradient") == round(rows * h * R * log(R) ** 2)
     assert parties[SERVER].operations("attempt") == 0

@@ -9,8 +9,8 @@ from securevfl.engine import wire
 from securevfl.protocols.fedvs.messages import Attempt, Batch
 from securevfl.protocols.fedvs.sums import Sum, SumLedger
 
-ONE, SAME = Attempt((0, 1, 2), (2, 3)), Attempt((2, 1, 0), (3, 4))
-OTHER = Attempt((0, 1, 2, 3), (2, 3))
+ONE, SAME = Attempt((0, 1, 2), 3), Attempt((2, 1, 0), 4)
+OTHER = Attempt((0, 1, 2, 3), 3)
 ALL = {n: frozenset(range(n)) for n in range(7)}
 
 
@@ -29,7 +29,7 @@ def ledger(*batches, threshold=2):
     ("batch", "attempt", "conflicts"),
     [
         (rows(1, 7), OTHER, True),
-        (rows(1, 7), Attempt((0, 1), (2, 3)), True),
+        (rows(1, 7), Attempt((0, 1), 3), True),
         (rows(1, 7), SAME, False),  # the same models
         (rows(2, 7), OTHER, False),  # other rows
         (rows(1, part="test"), OTHER, False),

@@ -29,9 +29,8 @@ def test_row_numbers_from_0_are_taken(rows):
     ],
 )
 def test_rows_by_another_name_are_refused(rows, words):
-    attempt = Attempt((0, 1, 2), PUBLIC.appointed_dealers(1))
     with pytest.raises(RunError, match=f"{words}.*Nothing was uploaded"):
-        check_attempt(PUBLIC, 1, Batch("train", rows), attempt)
+        check_attempt(PUBLIC, Batch("train", rows), Attempt((0, 1, 2)))
 
 
 def test_rows_of_a_part_that_is_not_shared_are_refused():

@@ -189,7 +189,6 @@ def test_a_party_that_is_killed_comes_back_and_the_run_does_not_wait(four, tmp_p
         share_timeout=2.0,  # real seconds: a busy machine must not look like a loss
         result_timeout=2.0,
         max_attempts=20,
-        spares=1,
         progress=killing,
         **OPTIONS,
     )

@@ -19,12 +19,11 @@ from securevfl.testing.leaks.fedvs_masks import (
 from securevfl.testing.leaks.fedvs_messages import SERVER_DATA
 from securevfl.testing.leaks.planting import (
     clients,
-    coefficients,
     messages,
     planted,
-    redraw,
     tap,
     telling_column,
+    upload_masks,
 )
 from securevfl.testing.runs import Outcome
 
@@ -127,16 +126,18 @@ def _of_batch(which: Callable[[Any, Any], bool]) -> Callable[[Any], None]:
     """Plant of a client whose rho is zero in the rounds of some batches."""
 
     def plant(client: Any) -> None:
-        check, chosen = client.check_range, set()
+        checked, own, chosen = client.checked, client.rho, set()
 
-        def checking(batch: Any, model: np.ndarray) -> None:
+        def checking(batch: Any, attempt: Any) -> Any:
             if which(client, batch):
                 chosen.add(client.round)
-            check(batch, model)
+            return checked(batch, attempt)
 
-        client.check_range = checking
-        redraw(client, lambda drawn, round, place: np.zeros_like(drawn)
-               if place == 1 and round in chosen else drawn)  # fmt: skip
+        def rho(told: bytes, shape: tuple[int, ...]) -> np.ndarray:
+            values: np.ndarray = own(told, shape)
+            return np.zeros_like(values) if client.round in chosen else values
+
+        client.checked, client.rho = checking, rho
 
     return plant
 
@@ -153,9 +154,11 @@ def _rho_zero_where(asked: Callable[[Any, Any], bool]) -> Callable[[Outcome], bo
         opened = {int(one["round"]): one["payload"] for one in messages(outcome, "round")
                   if one["receiver"] == 0}  # fmt: skip
         client = outcome.parties[0]
-        dealt = {(int(one["sender"]), int(one["round"])) for one in messages(outcome, "mask")}
-        told = [one for one in dealt if asked(client, opened[one[1]])]
-        return bool(told) and not any(coefficients(outcome, *one).any() for one in told)
+        summed = {int(one["round"]) for one in messages(outcome, "attempt")}
+        told = [round for round in sorted(summed) if asked(client, opened[round])]
+        return bool(told) and not any(
+            one.any() for round in told for one in upload_masks(outcome, round).values()
+        )
 
     return shows
 

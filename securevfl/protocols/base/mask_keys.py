@@ -1,0 +1,129 @@
+"""Keys of pseudo-random masks in a protocol: how clients agree on them, and what that sends.
+
+Each set A of T clients has a key k_A, which the clients outside A hold (`securevfl.field.prss`). In
+setup the lowest client outside A draws it and sends it to the others outside A over sealed links. A
+client keeps its keys in its own state, and never draws them anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from securevfl.engine.party import Party
+from securevfl.field.prss import KEY, Prss, draw_keys
+from securevfl.field.sampling import SYSTEM
+from securevfl.protocols.base.messages import MessageKey, MessageSpec, RunSecrets, in_setup
+from securevfl.protocols.base.schedule import Post, hollow
+
+
+def fresh_bytes(count: int) -> bytes:
+    """Secret bytes, from a keystream of the operating system's entropy."""
+    drawn = np.empty(count, np.uint8)
+    SYSTEM.keystream().fill(drawn)
+    return drawn.tobytes()
+
+
+def as_array(keys: Sequence[bytes]) -> np.ndarray:
+    """Keys of equal length as an array, (keys, bytes)."""
+    return np.frombuffer(b"".join(keys), np.uint8).reshape(len(keys), -1)
+
+
+class KeyHolder(Party):
+    """A client that agrees with the others on keys of masks.
+
+    Attributes
+    ----------
+    keys : dict
+        k_A of every A that it is not in, by the place of A in `Prss.subsets`. A protocol names it
+        in `kept_once`.
+    """
+
+    keys: dict[int, bytes]
+
+    async def agree_on_keys(self, prss: Prss) -> None:
+        """Draw the keys that it deals, send them, and take those that others deal."""
+        drawn = draw_keys(prss, self.index, self.secret_bytes)
+        self.send(self.index, "own-keys", [drawn[key] for key in sorted(drawn)])
+        for j in self.peers:
+            sent = prss.sent(self.index, j)
+            if sent:
+                self.send(j, "key", as_array([drawn[key] for key in sent]))
+        dealers = [i for i in self.peers if prss.sent(i, self.index)]
+        found = await self.collect("key", senders=dealers) if dealers else {}
+        received = {
+            key: row.tobytes()
+            for i, rows in found.items()
+            for key, row in zip(prss.sent(i, self.index), rows, strict=True)
+        }
+        self.keys = drawn | received
+        await self.receive("own-keys", sender=self.index)
+
+    def secret_bytes(self, count: int) -> bytes:
+        """Bytes from the operating system: the keys k_A are drawn here."""
+        return fresh_bytes(count)
+
+
+def key_messages(prss: Prss, source: str) -> tuple[MessageSpec, MessageSpec]:
+    """Declaration of the keys: those that are sent, and those that a client draws."""
+
+    def count(key: MessageKey) -> int:
+        return int(key.round == 0 and bool(prss.sent(key.sender, key.receiver)))
+
+    return (
+        MessageSpec(
+            *("key", "client", "client", "key"),
+            shape=lambda key: (len(prss.sent(key.sender, key.receiver)), KEY),
+            dtype="uint8",
+            count=count,
+            source=source,
+        ),
+        MessageSpec(
+            *("own-keys", "client", "itself", "key"),
+            count=in_setup,
+            source=f"{source}: what it draws; nothing is sent",
+        ),
+    )
+
+
+def dealt_keys(prss: Prss, secrets: RunSecrets, key: MessageKey) -> np.ndarray:
+    """Formula of "key": the keys of sets without the receiver, of those that the sender drew."""
+    drawn = secrets.sent("own-keys", 0)[key.sender, key.sender]
+    own = dict(zip(prss.dealt(key.sender), drawn, strict=True))
+    return as_array([own[one] for one in prss.sent(key.sender, key.receiver)])
+
+
+def keys_of(prss: Prss, secrets: RunSecrets, client: int) -> dict[int, bytes]:
+    """k_A of every A without the client, as they were drawn."""
+    every = every_key(prss, {n: drawn for (n, _), drawn in secrets.sent("own-keys", 0).items()})
+    return {key: every[key] for key in prss.held(client)}
+
+
+def every_key(prss: Prss, drawn: Mapping[int, Sequence[bytes]]) -> dict[int, bytes]:
+    """All keys, from those that each client drew."""
+    return {
+        key: one
+        for client, keys in drawn.items()
+        for key, one in zip(prss.dealt(client), keys, strict=True)
+    }
+
+
+def key_posts(prss: Prss) -> tuple[Post, ...]:
+    """Planned messages of keys in setup, one for each number of keys in a message."""
+    N = prss.code.parties
+    numbers = sorted({len(prss.sent(i, j)) for i in range(N) for j in range(N)} - {0})
+    return tuple(_post(prss, number) for number in numbers)
+
+
+def _post(prss: Prss, number: int) -> Post:
+    N = prss.code.parties
+
+    def receivers(i: int) -> Sequence[int]:
+        return [j for j in range(N) if len(prss.sent(i, j)) == number]
+
+    def senders(round: int) -> Sequence[int]:
+        return [i for i in range(N) if receivers(i)]
+
+    payload = hollow((number, KEY), np.uint8)
+    return Post("key", "peers", (payload,), senders, receivers=receivers)
