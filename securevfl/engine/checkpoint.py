@@ -1,9 +1,10 @@
 """Checkpoint files: written whole or not at all, checked when read, never unpickled.
 
 A folder holds ``checkpoint.svfl`` and the one before it, ``checkpoint.previous.svfl``, and for each
-party that keeps large constants ``once-<party>.svfl``, written with the first checkpoint. A file is
-a magic word, the format's version, a SHA-256 of the rest, and a payload of `engine.wire`. A
-simulation's checkpoint holds messages in flight, shares among them: its mode is 0600.
+party that keeps large constants ``once-<party>.svfl``, written with the first checkpoint.
+``checkpoint.resumed.svfl`` counts how often the run was resumed. A file is a magic word, the
+format's version, a SHA-256 of the rest, and a payload of `engine.wire`. A simulation's checkpoint
+holds messages in flight, shares among them: its mode is 0600.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ _MAGIC = b"SVFLCKPT"
 _VERSION = 1
 _NAME = "checkpoint.svfl"
 _PREVIOUS = "checkpoint.previous.svfl"
+_RESUMED = "checkpoint.resumed.svfl"
 
 
 def write_checkpoint(folder: Path, state: Mapping[str, Any]) -> None:
@@ -76,6 +78,20 @@ def read_checkpoint(folder: Path) -> dict[str, Any]:
             "start it again"
         )
     raise CheckpointError("; ".join(reasons))
+
+
+def begin_resumption(folder: Path) -> int:
+    """Number of a new resumption, from 1, which no earlier one had; it is written down first.
+
+    Raises
+    ------
+    CheckpointError
+        When the number of the last one cannot be read.
+    """
+    path = folder / _RESUMED
+    number = 1 + (int(read_file(path)) if path.exists() else 0)
+    write_file(path, number)
+    return number
 
 
 def remove_checkpoints(folder: Path) -> None:

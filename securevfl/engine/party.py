@@ -72,6 +72,9 @@ class Party:
     round, epoch : int
         Number of its present round (0 in setup), and of its incarnation: how often it was
         restarted.
+    resumptions : int
+        How often the simulation that it takes part in was resumed. 0 on other engines, where a
+        party of a resumed run is a new incarnation.
     """
 
     kept: ClassVar[tuple[str, ...]] = ()
@@ -96,6 +99,7 @@ class Party:
         self.peers = tuple(peers)
         self.round = 0
         self.epoch = 0
+        self.resumptions = 0
         self.saved_epoch = 0  # of the life that wrote the checkpoint which this one began from
         self.handlers: dict[str, Callable[[Message], None]] = {}
         self.envelope: Message | None = None
@@ -263,6 +267,15 @@ class Party:
     def returned(self) -> bool:
         """Whether this life began from a checkpoint that an earlier one wrote."""
         return self.epoch != self.saved_epoch
+
+    @property
+    def life(self) -> int:
+        """Number that no other start of the party in its run has, those of resumed runs included.
+
+        What goes back to an earlier round draws anew what it drew there. A use of a key that names
+        the life and the round is therefore never repeated with other values.
+        """
+        return (self.resumptions << 32) + self.epoch
 
     # -- time, chance, events ----------------------------------------------------------------
 

@@ -8,7 +8,12 @@ import pytest
 
 import securevfl
 from securevfl.engine import checkpoint, wire
-from securevfl.engine.checkpoint import read_checkpoint, remove_checkpoints, write_checkpoint
+from securevfl.engine.checkpoint import (
+    begin_resumption,
+    read_checkpoint,
+    remove_checkpoints,
+    write_checkpoint,
+)
 from securevfl.engine.conditions import paper
 from securevfl.engine.simulation.simulator import Simulation
 from securevfl.errors import CheckpointError, ConfigurationError
@@ -207,3 +212,13 @@ def test_the_package_never_unpickles():
 )
 def test_the_search_for_pickle_finds_it(code):
     assert list(unsafe(ast.parse(code)))
+
+
+def test_no_two_resumptions_of_a_folder_have_one_number(tmp_path):
+    assert [begin_resumption(tmp_path) for _ in range(3)] == [1, 2, 3]
+    (number,) = tmp_path.iterdir()
+    number.write_bytes(number.read_bytes()[:-1])
+    with pytest.raises(CheckpointError, match="damaged"):
+        begin_resumption(tmp_path)
+    remove_checkpoints(tmp_path)
+    assert not list(tmp_path.iterdir())

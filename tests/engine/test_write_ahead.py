@@ -60,3 +60,14 @@ def test_a_life_that_began_from_another_one_s_checkpoint_knows_it():
     party.epoch = 1
     assert party.returned
     assert not back(snapshot(party, waits=0, time=0)).returned
+
+
+def test_no_two_starts_of_a_party_are_the_same_life():
+    lives = set()
+    for resumptions in range(3):
+        for epoch in (0, 1, 2**32 - 1):
+            party = Counting()
+            party.resumptions, party.epoch = resumptions, epoch
+            lives.add(party.life)
+    assert len(lives) == 9
+    assert max(lives) < 2**63  # as the wire writes integers

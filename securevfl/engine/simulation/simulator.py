@@ -459,9 +459,24 @@ class Simulation:
 
     @classmethod
     def from_state(
-        cls, parties: MutableMapping[int, Party], state: Mapping[str, Any], **options: Any
+        cls,
+        parties: MutableMapping[int, Party],
+        state: Mapping[str, Any],
+        *,
+        resumption: int = 0,
+        **options: Any,
     ) -> Simulation:
         """Simulation that goes on from a state; `parties` are new objects of the same protocol.
+
+        Parameters
+        ----------
+        parties : mutable mapping of int to Party
+        state : mapping
+            Of `state`.
+        resumption : int
+            Number that no earlier resumption of the run had (`Party.life`).
+        **options
+            Of the simulation.
 
         Raises
         ------
@@ -481,6 +496,7 @@ class Simulation:
         if self._crashes is not None:
             self._crashes.restore(state["breakdowns"])
         for index, slot in self.slots.items():
+            slot.party.resumptions = resumption
             slot.restore(state["parties"][index])
         for slot in self.slots.values():
             if not (slot.done or slot.down):

@@ -251,6 +251,7 @@ class PartySlot(Owner):
         restore(party, self.own)
         self.incarnation += 1
         party.epoch = self.incarnation
+        party.resumptions = self.party.resumptions
         party.round = max(party.round, least_round)
         self.down = False
         self.party = party

@@ -326,7 +326,7 @@ class Server(Party):
             for n, uploaded in shared.items():
                 self.ledger.report(n, uploaded or ())
             self.ledger.settle()
-        attempt = Attempt(sharers, self.epoch, self.harmless, self.stepped)
+        attempt = Attempt(sharers, self.life, self.harmless, self.stepped)
         if self.public.enough(attempt.sharers):
             self.ledger.announce(self.round, Sum(batch, attempt))
             self.write_ahead()

@@ -44,7 +44,8 @@ class Attempt:
     sharers : tuple of int
         S: clients whose model of this round is in the sum (footnote 2).
     life : int
-        Incarnation of the server. One that comes back, in an earlier round even, has another.
+        `Party.life` of the server. One that comes back, in an earlier round even, has another, and
+        so has the server of a resumed run.
     harmless : tuple of int
         Rounds below the threshold: those since the last step to which too few clients uploaded to
         reveal anything. Only clients that crashed since then use it, and `stepped`.

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from pydantic import BaseModel
 
-from securevfl.engine.checkpoint import read_checkpoint, remove_checkpoints
+from securevfl.engine.checkpoint import begin_resumption, read_checkpoint, remove_checkpoints
 from securevfl.engine.simulation.simulator import Simulation
 from securevfl.runs.assembly import Assembled, rules_of
 from securevfl.runs.autosave import Autosave
@@ -77,5 +77,6 @@ def _simulation(
     if state is None:
         return Simulation(parties, seed=job.spec.seed, **parts)
     recorder.restore(state["historian"])
+    resumption = 0 if job.folder is None else begin_resumption(job.folder)
     with one_thread():  # to come back, parties compute again what followed their safe points
-        return Simulation.from_state(parties, state["simulation"], **parts)
+        return Simulation.from_state(parties, state["simulation"], resumption=resumption, **parts)

@@ -348,6 +348,29 @@ def test_a_client_that_comes_back_has_its_keys_and_has_used_its_labels(tmp_path)
     assert back.answered[0][0] == 2
 
 
+def test_a_resumed_run_repeats_no_label(tmp_path):
+    data, options = case("uneven", rounds=8)
+    looks = iter(range(10**9))
+
+    def later():
+        return next(looks) % 40 == 39
+
+    def killed():
+        if later():
+            raise KeyboardInterrupt
+        return False
+
+    with pytest.raises(svfl.Interrupted):
+        svfl.run("fedvs", data, seed=1, out=tmp_path / "run", interrupted=later, **options)
+    with pytest.raises(KeyboardInterrupt):  # what it did is in no checkpoint
+        svfl.resume(tmp_path / "run", data=data, interrupted=killed)
+    run = svfl.resume(tmp_path / "run", data=data)
+    for n in (0, 1):
+        first, last = sorted(run.parties[n].answered)
+        assert (first, last) == (0, 2 << 32)
+        assert run.parties[n].answered[first][0] < run.parties[n].answered[last][0] == 8
+
+
 def test_masks_do_not_change_what_is_decoded_and_hide_each_upload():
     data, options = case("uneven", rounds=1)
     masked, plain = (
