@@ -11,16 +11,20 @@ import numpy as np
 from securevfl.engine.network import SERVER
 from securevfl.field.lagrange import interpolation_matrix
 from securevfl.field.prss import KEY
-from securevfl.protocols.base.mask_keys import as_array
 from securevfl.protocols.coded_split.algorithm import Owner
 from securevfl.protocols.coded_split.messages import Label
 from securevfl.protocols.coded_split.parameters import UPLOAD
 from securevfl.testing.lies.coded_split_stage import VICTIM, LyingServer, play
+from securevfl.testing.lies.dealing import (
+    Inconsistent,
+    KeepsKeys,
+    OfAnotherShape,
+    WrongKeys,
+)
 from securevfl.testing.lies.lie import Finding, Lie, Outcome, Size
 from securevfl.testing.lies.running import Played
 
 MOVED = "error of H"
-FRAMED = 1  # the honest holder whose share or key is wrong
 LIAR = 0  # it is among the first R, and draws most keys
 
 
@@ -69,14 +73,8 @@ class Twice(Owner):
         super().apply(step, self.public.field.add(share, share) if step == 1 else share)
 
 
-class WrongKey(Owner):
+class OfKeys(WrongKeys, Owner):
     """Sends one holder other keys than it sends the rest."""
-
-    def send(self, to: int, kind: str, payload: Any, **how: Any) -> None:
-        """Keys of that holder are random."""
-        if kind == "key" and to == FRAMED:
-            payload = as_array([self.secret_bytes(KEY) for _ in payload])
-        super().send(to, kind, payload, **how)
 
 
 class KnownKeys(Owner):
@@ -87,48 +85,26 @@ class KnownKeys(Owner):
         return bytes(count)
 
 
-class NoKeys(Owner):
+class NoKeys(KeepsKeys, Owner):
     """Sends no keys."""
 
-    def send(self, to: int, kind: str, payload: Any, **how: Any) -> None:
-        """All but keys."""
-        if kind != "key":
-            super().send(to, kind, payload, **how)
 
-
-class Inconsistent(Owner):
-    """Shares something that lies on no polynomial of the degree."""
-
-    kind = ""
-
-    def share(self, kind: str, shares: Sequence[Any] | np.ndarray) -> None:
-        """One share is random."""
-        if kind == self.kind:
-            shares = np.array(shares)
-            shares[FRAMED] = self.public.field.random(shares[FRAMED].shape)
-        super().share(kind, shares)
-
-
-class OfData(Inconsistent):
+class OfData(Inconsistent, Owner):
     """Shares inconsistent data."""
 
     kind = "train-data"
 
 
-class OfModel(Inconsistent):
+class OfModel(Inconsistent, Owner):
     """Shares an inconsistent first model."""
 
     kind = "model"
 
 
-class OtherShape(Owner):
+class OtherShape(OfAnotherShape, Owner):
     """Shares data of another shape with one holder."""
 
-    def share(self, kind: str, shares: Sequence[Any] | np.ndarray) -> None:
-        """One column is missing."""
-        if kind == "train-data":
-            shares = [one[:, :-1] if n == FRAMED else one for n, one in enumerate(shares)]
-        super().share(kind, shares)
+    kind = "train-data"
 
 
 class Unbounded(Owner):
@@ -329,8 +305,8 @@ LIES = (
     lie("step twice", ONE, "applies a step twice", "nothing", "gains", of(Twice)),
     lie("step twice, A = 1", ONE, SAME, "Reed-Solomon decoding", "corrected",
         of(Twice, **A1), WITH),
-    lie("wrong keys", ONE, "sends holder 1 other keys", "nothing", "gains", of(WrongKey)),
-    lie("wrong keys, A = 1", ONE, SAME, FRAMES, "corrected", of(WrongKey, **A1), WITH),
+    lie("wrong keys", ONE, "sends holder 1 other keys", "nothing", "gains", of(OfKeys)),
+    lie("wrong keys, A = 1", ONE, SAME, FRAMES, "corrected", of(OfKeys, **A1), WITH),
     lie("known keys", ONE, "draws keys of zeros (the server listens)",
         "no holder draws all keys", "nothing", functools.partial(keys, (0,))),
     lie("known keys of all", "T+1 holders", "do the same", "T bounds the colluders", "gains",

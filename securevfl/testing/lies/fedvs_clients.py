@@ -9,10 +9,14 @@ from typing import Any
 import numpy as np
 
 from securevfl.field.lagrange import interpolation_matrix
-from securevfl.field.prss import KEY
-from securevfl.protocols.base.mask_keys import as_array
 from securevfl.protocols.fedvs.algorithm import Client
 from securevfl.protocols.fedvs.messages import Attempt, Batch
+from securevfl.testing.lies.dealing import (
+    Inconsistent,
+    KeepsKeys,
+    OfAnotherShape,
+    WrongKeys,
+)
 from securevfl.testing.lies.fedvs_sums import HasKeys
 from securevfl.testing.lies.lie import Finding, Lie, Outcome, Size
 from securevfl.testing.lies.running import Played
@@ -20,54 +24,28 @@ from securevfl.testing.lies.stage import VICTIM, play
 
 SHIFT = 5 << 44  # 5.0 in the sum, with lx + lw = 44 bits
 MOVED = "error of H"
-FRAMED = 1  # the honest client whose share is wrong
 
 
-class Inconsistent(Client):
-    """Deals one client a share that does not fit the others'."""
-
-    kind = ""
-
-    def share(self, kind: str, shares: Sequence[Any] | np.ndarray) -> None:
-        """One share is random."""
-        if kind == self.kind:
-            shares = np.array(shares)
-            shares[FRAMED] = self.public.field.random(shares[FRAMED].shape)
-        super().share(kind, shares)
-
-
-class OfData(Inconsistent):
+class OfData(Inconsistent, Client):
     """Deals an inconsistent data share."""
 
     kind = "train-data"
 
 
-class OfModel(Inconsistent):
+class OfModel(Inconsistent, Client):
     """Deals an inconsistent model share."""
 
     kind = "model"
 
 
-class OfKey(Client):
+class OfKeys(WrongKeys, Client):
     """Sends one client other keys than the others."""
 
-    def send(
-        self, to: int, kind: str, payload: Any, *, round: int | None = None, after: float = 0.0
-    ) -> None:
-        """One client gets random keys."""
-        if kind == "key" and to == FRAMED:
-            payload = as_array([self.secret_bytes(KEY) for _ in payload])
-        super().send(to, kind, payload, round=round, after=after)
 
-
-class OfAnotherShape(Client):
+class ModelOfAnotherShape(OfAnotherShape, Client):
     """Deals one client a model share of another shape."""
 
-    def share(self, kind: str, shares: Sequence[Any] | np.ndarray) -> None:
-        """One column is missing."""
-        if kind == "model":
-            shares = [one[:, :-1] if n == FRAMED else one for n, one in enumerate(shares)]
-        super().share(kind, shares)
+    kind = "model"
 
 
 class WrongUpload(Client):
@@ -136,15 +114,8 @@ class LargeModel(Client):
         return made
 
 
-class KeepsKeys(Client):
+class NoKeys(KeepsKeys, Client):
     """Draws keys, and never sends them."""
-
-    def send(
-        self, to: int, kind: str, payload: Any, *, round: int | None = None, after: float = 0.0
-    ) -> None:
-        """All but keys."""
-        if kind != "key":
-            super().send(to, kind, payload, round=round, after=after)
 
 
 class Leaves(Client):
@@ -219,9 +190,9 @@ LIES = (
     lie("inconsistent model, A = 1", ONE, "does the same",
         "corrected; honest client 1 is named", "corrected", of(OfModel, **A1), WITH),
     lie("inconsistent key", ONE, "sends client 1 other keys than the others", "nothing", "gains",
-        of(OfKey, 0)),
+        of(OfKeys, 0)),
     lie("inconsistent key, A = 1", ONE, "does the same",
-        "corrected; honest client 1 is named", "corrected", of(OfKey, 0, **A1), WITH),
+        "corrected; honest client 1 is named", "corrected", of(OfKeys, 0, **A1), WITH),
     lie("wrong upload", ONE, "uploads random elements", "nothing", "gains", of(WrongUpload, 0)),
     lie("wrong upload, A = 1", ONE, "does the same", "Reed-Solomon decoding", "corrected",
         of(WrongUpload, 0, **A1), WITH),
@@ -231,7 +202,7 @@ LIES = (
         "nothing without --tolerate-corrupt", "gains",
         functools.partial(ended, {0: ShortUpload})),
     lie("share of another shape", ONE, "deals client 1 a share with one column less", "nothing",
-        "gains", functools.partial(ended, {VICTIM: OfAnotherShape})),
+        "gains", functools.partial(ended, {VICTIM: ModelOfAnotherShape})),
     lie("other data later", ONE, "deals other data in a later round",
         "data shares are taken in setup only", "nothing", of(Reshares)),
     lie("large weights", ONE, "shares weights at their bound", "nothing: poisoning", "gains",
@@ -239,7 +210,7 @@ LIES = (
     lie("a model that wraps", ONE, "shares uniform elements as its model", "nothing", "gains",
         of(Wraps)),
     lie("keeps its keys", ONE, "never sends the keys that it draws", "nothing", "gains",
-        functools.partial(ended, {0: KeepsKeys})),
+        functools.partial(ended, {0: NoKeys})),
     lie("never uploads", ONE, "shares, and never uploads", "R of N uploads are enough",
         "nothing", functools.partial(lost, Leaves)),
     lie("keys told", "T clients", "tell the server all their keys",
