@@ -268,7 +268,6 @@ def resume_from(
         simulation = Simulation.from_state(
             parties,
             wire.decode(saved),
-            resumption=1,
             conditions=paper_conditions(made),
             observer=history,
             rules=rules_of(made),

@@ -61,7 +61,7 @@ def certificate(
         _rows(code, seed, subsets),
     ]
     if prss is not None:
-        checks += [_holders(code, prss), _streams(code, prss), _quotient(code, chosen, words)]
+        checks += [_holders(code, prss), _streams(code, prss), _quotient(code, prss, chosen, words)]
     return tuple(checks)
 
 
@@ -161,7 +161,9 @@ def _streams(code: LagrangeCode, prss: Prss) -> Check:
     return Check("mask streams", not wrong, detail if not wrong else f"not at client {wrong[0]}")
 
 
-def _quotient(code: LagrangeCode, chosen: Sequence[tuple[int, ...]], words: str) -> Check:
+def _quotient(
+    code: LagrangeCode, prss: Prss, chosen: Sequence[tuple[int, ...]], words: str
+) -> Check:
     """What server and C can tell of psi without its masks is what they may: K + T values.
 
     C lacks the key of A = C alone. Of the functionals of psi + P rho those that none of its streams
@@ -169,14 +171,19 @@ def _quotient(code: LagrangeCode, chosen: Sequence[tuple[int, ...]], words: str)
     K + T independent such ones.
     """
     GF = _galois(code)
-    degree, streams, p = 2 * (code.size - 1), code.size - 1, code.field.modulus
+    N, degree, p = code.parties, 2 * (code.size - 1), code.field.modulus
     powers = [[pow(a, i, p) for i in range(degree + 1)] for a in code.alphas]
     monomials = GF(np.array(powers, object))
+    weights = [prss.weights(n, mask_streams(code, degree=2)) for n in range(N)]
+    rows = [{key: row for row, key in enumerate(prss.held(n))} for n in range(N)]
     wrong = []
     for clients in chosen:
-        factors = [math.prod(a - code.alphas[c] for c in clients) % p for a in code.alphas]
-        hidden = GF(_as_ints(code.vanishing)) * GF(np.array(factors, object))
-        free = (hidden[:, None] * monomials[:, :streams]).left_null_space()
+        key = prss.subsets.index(clients)
+        moved = np.zeros((N, weights[0].shape[1]), code.field.dtype)
+        for n in set(range(N)) - set(clients):
+            moved[n] = weights[n][rows[n][key]]
+        hidden = GF(_as_ints(code.vanishing))[:, None] * GF(_as_ints(moved))
+        free = hidden.left_null_space()
         if np.linalg.matrix_rank(free @ monomials) != code.size:
             wrong.append(clients)
     detail = f"server and {words}: what no mask moves are the K wanted values and T that C's own "

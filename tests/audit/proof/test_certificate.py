@@ -16,24 +16,39 @@ from securevfl.audit.proof.certificate import (
 )
 from securevfl.audit.proof.linear_algebra import left_null, rank, solve_left, solve_right
 from securevfl.field import LagrangeCode, PrimeField
+from securevfl.field.prss import Prss
 
 P31, P61 = 2**31 - 1, 2**61 - 1
 
 
-def powers_of(code, count=None):
-    count = code.segments + 2 * code.privacy - 1 if count is None else count
-    p = code.field.modulus
-    values = [[pow(a, i, p) for i in range(count)] for a in code.alphas]
-    return np.array(values, object).astype(code.field.dtype)
+class OtherStreams(Prss):
+    """Keys that make another number of coefficients of rho than the proof asks for."""
+
+    more = 0
+
+    def weights(self, party, streams):
+        return super().weights(party, streams + self.more)
+
+
+def with_streams(code, more):
+    return type("Changed", (OtherStreams,), {"more": more})(code)
+
+
+class GivenToAMember(Prss):
+    """The key of a set is sent to one of its members."""
+
+    def sent(self, dealer, receiver):
+        found = super().sent(dealer, receiver)
+        return (*found, self.subsets.index((1, 2))) if (dealer, receiver) == (0, 1) else found
 
 
 @pytest.mark.parametrize("p", [P31, P61])
-@pytest.mark.parametrize(("N", "K", "T"), [(3, 1, 1), (8, 2, 1), (12, 3, 2), (28, 4, 3)])
+@pytest.mark.parametrize(("N", "K", "T"), [(3, 1, 1), (8, 2, 1), (12, 3, 2), (28, 4, 2)])
 def test_the_certificate_holds_for_the_codes_in_use(p, N, K, T):
     code = LagrangeCode(PrimeField(p), parties=N, segments=K, privacy=T)
-    checks = certificate(code, powers_of(code), subsets=60)
+    checks = certificate(code, Prss(code), subsets=60)
     assert [check.name for check in checks if not check.holds] == []
-    assert len(checks) == 5
+    assert len(checks) == 6
 
 
 def test_a_sample_of_the_subsets_is_called_one():
@@ -45,20 +60,26 @@ def test_a_sample_of_the_subsets_is_called_one():
 @pytest.mark.parametrize("missing", [1, 2])
 def test_masks_of_too_low_a_degree_have_no_certificate(missing):
     code = LagrangeCode(PrimeField(P31), parties=9, segments=2, privacy=2)
-    checks = certificate(code, powers_of(code)[:, :-missing])
-    assert {c.name for c in checks if not c.holds} >= {"mask coefficients", "masks cover the rest"}
+    names = {c.name for c in certificate(code, with_streams(code, -missing)) if not c.holds}
+    assert names == {"mask streams", "masks cover the rest"}
 
 
 def test_masks_that_are_one_coefficient_too_many_have_no_certificate():
     code = LagrangeCode(PrimeField(P31), parties=9, segments=2, privacy=2)
-    names = {c.name for c in certificate(code, powers_of(code, 6)) if not c.holds}
-    assert names == {"mask coefficients"}
+    names = {c.name for c in certificate(code, with_streams(code, 1)) if not c.holds}
+    assert "mask streams" in names
+
+
+def test_a_key_that_a_member_of_its_set_is_sent_has_no_certificate():
+    code = LagrangeCode(PrimeField(P31), parties=9, segments=2, privacy=2)
+    names = {c.name for c in certificate(code, GivenToAMember(code)) if not c.holds}
+    assert names == {"mask keys"}
 
 
 def test_an_alpha_on_a_data_point_has_no_certificate():
     code = LagrangeCode(PrimeField(P31), parties=5, segments=2, privacy=1)
     code.alphas = (code.betas[0], *code.alphas[1:])
-    names = {c.name for c in certificate(code, powers_of(code)) if not c.holds}
+    names = {c.name for c in certificate(code, Prss(code)) if not c.holds}
     assert {"points", "mask minors"} <= names
 
 
