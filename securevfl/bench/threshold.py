@@ -182,7 +182,7 @@ def time_rounds(
     """
     from securevfl.bench.rounds import Rounds, RoundSize, uniform
     from securevfl.engine.conditions import paper
-    from securevfl.planning.forecast import RowSums, choose_bits
+    from securevfl.planning.field_choice import RowSums, choose_bits
     from securevfl.runs.threads import one_thread
 
     if rounds < 2:

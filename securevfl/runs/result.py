@@ -88,7 +88,7 @@ class Run:
     @functools.cached_property
     def planned(self) -> dict[str, Any] | None:
         """Prediction of the planner beside what was measured; None without a message schedule."""
-        from securevfl.planning.forecast import held_against
+        from securevfl.planning.comparison import held_against
 
         if self.spec.faults is not None:
             return None

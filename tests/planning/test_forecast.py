@@ -11,7 +11,8 @@ import securevfl as svfl
 from securevfl.engine.conditions import Conditions, Delay
 from securevfl.errors import ConfigurationError, WouldOverflowError
 from securevfl.field import PrimeField
-from securevfl.planning.forecast import RowSums, choose_bits, largest_sum, plan
+from securevfl.planning.field_choice import RowSums, choose_bits, largest_sum
+from securevfl.planning.forecast import plan
 from securevfl.protocols.base.registry import get_protocol, make_config
 
 

@@ -1,0 +1,228 @@
+"""Feasible numbers K of segments, and what each is expected to cost.
+
+K is feasible if as many results as decoding needs can arrive: ``R = 2(K+T-1)+1 <= N - 2A``. Bytes
+and times come from `securevfl.planning.message_times`, memory from the sizes of shares.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from securevfl.engine.conditions import Conditions, with_helpers
+from securevfl.engine.conditions_file import load_conditions
+from securevfl.engine.network import SERVER
+from securevfl.errors import ConfigurationError
+from securevfl.planning.message_times import Sent, Times, expected_times, sent_bytes
+from securevfl.protocols.base.protocol import Protocol
+from securevfl.protocols.base.schedule import Needs, Outline, Shape
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A feasible K and what it is expected to cost.
+
+    Attributes
+    ----------
+    segments, threshold, tolerated : int
+        K, R = 2(K+T-1)+1, and N - R - 2A stragglers that do no harm.
+    batch_rows : int
+        |B|.
+    setup_seconds, round_seconds, round_error, total_seconds : float
+        Virtual time; `round_error` is the standard error of the prediction's Monte Carlo.
+    bytes : int
+        Sent by all parties in the whole run.
+    setup_bytes, round_bytes : int
+        Sent by all parties before the first round, and in a round of training on average.
+    server_bytes, client_bytes : int
+        Sent by the server, and by the client that sends most.
+    client_memory, simulation_memory : int
+        Bytes of the largest client on a machine of its own, and of all of them in one process.
+    keys : int
+        Keys that the parties agree on in setup.
+    replay : int
+        Multiply-adds with which a client makes up for a round that it missed; 0 where none can.
+    helpers : int or None
+        Helpers with which the fast parties are as many as the results that are waited for; None
+        where a protocol has none. Fast is who has at most twice the smallest mean delay.
+    helped_seconds : float or None
+        A round with so many helpers.
+    """
+
+    segments: int
+    threshold: int
+    tolerated: int
+    batch_rows: int
+    setup_seconds: float
+    round_seconds: float
+    round_error: float
+    total_seconds: float
+    bytes: int
+    setup_bytes: int
+    round_bytes: int
+    server_bytes: int
+    client_bytes: int
+    client_memory: int
+    simulation_memory: int
+    keys: int = 0
+    replay: int = 0
+    helpers: int | None = None
+    helped_seconds: float | None = None
+
+
+def feasible_segments(parties: int, config: Any, shape: Shape) -> list[int]:
+    """All K with R + 2A <= N, or the one that was asked for."""
+    if config.segments is not None:
+        largest = (parties - 1) // 2 - config.privacy - config.tolerate_corrupt + 1
+        if config.segments > min(largest, shape.rows):
+            raise ConfigurationError(
+                f"plan: K = {config.segments} and T = {config.privacy} need "
+                f"{_wanted(config, config.segments)} results of {parties} parties; "
+                f"use at most {largest} segments"
+            )
+        return [config.segments]
+    found = [K for K in range(1, shape.rows + 1) if _wanted(config, K) <= parties]
+    if not found:
+        raise ConfigurationError(
+            f"plan: no K is feasible: K = 1 and T = {config.privacy} need "
+            f"{_wanted(config, 1)} results of {parties} parties. Lower privacy or add parties"
+        )
+    return found
+
+
+def _wanted(config: Any, segments: int) -> int:
+    """R + 2A = 2(K+T-1) + 1 + 2A."""
+    return int(2 * (segments + config.privacy - 1) + 1 + 2 * config.tolerate_corrupt)
+
+
+def choice_of(
+    cls: type[Protocol],
+    config: Any,
+    shape: Shape,
+    conditions: str | Path | Mapping[str, Any] | Conditions,
+    sealed: bool,
+    seed: int,
+) -> Choice:
+    """A choice of K for a protocol whose clients compute on shares of each other's data."""
+    outline = cls.outline(config, shape)
+    assert outline is not None
+    N, K = len(shape.widths), config.segments
+    conditions = load_conditions(conditions, parties=N, batch_rows=outline.batch_rows)
+    times = expected_times(outline, conditions, N, sealed=sealed, seed=seed)
+    wanted = _wanted(config, K)
+    return _of_times(
+        K,
+        wanted - 2 * config.tolerate_corrupt,
+        N - wanted,
+        outline,
+        times,
+        sent_bytes(outline, N, sealed=sealed),
+        memory(config, shape, outline.batch_rows),
+    )
+
+
+def memory(config: Any, shape: Shape, batch_rows: int) -> tuple[int, int]:
+    """Bytes of the largest client on its own machine, and of a simulation of all of them.
+
+    A client holds its rows and everyone's data shares; while it deals its data it has the powers,
+    field elements, their copy in segments and N shares of them; in a round the model shares of
+    all, and the streams of its masks. The sum over clients leaves out what only one of them has at
+    a time.
+    """
+    N, K = len(shape.widths), config.segments
+    size = 4 if config.prime < 2**32 else 8
+    widths = [d * config.degree + 1 for d in shape.widths]
+    parts = [shape.rows, shape.test_rows] if config.secure else [shape.rows]
+    lengths = [math.ceil(rows / K) for rows in parts]
+    held = sum(lengths) * sum(widths) * size
+    working = max(parts) * max(widths) * (4 + 3 * size)
+    dealt = N * max(lengths) * max(widths) * size
+    own = sum(parts) * max(shape.widths) * 4
+    streams = math.comb(N - 1, config.privacy) * (K + config.privacy - 1) * config.masked
+    # Streams are summed some at a time (`securevfl.field.prss`).
+    at_once = min(streams * batch_rows * config.width, 1 << 20)
+    round_ = (sum(widths) * config.width + at_once) * size
+    return own + held + max(working + dealt, round_), N * held + working
+
+
+def choice_by_needs(
+    cls: type[Protocol],
+    config: Any,
+    shape: Shape,
+    needs: Needs,
+    conditions: str | Path | Mapping[str, Any] | Conditions,
+    sealed: bool,
+    seed: int,
+) -> Choice:
+    """A choice of K with the numbers that the protocol itself states (`Protocol.needs`)."""
+    outline = cls.outline(config, shape)
+    if outline is None:
+        raise ConfigurationError(
+            f"plan: {cls.name} with these options cannot be planned: what it sends depends on "
+            "chance; leave out timeouts and a release"
+        )
+    N, owners = needs.parties, len(shape.widths)
+    loaded = load_conditions(conditions, parties=owners, batch_rows=outline.batch_rows)
+    times = expected_times(outline, with_helpers(loaded, N), N, sealed=sealed, seed=seed)
+    helpers = max(config.helpers, needs.results - _fast(loaded, owners))
+    helped = times
+    if helpers > config.helpers:
+        more = config.model_copy(update={"helpers": helpers})
+        outlined, all_of_them = cls.outline(more, shape), owners + helpers
+        assert outlined is not None
+        under = with_helpers(loaded, all_of_them)
+        helped = expected_times(outlined, under, all_of_them, sealed=sealed, seed=seed)
+    return _of_times(
+        config.segments,
+        needs.threshold,
+        N - needs.results,
+        outline,
+        times,
+        sent_bytes(outline, N, sealed=sealed),
+        (needs.client_memory, needs.simulation_memory),
+        keys=needs.keys,
+        replay=needs.replay,
+        helpers=helpers,
+        helped_seconds=helped.round,
+    )
+
+
+def _fast(conditions: Conditions, parties: int) -> int:
+    """Parties with at most twice the smallest mean delay."""
+    means = [delay.expectation for delay in conditions.uploads] or [0.0] * parties
+    return sum(mean <= 2 * min(means) for mean in means)
+
+
+def _of_times(
+    segments: int,
+    threshold: int,
+    tolerated: int,
+    outline: Outline,
+    times: Times,
+    sent: Sent,
+    memory: tuple[int, int],
+    **more: Any,
+) -> Choice:
+    """The choice whose messages these are."""
+    total = sent.total
+    return Choice(
+        segments=segments,
+        threshold=threshold,
+        tolerated=tolerated,
+        batch_rows=outline.batch_rows,
+        setup_seconds=times.setup,
+        round_seconds=times.round,
+        round_error=times.error,
+        total_seconds=times.total,
+        bytes=sum(total.values()),
+        setup_bytes=sum(sent.setup.values()),
+        round_bytes=round(sum(sent.training.values()) / outline.phases[0].rounds),
+        server_bytes=total[SERVER],
+        client_bytes=max(nbytes for n, nbytes in total.items() if n != SERVER),
+        client_memory=memory[0],
+        simulation_memory=memory[1],
+        **more,
+    )

@@ -1,0 +1,55 @@
+"""The comparison of a run that ended with what the planner predicts of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from securevfl.engine.conditions import Conditions
+from securevfl.planning.message_times import expected_times, sent_bytes
+from securevfl.protocols.base.protocol import Protocol
+from securevfl.protocols.base.schedule import Shape
+
+
+def held_against(
+    protocol: Protocol,
+    conditions: Conditions,
+    rows: Sequence[Mapping[str, Any]],
+    measured_bytes: int,
+    *,
+    sealed: bool,
+    seed: int,
+) -> dict[str, Any] | None:
+    """Prediction for a run that ended, beside what was measured; None where there is none.
+
+    Parameters
+    ----------
+    protocol : Protocol
+    conditions : Conditions
+    rows : sequence of mapping
+        The history: one row a server step.
+    measured_bytes : int
+        Sent by all parties.
+    sealed : bool
+    seed : int
+
+    Returns
+    -------
+    dict or None
+        ``bytes`` and ``measured_bytes`` (None if the run was ended before its last round),
+        ``round_seconds`` and ``measured_round_seconds``.
+    """
+    data, N = protocol.data, len(protocol.peers())
+    shape = Shape(tuple(data.widths), len(data.train_labels), len(data.test_labels))
+    outline = protocol.outline(protocol.config, shape)
+    if outline is None or conditions.compute == "measured" or len(rows) < 2:
+        return None
+    times = expected_times(outline, conditions, N, sealed=sealed, seed=seed, runs=32, rounds=60)
+    whole = len(rows) == protocol.config.rounds
+    first, last = rows[0], rows[-1]
+    return {
+        "bytes": sum(sent_bytes(outline, N, sealed=sealed).total.values()) if whole else None,
+        "measured_bytes": measured_bytes if whole else None,
+        "round_seconds": times.round,
+        "measured_round_seconds": (last["time"] - first["time"]) / (len(rows) - 1),
+    }

@@ -1,0 +1,148 @@
+"""The field and the fractional bits with which no decoded sum can wrap."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from securevfl.errors import ConfigurationError, WouldOverflowError
+from securevfl.field.primes import USUAL
+
+DATA_BITS, MODEL_BITS = 20, 24  # more is of no use: float32 weights have 24
+
+
+@dataclass(frozen=True)
+class Bits:
+    """A field and fractional bits that cannot wrap.
+
+    Attributes
+    ----------
+    prime, data_bits, model_bits : int
+        p, lx and lw.
+    largest : int
+        sum_n max_i sum_j |X-bar_n[i,j]| ceil(2^lw w), the largest magnitude of a decoded sum. Of a
+        protocol whose bound grows with its steps, that of the first sums.
+    limit : int
+        (p - 1) / 2.
+    expected, smallest : int
+        Where the bound grows: what it is expected to reach, and the smallest usual prime with room
+        for it. Else 0.
+    """
+
+    prime: int
+    data_bits: int
+    model_bits: int
+    largest: int
+    limit: int
+    expected: int = 0
+    smallest: int = 0
+
+
+@dataclass(frozen=True)
+class RowSums:
+    """Bound on one client's row sums of |X_pow|, the ones column included.
+
+    Attributes
+    ----------
+    largest : float
+        max_i sum_j |X_pow[i,j]| of the real values.
+    rounded : int
+        Columns whose rounding may add half a unit each; 0 where `largest` counts columns in [0, 1].
+    """
+
+    largest: float
+    rounded: int = 0
+
+    def units(self, data_bits: int) -> int:
+        """Bound on max_i sum_j |X-bar[i,j]|, in units of 2^-lx."""
+        bound: int = math.ceil(self.largest * 2**data_bits + self.rounded / 2)
+        return bound
+
+
+def row_sum(features: np.ndarray, degree: int) -> float:
+    """max_i sum_j |X_pow[i,j]| in float64, ones column included."""
+    largest = 0.0
+    for start in range(0, len(features), 8192):
+        rows = np.abs(features[start : start + 8192].astype(np.float64))
+        sums = sum((rows**power).sum(axis=1) for power in range(1, degree + 1))
+        largest = max(largest, float(np.max(sums, initial=0.0)))
+    return 1.0 + largest
+
+
+def choose_bits(
+    sums: Sequence[RowSums],
+    weight_bound: float,
+    accuracy_bits: int,
+    options: Mapping[str, Any],
+) -> Bits:
+    """The smallest field with room for `accuracy_bits` on both sides, filled with more of them.
+
+    Parameters
+    ----------
+    sums : sequence of RowSums
+        Of each client.
+    weight_bound : float
+        w, the enforced bound on weights.
+    accuracy_bits : int
+        Least lx and least lw, 1 to 20.
+    options : mapping
+        ``prime``, ``data_bits`` and ``model_bits``, where they are given.
+
+    Raises
+    ------
+    WouldOverflowError
+        When there is no room.
+    """
+    if not 1 <= accuracy_bits <= DATA_BITS:
+        raise ConfigurationError(
+            f"plan: accuracy_bits must lie in 1 to {DATA_BITS}, it is {accuracy_bits}"
+        )
+    primes = (int(options["prime"]),) if "prime" in options else USUAL
+    lx, lw = (
+        int(options.get(name, min(accuracy_bits, most)))
+        for name, most in (("data_bits", DATA_BITS), ("model_bits", MODEL_BITS))
+    )
+    for prime in primes:
+        if largest_sum(sums, weight_bound, lx, lw) <= (prime - 1) // 2:
+            lx, lw = _filled(sums, weight_bound, prime, lx, lw, options)
+            largest = largest_sum(sums, weight_bound, lx, lw)
+            return Bits(prime, lx, lw, largest, (prime - 1) // 2)
+    largest, limit = largest_sum(sums, weight_bound, lx, lw), (primes[-1] - 1) // 2
+    raise WouldOverflowError(
+        f"plan: with lx = {lx} and lw = {lw} a sum of embeddings can reach {largest:.4g} and "
+        f"(p-1)/2 = {limit:.4g} for p = {primes[-1]}. Lower accuracy_bits, data_bits, model_bits "
+        f"or log2 of weight_bound ({weight_bound:g}) by {math.ceil(math.log2(largest / limit))} "
+        "in all, or use a larger prime"
+    )
+
+
+def largest_sum(sums: Sequence[RowSums], weight_bound: float, lx: int, lw: int) -> int:
+    """Bound on a decoded sum: all clients' row sums at lx bits, times ceil(2^lw w)."""
+    rows = sum(each.units(lx) for each in sums)
+    weight: int = math.ceil(2**lw * weight_bound)
+    return rows * weight
+
+
+def _filled(
+    sums: Sequence[RowSums],
+    weight_bound: float,
+    prime: int,
+    lx: int,
+    lw: int,
+    options: Mapping[str, Any],
+) -> tuple[int, int]:
+    """Add bits in turn while there is room, up to 20 and 24; those that were given stay."""
+    limit = (prime - 1) // 2
+    grown = True
+    while grown:
+        grown = False
+        for name, more in (("model_bits", (0, 1)), ("data_bits", (1, 0))):
+            wider = (lx + more[0], lw + more[1])
+            fits = largest_sum(sums, weight_bound, *wider) <= limit
+            if name not in options and fits and wider[0] <= DATA_BITS and wider[1] <= MODEL_BITS:
+                (lx, lw), grown = wider, True
+    return lx, lw
