@@ -32,7 +32,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 import securevfl
-from securevfl.audit.attack_matrix.registry import solve_sums
+from securevfl.audit.attack_matrix.on_embeddings import solve_sums
 from securevfl.audit.attack_matrix.run import AttackSettings
 from securevfl.audit.attack_matrix.setting import AttackCase
 from securevfl.audit.attacks.outcome import Outcome

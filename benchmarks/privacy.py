@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 
 from securevfl.audit.attack_matrix.matrix import Matrix
-from securevfl.audit.attack_matrix.registry import solve_sums
+from securevfl.audit.attack_matrix.on_embeddings import solve_sums
 from securevfl.audit.attack_matrix.run import AttackSettings, attack_matrix, write_matrix
 from securevfl.audit.attack_matrix.setting import AttackCase
 from securevfl.audit.attacks.outcome import Outcome

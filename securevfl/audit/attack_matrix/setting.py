@@ -181,6 +181,15 @@ class AttackCase:
             found = protocol.network(client.index, optimizer=rate)
         return found if isinstance(found, PolynomialNetwork) else None
 
+    def embedded(self, rows: np.ndarray, *, trained: bool = True) -> Any:
+        """Embeddings of rows by the client's network, clipped where the protocol does, or None.
+
+        `trained` is False for the network before its first step.
+        """
+        protocol = self.observed.protocol
+        parties = self.observed.parties if trained else protocol.parties()
+        return protocol.embed(parties[self.client], rows)
+
     # -- runs made for an attack -----------------------------------------------------------------
 
     @functools.cached_property

@@ -9,7 +9,7 @@ was found. Intervals are percentile bootstraps over the attacked rows, at 95 %.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -49,6 +49,10 @@ class Outcome:
     controls: Mapping[str, float] = field(default_factory=dict)
     note: str = ""
 
+    def noted(self, note: str) -> Outcome:
+        """The same with a note before its own."""
+        return replace(self, note=note + self.note)
+
 
 @dataclass(frozen=True)
 class NoView:
@@ -60,6 +64,9 @@ class NoView:
     """
 
     reason: str
+
+
+Result = Outcome | NoView
 
 
 @dataclass(frozen=True)

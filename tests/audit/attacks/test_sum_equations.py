@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from securevfl.audit.attack_matrix.registry import ATTACKS, solve_sums
+from securevfl.audit.attack_matrix.on_embeddings import solve_sums
+from securevfl.audit.attack_matrix.registry import ATTACKS
 from securevfl.audit.attack_matrix.setting import AttackCase, AttackSettings
 from securevfl.audit.attacks.sum_equations import (
     Step,
