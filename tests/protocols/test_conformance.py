@@ -18,6 +18,7 @@ from securevfl.protocols.base.registry import find_protocols
 from securevfl.protocols.split import Client, Server, Split
 from securevfl.runs.assembly import rules_of
 from securevfl.testing import conformance
+from securevfl.testing.checks import declaration, disturbed, runs
 from securevfl.testing.conformance import CHECKS, check_protocol, check_resume
 from securevfl.testing.declarations import never_sent
 from securevfl.testing.inspection import forbidden_in, held_arrays
@@ -122,7 +123,8 @@ def one_plain_run(variant, monkeypatch):
             return plain_run(variant)
         return simulate(asked, data, payloads=payloads, **others)
 
-    monkeypatch.setattr(conformance, "simulate", shared)
+    monkeypatch.setattr(runs, "simulate", shared)
+    monkeypatch.setattr(disturbed, "simulate", shared)
 
 
 @pytest.mark.usefixtures("one_plain_run")
@@ -411,8 +413,9 @@ def test_all_failures_are_listed_at_once(monkeypatch):
 def test_every_check_is_in_the_list():
     functions = {
         thing
-        for name, thing in vars(conformance).items()
-        if name.startswith("check_") and name != "check_protocol"
+        for module in (declaration, runs, disturbed)
+        for name, thing in vars(module).items()
+        if name.startswith("check_")
     }
     assert functions == set(CHECKS.values())
 

@@ -1,0 +1,16 @@
+"""A conformance check: its type, and how it fails."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from securevfl.testing.runs import ProtocolLike, class_of
+
+Check = Callable[..., None]
+
+
+def require(met: Any, protocol: ProtocolLike, why: str) -> None:
+    """Fail a check, with the protocol's name and the reason, unless something holds."""
+    if not met:
+        raise AssertionError(f"{class_of(protocol).name}: {why}")

@@ -1,0 +1,145 @@
+"""Checks of disturbed runs: forged messages, resumption, late clients, clients that go down."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from securevfl.engine.conditions import Conditions, Delay
+from securevfl.engine.faults import Faults, Outage
+from securevfl.errors import RunError, StalledError
+from securevfl.testing.checks.basics import require
+from securevfl.testing.declarations import forged_messages
+from securevfl.testing.runs import (
+    ProtocolLike,
+    class_of,
+    make,
+    resume_from,
+    simulate,
+    states_at,
+    tiny_data,
+)
+
+if TYPE_CHECKING:
+    from securevfl.data.dataset import VerticalDataset
+
+_FAR = 1000.0  # seconds; far beyond what any other delay of `check_absence` adds up to
+
+
+def check_senders(
+    protocol: ProtocolLike, data: VerticalDataset | None = None, **options: Any
+) -> None:
+    """No message counts that comes from a party which may not send it, and its sender is named.
+
+    Every declared kind is sent by every wrong party to every other one, with the payload of a true
+    message that comes later. The run must be that without these, bit for bit. A protocol that
+    declares no messages passes.
+    """
+    plain = simulate(protocol, data, payloads=True, **options)
+    if not plain.protocol.messages:
+        return
+    forged = forged_messages(plain)
+    try:
+        disturbed = simulate(protocol, data, payloads=True, forged=forged, **options)
+    except RunError as error:
+        name = plain.protocol.name
+        raise AssertionError(f"{name}: a forged message ends the run: {error}") from error
+    refused = [e for e in disturbed.events if e.name == "refused" and "sender" in e.fields]
+    named = Counter((e.fields["kind"], e.fields["sender"], e.party) for e in refused)
+    wanted = Counter((m.kind, m.sender, m.receiver) for _, m in forged)
+    require(named == wanted, protocol, f"refused are {named}, and forged were {wanted}")
+    rest = replace(disturbed, events=tuple(e for e in disturbed.events if e not in refused))
+    same = rest.fingerprint() == plain.fingerprint()
+    require(same, protocol, "messages of parties that may not send them change the run")
+
+
+def check_resume(
+    protocol: ProtocolLike,
+    data: VerticalDataset | None = None,
+    *,
+    cuts: int = 6,
+    **options: Any,
+) -> None:
+    """Cut anywhere and resumed from bytes, the run ends as the unbroken one, bit for bit.
+
+    Parameters
+    ----------
+    protocol : str or Protocol class
+    data : VerticalDataset, optional
+    cuts : int
+        Instants of virtual time, drawn at random, at which a checkpoint is asked for.
+    **options
+        The protocol's own.
+    """
+    data = tiny_data() if data is None else data
+    whole = simulate(protocol, data, **options)
+    instants = len(np.unique(whole.simulation.transcript.columns()["arrived"]))
+    draw = np.random.Generator(np.random.Philox(1))
+    chosen = draw.choice(instants, min(cuts, instants), replace=False).tolist()
+    wanted = whole.fingerprint()
+    for cut, (saved, events) in states_at(protocol, data, chosen, **options).items():
+        resumed = resume_from(protocol, data, saved, events, **options)
+        same = resumed.fingerprint() == wanted
+        require(same, protocol, f"cut at instant {cut} of {instants}, the run ends differently")
+
+
+def check_absence(
+    protocol: ProtocolLike, data: VerticalDataset | None = None, **options: Any
+) -> None:
+    """One client whose uploads take very long holds the training up iff the card says so.
+
+    Where it says "skips", training may also be given up, in an error that names the client.
+    """
+    made = make(protocol, data, **options)
+    N = made.data.parties
+    slow = Conditions(name="one is slow", uploads=(Delay(),) * (N - 1) + (Delay(shift=_FAR),))
+    says = made.card.absence
+    try:
+        outcome = simulate(protocol, data, conditions=slow, **options)
+    except RunError as error:
+        given_up = says == "skips" and not isinstance(error, StalledError)
+        require(given_up, protocol, f'the card says "{says}", and it ended: {error}')
+        require(f"party {N - 1}" in str(error), protocol, f"the error names nobody: {error}")
+        return
+    last = max(event.time for event in outcome.events if event.name == "round") / 1e9
+    waited = last >= _FAR
+    require(
+        waited == (says == "waits"),
+        protocol,
+        f'the card says "{says}" and the last step came after {last:.0f} s',
+    )
+
+
+def check_faults(
+    protocol: ProtocolLike, data: VerticalDataset | None = None, **options: Any
+) -> None:
+    """One client that goes down ends the training, in an error that names it, iff the card waits.
+
+    It goes down in round 2, for good and for two rounds. Protocols that do not wait are given
+    `Protocol.fault_options`, unless the options say otherwise.
+    """
+    cls = class_of(protocol)
+    options = dict(cls.fault_options) | options
+    made = make(protocol, data, **options)
+    last, waits = made.data.parties - 1, made.card.absence == "waits"
+    for end in (math.inf, 4):
+        faults = Faults(outages=(Outage(last, rounds=(2, end)),))
+        try:
+            outcome = simulate(protocol, data, faults=faults, **options)
+        except RunError as error:
+            message = str(error)
+            require(
+                waits, protocol, f'the card says "{made.card.absence}", and it ended: {message}'
+            )
+            named = f"party {last}" in message and "round" in message
+            require(named, protocol, f"the error names no party {last} and no round: {message}")
+            continue
+        require(not waits, protocol, 'the card says "waits", and it went on')
+        names = [event.name for event in outcome.events]
+        require("down" in names, protocol, f"party {last} came through round 2 unharmed")
+        finite = all(map(math.isfinite, outcome.losses))
+        require(outcome.losses and finite, protocol, "a loss is not finite")
