@@ -23,7 +23,7 @@ from securevfl.audit.recording import RecordedMessage, RecordedRun, Recorder, ke
 from securevfl.engine import wire
 from securevfl.engine.conditions import NONE, Conditions
 from securevfl.engine.faults import Faults, Schedule
-from securevfl.engine.network import PartyState
+from securevfl.engine.network import Sending
 from securevfl.engine.party import Party
 from securevfl.engine.simulation.simulator import Simulation
 from securevfl.engine.transcript import Transcript
@@ -308,25 +308,19 @@ class _Disturbed(Recorder):
         self._wrong = wrong
         self._stream = np.random.Generator(np.random.Philox(1))
 
-    def send(
-        self,
-        party: PartyState,
-        to: tuple[int, ...],
-        kind: str,
-        payloads: Any,
-        round: int,
-        after: float,
-    ) -> None:
+    def send(self, sending: Sending) -> None:
         """Send, unless the run was stopped; wrong uploads are sent, but not recorded."""
         if self.stopped:
             return
-        if any(self._wrong(MessageKey(kind, round, party.index, n)) for n in to):
+        index = sending.party.index
+        if any(self._wrong(MessageKey(sending.kind, sending.round, index, n)) for n in sending.to):
             noise = [
-                self._stream.integers(0, 2**16, one.shape).astype(one.dtype) for one in payloads
+                self._stream.integers(0, 2**16, one.shape).astype(one.dtype)
+                for one in sending.payloads
             ]
-            Simulation.send(self, party, to, kind, noise, round, after)
+            Simulation.send(self, sending._replace(payloads=noise))
             return
-        super().send(party, to, kind, payloads, round, after)
+        super().send(sending)
 
 
 def traffic_of(protocol: Protocol, setting: Setting) -> Traffic:
@@ -335,25 +329,16 @@ def traffic_of(protocol: Protocol, setting: Setting) -> Traffic:
     still = []
 
     class Listener(Simulation):
-        def send(
-            self,
-            party: PartyState,
-            to: tuple[int, ...],
-            kind: str,
-            payloads: Any,
-            round: int,
-            after: float,
-        ) -> None:
-            payloads = list(payloads)
-            for receiver, payload in zip(to, payloads, strict=True):
-                key = MessageKey(kind, round, party.index, receiver)
+        def send(self, sending: Sending) -> None:
+            for receiver, payload in zip(sending.to, sending.payloads, strict=True):
+                key = MessageKey(sending.kind, sending.round, sending.party.index, receiver)
                 spec = declared.spec_of(key)
                 if spec is not None and (spec.public or spec.carries == "control"):
                     digest = hashlib.sha256(wire.encode(payload)).hexdigest()
                     controls.append((key, digest))
                 if spec is not None and spec.carries == "gradient":
                     still.append(_is_zero(payload))
-            super().send(party, to, kind, payloads, round, after)
+            super().send(sending)
 
     made = Listener(
         protocol.parties(),

@@ -23,8 +23,7 @@ from securevfl.audit.views import View
 from securevfl.data.alignment import psi
 from securevfl.engine import wire
 from securevfl.engine.conditions import NONE, Conditions
-from securevfl.engine.mailbox import ANNOUNCE
-from securevfl.engine.network import PartyState
+from securevfl.engine.network import Sending
 from securevfl.engine.party import SERVER, Party
 from securevfl.engine.party_state import snapshot
 from securevfl.engine.simulation.simulator import Simulation
@@ -232,16 +231,6 @@ class RecordedRun:
         """What formulas of a name remember of earlier rounds; empty at first."""
         return self._memory.setdefault(name, {})
 
-    def before_round(self, round: int) -> Mapping[str, Any]:
-        """Kept attributes of the server when it announced a round."""
-        self._check(ANNOUNCE, round)
-        for (kind, number), held in self._by_kind.items():
-            if (kind, number) == (ANNOUNCE, round):
-                for (sender, _), message in held.items():
-                    if sender == SERVER:
-                        return message.state.kept
-        raise KeyError(f"round {round} was not announced")
-
     def draw(self, party: int, name: str, round: int) -> np.ndarray:
         """A declared secret draw: draws of a round are in the order of their declarations."""
         if 0 < round <= self._undrawn:
@@ -324,16 +313,9 @@ class Recorder(Simulation):
         self.recorded = recorded
         self._follow = follow
 
-    def send(
-        self,
-        party: PartyState,
-        to: tuple[int, ...],
-        kind: str,
-        payloads: Any,
-        round: int,
-        after: float,
-    ) -> None:
+    def send(self, sending: Sending) -> None:
         """Keep each message, then put it on its way."""
+        party, to, kind, payloads, round, _ = sending
         if self.slots[party.index].replaying:
             return
         state = Snapshot(snapshot(self.parties[party.index], waits=0, time=0))
@@ -343,7 +325,7 @@ class Recorder(Simulation):
                 known, content = payload, wire.encode(payload)
             key = MessageKey(kind, round, party.index, receiver)
             kept.append(RecordedMessage(key, content, state))
-        super().send(party, to, kind, payloads, round, after)
+        super().send(sending)
         for message in kept:
             self.recorded.add(message)
         if self._follow is not None:

@@ -17,7 +17,7 @@ from securevfl.audit import randomness
 from securevfl.audit.deviations import Comparison, compare
 from securevfl.audit.recording import ForgottenError, RecordedRun, Recorder
 from securevfl.audit.tapes import Tape
-from securevfl.engine.network import PartyState
+from securevfl.engine.network import Sending
 from securevfl.engine.transcript import Transcript
 from securevfl.protocols.base.protocol import Protocol
 from securevfl.runs.threads import one_thread
@@ -72,18 +72,11 @@ class _Recorder(Recorder):
         super().__init__(parties, **options)
         self._drawn = drawn
 
-    def send(
-        self,
-        party: PartyState,
-        to: tuple[int, ...],
-        kind: str,
-        payloads: Any,
-        round: int,
-        after: float,
-    ) -> None:
+    def send(self, sending: Sending) -> None:
         """Note draws before the message."""
-        tape = self.recorded.tapes.setdefault(party.index, Tape())
+        index = sending.party.index
+        tape = self.recorded.tapes.setdefault(index, Tape())
         tape.draws += self._drawn
-        tape.rounds += [self.parties[party.index].round] * len(self._drawn)
+        tape.rounds += [self.parties[index].round] * len(self._drawn)
         self._drawn.clear()
-        super().send(party, to, kind, payloads, round, after)
+        super().send(sending)

@@ -1,15 +1,18 @@
 """The interface between a party and the engine that runs it, and the values that cross it.
 
-A party calls a `Network`; the engine hands it a `Message`. An awaited `Wait` gives control to the
-engine, which hands back the messages that the wait took, or raises `RoundOverError` in the party.
+A party calls a `Network` and gives it a `Sending`; the engine hands the party a `Message`. An
+awaited `Wait` gives control to the engine, which hands back the messages that the wait took, or
+raises `RoundOverError` in the party.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from securevfl.engine.streams import Secrets
 
 SERVER = -1
@@ -137,6 +140,20 @@ class PartyState(Protocol):
         """Multiply-adds that the party does for its next message of a kind."""
 
 
+class Sending(NamedTuple):
+    """Messages of one kind that a party sends at once: ``payloads[i]`` to ``to[i]``.
+
+    `after` is the number of seconds by which they depart later.
+    """
+
+    party: PartyState
+    to: tuple[int, ...]
+    kind: str
+    payloads: Sequence[Any] | np.ndarray
+    round: int
+    after: float = 0.0
+
+
 class Network(Protocol):
     """The engine, as a party sees it. Each call names the calling party.
 
@@ -154,16 +171,8 @@ class Network(Protocol):
     def time(self, party: PartyState) -> int:
         """Nanoseconds on the party's clock."""
 
-    def send(
-        self,
-        party: PartyState,
-        to: tuple[int, ...],
-        kind: str,
-        payloads: Any,
-        round: int,
-        after: float,
-    ) -> None:
-        """Send ``payloads[i]`` to ``to[i]``, `after` seconds from now."""
+    def send(self, sending: Sending) -> None:
+        """Send ``sending.payloads[i]`` to ``sending.to[i]``, `after` seconds from now."""
 
     def record(self, party: PartyState, name: str, fields: dict[str, Any]) -> None:
         """Put an event into the history of the run."""

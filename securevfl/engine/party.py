@@ -26,6 +26,7 @@ from securevfl.engine.network import (
     Message,
     Network,
     RoundOverError,
+    Sending,
     Wait,
     name_of,
 )
@@ -141,17 +142,17 @@ class Party:
         """
         if not 0 <= after < math.inf:
             raise ValueError(f"send: after = {after} s must be finite and at least 0")
-        self.engine.send(self, (to,), kind, [payload], self._round(round), after)
+        self.engine.send(Sending(self, (to,), kind, [payload], self._round(round), after))
 
     def share(self, kind: str, shares: Sequence[Any] | np.ndarray) -> None:
         """Send ``shares[i]`` to client i, the own one to oneself (no bytes, no delay)."""
-        self.engine.send(self, tuple(range(len(shares))), kind, shares, self.round, 0.0)
+        self.engine.send(Sending(self, tuple(range(len(shares))), kind, shares, self.round))
 
     def broadcast(self, kind: str, payload: Any, to: Sequence[int] | None = None) -> None:
         """Send the same payload to all of `to`; to all clients but oneself if not given."""
         if to is None:
             to = [peer for peer in self.peers if peer != self.index]
-        self.engine.send(self, tuple(to), kind, [payload] * len(to), self.round, 0.0)
+        self.engine.send(Sending(self, tuple(to), kind, [payload] * len(to), self.round))
 
     # -- waiting -----------------------------------------------------------------------------
 

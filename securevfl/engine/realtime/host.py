@@ -17,7 +17,7 @@ from typing import Any
 from securevfl.engine import wire
 from securevfl.engine.conditions import NONE, Conditions
 from securevfl.engine.message_rules import MessageRules
-from securevfl.engine.network import Event, Message, PartyState, RoundOverError, name_of
+from securevfl.engine.network import Event, Message, PartyState, RoundOverError, Sending, name_of
 from securevfl.engine.party import Party
 from securevfl.engine.party_state import ahead, snapshot
 from securevfl.engine.realtime.frames import Hello, Links
@@ -205,16 +205,9 @@ class PartyHost(Owner):
         """Nanoseconds since the run began."""
         return time.monotonic_ns() - self._zero
 
-    def send(
-        self,
-        party: PartyState,
-        to: tuple[int, ...],
-        kind: str,
-        payloads: Any,
-        round: int,
-        after: float,
-    ) -> None:
+    def send(self, sending: Sending) -> None:
         """Send one message to each receiver. Every message of the party starts here."""
+        party, to, kind, payloads, round, after = sending
         if self._rules is not None:
             self._rules.check_sending(party.index, to, kind)
         delay = after

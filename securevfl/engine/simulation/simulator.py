@@ -14,7 +14,7 @@ from securevfl.engine import wire
 from securevfl.engine.conditions import NONE, Conditions, round_ns
 from securevfl.engine.faults import Schedule
 from securevfl.engine.message_rules import MessageRules
-from securevfl.engine.network import SERVER, Event, Message, PartyState, name_of
+from securevfl.engine.network import SERVER, Event, Message, PartyState, Sending, name_of
 from securevfl.engine.party import Party
 from securevfl.engine.security.sealing import OVERHEAD, Sealing
 from securevfl.engine.simulation.crashes import CrashInjector
@@ -211,16 +211,9 @@ class Simulation:
         """Virtual nanoseconds; while a party is replayed, those of the moment it is replaying."""
         return self.slots[party.index].now
 
-    def send(
-        self,
-        party: PartyState,
-        to: tuple[int, ...],
-        kind: str,
-        payloads: Any,
-        round: int,
-        after: float,
-    ) -> None:
+    def send(self, sending: Sending) -> None:
         """Send one message to each receiver. Every message of a party starts here."""
+        party, to, kind, payloads, round, after = sending
         slot = self.slots[party.index]
         if slot.replaying:
             return

@@ -19,8 +19,8 @@ class Engine:
     def __init__(self):
         self.sent, self.events, self.ahead = [], [], []
 
-    def send(self, party, to, kind, payloads, round, after):
-        self.sent += [(kind, round, one) for one in payloads]
+    def send(self, sending):
+        self.sent += [(sending.kind, sending.round, one) for one in sending.payloads]
 
     def record(self, party, name, fields):
         self.events.append((name, fields))

@@ -58,8 +58,9 @@ class Engine:
     def __init__(self):
         self.sent, self.why = [], []
 
-    def send(self, party, to, kind, payloads, round, after):
-        self.sent += [(to, payloads[0][0], len(payloads[0][1]))]
+    def send(self, sending):
+        ((first, steps), *_) = sending.payloads
+        self.sent += [(sending.to, first, len(steps))]
 
     def record(self, party, name, fields):
         self.why.append((name, fields["why"]))
