@@ -14,7 +14,6 @@ import math
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -431,40 +430,3 @@ def repeats(digests: Sequence[str], elements: int, modulus: int) -> Outcome:
     chance = min(1.0, math.exp(min(0.0, math.log(max(1, pairs)) - elements * math.log(modulus))))
     detail = f"{again} of {len(digests)} fresh processes repeat the masks of another"
     return Outcome("repeats", chance if again else 1.0, LEVEL, detail)
-
-
-# -- the sampler, exhaustively -------------------------------------------------------------------
-
-Sampler = Callable[[int, np.ndarray, Any], None]
-
-
-class _Counting:
-    """A keystream whose words are 0, 1, .., 2^b - 1, over and over."""
-
-    def __init__(self, words: int, dtype: np.dtype[Any]) -> None:
-        self._words, self._dtype, self._next = words, dtype, 0
-
-    def fill(self, out: np.ndarray) -> None:
-        words = out.view(self._dtype)
-        words[:] = (self._next + np.arange(words.size)) % self._words
-        self._next += words.size
-
-
-def sampler_is_exact(sampler: Sampler, modulus: int) -> Outcome:
-    """Feed a sampler every word equally often: every element must come out equally often.
-
-    Parameters
-    ----------
-    sampler : callable
-        ``sampler(p, out, keystream)`` overwrites `out`, as
-        `securevfl.field.sampling.fill_uniform` does.
-    modulus : int
-        A small prime, such as 5 or 7.
-    """
-    words = 1 << modulus.bit_length()
-    out = np.empty(modulus * words, np.uint32)
-    sampler(modulus, out, _Counting(words, out.dtype))
-    counts = np.bincount(out, minlength=modulus)
-    even = len(counts) == modulus and len(set(counts.tolist())) == 1
-    detail = f"p = {modulus}, all {words} words: elements come {counts.tolist()} times"
-    return Outcome("exhaustive sampler", 1.0 if even else 0.0, LEVEL, detail)

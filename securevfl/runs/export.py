@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
 FORMAT = 1
 ABOUT = "about"
+_AT_ONCE = 512  # rows through an exported network, to bound its memory
 _UNUSED = {"name": "sgd", "lr": 1.0}  # an exported network is not trained
 
 
@@ -440,13 +441,13 @@ def _loaded(module: Any, weights: Mapping[str, np.ndarray]) -> Any:
     return module.double().eval()
 
 
-def _evaluated(module: Any, rows: np.ndarray, at_once: int = 512) -> np.ndarray:
+def _evaluated(module: Any, rows: np.ndarray) -> np.ndarray:
     import torch
 
     inputs = tensor(rows, np.float64)
     with torch.no_grad():
         parts: Sequence[np.ndarray] = [
-            module(inputs[start : start + at_once]).numpy()
-            for start in range(0, max(len(inputs), 1), at_once)
+            module(inputs[start : start + _AT_ONCE]).numpy()
+            for start in range(0, max(len(inputs), 1), _AT_ONCE)
         ]
     return np.concatenate(parts)

@@ -222,13 +222,6 @@ def _nothing(_client: Any, _scratch: Any) -> None:
     """Leave the clients as they are."""
 
 
-def modulo_sampler(p: int, out: np.ndarray, stream: Any) -> None:
-    """Overwrite an array with words modulo p, which favours small elements."""
-    stream.fill(out.view(np.uint8))
-    out &= out.dtype.type((1 << p.bit_length()) - 1)
-    out %= out.dtype.type(p)
-
-
 _SHARES = ("equality", "uniformity", "span, clients")
 _UPLOADS = ("span, server", "ranks, server", "ranks, server + clients")
 _SILENT = (*_SHARES, *_UPLOADS)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import securevfl
-from securevfl.audit.randomness import banned_randomness, unexplained, unused, watch
+from securevfl.audit.randomness import unexplained, unused, watch
 from securevfl.audit.recorded_runs import run_factory
 from securevfl.audit.statistical import digest, repeats
 from securevfl.audit.tapes import Tape
@@ -18,6 +18,7 @@ from securevfl.field.error_correction import projections
 from securevfl.field.sampling import SeededSource
 from securevfl.protocols.base.registry import get_protocol
 from securevfl.testing.leaky import leaky
+from tests.audit.banned_randomness import banned_randomness
 
 ROOT = Path(securevfl.__file__).parent
 FIELD = PrimeField(2**61 - 1)
@@ -216,6 +217,11 @@ def test_no_file_makes_randomness_of_its_own(path):
 )
 def test_the_ban_is_effective(text):
     assert banned_randomness(text)
+
+
+def test_every_use_is_named_by_its_whole_name():
+    text = "import random; import numpy as np; np.random.seed(1)"
+    assert banned_randomness(text) == ["import random", "np.random.seed"]
 
 
 def test_streams_are_not_banned():

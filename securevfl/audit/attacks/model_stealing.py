@@ -13,6 +13,7 @@ from securevfl.audit.attacks.regression import fit
 from securevfl.models.polynomial_network import expand
 
 METRIC = "error explained"
+_DEGREE = 2  # powers of the columns that the surrogate gets
 
 
 def steal(
@@ -21,8 +22,6 @@ def steal(
     fresh: np.ndarray,
     truth: np.ndarray,
     stream: np.random.Generator,
-    *,
-    degree: int = 2,
 ) -> Outcome:
     """Fit a surrogate network, and compare it with the victim on other rows.
 
@@ -37,8 +36,6 @@ def steal(
     truth : ndarray, (rows, a)
         What the victim's network makes of them; where only uploads are seen, its uploads of them.
     stream : numpy Generator
-    degree : int
-        Powers of the columns that the surrogate gets.
 
     Returns
     -------
@@ -48,9 +45,9 @@ def steal(
     """
     rows = stream.permutation(len(fresh))[:MOST]
     decoy = seen.mean(axis=0)
-    new, right = expand(fresh[rows], degree), truth[rows]
-    guess = fit(expand(known, degree), seen, stream)(new)
-    blind = fit(expand(known, degree), seen[stream.permutation(len(seen))], stream)(new)
+    new, right = expand(fresh[rows], _DEGREE), truth[rows]
+    guess = fit(expand(known, _DEGREE), seen, stream)(new)
+    blind = fit(expand(known, _DEGREE), seen[stream.permutation(len(seen))], stream)(new)
     success, low, high = explained(guess, right, decoy, stream)
     control, *_ = explained(blind, right, decoy, stream)
     note = f"{len(known)} rows known"

@@ -310,10 +310,10 @@ def nothing(secrets: RunSecrets, key: MessageKey) -> None:
     """Formula of a message without content."""
 
 
-def last_word(receiver: str = "client", *, sender: str = "server") -> MessageSpec:
+def last_word(receiver: str = "client") -> MessageSpec:
     """Message "stop", in methods whose parties do not loop over announced rounds."""
     return MessageSpec(
-        *("stop", sender, receiver, "control"),
+        *("stop", "server", receiver, "control"),
         public=True,
         recompute=nothing,
         source="ours: the end",

@@ -198,15 +198,6 @@ def _starts_are_rows(outcome: Outcome) -> bool:
     return bool(np.abs(model - wanted).max() <= 2 * UNIT)
 
 
-def _gradients_of_rank_one(outcome: Outcome) -> bool:
-    """Whether the server's first layer is what the last decoded mean was, nearly."""
-    server: Any = outcome.parties[SERVER]
-    layer = next(v for v in weights_of(server.centre).values() if v.ndim > 1)
-    rows = outcome.protocol.embedding(outcome.parties, outcome.protocol.data.train)  # type: ignore[attr-defined]
-    errors = np.abs(rows[:, None, :] - layer[None]).max(axis=2).min(axis=0)
-    return bool((errors < 0.2).mean() > 0.5)
-
-
 _STATE, _CHOSEN = "weights that no training made", "fresh randomness that is chosen by the data"
 _PUBLIC = "secret choices that are public"
 
