@@ -1,0 +1,78 @@
+"""What the command line says of itself: help pages, protocols, data sets."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from securevfl.cli import run as start
+from securevfl.cli.options import described
+from securevfl.protocols.base.registry import find_protocols
+from tests.cli.calls import call
+
+
+@pytest.mark.parametrize("name", list(find_protocols()))
+def test_help_lists_every_option_with_its_description(name):
+    text = " ".join(call("run", name, "--help").stdout.replace("│", " ").split())
+    for field, info in find_protocols()[name].Config.model_fields.items():
+        assert f"--{field.replace('_', '-')}" in text
+        assert " ".join(described(info).replace("\\[", "[").split()) in text
+
+
+@pytest.mark.parametrize("name", list(find_protocols()))
+def test_every_option_is_understood_as_a_flag(name, monkeypatch):
+    started: dict[str, Any] = {}
+    monkeypatch.setattr(start, "start", lambda *arguments: started.update(arguments[2]))
+    for field, info in find_protocols()[name].Config.model_fields.items():
+        flag = f"--{field.replace('_', '-')}"
+        value = [] if info.annotation is bool else ["7"]
+        result = call("run", name, flag, *value)
+        assert result.exit_code == 0, result.output
+        assert started[field] in ("7", 7, True)
+
+
+def test_help_names_all_protocols():
+    text = call("run", "--help").stdout
+    assert all(name in text for name in find_protocols())
+
+
+def test_help_of_the_whole():
+    for arguments in ([], ["--help"]):
+        result = call(*arguments)
+        assert result.exit_code == 0
+        for command in ("run", "resume", "datasets", "protocols", "bench"):
+            assert command in result.stdout
+
+
+def test_version():
+    from securevfl import __version__
+
+    assert call("--version").stdout == f"securevfl {__version__}\n"
+
+
+def test_protocols_as_json():
+    found = json.loads(call("protocols", "--json").stdout)["protocols"]
+    assert [entry["name"] for entry in found] == list(find_protocols())
+    fedvs = next(entry for entry in found if entry["name"] == "fedvs")
+    assert fedvs["options"]["privacy"]["default"] == 1
+    assert "server" in fedvs["sees"]
+
+
+def test_a_card_shows_what_each_role_sees():
+    text = call("protocols", "fedvs").stdout
+    for part in ("What each sees", "server + 1 client", "Departures from the paper"):
+        assert part in text
+
+
+def test_datasets():
+    text = call("datasets").stdout
+    assert "digits" in text
+    assert "1,797" in text
+    found = {
+        entry["name"]: entry for entry in json.loads(call("datasets", "--json").stdout)["datasets"]
+    }
+    assert found["digits"]["available"] is True
+    assert json.loads(call("datasets", "digits", "--json").stdout) == found["digits"]
+    assert "licence" in call("datasets", "digits").stdout

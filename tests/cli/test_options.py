@@ -1,0 +1,94 @@
+"""Texts of options, and displays of progress."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from securevfl.cli import displays
+from securevfl.cli import output as show
+from securevfl.cli.options import metavar, plain_number, power_form, toml_value
+from securevfl.errors import ConfigurationError
+from securevfl.runs.history import Progress
+from securevfl.studies.variant import parse_variant
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("2^31-1", str(2**31 - 1)),
+        ("2**61-1", str(2**61 - 1)),
+        ("2 ^ 26 - 5", str(2**26 - 5)),
+        ("2^4+1", "17"),
+        ("2^50-2^14+1", "1125899906826241"),
+        ("2**50 - 2**14 + 1", "1125899906826241"),
+        ("2^50-2^14+", "2^50-2^14+"),
+        ("2^8-2^99999", "2^8-2^99999"),
+        ("17", "17"),
+        ("adam", "adam"),
+        ("2^99999", "2^99999"),
+    ],
+)
+def test_powers_are_powers_and_not_xor(text, number):
+    assert plain_number(text) == number
+
+
+@pytest.mark.parametrize("value", [2**31 - 1, 2**50 - 2**14 + 1, 2**61 - 1, 2**26 - 5, 0, 97, None])
+def test_a_prime_is_printed_as_it_can_be_typed(value):
+    assert plain_number(power_form(value)) == str(value)
+
+
+def test_primes_near_powers_of_two_are_printed_as_sums():
+    written = [power_form(p) for p in (2**31 - 1, 2**50 - 2**14 + 1, 2**26 - 5, 2013265921)]
+    assert written == ["2^31-1", "2^50-2^14+1", "2^26-5", "2^31-2^27+1"]
+
+
+@pytest.mark.parametrize(
+    ("text", "value"), [("0.3", 0.3), ("true", True), ("[1, 2]", [1, 2]), ("none", "none")]
+)
+def test_values_of_data_options(text, value):
+    assert toml_value(text) == value
+
+
+@pytest.mark.parametrize(
+    ("kind", "word"),
+    [(int, "INTEGER"), (float | None, "NUMBER"), (str, "TEXT"), (int | None, "INTEGER")],
+)
+def test_metavar(kind, word):
+    assert metavar(kind) == word
+
+
+@pytest.mark.parametrize("text", ["split:x", "split:=1", "split:a=1,a=2", "split:a=1,,b=2"])
+def test_malformed_variants_are_refused(text):
+    with pytest.raises(ConfigurationError):
+        parse_variant(text)
+
+
+def test_json_has_no_values_that_json_lacks(capsys):
+    import numpy as np
+
+    show.print_json({"a": float("nan"), "b": np.float64(0.5), "c": (1, np.int64(2)), "d": None})
+    assert json.loads(capsys.readouterr().out) == {"a": None, "b": 0.5, "c": [1, 2], "d": None}
+
+
+def test_the_bar_shows_rounds_and_figures():
+    from io import StringIO
+
+    from rich.console import Console
+
+    text = StringIO()
+    with displays.Bar("fedvs on digits", Console(file=text, force_terminal=True, width=80)) as bar:
+        bar(Progress(3, 10, 0.25, 0.5, 75.0, 5, 7))
+        bar.note("stopping")
+    shown = text.getvalue()
+    for part in ("preparing", "3/10", "loss 0.2500", "acc 50.0 %", "0:01:15", "used 5", "late 7"):
+        assert part in shown
+    assert shown.rstrip().endswith("\x1b[?25h")  # the cursor is shown again
+
+
+def test_lines_are_one_for_each_tenth(capsys):
+    lines = displays.Lines("x")
+    for round_ in range(1, 101):
+        lines(Progress(round_, 100, None, None, 0.0, 1, 0))
+    assert len(capsys.readouterr().err.splitlines()) == 10

@@ -1,0 +1,229 @@
+"""Commands on many runs and on none: compare, study, plan, bench."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import signal
+from pathlib import Path
+
+import pytest
+
+from securevfl.cli.studies import Display
+from securevfl.protocols.base.registry import find_protocols
+from tests.cli.calls import SMALL, call, run_json, write
+
+TWO = ("compare", "fedvs", "split", *SMALL, "--seeds", "2", "--segments", "1")
+
+
+def test_compare_writes_what_a_study_writes_and_prints_the_table():
+    result = call(*TWO, "--set", "client_lr=0.02")
+    assert result.exit_code == 0, result.output
+    for part in ("fedvs", "split", "test accuracy", "minus fedvs", "equal virtual times", "±"):
+        assert part in result.stdout
+    assert result.stderr.splitlines()[-1] == "compare: 4/4 (split, seed 1)"
+    (folder,) = Path("runs").iterdir()
+    assert folder.name.startswith("compare-digits-")
+    names = {"curves.csv", "curves.png", "jobs", "results.csv", "results.json", "times.csv"}
+    assert {path.name for path in folder.iterdir()} == names
+    settings = json.loads((folder / "results.json").read_text())["settings"]
+    assert settings["fedvs"]["options"]["client_lr"] == "0.02"
+    assert settings["split"]["options"]["width"] == "4"
+
+
+def test_compare_prints_one_object_last_and_starts_at_the_seed():
+    result = call(*TWO, "--seed", "5", "--json", "--out", "here")
+    found = json.loads(result.stdout.splitlines()[-1])
+    assert found["run_folder"] == "here"
+    assert found["runs"]["split"]["seeds"] == [5, 6]
+    assert len(found["differences"]["split"]["test_accuracy"]) == 3
+
+
+def test_compare_runs_what_run_runs():
+    found = json.loads(call(*TWO, "--json").stdout.splitlines()[-1])
+    alone = run_json("fedvs", *SMALL, "--segments", "1", "--seed", "1")
+    figures = found["runs"]["fedvs"]
+    assert figures["test_accuracy"]["values"][1] == alone["test_accuracy"]
+    assert figures["virtual_seconds"]["values"][1] == alone["virtual_seconds"]
+    assert figures["bytes"]["values"][1] == alone["bytes"]
+
+
+def test_ctrl_c_keeps_the_finished_runs_of_a_comparison(monkeypatch):
+    def press(self: Display, done: int, total: int, what: str) -> None:
+        if done == 2:
+            signal.raise_signal(signal.SIGINT)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Display, "progress", press)
+        stopped = call(*TWO, "--out", "cut it")
+    assert stopped.exit_code == 130
+    last = stopped.stderr.splitlines()[-1]
+    assert last.endswith("go on with: the same command with --out 'cut it'")
+    assert len(list(Path("cut it", "jobs").iterdir())) == 2
+    resumed = call(*TWO, "--out", "cut it")
+    assert "compare: 2/4 (2 were there)" in resumed.stderr
+    assert resumed.exit_code == 0
+
+
+def test_a_study_goes_on_with_the_command_that_its_interruption_names(monkeypatch):
+    write("small.toml", STUDY)
+
+    def press(self: Display, done: int, total: int, what: str) -> None:
+        if done == 1:
+            signal.raise_signal(signal.SIGINT)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Display, "progress", press)
+        stopped = call("study", "small.toml", "--quick")
+    assert stopped.exit_code == 130
+    command = stopped.stderr.splitlines()[-1].partition("go on with: ")[2]
+    assert command == "securevfl study small.toml --quick --out runs/study-small-quick"
+    resumed = call(*command.split()[1:])
+    assert "(1 were there)" in resumed.stderr
+    for part in ("of two", "paper", "95.00 %", "coded", "plain", "minus plain"):
+        assert part in resumed.stdout
+    found = json.loads(call(*command.split()[1:], "--json").stdout)
+    assert found["settings"]["coded"]["options"]["rounds"] == 3
+
+
+STUDY = """
+title = "of two"
+dataset = "digits"
+seeds = 2
+baseline = "plain"
+[options]
+rounds = 4
+width = 3
+hidden = 3
+[runs.coded]
+protocol = "fedvs"
+[runs.plain]
+protocol = "split"
+[paper]
+accuracy = 95.0
+[quick.options]
+rounds = 3
+"""
+
+
+def test_help_of_compare_lists_the_options_of_all_protocols():
+    text = " ".join(call("compare", "--help").stdout.replace("│", " ").split())
+    for protocol in find_protocols().values():
+        for name in protocol.Config.model_fields:
+            assert f"--{name.replace('_', '-')}" in text
+    for flag in ("--seeds", "--workers", "--until", "--data", "PROTOCOL..."):
+        assert flag in text
+
+
+def test_plan_prints_the_choices_and_a_command_that_runs():
+    shape = ("--parties", "4", "--width", "4", "--batch", "16", "--rounds", "4")
+    result = call("plan", "--data", "digits", *shape)
+    assert result.exit_code == 0, result.output
+    assert "2^31-1" in result.stdout
+    command = result.stdout.splitlines()[-1].partition("run: securevfl ")[2]
+    planned = json.loads(call("plan", "--data", "digits", *shape, "--json").stdout)
+    summary = json.loads(call(*command.split(), "--json").stdout.splitlines()[-1])
+    assert summary["bytes"] == planned["best"]["bytes"] == summary["planned"]["bytes"]
+    assert summary["derived"]["p"] == planned["bits"]["prime"] == 2**31 - 1
+    assert summary["derived"]["K"] == planned["best"]["segments"]
+
+
+def test_the_command_of_a_plan_names_own_tables():
+    for name in ("a", "b", "c"):
+        write(f"{name} 1.csv", f"k,{name}\n" + "".join(f"{i},{i % 7}\n" for i in range(60)))
+    write("y.csv", "k,y\n" + "".join(f"{i},{i % 2}\n" for i in range(60)))
+    parties = [word for name in "abc" for word in ("--party", f"{name} 1.csv")]
+    given = [*parties, "--id", "k", "--label", "y", "--label-file", "y.csv", "--unsealed"]
+    shape = ["--set", "data.test_fraction=0.3", "--batch", "16", "--rounds", "3"]
+    result = call("plan", *given, *shape)
+    assert result.exit_code == 0, result.output
+    assert "…" not in result.stdout
+    command = result.stdout.splitlines()[-1].partition("run: securevfl ")[2]
+    summary = json.loads(call(*shlex.split(command), "--json").stdout.splitlines()[-1])
+    planned = json.loads(call("plan", *given, *shape, "--json").stdout)
+    assert summary["bytes"] == planned["best"]["bytes"]
+
+
+def test_a_protocol_named_first_is_planned_with_its_own_options():
+    shape = ("--parties", "8", "--helpers", "2", "--width", "4", "--batch", "16", "--rounds", "3")
+    result = call("plan", "coded_split", "--data", "digits", *shape)
+    assert result.exit_code == 0, result.output
+    for words in ("helpers: with 2", "range bound:", "catching up:", "10 keys"):
+        assert words in result.stdout
+    command = result.stdout.splitlines()[-1].partition("run: securevfl ")[2]
+    summary = json.loads(call(*command.split(), "--json").stdout.splitlines()[-1])
+    planned = json.loads(call("plan", "coded_split", "--data", "digits", *shape, "--json").stdout)
+    assert summary["bytes"] == planned["best"]["bytes"]
+    assert "--helpers" not in call("plan", "--help").stdout
+    assert "did you mean coded_split" in call("plan", "coded-split").output
+
+
+def test_plan_of_a_shape():
+    shape = ("--rows", "60000", "--features", "784", "--parties", "28", "--degree", "1")
+    found = json.loads(call("plan", *shape, "--unsealed", "--json").stdout)
+    assert [choice["segments"] for choice in found["choices"]] == list(range(1, 14))
+    assert found["choices"][0]["simulation_memory"] == pytest.approx(5.5e9, rel=0.02)
+
+
+def test_bench_threshold(tmp_path):
+    size = ("--parties", "5,7", "--privacy", "1,2", "--segments", "3", "--tries", "1")
+    few = ("--time-parties", "5", "--rounds", "3", "--prime", "2^31-1", "--out", "map.png")
+    found = json.loads(call("bench", "threshold", *size, *few, "--json").stdout)
+    assert found["cells"] == (6 + 8) * 2 * 3
+    assert found["not_as_predicted"] == []
+    assert [(row["T"], row["K"]) for row in found["rounds"]] == [(1, 1), (1, 2), (2, 1)]
+    assert Path("map.png").stat().st_size > 5000
+    text = call("bench", "threshold", *size, *few).stdout
+    for part in ("0 not as predicted", "virtual", "computing, all parties", "processor"):
+        assert part in text
+
+
+def test_the_display_of_a_study_on_a_terminal(monkeypatch):
+    from io import StringIO
+
+    from rich.console import Console
+
+    text = StringIO()
+    display = Display("compare")
+    display._console = Console(file=text, force_terminal=True, width=100)
+    with display:
+        display.progress(0, 4, "0 were there")
+        display.part("fedvs, seed 0", 0.5)
+        display.progress(1, 4, "fedvs, seed 0")
+        display.note("stopping")
+    shown = text.getvalue()
+    for part in ("compare", "1/4", "stopping"):
+        assert part in shown
+
+
+def test_bench_round_prints_both_times_and_their_ratio():
+    size = ("--parties", "5", "--segments", "1", "--batch", "4", "--width", "2", "--rows", "40")
+    arguments = ("bench", "round", *size, "--features", "10", "--blocks", "7", "--rounds", "1")
+    result = json.loads(call(*arguments, "--json").stdout)
+    assert [field["prime"] for field in result["fields"]] == [
+        2**31 - 1,
+        2**50 - 2**14 + 1,
+        2**61 - 1,
+    ]
+    for field in result["fields"]:
+        assert len(field["fedvs_ms"]["blocks"]) == len(field["split_ms"]["blocks"]) == 7
+        assert field["ratio"] > 0
+    assert {"processor", "python", "numpy", "numba", "blas"} <= set(result["machine"])
+    text = call(*arguments).stdout
+    for part in ("FedVS round", "float round", "ratio", "2^31-1", "2^50-2^14+1", "2^61-1"):
+        assert part in text
+
+
+def test_figures_of_the_field_are_a_table_beside_their_targets(monkeypatch):
+    row = {"operation": "matmul", "ours": 79.8, "unit": "GMAC/s", "yardstick": "dgemm"}
+    rows = [
+        {**row, "theirs": 27.6, "ratio": 2.89, "target": ">= 1.4", "met": True},
+        {**row, "theirs": 27.6, "ratio": 0.5, "target": ">= 1.4", "met": False},
+        {**row, "theirs": 27.6, "ratio": 0.5, "target": "", "met": None},
+    ]
+    measured = {"machine": {"cores": 2}, "rows": rows}
+    monkeypatch.setattr("securevfl.bench.rounds.bench_field", lambda: measured)
+    shown = call("bench", "field").stdout
+    assert "2.89" in shown
+    assert (shown.count("missed"), shown.count(" met")) == (1, 1)
+    assert "cores 2" in shown
