@@ -21,7 +21,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
-from securevfl.engine.party import ANNOUNCE, SERVER, Party
+from securevfl.engine.party import ANNOUNCE, SERVER
 from securevfl.errors import ConfigurationError
 from securevfl.models.pretraining.cross_party import (
     Cross,
@@ -237,18 +237,9 @@ class FedHssl(DownstreamProtocol):
         for k in self.peers():
             check_rows(self.name, f"client {k}", len(self.all_rows(k)))
 
-    def parties(self) -> dict[int, Party]:
-        """The server and N clients."""
-        server = Server(
-            self.peers(),
-            self.layout,
-            self.aggregation,
-            self.joint_centre(),
-            self.data.train_labels,
-            max_steps=self.config.rounds,
-            epochs=self.config.pretrain_epochs,
-        )
-        return {SERVER: server} | {k: self.client(k) for k in self.peers()}
+    def server(self) -> Server:
+        """The server."""
+        return self.make_server(Server, epochs=self.config.pretrain_epochs)
 
     def roles(self) -> dict[str, tuple[int, ...]]:
         """Numbers of the parties by role: client 0 is the active party, the others are passive."""

@@ -352,16 +352,7 @@ class FedOnce(EmbeddingProtocol):
 
     def parties(self) -> dict[int, Party]:
         """The server and N guests."""
-        server = Server(
-            self.peers(),
-            self.layout,
-            self.aggregation,
-            self.joint_centre(),
-            self.data.train_labels,
-            max_steps=self.config.rounds,
-            width=self.config.width,
-            timeout=self.config.timeout,
-        )
+        server = self.make_server(Server, width=self.config.width, timeout=self.config.timeout)
         return {SERVER: server} | {n: self.guest(n) for n in self.peers()}
 
     def guest(self, index: int) -> Guest:

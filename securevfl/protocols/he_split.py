@@ -397,18 +397,9 @@ class HESplit(EmbeddingProtocol):
             quorum=self.quorum,
         )
 
-    def parties(self) -> dict[int, Party]:
-        """The server and N clients."""
-        server = Server(
-            self.peers(),
-            self.layout,
-            self.aggregation,
-            self.joint_centre(),
-            self.data.train_labels,
-            self.parameters(),
-            max_steps=self.config.rounds,
-        )
-        return {SERVER: server} | {n: self.client(n) for n in self.peers()}
+    def server(self) -> Server:
+        """The server."""
+        return self.make_server(Server, self.parameters())
 
     def client(self, index: int) -> Client:
         """Client `index`, from 0."""

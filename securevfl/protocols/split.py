@@ -317,21 +317,15 @@ class Split(EmbeddingProtocol):
         """Whether missing embeddings are imputed."""
         return self.config.stragglers in ("zeros", "buffer", "mean")
 
-    def parties(self) -> dict[int, Party]:
-        """The server and N clients."""
-        server = Server(
-            self.peers(),
-            self.layout,
-            self.aggregation,
-            self.joint_centre(),
-            self.data.train_labels,
-            max_steps=self.config.rounds,
+    def server(self) -> Server:
+        """The server."""
+        return self.make_server(
+            Server,
             quorum=self.quorum,
             needed=1 if self.fills else self.quorum,
             timeout=self.config.timeout,
             filling=self.new_filling(),
         )
-        return {SERVER: server} | {n: self.client(n) for n in self.peers()}
 
     def client(self, index: int) -> Client:
         """Client `index`, from 0."""

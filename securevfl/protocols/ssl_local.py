@@ -13,7 +13,6 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
-from securevfl.engine.party import SERVER, Party
 from securevfl.models.pretraining.trainer import Pretraining, PretrainingOptions, check_rows
 from securevfl.models.weights import load_weights, weights_of
 from securevfl.protocols.base.card import Card
@@ -81,17 +80,9 @@ class SslLocal(DownstreamProtocol):
         for k in self.peers():
             check_rows(self.name, f"client {k}", len(self.all_rows(k)))
 
-    def parties(self) -> dict[int, Party]:
-        """The server and N clients."""
-        server = SplitServer(
-            self.peers(),
-            self.layout,
-            self.aggregation,
-            self.joint_centre(),
-            self.data.train_labels,
-            max_steps=self.config.rounds,
-        )
-        return {SERVER: server} | {k: self.client(k) for k in self.peers()}
+    def server(self) -> SplitServer:
+        """The server."""
+        return self.make_server(SplitServer)
 
     @property
     def messages(self) -> tuple[MessageSpec, ...]:

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 from pydantic import Field
 
-from securevfl.engine.party import SERVER, Party
+from securevfl.engine.party import SERVER
 from securevfl.engine.streams import Secrets, keyed_stream
 from securevfl.models.split import Batches
 from securevfl.models.stale import LastEmbeddings
@@ -158,18 +158,9 @@ class Vafl(EmbeddingProtocol):
         ),
     )
 
-    def parties(self) -> dict[int, Party]:
-        """The server and N clients."""
-        server = Server(
-            self.peers(),
-            self.layout,
-            self.aggregation,
-            self.joint_centre(),
-            self.data.train_labels,
-            max_steps=self.config.rounds,
-            width=self.config.width,
-        )
-        return {SERVER: server} | {n: self.client(n) for n in self.peers()}
+    def server(self) -> Server:
+        """The server."""
+        return self.make_server(Server, width=self.config.width)
 
     def client(self, index: int) -> Client:
         """Client `index`, from 0, with batches of its own."""

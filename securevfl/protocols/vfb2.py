@@ -187,22 +187,15 @@ class Vfb2(EmbeddingProtocol):
 
     def parties(self) -> dict[int, Party]:
         """The dominator and N collaborators."""
-        made: dict[int, Party] = {
-            SERVER: Dominator(
-                self.peers(),
-                self.layout,
-                self.aggregation,
-                self.joint_centre(),
-                self.data.train_labels,
-                max_steps=self.config.rounds,
-                threads=self.config.threads,
-                timeout=self.config.timeout,
-            )
-        }
-        for n in self.peers():
-            network, features = self.client_network(n), self.data.train[n]
-            made[n] = Collaborator(n, self.peers(), self.layout, features, network)
-        return made
+        dominator = self.make_server(
+            Dominator, threads=self.config.threads, timeout=self.config.timeout
+        )
+        return {SERVER: dominator} | {n: self.collaborator(n) for n in self.peers()}
+
+    def collaborator(self, index: int) -> Collaborator:
+        """Collaborator `index`, from 0."""
+        network, features = self.client_network(index), self.data.train[index]
+        return Collaborator(index, self.peers(), self.layout, features, network)
 
     @property
     def messages(self) -> tuple[MessageSpec, ...]:

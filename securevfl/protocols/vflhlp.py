@@ -20,7 +20,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
-from securevfl.engine.party import SERVER, Party
+from securevfl.engine.party import SERVER
 from securevfl.errors import ConfigurationError
 from securevfl.models.pretraining.trainer import (
     Pretraining,
@@ -209,19 +209,9 @@ class Vflhlp(DownstreamProtocol):
             for k in self.peers()[1:]:
                 check_rows(self.name, f"client {k}", len(self.all_rows(k)))
 
-    def parties(self) -> dict[int, Party]:
-        """The server and N clients."""
-        server = Server(
-            self.peers(),
-            self.layout,
-            self.aggregation,
-            self.joint_centre(),
-            self.data.train_labels,
-            alone_labels=self.data.alone_labels,
-            max_steps=self.config.rounds,
-            config=self.config,
-        )
-        return {SERVER: server} | {k: self.client(k) for k in self.peers()}
+    def server(self) -> Server:
+        """The server."""
+        return self.make_server(Server, alone_labels=self.data.alone_labels, config=self.config)
 
     def roles(self) -> dict[str, tuple[int, ...]]:
         """Numbers of the parties by role; client 0 is the active party."""

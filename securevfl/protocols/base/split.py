@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import numpy as np
 
@@ -32,6 +32,8 @@ from securevfl.protocols.base.protocol import Part, Protocol
 
 if TYPE_CHECKING:
     from securevfl.data.dataset import VerticalDataset
+
+S = TypeVar("S", bound=Party)  # class of a server
 
 
 class SplitProtocol(Protocol):
@@ -157,6 +159,31 @@ class EmbeddingProtocol(SplitProtocol):
                 f"pixel rows or columns of an image, and those of {data.name!r} do not; use 'mlp' "
                 f"or 'pn'"
             )
+
+    def parties(self) -> dict[int, Party]:
+        """The server and N clients; methods with other roles make their own."""
+        return {SERVER: self.server()} | {n: self.client(n) for n in self.peers()}
+
+    def server(self) -> Party:
+        """The server."""
+        raise NotImplementedError
+
+    def client(self, index: int) -> Party:
+        """Client `index`, from 0."""
+        raise NotImplementedError
+
+    def make_server(self, kind: Callable[..., S], *more: Any, **options: Any) -> S:
+        """A server of a class that begins as `SplitServer`; `more` and `options` are its own."""
+        return kind(
+            self.peers(),
+            self.layout,
+            self.aggregation,
+            self.joint_centre(),
+            self.data.train_labels,
+            *more,
+            max_steps=self.config.rounds,
+            **options,
+        )
 
     def most_used(self, parties: Mapping[int, Party], count: int) -> list[int]:
         """The `count` clients whose embeddings the server used most often (`answered`)."""

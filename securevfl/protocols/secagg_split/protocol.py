@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from securevfl.engine.party import SERVER, Party
+from securevfl.engine.party import Party
 from securevfl.errors import ConfigurationError, PrivacyError
 from securevfl.field import FixedPoint, LagrangeCode, PrimeField
 from securevfl.privacy.claims import Claim
@@ -125,19 +125,9 @@ class SecAggSplit(EmbeddingProtocol):
         """Sum of x_u over U3, which uploads and openings reveal to the server; else None."""
         return sum_of_survivors(self, secrets, key)
 
-    def parties(self) -> dict[int, Party]:
-        """The server and N clients."""
-        server = Server(
-            self.peers(),
-            self.layout,
-            self.aggregation,
-            self.joint_centre(),
-            self.data.train_labels,
-            self.public,
-            self.config,
-            max_steps=self.config.rounds,
-        )
-        return {SERVER: server} | {n: self.client(n) for n in self.peers()}
+    def server(self) -> Server:
+        """The server."""
+        return self.make_server(Server, self.public, self.config)
 
     def client(self, index: int) -> Client:
         """Client `index`, from 0."""

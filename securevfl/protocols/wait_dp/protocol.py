@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from securevfl.engine.party import SERVER, Party
 from securevfl.privacy.claims import Claim
 from securevfl.privacy.mechanisms import clip_rows, keep_probability
 from securevfl.protocols.base.card import Card
@@ -86,22 +85,16 @@ class WaitDP(EmbeddingProtocol):
         check_mechanisms(config, self.privacy, data.task)
         check_budget(config, self.privacy)
 
-    def parties(self) -> dict[int, Party]:
-        """The server and N clients."""
-        server = Server(
-            self.peers(),
-            self.layout,
-            self.aggregation,
-            self.joint_centre(),
-            self.data.train_labels,
+    def server(self) -> Server:
+        """The server."""
+        return self.make_server(
+            Server,
             self.privacy,
             classes=self.data.num_classes if self.data.task == "multiclass" else 2,
-            max_steps=self.config.rounds,
             budget=self.config.epsilon_budget,
             limit=self.limit,
             seeded=self.config.noise == "seeded",
         )
-        return {SERVER: server} | {n: self.client(n) for n in self.peers()}
 
     def client(self, index: int) -> Client:
         """Client `index`, from 0."""
