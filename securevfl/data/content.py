@@ -152,8 +152,7 @@ class DatasetContent:
             head["alone"] = [array.shape for array in (*self.alone, *labels)]
         digest = hashlib.sha256(json.dumps(head, ensure_ascii=True).encode())
         for array in arrays:
-            little = array.astype(array.dtype.newbyteorder("<"), copy=False)
-            digest.update(little.data)
+            digest.update(array.astype(array.dtype.newbyteorder("<"), copy=False).data)
         return digest.hexdigest()
 
 

@@ -106,26 +106,26 @@ def read_labels(
                 f"(class numbers or names, not one-hot rows)."
             )
         labels = pd.Series(array, name=name)
-    column = labels
-    categorical = isinstance(column.dtype, pd.CategoricalDtype)
-    numbers = None if categorical or column.dtype.kind == "b" else read_numbers(column, missing)
-    if numbers is not None and _all_truth_texts(column):
+    series = labels
+    categorical = isinstance(series.dtype, pd.CategoricalDtype)
+    numbers = None if categorical or series.dtype.kind == "b" else read_numbers(series, missing)
+    if numbers is not None and _all_truth_texts(series):
         numbers = None
     if numbers is not None:
         absent = np.isnan(numbers)
         values: NDArray[Any] = numbers
     else:
-        codes, texts = read_texts(column, missing)
+        codes, texts = read_texts(series, missing)
         values = np.array(texts, dtype=object)[codes]
         absent = np.array([text is None for text in texts])[codes]
-        _refuse_many(column, [text for text in texts if text is not None])
+        _refuse_many(series, [text for text in texts if text is not None])
     if absent.any():
-        at = row_name(column, int(np.argmax(absent)))
+        at = row_name(series, int(np.argmax(absent)))
         raise DataError(
-            f"label column {column.name!r}: {int(absent.sum())} of {len(values)} labels are "
+            f"label column {series.name!r}: {int(absent.sum())} of {len(values)} labels are "
             f"missing, the first in {at}; every row needs a label."
         )
-    return RawLabels(values, str(column.name))
+    return RawLabels(values, str(series.name))
 
 
 def encode_labels(
@@ -205,22 +205,22 @@ def _targets(train: RawLabels, test: RawLabels) -> tuple[NDArray[np.float32], ND
     return train.values.astype(np.float32), test.values.astype(np.float32)
 
 
-def _refuse_many(column: pd.Series[Any], texts: list[str]) -> None:
+def _refuse_many(series: pd.Series[Any], texts: list[str]) -> None:
     """Refuse texts of which nearly every row has its own: they are no classes."""
-    if len(texts) <= MOST_TEXT_CLASSES or MOST_TEXT_CLASSES_PER_ROW * len(column) >= len(texts):
+    if len(texts) <= MOST_TEXT_CLASSES or MOST_TEXT_CLASSES_PER_ROW * len(series) >= len(texts):
         return
     raise DataError(
-        f"label column {column.name!r} has {len(texts)} different texts in {len(column)} rows, "
-        f"such as {texts[0]!r}; these are no classes.{odd_cell(column)} Correct the column, or "
+        f"label column {series.name!r} has {len(texts)} different texts in {len(series)} rows, "
+        f"such as {texts[0]!r}; these are no classes.{odd_cell(series)} Correct the column, or "
         f"name another."
     )
 
 
-def _all_truth_texts(column: pd.Series[Any]) -> bool:
+def _all_truth_texts(series: pd.Series[Any]) -> bool:
     """Whether a label column of texts says true and false, which are names of classes here."""
-    if column.dtype.kind in "biufc":
+    if series.dtype.kind in "biufc":
         return False
-    return all(str(v).strip().lower() in ("true", "false") for v in column.dropna().unique())
+    return all(str(v).strip().lower() in ("true", "false") for v in series.dropna().unique())
 
 
 def _as_texts(labels: RawLabels) -> RawLabels:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from securevfl.errors import ConfigurationError, FieldError, NotEnoughResultsError, PrivacyError
 
@@ -107,21 +107,13 @@ def party_numbers(parties: Sequence[int], N: int, name: str) -> tuple[int, ...]:
     return numbers
 
 
-def rows(field: PrimeField, results: ArrayLike, received: int, name: str) -> tuple[Array, bool]:
-    """Return one row of elements per party, and whether their range is still to be proved.
-
-    Arrays of the field's dtype are proved by the product that reads them, without a pass of their
-    own.
-    """
-    array = np.asarray(results) if isinstance(results, np.ndarray) else results
-    unproved = isinstance(array, np.ndarray) and array.dtype == field.dtype
-    array = np.asarray(array if unproved else field.elements(array, f"{name} results"))
-    if array.ndim == 0 or array.shape[0] != received:
+def check_rows(results: Array, received: int, name: str) -> None:
+    """Refuse results that are not one row for each party that is named."""
+    if results.ndim == 0 or results.shape[0] != received:
         raise FieldError(
             f"{name}: {received} parties are named, so results must have shape ({received}, ...), "
-            f"got {array.shape}."
+            f"got {results.shape}."
         )
-    return array, unproved
 
 
 def enough(received: int, degree: int, K: int, T: int, name: str) -> int:

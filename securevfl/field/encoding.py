@@ -22,7 +22,7 @@ _MASK_BYTES = 1 << 20  # Masks at hand at a time; half of an L2 cache.
 _PIECE = 128  # Bytes of columns in a tile of the streams.
 
 
-def rows(field: PrimeField, values: ArrayLike, name: str) -> tuple[Array, bool]:
+def unproved(field: PrimeField, values: ArrayLike, name: str) -> tuple[Array, bool]:
     """Return elements, and whether their range is still to be proved by the pass that reads them.
 
     C-contiguous arrays of the field's dtype, memory maps among them, are neither copied nor read;

@@ -202,7 +202,7 @@ class LagrangeCode:
             Shape (N, ...); row n belongs to party n.
         """
         name = "LagrangeCode.encode"
-        data, unproved = encoding.rows(self.field, segments, f"{name} segments")
+        data, unproved = encoding.unproved(self.field, segments, f"{name} segments")
         if data.ndim == 0 or data.shape[0] != self.segments:
             raise FieldError(
                 f"{name}: segments must have shape (K, ...) with K={self.segments}, "
@@ -233,7 +233,7 @@ class LagrangeCode:
             Shape (N, ...).
         """
         name = "LagrangeCode.encode_constant"
-        data, unproved = encoding.rows(self.field, value, f"{name} value")
+        data, unproved = encoding.unproved(self.field, value, f"{name} value")
         left = self._constant_left
         return self._encode(left, data[None], unproved, out, source, masks, threads, name)
 
@@ -262,7 +262,9 @@ class LagrangeCode:
         refuse_overlap(result, name, data, *([] if hidden is None else [hidden]))
         flat = data.reshape(data.shape[0], -1)
         good = encoding.encode(
-            self.field, left, flat, hidden, source, self.privacy, _flat(result), threads
+            *(self.field, left, flat, hidden, source, self.privacy),
+            result.reshape(self.parties, -1),
+            threads,
         )
         if unproved and not good:
             self.field.elements(data, f"{name} data")
@@ -307,7 +309,8 @@ class LagrangeCode:
         """
         name = "LagrangeCode.decode"
         numbers = checks.party_numbers(parties, self.parties, name)
-        results, unproved = checks.rows(self.field, results, len(numbers), name)
+        results, unproved = encoding.unproved(self.field, results, f"{name} results")
+        checks.check_rows(results, len(numbers), name)
         R = self._enough(len(numbers), degree, name)
         if unproved and check:
             self.field.elements(results, f"{name} results")
@@ -419,7 +422,8 @@ class LagrangeCode:
         """
         name = "LagrangeCode.decode_with_errors"
         numbers = checks.party_numbers(parties, self.parties, name)
-        rows = checks.rows(self.field, results, len(numbers), name)[0]
+        rows, _ = encoding.unproved(self.field, results, f"{name} results")
+        checks.check_rows(rows, len(numbers), name)
         R = self._enough(len(numbers), degree, name)
         flat = np.ascontiguousarray(rows).reshape(len(numbers), -1)
         points = np.array([self.alphas[n] for n in numbers], np.uint64)
@@ -460,8 +464,3 @@ def _frozen(array: Array) -> Array:
     copy = np.ascontiguousarray(array)
     copy.flags.writeable = False
     return copy
-
-
-def _flat(array: Array) -> Array:
-    """Return a view with one row per party."""
-    return array.reshape(array.shape[0], -1)

@@ -86,10 +86,10 @@ class Batches:
 
     def lay_out(self, matrix: np.ndarray) -> np.ndarray:
         """Rows of a matrix in segments, (K, ceil(M/K), columns); padded rows are all zero."""
-        laid = np.zeros((self._order.size, *matrix.shape[1:]), matrix.dtype)
+        segments = np.zeros((self._order.size, *matrix.shape[1:]), matrix.dtype)
         order = self._order.reshape(-1)
-        laid[order >= 0] = matrix[order[order >= 0]]
-        return laid.reshape(*self._order.shape, *matrix.shape[1:])
+        segments[order >= 0] = matrix[order[order >= 0]]
+        return segments.reshape(*self._order.shape, *matrix.shape[1:])
 
 
 def rows_of(features: np.ndarray, samples: np.ndarray) -> np.ndarray:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Self, Unpack
 
 from securevfl.data.alignment.join import Match, PartyTable
-from securevfl.data.builders.frame_columns import checked_frame, label_column, listed
+from securevfl.data.builders.frame_columns import label_column, listed
 from securevfl.data.builders.frames import from_frame, from_parties
 from securevfl.data.content import DatasetContent
 from securevfl.data.options import TableKeywords, TableOptions, own_data, table_options
@@ -71,7 +71,6 @@ class FromFiles(DatasetContent):
             raise DataError(
                 f"{path.name}: label= is missing; name the label column, one of {listed(frame)}."
             )
-        frame = checked_frame(frame, path.name)
         label_column(frame, label, path.name)  # before the test rows are read
         test = None if test_file is None else read_csv(Path(test_file), separator)
         return from_frame(cls, frame, test, label, parties, owners, asked, path.name)
@@ -162,7 +161,7 @@ def refuse_twice(paths: Sequence[Path]) -> None:
 
 
 def _table(path: Path, separator: str | None) -> PartyTable:
-    return PartyTable(path.name, checked_frame(read_csv(path, separator), path.name))
+    return PartyTable(path.name, read_csv(path, separator))
 
 
 def _about(paths: Sequence[Path]) -> About:

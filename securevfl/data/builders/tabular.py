@@ -181,29 +181,35 @@ def _with_rows(train: Rows, alone: Alone) -> Rows:
 
 
 def _read_numbers_once(train: Rows, test: Rows, missing: tuple[str, ...]) -> tuple[Rows, Rows]:
-    """Turn the text columns whose cells are numbers into numbers, on both sides.
+    """Turn the text columns whose cells are numbers into numbers, on both sides."""
+    parts = [_numbers_of(*both, missing) for both in zip(train.parts, test.parts, strict=True)]
+    return (
+        Rows(tuple(part for part, _ in parts), train.labels),
+        Rows(tuple(part for _, part in parts), test.labels),
+    )
+
+
+def _numbers_of(
+    train: pd.DataFrame, test: pd.DataFrame, missing: tuple[str, ...]
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """One party's part on both sides, its columns of numbers in text form as numbers.
 
     What a column is follows from all of its rows, so that no split makes one wrong cell a category
     where another split makes it an error.
     """
     import pandas as pd
 
-    sides: tuple[list[pd.DataFrame], list[pd.DataFrame]] = ([], [])
-    for part, tested in zip(train.parts, test.parts, strict=True):
-        columns: tuple[dict[str, Any], dict[str, Any]] = ({}, {})
-        for name in map(str, part.columns):
-            cells: tuple[Any, Any] = (part[name], tested[name])
-            kept = isinstance(part[name].dtype, pd.CategoricalDtype)
-            if part[name].dtype.kind == "O" and not kept:
-                numbers = [read_numbers(c, missing) for c in cells]
-                if numbers[0] is not None and numbers[1] is not None:
-                    cells = (numbers[0], numbers[1])
-                else:
-                    refuse_odd_cells(pd.concat(cells), missing)
-            columns[0][name], columns[1][name] = cells
-        sides[0].append(pd.DataFrame(columns[0], index=part.index))
-        sides[1].append(pd.DataFrame(columns[1], index=tested.index))
-    return Rows(tuple(sides[0]), train.labels), Rows(tuple(sides[1]), test.labels)
+    train, test = train.copy(deep=False), test.copy(deep=False)
+    for name in train.columns:
+        series = train[name]
+        if series.dtype.kind != "O" or isinstance(series.dtype, pd.CategoricalDtype):
+            continue
+        numbers = [read_numbers(part[name], missing) for part in (train, test)]
+        if numbers[0] is not None and numbers[1] is not None:
+            train[name], test[name] = numbers
+        else:
+            refuse_odd_cells(pd.concat([series, test[name]]), missing)
+    return train, test
 
 
 def _test_gap_notes(preprocessor: PartyPreprocessor, tested: pd.DataFrame) -> list[str]:

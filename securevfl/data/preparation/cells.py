@@ -24,12 +24,12 @@ _NUMBER = r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?"
 _BOOLEANS = {"true": 1.0, "false": 0.0}
 
 
-def row_name(column: pd.Series[Any], position: int) -> str:
+def row_name(series: pd.Series[Any], position: int) -> str:
     """Name a row as the user can find it: the file's line, or the index of the frame.
 
     Parameters
     ----------
-    column : pandas.Series
+    series : Series
         The column whose index carries the name.
     position : int
         Position of the row in this column.
@@ -39,7 +39,7 @@ def row_name(column: pd.Series[Any], position: int) -> str:
     str
         For example ``"line 17"`` or ``"row 15"``.
     """
-    return f"{column.index.name or 'row'} {column.index[position]}"
+    return f"{series.index.name or 'row'} {series.index[position]}"
 
 
 def text_of(cell: object) -> str:
@@ -61,13 +61,13 @@ def text_of(cell: object) -> str:
 
 
 def read_texts(
-    column: pd.Series[Any], missing: tuple[str, ...] = MISSING_TEXTS
+    series: pd.Series[Any], missing: tuple[str, ...] = MISSING_TEXTS
 ) -> tuple[NDArray[np.intp], list[str | None]]:
     """Read a column as texts, each distinct one once.
 
     Parameters
     ----------
-    column : pandas.Series
+    series : Series
         Any column; its name and index are used in messages.
     missing : tuple of str
         Texts that stand for an absent value.
@@ -86,15 +86,15 @@ def read_texts(
     """
     import pandas as pd
 
-    if column.dtype.kind in "mM" or isinstance(column.dtype, pd.PeriodDtype):
+    if series.dtype.kind in "mM" or isinstance(series.dtype, pd.PeriodDtype):
         raise DataError(
-            f"column {column.name!r} holds dates or durations; turn it into numbers, or drop it."
+            f"column {series.name!r} holds dates or durations; turn it into numbers, or drop it."
         )
     try:
-        codes, distinct = pd.factorize(column)
+        codes, distinct = pd.factorize(series)
     except TypeError as error:
         raise DataError(
-            f"column {column.name!r} holds lists or other compound cells; give one value per cell."
+            f"column {series.name!r} holds lists or other compound cells; give one value per cell."
         ) from error
     texts: list[str | None] = []
     for code, cell in enumerate(distinct):
@@ -102,9 +102,9 @@ def read_texts(
         if text in missing:
             texts.append(None)
         elif text in _NAN_TEXTS:
-            at = row_name(column, int(np.argmax(codes == code)))
+            at = row_name(series, int(np.argmax(codes == code)))
             raise DataError(
-                f"column {column.name!r}, {at}: the value is {text}, not a number; "
+                f"column {series.name!r}, {at}: the value is {text}, not a number; "
                 f"correct it, or leave the cell empty if the value is unknown."
             )
         else:
@@ -113,12 +113,12 @@ def read_texts(
     return np.where(codes < 0, len(texts) - 1, codes), texts
 
 
-def odd_cell(column: pd.Series[Any], missing: tuple[str, ...] = MISSING_TEXTS) -> str:
+def odd_cell(series: pd.Series[Any], missing: tuple[str, ...] = MISSING_TEXTS) -> str:
     """Sentence about a column of texts of which at least half are numbers; else an empty text.
 
     Parameters
     ----------
-    column : pandas.Series
+    series : Series
     missing : tuple of str
         Texts that stand for an absent value.
 
@@ -127,7 +127,7 @@ def odd_cell(column: pd.Series[Any], missing: tuple[str, ...] = MISSING_TEXTS) -
     str
         Such as ``" All but 2 of 1875 are numbers; 'n/a?' in line 5 is none."``
     """
-    texts = column.dropna().map(text_of)
+    texts = series.dropna().map(text_of)
     texts = texts[~texts.isin(missing)]
     odd = texts[~texts.str.fullmatch(_NUMBER)]
     if not len(odd) or 2 * len(odd) > len(texts):
@@ -138,12 +138,12 @@ def odd_cell(column: pd.Series[Any], missing: tuple[str, ...] = MISSING_TEXTS) -
     )
 
 
-def refuse_odd_cells(column: pd.Series[Any], missing: tuple[str, ...] = MISSING_TEXTS) -> None:
+def refuse_odd_cells(series: pd.Series[Any], missing: tuple[str, ...] = MISSING_TEXTS) -> None:
     """Refuse a column of texts nearly all of which are numbers: one typo would make categories.
 
     Parameters
     ----------
-    column : pandas.Series
+    series : Series
         All rows of a column that `read_numbers` does not read.
     missing : tuple of str
         Texts that stand for an absent value.
@@ -153,13 +153,13 @@ def refuse_odd_cells(column: pd.Series[Any], missing: tuple[str, ...] = MISSING_
     DataError
         When at least 90 % of the rows that have a value, or of their different texts, are numbers.
     """
-    said = column.dropna().map(text_of)
+    said = series.dropna().map(text_of)
     said = said[~said.isin(missing)]
     for texts in (said, said.drop_duplicates()):
         odd = ~texts.str.fullmatch(_NUMBER)
         if odd.any() and 10 * odd.sum() <= len(odd):
             raise DataError(
-                f"column {column.name!r} would be one of categories.{odd_cell(column, missing)} "
+                f"column {series.name!r} would be one of categories.{odd_cell(series, missing)} "
                 f"Correct such cells; or, if they stand for an unknown value, name them in "
                 f"missing_values; or, if the numbers are names of categories, write them as texts, "
                 f"such as 'c1'."
@@ -167,13 +167,13 @@ def refuse_odd_cells(column: pd.Series[Any], missing: tuple[str, ...] = MISSING_
 
 
 def read_numbers(
-    column: pd.Series[Any], missing: tuple[str, ...] = MISSING_TEXTS
+    series: pd.Series[Any], missing: tuple[str, ...] = MISSING_TEXTS
 ) -> NDArray[np.float64] | None:
     """Read a column as numbers, NaN where a value is missing.
 
     Parameters
     ----------
-    column : pandas.Series
+    series : Series
         Numbers, truth values, or texts.
     missing : tuple of str
         Texts that stand for an absent value.
@@ -188,35 +188,35 @@ def read_numbers(
     DataError
         For infinite, complex, NaN-valued text and date cells.
     """
-    if column.dtype.kind == "c":
-        raise DataError(f"column {column.name!r} holds complex numbers; give real ones.")
-    if column.dtype.kind in "biuf":
-        values = column.to_numpy(dtype=np.float64, na_value=np.nan)
+    if series.dtype.kind == "c":
+        raise DataError(f"column {series.name!r} holds complex numbers; give real ones.")
+    if series.dtype.kind in "biuf":
+        values = series.to_numpy(dtype=np.float64, na_value=np.nan)
     else:
-        plain = _parse_plain(column)
+        plain = _parse_plain(series)
         if plain is not None:
             return plain
-        codes, texts = read_texts(column, missing)
+        codes, texts = read_texts(series, missing)
         table = _parse(texts)
         if table is None:
             return None
         values = table[codes]
     infinite = np.isinf(values)
     if infinite.any():
-        at = row_name(column, int(np.argmax(infinite)))
+        at = row_name(series, int(np.argmax(infinite)))
         raise DataError(
-            f"column {column.name!r}, {at}: the value is infinite; "
+            f"column {series.name!r}, {at}: the value is infinite; "
             f"correct it, or leave the cell empty if the value is unknown."
         )
     return values
 
 
-def first_non_number(column: pd.Series[Any], missing: tuple[str, ...] = MISSING_TEXTS) -> str:
+def first_non_number(series: pd.Series[Any], missing: tuple[str, ...] = MISSING_TEXTS) -> str:
     """Describe the first cell of a column that is not a number.
 
     Parameters
     ----------
-    column : pandas.Series
+    series : Series
         A column for which `read_numbers` gave None.
     missing : tuple of str
         Texts that stand for an absent value.
@@ -226,19 +226,19 @@ def first_non_number(column: pd.Series[Any], missing: tuple[str, ...] = MISSING_
     str
         For example ``"line 17 holds 'abc'"``.
     """
-    codes, texts = read_texts(column, missing)
+    codes, texts = read_texts(series, missing)
     bad = [text is not None and _parse([text]) is None for text in texts]
     position = int(np.argmax(np.array(bad)[codes]))
-    return f"{row_name(column, position)} holds {texts[codes[position]]!r}"
+    return f"{row_name(series, position)} holds {texts[codes[position]]!r}"
 
 
-def _parse_plain(column: pd.Series[Any]) -> NDArray[np.float64] | None:
+def _parse_plain(series: pd.Series[Any]) -> NDArray[np.float64] | None:
     """Read a column of nothing but finite numbers in text form; a shortcut for most columns."""
     import pandas as pd
 
-    if pd.api.types.infer_dtype(column, skipna=False) != "string":
+    if pd.api.types.infer_dtype(series, skipna=False) != "string":
         return None
-    cells = column.to_numpy(dtype=object)
+    cells = series.to_numpy(dtype=object)
     try:
         values = cells.astype(np.float64)
     except ValueError:

@@ -166,10 +166,10 @@ class PartyPreprocessor:
         if not frame.columns.is_unique:
             twice = frame.columns[frame.columns.duplicated()][0]
             raise DataError(f"the rows have two columns {twice!r}; rename or drop one.")
-        absent = [c.name for c in self.columns if c.name not in frame.columns]
-        if absent:
+        unknown = [c.name for c in self.columns if c.name not in frame.columns]
+        if unknown:
             raise DataError(
-                f"the rows have no column {absent[0]!r} ({len(absent)} of {len(self.columns)} "
+                f"the rows have no column {unknown[0]!r} ({len(unknown)} of {len(self.columns)} "
                 f"columns are absent); give the columns that the data set was built from."
             )
         out = np.empty((len(frame), self.bounds[-1]), dtype=np.float32)
@@ -182,14 +182,14 @@ class PartyPreprocessor:
                 out[:, start] = code_numbers(column, series, self.missing)
                 continue
             if column.categories is None:
-                values, absent_rows = filled(column, series, self.missing)
+                values, absent = filled(column, series, self.missing)
                 with np.errstate(over="ignore"):
-                    scaled = (values - offset[start]) / divisor[start]
-                    out[:, start] = np.clip(scaled, 0.0, 1.0) if self.clip else scaled
+                    values = (values - offset[start]) / divisor[start]
+                    out[:, start] = np.clip(values, 0.0, 1.0) if self.clip else values
             else:
-                absent_rows = one_hot(column, series, self.missing, low, high, out[:, here])
+                absent = one_hot(column, series, self.missing, low, high, out[:, here])
             if column.indicator:
-                out[:, stop - 1] = np.where(absent_rows, high[-1], low[-1])
+                out[:, stop - 1] = np.where(absent, high[-1], low[-1])
         return self._within_float32(out)
 
     def _levels(
