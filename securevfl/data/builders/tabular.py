@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -122,25 +122,13 @@ def build(
     rows, labels = len(train.labels), train.labels
     if alone is not None:
         train = _with_rows(train, alone)
-    scaling, missing = options.scaling_rule, options.missing
-    train, test = _read_numbers_once(train, test, missing)
-    fitted = [
-        fit_frame(
-            part,
-            scaling,
-            missing=missing,
-            max_categories=options.max_categories,
-            coding=options.coding,
-        )
-        for part in train.parts
-    ]
+    parts = [_encoded(*sides, options) for sides in zip(train.parts, test.parts, strict=True)]
+    fitted = [part.fitted for part in parts]
     notes = describe([column for preprocessor in fitted for column in preprocessor.columns])
-    for preprocessor, part, tested in zip(fitted, train.parts, test.parts, strict=True):
-        notes += _id_notes(part, missing) + _test_gap_notes(preprocessor, tested)
+    notes += [note for part in parts for note in part.notes]
     train_labels, test_labels, classes, task = encode_labels(
         train.labels, test.labels, options.task
     )
-    encoded = tuple(f.apply(part) for f, part in zip(fitted, train.parts, strict=True))
     labelled = alone is not None and alone.labels is not None
     if options.task is None and labels.numeric:
         found = f"{len(classes)} classes" if classes else "the target of a regression"
@@ -148,11 +136,11 @@ def build(
     return kind(
         name=options.name,
         task=task,
-        train=tuple(part[:rows] for part in encoded),
-        test=tuple(f.apply(part) for f, part in zip(fitted, test.parts, strict=True)),
+        train=tuple(part.train[:rows] for part in parts),
+        test=tuple(part.test for part in parts),
         train_labels=train_labels[:rows],
         test_labels=test_labels,
-        alone=() if alone is None else tuple(part[rows:] for part in encoded),
+        alone=() if alone is None else tuple(part.train[rows:] for part in parts),
         alone_labels=train_labels[rows:] if labelled else None,
         classes=classes,
         columns=tuple(f.encoded for f in fitted),
@@ -161,10 +149,10 @@ def build(
             options.origin,
             split=split,
             partition=partition,
-            scaling=SCALING_RULES[scaling],
+            scaling=SCALING_RULES[options.scaling_rule],
             notes=(*options.origin.notes, *notes),
         ),
-        transform=Preprocessor(tuple(fitted), positions, scaling, id_column),
+        transform=Preprocessor(tuple(fitted), positions, options.scaling_rule, id_column),
     )
 
 
@@ -180,13 +168,27 @@ def _with_rows(train: Rows, alone: Alone) -> Rows:
     return Rows(tuple(pd.concat([part, more]) for part, more in both), labels)
 
 
-def _read_numbers_once(train: Rows, test: Rows, missing: tuple[str, ...]) -> tuple[Rows, Rows]:
-    """Turn the text columns whose cells are numbers into numbers, on both sides."""
-    parts = [_numbers_of(*both, missing) for both in zip(train.parts, test.parts, strict=True)]
-    return (
-        Rows(tuple(part for part, _ in parts), train.labels),
-        Rows(tuple(part for _, part in parts), test.labels),
+class _EncodedPart(NamedTuple):
+    """A party's columns on both sides, what was fitted on its training rows, and notes of it."""
+
+    fitted: PartyPreprocessor
+    train: NDArray[np.float32]
+    test: NDArray[np.float32]
+    notes: list[str]
+
+
+def _encoded(train: pd.DataFrame, test: pd.DataFrame, options: TableOptions) -> _EncodedPart:
+    """Fit a party's columns on its training rows and encode both sides."""
+    train, test = _numbers_of(train, test, options.missing)
+    fitted = fit_frame(
+        train,
+        options.scaling_rule,
+        missing=options.missing,
+        max_categories=options.max_categories,
+        coding=options.coding,
     )
+    notes = _id_notes(train, options.missing) + _test_gap_notes(fitted, test)
+    return _EncodedPart(fitted, fitted.apply(train), fitted.apply(test), notes)
 
 
 def _numbers_of(
@@ -212,12 +214,12 @@ def _numbers_of(
     return train, test
 
 
-def _test_gap_notes(preprocessor: PartyPreprocessor, tested: pd.DataFrame) -> list[str]:
+def _test_gap_notes(preprocessor: PartyPreprocessor, test: pd.DataFrame) -> list[str]:
     """Say where only test rows miss values, which no column marks."""
     notes = []
     for column in preprocessor.columns:
-        cells = tested[column.name]
-        gaps = int((cells.isna() | cells.isin(preprocessor.missing)).sum())
+        series = test[column.name]
+        gaps = int((series.isna() | series.isin(preprocessor.missing)).sum())
         if gaps and not column.indicator:
             filling = "the training median" if column.categories is None else "zeros"
             filling = "the code 0" if column.coded else filling
@@ -228,13 +230,13 @@ def _test_gap_notes(preprocessor: PartyPreprocessor, tested: pd.DataFrame) -> li
     return notes
 
 
-def _id_notes(part: pd.DataFrame, missing: tuple[str, ...]) -> list[str]:
+def _id_notes(train: pd.DataFrame, missing: tuple[str, ...]) -> list[str]:
     """Say which columns look like row numbers; they are kept."""
     return [
         f"column {name!r} has a different whole number in every training row and may be an id: "
         f"kept as a feature; drop=[{name!r}] leaves it out"
-        for name in part.columns
-        if _is_id(str(name), part[name], missing)
+        for name in train.columns
+        if _is_id(str(name), train[name], missing)
     ]
 
 
