@@ -1,4 +1,4 @@
-"""Which parties of a protocol an adversary stands for, as far as it names any."""
+"""Parties of a protocol for which an adversary stands, as far as it names any."""
 
 from __future__ import annotations
 

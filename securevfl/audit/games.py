@@ -149,7 +149,7 @@ def upload_blocks(recorded: CodedRun, aligned: bool = True) -> np.ndarray:
 def coalition_blocks(
     recorded: CodedRun, clients: tuple[int, ...], *, with_keys: bool
 ) -> np.ndarray:
-    """What server and clients see of every attempt beyond the sums and what their shares explain.
+    """Views of server and clients of every attempt, less the sums and what their shares explain.
 
     With the points beta_1..K and alpha_C as a basis, F_n = sum_k X_k a_k + sum_c s_c b_c and
     G_n = W a + sum_c g_c b_c, a = sum_k a_k. Uploads less sum_k U_k a_k a, less the products of

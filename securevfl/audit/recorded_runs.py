@@ -96,7 +96,7 @@ class CodedRun:
         return kinds_of(self.protocol)
 
     def view(self, coalition: Coalition) -> View:
-        """What a coalition has at the end."""
+        """View of a coalition at the end."""
         inputs = {n: (self.data[n], self.models[n], tuple(self.keys[n])) for n in self.data}
         return views.cut(
             self.transcript, coalition, tapes=self.tapes, inputs=inputs, kinds=self.kinds

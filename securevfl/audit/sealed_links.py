@@ -1,4 +1,4 @@
-"""What an outsider on the links between parties could do: read payloads, or change them."""
+"""Powers of an outsider on the links between parties: reading payloads, and changing them."""
 
 from __future__ import annotations
 

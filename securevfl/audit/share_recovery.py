@@ -18,7 +18,7 @@ from securevfl.privacy.coalition import Coalition
 
 @dataclass(frozen=True)
 class Recovery:
-    """How far an attack came.
+    """Result of an attack on shares.
 
     Attributes
     ----------
@@ -47,7 +47,7 @@ def recover_by_server(recorded: CodedRun, clients: tuple[int, ...]) -> Recovery:
 
 
 def _equations(recorded: CodedRun, clients: tuple[int, ...]) -> tuple[np.ndarray, list[Round]]:
-    """What the coalition's view has: data shares, and per round model shares and uploads."""
+    """Numbers in a coalition's view: data shares, and per round model shares and uploads."""
     code = recorded.code
     view = recorded.view(Coalition(server=True, clients=clients))
     secrets = {c: recorded.secrets(c) for c in clients}
@@ -84,7 +84,7 @@ def _fractions(found: Recovered, data: np.ndarray, models: list[np.ndarray]) -> 
 
 @dataclass(frozen=True)
 class Pooled:
-    """What a coalition of clients decoded from its shares of one other client.
+    """Values that a coalition of clients decoded from its shares of one other client.
 
     Attributes
     ----------

@@ -98,7 +98,7 @@ def uniformity(
 
 
 def _cell_sizes(p: int, part: str) -> np.ndarray:
-    """How many elements of F_p fall in each cell."""
+    """Number of elements of F_p in each cell."""
     if part == "low":
         return np.array([len(range(i, p, _CELLS)) for i in range(_CELLS)], np.float64)
     width = -(-p // _CELLS)

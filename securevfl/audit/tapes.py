@@ -39,7 +39,7 @@ class Tape:
 
     @property
     def drawn(self) -> int:
-        """How much was drawn so far, with what was forgotten."""
+        """Number of draws so far, those that were forgotten included."""
         return len(self.draws) + len(self.digests)
 
     def forget(self, last: int) -> None:
@@ -50,7 +50,7 @@ class Tape:
         self.draws, self.rounds = [d for d, _ in held], [r for _, r in held]
 
     def at(self, round: int) -> list[np.ndarray]:
-        """What was drawn in a round; 0 is the setup."""
+        """Draws of a round; 0 is the setup."""
         return [draw for draw, r in zip(self.draws, self.rounds, strict=True) if r == round]
 
 

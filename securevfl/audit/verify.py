@@ -151,7 +151,7 @@ def _claims(made: Protocol, plain: bool) -> tuple[Claim, ...]:
 
 
 def _leaks(subject: Subject) -> Iterator[Leakage]:
-    """What the card says that each role sees, and what coalitions decode of a coded protocol."""
+    """Leakage by role, as the card says it, and what coalitions decode of a coded protocol."""
     made = subject.protocol
     for who, what in made.card.sees.items():
         yield Leakage(who, what, "the card")

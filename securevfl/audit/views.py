@@ -68,7 +68,7 @@ class View:
         return sorted({m.round for m in self.messages if m.kind == kind})
 
     def differences(self, other: View) -> Iterator[str]:
-        """What of two views is not the same, to the last bit; nothing where they are equal."""
+        """Parts of two views that are not the same to the last bit; none where they are equal."""
         if self.coalition != other.coalition:
             yield f"coalitions {self.coalition} and {other.coalition}"
         if len(self.messages) != len(other.messages):

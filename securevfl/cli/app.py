@@ -111,7 +111,7 @@ _TYPED = {
 
 
 def in_flags(message: str) -> str:
-    """How the options that a message names by ``name=`` are typed; nothing if it names none."""
+    """Flags of the options that a message names by ``name=``; empty if it names none."""
     named = dict.fromkeys(re.findall(r"(?<![-\w.])([a-z_]+)=", message))
     typed = [f"{name}= is {_TYPED[name]}" for name in named if name in _TYPED]
     return f" (On the command line {', '.join(typed)}.)" if typed else ""

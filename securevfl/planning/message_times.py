@@ -216,7 +216,7 @@ class Timeline:
         return self._conditions.transfer(nbytes, client) / 1e9
 
     def _setup(self, posts: Sequence[Post], *, waits: bool) -> tuple[np.ndarray, np.ndarray]:
-        """When each client has everything of its peers, and when its uplink is free."""
+        """Times when each client has everything of its peers, and when its uplink is free."""
         N = self._parties
         ready, free, busy = np.zeros(N), np.zeros(N), np.zeros(N)
         for post in posts:
@@ -325,7 +325,7 @@ class Timeline:
         self._takes = np.take_along_axis(self._takes, order, 2)[:, :, :_LATEST]
 
     def _drained(self, until: np.ndarray) -> np.ndarray:
-        """When each uplink is through with all that leaves up to `until`, (runs, N)."""
+        """Time at which each uplink is through with all that leaves up to `until`, (runs, N)."""
         free = self._free
         for place in range(self._leaves.shape[2]):
             leaves = self._leaves[:, :, place]

@@ -141,7 +141,7 @@ def release_rows(
 
 
 def keep_probability(epsilon: float, classes: int) -> float:
-    """How often randomised response tells the true label: ``e^epsilon / (e^epsilon + C - 1)``.
+    """Probability that randomised response tells the true label: ``e^eps / (e^eps + C - 1)``.
 
     Parameters
     ----------

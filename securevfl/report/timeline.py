@@ -113,7 +113,7 @@ def timeline(record: Record) -> dict[str, Any] | None:
 
 
 def event_counts(record: Record) -> list[dict[str, Any]]:
-    """How often each kind of event was recorded, by whom, and when first and last."""
+    """Counts of recorded events by kind, with parties and the first and last time of each."""
     found: dict[str, dict[str, Any]] = {}
     for event in record.events:
         entry = found.setdefault(
@@ -239,7 +239,7 @@ def _means(cells: Cells, values: Mapping[int, float]) -> list[float]:
 
 
 def _used(record: Record, cells: Cells, party: int) -> list[float] | None:
-    """How often the server used a party in each column."""
+    """Number of times that the server used a party, in each column."""
     times = [row["time"] for row in record.rows if row.get("client") == party]
     if party == SERVER or not any("client" in row for row in record.rows):
         return None

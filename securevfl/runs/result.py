@@ -76,7 +76,7 @@ class Run:
 
     @property
     def virtual_seconds(self) -> float:
-        """When the server had all it needed."""
+        """Time at which the server had all it needed."""
         own = [e["time"] for e in self.history + self.events if e["party"] == SERVER]
         return float(max(own, default=0.0))
 

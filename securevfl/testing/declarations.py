@@ -54,7 +54,7 @@ def disagreements(outcome: Outcome) -> list[str]:
 
 
 def _fault(spec: MessageSpec, key: MessageKey, payload: Any) -> str:
-    """How a message departs from its declaration; empty if it does not."""
+    """Departure of a message from its declaration, in words; empty if there is none."""
     array = array_of(payload)
     shape = None if spec.shape is None else spec.shape(key)
     if spec.count is not None and spec.count(key) < 1:

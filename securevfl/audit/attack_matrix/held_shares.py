@@ -1,4 +1,4 @@
-"""What holders have of a protocol in which data, models and steps stay in shares for good.
+"""Shares that holders keep where data, models and steps are never decoded, and what they decode.
 
 A holder of such a protocol gets no gradient and has no model. Attacks that need either are given
 what it has instead: its shares of the steps, and its shares of all data and models, from which it

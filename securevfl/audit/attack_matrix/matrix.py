@@ -14,7 +14,7 @@ FIGURES = (*(f"test_{m}" for m in MEASURES), "virtual_seconds", "bytes")
 
 @dataclass(frozen=True)
 class Matrix:
-    """What all attacks achieved against all protocols.
+    """Results of all attacks against all protocols.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""What attackers have of a run: their views, cut from its transcript, and their own models.
+"""A run as attackers observe it: their views, cut from its transcript, and their own models.
 
 A protocol says which kinds of message show values row by row (`Protocol.exposures`); everything is
 found through that, so that a new protocol needs nothing else. Two things are not messages and yet
@@ -149,12 +149,12 @@ class ObservedRun:
 
     @functools.cached_property
     def client_view(self) -> View:
-        """What the client has."""
+        """View of the client."""
         return cut(self.transcript, Coalition(clients=(self.client,)))
 
     @functools.cached_property
     def observer_view(self) -> View:
-        """What the server has, or whoever gets the embeddings."""
+        """View of the server, or of whoever gets the embeddings."""
         server = self.observer == SERVER
         clients = () if server else (self.observer,)
         return cut(self.transcript, Coalition(server=server, clients=clients))
@@ -443,7 +443,7 @@ def _epoch(protocol: Protocol) -> int:
 
 
 def _observer(transcript: Transcript, protocol: Protocol, client: int) -> int:
-    """Who gets most of what the client sends of its rows; the server if nobody does."""
+    """Party that gets most of what the client sends of its rows; the server if nobody does."""
     kinds = [e.kind for e in protocol.exposures if e.carries != "gradient"]
     columns = transcript.columns()
     mine = np.isin(columns["kind"], kinds) & (columns["sender"] == client)

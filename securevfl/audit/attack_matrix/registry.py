@@ -30,7 +30,7 @@ class Attack(Protocol):
 
     @property
     def asset(self) -> str:
-        """What it tries to recover: "labels", "features" or "model"."""
+        """Asset that it tries to recover: "labels", "features" or "model"."""
 
     def run(self, seen: AttackCase, settings: AttackSettings) -> Result:
         """Attack one run.

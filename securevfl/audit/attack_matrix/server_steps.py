@@ -13,7 +13,7 @@ from securevfl.engine.network import SERVER
 
 
 def visits_of(seen: ObservedRun) -> list[Visit] | NoView:
-    """What the server decoded and what it then added to the models, batch by batch.
+    """Sums that the server decoded, with the steps that it then added to the models, by batch.
 
     Whole numbers where the models are in shares, for its steps are what it dealt. Else numbers as
     the clients' SGD computes with them; other optimisers are not linear in the gradient.

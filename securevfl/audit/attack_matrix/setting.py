@@ -34,7 +34,7 @@ _SHARED_ROWS = 60  # whose shares are pooled
 
 @dataclass(frozen=True)
 class AttackSettings:
-    """What the attackers have besides their views.
+    """Knowledge and effort of the attackers besides their views.
 
     Attributes
     ----------

@@ -22,7 +22,7 @@ _TOLERANCE = 1e-15
 
 @dataclass(frozen=True)
 class Solved:
-    """Where the starts led.
+    """Best solution from all starts.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""What an attack achieved, beside what chance or an outsider achieves, with an interval.
+"""Success of an attack beside that of chance or of an outsider, with an interval.
 
 Scores: balanced accuracy for classes and the area under the ROC curve (AUC) for two of them, so
 that unequal classes fake no success; for real values the part of the mean squared error of a decoy

@@ -32,7 +32,7 @@ from securevfl.field.lagrange import interpolation_matrix
 
 @dataclass(frozen=True)
 class Round:
-    """What the coalition has of one attempt, all on the same rows in the same order.
+    """View of the coalition of one attempt, all on the same rows in the same order.
 
     Attributes
     ----------

@@ -57,7 +57,7 @@ class Replica(Protocol):
     """The attacker's copy of one client's network."""
 
     def weights(self, step: int) -> np.ndarray:
-        """What the client computed with in a step (from 0), (d_n D + 1, h)."""
+        """Weights that the client computed with in a step (from 0), (d_n D + 1, h)."""
 
     def update(self, rows: np.ndarray, gradient: np.ndarray) -> None:
         """Repeat the client's optimiser step."""
@@ -137,7 +137,7 @@ def _gauss_newton(
     start: np.ndarray,
     bounds: tuple[float, float],
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Where damped Gauss-Newton steps lead, each cut to the bounds, and the squared residuals."""
+    """End points of damped Gauss-Newton steps, each cut to the bounds, and squared residuals."""
     x = start.copy()
     residual = _sums_of(x, powers) - sums
     cost = (residual**2).sum(axis=1)

@@ -1,4 +1,4 @@
-"""What the sums of embeddings leak by themselves, whoever protects the single ones.
+"""Attacks on sums of embeddings alone, whatever protects the single ones.
 
 Over several rounds on the same M rows the server gets U = [X_1 | ... | X_N] [W^1 | ... | W^E], M
 rows and c = E h columns, where X_n are the (expanded) columns of client n. Let d* be the rank of

@@ -1,1 +1,1 @@
-"""What goes around messages: shared objects, acts beyond the process, the sampler itself."""
+"""Ways around messages: shared objects, acts beyond the process, the sampler itself."""

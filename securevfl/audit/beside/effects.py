@@ -1,4 +1,4 @@
-"""What parties do beside messages while they run: files that they write, programs, other links.
+"""Acts of parties beside messages: files that they write, programs, other links.
 
 Python tells an audit hook of each such act. A hook cannot be taken away, so one hook is put in when
 it is needed first, and tells whoever watches.

@@ -1,4 +1,4 @@
-"""What parties have before anything is sent: objects in common, and values that others determine.
+"""Possessions of parties before anything is sent: common objects, values that others determine.
 
 In a simulation all parties live in one process, and any object that two of them have is a channel
 without a message. A party may also be made with something that hides another's columns, such as a
@@ -26,7 +26,7 @@ _PLAIN = (str, bytes, bytearray, int, float, complex, bool, type(None), np.gener
 
 
 def in_common(parties: Mapping[int, Party]) -> str:
-    """What two parties share besides objects of the library; empty for nothing."""
+    """Objects that two parties share besides those of the library, in words; empty for none."""
     owner: dict[int, int] = {}
     kept = []  # so that no identity is used twice
     for index, party in parties.items():

@@ -21,7 +21,7 @@ _PIECES = (1, 31, 4096, 300_000, 17)  # bytes that are taken from a keystream on
 
 
 def sampler_fault(modulus: int, dtype: Any) -> str:
-    """What is wrong with the sampler at a prime; empty for nothing.
+    """Fault of the sampler at a prime, in words; empty if there is none.
 
     Parameters
     ----------

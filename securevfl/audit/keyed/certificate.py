@@ -152,7 +152,7 @@ def _streams(prss: Prss, degree: int, seed: int) -> Iterator[Check]:
 
 
 def _stream_values(prss: Prss, u: int) -> tuple[np.ndarray, bool]:
-    """What each stream of each key adds at each holder's point, (N, keys, u), by the code itself.
+    """Value that each stream of each key adds at each holder's point, (N, keys, u), by the code.
 
     And whether it is P(alpha) prod_{a in A} (alpha - alpha_a) alpha^e, in plain integers.
     """

@@ -430,7 +430,7 @@ def _equal(one: Integers, two: Integers) -> bool:
 
 
 def first_difference(one: Sequence[Seen], other: Sequence[Seen]) -> str:
-    """Where two views differ first, in words; empty where they are equal to the last bit."""
+    """First difference of two views, in words; empty where they are equal to the last bit."""
     for ours, theirs in zip(one, other, strict=False):
         if ours[:2] != theirs[:2]:
             return f"message {_named(ours)} is followed or timed otherwise: {_named(theirs)}"

@@ -31,7 +31,7 @@ _DEEP = 6  # attributes of attributes that are looked into
 
 @dataclass(frozen=True)
 class Draws:
-    """What parties draw in a run that is made again.
+    """Draws of parties in a run that is made again.
 
     Attributes
     ----------

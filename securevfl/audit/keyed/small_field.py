@@ -26,7 +26,7 @@ STREAMS = 2
 
 @dataclass(frozen=True)
 class Counted:
-    """What an enumeration found.
+    """Result of an enumeration.
 
     Attributes
     ----------
@@ -50,7 +50,7 @@ def small_prss() -> Prss:
 
 
 def _step(sums: np.ndarray) -> np.ndarray:
-    """What the server deals after the first sums: some public function of them."""
+    """Step that the server deals after the first sums: some public function of them."""
     dealt: np.ndarray = (3 * sums * sums + sums + 2) % P
     return dealt
 
@@ -61,7 +61,7 @@ def _grid(letters: int) -> np.ndarray:
 
 
 def _masks(unknown: tuple[int, ...], streams: int) -> np.ndarray:
-    """What each stream of some keys adds to the four uploads, (4, columns)."""
+    """Masks that each stream of some keys adds to the four uploads, (4, columns)."""
     prss = small_prss()
     values = np.zeros((N, len(unknown), streams), np.int64)
     for j in range(N):

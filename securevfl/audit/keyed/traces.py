@@ -282,7 +282,7 @@ def _up_to_date(run: KeyedRun) -> Check:
 
 
 def _sums(run: KeyedRun) -> Check:
-    """What the server decodes are the sums of owners' columns times models, and nothing else."""
+    """Check that the server decodes sums of owners' columns times models, and nothing else."""
     protocol, code = run.protocol, run.protocol.code
     R = code.recovery_threshold(protocol.result_degree)
     wrong = []

@@ -1,1 +1,1 @@
-"""What noise was added to recorded messages, and whether it is the noise that a claim promises."""
+"""Noise that was added to recorded messages, held against the noise that a claim promises."""

@@ -1,4 +1,4 @@
-"""Which key of the operating system each noise was made with.
+"""Origin of noise: the key of the operating system that each was made with.
 
 Noise of a known distribution can still follow from something that the adversary knows, and no test
 of it shows that. So every key that the operating system gave in the run is expanded by the
@@ -47,7 +47,7 @@ class GivenKey:
 
 @dataclass(frozen=True)
 class Origin:
-    """Where the noise of a release is from.
+    """Origin of the noise of a release.
 
     Attributes
     ----------
@@ -150,7 +150,7 @@ def _equals(run: RecordedRun, release: NoisyRelease, key: bytes) -> bool:
 def faults(
     run: RecordedRun, found: Sequence[Origin], keys: Sequence[bytes], level: float
 ) -> Iterator[tuple[float, str]]:
-    """What is wrong with the noise of known keys: p value, and words.
+    """Faults of the noise of known keys: p value, and words.
 
     Parameters
     ----------

@@ -66,7 +66,7 @@ class NoisyRelease:
 
     @property
     def residual(self) -> np.ndarray:
-        """What was added, in units of sigma: independent standard normal values, if as claimed."""
+        """Noise that was added, in units of sigma: independent standard normal, if as claimed."""
         residual: np.ndarray = (self.sent - self.clipped) / self.sigma
         return residual
 

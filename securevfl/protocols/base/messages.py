@@ -281,7 +281,7 @@ def exposures_of(messages: Iterable[MessageSpec]) -> tuple[Exposure, ...]:
 
 
 def _exposed(spec: MessageSpec) -> _Exposed:
-    """What a message shows; a share of a result that the server sends is one of its step."""
+    """Content that a message shows; a share of a result from the server is one of its step."""
     dealt = (spec.sender, spec.carries) == ("server", "result_share")
     return "gradient share" if dealt else _EXPOSED[spec.carries]
 

@@ -269,7 +269,7 @@ class Protocol(ABC):
         return 0
 
     def advice(self, available: int) -> str:
-        """What to change when `memory` exceeds the bytes that are available."""
+        """Advice for a run whose `memory` exceeds the bytes that are available."""
         return "use fewer rows or parties"
 
     @property

@@ -38,7 +38,7 @@ class Use:
 
 @dataclass(frozen=True)
 class Integers:
-    """What an owner shares, as field elements.
+    """Numbers that an owner shares, as field elements.
 
     Attributes
     ----------
@@ -68,7 +68,7 @@ class KeyMasked(Protocol):
     @property
     @abstractmethod
     def prss(self) -> Prss:
-        """Who holds which key."""
+        """Keys of the masks, by holder."""
 
     @property
     @abstractmethod
@@ -88,7 +88,7 @@ class SharedModels(KeyMasked):
 
     @abstractmethod
     def integers(self, owner: Party) -> Integers:
-        """What an owner shares; it must not have begun."""
+        """Numbers that an owner shares; it must not have begun."""
 
     @abstractmethod
     def use_of(self, round: int) -> Use:

@@ -340,7 +340,7 @@ class MultiVfl(EmbeddingProtocol):
 
     @property
     def releases(self) -> int:
-        """How often a row's activations are sent: once in each local epoch."""
+        """Number of times that a row's activations are sent: once in each local epoch."""
         return int(self.config.rounds * self.config.epochs)
 
     @property

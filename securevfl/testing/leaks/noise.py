@@ -134,7 +134,7 @@ def _noisy(client: Any, rows: np.ndarray, **changes: Any) -> np.ndarray:
 
 
 def _first(outcome: Outcome) -> tuple[np.ndarray, np.ndarray, float]:
-    """What client 1 sent in round 1, what it should have noised, and sigma."""
+    """Message of client 1 in round 1, the values that it should have noised, and sigma."""
     made: Any = outcome.protocol
     network = made.client_network(1)
     party: Any = outcome.parties[1]

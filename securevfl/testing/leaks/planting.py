@@ -1,4 +1,4 @@
-"""What the zoo is made of: a leak, a sound variant, and how a protocol is changed by hand."""
+"""Planting tools of the zoo: a leak, a sound variant, and changes of a protocol's parties."""
 
 from __future__ import annotations
 

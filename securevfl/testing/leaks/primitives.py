@@ -65,7 +65,7 @@ _KEPT: dict[tuple[int, int, int], bytes] = {}
 
 
 def _same_in_all_lives(client: Any) -> None:
-    """What a client draws in a round it has again in every later life, and in every run."""
+    """A client draws the same again in a round of every later life, and of every run."""
     draw, places = client.random_bytes, {}  # type: ignore[var-annotated]
 
     def drawing() -> bytes:

@@ -18,7 +18,7 @@ def constant(number: int) -> Any:
 
 
 def bits(kind: Any) -> int:
-    """How many bits a number of this LLVM type has."""
+    """Number of bits of a number of this LLVM type."""
     return (
         int(kind.width) if isinstance(kind, ir.IntType) else {"float": 32, "double": 64}[str(kind)]
     )
