@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from securevfl.data import dataset_catalogue, load_dataset
-from securevfl.data.catalogue.images import _grid
+from securevfl.data.catalogue.image_files import _grid
 from securevfl.errors import DataError, UnknownNameError
 from tests.data import small_sets as small
 

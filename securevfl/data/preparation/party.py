@@ -1,0 +1,231 @@
+"""Preprocessing of one party's columns: their encoding and scale, fitted on training rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from securevfl.data.preparation.cells import MISSING_TEXTS
+from securevfl.data.preparation.columns import (
+    Column,
+    code_numbers,
+    filled,
+    one_hot,
+)
+from securevfl.errors import DataError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+# Rows are scaled in blocks of about this many values, which stay in the processor's cache.
+_BLOCK = 1 << 16
+
+
+@dataclass(frozen=True)
+class PartyPreprocessor:
+    """One party's columns, their encoding and their scaling: ``(x - offset) / divisor``.
+
+    Parameters
+    ----------
+    columns : tuple of Column
+        Source columns in the party's order.
+    offset, divisor : tuple of float, length d_n
+        One number per encoded column; a divisor of 0 marks a constant column, which becomes 0.
+    clip : bool
+        Whether the results are clipped into [0, 1].
+    missing : tuple of str
+        Texts that stand for a missing value.
+    """
+
+    columns: tuple[Column, ...]
+    offset: tuple[float, ...]
+    divisor: tuple[float, ...]
+    clip: bool
+    missing: tuple[str, ...] = MISSING_TEXTS
+
+    @cached_property
+    def encoded(self) -> tuple[str, ...]:
+        """Names of the encoded columns, length d_n."""
+        return tuple(name for column in self.columns for name in column.encoded)
+
+    @property
+    def cardinalities(self) -> tuple[int, ...]:
+        """For each encoded column the number of its category codes; 0 where values are sizes."""
+        return tuple(column.cardinality for column in self.columns for _ in column.encoded)
+
+    @cached_property
+    def bounds(self) -> tuple[int, ...]:
+        """First encoded column of each source column, and the end; length columns + 1."""
+        sizes = [len(column.encoded) for column in self.columns]
+        return tuple(int(end) for end in np.concatenate([[0], np.cumsum(sizes)]))
+
+    def apply(self, rows: pd.DataFrame | ArrayLike) -> NDArray[np.float32]:
+        """Encode and scale this party's raw rows.
+
+        Parameters
+        ----------
+        rows : DataFrame, or array of shape (m, number of source columns)
+            A frame may hold further columns, which are ignored; an array must be numeric.
+
+        Returns
+        -------
+        ndarray of float32, shape (m, d_n), C-contiguous
+
+        Raises
+        ------
+        DataError
+            For absent columns, texts among numbers, infinite values, and for missing values in a
+            column for which no filling was fitted.
+        """
+        import pandas as pd
+
+        if isinstance(rows, pd.DataFrame):
+            return self._apply_frame(rows)
+        matrix = numeric_matrix(rows, len(self.columns))
+        if any(column.categories is not None or column.indicator for column in self.columns):
+            names = [column.name for column in self.columns]
+            return self._apply_frame(pd.DataFrame(matrix, columns=names))
+        return self.scale_matrix(matrix)
+
+    def scale_matrix(self, matrix: NDArray[Any]) -> NDArray[np.float32]:
+        """Fill and scale a numeric matrix whose columns are encoded one to one.
+
+        Parameters
+        ----------
+        matrix : ndarray, shape (m, d_n)
+            Any real dtype; it is read block by block and never copied whole.
+
+        Returns
+        -------
+        ndarray of float32, shape (m, d_n)
+
+        Raises
+        ------
+        DataError
+            For NaN where no filling was fitted, and for infinite values.
+        """
+        out = np.empty(matrix.shape, dtype=np.float32)
+        fill = np.array([np.nan if c.fill is None else c.fill for c in self.columns])
+        offset, divisor = self._parameters
+        step = max(1, _BLOCK // max(1, matrix.shape[1]))
+        for start in range(0, len(matrix), step):
+            block = matrix[start : start + step].astype(np.float64)
+            if not np.isfinite(block).all():
+                block = np.where(np.isnan(block), fill, block)
+                self._refuse_not_finite(block, start)
+            with np.errstate(over="ignore"):
+                block -= offset
+                block /= divisor
+                if self.clip:
+                    np.clip(block, 0.0, 1.0, out=block)
+                out[start : start + step] = block
+        return self._within_float32(out)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return everything as JSON types."""
+        return {
+            "columns": [column.to_json() for column in self.columns],
+            "offset": list(self.offset),
+            "divisor": list(self.divisor),
+            "clip": self.clip,
+            "missing": list(self.missing),
+        }
+
+    @staticmethod
+    def from_json(fields: Mapping[str, Any]) -> PartyPreprocessor:
+        """Rebuild a party's part from what `to_json` returned."""
+        return PartyPreprocessor(
+            columns=tuple(map(Column.from_json, fields["columns"])),
+            offset=tuple(map(float, fields["offset"])),
+            divisor=tuple(map(float, fields["divisor"])),
+            clip=bool(fields["clip"]),
+            missing=tuple(map(str, fields["missing"])),
+        )
+
+    @property
+    def _parameters(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Offset, and divisor with inf where a constant column must become 0."""
+        divisor = np.array(self.divisor)
+        return np.array(self.offset), np.where(divisor > 0, divisor, np.inf)
+
+    def _apply_frame(self, frame: pd.DataFrame) -> NDArray[np.float32]:
+        if not frame.columns.is_unique:
+            twice = frame.columns[frame.columns.duplicated()][0]
+            raise DataError(f"the rows have two columns {twice!r}; rename or drop one.")
+        unknown = [c.name for c in self.columns if c.name not in frame.columns]
+        if unknown:
+            raise DataError(
+                f"the rows have no column {unknown[0]!r} ({len(unknown)} of {len(self.columns)} "
+                f"columns are absent); give the columns that the data set was built from."
+            )
+        out = np.empty((len(frame), self.bounds[-1]), dtype=np.float32)
+        offset, divisor = self._parameters
+        for column, (start, stop) in zip(self.columns, pairwise(self.bounds), strict=True):
+            here = slice(start, stop)
+            low, high = self._levels(offset[here], divisor[here])
+            series = frame[column.name]
+            if column.coded:
+                out[:, start] = code_numbers(column, series, self.missing)
+                continue
+            if column.categories is None:
+                values, absent = filled(column, series, self.missing)
+                with np.errstate(over="ignore"):
+                    values = (values - offset[start]) / divisor[start]
+                    out[:, start] = np.clip(values, 0.0, 1.0) if self.clip else values
+            else:
+                absent = one_hot(column, series, self.missing, low, high, out[:, here])
+            if column.indicator:
+                out[:, stop - 1] = np.where(absent, high[-1], low[-1])
+        return self._within_float32(out)
+
+    def _levels(
+        self, offset: NDArray[np.float64], divisor: NDArray[np.float64]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return what an encoded 0 and an encoded 1 are scaled to."""
+        low, high = (0.0 - offset) / divisor, (1.0 - offset) / divisor
+        return (np.clip(low, 0, 1), np.clip(high, 0, 1)) if self.clip else (low, high)
+
+    def _within_float32(self, out: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Refuse numbers that overflowed on their way to float32; clipped ones cannot."""
+        if not self.clip and not np.isfinite(out).all():
+            column = int(np.argwhere(~np.isfinite(out))[0, 1])
+            raise DataError(
+                f"column {self.encoded[column]!r}: a scaled value exceeds the range of float32 "
+                f"(3.4e38); rescale the column, or use scaling='minmax'."
+            )
+        return out
+
+    def _refuse_not_finite(self, block: NDArray[np.float64], start: int) -> None:
+        bad = ~np.isfinite(block)
+        if bad.any():
+            row, column = np.argwhere(bad)[0]
+            kind = "NaN" if np.isnan(block[row, column]) else "infinite"
+            raise DataError(
+                f"column {self.columns[column].name!r}, row {start + row}: the value is {kind}; "
+                f"give finite numbers (a data frame or a CSV file may leave values missing)."
+            )
+
+
+def numeric_matrix(rows: ArrayLike | Sequence[Any], width: int) -> NDArray[Any]:
+    """Return rows as a real matrix of `width` columns, flattening image axes."""
+    try:
+        matrix = np.asarray(rows)
+    except ValueError as error:
+        raise DataError(f"the rows do not make up an array: {error}.") from error
+    if matrix.dtype.kind not in "biuf":
+        raise DataError(
+            f"the rows are an array of {matrix.dtype}; give numbers, or a data frame for texts."
+        )
+    if matrix.ndim < 2 or int(np.prod(matrix.shape[1:])) != width:
+        raise DataError(
+            f"the rows have shape {matrix.shape}; {width} columns per row are needed, "
+            f"in the order of the source."
+        )
+    return matrix.reshape(len(matrix), width)
