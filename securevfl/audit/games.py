@@ -276,6 +276,7 @@ def uniformity(
         for (round, sender, receiver), payload in view.payloads(kind).items():
             if sender not in C:
                 messages[f"{kind} {round} {sender} {receiver}"] = payload
+    # Data are zero here, so the shares of C are their T masks times a matrix: the masks follow.
     if all(code.vanishing[list(C)]):
         inverse = field.inv(code.mask_matrix[list(C)])
         for sender in (n for n in recorded.data if n not in C):

@@ -53,6 +53,8 @@ def _equations(recorded: CodedRun, clients: tuple[int, ...]) -> tuple[np.ndarray
     secrets = {c: recorded.secrets(c) for c in clients}
     rounds, data = [], None
     for round, (rows, attempt) in sorted(recorded.attempts.items()):
+        # What the coalition's own data and models add to each upload is known to it, from its
+        # tapes.
         own = coupling.psi(code, secrets, round, np.sort(rows))
         seen = {
             n: code.field.subtract(upload, own[n]) for n, upload in uploads(recorded, round).items()
@@ -112,6 +114,7 @@ def pool_shares(recorded: CodedRun, clients: tuple[int, ...], victim: int) -> Po
     F = {c: view.one_per_sender("train-data", 0, c)[victim] for c in clients}
     first = min(recorded.models[victim])
     G = {c: view.one_per_sender("model", first, c)[victim] for c in clients}
+    # c shares of T + K unknowns leave c - T combinations of segments in which no mask is left.
     known = shares.known_combinations(code, F)
     truth = recorded.data[victim]
     expected = code.field.matmul(known.matrix, truth.reshape(code.segments, -1))

@@ -86,6 +86,7 @@ def uniformity(
                 f"uniformity: message {name} has {flat.size} elements; the chi-square tail needs "
                 f"at least {_CELLS * _PER_CELL}. Use more rows"
             )
+        # High cells show masks that are too short, low cells those whose low bits are not even.
         for part, cells in (("high", flat // flat.dtype.type(width)), ("low", flat % _CELLS)):
             expected = _cell_sizes(field.modulus, part) * (flat.size / field.modulus)
             counts = np.bincount(cells.astype(np.int64), minlength=_CELLS)
@@ -93,6 +94,7 @@ def uniformity(
             p_value = float(chi2.sf(statistic, _CELLS - 1))
             if p_value < worst:
                 worst, where = p_value, f"{part} bits of {name}"
+    # Bonferroni's bound: two tests of each message.
     total = min(1.0, worst * 2 * len(messages))
     return Outcome("uniformity", total, level, f"chi-square of {len(messages)} messages: {where}")
 
@@ -129,6 +131,7 @@ def equality(
         tested += 1
         same = int((message == plaintext).sum())
         if same:
+            # Union bound over the sets of k places: C(n, k) p^-k <= (n / p)^k / k!.
             bound = same * math.log(message.size / field.modulus) - math.lgamma(same + 1)
             p_value = math.exp(min(0.0, bound))
             if p_value < worst:
@@ -239,6 +242,8 @@ def span_game(
         For the bits; the operating system's entropy if not given.
     """
     span, trained = Span(field, sample(0)), 1
+    # A view outside raises the rank, so this ends. If views fill a larger space evenly, `slack` of
+    # them in a row lie in a proper subspace by chance with probability at most p^-slack.
     inside = 0
     while inside < slack:
         inside = 0 if span.add(sample(0)) else inside + 1
@@ -265,6 +270,8 @@ class Span:
 
     def _reduced(self, point: np.ndarray) -> np.ndarray:
         field, rest = self.field, self.field.subtract(point, self.origin)
+        # Each row has a 1 at its pivot and 0 at the pivots of the rows before it, so that one pass
+        # in this order clears all pivots.
         for pivot, row in self._rows:
             if rest[pivot]:
                 rest = field.subtract(rest, field.multiply(rest[pivot], row))
@@ -349,6 +356,7 @@ def unwanted(code: LagrangeCode, uploads: Mapping[int, np.ndarray]) -> np.ndarra
     field = code.field
     parties = sorted(uploads)
     values = np.stack([uploads[n] for n in parties])
+    # Y - w vanishes at the K data points, so P divides it; the quotient has degree 2(K+T-1) - K.
     sums = code.decode(values, parties, degree=2)
     return divided(code, parties, field.subtract(values, spread(code, sums, parties)), ())
 
@@ -392,6 +400,7 @@ def divided(
         int(code.vanishing[n]) * math.prod(code.alphas[n] - code.alphas[c] for c in roots) % p
         for n in parties
     ]
+    # Where the divisor is 0 the value of the quotient is not determined by that party's value.
     kept = [i for i, divisor in enumerate(divisors) if divisor][:count]
     inverse = field.reciprocal(field.elements([divisors[i] for i in kept]))
     quotients = field.multiply(inverse[:, None], values[kept].reshape(len(kept), -1))

@@ -352,6 +352,7 @@ class LagrangeCode:
             if key in self._matrices:
                 self._matrices.move_to_end(key)
                 return self._matrices[key]
+        # Outside of the lock: two threads may make the same matrix at once, and either will do.
         points = [self.alphas[n] for n in key]
         matrix = interpolation_matrix(self.field, points, self.betas[: self.segments])
         entry = _frozen(matrix), dispatch.prepare(self.field.modulus, matrix)
@@ -363,6 +364,7 @@ class LagrangeCode:
 
     def _verify(self, first: Array, rest: Array, numbers: tuple[int, ...], R: int) -> None:
         points = [self.alphas[n] for n in numbers]
+        # R values fix the polynomial of degree R - 1, and so its values at the other parties.
         matrix = interpolation_matrix(self.field, points[:R], points[R:])
         implied = self.field.matmul(matrix, first, trusted=True)
         wrong = int((implied != rest).any(axis=1).sum())

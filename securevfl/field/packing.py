@@ -119,6 +119,7 @@ def unpack(stream: bytes | memoryview, shape: tuple[int, ...], modulus: int) -> 
         )
     elements = np.empty(count, dtype)
     most = kernel(id(data), bits, id(shifts), id(elements))
+    # The kernel returns the largest element and, in the top bit, whether a bit after them is set.
     padding, most = most >> 63, most & (1 << 63) - 1
     if most >= modulus:
         raise FieldError(f"unpack: an element is {most}, outside [0, {modulus}).")
@@ -138,6 +139,7 @@ def _layout(modulus: int) -> tuple[int, np.dtype[Any], Array, Any, Any]:
     if not 2 <= modulus < _LARGEST:
         raise FieldError(f"packing: the modulus must lie in 2 to 2^62 - 1, it is {modulus}.")
     bits = element_bits(modulus)
+    # Eight elements end with a whole byte, so the places of all others repeat those of these.
     places = [(m * bits % 8, m * bits // 8, (m + 1) * bits // 8 - m * bits // 8) for m in range(8)]
     shifts = np.array([(shift, first, 8 * step % 64) for shift, first, step in places], np.uint64)
     dtype, stream = element_dtype(modulus), np.empty(0, np.uint8)

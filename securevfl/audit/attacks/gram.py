@@ -114,6 +114,8 @@ def gram_by_rank(visits: Sequence[Visit], field: PrimeField) -> np.ndarray | Non
 
 def rough_gram_by_rank(visits: Sequence[Visit], rank: int) -> np.ndarray:
     """The same of sums that are rounded, for a rank that is known, (M, M) floats."""
+    # A^T D = A^T (X X^T) A is symmetric but for rounding. Of its eigenvectors V, values L, those of
+    # the largest values span the columns c of `gram_by_rank`: X X^T = (D V) L^-1 (D V)^T.
     A, D = _changes(visits)
     middle = A.T @ D
     values, vectors = np.linalg.eigh((middle + middle.T) / 2)
@@ -147,6 +149,9 @@ def _equations(visits: Sequence[Visit], rows: int, row: int) -> tuple[np.ndarray
             if first is None:
                 first, since = visit.sums[place].astype(np.float64), before.copy()
                 continue
+            # The sums of row x are x (W + X^T A_t). Their change since its first visit is x X^T
+            # (A_t - A_1): h equations in the M inner products of x with all rows, whatever W and
+            # the columns are.
             left.append((before - since).T)
             right.append(visit.sums[place] - first)
         before[visit.rows] += visit.step

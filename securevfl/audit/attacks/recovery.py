@@ -99,6 +99,8 @@ def recover(
             f"recovery: {rows} rows and rounds x h = {columns} for D = {D} honest columns; it "
             f"needs {D} rows of each segment and rounds x h of {2 * D}. Watch more rounds"
         )
+    # Each of K spare points z gives one mix sum_k a_k(z) X_k of the segments, and the same W twice:
+    # K mixes are inverted to the segments, and W must come out alike.
     equations = [_equations(code, clients, data, rounds, j) for j in range(code.segments)]
     parts, model = [], None
     for s, g, C, U in equations:
@@ -184,12 +186,14 @@ def _solve(
     if len(chosen) < D:
         return None
     inverse = field.inv(s[chosen])
+    # Columns of M span the kernel of g, so C M = X g M + s W M = s W M has W M alone in it.
     M = np.ascontiguousarray(left_null(field, np.ascontiguousarray(g.T)).T)
     WM = field.matmul(inverse, field.matmul(C[chosen], M))
     X = solve_right(field, WM, field.matmul(U, M))
     if X is None:
         return None
     W = field.matmul(inverse, field.subtract(C[chosen], field.matmul(X[chosen], g)))
+    # A solution must satisfy all equations, not only those that gave it: masked uploads do not.
     explained = field.add(field.matmul(X, g), field.matmul(s, W))
     if not np.array_equal(explained, C) or not np.array_equal(field.matmul(X, W), U):
         return None

@@ -68,6 +68,7 @@ def _lift(x: bytes) -> EllipticCurvePublicKey | None:
     from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, EllipticCurvePublicKey
 
     try:
+        # Either y will do: s (-P) = -(s P) has the x-coordinate of s P, and only x is sent on.
         return EllipticCurvePublicKey.from_encoded_point(SECP256R1(), b"\x02" + x)
     except ValueError:
         return None

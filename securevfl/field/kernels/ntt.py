@@ -160,6 +160,8 @@ def encode(rows: Array, tiles: int, out: Array, p: Any, tables: Any, work: Any) 
         for i in range(m):
             for piece in range(pieces):
                 _copy(rows[i] + 64 * (begin + piece), base + pitch * i + 64 * piece, top)
+        # This leaves the coefficients in bit-reversed order, which is the order that `_evaluate`
+        # takes: rows are never put back into their natural order.
         _interpolate(base, pitch, m, pieces, inverse, p)
         for i in range(m):
             # The other n/m - 1 coefficients of a group are 0, so its first stages repeat this one.

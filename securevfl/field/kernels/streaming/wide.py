@@ -48,8 +48,10 @@ SHAPES = {
 def _convert(builder: Any, x: Any, constants: Any) -> Any:
     """The limbs of b - h: b0 in the low half of the lane, b1 in the high one."""
     lanes = x.type.count
+    # Plus 2^30, cut at bit 31, less 2^30: the low limb is centred and the high one is floored.
     moved = builder.add(x, every(I64, lanes, 2**30 - PRIME // 2))
     low = builder.sub(masked(builder, moved, 31), every(I64, lanes, 2**30))
+    # One place up, b1 begins at bit 32: it is the upper half of its lane, beside b0 below.
     a, b = (
         builder.bitcast(y, ir.VectorType(I32, 2 * lanes))
         for y in (low, shifted(builder, moved, 1, up=True))
