@@ -1,4 +1,4 @@
-"""Planned messages of a coded split run, and their cost in multiply-adds."""
+"""Forecast of a coded split run: planned messages with their cost, results needed, memory."""
 
 from __future__ import annotations
 

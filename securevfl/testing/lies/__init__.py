@@ -23,8 +23,8 @@ def all_lies() -> tuple[Lie, ...]:
         others,
     )
 
-    fedvs = (fedvs_sums, fedvs_gradients, fedvs_announcements, fedvs_clients)
-    modules = (*fedvs, coded_split_server, coded_split_holders, others)
+    steps = (fedvs_sums, fedvs_gradients, fedvs_announcements, fedvs_clients)
+    modules = (*steps, coded_split_server, coded_split_holders, others)
     return tuple(one for module in modules for one in module.LIES)
 
 
