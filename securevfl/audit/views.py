@@ -149,6 +149,8 @@ def cut(
         kind = kind if kinds is None else kinds.get(kind, kind)
         upload = kind == "embedding" and sender in coalition.uploads
         if coalition.outsider or upload or sender in members or receiver in members:
+            # Sealing hides a payload from all but its two ends; the uploads that a coalition is
+            # granted are shown to it in the clear.
             hidden = sealed and not upload and members.isdisjoint((sender, receiver))
             shown = None if hidden else payload
             seen.append(Sent(kind, number, sender, receiver, nbytes, shown))

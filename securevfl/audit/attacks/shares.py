@@ -49,6 +49,7 @@ def known_combinations(code: LagrangeCode, shares: Mapping[int, np.ndarray]) -> 
     null = cancelling(code, clients)
     matrix, _ = decoders(code, clients)
     kept = independent_rows(code.field, matrix)
+    # Rows N that cancel the masks: of shares F = L X + M Z with N M = 0 they give N F = (N L) X.
     flat = code.field.matmul(null[kept], stacked.reshape(len(clients), -1))
     return Combinations(matrix[kept], flat.reshape(len(kept), *stacked.shape[1:]))
 
@@ -88,6 +89,8 @@ def short_segments(known: Combinations, field: PrimeField, low: int, high: int) 
     K, shape = known.matrix.shape[1], known.values.shape[1:]
     work = np.concatenate([known.matrix, known.values.reshape(len(known.matrix), -1)], axis=1)
     pivots = echelon(field, work, K)
+    # D = [I | F] in echelon form: with free entries 0 the pivots' entries are the values
+    # themselves.
     point = np.zeros((K, work.shape[1] - K), object)
     point[pivots] = work[: len(pivots), K:].astype(object)
     middle = (low + high) // 2
@@ -106,6 +109,8 @@ def freedom(code: LagrangeCode, clients: Sequence[int]) -> int:
 def _lattice(field: PrimeField, matrix: np.ndarray, pivots: Sequence[int]) -> np.ndarray:
     """A reduced basis of all integer x with D x = 0, D in echelon form; rows of Python integers."""
     p, K, r = field.modulus, matrix.shape[1], len(pivots)
+    # D x = 0 mod p: free entries are any integers, and each pivot's is fixed by them modulo p. So p
+    # at each pivot, and each free unit vector with its pivots' entries, generate all such x.
     free = [k for k in range(K) if k not in pivots]
     basis = np.zeros((K, K), object)
     for row, k in enumerate(pivots):

@@ -122,6 +122,8 @@ class SplitServer(Party):
         """Do one step a round, with the embeddings of all clients."""
         while self.steps < self.max_steps:
             self.safe_point()
+            # The batch follows from `steps`, so that a server that is resumed here draws the same
+            # one.
             batch = self.batches.draw(self.steps + 1)
             self.announce(self.round + 1, self.announced(batch))
             self.train(batch, await self.collect("embedding"))

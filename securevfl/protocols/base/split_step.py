@@ -97,6 +97,7 @@ def split_step(
         When the loss is not finite.
     """
     loss, gradient = centre.step(joint.value, samples, labels)
+    # Once, and before it is divided: what is made of a released gradient costs no more privacy.
     if release is not None:
         gradient = release(gradient, samples)
     return SplitStep(loss, joint.backward(gradient))
