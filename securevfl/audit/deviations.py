@@ -50,6 +50,10 @@ class Comparison:
         Declarations of messages that were sent and that nothing could be compared with.
     forgotten : int
         Messages whose formula needs what the run does not hold any more.
+    unfollowed : tuple of str
+        Why states are believed that formulas use: see `RecordedRun.unfollowed`.
+    unlike : tuple of MessageKey
+        Messages without a formula that the library's party does not send so.
     """
 
     deviations: tuple[Deviation, ...]
@@ -57,6 +61,8 @@ class Comparison:
     computed: int
     without_formula: tuple[MessageSpec, ...]
     forgotten: int = 0
+    unfollowed: tuple[str, ...] = ()
+    unlike: tuple[MessageKey, ...] = ()
 
 
 def compare(run: RecordedRun) -> Comparison:
@@ -92,6 +98,7 @@ class Comparer:
         self._declared = Declared(run.protocol)
         self._times: Counter[MessageKey] = Counter()
         self._missing: dict[tuple[str, str, str], MessageSpec] = {}
+        self._unlike: list[MessageKey] = []
         self._messages = self._computed = self._forgotten = 0
 
     def take(self, message: RecordedMessage) -> None:
@@ -107,8 +114,11 @@ class Comparer:
         for wrong in (_misshapen(spec, message), self._too_often(spec, key)):
             if wrong:
                 self._blame(key, wrong)
-        if spec.recompute is None or (spec.punctual and self._disturbed):
-            if not own and not (spec.punctual and self._disturbed):
+        left_out = spec.punctual and self._disturbed
+        if spec.recompute is None or left_out:
+            if message.state.like is False:
+                self._unlike.append(key)
+            if not own and not left_out:
                 self._missing[spec.kind, spec.sender, spec.receiver] = spec
             return
         try:
@@ -129,6 +139,8 @@ class Comparer:
             self._computed,
             tuple(self._missing.values()),
             self._forgotten,
+            self._run.unfollowed,
+            tuple(self._unlike),
         )
 
     def _too_often(self, spec: MessageSpec, key: MessageKey) -> str:

@@ -19,6 +19,7 @@ import numpy as np
 from securevfl.audit import randomness
 from securevfl.audit.announced_sums import AnnouncedSums
 from securevfl.audit.deviations import Comparer, Comparison, Declared
+from securevfl.audit.following.slots import References
 from securevfl.audit.recording import RecordedMessage, RecordedRun, Recorder, keep_draws
 from securevfl.engine import wire
 from securevfl.engine.conditions import NONE, Conditions
@@ -181,6 +182,8 @@ class _FollowedRun:
         self.protocol, self.setting = protocol, setting
         self._progress = progress
         self.run = RecordedRun(protocol, protocol.parties(), Transcript(), HELD)
+        keeping = bool(setting.faults or setting.resumed_in)
+        self.run.references = References(protocol, keeping=keeping)
         self.comparer = Comparer(self.run, disturbed=setting.disturbed)
         self.controls: list[tuple[MessageKey, str]] = []
         self.keys: list[bytes] = []
@@ -200,7 +203,7 @@ class _FollowedRun:
 
     def make(self) -> str:
         """Run to the end; returns why it ended before."""
-        with one_thread(), self.run.watch_blindings():
+        with one_thread(), self.run.watch_chance():
             try:
                 self._first_life()
                 if self._state is not None:
@@ -266,8 +269,11 @@ class _FollowedRun:
 
     def _compare(self, last: int | None = None) -> None:
         """Compare what is left of rounds up to `last`; some formulas ask who answered later."""
-        due = [m for m in self._pending if last is None or m.key.round <= last]
-        self._pending = [m for m in self._pending if last is not None and m.key.round > last]
+        waiting, due = list[RecordedMessage](), list[RecordedMessage]()
+        for message in self._pending:
+            ready = last is None or (message.key.round <= last and message.state.settled)
+            (due if ready else waiting).append(message)
+        self._pending = waiting
         for message in due:
             self.comparer.take(message)
 

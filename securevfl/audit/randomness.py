@@ -19,6 +19,8 @@ from securevfl.audit.tapes import Tape
 
 SEED_BYTES = 32
 
+_unwatched = False  # whether calls are none of a party's: `unwatched`
+
 
 @dataclass(frozen=True)
 class Call:
@@ -87,11 +89,16 @@ def watch(keep: Callable[[np.ndarray], object] | None = None) -> Iterator[Log]:
 
     def counted(size: int) -> bytes:
         nonlocal drawn
+        if _unwatched:
+            return urandom(size)
         drawn += size
         log.keys.append(urandom(size))
         return log.keys[-1]
 
     def logged(prime: int, dtype: Any, shape: Any, source: Any) -> np.ndarray:
+        if _unwatched:
+            made_again: np.ndarray = uniform(prime, dtype, shape, source)
+            return made_again
         before = drawn
         result = uniform(prime, dtype, shape, source)
         used = sampling.SYSTEM if source is None else source
@@ -117,6 +124,17 @@ def watch(keep: Callable[[np.ndarray], object] | None = None) -> Iterator[Log]:
     finally:
         sampler.uniform, os.urandom = uniform, urandom
         decoder.project = project
+
+
+@contextmanager
+def unwatched() -> Iterator[None]:
+    """Log no calls meanwhile: they repeat what a party did."""
+    global _unwatched
+    before, _unwatched = _unwatched, True
+    try:
+        yield
+    finally:
+        _unwatched = before
 
 
 def unexplained(log: Log, tapes: Iterable[Tape], prime: int | None = None) -> Iterator[str]:

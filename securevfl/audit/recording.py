@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
 
 from securevfl.audit import views
+from securevfl.audit.following.slots import FollowedSlot, References
 from securevfl.audit.tapes import Tape, record_draws, replay_draws
 from securevfl.audit.views import View
 from securevfl.data.alignment import psi
@@ -27,6 +28,7 @@ from securevfl.engine.network import Sending
 from securevfl.engine.party import SERVER, Party
 from securevfl.engine.party_state import snapshot
 from securevfl.engine.simulation.simulator import Simulation
+from securevfl.engine.simulation.slot import PartySlot
 from securevfl.engine.transcript import Transcript
 from securevfl.privacy.coalition import Coalition
 from securevfl.protocols.base.messages import MessageKey
@@ -64,12 +66,33 @@ class RecordedMessage:
         """The payload, decoded anew; its arrays cannot be written to."""
         return wire.decode(self.content)
 
+    def follow(self, state: Mapping[str, Any], like: bool | None) -> None:
+        """Note the state of the library's party, and whether it sends the same."""
+        self.state.content = state
+        if self.state.like is not False:
+            self.state.like = like
+
 
 class Snapshot:
-    """State of a party; of its networks and optimisers the ``state_dict``."""
+    """State of a party; of its networks and optimisers the ``state_dict``.
+
+    Attributes
+    ----------
+    content : mapping
+        The state; where the library's own party is beside it, that one's.
+    from_setup : mapping
+        Attributes that the party itself had from its setup.
+    like : bool or None
+        Whether the library's party sends the same; None where that is not compared or not known.
+    settled : bool
+        Whether the library's party, where there is one, has come to this state.
+    """
 
     def __init__(self, content: Mapping[str, Any]) -> None:
         self.content = content
+        self.from_setup: Mapping[str, Any] = content["once"]
+        self.like: bool | None = None
+        self.settled = True
         self.made: dict[Hashable, Any] = {}  # what was computed from it: `RecordedRun.once`
 
     @property
@@ -111,6 +134,8 @@ class RecordedRun:
         What `blindings` returns.
     forgotten : dict of str to int
         Last round that was forgotten, by kind of message; not all parties count the same rounds.
+    references : References or None
+        The library's own parties, where states are followed.
     """
 
     def __init__(
@@ -133,6 +158,7 @@ class RecordedRun:
         self._sizes: dict[tuple[str, int], int] = {}
         self._states: dict[tuple[str, int], list[tuple[int, Snapshot]]] = {}  # in order
         self._limit, self._held, self._undrawn = limit, 0, 0
+        self.references: References | None = None
         self._memory: dict[str, dict[int, Any]] = {}
 
     def add(self, message: RecordedMessage) -> None:
@@ -174,6 +200,11 @@ class RecordedRun:
         self._undrawn = min((round for _, round in self._by_kind if round > 0), default=1) - 1
         for tape in self.tapes.values():
             tape.forget(self._undrawn)
+
+    @property
+    def unfollowed(self) -> tuple[str, ...]:
+        """Why states are believed that formulas use; empty where all are followed."""
+        return ("states were not followed",) if self.references is None else self.references.faults
 
     @property
     def sent_to_others(self) -> Iterator[RecordedMessage]:
@@ -244,6 +275,15 @@ class RecordedRun:
         return self.drawn_blindings
 
     @contextmanager
+    def watch_chance(self) -> Iterator[None]:
+        """Keep what `blindings` returns meanwhile, and what the library's parties need."""
+        with ExitStack() as stack:
+            stack.enter_context(self.watch_blindings())
+            if self.references is not None:
+                stack.enter_context(self.references.watch())
+            yield
+
+    @contextmanager
     def watch_blindings(self) -> Iterator[None]:
         """Keep what members of private set intersections draw meanwhile."""
         draw = psi.draw_blinding
@@ -309,14 +349,32 @@ class Recorder(Simulation):
         follow: Callable[[RecordedMessage], None] | None = None,
         **options: Any,
     ) -> None:
-        super().__init__(parties, **options)
         self.recorded = recorded
         self._follow = follow
+        super().__init__(parties, **options)
+
+    def _add(self, party: Party) -> None:
+        references = self.recorded.references
+        if references is None:
+            super()._add(party)
+            return
+        party.engine = self
+        self.slots[party.index] = FollowedSlot(
+            *(party, self._queue, self._count_late, self._at_rest),
+            measured=self._measured,
+            references=references,
+        )
+
+    def _at_rest(self, slot: PartySlot) -> None:
+        if isinstance(slot, FollowedSlot):
+            slot.rests()
+        super()._at_rest(slot)
 
     def send(self, sending: Sending) -> None:
         """Keep each message, then put it on its way."""
         party, to, kind, payloads, round, _ = sending
-        if self.slots[party.index].replaying:
+        slot = self.slots[party.index]
+        if slot.replaying:
             return
         state = Snapshot(snapshot(self.parties[party.index], waits=0, time=0))
         kept, known, content = [], None, b""
@@ -328,6 +386,8 @@ class Recorder(Simulation):
         super().send(sending)
         for message in kept:
             self.recorded.add(message)
+            if isinstance(slot, FollowedSlot):
+                slot.sent(message)
         if self._follow is not None:
             for message in kept:
                 self._follow(message)
@@ -339,6 +399,7 @@ def record(
     conditions: Conditions = NONE,
     tapes: Mapping[int, Tape] | None = None,
     parties: dict[int, Party] | None = None,
+    followed: bool = False,
 ) -> RecordedRun:
     """Run a protocol once and keep everything.
 
@@ -351,14 +412,18 @@ def record(
         What these parties draw instead of fresh elements.
     parties : dict of int to Party, optional
         The parties, where they are not those of the protocol.
+    followed : bool
+        Whether the library's own parties follow the states of these.
     """
     made = protocol.parties() if parties is None else parties
     run = RecordedRun(protocol, made, Transcript(payloads=True))
+    if followed:
+        run.references = References(protocol)
     for n, party in made.items():
         if tapes is not None and n in tapes:
             replay_draws(party, tapes[n])
         keep_draws(run, party)
-    with one_thread(), run.watch_blindings():
+    with one_thread(), run.watch_chance():
         Recorder(
             made,
             recorded=run,

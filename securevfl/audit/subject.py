@@ -212,7 +212,7 @@ class Subject:
         self.progress("a recorded run")
         made = self.instance()
         with randomness.watch() as log, watch_effects() as acts:
-            run = record(made)
+            run = record(made, followed=True)
         self.acts = tuple(dict.fromkeys(acts))
         self.note(f"{self.describe()}; nobody late or absent")
         return run, log

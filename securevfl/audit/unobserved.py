@@ -15,6 +15,7 @@ import numpy as np
 
 from securevfl.audit import randomness
 from securevfl.audit.deviations import Comparison, compare
+from securevfl.audit.following.slots import References
 from securevfl.audit.recording import ForgottenError, RecordedRun, Recorder
 from securevfl.audit.tapes import Tape
 from securevfl.engine.network import Sending
@@ -27,6 +28,7 @@ def compare_unobserved(protocol: Protocol) -> Comparison:
     """Run a protocol once, unobserved, and compare its messages with its declaration."""
     parties = protocol.parties()
     run = _Run(protocol, parties, Transcript())
+    run.references = References(protocol)
     drawn: list[np.ndarray] = []
     made = _Recorder(
         parties,
@@ -36,7 +38,7 @@ def compare_unobserved(protocol: Protocol) -> Comparison:
         secrets=protocol.secrets,
         transcript=run.transcript,
     )
-    with one_thread(), run.watch_blindings(), randomness.watch(drawn.append):
+    with one_thread(), run.watch_chance(), randomness.watch(drawn.append):
         with ThreadPoolExecutor(1, initializer=_one_thread_here) as alone:
             alone.submit(made.run).result()
         return compare(run)

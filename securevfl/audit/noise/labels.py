@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -11,7 +12,7 @@ from securevfl.audit.noise.origin import GivenKey
 from securevfl.audit.recording import RecordedRun
 from securevfl.audit.statistical import Outcome
 from securevfl.privacy.mechanisms import keep_probability, randomised_response
-from securevfl.protocols.base.messages import RandomisedLabels
+from securevfl.protocols.base.messages import MessageKey, RandomisedLabels
 
 _BLOCKS = 4  # parts of the rows, each tested on its own
 
@@ -32,6 +33,20 @@ class Answers:
     fault: str = ""
 
 
+@dataclass(frozen=True)
+class _AsKept:
+    """The secrets of a run, with what each party itself kept from its setup."""
+
+    run: RecordedRun
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.run, name)
+
+    def state(self, key: MessageKey) -> Mapping[str, Any]:
+        """Kept attributes of the sender; those of its setup as it had them."""
+        return {**self.run.state(key), **self.run.by_key[key][0].state.from_setup}
+
+
 def answers_of(run: RecordedRun, declared: RandomisedLabels) -> Answers:
     """The labels that a party trained on, which must be the same at every message.
 
@@ -43,7 +58,8 @@ def answers_of(run: RecordedRun, declared: RandomisedLabels) -> Answers:
     senders = run.protocol.roles()[declared.role]
     true = np.asarray(declared.true(run))
     sent = [m.key for m in run.messages if m.key.sender in senders and m.key.round > 0]
-    used = [np.asarray(declared.used(run, key)) for key in sent]
+    kept: Any = _AsKept(run)
+    used = [np.asarray(declared.used(kept, key)) for key in sent]
     if not used:
         raise ValueError("no labels were used")
     if any(not np.array_equal(used[0], one) for one in used):

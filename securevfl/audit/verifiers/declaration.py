@@ -9,8 +9,10 @@ from securevfl.audit.deviations import Comparison, Deviation
 from securevfl.audit.followed_runs import ITSELF
 from securevfl.audit.subject import Subject
 from securevfl.audit.verdicts import Evidence
+from securevfl.engine.network import name_of
 from securevfl.privacy.adversary import OUTSIDER, Adversary
 from securevfl.privacy.claims import Claim
+from securevfl.protocols.base.messages import MessageKey
 from securevfl.protocols.base.protocol import Protocol
 
 #: The claim that every declaration makes, besides those of the card.
@@ -96,10 +98,24 @@ class DeclaredMessages:
                 break
             if kinds:
                 yield Evidence(self.name, "silent", f"{name}: {text}")
+        for name, found in runs:
+            for text in (*found.unfollowed[:1], *unlike(found.unlike)):
+                yield Evidence(self.name, "silent", f"{name}: {text}", "gap")
         forgotten = sum(found.forgotten for _, found in runs)
         if forgotten:
             text = f"{forgotten} messages depend on rounds or draws that no record holds"
             yield Evidence(self.name, "silent", text, "gap")
+
+
+def unlike(messages: Sequence[MessageKey]) -> Iterator[str]:
+    """Messages that the library's party does not send so, in a sentence; none for none."""
+    if messages:
+        kind, round, sender, _ = messages[0]
+        yield (
+            f"{len(messages)} messages are not what the library's party sends with what was drawn: "
+            f"draws were thrown away, or it does something else, such as for {kind!r} of "
+            f"{name_of(sender)} in round {round}"
+        )
 
 
 def _bears(claim: Claim, protocol: Protocol, deviation: Deviation) -> bool:

@@ -18,6 +18,7 @@ from securevfl.audit.recording import RecordedRun, record
 from securevfl.audit.statistical import Outcome
 from securevfl.audit.subject import Subject
 from securevfl.audit.verdicts import Evidence
+from securevfl.audit.verifiers.declaration import unlike
 from securevfl.audit.verifiers.specification import own_words
 from securevfl.privacy.claims import Claim
 from securevfl.protocols.base.messages import GaussianNoise, RandomisedLabels
@@ -144,6 +145,9 @@ def _judge(
         found.gaps.append(f"{words}: what it is without noise could not be computed: {first}")
     if not releases.found:
         return
+    sent = [one for release in releases.found for one in release.messages]
+    odd = tuple(one.key for one in sent if one.state.like is not True)
+    found.gaps += [f"{words}: {text}" for text in unlike(odd)]
     found.tested(battery(releases.found, again.found, level / 2), words)
     keys = origin.system_keys(log.keys)
     origins = origin.origins(run, releases.found, keys)
@@ -210,7 +214,7 @@ def _recorded(subject: Subject, given: dict[str, Any]) -> tuple[RecordedRun, ran
     options = small.config.model_dump(exclude_unset=True) | given
     made = type(small)(make_config(type(small), options), small.data, seed=small.seed)
     with randomness.watch() as log:
-        run = record(made)
+        run = record(made, followed=True)
     return run, log
 
 

@@ -1,0 +1,234 @@
+"""Slots of recorded parties, each with the library's own party beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+from securevfl.audit.following.chance import Chance
+from securevfl.audit.following.library import library_class
+from securevfl.audit.following.reference import ReferenceParty, Sending
+from securevfl.engine.network import Message
+from securevfl.engine.party import Party
+from securevfl.engine.party_state import snapshot
+from securevfl.engine.simulation.slot import PartySlot
+from securevfl.protocols.base.protocol import Protocol as Method
+
+
+class State(Protocol):
+    """The state of a party at a message."""
+
+    settled: bool
+
+
+class Recorded(Protocol):
+    """A message as it was recorded: what of it is compared and followed."""
+
+    @property
+    def state(self) -> State:
+        """The sender's state."""
+
+    @property
+    def key(self) -> tuple[str, int, int, int]:
+        """Kind, round, sender and receiver."""
+
+    @property
+    def content(self) -> bytes:
+        """The encoded payload."""
+
+    def follow(self, state: Mapping[str, Any], like: bool | None) -> None:
+        """Note the state of the library's party, and whether it sends the same."""
+
+
+class References:
+    """The library's own parties of a run, which go on when it is resumed.
+
+    Parameters
+    ----------
+    protocol : Protocol
+        Of the recorded run. Where what it is held against is not the library's, there are none.
+    keeping : bool
+        Whether parties may crash, or the run is resumed.
+
+    Attributes
+    ----------
+    known : bool
+        Whether there are such parties.
+    """
+
+    def __init__(self, protocol: Method, *, keeping: bool = False) -> None:
+        self._chance = Chance()
+        self._parties: dict[int, ReferenceParty] = {}
+        self._unlike: dict[str, int] = {}
+        cls = library_class(protocol)
+        self.known = cls is not None
+        if cls is None:
+            return
+        made = cls(protocol.config, protocol.data, seed=protocol.seed)
+        made.secrets = protocol.secrets
+        unsaid = {m.kind for m in protocol.messages if m.recompute is None or m.punctual}
+        first = made.parties()
+        for index in tuple(first):
+            self._parties[index] = ReferenceParty(
+                _making(made, first, index),
+                self._chance,
+                seed=protocol.seed,
+                secrets=protocol.secrets,
+                compared=unsaid,
+                keeping=keeping,
+            )
+
+    @contextmanager
+    def watch(self) -> Iterator[None]:
+        """Keep what chance gives to the recorded parties meanwhile."""
+        if not self.known:
+            yield
+            return
+        with self._chance.watch():
+            yield
+
+    def of(self, index: int) -> ReferenceParty | None:
+        """The library's party of a number; None for none."""
+        return self._parties.get(index)
+
+    def note(self) -> None:
+        """Count what was drawn otherwise in the step that was repeated."""
+        for name, times in self._chance.unlike.items():
+            self._unlike[name] = self._unlike.get(name, 0) + times
+
+    @property
+    def faults(self) -> tuple[str, ...]:
+        """Why states, or what is encrypted, are not known to be the library's; empty for nothing.
+
+        Bytes of the operating system are none of it: whether draws are fresh, uniform and used is
+        asked of each draw, and noisy messages are compared.
+        """
+        lost = [one.lost for one in self._parties.values() if one.lost]
+        return (
+            *(f"its state was not followed from there on: {why}" for why in lost),
+            *(f"{times} results of {name} were asked for otherwise than the library's party asks"
+              for name, times in self._unlike.items() if " of " in name and "bytes" not in name),
+        )  # fmt: skip
+
+
+def _making(protocol: Method, first: dict[int, Party], index: int) -> Callable[[], Party]:
+    """Makes a party: the one that was made with all others, and new ones after it."""
+    return lambda: first.pop(index) if index in first else protocol.party(index)
+
+
+class FollowedSlot(PartySlot):
+    """A slot that steps the library's party after its own, and notes what that one has and sends.
+
+    Its party is given nothing, and runs as in any other slot.
+    """
+
+    def __init__(self, party: Party, *rest: Any, references: References, **options: Any) -> None:
+        super().__init__(party, *rest, **options)
+        self._references = references
+        self._reference = references.of(party.index)
+        self._depth = self._rests = 0
+        self._sent: list[Recorded] = []
+
+    def sent(self, message: Recorded) -> None:
+        """Note a message of this step."""
+        self._sent.append(message)
+        message.state.settled = False
+
+    def rests(self) -> None:
+        """Count a safe point."""
+        self._rests += 1
+
+    # -- steps ---------------------------------------------------------------------------------
+
+    def step_begins(self) -> int:
+        """A step begins; one of a handler within a step is part of it."""
+        # A party that is brought back to a checkpoint begins many steps, of which one ends.
+        if not self._depth and self._reference is not None:
+            self._reference.step_begins(self.now)
+        self._depth += not (self.replaying and self._depth)
+        return super().step_begins()
+
+    def step_ends(self, outer: int) -> None:
+        """Let the library's party do the same."""
+        super().step_ends(outer)
+        self._depth -= 1
+        if not self._depth:
+            self._follow()
+
+    def received(self, messages: list[Message], *, over: bool | None) -> None:
+        """Note what the party gets."""
+        super().received(messages, over=over)
+        if self._reference is not None:
+            self._reference.given(self.now, over, messages)
+
+    def ended(self) -> None:
+        """The party has ended, and the library's should."""
+        self._depth = 0
+        self._follow()
+        super().ended()
+
+    def _follow(self) -> None:
+        sent, self._sent = self._sent, []
+        for message in sent:
+            message.state.settled = True
+        if self._reference is None:
+            return
+        wanted = self._reference.step_ends(self._found)
+        self._references.note()
+        if not self._reference.lost:
+            pair(sent, wanted, self._reference.state)
+
+    def _found(self) -> Mapping[str, Any]:
+        return snapshot(self.party, waits=0, time=0)
+
+    # -- crashes and checkpoints ---------------------------------------------------------------
+
+    def crash(self) -> None:
+        """End both."""
+        super().crash()
+        self._depth = 0
+        if self._reference is not None:
+            self._reference.close()
+
+    def rejoin(self, party: Party, *, least_round: int) -> None:
+        """Put new ones in their places."""
+        super().rejoin(party, least_round=least_round)
+        if self._reference is not None:
+            self._reference.rejoin(self.incarnation, least_round)
+
+    def take_snapshot(self, *, waiting: bool = False) -> None:
+        """Copy both at the same safe point."""
+        super().take_snapshot(waiting=waiting)
+        if self._reference is not None:
+            self._reference.mark(self._rests)
+
+    def restore(self, saved: Mapping[str, Any]) -> None:
+        """Go on from the copies."""
+        super().restore(saved)
+        if self._reference is not None and not (self.done or self.down):
+            self._reference.resume(saved["log"])
+
+
+def pair(
+    sent: list[Recorded], wanted: list[Sending], state: Callable[[], Mapping[str, Any]]
+) -> None:
+    """Give each recorded message of a step the state of the library's party at the same one.
+
+    Messages are paired by kind, round and receiver; one that the library's party does not send,
+    such as one of another name, by its place in the step.
+    """
+    left: dict[tuple[str, int, int], list[Sending]] = {}
+    for one in wanted:
+        left.setdefault((one.kind, one.round, one.receiver), []).append(one)
+    for place, message in enumerate(sent):
+        kind, round, _, receiver = message.key
+        named = left.get((kind, round, receiver))
+        if named:
+            found = named.pop(0)
+            like = None if found.content is None else found.content == message.content
+            message.follow(found.state, like)
+        elif place < len(wanted):
+            message.follow(wanted[place].state, False)
+        else:
+            message.follow(state(), False)
