@@ -53,7 +53,7 @@ class Comparison:
     unfollowed : tuple of str
         Why states are believed that formulas use: see `RecordedRun.unfollowed`.
     unlike : tuple of MessageKey
-        Messages without a formula that the library's party does not send so.
+        Messages that the library's own party does not send so.
     """
 
     deviations: tuple[Deviation, ...]
@@ -114,11 +114,10 @@ class Comparer:
         for wrong in (_misshapen(spec, message), self._too_often(spec, key)):
             if wrong:
                 self._blame(key, wrong)
-        left_out = spec.punctual and self._disturbed
-        if spec.recompute is None or left_out:
-            if message.state.like is False:
-                self._unlike.append(key)
-            if not own and not left_out:
+        if message.state.like is False:
+            self._unlike.append(key)
+        if spec.recompute is None or (spec.punctual and self._disturbed):
+            if not own and not (spec.punctual and self._disturbed):
                 self._missing[spec.kind, spec.sender, spec.receiver] = spec
             return
         try:

@@ -66,7 +66,7 @@ class RecordedMessage:
         """The payload, decoded anew; its arrays cannot be written to."""
         return wire.decode(self.content)
 
-    def follow(self, state: Mapping[str, Any], like: bool | None) -> None:
+    def follow(self, state: Mapping[str, Any], like: bool) -> None:
         """Note the state of the library's party, and whether it sends the same."""
         self.state.content = state
         if self.state.like is not False:
@@ -83,7 +83,7 @@ class Snapshot:
     from_setup : mapping
         Attributes that the party itself had from its setup.
     like : bool or None
-        Whether the library's party sends the same; None where that is not compared or not known.
+        Whether the library's party sends the same with what was drawn; None where none is known.
     settled : bool
         Whether the library's party, where there is one, has come to this state.
     """

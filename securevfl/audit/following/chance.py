@@ -25,10 +25,10 @@ _SYSTEM = "bytes of the operating system"
 _DRAWING: tuple[tuple[Any, str, str], ...] = (
     (os, "urandom", _SYSTEM),
     (psi, "draw_blinding", "blindings"),
-    *((scheme, name, f"{name} of {scheme.__name__}")
-      for scheme in (Ckks, Paillier) for name in ("generate", "encrypt")),
-    (Paillier, "add", "add of Paillier"),
-)  # fmt: skip
+    *((scheme, "generate", "keys of encryption") for scheme in (Ckks, Paillier)),
+    *((scheme, "encrypt", "ciphertexts") for scheme in (Ckks, Paillier)),
+    (Paillier, "add", "sums of ciphertexts"),
+)
 
 
 class _Result(NamedTuple):

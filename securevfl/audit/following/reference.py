@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sys
 from collections import deque
-from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -31,8 +31,8 @@ class Sending:
     ----------
     kind : str
     round, receiver : int
-    content : bytes or None
-        The encoded payload; None where nothing is to be compared with it.
+    content : bytes
+        The encoded payload.
     state : mapping
         The snapshot of the party as it sends.
     """
@@ -40,7 +40,7 @@ class Sending:
     kind: str
     round: int
     receiver: int
-    content: bytes | None
+    content: bytes
     state: Mapping[str, Any]
 
 
@@ -64,8 +64,6 @@ class ReferenceParty:
         What the recorded party drew in the step.
     seed : int
     secrets : Secrets
-    compared : collection of str
-        Kinds of message whose content is compared with what the library's party sends.
     keeping : bool
         Whether to copy the party at its safe points, as one that crashes or is resumed needs it.
 
@@ -82,12 +80,11 @@ class ReferenceParty:
         *,
         seed: int,
         secrets: Secrets,
-        compared: Collection[str],
         keeping: bool,
     ) -> None:
         self.seed, self.secrets, self.lost = seed, secrets, ""
         self._make, self._chance = make, chance
-        self._compared, self._keeping = compared, keeping
+        self._keeping = keeping
         self._given: deque[_Given] = deque()
         self._sent: list[Sending] = []
         self._rests = 0  # safe points so far
@@ -246,10 +243,10 @@ class ReferenceParty:
         after: float,
     ) -> None:
         """Keep what would be sent, with the state."""
-        state = self.state()
-        compared = kind in self._compared
+        state, known, content = self.state(), None, b""
         for receiver, payload in zip(to, payloads, strict=True):
-            content = wire.encode(payload) if compared else None
+            if payload is not known or not content:  # a broadcast sends one object to all
+                known, content = payload, wire.encode(payload)
             self._sent.append(Sending(kind, round, receiver, content, state))
 
     def record(self, party: PartyState, name: str, fields: dict[str, Any]) -> None:

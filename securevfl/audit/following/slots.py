@@ -37,7 +37,7 @@ class Recorded(Protocol):
     def content(self) -> bytes:
         """The encoded payload."""
 
-    def follow(self, state: Mapping[str, Any], like: bool | None) -> None:
+    def follow(self, state: Mapping[str, Any], like: bool) -> None:
         """Note the state of the library's party, and whether it sends the same."""
 
 
@@ -67,7 +67,6 @@ class References:
             return
         made = cls(protocol.config, protocol.data, seed=protocol.seed)
         made.secrets = protocol.secrets
-        unsaid = {m.kind for m in protocol.messages if m.recompute is None or m.punctual}
         first = made.parties()
         for index in tuple(first):
             self._parties[index] = ReferenceParty(
@@ -75,7 +74,6 @@ class References:
                 self._chance,
                 seed=protocol.seed,
                 secrets=protocol.secrets,
-                compared=unsaid,
                 keeping=keeping,
             )
 
@@ -99,16 +97,12 @@ class References:
 
     @property
     def faults(self) -> tuple[str, ...]:
-        """Why states, or what is encrypted, are not known to be the library's; empty for nothing.
-
-        Bytes of the operating system are none of it: whether draws are fresh, uniform and used is
-        asked of each draw, and noisy messages are compared.
-        """
+        """Why states are believed, and what chance was asked otherwise; empty for nothing."""
         lost = [one.lost for one in self._parties.values() if one.lost]
         return (
-            *(f"its state was not followed from there on: {why}" for why in lost),
-            *(f"{times} results of {name} were asked for otherwise than the library's party asks"
-              for name, times in self._unlike.items() if " of " in name and "bytes" not in name),
+            *(f"states are believed from there on: {why}" for why in lost),
+            *(f"{name} were drawn {times} times more, less or for something else than the "
+              "library's parties draw them" for name, times in self._unlike.items()),
         )  # fmt: skip
 
 
@@ -226,8 +220,7 @@ def pair(
         named = left.get((kind, round, receiver))
         if named:
             found = named.pop(0)
-            like = None if found.content is None else found.content == message.content
-            message.follow(found.state, like)
+            message.follow(found.state, found.content == message.content)
         elif place < len(wanted):
             message.follow(wanted[place].state, False)
         else:

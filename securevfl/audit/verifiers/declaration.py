@@ -64,7 +64,8 @@ class DeclaredMessages:
         text = (
             f"{len(runs)} runs with the protocol's own options ({', '.join(n for n, _ in runs)}): "
             f"{messages} messages, each declared, {computed} of them equal to their formula byte "
-            "by byte"
+            "by byte, and all what the library's own parties send with the same draws; formulas "
+            "use the states of these"
         )
         whole = not any(found.without_formula for n, found in runs if n in own)
         about = claim.strength in ("perfect", "computational") and whole
