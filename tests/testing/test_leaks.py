@@ -45,6 +45,8 @@ NOT_SHOWN = {
     "wait_dp: noise drawn until a sign shows",
     "multivfl: noise drawn until a sign shows",
     "dvfl: waits for the first class",
+    "secagg_split: a bit in the optimiser",
+    "secagg_split: gradients turned round in place",
 }
 CAUGHT = {
     "secagg_split: no self mask",
@@ -66,12 +68,12 @@ def sound_run(protocol, options):
 
 
 def test_the_zoo_has_leaks_of_all_protocols_with_claims_and_names_are_unique():
-    assert len(LEAKS) == len(all_leaks()) >= 216
+    assert len(LEAKS) == len(all_leaks()) >= 225
     assert len(VARIANTS) == len(sound_variants()) >= 48
     claimed = {"fedvs", "secagg_split", "he_split", "wait_dp", "multivfl", "dvfl", "fedonce"}
     claimed |= {"coded_split"}
     declaring = {"vafl", "vfb2", "ssl_local", "local", "vflhlp", "fedhssl"}  # and claim nothing
-    declaring |= {"cvfl"}
+    declaring |= {"cvfl", "split"}
     assert {one.protocol for one in LEAKS.values()} == claimed | declaring
     assert {one.protocol for one in VARIANTS.values()} == claimed
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from securevfl.audit.following.library import foreign
+from securevfl.audit.following.sources import altered
 from securevfl.audit.subject import Subject
 from securevfl.audit.verdicts import Evidence
 from securevfl.privacy.adversary import OUTSIDER
@@ -29,14 +30,22 @@ class Specification:
         if found:
             yield Evidence(self.name, "silent", found, "gap")
             return
-        text = "declaration, formulas, claims, code and field are the library's"
+        text = (
+            "declaration, formulas, claims, code and field are the library's, and its functions "
+            "those of its files"
+        )
         yield Evidence(self.name, "silent", text)
 
 
 def own_words(subject: Subject) -> str:
     """What is not the library's, in a sentence; empty where all is."""
     found = subject.shared("specification", lambda: sorted(set(foreign(subject.protocol))))
-    if not found:
-        return ""
-    more = " and more" if len(found) > 6 else ""
-    return f"what it is held against is its own and was not checked: {', '.join(found[:6])}{more}"
+    if found:
+        return f"what it is held against is its own and was not checked: {_some(found)}"
+    _ = subject.run, subject.unobserved  # what parties replace, they have replaced then
+    found = altered()
+    return f"functions of the library are not those of its files: {_some(found)}" if found else ""
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:6]) + (" and more" if len(names) > 6 else "")

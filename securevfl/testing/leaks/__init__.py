@@ -1,8 +1,8 @@
 """A zoo of leaks: protocols with one fault each, and sound variants that nobody may blame.
 
 `all_leaks` and `sound_variants` are public, so that a verifier of one's own can be tried on them.
-They were written without looking at the verifiers, but for those of `declared_contents`, which came
-with the formulas that find them. Not for use outside tests.
+They were written without looking at the verifiers, but for those of `declared_contents` and
+`followed_states`, which came with the checks that find them. Not for use outside tests.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ def all_leaks() -> tuple[Leak, ...]:
         fedvs_masks,
         fedvs_messages,
         fedvs_options,
+        followed_states,
         label_channels,
         labels,
         noise,
@@ -38,7 +39,7 @@ def all_leaks() -> tuple[Leak, ...]:
     )
 
     of_fedvs = (fedvs_messages, fedvs_masks, fedvs_options, declared, declared_parts, choices)
-    methods = (primitives, structured_noise, label_channels, declared_contents)
+    methods = (primitives, structured_noise, label_channels, declared_contents, followed_states)
     others = (encrypted, noise, labels, shared_models, *methods)
     second = (rare_events, beside_messages, states, library_parts, coded_shares, other_methods)
     return tuple(one for module in (*of_fedvs, *others, *second) for one in module.LEAKS)

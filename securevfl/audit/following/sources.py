@@ -1,0 +1,127 @@
+"""Whether the library that runs is the library that lies in its files.
+
+The library's own parties show what a party must do. Who replaces a function of the library replaces
+it for them as well. So each function of the loaded modules is compared with what its file defines.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import CodeType, FunctionType, ModuleType
+from typing import Any
+
+import pydantic
+
+import securevfl
+
+_ROOT = "securevfl."
+_BESIDE = ("securevfl.testing", "securevfl.audit", "securevfl.cli")  # no party runs their code
+_HERE = Path(securevfl.__file__).parent
+_PYTHON, _PACKAGES = Path(os.__file__).parent, Path(pydantic.__file__).parent
+_INNER = ("__wrapped__", "__func__", "func", "fget", "py_func")
+_DEEP = 8  # layers that are looked through
+
+
+def altered() -> list[str]:
+    """Names of functions of the loaded library that are not those of its files."""
+    found = set[str]()
+    for name, module in sorted(sys.modules.items()):
+        if name.startswith(_ROOT) and not name.startswith(_BESIDE):
+            found |= set(_altered_in(name, module))
+    return sorted(found)
+
+
+def _altered_in(name: str, module: ModuleType) -> Iterator[str]:
+    """Functions of a module that its file does not define so, and methods that it does not have."""
+    codes = _codes(name)
+    for path, defined in codes.items():
+        value, known = _value_at(module, path.split("."))
+        layers = _layers(value)
+        sound = layers[-1] in defined and all(map(_from_files, layers)) if layers else _wraps(value)
+        if known and not sound:
+            yield f"{name}.{path}"
+    for owner in vars(module).values():
+        if isinstance(owner, type) and owner.__module__ == name:
+            for attribute, value in vars(owner).items():
+                made = attribute.startswith("__")  # as Python makes those of a dataclass itself
+                if not all(_from_files(code, made=made) for code in _layers(value)):
+                    yield f"{name}.{owner.__qualname__}.{attribute}"
+
+
+@functools.cache
+def _codes(name: str) -> dict[str, set[CodeType]]:
+    """Code of each function of a module by its qualified name, without those within functions."""
+    spec: Any = sys.modules[name].__spec__
+    whole = spec.loader.get_code(name)
+    found: dict[str, set[CodeType]] = {}
+    waiting = [] if whole is None else [("", whole)]
+    while waiting:
+        prefix, code = waiting.pop()
+        for part in code.co_consts:
+            if not isinstance(part, CodeType) or part.co_name.startswith("<"):
+                continue
+            path = f"{prefix}{part.co_name}"
+            is_class = not part.co_flags & 0x2  # CO_NEWLOCALS: of functions alone
+            if is_class:
+                waiting.append((f"{path}.", part))
+            else:
+                found.setdefault(path, set()).add(part)
+    return found
+
+
+def _value_at(module: ModuleType, path: list[str]) -> tuple[Any, bool]:
+    """What stands under a name, and whether anything does."""
+    value: Any = module
+    for name in path:
+        if name not in vars(value):
+            return None, False
+        value = vars(value)[name]
+        if not isinstance(value, type) and name != path[-1]:
+            return None, False
+    return value, True
+
+
+def _layers(value: Any) -> list[CodeType]:
+    """Codes of a function and, from the outside in, of what it is wrapped in; none of others."""
+    found: list[CodeType] = []
+    for _ in range(_DEEP):
+        if isinstance(value, FunctionType):
+            found.append(value.__code__)
+            value = vars(value).get("__wrapped__")
+        else:
+            inner = (getattr(value, name, None) for name in _INNER)
+            value = next((one for one in inner if one is not None), None)
+        if value is None:
+            break
+    return found
+
+
+def _wraps(value: Any) -> bool:
+    """Whether something without code of its own is of a library's class."""
+    module = type(value).__module__.split(".")[0]
+    return isinstance(value, type) or module in ("securevfl", "functools", "builtins", "abc",
+                                                 "numba", "pydantic")  # fmt: skip
+
+
+def _from_files(code: CodeType, *, made: bool = False) -> bool:
+    """Whether code is from a file of the library, of Python or of pydantic, or of no file.
+
+    Parameters
+    ----------
+    code : code
+    made : bool
+        Whether it may be of no file, as what Python makes itself.
+    """
+    name = code.co_filename
+    if name.startswith("<"):
+        return made
+    path = Path(name)
+    if path.is_relative_to(_HERE):
+        return not path.is_relative_to(_HERE / "testing")
+    if path.is_relative_to(_PACKAGES):
+        return True
+    return path.is_relative_to(_PYTHON) and "site-packages" not in path.parts
