@@ -97,9 +97,8 @@ class ReferenceParty:
     def _begin(self, party: Party, *, setup_done: bool) -> None:
         self._party, self._setup_done = party, setup_done
         party.engine = self
-        self._coroutine: Coroutine[Wait, Any, None] | None = self._life()
-        self._outcome: tuple[Any, BaseException | None] | None = (None, None)
-        self._wait: Wait | None = None
+        self._coroutine: Coroutine[Wait, Any, None] | None = None
+        self._begun = False
 
     async def _life(self) -> None:
         if not self._setup_done:
@@ -122,7 +121,7 @@ class ReferenceParty:
 
     def step_begins(self, time: int) -> None:
         """Note that the recorded party's code runs from now on, at a time on its clock."""
-        if self._outcome is not None:
+        if not self._begun:
             self._time = time
         self._generator = _torch_generator()
         self._chance.begin()
@@ -154,7 +153,7 @@ class ReferenceParty:
         """End the party where it stands: the recorded one has crashed."""
         if self._coroutine is not None:
             self._coroutine.close()
-        self._coroutine = None
+        self._coroutine, self._begun = None, True
         self._given.clear()
 
     def rejoin(self, epoch: int, least_round: int) -> None:
@@ -191,9 +190,9 @@ class ReferenceParty:
     # -- its coroutine -------------------------------------------------------------------------
 
     def _advance(self) -> None:
-        if self._outcome is not None:  # it has not begun
-            self._step(*self._outcome)
-            self._outcome = None
+        if not self._begun:
+            self._begun, self._coroutine = True, self._life()
+            self._step(None, None)
         while self._given:
             one = self._given.popleft()
             messages = [Message(*wire.decode(each)) for each in one.messages]

@@ -101,10 +101,8 @@ def _layers(value: Any) -> list[CodeType]:
 
 
 def _wraps(value: Any) -> bool:
-    """Whether something without code of its own is of a library's class."""
-    module = type(value).__module__.split(".")[0]
-    return isinstance(value, type) or module in ("securevfl", "functools", "builtins", "abc",
-                                                 "numba", "pydantic")  # fmt: skip
+    """Whether something without Python code of its own is a compiled kernel of the library."""
+    return type(value).__module__.startswith(f"{_ROOT}field.kernels.")
 
 
 def _from_files(code: CodeType, *, made: bool = False) -> bool:

@@ -1,0 +1,45 @@
+"""Whether functions of the loaded library are those of its files."""
+
+import functools
+
+import pytest
+
+from securevfl.audit.following.sources import altered
+from securevfl.field import sampling
+from securevfl.protocols.base.split_parties import SplitClient
+from securevfl.protocols.split import Client
+
+
+def test_nothing_is_altered_unless_somebody_does():
+    assert altered() == []
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "wrap"),
+    [
+        (SplitClient, "update", lambda old: lambda *given: old(*given)),
+        (SplitClient, "update", lambda old: functools.wraps(old)(lambda *given: old(*given))),
+        (SplitClient, "update", lambda old: functools.partial(print)),
+        (SplitClient, "update", lambda old: SplitClient.embed),
+        (sampling, "uniform", lambda old: lambda *given: old(*given)),
+        (sampling.SystemSource, "keystream", lambda old: lambda self: None),
+    ],
+)
+def test_a_replaced_function_is_named(monkeypatch, owner, name, wrap):
+    monkeypatch.setattr(owner, name, wrap(vars(owner)[name]))
+    assert altered() == [f"{getattr(owner, '__module__', owner.__name__)}."
+                         f"{'SplitClient.' * (owner is SplitClient)}"
+                         f"{'SystemSource.' * (owner is sampling.SystemSource)}{name}"]  # fmt: skip
+
+
+def test_a_method_that_a_class_of_the_library_is_given_is_named(monkeypatch):
+    monkeypatch.setattr(Client, "update", lambda *given: None, raising=False)
+    assert altered() == ["securevfl.protocols.split.Client.update"]
+
+
+def test_code_that_is_exchanged_within_a_function_is_seen(monkeypatch):
+    def update(self, own, gradient):
+        return None
+
+    monkeypatch.setattr(SplitClient.update, "__code__", update.__code__)
+    assert altered() == ["securevfl.protocols.base.split_parties.SplitClient.update"]
