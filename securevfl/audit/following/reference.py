@@ -17,7 +17,7 @@ from typing import Any
 
 from securevfl.audit.following.chance import Chance
 from securevfl.engine import wire
-from securevfl.engine.network import Message, PartyState, RoundOverError, Wait, name_of
+from securevfl.engine.network import Message, PartyState, RoundOverError, Sending, Wait, name_of
 from securevfl.engine.party import Party
 from securevfl.engine.party_state import ahead, restore, snapshot
 from securevfl.engine.streams import Secrets
@@ -232,16 +232,9 @@ class ReferenceParty:
         """Nanoseconds when the recorded party did the same."""
         return self._time
 
-    def send(
-        self,
-        party: PartyState,
-        to: tuple[int, ...],
-        kind: str,
-        payloads: Any,
-        round: int,
-        after: float,
-    ) -> None:
+    def send(self, sending: Sending) -> None:
         """Keep what would be sent, with the state."""
+        party, to, kind, payloads, round, _ = sending
         state, known, content = self.state(), None, b""
         for receiver, payload in zip(to, payloads, strict=True):
             if payload is not known or not content:  # a broadcast sends one object to all
