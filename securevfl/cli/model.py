@@ -28,7 +28,7 @@ Code = Annotated[
         help="Your own network or loss of the run, which may be imported. Give it once for each.",
     ),
 ]
-_FATES = ["arrived", "late", "lost", "under way"]
+_FATES = ["arrived", "late", "lost", "under way", "dropped"]
 _SHOWN = 40  # messages without --first
 
 

@@ -24,6 +24,7 @@ _LABELS = {
     "test_rmse": "test error (RMSE)",
     "virtual_seconds": "virtual time",
     "wall_seconds": "real time",
+    "delay_mode": "a delay",
     "bytes": "sent",
     "late": "late messages",
     "skipped": "skipped rounds",
@@ -35,6 +36,7 @@ _LABELS = {
 _ELSEWHERE = ("claims",)
 _ONLY_IF_SET = (
     "planned",
+    "delay_mode",
     "given_up",
     "skipped",
     "filled",

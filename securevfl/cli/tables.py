@@ -37,7 +37,11 @@ def print_study(content: Mapping[str, Any]) -> None:
         for label, run in runs.items()
     ]
     columns += ["rounds", "virtual time", "sent", "late", "real time"]
-    print_table(columns, rows, title=f"{content['title']} (mean and 95 % interval over seeds)")
+    modes = {run.get("delay_mode", "latency") for run in runs.values()} - {"none"}
+    delays = f"; delay mode: {', '.join(sorted(modes))}" if modes else ""
+    print_table(
+        columns, rows, title=f"{content['title']} (mean and 95 % interval over seeds{delays})"
+    )
     _print_differences(content, measures)
     _print_times(content.get("times") or {})
     for label, run in runs.items():

@@ -1,7 +1,9 @@
 """The conditions of a run: delays of its parties, bandwidth, and the time that computing takes.
 
 Times are seconds here and nanoseconds in the engine. Every delay is a function of (seed, party,
-round, activity), so all protocols of a comparison meet the same ones.
+round, activity), so all protocols of a comparison meet the same ones. What a delay is, latency of
+a message or work of its sender, is a choice (`Conditions.delay_mode`): papers leave it open, and
+methods that do not wait for stragglers gain by the first and lose by the second.
 """
 
 from __future__ import annotations
@@ -32,6 +34,10 @@ __all__ = [
 
 Compute = Literal["none", "measured", "modelled"]
 _COMPUTES = ("none", "measured", "modelled")
+DelayMode = Literal["latency", "occupies", "abort"]
+DELAY_MODES = ("latency", "occupies", "abort")
+LogBase = Literal["2", "e"]
+_LOGARITHMS: dict[str, Callable[[float], float]] = {"2": math.log2, "e": math.log}
 
 
 @dataclass(frozen=True)
@@ -57,6 +63,17 @@ class Conditions:
         Rate of each client's uplink in place of `bandwidth`, which then is the server's.
     seconds_per_multiply_add : float
         Price of an operation, where computing is modelled.
+    delay_mode : {"latency", "occupies", "abort"}
+        What a delay is. "latency": the message is under way, and its sender goes on at once.
+        "occupies": the sender works for so long, then sends, and does nothing else meanwhile.
+        "abort": as "occupies", but a client that hears from the server of a newer round drops its
+        work of older ones: these messages are not sent, and the client is free at once.
+    slowness : tuple of float
+        Of each client, how many times longer its modelled computing takes than the server's;
+        empty for 1.
+    persistence : int
+        Rounds for which a party's draw of a delay holds, so that slow spells last; 1 for a fresh
+        draw each round. A trace is replayed as it is.
     """
 
     name: str = "none"
@@ -66,6 +83,9 @@ class Conditions:
     compute: Compute = "none"
     uplinks: tuple[float | None, ...] = ()
     seconds_per_multiply_add: float = 0.0
+    delay_mode: DelayMode = "latency"
+    slowness: tuple[float, ...] = ()
+    persistence: int = 1
 
     def __post_init__(self) -> None:
         for rate in (self.bandwidth, *self.uplinks):
@@ -90,15 +110,41 @@ class Conditions:
             )
         if len({type(delay) for delay in self.uploads}) > 1:
             raise ConfigurationError("conditions: either all clients replay a trace, or none")
+        if self.delay_mode not in DELAY_MODES:
+            raise ConfigurationError(
+                f"conditions: delay_mode must be 'latency' or 'occupies' or 'abort', it is "
+                f"{self.delay_mode!r}"
+            )
+        if self.slowness and self.compute != "modelled":
+            raise ConfigurationError(
+                f"conditions: slowness scales modelled computing, and compute is {self.compute!r}; "
+                "leave slowness out, or set compute = 'modelled'"
+            )
+        for factor in self.slowness:
+            if not 0 < factor < math.inf:
+                raise ConfigurationError(
+                    f"conditions: a slowness of {factor} must be positive and finite"
+                )
+        if type(self.persistence) is not int or self.persistence < 1:
+            raise ConfigurationError(
+                f"conditions: persistence is a number of rounds, at least 1; it is "
+                f"{self.persistence!r}"
+            )
 
     def delay(self, seed: int, party: int, round: int, activity: str) -> int:
         """Delay in nanoseconds of a party's message of a class (upload, share) in a round."""
         if not 0 <= party < len(self.uploads):
             return 0
-        seconds = self.uploads[party].seconds(seed, party, round, activity)
+        seconds = self.uploads[party].seconds(seed, party, self.spell(party, round), activity)
         if activity == "share":
             seconds *= self.share_factor
         return round_ns(seconds)
+
+    def spell(self, party: int, round: int) -> int:
+        """Number of the draw that a party's delays of a round are; not all parties draw at once."""
+        if self.persistence == 1 or isinstance(self.uploads[party], Trace):
+            return round
+        return (round + party) // self.persistence
 
     def transfer(self, nbytes: int, sender: int = SERVER) -> int:
         """Nanoseconds that a message occupies its sender's uplink."""
@@ -106,9 +152,10 @@ class Conditions:
         rate = self.uplinks[sender] if own else self.bandwidth
         return 0 if rate is None else round_ns(8 * nbytes / rate)
 
-    def work(self, operations: int) -> int:
-        """Nanoseconds that multiply-adds take, where computing is modelled."""
-        return round_ns(operations * self.seconds_per_multiply_add)
+    def work(self, operations: int, party: int = SERVER) -> int:
+        """Nanoseconds that multiply-adds of a party take, where computing is modelled."""
+        factor = self.slowness[party] if 0 <= party < len(self.slowness) else 1.0
+        return round_ns(operations * self.seconds_per_multiply_add * factor)
 
     def describe(self) -> dict[str, Any]:
         """Values for a file; `conditions_file.conditions_from` reads them, without the name."""
@@ -132,6 +179,12 @@ class Conditions:
             values["uplinks"] = [rate or 0.0 for rate in self.uplinks]
         if self.compute == "modelled":
             values["seconds_per_multiply_add"] = self.seconds_per_multiply_add
+        if self.delay_mode != "latency":
+            values["delay_mode"] = self.delay_mode
+        if self.slowness:
+            values["slowness"] = list(self.slowness)
+        if self.persistence != 1:
+            values["persistence"] = self.persistence
         return values
 
 
@@ -154,13 +207,16 @@ def paper(
     bandwidth: float | None = 300e6,
     compute: Compute = "none",
     seconds_per_multiply_add: float = 0.0,
+    log_base: LogBase = "2",
+    share_factor: float | None = None,
 ) -> Conditions:
     """Delay pattern of FedVS, section 6.2.
 
     The first ``N - floor(slow N)`` clients delay their uploads by exp(mean 0.1 s); the i-th of
     the others, i = 1, 2, ..., by exp(mean 2 + i/4 s). The scan of the paper prints "2 + X, i in
     [4]"; base and step are parameters for that reason. That the slow ones are the last ones is
-    ours. Sharing a model is delayed by the same distribution scaled by log2(N)^2 / |B|.
+    ours. Sharing a model is delayed by the same distribution scaled by log(N)^2 / |B|; the paper
+    does not say which logarithm. With the natural one, a round of FedVS takes about half as long.
 
     Parameters
     ----------
@@ -176,6 +232,10 @@ def paper(
         Bits per second of each uplink; 300 Mbit/s in the paper.
     compute, seconds_per_multiply_add
         As in `Conditions`.
+    log_base : {"2", "e"}
+        Base of the logarithm above.
+    share_factor : float, optional
+        In place of log(N)^2 / |B|.
     """
     if not 0 <= slow <= 1:
         raise ConfigurationError(f"conditions: the slow fraction {slow} must lie in [0, 1]")
@@ -185,7 +245,7 @@ def paper(
     return Conditions(
         name="paper",
         uploads=tuple(fast + late),
-        share_factor=share_factor(parties, batch_rows),
+        share_factor=chosen_factor(parties, batch_rows, log_base, share_factor),
         bandwidth=bandwidth,
         compute=compute,
         seconds_per_multiply_add=seconds_per_multiply_add,
@@ -215,6 +275,8 @@ def slow_set(
     bandwidth: float | None = 300e6,
     compute: Compute = "none",
     seconds_per_multiply_add: float = 0.0,
+    log_base: LogBase = "2",
+    share_factor: float | None = None,
 ) -> Conditions:
     """Conditions under which the named clients always straggle, and the others never do.
 
@@ -228,7 +290,7 @@ def slow_set(
         Rows of a coded batch, |B|.
     fast_mean, slow_mean : float
         Means of the two kinds' exponential delays in seconds.
-    bandwidth, compute, seconds_per_multiply_add
+    bandwidth, compute, seconds_per_multiply_add, log_base, share_factor
         As in `paper`.
     """
     wrong = [n for n in slow_parties if type(n) is not int or not 0 <= n < parties]
@@ -241,7 +303,7 @@ def slow_set(
     return Conditions(
         name="slow_set",
         uploads=tuple(Delay(mean) for mean in means),
-        share_factor=share_factor(parties, batch_rows),
+        share_factor=chosen_factor(parties, batch_rows, log_base, share_factor),
         bandwidth=bandwidth,
         compute=compute,
         seconds_per_multiply_add=seconds_per_multiply_add,
@@ -300,6 +362,18 @@ def named_conditions(name: str, *, parties: int, batch_rows: int, **parameters: 
     return made
 
 
-def share_factor(parties: int, batch_rows: int) -> float:
-    """log2(N)^2 / |B|: cost of sharing a model relative to evaluating a batch (section 6.2)."""
-    return math.log2(parties) ** 2 / batch_rows
+def share_factor(parties: int, batch_rows: int, base: LogBase = "2") -> float:
+    """log(N)^2 / |B|: cost of sharing a model relative to evaluating a batch (section 6.2)."""
+    if base not in _LOGARITHMS:
+        raise ConfigurationError(f"conditions: log_base must be '2' or 'e', it is {base!r}")
+    return _LOGARITHMS[base](parties) ** 2 / batch_rows
+
+
+def chosen_factor(parties: int, batch_rows: int, base: LogBase, given: float | None) -> float:
+    """The share factor that was given, or else that of the paper."""
+    if given is not None and base != "2":
+        raise ConfigurationError(
+            f"conditions: share_factor = {given} and log_base = {base!r} exclude each other; give "
+            "one of them"
+        )
+    return share_factor(parties, batch_rows, base) if given is None else given

@@ -12,25 +12,29 @@ from typing import Any
 from securevfl.engine.conditions import (
     CONDITIONS,
     Conditions,
+    chosen_factor,
     named_conditions,
     paper,
-    share_factor,
     slow_set,
 )
 from securevfl.engine.delays import DEFAULT_SHAPE, Delay, Trace, read_trace
 from securevfl.errors import ConfigurationError
 
-_COMMON = {"bandwidth", "uplinks", "compute", "seconds_per_multiply_add"}
+_COMMON = {
+    "bandwidth", "uplinks", "compute", "seconds_per_multiply_add", "delay_mode", "slowness",
+    "persistence",
+}  # fmt: skip
+_SHARING = {"share_factor", "log_base"}
 _LAW = {"upload_law", "upload_shape"}
 _FORMS = {
-    "paper": {"slow", "fast_mean", "slow_base", "slow_step"} | _LAW,
-    "slow_set": {"slow_parties", "slow_mean", "fast_mean"} | _LAW,
-    "trace": {"trace", "trace_end", "share_factor"},
-    "none": {"upload_mean", "upload_shift", "share_factor"} | _LAW,
+    "paper": {"slow", "fast_mean", "slow_base", "slow_step"} | _SHARING | _LAW,
+    "slow_set": {"slow_parties", "slow_mean", "fast_mean"} | _SHARING | _LAW,
+    "trace": {"trace", "trace_end"} | _SHARING,
+    "none": {"upload_mean", "upload_shift"} | _SHARING | _LAW,
 }
 _KEYS = {"pattern"}.union(_COMMON, *_FORMS.values())
-_TEXTS = {"pattern", "compute", "upload_law", "trace", "trace_end"}
-_LISTS = {"slow_parties", "uplinks", "upload_mean", "upload_shift", "upload_shape"}
+_TEXTS = {"pattern", "compute", "upload_law", "trace", "trace_end", "delay_mode", "log_base"}
+_LISTS = {"slow_parties", "uplinks", "upload_mean", "upload_shift", "upload_shape", "slowness"}
 
 
 def load_conditions(
@@ -48,10 +52,10 @@ def load_conditions(
     - ``upload_mean`` and ``upload_shift``: seconds, one number for all clients or one each;
     - ``pattern = NAME`` of an installed package, with that pattern's own parameters and no other.
 
-    A trace and means take ``share_factor`` (default log2(N)^2 / |B|); all but a trace take
-    ``upload_law`` and ``upload_shape`` (`securevfl.engine.delays.Delay`); all take ``bandwidth``
-    (bit/s, 0 for no limit), ``uplinks`` (a rate for each client), ``compute`` and
-    ``seconds_per_multiply_add``.
+    All but a trace take ``upload_law`` and ``upload_shape`` (`securevfl.engine.delays.Delay`). All
+    take ``share_factor``, or else ``log_base`` of its default log(N)^2 / |B|; ``bandwidth`` (bit/s,
+    0 for no limit), ``uplinks`` (a rate for each client), ``compute``, ``seconds_per_multiply_add``
+    and ``slowness`` (of each client); ``delay_mode`` and ``persistence`` (`Conditions`).
 
     Raises
     ------
@@ -114,11 +118,10 @@ def conditions_from(
     if form == "slow_set":
         made = slow_set(parties, own.pop("slow_parties"), batch_rows=batch_rows, **own)
         return replace(made, uploads=_with_distributions(made, distributions), **common)
-    if "share_factor" not in own and parties:
-        own["share_factor"] = share_factor(parties, batch_rows)
+    given = own.get("share_factor", None if parties else 0.0)
+    factor = chosen_factor(parties, batch_rows, own.get("log_base", "2"), given)
     uploads = _traces(own, parties) if form == "trace" else _delays(own, distributions, parties)
-    factor = float(own.get("share_factor", 0))
-    return Conditions(name=name, uploads=uploads, share_factor=factor, **common)
+    return Conditions(name=name, uploads=uploads, share_factor=float(factor), **common)
 
 
 def _checked(form: str, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -144,12 +147,14 @@ def _all_zero(value: Any) -> bool:
 
 
 def _common(values: Mapping[str, Any], parties: int) -> dict[str, Any]:
-    common = {key: values[key] for key in _COMMON - {"uplinks"} if key in values}
+    common = {key: values[key] for key in _COMMON - {"uplinks", "slowness"} if key in values}
     if common.get("bandwidth") == 0:
         common["bandwidth"] = None
     if "uplinks" in values:
         rates = _per_party(values, "uplinks", parties)
         common["uplinks"] = tuple(rate or None for rate in rates)
+    if "slowness" in values:
+        common["slowness"] = tuple(_per_party(values, "slowness", parties))
     return common
 
 

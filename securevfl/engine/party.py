@@ -66,6 +66,9 @@ class Party:
     activities : mapping
         Delay class ("upload" or "share") of each kind of message that costs the sender work. The
         conditions of a run delay messages by this class.
+    round_ends : tuple of str
+        Kinds of the server's messages that say that their own round is over. Every message of the
+        server says so of older rounds. Where delays abort, work of a round that is over is dropped.
     index : int
         Number of the party, from 0; `SERVER` for the server.
     peers : sequence of int
@@ -90,6 +93,7 @@ class Party:
         "model": "share",
         "shared": "share",
     }
+    round_ends: ClassVar[tuple[str, ...]] = ()
 
     index: int
     peers: Sequence[int]

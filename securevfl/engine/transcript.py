@@ -83,6 +83,12 @@ class Transcript:
         self.late += not late[row]
         late[row] = 1
 
+    def withdraw(self, row: int) -> None:
+        """Note that the message was given up before it left: it has no bytes."""
+        sizes = self._columns["bytes"]
+        self.bytes -= sizes[row]
+        sizes[row] = 0
+
     @property
     def messages(self) -> int:
         """Number of messages sent."""

@@ -197,13 +197,14 @@ class Timeline:
         self._parties = parties
         self._sealed = sealed
         self._stream = keyed_stream(seed, SERVER, "plan")
-        self._round = 0
+        self._round = self._told = 0
         shape = (runs, parties)
         self.now = np.zeros(runs)
         self._server_free = np.zeros(runs)
         self._server_busy = np.zeros(runs)
         self._answers = np.zeros(shape, np.int64)  # how often each was among the first
         self.ready, free = self._setup(outline.setup, waits=outline.setup_waits)
+        self._drawn: dict[str, np.ndarray] = {}  # delays of the present spells, by activity
         self._heard = np.broadcast_to(self.ready, shape)
         self._busy = np.broadcast_to(self.ready, shape).copy()
         self._free = np.broadcast_to(free, shape).copy()
@@ -220,7 +221,7 @@ class Timeline:
         N = self._parties
         ready, free, busy = np.zeros(N), np.zeros(N), np.zeros(N)
         for post in posts:
-            busy = (ready if waits else busy) + self._work(post)
+            busy = (ready if waits else busy) + self._clients_work(post)
             start, arrived = np.maximum(free, busy), np.maximum(ready, busy)
             for n in _senders(post, 0, N):
                 each, to = self._seconds(post, n), list(_receivers(post, n, N))
@@ -253,12 +254,24 @@ class Timeline:
         """The server sends to all clients in turn; arrivals of the last post, (runs, N)."""
         arrivals = np.zeros((len(self.now), self._parties))
         for post in posts:
-            self._server_busy = np.maximum(self._server_busy, self.now) + self._work(post)[0]
+            self._server_busy = np.maximum(self._server_busy, self.now) + self._server_work(post)
             each, to = self._seconds(post, SERVER), list(_receivers(post, SERVER, self._parties))
             start = np.maximum(self._server_busy, self._server_free)
             arrivals[:, to] = start[:, None] + np.arange(1, len(to) + 1) * each
             self._server_free = arrivals[:, to[-1]]
+            self._abort(to, arrivals)
         return arrivals
+
+    def _abort(self, told: Sequence[int], arrivals: np.ndarray) -> None:
+        """Drop the work of older rounds at clients that hear of a newer one from the server."""
+        if self._conditions.delay_mode != "abort" or self._round == self._told:
+            return
+        self._told = self._round
+        hears = np.full(self._busy.shape, np.inf)
+        hears[:, told] = arrivals[:, told]
+        stale = np.isfinite(self._leaves) & (self._leaves > hears[:, :, None])
+        self._leaves = np.where(stale, np.inf, self._leaves)
+        self._busy = np.where(stale.any(axis=2), np.minimum(self._busy, hears), self._busy)
 
     def _serve_in_order(self, posts: Sequence[Post]) -> np.ndarray:
         """As `_serve`, each message by itself, to the clients that answered most often first."""
@@ -266,18 +279,24 @@ class Timeline:
         takes, work = np.zeros(N), np.zeros(N)
         for post in posts:
             to = list(_receivers(post, SERVER, N))
-            takes[to], work[to] = self._seconds(post, SERVER), self._work(post)[0]
+            takes[to], work[to] = self._seconds(post, SERVER), self._server_work(post)
         arrivals = np.zeros((len(runs), N))
         self._server_busy = np.maximum(self._server_busy, self.now)
         for to_each in np.argsort(-self._answers, axis=1, kind="stable").T:
             self._server_busy = self._server_busy + work[to_each]
             start = np.maximum(self._server_busy, self._server_free)
             self._server_free = arrivals[runs, to_each] = start + takes[to_each]
+        self._abort(range(N), arrivals)
         return arrivals
 
-    def _work(self, post: Post) -> np.ndarray:
-        """Modelled seconds of computing for a post, by client."""
-        return np.array([self._conditions.work(count) / 1e9 for count in post.operations])
+    def _clients_work(self, post: Post) -> np.ndarray:
+        """Modelled seconds of computing for a post, (N,)."""
+        counts = np.broadcast_to(np.array(post.operations), self._parties)
+        work = self._conditions.work
+        return np.array([work(int(count), n) / 1e9 for n, count in enumerate(counts)])
+
+    def _server_work(self, post: Post) -> float:
+        return self._conditions.work(post.operations[0]) / 1e9
 
     def _answer(self, stage: Stage, heard: np.ndarray) -> None:
         """The clients work, send, and the server waits for so many of the last post."""
@@ -287,7 +306,7 @@ class Timeline:
         for post in stage.posts:
             clients = range(self._parties) if post.senders is None else post.senders(self._round)
             work = np.zeros(self._parties)
-            work[list(clients)] = self._work(post)[list(clients) if len(post.operations) > 1 else 0]
+            work[list(clients)] = self._clients_work(post)[list(clients)]
             if work.any() and seconds.any():  # what was sent before leaves before
                 self._send(self._busy + late, seconds)
                 seconds = np.zeros(self._parties)
@@ -296,6 +315,8 @@ class Timeline:
             for n in clients:
                 seconds[n] += receivers * self._seconds(post, n)
         leaves = self._busy + late
+        if self._conditions.delay_mode != "latency":
+            self._busy = leaves
         self._send(leaves, seconds)
         arrivals = self._drained(leaves)
         first = np.argsort(arrivals, axis=1, kind="stable")[:, : stage.count]
@@ -305,15 +326,17 @@ class Timeline:
         self._commit()
 
     def _delay(self, activity: str | None) -> np.ndarray:
-        """Draw the delays of an activity, (runs, N)."""
-        shape = (len(self.now), self._parties)
-        late = np.zeros(shape)
+        """Draw the delays of an activity, (runs, N), where a new spell begins."""
+        late = np.zeros((len(self.now), self._parties))
         if activity is None:
             return late
-        delays: Sequence[Delay | Trace] = self._conditions.uploads
+        late = self._drawn.setdefault(activity, late)
+        conditions, round = self._conditions, self._round
+        delays: Sequence[Delay | Trace] = conditions.uploads
         for n, delay in enumerate(delays):
-            late[:, n] = draw(delay, self._round, shape[0], self._stream)
-        return late * (self._conditions.share_factor if activity == "share" else 1.0)
+            if round == 1 or conditions.spell(n, round) != conditions.spell(n, round - 1):
+                late[:, n] = draw(delay, round, len(late), self._stream)
+        return late * (conditions.share_factor if activity == "share" else 1.0)
 
     def _send(self, leaves: np.ndarray, seconds: np.ndarray) -> None:
         """Put messages behind those that have not left; sorted by when they leave."""

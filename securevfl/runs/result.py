@@ -123,6 +123,7 @@ class Run:
             "secret_choices": self.spec.secret_choices,
             "conditions": self.spec.conditions.name,
             "compute": self.spec.conditions.compute,
+            "delay_mode": self.spec.conditions.delay_mode if self.spec.conditions.uploads else None,
             "faults": None if self.spec.faults is None else self.spec.faults.name,
             "until": self.spec.until,
         }

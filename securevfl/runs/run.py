@@ -20,6 +20,7 @@ from securevfl.runs.engines.base import Engine
 from securevfl.runs.engines.cluster_options import ClusterOptions
 from securevfl.runs.engines.own_tables import driver_dataset, facts_of, prepare, tables_of
 from securevfl.runs.engines.registry import (
+    check_conditions,
     check_supported,
     engine_options,
     get_engine,
@@ -138,6 +139,7 @@ def run(
         dataset = data.load() if isinstance(data, DataSource) else data
     made, _ = make_protocol(protocol, options, dataset, seed)
     spec = specify(made, asked, conditions=chosen.conditions, source=source)
+    check_conditions(chosen, spec.conditions)
     made.secrets = spec.secrets
     job = Assembled(spec, made, folder, tables)
     job.schedule()  # refuses faults that do not fit the parties

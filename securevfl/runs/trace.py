@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from securevfl.protocols.base.protocol import Protocol
     from securevfl.runs.spec import RunSpec
 
-Fate = Literal["arrived", "late", "lost", "under way"]
-FATES = ("arrived", "late", "lost", "under way")
+Fate = Literal["arrived", "late", "lost", "under way", "dropped"]
+FATES = ("arrived", "late", "lost", "under way", "dropped")
 _LONGEST = 4  # items of a tuple or mapping that are described
 
 
@@ -44,8 +44,9 @@ class Entry:
         Party numbers; -1 is the server.
     kind : str
     round, bytes : int
-    fate : {"arrived", "late", "lost", "under way"}
-        "late": nobody waited for it any more. "under way": the run ended before.
+    fate : {"arrived", "late", "lost", "under way", "dropped"}
+        "late": nobody waited for it any more. "under way": the run ended before. "dropped": its
+        sender heard that the round is over before it was sent (`Conditions.delay_mode`).
     payload : str or None
         Types and shapes, where they were asked for.
     """
@@ -243,8 +244,12 @@ def _check(
 
 
 def _fates(columns: Mapping[str, np.ndarray], events: Sequence[Mapping[str, Any]]) -> np.ndarray:
-    """Index into FATES of every message; those that were lost are named by events."""
+    """Index into FATES of every message; those that were lost are named by events.
+
+    Work that its sender dropped (`Conditions.delay_mode`) has no bytes; all else has an envelope.
+    """
     found = np.where(columns["late"] != 0, 1, np.where(columns["arrived"] < 0, 3, 0))
+    found[(found == 3) & (columns["bytes"] == 0)] = 4
     lost = Counter(
         (e["party"], e["to"], e["kind"], e["of_round"]) for e in events if e["event"] == "lost"
     )

@@ -180,14 +180,21 @@ def _overlaps(name: str, sizes: Any) -> list[tuple[str, dict[str, int]]]:
 def _under_each(
     runs: Mapping[str, Mapping[str, Any]], grid: Mapping[str, Any]
 ) -> Mapping[str, Mapping[str, Any]]:
-    """All runs under each of the faults of the grid, as they are where there is none."""
+    """All runs under each of the faults and conditions of the grid."""
     if not grid:
         return runs
     return {
-        f"{name}, {under}": {"protocol": name, **given, "faults": faults or None}
-        for under, faults in grid.items()
+        f"{name}, {under}": {"protocol": name, **given, **_place(table)}
+        for under, table in grid.items()
         for name, given in runs.items()
     }
+
+
+def _place(table: Mapping[str, Any]) -> dict[str, Any]:
+    """What one table of a grid changes: faults, or conditions and faults by their names."""
+    if table and table.keys() <= {"conditions", "faults"}:
+        return dict(table)
+    return {"faults": dict(table) or None}
 
 
 def _seeds(given: Any) -> list[int]:

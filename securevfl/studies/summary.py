@@ -103,7 +103,11 @@ def _settings(job: Job) -> dict[str, Any]:
 
 def _sum_up(jobs: Sequence[Mapping[str, Any]], label: str) -> dict[str, Any]:
     summaries = [job["summary"] for job in jobs if job["label"] == label]
-    result: dict[str, Any] = {"seeds": [s["seed"] for s in summaries]}
+    modes = sorted({s.get("delay_mode") or "none" for s in summaries})
+    result: dict[str, Any] = {
+        "seeds": [s["seed"] for s in summaries],
+        "delay_mode": ", ".join(modes),
+    }
     names = [f"test_{name}" for name in MEASURES]
     names += ["rounds", "virtual_seconds", "wall_seconds", "messages", "bytes", "late"]
     for name in names:

@@ -1,5 +1,6 @@
 import math
 import tomllib
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -220,3 +221,60 @@ def test_what_describe_says_gives_the_same_conditions():
     said = first.describe()
     said.pop("name")
     assert conditions_from(said, parties=6, batch_rows=4, name="paper") == first
+
+
+def test_the_logarithm_of_the_share_delay_is_a_choice():
+    assert share_factor(8, 32) == 9 / 32
+    assert share_factor(8, 32, "e") == pytest.approx(math.log(8) ** 2 / 32)
+    assert paper(8, batch_rows=32, log_base="e").share_factor == share_factor(8, 32, "e")
+    assert paper(8, batch_rows=32, share_factor=0.25).share_factor == 0.25
+    for wrong, words in (
+        ({"log_base": "10"}, "'2' or 'e'"),
+        (
+            {"log_base": "e", "share_factor": 0.1},
+            "exclude each other; give",
+        ),
+    ):
+        with pytest.raises(ConfigurationError, match=words):
+            paper(8, batch_rows=32, **wrong)
+
+
+def test_a_draw_holds_for_a_spell_and_spells_do_not_begin_at_once():
+    single = paper(4, batch_rows=16)
+    lasting = replace(single, persistence=5)
+    for party in range(4):
+        drawn = [lasting.delay(3, party, round, "upload") for round in range(1, 41)]
+        changes = [r for r in range(1, 40) if drawn[r] != drawn[r - 1]]
+        assert changes == [r for r in range(1, 40) if (r + 1 + party) % 5 == 0]
+    spells = [lasting.delay(3, 0, 5 * spell, "upload") for spell in range(9)]
+    assert spells == [single.delay(3, 0, spell, "upload") for spell in range(9)]
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"delay_mode": "busy"}, "'latency' or 'occupies' or 'abort'"),
+        ({"slowness": (1.0,)}, "compute is 'none'"),
+        (
+            {"compute": "modelled", "seconds_per_multiply_add": 1e-9, "slowness": (0.0,)},
+            "slowness of 0.0",
+        ),
+        ({"persistence": 0}, "at least 1; it is 0"),
+        ({"persistence": 2.5}, "at least 1; it is 2.5"),
+    ],
+)
+def test_what_delays_are_is_checked(given, words):
+    with pytest.raises(ConfigurationError, match=words):
+        Conditions(**given)
+
+
+def test_a_file_says_what_delays_are():
+    values = {
+        "pattern": "paper", "delay_mode": "abort", "persistence": 4, "log_base": "e",
+        "compute": "modelled", "seconds_per_multiply_add": 1e-9, "slowness": [1, 2, 3, 4],
+    }  # fmt: skip
+    made = load_conditions(values, parties=4, batch_rows=32)
+    assert (made.delay_mode, made.persistence, made.slowness) == ("abort", 4, (1, 2, 3, 4))
+    assert made.work(1000, 3) == 4 * made.work(1000) == 4000
+    again = {k: v for k, v in made.describe().items() if k != "name"}
+    assert conditions_from(again, parties=4, batch_rows=1, name="paper") == made

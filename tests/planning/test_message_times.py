@@ -88,8 +88,14 @@ def constant(shifts: list[float], **given: Any) -> Conditions:
         constant([0.0, 0.1, 0.2, 0.5, 1.0], share_factor=0.5, bandwidth=1e5,
                  compute="modelled", seconds_per_multiply_add=1e-3),
         Conditions(compute="modelled", seconds_per_multiply_add=1e-3),
+        constant([0.0, 0.1, 0.2, 0.7, 3.0], share_factor=0.1, delay_mode="occupies"),
+        constant([0.01, 0.02, 0.03, 0.9, 2.5], share_factor=0.1, bandwidth=2e5, delay_mode="abort"),
+        # Slow clients drop what they compute, too.
+        constant([0.0, 0.1, 0.2, 0.5, 1.0], share_factor=0.01, bandwidth=1e6, delay_mode="abort",
+                 compute="modelled", seconds_per_multiply_add=1e-3, slowness=(1, 2, 3, 4, 5.5)),
     ],
-    ids=["delays", "equal", "slow uplinks", "bandwidth alone", "nothing", "computing", "only it"],
+    ids=["delays", "equal", "slow uplinks", "bandwidth alone", "nothing", "computing", "only it",
+         "busy", "aborted", "aborted work"],
 )  # fmt: skip
 @pytest.mark.parametrize("options", [{"masked": True}, {"masked": False, "segments": 2}])
 def test_without_chance_the_times_are_those_of_the_simulation(conditions, options):

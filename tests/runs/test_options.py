@@ -11,6 +11,7 @@ import securevfl as svfl
 from securevfl.audit.attack_matrix.run import attack_matrix
 from securevfl.cli import common
 from securevfl.cli.app import app
+from securevfl.data import load_dataset
 from securevfl.data.source import DataSource
 from securevfl.engine.conditions import NONE
 from securevfl.errors import CheckpointError, ConfigurationError, UnknownNameError
@@ -219,3 +220,10 @@ def test_the_older_name_of_a_runs_specification_still_works():
     run = svfl.run("split", rounds=1, conditions="none", width=6, hidden=6)
     assert run.plan is run.spec
     assert run.spec.seed == 0
+
+
+def test_an_engine_in_real_time_refuses_delays_that_are_work():
+    data = load_dataset("breast-cancer", parties=3)
+    conditions = {"upload_mean": 0.1, "delay_mode": "occupies"}
+    with pytest.raises(ConfigurationError, match="delay_mode = 'occupies' with engine = 'ray'"):
+        svfl.run("split", data, rounds=1, engine="ray", conditions=conditions)

@@ -52,6 +52,21 @@ def test_fates_add_up_and_losses_are_those_that_were_recorded(run):
     assert all((e.arrived is None) == (e.fate in ("lost", "under way")) for e in found)
 
 
+def test_work_that_was_dropped_is_traced_as_such(data):
+    late = {"pattern": "paper", "delay_mode": "abort"}
+    made = svfl.run("fedvs", data, conditions=late, **SMALL)
+    dropped = [entry for entry in made.trace() if entry.fate == "dropped"]
+    assert dropped
+    assert {(entry.kind, entry.bytes, entry.arrived) for entry in dropped} == {
+        ("embedding", 0, None)
+    }
+    # Nobody waited for these: the history is that of a run whose delays are latency.
+    other = svfl.run("fedvs", data, conditions="paper", **SMALL)
+    assert [row["loss"] for row in made.history] == [row["loss"] for row in other.history]
+    planned = made.summary()["planned"]
+    assert (planned["bytes"], planned["measured_bytes"]) == (None, None)
+
+
 def test_messages_are_chosen_by_any_of_their_marks(run):
     everything = list(run.trace())
     chosen = {"kind": "embedding", "round": 3, "receiver": -1}

@@ -299,6 +299,24 @@ def test_all_runs_are_done_under_each_of_the_faults_of_a_grid(tmp_path):
         read_study(write(tmp_path, 'baseline = "plain"' + GRID))
 
 
+def test_a_grid_may_change_the_conditions(tmp_path, capsys):
+    text = TOML.replace('baseline = "plain"', "") + (
+        '[grid.waiting.conditions]\npattern = "paper"\n'
+        '[grid.busy.conditions]\npattern = "paper"\ndelay_mode = "occupies"\n'
+    )
+    study = read_study(write(tmp_path, text), quick=True)
+    assert study.labels == ("coded, waiting", "plain, waiting", "coded, busy", "plain, busy")
+    assert [job.faults for job in study.jobs] == [None] * 4
+    content = run_study(study, tmp_path / "out")
+    runs = content["runs"]
+    assert {label: run["delay_mode"] for label, run in runs.items()} == {
+        "coded, waiting": "latency", "plain, waiting": "latency",
+        "coded, busy": "occupies", "plain, busy": "occupies",
+    }  # fmt: skip
+    print_study(content)
+    assert "delay mode: latency, occupies" in " ".join(capsys.readouterr().out.split())
+
+
 def test_a_run_with_faults_that_cannot_go_on_is_a_result(tmp_path, capsys):
     # FedVS is made to go on without the party; split learning waits for it.
     text = GRID.replace("segments = 1", "segments = 1\nshare_timeout = 1.0\nresult_timeout = 1.0")

@@ -17,14 +17,14 @@ from typing import Any
 
 from securevfl.audit.following.chance import Chance
 from securevfl.engine import wire
-from securevfl.engine.network import Message, PartyState, RoundOverError, Sending, Wait, name_of
+from securevfl.engine.network import Message, PartyState, RoundOverError, ReferenceMessage, Wait, name_of
 from securevfl.engine.party import Party
 from securevfl.engine.party_state import ahead, restore, snapshot
 from securevfl.engine.streams import Secrets
 
 
 @dataclass(frozen=True)
-class Sending:
+class ReferenceMessage:
     """One message that the library's party sends.
 
     Attributes
@@ -86,7 +86,7 @@ class ReferenceParty:
         self._make, self._chance = make, chance
         self._keeping = keeping
         self._given: deque[_Given] = deque()
-        self._sent: list[Sending] = []
+        self._sent: list[ReferenceMessage] = []
         self._rests = 0  # safe points so far
         self._rest: dict[str, Any] | None = None  # copy at the last of them
         self._marked: tuple[int, dict[str, Any] | None] = (-1, None)
@@ -126,7 +126,7 @@ class ReferenceParty:
         self._generator = _torch_generator()
         self._chance.begin()
 
-    def step_ends(self, found: Callable[[], Mapping[str, Any]]) -> list[Sending]:
+    def step_ends(self, found: Callable[[], Mapping[str, Any]]) -> list[ReferenceMessage]:
         """Do what the recorded party has done since `step_begins`; what the party sends.
 
         Parameters
@@ -239,7 +239,7 @@ class ReferenceParty:
         for receiver, payload in zip(to, payloads, strict=True):
             if payload is not known or not content:  # a broadcast sends one object to all
                 known, content = payload, wire.encode(payload)
-            self._sent.append(Sending(kind, round, receiver, content, state))
+            self._sent.append(ReferenceMessage(kind, round, receiver, content, state))
 
     def record(self, party: PartyState, name: str, fields: dict[str, Any]) -> None:
         """Nothing: events are the recorded party's."""

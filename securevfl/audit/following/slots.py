@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from securevfl.audit.following.chance import Chance
 from securevfl.audit.following.library import library_class
-from securevfl.audit.following.reference import ReferenceParty, Sending
+from securevfl.audit.following.reference import ReferenceParty, ReferenceMessage
 from securevfl.engine.network import Message
 from securevfl.engine.party import Party
 from securevfl.engine.party_state import snapshot
@@ -205,14 +205,14 @@ class FollowedSlot(PartySlot):
 
 
 def pair(
-    sent: list[Recorded], wanted: list[Sending], state: Callable[[], Mapping[str, Any]]
+    sent: list[Recorded], wanted: list[ReferenceMessage], state: Callable[[], Mapping[str, Any]]
 ) -> None:
     """Give each recorded message of a step the state of the library's party at the same one.
 
     Messages are paired by kind, round and receiver; one that the library's party does not send,
     such as one of another name, by its place in the step.
     """
-    left: dict[tuple[str, int, int], list[Sending]] = {}
+    left: dict[tuple[str, int, int], list[ReferenceMessage]] = {}
     for one in wanted:
         left.setdefault((one.kind, one.round, one.receiver), []).append(one)
     for place, message in enumerate(sent):

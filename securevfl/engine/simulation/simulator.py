@@ -2,7 +2,8 @@
 
 There is one event queue, no event loop and no thread, so a run is a function of its seed. A message
 leaves after its sender's delay, queues on its sender's uplink behind what left before, and arrives;
-what a party does in between costs no time, except in the "measured" and "modelled" compute modes.
+what a party does in between costs no time, except in the "measured" and "modelled" compute modes,
+and where delays are the work of parties (`Conditions.delay_mode`).
 """
 
 from __future__ import annotations
@@ -112,6 +113,8 @@ class Simulation:
         self._packing = True
         self._measured = conditions.compute == "measured"
         self._modelled = conditions.compute == "modelled"
+        self._works = conditions.delay_mode != "latency"
+        self._aborts = conditions.delay_mode == "abort"
         self._last_event = 0
         self._handled = 0  # events so far, and how many when last the run made headway
         self._headway = 0
@@ -221,15 +224,22 @@ class Simulation:
             self._rules.check_sending(party.index, to, kind)
         now = self._queue.now
         chosen = round_ns(after) if after else 0
-        wait = chosen
-        activity = party.activities.get(kind)
-        if activity is not None:
-            wait += self.conditions.delay(self.seed, party.index, round, activity)
-        departure = now + wait
+        departure = now
         if self._measured:
             departure += slot.elapsed()
         elif self._modelled:
-            departure = slot.occupy(self.conditions.work(party.operations(kind))) + wait
+            departure = slot.occupy(self.conditions.work(party.operations(kind), party.index))
+        activity = party.activities.get(kind)
+        delay = 0
+        if activity is not None:
+            delay = self.conditions.delay(self.seed, party.index, round, activity)
+        if not self._works:
+            departure += delay
+        elif activity is not None:
+            departure = max(departure, slot.work(activity, round, delay))
+        else:
+            departure = max(departure, slot.busy_until)
+        departure += chosen
         envelope = wire.envelope(kind) + (OVERHEAD if self._sealing is not None else 0)
         modulus = self._modulus(kind)
         known: Any = None
@@ -283,6 +293,9 @@ class Simulation:
         """Put a message that departs on its sender's uplink."""
         if self._crashes is not None and not self._crashes.departs(message):
             return
+        if self._aborts and self._is_stale(message):
+            self.transcript.withdraw(message.row)
+            return
         transfer = self.conditions.transfer(nbytes, message.sender)
         arrival = self.slots[message.sender].use_uplink(transfer)
         self._queue.schedule(arrival, ARRIVE, message)
@@ -298,7 +311,14 @@ class Simulation:
             return
         if message.row >= 0 and self._sealing is not None and not slot.done:
             message = self._opened(message)
+        if self._aborts and message.sender == SERVER:
+            slot.hear(message.round + (message.kind in slot.party.round_ends))
         slot.runner.deliver(message)
+
+    def _is_stale(self, message: Message) -> bool:
+        """Whether a message is work of a round that its sender has heard to be over."""
+        slot = self.slots[message.sender]
+        return message.kind in slot.party.activities and message.round < slot.heard
 
     def _refused(self, message: Message) -> bool:
         """Drop what was not declared, and tell who sent it."""

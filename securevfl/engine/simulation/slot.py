@@ -73,6 +73,8 @@ class PartySlot(Owner):
     ----------
     uplink_free, busy_until : int
         Virtual nanoseconds from which on the party's uplink, and the party, are free.
+    heard : int
+        The round before which all rounds are over, as the server told the party.
     saved : dict or None
         The copy of the party for the checkpoint that is being taken.
     down : bool
@@ -96,6 +98,9 @@ class PartySlot(Owner):
         self.runner = PartyRunner(party, self, late)
         self.busy_until = 0
         self.uplink_free = 0
+        self.heard = 0
+        # The work that a delay stands for: its activity and round, when it began and will end.
+        self._working: tuple[str, int, int, int] | None = None
         self.saved: dict[str, Any] | None = None
         self.down = False
         self.own: dict[str, Any] | None = None
@@ -184,10 +189,14 @@ class PartySlot(Owner):
         """Whether the party may go on; a busy one goes on when it is free."""
         if self.busy_until <= self._queue.now:
             return True
+        self._go_on_at(self.busy_until)
+        return False
+
+    def _go_on_at(self, time: int) -> None:
+        """Let a wait that is over give its outcome to the party at a time."""
         # The wait's number goes along: if the party is woken otherwise meanwhile, this event finds
         # another wait and does nothing.
-        self._queue.schedule(self.busy_until, RESUME, (self.party.index, self.runner.waits))
-        return False
+        self._queue.schedule(time, RESUME, (self.party.index, self.runner.waits))
 
     def received(self, messages: list[Message], *, over: bool | None) -> None:
         """Log what the party gets, if a checkpoint that has copied the party is being taken."""
@@ -213,6 +222,29 @@ class PartySlot(Owner):
         self.busy_until = max(self.busy_until, self._queue.now) + nanoseconds
         return self.busy_until
 
+    def work(self, activity: str, round: int, nanoseconds: int) -> int:
+        """Keep the party busy with an activity of a round; the time when it is through.
+
+        Messages that the activity sends in one instant are one piece of work.
+        """
+        now = self._queue.now
+        known = self._working
+        if known is None or known[:3] != (activity, round, now):
+            known = self._working = (activity, round, now, self.occupy(nanoseconds))
+        return known[3]
+
+    def hear(self, round: int) -> None:
+        """Drop the work of rounds before this one, as the server says that they are over."""
+        if round <= self.heard:
+            return
+        self.heard = round
+        now, wait = self._queue.now, self.mailbox.wait
+        if self._working is None or self._working[1] >= round or self.busy_until <= now:
+            return
+        self.busy_until = now
+        if wait is not None and (wait.satisfied or self.mailbox.overtaken):
+            self._go_on_at(now)
+
     def use_uplink(self, nanoseconds: int) -> int:
         """Queue a message on the party's uplink; the time when it has left."""
         self.uplink_free = max(self.uplink_free, self._queue.now) + nanoseconds
@@ -236,6 +268,7 @@ class PartySlot(Owner):
         # One wait further: timers of this incarnation are for waits that are over.
         self._renew_runner(waits=self.runner.waits + 1)
         self.busy_until = 0
+        self._working = None
 
     def rejoin(self, party: Party, *, least_round: int) -> None:
         """Put a new party, restored from the slot's own checkpoint, into the slot.
@@ -304,6 +337,8 @@ class PartySlot(Owner):
             "mailbox": self.mailbox.state(),
             "uplink_free": self.uplink_free,
             "busy_until": self.busy_until,
+            "heard": self.heard,
+            "working": self._working,
             "down": self.down,
             "own": own,
             "epochs": self.incarnation,
@@ -319,6 +354,8 @@ class PartySlot(Owner):
         self.mailbox.restore(saved["mailbox"])
         self.uplink_free = saved["uplink_free"]
         self.busy_until = saved["busy_until"]
+        self.heard = saved.get("heard", 0)
+        self._working = saved.get("working")
         self.down = saved["down"]
         self.incarnation = saved["epochs"]
         if saved["own"] is not None:

@@ -60,6 +60,7 @@ class Holder(KeyHolder):
         "told": 0,
     }
     kept_shares: ClassVar[tuple[str, ...]] = ("model",)
+    round_ends: ClassVar[tuple[str, ...]] = ("deal", "seed")  # the step of a round ends it
 
     def __init__(self, index: int, peers: Sequence[int], public: Parameters) -> None:
         super().__init__(index, peers)

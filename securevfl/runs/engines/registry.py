@@ -8,6 +8,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from securevfl.data.source import DataSource
+from securevfl.engine.conditions import Conditions
 from securevfl.errors import ConfigurationError
 from securevfl.runs.engines.base import Engine
 from securevfl.runs.engines.ray import RayEngine
@@ -51,6 +52,23 @@ def check_supported(engine: Engine, values: Mapping[str, Any]) -> None:
             f"run: {name}{shown} with engine = {engine.name!r}: {name} {declared.needs}. Remove "
             f"it, or set engine = {others}."
         )
+
+
+def check_conditions(engine: Engine, conditions: Conditions) -> None:
+    """Refuse conditions that an engine cannot carry out.
+
+    Raises
+    ------
+    ConfigurationError
+        For delays that are the sender's work, on an engine that runs in real time.
+    """
+    if conditions.delay_mode == "latency" or "delay_mode" in engine.supports:
+        return
+    raise ConfigurationError(
+        f"run: delay_mode = {conditions.delay_mode!r} with engine = {engine.name!r}: a party on a "
+        "machine of its own cannot be kept busy for a time that it does not work. Set delay_mode "
+        "= 'latency', or engine = 'simulation'."
+    )
 
 
 def engine_options(engine: Engine, values: Mapping[str, Any]) -> BaseModel:

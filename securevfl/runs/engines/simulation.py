@@ -26,7 +26,7 @@ class SimulationEngine:
 
     name: ClassVar[str] = "simulation"
     Options: ClassVar[type[BaseModel]] = NoOptions
-    supports: ClassVar[frozenset[str]] = frozenset({"until", "faults", "secret_seed"})
+    supports: ClassVar[frozenset[str]] = frozenset({"until", "faults", "secret_seed", "delay_mode"})
     conditions: ClassVar[str] = "paper"
 
     def read(self, folder: Path) -> Mapping[str, Any]:

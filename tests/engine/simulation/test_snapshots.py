@@ -1,5 +1,7 @@
 """A resumed run equals the unbroken one, bit for bit, wherever it was cut."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -23,6 +25,8 @@ CONDITIONS = {
         compute="modelled",
         seconds_per_multiply_add=5e-5,
     ),
+    "occupies": replace(paper(6, batch_rows=16), delay_mode="occupies"),
+    "abort": replace(paper(6, batch_rows=16), delay_mode="abort"),
 }
 SEED = 11
 
@@ -76,7 +80,7 @@ def count_instants(make, conditions):
     return next(count)
 
 
-CUTS = {"paper": 50, "slow uplinks": 20, "none": 20, "modelled": 20}
+CUTS = {"paper": 50, "slow uplinks": 20, "none": 20, "modelled": 20, "occupies": 20, "abort": 20}
 
 
 @pytest.mark.parametrize("conditions", CONDITIONS)
