@@ -64,6 +64,12 @@ def _compare(args: Sequence[str]) -> Callable[..., None]:
         help="Carry out every attack of this library on runs of each protocol, in place of the "
         "comparison. It takes long.",
     )
+    target = typer.Option(
+        metavar="VALUE",
+        help="Accuracy, as a fraction, or error of a regression, to which the virtual time and the "
+        "bytes of each protocol are counted. Default: none.",
+        show_default=False,
+    )
     shared = {
         "variants": inspect.Parameter(
             "variants", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=protocols
@@ -72,6 +78,7 @@ def _compare(args: Sequence[str]) -> Callable[..., None]:
         "seeds": keyword("seeds", Annotated[int, seeds], 3),
         "workers": keyword("workers", Annotated[int, workers], 1),
         "attacks": keyword("attacks", Annotated[bool, attacks], False),
+        "target": keyword("target", Annotated[float | None, target], None),
     }
     every = all_options()
     return make_command(shared, _grouped(every), compare)

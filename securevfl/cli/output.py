@@ -24,6 +24,12 @@ _LABELS = {
     "test_rmse": "test error (RMSE)",
     "virtual_seconds": "virtual time",
     "wall_seconds": "real time",
+    "majority_accuracy": "most frequent class",
+    "test_balanced_accuracy": "balanced accuracy",
+    "test_average_precision": "average precision",
+    "test_brier": "Brier score",
+    "test_calibration_error": "calibration error",
+    "notices": "[yellow]mind[/]",
     "delay_mode": "a delay",
     "bytes": "sent",
     "late": "late messages",
@@ -33,9 +39,10 @@ _LABELS = {
     "planned": "plan and measurement",
     "derived": "parameters",
 }
-_ELSEWHERE = ("claims",)
+_ELSEWHERE = ("claims", "rounds_asked")
 _ONLY_IF_SET = (
     "planned",
+    "notices",
     "delay_mode",
     "given_up",
     "skipped",
@@ -122,15 +129,25 @@ def size(nbytes: float) -> str:
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], title: str = "") -> None:
-    """Print a plain table with a heading."""
-    from rich.box import SIMPLE_HEAD
+    """Print a plain table with a heading; no cell is cut, however narrow the place.
 
+    In a terminal cells are folded to its width. What goes to a file or a pipe is as wide as the
+    table, for nobody can widen it.
+    """
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Column
+
+    folding = [Column(name, overflow="fold") for name in columns]
     table = Table(
-        *columns, box=SIMPLE_HEAD, title=title or None, title_justify="left", pad_edge=False
+        *folding, box=SIMPLE_HEAD, title=title or None, title_justify="left", pad_edge=False
     )
     for row in rows:
         table.add_row(*row)
-    out().print(table)
+    console = out()
+    if not console.is_terminal:
+        console.width = 10_000
+        console.width = console.measure(table).maximum
+    console.print(table)
 
 
 def print_summary(summary: Mapping[str, Any]) -> None:
@@ -159,17 +176,17 @@ def print_claims(claims: Iterable[Mapping[str, str]]) -> None:
 def _shown(key: str, value: Any) -> str:
     from rich.markup import escape
 
-    if key in ("test_accuracy", "test_f1"):
+    if key in ("test_accuracy", "test_f1", "test_balanced_accuracy", "majority_accuracy"):
         return percent(value)
     if key == "virtual_seconds":
         return f"{clock(value)} (modelled)"
-    if key.endswith("_seconds"):
+    if key.endswith("_seconds") or key == "until":
         return clock(value)
     if key == "bytes":
         return size(value)
     if key == "planned":
         return planned(value)
-    if key == "notes":
+    if key in ("notes", "notices"):
         return escape("\n".join(value))
     if isinstance(value, Mapping):
         return "  ".join(f"{name}={power_form(item)}" for name, item in value.items())

@@ -107,8 +107,8 @@ def compare(values: Mapping[str, Any]) -> None:
     from securevfl.studies.variant import parse_variant
 
     common, options, pairs, data_pairs = sort_out(values)
-    named = ("variants", "seeds", "workers", "attacks")
-    variants, count, workers, attacks = (options.pop(name) for name in named)
+    named = ("variants", "seeds", "workers", "attacks", "target")
+    variants, count, workers, attacks, target = (options.pop(name) for name in named)
     if len(variants) < 2:
         raise ConfigurationError(
             "compare: name two protocols or more, such as: "
@@ -127,6 +127,7 @@ def compare(values: Mapping[str, Any]) -> None:
         source,
         options=_merged(options, pairs),
         seeds=range(common["seed"], common["seed"] + count),
+        target=target,
         **_job_options(common),
     )
     with run_folder(common["out"], "compare", Path(source.name).stem) as folder:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from securevfl.cli.options import power_form
@@ -15,6 +15,14 @@ if TYPE_CHECKING:
 
 _NAMES = {"accuracy": "test accuracy", "auc": "test AUC", "f1": "test F1", "rmse": "test RMSE"}
 _FRACTIONS = ("accuracy", "f1")
+# Heading, and the measure whose form of numbers it takes.
+_QUALITY = {
+    "majority_accuracy": ("most frequent class", "accuracy"),
+    "test_balanced_accuracy": ("balanced accuracy", "accuracy"),
+    "test_average_precision": ("average precision", "auc"),
+    "test_brier": ("Brier score", "auc"),
+    "test_calibration_error": ("calibration error", "auc"),
+}
 _COLUMNS = 6  # virtual times that are shown; the files have all of them
 
 
@@ -44,6 +52,8 @@ def print_study(content: Mapping[str, Any]) -> None:
     )
     _print_differences(content, measures)
     _print_times(content.get("times") or {})
+    _print_speed(content.get("speed") or {})
+    _print_quality(runs)
     for label, run in runs.items():
         for seed, error in run.get("errors", {}).items():
             out().print(f"{label}, seed {seed}, could not go on: {error}", markup=False)
@@ -131,6 +141,47 @@ def _print_times(times: Mapping[str, Any]) -> None:
         title=f"{_NAMES[times['measure']]} at equal virtual times "
         "(* a run had ended before: its last value)",
     )
+
+
+def _print_speed(speed: Mapping[str, Any]) -> None:
+    """Mean of the measure over time, and what it took to reach the target."""
+    if not speed:
+        return
+    measure, target = speed["measure"], speed["target"]
+    shown = _with_interval({"mean": target or 0.0, "half_width_95": None}, measure)
+    rows = []
+    for label, run in speed["runs"].items():
+        cells = [_with_interval(run["area"], measure)]
+        if target is not None:
+            seeds = len(run["area"]["values"])
+            cells += [_spent(run.get("seconds"), clock), _spent(run.get("bytes"), size)]
+            cells += [f"{run['reached']} of {seeds}"]
+        rows.append((label, *cells))
+    columns = ["run", f"mean {_NAMES[measure]} over time"]
+    if target is not None:
+        columns += [f"time to {shown}", "sent until then", "seeds that reach it"]
+    print_table(columns, rows, title=f"Speed of learning, up to {clock(speed['horizon'])}")
+
+
+def _spent(entry: Mapping[str, Any] | None, form: Callable[[float], str]) -> str:
+    """Mean with its interval; a dash where not all seeds reached the target."""
+    if entry is None:
+        return "-"
+    half = entry["half_width_95"]
+    return form(entry["mean"]) + ("" if half is None else f" ± {form(half)}")
+
+
+def _print_quality(runs: Mapping[str, Any]) -> None:
+    """Measures of the final classifiers beside accuracy."""
+    names = [name for name in _QUALITY if any(name in run for run in runs.values())]
+    if not names:
+        return
+    rows = [
+        (label, *(_with_interval(run.get(name), _QUALITY[name][1]) for name in names))
+        for label, run in runs.items()
+    ]
+    columns = [_QUALITY[name][0] for name in names]
+    print_table(("run", *columns), rows, title="Final models beside guessing, and probabilities")
 
 
 def print_plan(found: Forecast, given: str) -> None:

@@ -14,6 +14,7 @@ import numpy as np
 from securevfl.engine.network import SERVER
 from securevfl.engine.party import Party
 from securevfl.engine.transcript import Transcript
+from securevfl.models.quality import quality
 from securevfl.models.scores import decided, probabilities
 from securevfl.privacy.claims import Claim, link_claims
 from securevfl.protocols.base.protocol import Protocol
@@ -86,6 +87,20 @@ class Run:
         return self.protocol.claims + link_claims(self.spec.sealed)
 
     @functools.cached_property
+    def quality(self) -> dict[str, float]:
+        """Measures of the trained classifier beside its accuracy, on the test rows in the clear.
+
+        `securevfl.models.quality.quality` says which; empty for a regression, and where nobody
+        evaluates in the clear.
+        """
+        data = self.protocol.data
+        if not self.history or "accuracy" not in self.history[-1]:
+            return {}
+        with one_thread():
+            scores = self.protocol.scores(self.parties, data.test)
+        return quality(data.task, scores, data.test_labels, data.train_labels)
+
+    @functools.cached_property
     def planned(self) -> dict[str, Any] | None:
         """Prediction of the planner beside what was measured; None without a message schedule."""
         from securevfl.planning.comparison import held_against
@@ -119,6 +134,7 @@ class Run:
             "test_rows": data.test_rows,
             "notes": list(data.about.notes),
             "rounds": len(self.history),
+            "rounds_asked": self.protocol.config.rounds,
             "seed": self.spec.seed,
             "secret_choices": self.spec.secret_choices,
             "conditions": self.spec.conditions.name,
@@ -130,7 +146,8 @@ class Run:
         for name in ("accuracy", "auc", "f1", "rmse"):
             if name in measures:
                 result[f"test_{name}"] = measures[name]
-        return result | {
+        result |= self.quality
+        result |= {
             "evaluation": "coded inference" if coded else "in the clear, by the experimenter",
             "train_loss": measures.get("loss"),
             "virtual_seconds": self.virtual_seconds,
@@ -152,6 +169,8 @@ class Run:
             "bytes_by_kind": self.transcript.bytes_by_kind(),
             "run_folder": None if self.folder is None else str(self.folder),
         }
+        result["notices"] = notices(result)
+        return result
 
     def scores(self, rows: Any, *, coded: bool = False) -> np.ndarray:
         """Raw scores of new rows, (rows, outputs) float32.
@@ -257,3 +276,45 @@ def _flatten(prefix: str, value: Any) -> dict[str, np.ndarray]:
                 flat |= _flatten(f"{prefix}/{key}", item)
         return flat
     return {prefix: np.asarray(value.detach() if hasattr(value, "detach") else value)}
+
+
+def notices(summary: Mapping[str, Any]) -> list[str]:
+    """Sentences about a finished run, each with its numbers and what to change.
+
+    Parameters
+    ----------
+    summary : mapping
+        Of the run, with ``derived``, ``until`` and the measures.
+    """
+    found = [no_slack(summary.get("derived") or {})]
+    until, time, rounds = (summary[name] for name in ("until", "virtual_seconds", "rounds"))
+    if until and ended_by_rounds(summary) and time < until:
+        found.append(
+            f"the run ended after {rounds} rounds at {time:.4g} s of {until:g} s: its models did "
+            "not learn from then on. Give more rounds to use all of the time"
+        )
+    accuracy, majority = summary.get("test_accuracy"), summary.get("majority_accuracy")
+    if accuracy is not None and majority is not None and accuracy <= majority:
+        found.append(
+            f"a test accuracy of {accuracy:.2%} is no better than always naming the most frequent "
+            f"class of the training rows ({majority:.2%}). Train longer, or choose another rate"
+        )
+    return [text for text in found if text]
+
+
+def ended_by_rounds(summary: Mapping[str, Any]) -> bool:
+    """Whether a run made all the rounds that it was asked for; unknown for older summaries."""
+    asked = summary.get("rounds_asked")
+    return asked is not None and summary["rounds"] >= asked
+
+
+def no_slack(derived: Mapping[str, Any]) -> str:
+    """A sentence where a coded protocol waits for all of its parties; empty where it does not."""
+    R, N, A = (derived.get(name, 0) for name in ("R", "N", "A"))
+    if not R or R + 2 * A < N:
+        return ""
+    return (
+        f"no straggler is tolerated: each round waits for the uploads of all N = {N} parties, for "
+        f"R{' + 2A' if A else ''} = {R + 2 * A}. A smaller K or T, or more parties, leaves some "
+        "room"
+    )

@@ -25,6 +25,7 @@ def comparison(
     options: Mapping[str, Any],
     seeds: Sequence[int],
     conditions: str = "paper",
+    target: float | None = None,
     **asked: Any,
 ) -> Study:
     """Study of protocols that meet identical rows, batches, initial weights and delays.
@@ -40,6 +41,8 @@ def comparison(
     seeds : sequence of int
     conditions : str
         As `securevfl.engine.conditions_file.load_conditions` takes them.
+    target : float, optional
+        Accuracy, or error of a regression, to which time and bytes are counted.
     **asked
         Further options of every run that a `Job` takes, such as ``until``.
 
@@ -77,6 +80,7 @@ def comparison(
         jobs=tuple(jobs),
         labels=tuple(variants),
         baseline=variants[0],
+        target=target,
     )
 
 

@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from securevfl.runs.result import ended_by_rounds
 from securevfl.studies.jobs import MEASURES
 
 GRID = 40  # steps of virtual time in the table, where a study names none
@@ -51,8 +52,11 @@ def _rows(job: Job, grid: Sequence[float]) -> list[dict[str, Any]]:
     curve = job["curve"]
     known = np.array([row["time"] for row in curve], np.float64)
     names = [name for name in MEASURES if all(name in row for row in curve)]
-    # A run that was ended at a virtual second stands still until then, and has not ended.
-    end = max(job["summary"]["virtual_seconds"], _until(job))
+    # A run that was ended at a virtual second stands still until then, and has not ended; one that
+    # had made all of its rounds before has.
+    end = job["summary"]["virtual_seconds"]
+    if not ended_by_rounds(job["summary"]):
+        end = max(end, _until(job))
     oldest = float(np.diff(known).max(initial=known[0]))
     rows = []
     for time in grid:

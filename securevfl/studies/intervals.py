@@ -27,6 +27,11 @@ def mean_interval(values: Sequence[float], *, level: float = 0.95) -> tuple[floa
     return float(numbers.mean()), float(half)
 
 
+def number_or_none(value: float) -> float | None:
+    """The value, or None where there is none: NaN is no JSON."""
+    return value if math.isfinite(value) else None
+
+
 def paired_difference(
     ours: Sequence[float], theirs: Sequence[float], *, level: float = 0.95
 ) -> tuple[float, float]:

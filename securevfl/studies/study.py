@@ -6,11 +6,13 @@ A study file::
     dataset = "handwritten"          # a name of `securevfl datasets`, or a file
     conditions = "none"              # or "paper", or a table as in `engine.conditions`
     faults = {}                      # a table as in `engine.faults`, or a file
-    [grid.NAME]                      # such tables: every run is done under each, as "RUN, NAME"
+    [grid.NAME]                      # such tables: every run is done under each, as "RUN, NAME";
+                                     # or [grid.NAME.conditions] and [grid.NAME.faults]
     seeds = 5                        # or a list
     baseline = "twin"                # differences are paired against this run
     until = 200.0                    # virtual seconds, for a comparison at equal virtual time
     times = [50, 100, 200]           # virtual seconds of the table of measures, else 40 steps
+    target = 0.9                     # accuracy to which time and bytes are counted
     aligned = [250, 1000]            # every run with each number of aligned rows; or for each run
     [data]                           # options of `load_dataset`
     [options]                        # of every run
@@ -44,9 +46,12 @@ from securevfl.studies.jobs import JOB_OPTIONS, Job
 
 # Options of runs that stand for all runs or in the table of one; seeds have a key of their own.
 _EACH = tuple(name for name in JOB_OPTIONS if name != "seed")
-_OWN = ("title", "dataset", "seeds", "baseline", "times", "aligned", "data", "options", "runs")
+_OWN = (
+    "title", "dataset", "seeds", "baseline", "times", "target", "aligned", "data", "options",
+    "runs",
+)  # fmt: skip
 _KEYS = {*_OWN, "grid", "paper", "ours", "quick", *_EACH}
-_QUICK = {"seeds", "times", "aligned", "data", "options", "runs", *_EACH}
+_QUICK = {"seeds", "times", "target", "aligned", "data", "options", "runs", *_EACH}
 
 
 @dataclass(frozen=True)
@@ -66,6 +71,8 @@ class Study:
         What the paper says, and what it leaves open.
     times : tuple of float
         Virtual seconds of the table of measures; none for equal steps.
+    target : float or None
+        Accuracy (a fraction), or error of a regression, to which time and bytes are counted.
     """
 
     title: str
@@ -75,6 +82,7 @@ class Study:
     paper: Mapping[str, Any] = field(default_factory=dict)
     ours: Mapping[str, Any] = field(default_factory=dict)
     times: tuple[float, ...] = ()
+    target: float | None = None
 
 
 def read_study(path: Path, *, quick: bool = False, data_dir: str | None = None) -> Study:
@@ -161,7 +169,14 @@ def _build(content: Mapping[str, Any], data_dir: str | None) -> Study:
         paper=content.get("paper", {}),
         ours=content.get("ours", {}),
         times=tuple(float(time) for time in content.get("times", ())),
+        target=_target(content.get("target")),
     )
+
+
+def _target(given: Any) -> float | None:
+    if given is None or (isinstance(given, (int, float)) and not isinstance(given, bool)):
+        return given
+    raise ConfigurationError(f"study: target must be a number, such as 0.9; it is {given!r}")
 
 
 def _overlaps(name: str, sizes: Any) -> list[tuple[str, dict[str, int]]]:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from securevfl.models.quality import QUALITY
 from securevfl.studies.equal_times import at_times
-from securevfl.studies.intervals import mean_interval, paired_difference
+from securevfl.studies.intervals import mean_interval, number_or_none, paired_difference
 from securevfl.studies.jobs import MEASURES, Job, stored
+from securevfl.studies.speed import speeds
 
 if TYPE_CHECKING:
     from securevfl.studies.study import Study
@@ -39,6 +40,7 @@ def write_results(study: Study, folder: Path) -> dict[str, Any]:
         "baseline": study.baseline,
         "differences": _differences(jobs, study),
         "times": _sum_up_times(times, study.labels),
+        "speed": speeds(jobs, study.labels, study.target),
         "paper": dict(study.paper),
         "ours": dict(study.ours),
         "machine": describe_machine(),
@@ -84,15 +86,15 @@ def _sum_up_times(rows: Sequence[Mapping[str, Any]], labels: Sequence[str]) -> d
                 mean, half = mean_interval([row[measure] for row in here])
                 ended = any(row["ended"] for row in here)
                 entries.append(
-                    {"time": time, "mean": mean, "half_width_95": _number(half), "ended": ended}
+                    {
+                        "time": time,
+                        "mean": mean,
+                        "half_width_95": number_or_none(half),
+                        "ended": ended,
+                    }
                 )
         result["runs"][label] = entries
     return result
-
-
-def _number(value: float) -> float | None:
-    """The value, or None where there is none: NaN is no JSON."""
-    return value if math.isfinite(value) else None
 
 
 def _settings(job: Job) -> dict[str, Any]:
@@ -108,13 +110,13 @@ def _sum_up(jobs: Sequence[Mapping[str, Any]], label: str) -> dict[str, Any]:
         "seeds": [s["seed"] for s in summaries],
         "delay_mode": ", ".join(modes),
     }
-    names = [f"test_{name}" for name in MEASURES]
+    names = [*(f"test_{name}" for name in MEASURES), *QUALITY]
     names += ["rounds", "virtual_seconds", "wall_seconds", "messages", "bytes", "late"]
     for name in names:
         values = [s[name] for s in summaries if name in s]
         if values and len(values) == len(summaries):
             mean, half = mean_interval(values)
-            result[name] = {"mean": mean, "half_width_95": _number(half), "values": values}
+            result[name] = {"mean": mean, "half_width_95": number_or_none(half), "values": values}
     return result
 
 
@@ -143,7 +145,7 @@ def _differences(jobs: Sequence[Mapping[str, Any]], study: Study) -> dict[str, A
                 mean, half = paired_difference(
                     [own[s][name] for s in both], [theirs[s][name] for s in both]
                 )
-                entry = {"mean": mean, "half_width_95": _number(half), "pairs": len(both)}
+                entry = {"mean": mean, "half_width_95": number_or_none(half), "pairs": len(both)}
                 result.setdefault(label, {})[name] = entry
     return result
 

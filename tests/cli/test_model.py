@@ -17,6 +17,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import typer
+from rich.console import Console
 from typer.testing import CliRunner
 
 import securevfl as svfl
@@ -514,3 +515,20 @@ def test_two_parties_are_told_what_they_can_do():
     assert result.exit_code == 2
     assert "2 parties are too few" in result.stderr
     assert "`split` takes fewer" in result.stderr
+
+
+def test_a_redirected_table_is_as_wide_as_its_cells(capsys):
+    """A pipe is not 80 columns wide: nothing is cut or folded."""
+    show.print_table(("name", *(f"measure {n}" for n in range(12))), [["x" * 40] * 13], "t" * 150)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].rstrip() == "t" * 150
+    assert any(line.split() == ["x" * 40] * 13 for line in lines)
+
+
+def test_a_narrow_terminal_folds_cells_and_cuts_none(capsys, monkeypatch):
+    narrow = Console(force_terminal=True, width=30, color_system=None)
+    monkeypatch.setattr(show, "out", lambda: narrow)
+    show.print_table(("name", "value"), [["a" * 30, "12345678901234567890"]])
+    shown = capsys.readouterr().out
+    assert "…" not in shown
+    assert shown.count("a") - "name".count("a") - "value".count("a") == 30

@@ -19,6 +19,7 @@ from securevfl.cli.app import app
 from securevfl.engine import wire
 from securevfl.engine.checkpoint import read_file
 from securevfl.errors import CheckpointError
+from securevfl.models.quality import QUALITY
 
 from .folders import FOLDERS, new_rows
 
@@ -95,7 +96,7 @@ def test_a_checkpoint_of_masks_that_were_dealt_is_refused_in_one_line():
 #: What parties kept at version 0.1.0 and keep no more.
 DROPPED = {"fedvs": ("held", "latest")}
 #: Keys of summary.json that came after version 0.1.0.
-NEW_KEYS = {"secret_choices", "delay_mode"}
+NEW_KEYS = {"secret_choices", "delay_mode", "rounds_asked", "notices", *QUALITY}
 
 
 @pytest.mark.parametrize("name", FINISHED)

@@ -532,3 +532,16 @@ def test_an_unknown_protocol_is_told_before_anything_is_run(tmp_path):
     with pytest.raises(UnknownNameError, match="unknown protocol 'a'"):
         run_study(read_study(path), tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def test_a_run_that_made_all_its_rounds_has_ended(tmp_path):
+    """Its last value stands in the table at equal times, and is marked."""
+    text = TOML.replace('baseline = "plain"', "until = 1e6\ntarget = 0.5")
+    study = read_study(write(tmp_path, text.replace("[1.0, 2.5]", "[1e5]")))
+    content = run_study(study, tmp_path / "out")
+    for label, entries in content["times"]["runs"].items():
+        assert [entry["ended"] for entry in entries] == [True], label
+    assert content["speed"]["target"] == 0.5
+    assert all(run["majority_accuracy"]["mean"] > 0 for run in content["runs"].values())
+    with pytest.raises(ConfigurationError, match="target must be a number"):
+        read_study(write(tmp_path, TOML.replace("seeds = ", "target = 'x'\nseeds = ")))

@@ -17,7 +17,7 @@ from typing import Any
 
 from securevfl.audit.following.chance import Chance
 from securevfl.engine import wire
-from securevfl.engine.network import Message, PartyState, RoundOverError, ReferenceMessage, Wait, name_of
+from securevfl.engine.network import Message, PartyState, RoundOverError, Sending, Wait, name_of
 from securevfl.engine.party import Party
 from securevfl.engine.party_state import ahead, restore, snapshot
 from securevfl.engine.streams import Secrets
@@ -234,7 +234,7 @@ class ReferenceParty:
 
     def send(self, sending: Sending) -> None:
         """Keep what would be sent, with the state."""
-        party, to, kind, payloads, round, _ = sending
+        _, to, kind, payloads, round, _ = sending
         state, known, content = self.state(), None, b""
         for receiver, payload in zip(to, payloads, strict=True):
             if payload is not known or not content:  # a broadcast sends one object to all

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from securevfl.audit.following.chance import Chance
 from securevfl.audit.following.library import library_class
-from securevfl.audit.following.reference import ReferenceParty, ReferenceMessage
+from securevfl.audit.following.reference import ReferenceMessage, ReferenceParty
 from securevfl.engine.network import Message
 from securevfl.engine.party import Party
 from securevfl.engine.party_state import snapshot

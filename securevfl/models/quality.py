@@ -1,0 +1,76 @@
+"""Measures of a finished classifier beside its accuracy: against guessing, and of probabilities."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from securevfl.models.scores import probabilities
+
+#: Measures by name, in the order in which they are shown; the first is of no model.
+QUALITY = (
+    "majority_accuracy",
+    "test_balanced_accuracy",
+    "test_average_precision",
+    "test_brier",
+    "test_calibration_error",
+)
+_BINS = 15
+
+
+def quality(
+    task: str, scores: np.ndarray, labels: np.ndarray, train_labels: np.ndarray
+) -> dict[str, float]:
+    """Measures of raw scores of test rows; empty for a regression.
+
+    Parameters
+    ----------
+    task : {"binary", "multiclass", "regression"}
+    scores : ndarray, (rows, 1) of two classes or (rows, C)
+        Raw scores, of which `probabilities` makes probabilities.
+    labels, train_labels : ndarray of int
+        Classes of the test and of the training rows.
+
+    Returns
+    -------
+    dict
+        ``majority_accuracy``, that of always naming the most frequent class of the training rows;
+        ``test_balanced_accuracy``, mean over the classes that occur of the part of their rows that
+        is right; for two classes ``test_average_precision`` (of class 1, where both occur);
+        ``test_brier``, mean squared distance of the probabilities from the truth, from 0 to 2;
+        ``test_calibration_error``, how far confidence and accuracy lie apart in the mean over 15
+        equal bins of confidence. All lie in [0, 1] but the Brier score.
+
+    References
+    ----------
+    Brier, "Verification of forecasts expressed in terms of probability", 1950; Guo et al., "On
+    calibration of modern neural networks", ICML 2017 (expected calibration error).
+    """
+    if task == "regression":
+        return {}
+    shares = probabilities(task, scores.reshape(len(labels), -1))
+    guess = shares.argmax(axis=1)
+    if task == "binary":
+        guess = (scores.reshape(-1) > 0).astype(np.int64)  # as accuracy decides a tie
+    right = guess == labels
+    usual = np.bincount(train_labels.astype(np.int64)).argmax()
+    counts = np.bincount(labels, minlength=shares.shape[1])
+    recall = np.bincount(labels, weights=right, minlength=shares.shape[1])
+    found = {
+        "majority_accuracy": float(np.mean(labels == usual)),
+        "test_balanced_accuracy": float(np.mean(recall[counts > 0] / counts[counts > 0])),
+    }
+    if task == "binary" and 0 < labels.sum() < len(labels):
+        from sklearn.metrics import average_precision_score
+
+        found["test_average_precision"] = float(average_precision_score(labels, scores.reshape(-1)))
+    truth = np.eye(shares.shape[1])[labels]
+    found["test_brier"] = float(((shares - truth) ** 2).sum(axis=1).mean())
+    found["test_calibration_error"] = _calibration_error(shares.max(axis=1), right)
+    return found
+
+
+def _calibration_error(confidence: np.ndarray, right: np.ndarray) -> float:
+    """Mean over rows of |accuracy - confidence| of the bin in which a row's confidence lies."""
+    bins = np.minimum((confidence * _BINS).astype(np.int64), _BINS - 1)
+    gaps = np.bincount(bins, weights=right - confidence, minlength=_BINS)
+    return float(np.abs(gaps).sum() / len(right))

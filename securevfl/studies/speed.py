@@ -1,0 +1,109 @@
+"""How fast runs learn: time and bytes to a stated measure, and the mean measure over time.
+
+All are read off the evaluations of a run, between two of which a measure is taken to be linear in
+virtual time. A run learns nothing after its end, so its last value stands from then on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from securevfl.studies.intervals import mean_interval, number_or_none
+from securevfl.studies.jobs import MEASURES
+
+FALLING = frozenset({"rmse"})  # measures that are better when smaller
+
+
+def speeds(
+    jobs: Sequence[Mapping[str, Any]], labels: Sequence[str], target: float | None
+) -> dict[str, Any]:
+    """Speed of learning of each run of a study, over its seeds.
+
+    Parameters
+    ----------
+    jobs : sequence of mapping
+        Results of `securevfl.studies.jobs.run_job`.
+    labels : sequence of str
+        Names of the runs.
+    target : float or None
+        Value of the first measure that a run is to reach; None to leave times and bytes out.
+
+    Returns
+    -------
+    dict
+        ``measure``, ``target``, ``horizon`` (the virtual second up to which all is taken: the end
+        of the longest run), and under ``runs`` by name: ``area``, the mean of the measure from the
+        first evaluation of all runs up to the horizon; ``reached``, of how many seeds; and, where
+        all seeds reached the target, ``seconds`` and ``bytes`` to it. Each is a mean with the
+        half-width of its 95 % interval and the values. Empty without evaluations.
+    """
+    curves = [(job["label"], job["curve"]) for job in jobs if job["curve"]]
+    measure = next((m for m in ("rmse", *MEASURES) if all(m in c[0] for _, c in curves)), None)
+    if measure is None or not curves:
+        return {}
+    begin = max(curve[0]["time"] for _, curve in curves)
+    horizon = max([curve[-1]["time"] for _, curve in curves] + [_until(job) for job in jobs])
+    runs = {}
+    for label in labels:
+        own = [curve for name, curve in curves if name == label]
+        if own:
+            runs[label] = _of_run(own, measure, target, begin, horizon)
+    return {"measure": measure, "target": target, "horizon": horizon, "runs": runs}
+
+
+def _of_run(
+    curves: Sequence[Sequence[Mapping[str, Any]]],
+    measure: str,
+    target: float | None,
+    begin: float,
+    horizon: float,
+) -> dict[str, Any]:
+    found: dict[str, Any] = {"area": _summed([_area(c, measure, begin, horizon) for c in curves])}
+    if target is None:
+        return found
+    reached = [at for at in (_reached(curve, measure, target) for curve in curves) if at]
+    found["reached"] = len(reached)
+    if len(reached) == len(curves):
+        found["seconds"] = _summed([seconds for seconds, _ in reached])
+        found["bytes"] = _summed([nbytes for _, nbytes in reached])
+    return found
+
+
+def _reached(
+    curve: Sequence[Mapping[str, Any]], measure: str, target: float
+) -> tuple[float, float] | None:
+    """Virtual second and bytes at which a measure first reaches a value; None if it does not."""
+    sign = -1.0 if measure in FALLING else 1.0
+    before = None
+    for row in curve:
+        short = sign * (target - row[measure])
+        if short <= 0:
+            if before is None:
+                return row["time"], row["bytes"]
+            part = (target - before[measure]) / (row[measure] - before[measure])
+            return tuple(before[n] + part * (row[n] - before[n]) for n in ("time", "bytes"))
+        before = row
+    return None
+
+
+def _area(curve: Sequence[Mapping[str, Any]], measure: str, begin: float, horizon: float) -> float:
+    """Mean of a measure over virtual time."""
+    times = np.array([row["time"] for row in curve], np.float64)
+    values = np.array([row[measure] for row in curve], np.float64)
+    if horizon <= begin:
+        return float(np.interp(begin, times, values))
+    inner = times[(times > begin) & (times < horizon)]
+    grid = np.concatenate([[begin], inner, [horizon]])
+    return float(np.trapezoid(np.interp(grid, times, values), grid) / (horizon - begin))
+
+
+def _until(job: Mapping[str, Any]) -> float:
+    return float(job["summary"].get("until") or 0.0)
+
+
+def _summed(values: Sequence[float]) -> dict[str, Any]:
+    mean, half = mean_interval(values)
+    return {"mean": mean, "half_width_95": number_or_none(half), "values": list(values)}

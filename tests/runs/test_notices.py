@@ -1,0 +1,58 @@
+"""Notices of a run, and the measures that it shows beside its accuracy."""
+
+import numpy as np
+import pytest
+
+import securevfl as svfl
+from securevfl.data import VerticalDataset, load_dataset
+from securevfl.models.quality import QUALITY
+from securevfl.runs.result import no_slack, notices
+
+SUMMARY = {"until": None, "virtual_seconds": 9.5, "rounds": 7, "rounds_asked": 7}
+
+
+def test_a_run_without_slack_says_so():
+    assert no_slack({"R": 3, "N": 5, "A": 0}) == ""
+    assert no_slack({"R": 3, "N": 5, "A": 1}).startswith("no straggler")
+    assert "R + 2A = 5" in no_slack({"R": 3, "N": 5, "A": 1})
+    assert no_slack({"N": 5, "quorum": 5}) == ""
+
+
+def test_a_run_that_ends_before_its_time_says_so():
+    assert notices(SUMMARY) == []
+    early = notices(SUMMARY | {"until": 60.0})
+    assert len(early) == 1
+    assert "after 7 rounds at 9.5 s of 60 s" in early[0]
+    assert notices(SUMMARY | {"until": 9.5}) == []
+    assert notices(SUMMARY | {"until": 60.0, "rounds": 6}) == []
+
+
+@pytest.fixture(scope="module")
+def data():
+    return load_dataset("breast-cancer", parties=5)
+
+
+def test_a_run_at_the_majority_class_says_so(data):
+    run = svfl.run("fedvs", data, rounds=1, segments=2, width=8, hidden=4)
+    summary = run.summary()
+    assert summary["test_accuracy"] <= summary["majority_accuracy"]
+    assert [text[:20] for text in summary["notices"]] == [
+        "no straggler is tole",
+        "a test accuracy of 6",
+    ]
+
+
+def test_a_trained_run_has_every_measure(data):
+    run = svfl.run("split", data, rounds=60)
+    summary = run.summary()
+    assert summary["notices"] == []
+    assert all(0 <= summary[name] <= 1 for name in QUALITY)
+    assert summary["test_balanced_accuracy"] > 0.8 > summary["majority_accuracy"]
+
+
+def test_a_regression_has_no_such_measures():
+    stream = np.random.default_rng(0)
+    columns = [stream.random((80, 2)) for _ in range(3)]
+    data = VerticalDataset.from_numpy(columns, columns[0][:, 0] + stream.random(80))
+    summary = svfl.run("split", data, rounds=3).summary()
+    assert not set(QUALITY) & set(summary)
