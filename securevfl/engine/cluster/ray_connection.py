@@ -38,7 +38,14 @@ def connect(address: str | None, *, seconds: float = 3.0) -> Any:
     }
     if address is None:
         _ask_for_a_token()
-        ray.init(address="local", num_cpus=os.cpu_count(), **options)  # never one that is about
+        try:
+            ray.init(address="local", num_cpus=os.cpu_count(), **options)  # never one that is about
+        except Exception as error:  # Ray raises that very class
+            why = str(error).strip().partition("\n")[0]
+            raise ConfigurationError(
+                f"engine: Ray did not start a cluster on this machine ({why}). A busy machine "
+                "may be too slow for it: try again, or give address= of a cluster that runs"
+            ) from None
         return ray
     _preflight(address, seconds)
     options.pop("include_dashboard")

@@ -3,7 +3,8 @@
 Every party is an actor of its own (`securevfl.engine.realtime.actor`). Actors send each other
 frames (`securevfl.engine.realtime.frames`), sealed end to end; none passes through the driver. The
 driver introduces the parties to each other, polls their status, restarts those that died from their
-own checkpoints, and ends the run when the server has ended or nothing can go on.
+own checkpoints, and ends the run when the server has ended or nothing can go on. It waits for no
+answer without end: a party that is silent for a stated time is ended and counts as one that died.
 
 A Ray cluster is no trust boundary: each of its members can run code on all of its machines. Sealing
 protects payloads from the network and from mistakes, not from the cluster's operator.
@@ -13,7 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,8 +27,11 @@ from securevfl.engine.realtime.frames import Hello
 from securevfl.engine.realtime.host import PartyStatus
 from securevfl.errors import ConfigurationError, RunError, StalledError
 
+ANSWER = 120.0  # seconds in which a party must answer, if a run does not say otherwise
 _TICK = 0.05  # seconds between polls
 _GRACE = 5.0  # seconds without progress, after a party was lost for good, that end a run
+_SETUP = 10.0  # answers may take as many times longer before the first round: data are loaded
+_SILENCES = 3  # as often may a party be silent and come back; then it would be so again
 
 
 @dataclass
@@ -39,12 +43,20 @@ class _ActorRecord:
     hello: Hello | None = None
     poll: Any = None  # reference of the poll under way
     begin: Any = None  # reference of the restart under way
+    asked: float = 0.0  # when the poll or the restart under way was asked for
+    ending: bool = False  # it was silent, and Ray was asked to end its process
+    silences: int = 0
     status: PartyStatus | None = None
     lost: bool = False
     messages: int = 0
     bytes: int = 0
     process: int = 0
     restarts: int = 0
+
+    @property
+    def setup_done(self) -> bool:
+        """Whether the party can come back: it had got beyond its setup when it last answered."""
+        return self.status is not None and self.status.setup_done
 
 
 @dataclass
@@ -78,6 +90,9 @@ class Cluster:
         `PartyAssignment.folder`.
     patience : float
         Stall timeout: real seconds without progress of any party after which the run has stalled.
+    answer : float
+        Real seconds in which a party must answer the driver, its longest computation included; ten
+        times as many before its first round. One that does not is ended and restarted.
     """
 
     def __init__(
@@ -88,10 +103,12 @@ class Cluster:
         place: Mapping[int, str] | None = None,
         restarts: int = -1,
         patience: float = 120.0,
+        answer: float = ANSWER,
     ) -> None:
         assignment.check()
         self.assignment = assignment
         self.patience = patience
+        self.answer = answer
         self._restarts = restarts if assignment.folder is not None else 0
         self._place = dict(place or {})
         self._ray = connect(address)
@@ -101,6 +118,7 @@ class Cluster:
         self._floor = 0
         self._moved = time.monotonic()
         self._signature: Any = None
+        self._on_event: Callable[[Event], None] = lambda event: None
 
     # -- running -------------------------------------------------------------------------------
 
@@ -126,25 +144,28 @@ class Cluster:
         Raises
         ------
         RunError
-            When a party's code fails, or what it waits for was lost for good.
+            When a party's code fails, what it waits for was lost for good, or a party does not
+            answer before its first round or is missing at the end.
         StalledError
             When nothing moves for `patience` seconds.
         """
+        self._on_event = on_event
         self._start_actors()
         self._begin_all(restored, at)
         while True:
-            self._poll_all(on_event)
+            self._poll_all()
             server = self._records[SERVER].status
             if server is not None and server.done:
-                self._last_polls(on_event)
+                self._last_polls()
                 return self._collect()
             if pause is not None and pause():
                 return None
+            self._check_silence()
             self._check_progress()
             time.sleep(_TICK)
 
     def states(self) -> dict[int, dict[str, Any]]:
-        """Snapshots of the parties that are alive, as they stand."""
+        """Snapshots of the parties that are alive and answer in time, as they stand."""
         return self._from_all("models")
 
     def ask(self, index: int, question: Callable[[Party], Any]) -> Any:
@@ -153,12 +174,15 @@ class Cluster:
         Raises
         ------
         RunError
-            When the party is gone, or the function fails.
+            When the party is gone or does not answer in time, or the function fails.
         """
-        from ray.exceptions import RayError
+        from ray.exceptions import GetTimeoutError, RayError
 
         try:
-            return self._ray.get(self._records[index].actor.ask.remote(question))
+            reference = self._records[index].actor.ask.remote(question)
+            return self._ray.get(reference, timeout=self.answer)
+        except GetTimeoutError:
+            raise RunError(self._silence([index], self.answer)) from None
         except RayError as error:
             reason = str(error).strip().splitlines()[-1]
             raise RunError(f"cluster: {name_of(index)} does not answer: {reason}") from None
@@ -209,8 +233,7 @@ class Cluster:
             When such a process does not end.
         """
         self._start_actors()
-        claims = [record.actor.claim.remote() for record in self._records.values()]
-        return dict(zip(self._records, self._ray.get(claims), strict=True))
+        return self._answers({n: r.actor.claim.remote() for n, r in self._records.items()})
 
     def _start_actors(self) -> None:
         actor = self._ray.remote(PartyActor)
@@ -233,11 +256,9 @@ class Cluster:
         for n, hello in hellos.items():
             self._records[n].hello, self._records[n].epoch = hello, hello.epoch
         actors = {n: record.actor for n, record in self._records.items()}
-        self._ray.get(
-            [record.actor.connect.remote(actors, hellos) for record in self._records.values()]
-        )
+        self._answers({n: actor.connect.remote(actors, hellos) for n, actor in actors.items()})
         self._origin = self._origin or time.time_ns()
-        self._ray.get([record.actor.go.remote(self._origin) for record in self._records.values()])
+        self._answers({n: actor.go.remote(self._origin) for n, actor in actors.items()})
 
     def _make_all(self, restored: bool, at: int | None) -> dict[int, Hello]:
         """Let the actors make their parties; their introductions.
@@ -246,36 +267,86 @@ class Cluster:
         the memory that a party needs afterwards.
         """
         most = 2 * max(1, int(self._ray.cluster_resources().get("CPU", 1)))
-        pending: dict[Any, int] = {}
+        pending: dict[int, Any] = {}
         hellos: dict[int, Hello] = {}
         for n, record in self._records.items():
             if len(pending) == most:
-                ready, _ = self._ray.wait(list(pending), num_returns=1)
-                hellos[pending.pop(ready[0])] = self._ray.get(ready[0])
-            pending[record.actor.begin.remote(0, restored=restored, at=at, floor=self._floor)] = n
-        hellos |= {n: self._ray.get(reference) for reference, n in pending.items()}
-        return hellos
+                done, hello = next(self._arriving(pending))
+                hellos[done] = hello
+                del pending[done]
+            pending[n] = record.actor.begin.remote(0, restored=restored, at=at, floor=self._floor)
+        return hellos | self._answers(pending)
 
-    def _poll_all(self, on_event: Callable[[Event], None]) -> None:
+    def _answers(self, references: Mapping[int, Any]) -> dict[int, Any]:
+        """Answers of all parties asked; a run that has not begun cannot do without one."""
+        return dict(self._arriving(references))
+
+    def _arriving(self, references: Mapping[int, Any]) -> Iterator[tuple[int, Any]]:
+        """Parties with their answers, as they arrive, before the first round.
+
+        Raises
+        ------
+        RunError
+            When a party does not answer in time.
+        """
+        pending = {reference: n for n, reference in references.items()}
+        seconds = _SETUP * self.answer
+        end = time.monotonic() + seconds
+        while pending:
+            left = max(0.0, end - time.monotonic())
+            ready, _ = self._ray.wait(list(pending), num_returns=1, timeout=left)
+            if not ready:
+                raise RunError(self._silence(pending.values(), seconds))
+            yield pending.pop(ready[0]), self._ray.get(ready[0])
+
+    def _silence(self, parties: Iterable[int], seconds: float) -> str:
+        named = ", ".join(map(name_of, sorted(parties)))
+        return (
+            f"cluster: {named} did not answer within {seconds:g} s. Look at its machine, or, if it "
+            "computes that long, raise answer_timeout; then start or resume the run"
+        )
+
+    def _poll_all(self) -> None:
         """Ask each actor for its report; slow answers are taken by a later call."""
         for index, record in self._records.items():
             if record.lost:
                 continue
             if record.begin is not None:
-                self._try_return(index, record, on_event)
+                self._try_return(index, record)
                 continue
             if record.poll is None:
-                record.poll = record.actor.poll.remote()
+                record.poll, record.asked = record.actor.poll.remote(), time.monotonic()
         polls = {p.poll: n for n, p in self._records.items() if p.poll is not None}
         if not polls:
             return
         ready, _ = self._ray.wait(list(polls), num_returns=len(polls), timeout=_TICK)
         for reference in ready:
-            self._take_report(polls[reference], self._records[polls[reference]], on_event)
+            self._take_report(polls[reference], self._records[polls[reference]])
 
-    def _take_report(
-        self, index: int, record: _ActorRecord, on_event: Callable[[Event], None]
-    ) -> None:
+    def _check_silence(self) -> None:
+        """Take parties as down that have not answered in time."""
+        now = time.monotonic()
+        for index, record in self._records.items():
+            trains = record.begin is None and record.setup_done
+            limit = self.answer if trains or record.ending else _SETUP * self.answer
+            waits = record.poll is not None or record.begin is not None
+            if waits and not record.lost and now - record.asked > limit:
+                self._fell_silent(index, record, limit)
+
+    def _fell_silent(self, index: int, record: _ActorRecord, seconds: float) -> None:
+        """Have Ray end a party's process that does not answer; its machine may be gone as well."""
+        if not record.setup_done:
+            raise RunError(self._silence([index], seconds))
+        record.silences += 1
+        record.lost = record.ending or record.silences > _SILENCES
+        why = f"no answer for {seconds:g} s"
+        self._record(index, "down", {"life": record.epoch, "for good": record.lost, "why": why})
+        record.ending, record.asked = True, time.monotonic()
+        with contextlib.suppress(Exception):
+            # What Ray was asked before fails when the process is gone, which is noticed as a death.
+            self._ray.kill(record.actor, no_restart=record.lost)
+
+    def _take_report(self, index: int, record: _ActorRecord) -> None:
         from ray.exceptions import RayActorError
 
         reference, record.poll = record.poll, None
@@ -284,7 +355,7 @@ class Cluster:
         except RayActorError:
             report = None
         if report is None:
-            self._went_down(index, record, on_event)
+            self._went_down(index, record)
             return
         record.status = report.status
         record.messages, record.bytes = report.messages, report.bytes
@@ -293,33 +364,30 @@ class Cluster:
         self._floor = max(self._floor, report.status.round)
         for event in report.events:
             self._floor = max(self._floor, event.round)
-            on_event(event)
+            self._on_event(event)
         if report.status.failed:
             raise RunError(f"cluster: {report.status.failed}")
 
-    def _went_down(
-        self, index: int, record: _ActorRecord, on_event: Callable[[Event], None]
-    ) -> None:
-        status = record.status
-        if status is None or not status.setup_done:
+    def _went_down(self, index: int, record: _ActorRecord) -> None:
+        if not record.setup_done:
             raise RunError(
                 f"cluster: {name_of(index)} died before it had set up, and nobody could begin "
                 "without it; look at its machine and start the run again"
             )
         record.restarts += 1
         record.lost = 0 <= self._restarts < record.restarts
-        self._record(on_event, index, "down", {"life": record.epoch, "for good": record.lost})
+        if record.lost or not record.ending:  # else it was told when it fell silent
+            self._record(index, "down", {"life": record.epoch, "for good": record.lost})
         if not record.lost:
             self._ask_back(record)
 
     def _ask_back(self, record: _ActorRecord) -> None:
+        record.ending, record.asked = False, time.monotonic()
         record.begin = record.actor.begin.remote(
             record.epoch + 1, restored=True, at=None, floor=self._floor
         )
 
-    def _try_return(
-        self, index: int, record: _ActorRecord, on_event: Callable[[Event], None]
-    ) -> None:
+    def _try_return(self, index: int, record: _ActorRecord) -> None:
         """Bring a party back if its new process is there."""
         from ray.exceptions import ActorUnavailableError, RayActorError
 
@@ -333,7 +401,7 @@ class Cluster:
             return
         except RayActorError:
             record.begin, record.lost = None, True
-            self._record(on_event, index, "down", {"life": record.epoch, "for good": True})
+            self._record(index, "down", {"life": record.epoch, "for good": True})
             return
         record.begin, record.hello, record.epoch = None, hello, hello.epoch
         for n, other in self._records.items():
@@ -343,13 +411,11 @@ class Cluster:
         hellos = {n: other.hello for n, other in self._records.items()}
         record.actor.connect.remote(actors, hellos)
         record.actor.go.remote(self._origin)
-        self._record(on_event, index, "up", {"life": hello.epoch})
+        self._record(index, "up", {"life": hello.epoch})
 
-    def _record(
-        self, on_event: Callable[[Event], None], index: int, name: str, fields: dict[str, Any]
-    ) -> None:
+    def _record(self, index: int, name: str, fields: dict[str, Any]) -> None:
         """Record an event of the cluster itself."""
-        on_event(Event(time.time_ns() - self._origin, index, self._floor, name, fields))
+        self._on_event(Event(time.time_ns() - self._origin, index, self._floor, name, fields))
         self._moved = time.monotonic()
 
     # -- the end -------------------------------------------------------------------------------
@@ -381,31 +447,52 @@ class Cluster:
             )
         raise StalledError(f"cluster: nothing moved for {self.patience:g} s: {waiting}")
 
-    def _last_polls(self, on_event: Callable[[Event], None]) -> None:
+    def _last_polls(self) -> None:
         """Give the other parties a second to end as well, and take their last reports."""
         end = time.monotonic() + 1.0
         while time.monotonic() < end:
-            self._poll_all(on_event)
+            self._poll_all()
             statuses = [p.status for p in self._records.values() if not p.lost and not p.begin]
             if all(s is not None and s.done for s in statuses):
                 return
             time.sleep(_TICK)
 
     def _collect(self) -> Ended:
-        return Ended(self.states(), self._from_all("transcript"))
+        """States and transcripts of all parties; one that is down is given time to come back."""
+        states = self.states()
+        end = time.monotonic() + _SETUP * self.answer
+        while len(states) < len(self._records):
+            missing = [n for n in self._records if n not in states]
+            gone = [n for n in missing if self._records[n].lost]
+            if gone or time.monotonic() > end:
+                raise RunError(
+                    f"cluster: the last round is over, but {', '.join(map(name_of, missing))} did "
+                    "not come back, and without its model the result would be wrong. Resume the "
+                    "run when its machine is there again"
+                )
+            self._poll_all()
+            self._check_silence()
+            time.sleep(_TICK)
+            states |= self._from_all("models", missing)
+        return Ended(states, self._from_all("transcript"))
 
-    def _from_all(self, what: str) -> dict[int, Any]:
-        """Results of a method of all actors that are alive."""
-        asked = {
-            index: getattr(record.actor, what).remote()
-            for index, record in self._records.items()
-            if not record.lost and record.begin is None
-        }
+    def _from_all(self, what: str, parties: Iterable[int] | None = None) -> dict[int, Any]:
+        """Results of a method of all actors, or of some, that are alive and answer in time."""
+        asked = {}
+        for index in self._records if parties is None else parties:
+            record = self._records[index]
+            if not record.lost and not record.ending and record.begin is None:
+                asked[getattr(record.actor, what).remote()] = index
+        if not asked:
+            return {}
+        ready, silent = self._ray.wait(list(asked), num_returns=len(asked), timeout=self.answer)
         found = {}
-        for index, reference in asked.items():
+        for reference in ready:
             with contextlib.suppress(Exception):  # one that dies now is missing from the answer
-                found[index] = self._ray.get(reference)
-        return found
+                found[asked[reference]] = self._ray.get(reference)
+        for reference in silent:
+            self._fell_silent(asked[reference], self._records[asked[reference]], self.answer)
+        return dict(sorted(found.items()))
 
 
 _ONE_THREAD = {

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, ConfigDict
 
+from securevfl.engine.cluster.supervisor import ANSWER
 from securevfl.runs.options import option
 from securevfl.runs.spec import RUN
 
@@ -40,12 +41,22 @@ class ClusterOptions(BaseModel):
         None, metavar="FOLDER", panel=RUN, commands="resume", default_text="new keys",
         help="Folder of key files, server.key and party-0.key, on each party's own machine.",
     )  # fmt: skip
+    answer_timeout: float | None = option(
+        None, gt=0, metavar="SECONDS", panel=RUN, commands="resume", default_text=f"{ANSWER:g}",
+        help="Real seconds in which a party must answer the driver, its longest computation "
+        "included; ten times as many before its first round. One that does not is taken as down, "
+        "ended, and started again from its checkpoint.",
+    )  # fmt: skip
 
     def signed_manifest(self) -> Manifest | None:
         """Content of the manifest, if there is one."""
         from securevfl.engine.security.identity import Manifest
 
         return None if self.manifest is None else Manifest.read(self.manifest)
+
+    def answer(self) -> float:
+        """Seconds in which a party must answer."""
+        return ANSWER if self.answer_timeout is None else self.answer_timeout
 
     def key_folder(self) -> str | None:
         """Whole path of the folder of keys, if there is one."""

@@ -212,7 +212,7 @@ def prepare(
         keys=options.key_folder(),
         points={n: s.point for n, s in entries.items() if s.point is not None},  # compared later
     )
-    cluster = Cluster(job, address=options.address, place=options.place)
+    cluster = Cluster(job, address=options.address, place=options.place, answer=options.answer())
     try:
         if cluster.run(lambda event: None, pause=pause) is None:
             return None

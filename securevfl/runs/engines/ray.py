@@ -121,7 +121,11 @@ class Driver:
             rules=rules_of(protocol),
         )
         self.cluster = Cluster(
-            self.job, address=options.address, place=options.place, restarts=self.restarts
+            self.job,
+            address=options.address,
+            place=options.place,
+            restarts=self.restarts,
+            answer=options.answer(),
         )
         self._mirrors: dict[int, Party] = {}
         recorder.measured = self._measured

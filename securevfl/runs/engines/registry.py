@@ -81,7 +81,7 @@ def engine_options(engine: Engine, values: Mapping[str, Any]) -> BaseModel:
     """
     own = engine.Options.model_fields
     for other in ENGINES.values():
-        given = [n for n in other.Options.model_fields if n not in own and values.get(n)]
+        given = [n for n in other.Options.model_fields if n not in own and _is_given(values.get(n))]
         if given:
             raise ConfigurationError(
                 f"run: {', '.join(given)} {'has' if len(given) == 1 else 'have'} no effect with "
@@ -89,12 +89,17 @@ def engine_options(engine: Engine, values: Mapping[str, Any]) -> BaseModel:
                 f"engine = {other.name!r}."
             )
     try:
-        return engine.Options(**{name: values[name] for name in own if values.get(name)})
+        return engine.Options(**{name: values[name] for name in own if _is_given(values.get(name))})
     except ValidationError as error:
         first = error.errors()[0]
         raise ConfigurationError(
             f"run: {first['loc'][0]} = {first['input']!r}: {first['msg']}. Choose another value."
         ) from None
+
+
+def _is_given(value: Any) -> bool:
+    """Whether an option has a value; an empty mapping of places is none."""
+    return value is not None and value != {}
 
 
 def reads_local_tables(source: DataSource | None, engine: str) -> bool:

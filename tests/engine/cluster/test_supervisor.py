@@ -1,11 +1,13 @@
-"""Which rounds a server that comes back on a cluster must not announce."""
+"""The supervisor: rounds that a server must not announce again, and parties that do not answer."""
 
 from types import SimpleNamespace
 
 import pytest
 
+from securevfl.engine.cluster import supervisor
 from securevfl.engine.cluster.supervisor import Cluster
 from securevfl.engine.network import Event
+from securevfl.errors import RunError
 
 pytest.importorskip("ray")
 
@@ -20,6 +22,97 @@ def test_the_floor_is_the_newest_round_that_anybody_is_in(status_round, events, 
     cluster._floor = 2
     cluster._ray = SimpleNamespace(get=lambda reference: report)
     heard = []
-    cluster._take_report(1, SimpleNamespace(poll="reference"), heard.append)
+    cluster._on_event = heard.append
+    cluster._take_report(1, SimpleNamespace(poll="reference"))
     assert cluster._floor == floor
     assert heard == told
+
+
+class SilentRay:
+    """Ray whose actors never answer; it notes whom it was asked to end."""
+
+    def __init__(self):
+        self.killed = []
+
+    def wait(self, references, *, num_returns, timeout):
+        return [], references
+
+    def kill(self, actor, *, no_restart):
+        self.killed.append((actor, no_restart))
+
+
+def silent_cluster(monkeypatch, *, setup_done=True):
+    """A cluster with one party, asked at second 0, and its clock."""
+    clock = [0.0]
+    monkeypatch.setattr(supervisor.time, "monotonic", lambda: clock[0])
+    cluster = object.__new__(Cluster)
+    cluster.answer, cluster._floor, cluster._origin, cluster._moved = 30.0, 4, 0, 0.0
+    cluster._ray, cluster._restarts, heard = SilentRay(), -1, []
+    cluster._on_event = heard.append
+    status = SimpleNamespace(setup_done=setup_done, round=4)
+    record = supervisor._ActorRecord("actor", poll="a reference", status=status)
+    cluster._records = {2: record}
+    return cluster, record, clock, heard
+
+
+def test_a_party_that_does_not_answer_in_time_is_down_and_its_process_is_ended(monkeypatch):
+    cluster, _, clock, heard = silent_cluster(monkeypatch)
+    clock[0] = 30.0
+    cluster._check_silence()
+    assert not heard
+    clock[0] = 30.1
+    cluster._check_silence()
+    assert [(event.name, event.party, event.fields["why"]) for event in heard] == [
+        ("down", 2, "no answer for 30 s")
+    ]
+    assert cluster._ray.killed == [("actor", False)]
+    cluster._check_silence()
+    assert len(heard) == 1
+
+
+def test_a_party_whose_process_cannot_be_ended_is_lost_for_good(monkeypatch):
+    """Its machine cannot be reached; the others go on, or the run ends as after a death."""
+    cluster, record, clock, heard = silent_cluster(monkeypatch)
+    for clock[0] in (31.0, 62.0):
+        cluster._check_silence()
+    assert [event.fields["for good"] for event in heard] == [False, True]
+    assert record.lost
+    assert cluster._ray.killed[-1] == ("actor", True)
+
+
+def test_a_party_that_is_silent_again_and_again_is_not_started_for_ever(monkeypatch):
+    cluster, record, clock, heard = silent_cluster(monkeypatch)
+    for clock[0] in (31.0, 62.0, 93.0, 124.0):
+        cluster._check_silence()
+        record.ending, record.asked = False, clock[0]  # it came back, and was asked again
+    assert [event.fields["for good"] for event in heard] == [False, False, False, True]
+
+
+def test_silence_before_the_first_round_ends_the_run_after_ten_times_as_long(monkeypatch):
+    cluster, _, clock, _ = silent_cluster(monkeypatch, setup_done=False)
+    clock[0] = 299.0
+    cluster._check_silence()
+    clock[0] = 301.0
+    with pytest.raises(RunError, match=r"party 2 did not answer within 300 s.*answer_timeout"):
+        cluster._check_silence()
+
+
+def test_a_start_that_a_party_does_not_answer_ends_in_an_error_that_names_it(monkeypatch):
+    cluster, *_ = silent_cluster(monkeypatch)
+    with pytest.raises(RunError, match="party 1, party 3 did not answer within 300 s"):
+        cluster._answers({3: "one", 1: "another"})
+
+
+def test_states_are_those_of_the_parties_that_answer(monkeypatch):
+    """The driver waited here without end, though the server was done."""
+    cluster, record, _, heard = silent_cluster(monkeypatch)
+    record.actor = SimpleNamespace(models=SimpleNamespace(remote=lambda: "models"))
+    assert cluster.states() == {}
+    assert [event.name for event in heard] == ["down"]
+
+
+def test_a_result_without_the_model_of_a_lost_party_is_refused(monkeypatch):
+    cluster, record, *_ = silent_cluster(monkeypatch)
+    record.lost = True
+    with pytest.raises(RunError, match=r"party 2 did not come back.*Resume the run"):
+        cluster._collect()

@@ -160,10 +160,13 @@ def test_parties_with_identities_believe_only_those_of_the_manifest(digits, tmp_
 
 
 class Killing:
-    """Progress that kills parties' processes at given steps, as an operator's kill -9 would."""
+    """Progress that kills parties' processes at given steps, as an operator's kill -9 would.
 
-    def __init__(self, monkeypatch, at):
-        self.at, self.cluster, self.killed = at, None, []
+    A party in `stopped` is stopped instead: it neither dies nor answers.
+    """
+
+    def __init__(self, monkeypatch, at, stopped=()):
+        self.at, self.stopped, self.cluster, self.killed = at, dict(stopped), None, []
         before = Cluster.run
 
         def run(cluster, *arguments, **options):
@@ -176,15 +179,19 @@ class Killing:
         for party in self.at.get(progress.round, ()):
             os.kill(self.cluster.processes[party], signal.SIGKILL)
             self.killed.append(time.monotonic())
+        for party in self.stopped.get(progress.round, ()):
+            os.kill(self.cluster.processes[party], signal.SIGSTOP)
 
 
 def test_a_party_that_is_killed_comes_back_and_the_run_does_not_wait(four, tmp_path, monkeypatch):
-    killing = Killing(monkeypatch, {10: (3,), 30: (3,)})
+    """The last time it is stopped: the driver waited for it without end."""
+    killing = Killing(monkeypatch, {10: (3,), 30: (3,)}, stopped={60: (3,)})
     run = svfl.run(
         "fedvs",
         four,
         rounds=60,
         engine="ray",
+        answer_timeout=10.0,
         out=tmp_path / "run",
         share_timeout=2.0,  # real seconds: a busy machine must not look like a loss
         result_timeout=2.0,
@@ -196,7 +203,8 @@ def test_a_party_that_is_killed_comes_back_and_the_run_does_not_wait(four, tmp_p
     assert [row["step"] for row in run.history] == list(range(1, 61))
     told = [(e["event"], e["party"]) for e in run.events if e["event"] in ("down", "up")]
     assert told[:2] == [("down", 3), ("up", 3)]
-    assert told.count(("down", 3)) == 2
+    assert told.count(("down", 3)) == 3
+    assert "no answer for 10 s" in [e.get("why") for e in run.events if e["event"] == "down"]
     assert run.summary()["test_accuracy"] > 0.3  # it missed most rounds: they are short
 
 
