@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from securevfl.data.source import DataSource
     from securevfl.runs.result import Run
 
+_STOPPING = (signal.SIGINT, signal.SIGTERM)
 INTERRUPTED = 130  # 128 + SIGINT, as shells expect
 _DATA_FLAGS = {
     "parties": "--parties",
@@ -242,20 +243,26 @@ def _make_new(folder: Path) -> Path:
 
 @contextmanager
 def stopping(display: displays.NoteDisplay) -> Iterator[Callable[[], bool]]:
-    """Give a function that says whether Ctrl-C was pressed; a second Ctrl-C ends the process."""
+    """Give a function that says whether Ctrl-C was pressed, or SIGTERM came.
+
+    SIGTERM is what batch systems, systemd and Kubernetes send. A second signal ends the process.
+    """
     asked = threading.Event()
 
-    def handler(_number: int, _frame: object) -> None:
+    def handler(number: int, _frame: object) -> None:
         asked.set()
-        # From now on the signal has its default effect, so that nothing can delay a second one.
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
-        display.note("stopping at the next safe point; press Ctrl-C again to quit at once")
+        # From now on the signals have their default effect: nothing can delay a second one.
+        for name in _STOPPING:
+            signal.signal(name, signal.SIG_DFL)
+        again = "press Ctrl-C" if number == signal.SIGINT else "send SIGTERM"
+        display.note(f"stopping at the next safe point; {again} again to quit at once")
 
     if threading.current_thread() is not threading.main_thread():
         yield asked.is_set
         return
-    before = signal.signal(signal.SIGINT, handler)
+    before = {name: signal.signal(name, handler) for name in _STOPPING}
     try:
         yield asked.is_set
     finally:
-        signal.signal(signal.SIGINT, before)
+        for name, was in before.items():
+            signal.signal(name, was)

@@ -43,9 +43,10 @@ def write_checkpoint(folder: Path, state: Mapping[str, Any]) -> None:
         index: _without_constants(folder, index, saved, first=first)
         for index, saved in simulation["parties"].items()
     }
-    if current.exists():
+    part = _write_part(current, _sealed({**state, "simulation": simulation}))
+    if current.exists():  # the new one is whole now
         os.replace(current, previous)
-    write_file(current, {**state, "simulation": simulation})
+    os.replace(part, current)
 
 
 def read_checkpoint(folder: Path) -> dict[str, Any]:
@@ -94,6 +95,11 @@ def begin_resumption(folder: Path) -> int:
     return number
 
 
+def has_checkpoint(folder: Path) -> bool:
+    """Whether a folder holds a simulation's checkpoint, whole or not."""
+    return any((folder / name).exists() for name in (_NAME, _PREVIOUS))
+
+
 def remove_checkpoints(folder: Path) -> None:
     """Delete all checkpoint files; a finished run does not keep shares on disk."""
     left = [*folder.glob("once-*.svfl"), *folder.glob("once-*.part"), *folder.glob("checkpoint.*")]
@@ -122,17 +128,35 @@ def _without_constants(
 
 def write_file(path: Path, value: Any) -> None:
     """Write a payload with its checksum, whole or not at all, with mode 0600."""
+    os.replace(_write_part(path, _sealed(value)), path)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a text, whole or not at all, with the usual mode."""
+    os.replace(_write_part(path, (text.encode(),), mode=0o666), path)
+
+
+def _sealed(value: Any) -> tuple[bytes, bytes]:
+    """Head and body of a payload's file."""
     body = wire.encode(value)
-    head = _MAGIC + _VERSION.to_bytes(4, "little") + hashlib.sha256(body).digest()
+    return _MAGIC + _VERSION.to_bytes(4, "little") + hashlib.sha256(body).digest(), body
+
+
+def _write_part(path: Path, content: tuple[bytes, ...], mode: int = 0o600) -> Path:
+    """A file beside `path` with the content, safely on disk; nothing is left if that fails."""
     part = path.with_suffix(".part")
     part.unlink(missing_ok=True)  # a file that is there would keep its own mode
-    descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(head)
-        file.write(body)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(part, path)
+    descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            for piece in content:
+                file.write(piece)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError:
+        part.unlink(missing_ok=True)
+        raise
+    return part
 
 
 def read_file(path: Path) -> Any:

@@ -13,6 +13,7 @@ import numpy as np
 
 from securevfl.engine.network import SERVER
 from securevfl.errors import ConfigurationError, DataError
+from securevfl.runs.folders.checksums import read_summary
 from securevfl.runs.spec import CONFIG, FORMAT
 from securevfl.runs.storage import HISTORY, MESSAGES, SUMMARY, read_transcript
 
@@ -210,7 +211,7 @@ def _hint(folder: Path) -> str:
 
 
 def _summary(path: Path) -> dict[str, Any]:
-    content = _object(path)
+    content = read_summary(path)
     claims = content.setdefault("claims", [])
     if not _are(claims, _CLAIM):
         raise DataError(f"report: {path} holds claims without {', '.join(_CLAIM)}")

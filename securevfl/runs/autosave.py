@@ -53,32 +53,39 @@ class Autosave:
             if self.folder is None:
                 self.stopped = True
                 return True
-            self._ask(stop=True)
+            self._ask(stop=True, needed=True)
         elif self._due():
             self._ask(stop=False)
         return False
+
+    def keep_ended(self) -> None:
+        """Write a checkpoint of a run that has ended, whose result could not be saved."""
+        if self.simulation.finished:
+            self._ask(stop=False, needed=True)
 
     def _due(self) -> bool:
         if self.folder is None or self._seconds is None:
             return False
         return time.monotonic() - self._last > self._seconds
 
-    def _ask(self, *, stop: bool) -> None:
+    def _ask(self, *, stop: bool, needed: bool = False) -> None:
+        """Write a checkpoint as soon as there is a state; one that is needed must not fail."""
         self._asked = True
 
         def write(state: dict[str, Any]) -> None:
             assert self.folder is not None
-            write_checkpoint(
-                self.folder,
-                {
-                    "simulation": state,
-                    "historian": self.recorder.state(),
-                    "wall_seconds": self.spent,
-                },
-            )
+            content = {"simulation": state, "historian": self.recorder.state()}
+            try:
+                write_checkpoint(self.folder, {**content, "wall_seconds": self.spent})
+            except OSError as error:
+                if needed:
+                    raise
+                # The run is worth more than its checkpoint, and the one before is still whole.
+                _LOG.warning("no checkpoint could be written in %s: %s", self.folder, error)
+            else:
+                _LOG.info("checkpoint at %.3f s in %s", state["clock"] / 1e9, self.folder)
             self._asked = False
             self._last = time.monotonic()
             self.stopped = stop
-            _LOG.info("checkpoint at %.3f s in %s", state["clock"] / 1e9, self.folder)
 
         self.simulation.request_state(write)

@@ -10,8 +10,9 @@ from securevfl.data.alignment.join import PartyTable, common_rows
 from securevfl.data.preparation.csvfile import read_csv
 from securevfl.errors import DataError
 from securevfl.models.user_code import allow_options as allow_options
+from securevfl.runs.folders.checksums import read_summary
 from securevfl.runs.load import load_run
-from securevfl.runs.storage import read_history, read_transcript
+from securevfl.runs.storage import SUMMARY, read_history, read_transcript
 from securevfl.runs.trace import Trace, pick
 
 
@@ -110,6 +111,8 @@ def trace_folder(
     **chosen
         As for `securevfl.runs.trace.trace`.
     """
+    if (folder / SUMMARY).exists():
+        read_summary(folder / SUMMARY)  # it compares the checksums of all files
     found = pick(read_transcript(folder), read_history(folder)[1], **chosen)
     if payloads:
         return load_run(folder, code=code).trace(first=first, payloads=True, **chosen), len(found)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,6 +10,7 @@ from securevfl.errors import ConfigurationError
 from securevfl.models.user_code import allow
 from securevfl.protocols.base.registry import get_protocol, make_config
 from securevfl.runs.engines.registry import reads_local_tables
+from securevfl.runs.folders.checksums import read_summary
 from securevfl.runs.spec import CONFIG, RunSpec
 from securevfl.runs.storage import PARTIES, SUMMARY, read_history, read_parties, read_transcript
 
@@ -53,6 +53,7 @@ def load_run(
         raise ConfigurationError(
             f"load: {folder} has no {PARTIES}: it was written by an older version; run it again"
         )
+    summary = read_summary(folder / SUMMARY)
     allow(*code)
     cls = get_protocol(spec.protocol)
     data = load_run_data(spec, folder, data)
@@ -68,7 +69,7 @@ def load_run(
         history=rows,
         events=events,
         transcript=read_transcript(folder),
-        wall_seconds=json.loads((folder / SUMMARY).read_text())["wall_seconds"],
+        wall_seconds=float(summary.get("wall_seconds", 0.0)),
         folder=folder,
     )
 

@@ -18,12 +18,16 @@ from securevfl.models.quality import quality
 from securevfl.models.scores import decided, probabilities
 from securevfl.privacy.claims import Claim, link_claims
 from securevfl.protocols.base.protocol import Protocol
+from securevfl.runs.folders.checksums import replaced_together, write_summary
 from securevfl.runs.history import History
 from securevfl.runs.spec import CONFIG, RunSpec
 from securevfl.runs.storage import (
+    CURVES,
     HISTORY,
+    MODELS,
     NO_MODELS,
     PARTIES,
+    TOTALS,
     write_parties,
     write_transcript,
 )
@@ -238,23 +242,26 @@ class Run:
         return trace(self.protocol, self.spec, self.transcript, self.events, **chosen)
 
     def save(self, folder: Path | str) -> None:
-        """Write configuration, history, messages, models, curves and summary into a folder."""
+        """Write configuration, history, messages, models, curves and summary into a folder.
+
+        All of them are there afterwards, or none is changed. The summary has the checksums of the
+        others.
+        """
         from securevfl.runs.plots import draw_curves
 
-        folder = Path(folder)
-        folder.mkdir(parents=True, exist_ok=True)
-        self.folder = folder
-        (folder / CONFIG).write_text(self.spec.to_toml(self.protocol.describe()))
-        entries = sorted(self.history + self.events, key=lambda entry: entry["time"])
-        lines = [json.dumps(entry) for entry in entries]
-        (folder / HISTORY).write_text("\n".join(lines) + "\n")
-        self.transcript.write_csv(folder / "messages.csv")
-        write_transcript(folder, self.transcript)
-        write_parties(folder / PARTIES, self.parties)
-        arrays: Any = self.models()
-        np.savez(folder / "model.npz", **arrays)
-        draw_curves({self.protocol.name: self.history}, folder / "curves.png")
-        (folder / SUMMARY).write_text(json.dumps(self.summary(), indent=1) + "\n")
+        self.folder = Path(folder)
+        with replaced_together(self.folder, last=SUMMARY) as beside:
+            (beside / CONFIG).write_text(self.spec.to_toml(self.protocol.describe()))
+            entries = sorted(self.history + self.events, key=lambda entry: entry["time"])
+            lines = [json.dumps(entry) for entry in entries]
+            (beside / HISTORY).write_text("\n".join(lines) + "\n")
+            self.transcript.write_csv(beside / TOTALS)
+            write_transcript(beside, self.transcript)
+            write_parties(beside / PARTIES, self.parties)
+            arrays: Any = self.models()
+            np.savez(beside / MODELS, **arrays)
+            draw_curves({self.protocol.name: self.history}, beside / CURVES)
+            write_summary(beside / SUMMARY, self.summary())
 
     def models(self) -> dict[str, np.ndarray]:
         """Arrays of all parties' trained models by name, such as ``client-0/network/weight``."""

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
 
 from securevfl.data.source import DataSource
+from securevfl.engine.checkpoint import has_checkpoint, write_text
 from securevfl.engine.conditions import Conditions
 from securevfl.engine.faults import Faults, load_faults
-from securevfl.errors import ConfigurationError
+from securevfl.errors import ConfigurationError, RunError
 from securevfl.models.user_code import allow, allow_options
 from securevfl.protocols.base.registry import get_protocol, make_config
 from securevfl.runs.assembly import Assembled, check_memory, make_protocol, specify
-from securevfl.runs.engines.base import Engine
+from securevfl.runs.engines.base import Ended, Engine
 from securevfl.runs.engines.cluster_options import ClusterOptions
 from securevfl.runs.engines.own_tables import driver_dataset, facts_of, prepare, tables_of
 from securevfl.runs.engines.registry import (
@@ -26,12 +28,13 @@ from securevfl.runs.engines.registry import (
     get_engine,
     reads_local_tables,
 )
+from securevfl.runs.folders.claim import claimed
 from securevfl.runs.history import HistoryRecorder, Progress
 from securevfl.runs.load import load_run_data
 from securevfl.runs.options import check_values, documents_options, pick
 from securevfl.runs.result import Run
 from securevfl.runs.spec import CONFIG, RunSpec
-from securevfl.runs.storage import SUMMARY, reserve_folder
+from securevfl.runs.storage import SUMMARY
 from securevfl.runs.tracking import Track, Tracker, make_tracker
 
 if TYPE_CHECKING:
@@ -130,26 +133,29 @@ def run(
     folder = None if out is None else Path(out)
     source = data if isinstance(data, DataSource) else None
     tables = None
-    if source is not None and reads_local_tables(source, engine):
-        make_config(get_protocol(protocol), options)  # its errors come first
-        tables = prepare(source, protocol, folder, sealed=sealed, options=own, pause=interrupted)
-        if tables is None:
-            raise Interrupted(None)
-        dataset = driver_dataset(*tables)
-    else:
-        dataset = data.load() if isinstance(data, DataSource) else data
-    made, _ = make_protocol(protocol, options, dataset, seed)
-    spec = specify(made, asked, conditions=chosen.conditions, source=source)
-    check_conditions(chosen, spec.conditions)
-    made.secrets = spec.secrets
-    job = Assembled(spec, made, folder, tables)
-    job.schedule()  # refuses faults that do not fit the parties
-    check_memory(made)
-    if folder is not None:
-        reserve_folder(folder, spec.to_toml(made.describe()))
-    tracker = make_tracker(track, spec, folder)
-    _LOG.info("run of %s on %r with seed %s, %s", protocol, dataset.name, seed, made.describe())
-    return _carry_out(job, chosen, own, tracker, checkpoint_seconds, progress, interrupted)
+    with claimed(folder, new=True):
+        if source is not None and reads_local_tables(source, engine):
+            make_config(get_protocol(protocol), options)  # its errors come first
+            tables = prepare(
+                source, protocol, folder, sealed=sealed, options=own, pause=interrupted
+            )
+            if tables is None:
+                raise Interrupted(None)
+            dataset = driver_dataset(*tables)
+        else:
+            dataset = data.load() if isinstance(data, DataSource) else data
+        made, _ = make_protocol(protocol, options, dataset, seed)
+        spec = specify(made, asked, conditions=chosen.conditions, source=source)
+        check_conditions(chosen, spec.conditions)
+        made.secrets = spec.secrets
+        job = Assembled(spec, made, folder, tables)
+        job.schedule()  # refuses faults that do not fit the parties
+        check_memory(made)
+        if folder is not None:
+            write_text(folder / CONFIG, spec.to_toml(made.describe()))
+        tracker = make_tracker(track, spec, folder)
+        _LOG.info("run of %s on %r with seed %s, %s", protocol, dataset.name, seed, made.describe())
+        return _carry_out(job, chosen, own, tracker, checkpoint_seconds, progress, interrupted)
 
 
 @documents_options(ClusterOptions)
@@ -196,12 +202,21 @@ def resume(
     """
     given = dict(locals())
     folder = Path(folder)
+    if not (folder / CONFIG).exists():
+        raise ConfigurationError(f"resume: {folder} holds no {CONFIG}")
+    with claimed(folder, new=False):
+        return _go_on(folder, given)
+
+
+def _go_on(folder: Path, given: Mapping[str, Any]) -> Run:
+    """Resume the run in a claimed folder with the arguments of `resume`."""
     spec = RunSpec.from_toml(folder / CONFIG)
     if (folder / SUMMARY).exists():
         raise ConfigurationError(f"resume: the run in {folder} is complete; nothing is left to do")
     chosen = get_engine(spec.engine)
     own = engine_options(chosen, given)
-    allow(*code)
+    allow(*given["code"])
+    data = given["data"]
     get_protocol(spec.protocol)  # its module declares the messages that a checkpoint holds
     state = chosen.read(folder)
     tables = None
@@ -213,10 +228,19 @@ def resume(
     made.secrets = spec.secrets
     check_memory(made)
     done = len(state["historian"]["rows"]) if state else 0
-    tracker = make_tracker(track, spec, folder, done=done)
+    tracker = make_tracker(given["track"], spec, folder, done=done)
     _LOG.info("resume of the run in %s after %s steps", folder, done)
     job = Assembled(spec, made, folder, tables)
-    return _carry_out(job, chosen, own, tracker, checkpoint_seconds, progress, interrupted, state)
+    return _carry_out(
+        job,
+        chosen,
+        own,
+        tracker,
+        given["checkpoint_seconds"],
+        given["progress"],
+        given["interrupted"],
+        state,
+    )
 
 
 def _carry_out(
@@ -259,7 +283,30 @@ def _carry_out(
         wall_seconds=ended.wall_seconds,
     )
     if job.folder is not None:
-        result.save(job.folder)
+        _save(result, job.folder, ended)
         engine.clear(job.folder)
     _LOG.info("run of %s ended at %.3f s", job.protocol.name, result.virtual_seconds)
     return result
+
+
+def _save(result: Run, folder: Path, ended: Ended) -> None:
+    """Save a result; one that cannot be written is kept as a checkpoint, if that can be.
+
+    Raises
+    ------
+    RunError
+        When the folder cannot be written, as on a full disk.
+    """
+    try:
+        result.save(folder)
+    except OSError as error:
+        why = f"run: the result could not be written to {folder}: {error.strerror or error}"
+        with suppress(OSError):
+            if ended.keep is not None:
+                ended.keep()
+        if has_checkpoint(folder):
+            raise RunError(
+                f"{why}. Its checkpoint was kept: make room, and go on with `securevfl resume "
+                f"{folder}`"
+            ) from None
+        raise RunError(f"{why}. Make room, and resume the run or start it again") from None

@@ -23,22 +23,9 @@ from securevfl.runs.history import History
 SUMMARY, HISTORY = "summary.json", "history.jsonl"
 PARTIES, MESSAGES = "parties.state", "messages.npz"
 CONFIG, FACTS = "config.toml", "facts.json"
+TOTALS, MODELS, CURVES = "messages.csv", "model.npz", "curves.png"
+RESULT = (HISTORY, MESSAGES, TOTALS, PARTIES, MODELS, CURVES, SUMMARY)
 NO_MODELS = (LastEmbeddings, Imputation)  # kept by parties, and too large to save as a model
-
-
-def refuse_used(folder: Path) -> None:
-    """Refuse a folder that holds anything but the parties' prepared tables."""
-    if folder.exists() and any(p.name not in ("parties", FACTS) for p in folder.iterdir()):
-        raise ConfigurationError(
-            f"run: the folder {folder} is not empty; choose another, or resume the run in it"
-        )
-
-
-def reserve_folder(folder: Path, config: str) -> None:
-    """Create the folder of a run with its ``config.toml``; a folder that is in use is refused."""
-    refuse_used(folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / CONFIG).write_text(config)
 
 
 def write_parties(path: Path, parties: Mapping[int, Party]) -> None:

@@ -134,10 +134,18 @@ def test_conditions_from_a_file():
 class Watch(displays.Lines):
     """Progress display that presses Ctrl-C in the third round."""
 
+    signal = signal.SIGINT
+
     def __call__(self, progress: Progress) -> None:
         super().__call__(progress)
         if progress.round == 3:
-            signal.raise_signal(signal.SIGINT)
+            signal.raise_signal(self.signal)
+
+
+class Terminate(Watch):
+    """Progress display that sends SIGTERM in the third round, as Slurm and systemd do."""
+
+    signal = signal.SIGTERM
 
 
 def test_ctrl_c_writes_a_checkpoint_and_says_how_to_go_on(monkeypatch):
@@ -157,6 +165,21 @@ def test_ctrl_c_writes_a_checkpoint_and_says_how_to_go_on(monkeypatch):
     again = call("resume", "cut it")
     assert again.exit_code == 2
     assert "complete" in again.stderr
+
+
+def test_sigterm_is_the_first_ctrl_c(monkeypatch):
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)  # else it ends pytest
+    try:
+        with monkeypatch.context() as patched:
+            patched.setattr(displays, "progress_display", Terminate)
+            result = call("run", "fedvs", *SMALL[2:], "--rounds", "30", "--out", "cut")
+        assert signal.getsignal(signal.SIGTERM) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert result.exit_code == 130
+    assert "send SIGTERM again" in result.stderr
+    assert result.stderr.splitlines()[-1] == "interrupted; go on with: securevfl resume cut"
+    assert Path("cut", "checkpoint.svfl").exists()
 
 
 def test_the_second_ctrl_c_has_the_default_effect():

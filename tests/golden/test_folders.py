@@ -96,7 +96,15 @@ def test_a_checkpoint_of_masks_that_were_dealt_is_refused_in_one_line():
 #: What parties kept at version 0.1.0 and keep no more.
 DROPPED = {"fedvs": ("held", "latest")}
 #: Keys of summary.json that came after version 0.1.0.
-NEW_KEYS = {"secret_choices", "delay_mode", "rounds_asked", "notices", *QUALITY}
+NEW_KEYS = {
+    "secret_choices",
+    "delay_mode",
+    "rounds_asked",
+    "notices",
+    "files",
+    "checksum",
+    *QUALITY,
+}
 
 
 @pytest.mark.parametrize("name", FINISHED)

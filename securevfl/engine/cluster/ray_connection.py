@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import os
 import secrets
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from securevfl.errors import ConfigurationError
@@ -30,6 +34,24 @@ def connect(address: str | None, *, seconds: float = 3.0) -> Any:
         ) from None
     if ray.is_initialized():
         return ray
+    with _own_handler_of_sigterm():
+        return _connected(ray, address, seconds)
+
+
+@contextmanager
+def _own_handler_of_sigterm() -> Iterator[None]:
+    """Put back this process's handler of SIGTERM, which Ray replaces by one that exits."""
+    own = signal.getsignal(signal.SIGTERM)
+    try:
+        yield
+    finally:
+        main = threading.current_thread() is threading.main_thread()
+        if main and callable(own):
+            signal.signal(signal.SIGTERM, own)
+
+
+def _connected(ray: Any, address: str | None, seconds: float) -> Any:
+    """The Ray module, after it has been connected."""
     options: dict[str, Any] = {
         "log_to_driver": False,
         "include_dashboard": False,

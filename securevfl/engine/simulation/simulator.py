@@ -435,6 +435,8 @@ class Simulation:
         The run goes on meanwhile; see `securevfl.engine.simulation.snapshots`.
         """
         self._snapshot.request(then)
+        if self.finished:  # no event will come that could complete it
+            self._snapshot.try_finish()
 
     def safe_point(self, party: PartyState) -> None:
         """Copy the party's kept attributes if a checkpoint wants them, or it may crash."""

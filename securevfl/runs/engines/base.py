@@ -24,10 +24,13 @@ class Ended:
         Every message.
     wall_seconds : float
         Real seconds, those before a resume included where they are known.
+    keep : callable, optional
+        Writes what is needed to resume the run at its end, where its result cannot be saved.
     """
 
     transcript: Transcript
     wall_seconds: float
+    keep: Callable[[], None] | None = None
 
 
 class Engine(Protocol):

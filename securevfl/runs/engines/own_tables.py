@@ -33,7 +33,7 @@ from securevfl.protocols.base.protocol import Protocol
 from securevfl.protocols.base.registry import get_protocol, make_config
 from securevfl.runs.engines.cluster_options import ClusterOptions
 from securevfl.runs.history import measures
-from securevfl.runs.storage import FACTS, refuse_used
+from securevfl.runs.storage import FACTS
 
 FORMAT = 1
 _MADE: dict[tuple[str, str, int], Protocol] = {}  # of this process, which is a party's own
@@ -175,7 +175,7 @@ def prepare(
     protocol : str
         Of the training that follows.
     folder : Path or None
-        Of the run.
+        Of the run, claimed by this process.
     sealed : bool
         As for `securevfl.run`.
     options : ClusterOptions
@@ -186,7 +186,7 @@ def prepare(
     Raises
     ------
     ConfigurationError
-        Without a folder, and for one that is in use.
+        Without a folder.
     DataError
         For whatever a party finds wrong with its table; the party is named.
     """
@@ -196,7 +196,6 @@ def prepare(
             "run: parties with tables of their own need a folder, in which each keeps the numbers "
             "of its aligned rows. Set out=FOLDER."
         )
-    refuse_used(folder)
     assert isinstance(options, ClusterOptions)
     folder, manifest = folder.resolve(), options.signed_manifest()
     session = secrets.token_hex(8) if manifest is None else manifest.session

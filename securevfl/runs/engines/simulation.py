@@ -52,7 +52,7 @@ class SimulationEngine:
             if autosave.stopped and not simulation.finished:
                 return None
             recorder.finish()
-        return Ended(simulation.transcript, autosave.spent)
+        return Ended(simulation.transcript, autosave.spent, autosave.keep_ended)
 
     def clear(self, folder: Path) -> None:
         """Remove the checkpoints."""

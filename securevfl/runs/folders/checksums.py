@@ -1,0 +1,102 @@
+"""Checksums of a run's files: they stand in ``summary.json``, which is written last.
+
+A folder of an earlier version has none, and is read without a check.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from securevfl.errors import CheckpointError, ConfigurationError
+
+_FILES, _OWN = "files", "checksum"
+_BESIDE = "saving.part"
+
+
+@contextmanager
+def replaced_together(folder: Path, last: str) -> Iterator[Path]:
+    """A folder within `folder` whose files are moved up when all of them are whole.
+
+    Nothing is moved if one cannot be written, as on a full disk. The file `last` is moved last: it
+    says that the others are there.
+    """
+    beside = folder / _BESIDE
+    shutil.rmtree(beside, ignore_errors=True)
+    beside.mkdir(parents=True)
+    try:
+        yield beside
+        written = sorted(beside.iterdir(), key=lambda path: (path.name == last, path.name))
+        for path in written:
+            with path.open("rb+") as file:
+                os.fsync(file.fileno())
+        (folder / last).unlink(missing_ok=True)  # of a result that is written again
+        for path in written:
+            os.replace(path, folder / path.name)
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)
+
+
+def write_summary(path: Path, summary: Mapping[str, Any]) -> None:
+    """Write a summary with the checksums of all files beside it, and its own."""
+    files = {other.name: _digest(other) for other in sorted(path.parent.iterdir())}
+    content = {**summary, _FILES: files}
+    path.write_text(json.dumps({**content, _OWN: _own(content)}, indent=1) + "\n")
+
+
+def read_summary(path: Path) -> dict[str, Any]:
+    """The summary of a run, without the checksums, once all files were found to fit to them.
+
+    A file that is missing is not damaged: who needs it says so.
+
+    Raises
+    ------
+    ConfigurationError
+        When it cannot be read.
+    CheckpointError
+        When it or another file is damaged; they are named.
+    """
+    try:
+        content: Any = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigurationError(f"load: {path} cannot be read: {error.strerror}") from None
+    except (ValueError, RecursionError) as error:
+        raise CheckpointError(f"load: {path} is damaged: {error}") from None
+    if not isinstance(content, dict):
+        raise CheckpointError(f"load: {path} is damaged: it holds no object")
+    own, files = content.pop(_OWN, None), content.get(_FILES)
+    if own is None and files is None:
+        return content
+    if own != _own(content) or not isinstance(files, dict):
+        raise CheckpointError(f"load: {path} is damaged: its checksum does not fit")
+    damaged = [
+        name
+        for name, digest in files.items()
+        if (path.parent / name).is_file() and _digest(path.parent / name) != digest
+    ]
+    if damaged:
+        raise CheckpointError(
+            f"load: {', '.join(damaged)} in {path.parent} {'is' if len(damaged) == 1 else 'are'} "
+            "damaged: another checksum than when the run ended. Take it from a copy, or run again"
+        )
+    del content[_FILES]
+    return content
+
+
+def _own(content: Mapping[str, Any]) -> str:
+    """Checksum of a summary's other content, whatever the spaces in its file."""
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def _digest(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise ConfigurationError(f"load: {path} cannot be read: {error.strerror}") from None

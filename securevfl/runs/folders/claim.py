@@ -1,0 +1,109 @@
+"""The claim on a run's folder: one process at a time writes into it."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from securevfl.engine.checkpoint import has_checkpoint
+from securevfl.errors import ConfigurationError
+from securevfl.runs.storage import CONFIG, FACTS, RESULT, SUMMARY
+
+LOCK = "run.lock"
+_BEGUN = (CONFIG, LOCK, FACTS, "parties", *RESULT)  # what a run without a checkpoint may have left
+_PARTIAL = (".part", ".svfl")  # files that were being written, and constants of no checkpoint
+
+
+@contextmanager
+def claimed(folder: Path | None, *, new: bool) -> Iterator[None]:
+    """Hold the lock of a run's folder until the run ends; the folder is made if needed.
+
+    Parameters
+    ----------
+    folder : Path or None
+        None for a run that keeps nothing.
+    new : bool
+        For a run that begins: a folder in use is refused. If the run is refused in the end, what it
+        wrote is removed again.
+
+    Raises
+    ------
+    ConfigurationError
+        When another process runs in the folder, or it is in use.
+    """
+    if folder is None:
+        yield
+        return
+    from filelock import FileLock, Timeout
+
+    made = [path for path in (folder, *folder.parents) if not path.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(folder / LOCK, thread_local=False)
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        raise ConfigurationError(
+            f"run: another process runs in {folder}. Wait until it has ended, or choose another "
+            "folder; nothing was changed"
+        ) from None
+    there = {path.name for path in folder.iterdir()}
+    try:
+        if new:
+            refuse_used(folder)
+        yield
+    except ConfigurationError:
+        if new and not _has_progress(folder):
+            _remove(path for path in folder.iterdir() if path.name not in there)
+        raise
+    finally:
+        with suppress(OSError):
+            (folder / LOCK).unlink()
+        lock.release()
+        for path in made:
+            with suppress(OSError):  # it is not empty
+                path.rmdir()
+
+
+def refuse_used(folder: Path) -> None:
+    """Refuse a folder with a run that ended or can be resumed, and one with foreign files.
+
+    What is left of a run that came to no checkpoint is removed, but tables that parties prepared.
+
+    Raises
+    ------
+    ConfigurationError
+    """
+    if (folder / SUMMARY).exists():
+        what = "it holds a finished run. Choose another folder"
+    elif _has_progress(folder):
+        what = (
+            f"it holds a run that was stopped. Go on with `securevfl resume {folder}`, or choose "
+        )
+        what += "another folder"
+    elif any(not _may_be_left(path) for path in folder.iterdir()):
+        what = "it is no folder of a run. Choose another"
+    else:
+        kept = (LOCK, FACTS, "parties")
+        _remove(path for path in folder.iterdir() if path.name not in kept)
+        return
+    raise ConfigurationError(f"run: the folder {folder} is not empty: {what}")
+
+
+def _may_be_left(path: Path) -> bool:
+    return path.name in _BEGUN or path.suffix in _PARTIAL
+
+
+def _has_progress(folder: Path) -> bool:
+    """Whether there is something that a resume goes on from, or a result."""
+    parties = any(folder.glob("parties/*/round-*.svfl"))
+    return (folder / SUMMARY).exists() or has_checkpoint(folder) or parties
+
+
+def _remove(paths: Iterator[Path]) -> None:
+    for path in list(paths):
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
