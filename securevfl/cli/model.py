@@ -87,11 +87,12 @@ def _rows(found: dict[str, Any]) -> Iterable[list[Any]]:
     """Head and lines of a table of predictions."""
     classes, shares, ids = found["classes"], found["probabilities"], found["ids"]
     named = [] if ids is None else [found["id_column"]]
-    yield [*named, "prediction", *(f"p({name})" for name in classes)]
+    cell = output.csv_cell
+    yield [*map(cell, named), "prediction", *(cell(f"p({name})") for name in classes)]
     for place, prediction in enumerate(found["predictions"]):
         who = [] if ids is None else [ids[place]]
         own = [] if shares is None else [f"{value:.6g}" for value in shares[place]]
-        yield [*who, prediction, *own]
+        yield [*map(cell, who), cell(prediction), *own]
 
 
 def export(

@@ -69,8 +69,39 @@ def out() -> Console:
 
 def say(line: str) -> None:
     """Write one line on standard error, whatever its length."""
-    sys.stderr.write(" ".join(line.split()) + "\n")
+    sys.stderr.write(printable(" ".join(line.split())) + "\n")
     sys.stderr.flush()
+
+
+def printable(text: str) -> str:
+    """The text with its control characters written out: names in data must not steer a terminal."""
+    if text.isprintable():
+        return text
+    return "".join(
+        char if char.isprintable() or char == "\n" else repr(char)[1:-1] for char in text
+    )
+
+
+def csv_cell(value: Any) -> Any:
+    """A cell that spreadsheets take as a text: one that begins a formula gets an apostrophe.
+
+    Numbers stay as they are.
+
+    Examples
+    --------
+    >>> csv_cell("=1+2"), csv_cell("-1.5"), csv_cell("a")
+    ("'=1+2", '-1.5', 'a')
+    """
+    if not isinstance(value, str):
+        return value
+    text = printable(value)
+    if not text.startswith(("=", "+", "-", "@")):
+        return text
+    try:
+        float(text)
+    except ValueError:
+        return "'" + text
+    return text
 
 
 def print_json(value: Any) -> None:
@@ -142,7 +173,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], title: st
         *folding, box=SIMPLE_HEAD, title=title or None, title_justify="left", pad_edge=False
     )
     for row in rows:
-        table.add_row(*row)
+        table.add_row(*map(printable, row))
     console = out()
     if not console.is_terminal:
         console.width = 10_000
@@ -187,7 +218,7 @@ def _shown(key: str, value: Any) -> str:
     if key == "planned":
         return planned(value)
     if key in ("notes", "notices"):
-        return escape("\n".join(value))
+        return escape(printable("\n".join(value)))
     if isinstance(value, Mapping):
         return "  ".join(f"{name}={power_form(item)}" for name, item in value.items())
     if isinstance(value, bool):
@@ -196,7 +227,7 @@ def _shown(key: str, value: Any) -> str:
         return f"{value:,}"
     if isinstance(value, float):
         return f"{value:.4f}"
-    return escape(str(value))
+    return escape(printable(str(value)))
 
 
 def planned(value: Mapping[str, Any]) -> str:

@@ -69,9 +69,13 @@ def read_checkpoint(folder: Path) -> dict[str, Any]:
         except CheckpointError as error:
             reasons.append(str(error))
             continue
-        for index, saved in state["simulation"]["parties"].items():
-            if saved["snapshot"]["once"]:
-                saved["snapshot"]["once"] = read_file(_once(folder, index))
+        try:
+            for index, saved in state["simulation"]["parties"].items():
+                if saved["snapshot"]["once"]:
+                    saved["snapshot"]["once"] = read_file(_once(folder, index))
+        except (KeyError, TypeError, AttributeError):
+            reasons.append(f"checkpoint: {path} is no state of a simulation")
+            continue
         return state
     if not reasons:
         raise ConfigurationError(

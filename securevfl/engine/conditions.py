@@ -188,8 +188,22 @@ class Conditions:
         return values
 
 
+_LONGEST = 1e9  # seconds, 31 years: nine of them fit into the 64 bits of a time
+
+
 def round_ns(seconds: float) -> int:
-    """Nanoseconds, rounded to the nearest."""
+    """Nanoseconds, rounded to the nearest.
+
+    Raises
+    ------
+    ConfigurationError
+        For a time longer than virtual time can be.
+    """
+    if not seconds <= _LONGEST:
+        raise ConfigurationError(
+            f"time: a delay, timeout or transfer of {seconds:g} s; virtual time allows up to "
+            f"{_LONGEST:g} s. Choose shorter times, or a larger bandwidth"
+        )
     return round(seconds * 1e9)
 
 

@@ -19,6 +19,7 @@ from securevfl.engine.conditions import (
 )
 from securevfl.engine.delays import DEFAULT_SHAPE, Delay, Trace, read_trace
 from securevfl.errors import ConfigurationError
+from securevfl.reading import NOT_PARSED
 
 _COMMON = {
     "bandwidth", "uplinks", "compute", "seconds_per_multiply_add", "delay_mode", "slowness",
@@ -82,7 +83,7 @@ def load_conditions(
         values = tomllib.loads(path.read_text())
     except OSError as error:
         raise ConfigurationError(f"conditions: {path} cannot be read: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except NOT_PARSED as error:
         raise ConfigurationError(f"conditions: {path} is not valid TOML: {error}") from None
     if isinstance(values.get("trace"), str):
         values["trace"] = str(path.parent / values["trace"])

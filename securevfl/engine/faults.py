@@ -18,6 +18,7 @@ from typing import Any
 from securevfl.engine.network import SERVER, name_of
 from securevfl.engine.streams import keyed_stream
 from securevfl.errors import ConfigurationError
+from securevfl.reading import NOT_PARSED
 
 __all__ = ["Chain", "Faults", "Outage", "Schedule", "faults_from", "load_faults"]
 
@@ -313,7 +314,7 @@ def load_faults(source: str | Path | Mapping[str, Any] | Faults | None) -> Fault
         raise ConfigurationError(
             f"faults: {path} cannot be read: {error.strerror}; name a TOML file, or 'none'"
         ) from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except NOT_PARSED as error:
         raise ConfigurationError(f"faults: {path} is not valid TOML: {error}") from None
     return faults_from(values, name=path.stem)
 

@@ -161,11 +161,19 @@ class Transcript:
     def from_state(cls, state: Mapping[str, Any]) -> Transcript:
         """Inverse of `state`."""
         made = cls()
-        if set(state["columns"]) != set(_COLUMNS):
+        kinds, columns = state["kinds"], state["columns"]
+        if set(columns) != set(_COLUMNS):
             raise CheckpointError("checkpoint: its transcript has other columns than this version")
-        for name, column in state["columns"].items():
+        rows = {np.shape(column) for column in columns.values()}
+        if len(rows) != 1 or len(rows.pop()) != 1:
+            raise CheckpointError("checkpoint: its transcript has columns of different lengths")
+        if len(columns["kind"]) and np.max(columns["kind"]) >= len(kinds):
+            raise CheckpointError(f"checkpoint: its transcript names {len(kinds)} kinds, not all")
+        for name, column in columns.items():
+            if column.dtype != np.dtype(_COLUMNS[name]):
+                raise CheckpointError(f"checkpoint: its transcript has a {name} of {column.dtype}")
             made._columns[name].frombytes(np.ascontiguousarray(column).tobytes())
         made.bytes = sum(made._columns["bytes"])
         made.late = sum(made._columns["late"])
-        made._kinds.update({kind: number for number, kind in enumerate(state["kinds"])})
+        made._kinds.update({kind: number for number, kind in enumerate(kinds)})
         return made

@@ -13,6 +13,7 @@ import numpy as np
 
 from securevfl.engine.network import SERVER
 from securevfl.errors import ConfigurationError, DataError
+from securevfl.reading import NOT_PARSED
 from securevfl.runs.folders.checksums import read_summary
 from securevfl.runs.spec import CONFIG, FORMAT
 from securevfl.runs.storage import HISTORY, MESSAGES, SUMMARY, read_transcript
@@ -185,7 +186,7 @@ def _config(folder: Path) -> dict[str, Any]:
         raise ConfigurationError(f"report: {folder} is no run: it holds no {CONFIG}{_hint(folder)}")
     try:
         content = tomllib.loads(path.read_text())
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except NOT_PARSED as error:
         raise DataError(f"report: {path} is not valid TOML: {error}") from None
     if content.get("format") != FORMAT or not isinstance(content.get("protocol"), str):
         raise DataError(
@@ -246,12 +247,7 @@ def _messages(folder: Path) -> Messages | None:
     """None where an older version wrote the folder, and where nobody sent anything."""
     if not (folder / MESSAGES).is_file():
         return None
-    try:
-        columns = read_transcript(folder).columns()
-    except (KeyError, IndexError, ValueError, TypeError) as error:
-        raise DataError(f"report: {folder / MESSAGES} holds no messages: {error}") from None
-    if len({len(column) for column in columns.values()}) != 1:
-        raise DataError(f"report: {folder / MESSAGES} has columns of different lengths")
+    columns = read_transcript(folder).columns()
     return Messages(columns) if len(columns["round"]) else None
 
 
@@ -388,7 +384,7 @@ def _text(path: Path) -> str:
 def _json(text: str, where: str) -> Any:
     try:
         return json.loads(text)
-    except json.JSONDecodeError as error:
+    except NOT_PARSED as error:
         raise DataError(f"report: {where} is not valid JSON: {error}") from None
 
 

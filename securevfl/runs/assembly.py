@@ -110,9 +110,26 @@ def make_protocol(
     protocol: str, options: Mapping[str, Any], data: VerticalDataset, seed: int
 ) -> tuple[Protocol, Any]:
     """A protocol with its validated options, for a data set."""
+    check_default_dtype()
     cls = get_protocol(protocol)
     config = make_config(cls, options)
     return cls(config, data, seed=seed), config
+
+
+def check_default_dtype() -> None:
+    """Refuse another default of torch than float32, in which all networks here compute.
+
+    Raises
+    ------
+    ConfigurationError
+    """
+    import torch
+
+    if torch.get_default_dtype() != torch.float32:
+        raise ConfigurationError(
+            f"run: torch's default dtype is {torch.get_default_dtype()}, and models are trained in "
+            "float32. Call torch.set_default_dtype(torch.float32) before"
+        )
 
 
 def rules_of(

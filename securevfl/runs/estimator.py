@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from securevfl.data.dataset import VerticalDataset
 from securevfl.errors import ConfigurationError, DataError
 from securevfl.protocols.base.defaults import DEFAULT
+from securevfl.reading import NOT_PARSED
 from securevfl.runs.export import joint_model, load_models
 from securevfl.runs.run import run
 
@@ -274,14 +275,14 @@ class FedVSClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         try:
             content = json.loads(path.read_text())
             made = cls(**content["parameters"])
-        except (OSError, ValueError, KeyError, TypeError) as error:
+            made.classes_ = np.array(content["classes"])
+            made.owners_, made.n_features_in_ = content["owners"], content["features"]
+            made.n_iter_ = content["rounds"]
+            if content["names"] is not None:
+                made.feature_names_in_ = np.array(content["names"], dtype=object)
+        except (OSError, KeyError, TypeError, *NOT_PARSED) as error:
             raise DataError(f"FedVSClassifier: {path} cannot be read: {error}") from None
         made.model_ = load_models(folder)
-        made.classes_ = np.array(content["classes"])
-        made.owners_, made.n_features_in_ = content["owners"], content["features"]
-        made.n_iter_ = content["rounds"]
-        if content["names"] is not None:
-            made.feature_names_in_ = np.array(content["names"], dtype=object)
         return made
 
     def __getstate__(self) -> dict[str, Any]:

@@ -12,7 +12,6 @@ import functools
 import io
 import json
 import os
-import zipfile
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -33,6 +32,7 @@ from securevfl.models.tensors import tensor
 from securevfl.models.user_code import allow
 from securevfl.protocols.base.protocol import Protocol
 from securevfl.protocols.base.split import EmbeddingProtocol, SplitProtocol
+from securevfl.reading import NOT_PARSED, read_arrays
 
 if TYPE_CHECKING:
     from securevfl.engine.party import Party
@@ -383,20 +383,21 @@ def load_model(path: Path | str, *, code: Collection[str] = ()) -> ClientModel |
     """
     path = Path(path)
     try:
-        with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as archive:
-            arrays = {name: archive[name] for name in archive.files}
+        arrays = read_arrays(path)
         about = json.loads(arrays.pop(ABOUT).tobytes())
     except OSError as error:
         raise DataError(f"model: {path} cannot be read: {error.strerror or error}") from None
-    except (
-        *(ValueError, KeyError, AttributeError, TypeError, EOFError),
-        zipfile.BadZipFile,
-    ) as error:
+    except (KeyError, *NOT_PARSED) as error:
         raise DataError(f"model: {path} is no exported model, or damaged: {error}") from None
+    if not isinstance(about, dict) or not isinstance(about.get("role", ""), str):
+        raise DataError(f"model: {path} is no exported model, or damaged: no description")
     if about.get("format") != FORMAT:
         raise DataError(
             f"model: {path} has format {about.get('format')}, this version reads {FORMAT}"
         )
+    number = "parties" if about.get("role") == "server" else "party"
+    if not isinstance(about.get(number), int):
+        raise DataError(f"model: {path} is damaged: it does not say its {number}")
     allow(*code)
     if about["role"] == "server":
         return ServerModel(about, arrays)

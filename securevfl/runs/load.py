@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from securevfl.errors import ConfigurationError
 from securevfl.models.user_code import allow
 from securevfl.protocols.base.registry import get_protocol, make_config
+from securevfl.runs.assembly import check_default_dtype
 from securevfl.runs.engines.registry import reads_local_tables
 from securevfl.runs.folders.checksums import read_summary
 from securevfl.runs.spec import CONFIG, RunSpec
@@ -57,6 +58,7 @@ def load_run(
     allow(*code)
     cls = get_protocol(spec.protocol)
     data = load_run_data(spec, folder, data)
+    check_default_dtype()
     protocol = cls(make_config(cls, spec.options), data, seed=spec.seed)
     protocol.secrets = spec.secrets
     parties = protocol.parties()

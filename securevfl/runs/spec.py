@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, InstanceOf, ValidationError
+from pydantic import BaseModel, ConfigDict, InstanceOf
 
 from securevfl.data.source import DataSource
 from securevfl.engine.conditions import Conditions
@@ -14,6 +14,7 @@ from securevfl.engine.conditions_file import conditions_from
 from securevfl.engine.faults import Faults, faults_from
 from securevfl.engine.streams import SecretSeed
 from securevfl.errors import CheckpointError, ConfigurationError
+from securevfl.reading import NOT_PARSED
 from securevfl.runs.alignment import data_source
 from securevfl.runs.options import may_be_none, option, options_of
 from securevfl.runs.storage import CONFIG as CONFIG
@@ -197,7 +198,7 @@ class RunSpec(BaseModel):
             content = tomllib.loads(path.read_text())
         except FileNotFoundError:
             raise ConfigurationError(f"resume: {path.parent} holds no {CONFIG}") from None
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        except NOT_PARSED as error:
             raise CheckpointError(f"resume: {path} is not valid TOML: {error}") from None
         if content.get("format") != FORMAT:
             raise CheckpointError(
@@ -205,7 +206,9 @@ class RunSpec(BaseModel):
             )
         try:
             return cls._from_content(content)
-        except (KeyError, TypeError, AttributeError, ValidationError) as error:
+        except ConfigurationError:
+            raise
+        except (KeyError, TypeError, AttributeError, OverflowError, ValueError) as error:
             raise CheckpointError(
                 f"resume: {path} is damaged: {type(error).__name__}: {error}"
             ) from None

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import io
 import json
-import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -15,9 +13,10 @@ from securevfl.engine.checkpoint import read_file, write_file
 from securevfl.engine.network import SERVER
 from securevfl.engine.party import Party
 from securevfl.engine.transcript import Transcript
-from securevfl.errors import CheckpointError, ConfigurationError
+from securevfl.errors import CheckpointError, ConfigurationError, SecureVFLError
 from securevfl.models.imputation import Imputation
 from securevfl.models.stale import LastEmbeddings
+from securevfl.reading import NOT_PARSED, read_arrays
 from securevfl.runs.history import History
 
 SUMMARY, HISTORY = "summary.json", "history.jsonl"
@@ -54,6 +53,18 @@ def read_parties(path: Path, parties: Mapping[int, Party]) -> None:
         When the file is damaged, or of another version of the protocol.
     """
     saved: dict[int, dict[str, Any]] = read_file(path)
+    try:
+        _give_back(path, saved, parties)
+    except SecureVFLError:
+        raise
+    # States of optimisers and of torch's modules are checked by these, each in its own way.
+    except Exception as error:
+        raise CheckpointError(
+            f"load: {path} does not fit this run: {type(error).__name__}: {error}"
+        ) from None
+
+
+def _give_back(path: Path, saved: dict[int, dict[str, Any]], parties: Mapping[int, Party]) -> None:
     if sorted(saved) != sorted(parties):
         raise CheckpointError(f"load: {path} is of {len(saved)} parties, not of {len(parties)}")
     for index, party in parties.items():
@@ -84,16 +95,28 @@ def read_history(folder: Path) -> tuple[History, History]:
     """
     path = folder / HISTORY
     try:
-        entries = [json.loads(line) for line in path.read_text().splitlines() if line]
+        lines = path.read_text(encoding="utf-8").splitlines()
+        entries = [json.loads(line) for line in lines if line]
     except OSError as error:
         raise ConfigurationError(f"load: {path} cannot be read: {error.strerror}") from None
-    except ValueError as error:
+    except NOT_PARSED as error:
         raise CheckpointError(f"load: {path} is damaged: {error}") from None
     rows, events = History(), History()
-    for entry in entries:
+    for number, entry in enumerate(entries, 1):
+        if not _is_event(entry):
+            raise CheckpointError(f"load: {path} is damaged: entry {number} is no event of a run")
         steps = entry["event"] == "round" and entry["party"] == SERVER
         (rows if steps else events).append(entry)
     return rows, events
+
+
+_EVENT: dict[str, Any] = {"event": str, "party": int, "round": int, "time": (int, float)}
+
+
+def _is_event(entry: Any) -> bool:
+    return isinstance(entry, dict) and all(
+        isinstance(entry.get(name), kind) for name, kind in _EVENT.items()
+    )
 
 
 def write_transcript(folder: Path, transcript: Transcript) -> None:
@@ -119,9 +142,8 @@ def read_transcript(folder: Path) -> Transcript:
             f"load: {folder} has no {MESSAGES}: the run did not end, or an older version wrote it"
         )
     try:
-        with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as archive:
-            columns = {name: archive[name] for name in archive.files}
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+        columns = read_arrays(path)
+        kinds = tuple(columns.pop("kinds").tolist())
+        return Transcript.from_state({"kinds": kinds, "columns": columns})
+    except (OSError, ValueError, KeyError, CheckpointError) as error:
         raise CheckpointError(f"load: {path} is damaged: {error}") from None
-    kinds = tuple(columns.pop("kinds").tolist())
-    return Transcript.from_state({"kinds": kinds, "columns": columns})

@@ -10,9 +10,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from securevfl.errors import UnknownNameError
+from securevfl.errors import CheckpointError, UnknownNameError
 from securevfl.models.user_code import refuse_unnamed
 from securevfl.protocols.base.registry import get_protocol
+from securevfl.reading import NOT_PARSED
 from securevfl.runs.alignment import data_source
 from securevfl.runs.options import per_job
 from securevfl.runs.spec import RunSpec
@@ -125,8 +126,13 @@ def read_keyed(path: Path, key: str) -> dict[str, Any] | None:
     """Inverse of `write_keyed`; None where there is none with this key."""
     if not path.exists():
         return None
-    content: dict[str, Any] = json.loads(path.read_text())
-    return content if content.pop("key") == key else None
+    try:
+        content: dict[str, Any] = json.loads(path.read_text())
+        return content if content.pop("key") == key else None
+    except (KeyError, TypeError, AttributeError, *NOT_PARSED) as error:
+        raise CheckpointError(
+            f"study: {path} is damaged ({error}). Remove it: its run is then made again"
+        ) from None
 
 
 def run_job(

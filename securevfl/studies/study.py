@@ -42,6 +42,7 @@ from pathlib import Path
 from typing import Any
 
 from securevfl.errors import ConfigurationError
+from securevfl.reading import NOT_PARSED
 from securevfl.studies.jobs import JOB_OPTIONS, Job
 
 # Options of runs that stand for all runs or in the table of one; seeds have a key of their own.
@@ -51,6 +52,8 @@ _OWN = (
     "runs",
 )  # fmt: skip
 _KEYS = {*_OWN, "grid", "paper", "ours", "quick", *_EACH}
+_TABLES = ("data", "options", "runs", "grid", "paper", "ours", "quick")
+_SEEDS = 10_000  # most seeds of a study: a digit too many must not fill the memory with jobs
 _QUICK = {"seeds", "times", "target", "aligned", "data", "options", "runs", *_EACH}
 
 
@@ -105,10 +108,12 @@ def read_study(path: Path, *, quick: bool = False, data_dir: str | None = None) 
         content = tomllib.loads(path.read_text())
     except OSError as error:
         raise ConfigurationError(f"study: {path} cannot be read: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except NOT_PARSED as error:
         raise ConfigurationError(f"study: {path} is not valid TOML: {error}") from None
     _check_keys(path, content, _KEYS)
+    _check_types(path, content)
     _check_keys(path, content.get("quick", {}), _QUICK)
+    _check_types(path, content.get("quick", {}))
     for key in ("title", "dataset", "runs"):
         if not content.get(key):
             raise ConfigurationError(f"study: {path} needs {key!r}")
@@ -131,6 +136,25 @@ def _check_keys(path: Path, content: Mapping[str, Any], known: set[str]) -> None
             f"study: {path} has unknown keys {', '.join(sorted(unknown))}; known: "
             f"{', '.join(sorted(known))}"
         )
+
+
+def _check_types(path: Path, content: Mapping[str, Any]) -> None:
+    """Refuse tables that are none, texts that are none, and runs that are no tables."""
+    kinds = {**dict.fromkeys(_TABLES, dict), **dict.fromkeys(("title", "dataset"), str)}
+    wrong = [n for n, kind in kinds.items() if not isinstance(content.get(n, kind()), kind)]
+    if not wrong:
+        inner = [(n, content.get(n, {})) for n in ("runs", "grid")]
+        wrong = [f"{n}.{k}" for n, table in inner for k, v in table.items() if not _fits(n, v)]
+    if wrong:
+        raise ConfigurationError(
+            f"study: {path} has {', '.join(wrong)} of the wrong type: title and dataset are texts, "
+            f"{', '.join(_TABLES)} and each run are tables"
+        )
+
+
+def _fits(table: str, value: Any) -> bool:
+    """Whether an entry of ``runs`` is a table, or one of ``grid`` faults or "none"."""
+    return isinstance(value, dict) or (table == "grid" and (not value or isinstance(value, str)))
 
 
 def _build(content: Mapping[str, Any], data_dir: str | None) -> Study:
@@ -168,7 +192,7 @@ def _build(content: Mapping[str, Any], data_dir: str | None) -> Study:
         baseline=baseline,
         paper=content.get("paper", {}),
         ours=content.get("ours", {}),
-        times=tuple(float(time) for time in content.get("times", ())),
+        times=_times(content.get("times", [])),
         target=_target(content.get("target")),
     )
 
@@ -212,11 +236,18 @@ def _place(table: Mapping[str, Any]) -> dict[str, Any]:
     return {"faults": dict(table) or None}
 
 
+def _times(given: Any) -> tuple[float, ...]:
+    if not isinstance(given, list) or not all(type(time) in (int, float) for time in given):
+        raise ConfigurationError(f"study: times must be a list of numbers, they are {given!r}")
+    return tuple(float(time) for time in given)
+
+
 def _seeds(given: Any) -> list[int]:
-    seeds = list(range(given)) if isinstance(given, int) else list(given)
-    if not seeds or len(set(seeds)) != len(seeds):
+    seeds = list(range(min(given, _SEEDS + 1))) if type(given) is int else given
+    whole = isinstance(seeds, list) and all(type(seed) is int for seed in seeds)
+    if not whole or not 0 < len(seeds) <= _SEEDS or len(set(seeds)) != len(seeds):
         raise ConfigurationError(
-            f"study: seeds must be a number of at least 1 or a list of different seeds, they are "
-            f"{given}"
+            f"study: seeds must be a number from 1 to {_SEEDS:,} or a list of different seeds, "
+            f"they are {given!r}"
         )
-    return seeds
+    return list(seeds)

@@ -36,6 +36,7 @@ from securevfl.data.preparation.party import PartyPreprocessor
 from securevfl.data.preparation.preprocess import Preprocessor
 from securevfl.engine.party import SERVER, Party
 from securevfl.errors import DataError
+from securevfl.reading import read_arrays
 
 ROWS = "rows.npz"
 # A group is a column that one party has; the server, which splits the rows, does not.
@@ -185,8 +186,13 @@ class Tables:
         notes: tuple[str, ...] = ()
         if index is not None:
             assert place is not None
-            with np.load(place / ROWS, allow_pickle=False) as kept:
+            try:
+                kept = read_arrays(place / ROWS)
                 train, test = kept["train"], kept["test"]
+            except (OSError, ValueError, KeyError) as error:
+                raise DataError(
+                    f"{place / ROWS} cannot be used ({error}); start the run anew"
+                ) from None
             if index == SERVER:
                 raw = self.labels(self.read(index))
                 labels = list(encode_labels(raw.take(train), raw.take(test), self.options.task)[:2])

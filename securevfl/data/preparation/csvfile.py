@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import csv
+import lzma
+import zlib
 from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
@@ -59,6 +61,12 @@ def read_csv(
             f"{path.name}: column {names.index('') + 1} of {len(names)} has no name; give it one, "
             f"or leave the column out (pandas' row numbers are left out by index=False)."
         )
+    strange = next((name for name in names if not name.isprintable()), None)
+    if strange is not None:
+        raise DataError(
+            f"{path.name}: column {names.index(strange) + 1} is called {strange[:60]!r}, which has "
+            "control characters; rename it."
+        )
     try:
         refuse_repeated(names)
     except DataError as error:
@@ -100,7 +108,7 @@ def _read(
         raise DataError(f"{path.name} is not UTF-8 text: {error}; convert it to UTF-8.") from error
     except csv.Error as error:
         raise DataError(f"{path.name} is no regular CSV file: {error}; correct it.") from error
-    except (OSError, EOFError) as error:
+    except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
         raise DataError(f"{path}: the file cannot be read: {error}.") from error
     if names is None:
         raise DataError(f"{path.name} is empty; a header and at least two rows are needed.")
@@ -119,7 +127,6 @@ def _rows(stream: IO[str], separator: str, comment: str | None) -> Iterator[tupl
 def _open(path: Path) -> IO[str]:
     import bz2
     import gzip
-    import lzma
 
     packed: dict[str, Callable[..., Any]] = {
         ".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open,

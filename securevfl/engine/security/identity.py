@@ -21,6 +21,7 @@ from securevfl.engine import wire
 from securevfl.engine.network import SERVER, name_of
 from securevfl.engine.realtime.frames import Hello
 from securevfl.errors import ConfigurationError, SealError
+from securevfl.reading import NOT_PARSED
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -332,7 +333,7 @@ class Manifest:
                     if "signature" in row
                 },
             )
-        except (OSError, KeyError, TypeError, ValueError) as error:
+        except (OSError, KeyError, TypeError, AttributeError, OverflowError, *NOT_PARSED) as error:
             if isinstance(error, ConfigurationError):
                 raise
             raise ConfigurationError(f"manifest: {path} is none: {error}") from None

@@ -10,6 +10,7 @@ from pydantic import BaseModel
 
 from securevfl.engine.checkpoint import begin_resumption, read_checkpoint, remove_checkpoints
 from securevfl.engine.simulation.simulator import Simulation
+from securevfl.errors import CheckpointError, RunError, SecureVFLError
 from securevfl.runs.assembly import Assembled, rules_of
 from securevfl.runs.autosave import Autosave
 from securevfl.runs.engines.base import Ended
@@ -48,7 +49,13 @@ class SimulationEngine:
         spent = 0.0 if resume_from is None else resume_from["wall_seconds"]
         autosave = Autosave(simulation, recorder, job.folder, checkpoint_seconds, pause, spent)
         with one_thread():
-            simulation.run(autosave.pause, until=job.spec.until)
+            try:
+                simulation.run(autosave.pause, until=job.spec.until)
+            except OverflowError:
+                raise RunError(
+                    "run: virtual time went beyond 292 years, which is as long as it can be; "
+                    "choose shorter delays and timeouts, or a larger bandwidth"
+                ) from None
             if autosave.stopped and not simulation.finished:
                 return None
             recorder.finish()
@@ -76,7 +83,17 @@ def _simulation(
     }
     if state is None:
         return Simulation(parties, seed=job.spec.seed, **parts)
-    recorder.restore(state["historian"])
-    resumption = 0 if job.folder is None else begin_resumption(job.folder)
-    with one_thread():  # to come back, parties compute again what followed their safe points
-        return Simulation.from_state(parties, state["simulation"], resumption=resumption, **parts)
+    try:
+        recorder.restore(state["historian"])
+        resumption = 0 if job.folder is None else begin_resumption(job.folder)
+        with one_thread():  # to come back, parties compute again what followed their safe points
+            return Simulation.from_state(
+                parties, state["simulation"], resumption=resumption, **parts
+            )
+    except SecureVFLError:
+        raise
+    except Exception as error:  # whatever a content may do that no run has written
+        raise CheckpointError(
+            f"checkpoint: that in {job.folder} does not fit its run: {type(error).__name__}: "
+            f"{error}"
+        ) from None

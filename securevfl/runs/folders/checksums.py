@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from securevfl.errors import CheckpointError, ConfigurationError
+from securevfl.reading import NOT_PARSED
 
 _FILES, _OWN = "files", "checksum"
 _BESIDE = "saving.part"
@@ -66,7 +67,7 @@ def read_summary(path: Path) -> dict[str, Any]:
         content: Any = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ConfigurationError(f"load: {path} cannot be read: {error.strerror}") from None
-    except (ValueError, RecursionError) as error:
+    except NOT_PARSED as error:
         raise CheckpointError(f"load: {path} is damaged: {error}") from None
     if not isinstance(content, dict):
         raise CheckpointError(f"load: {path} is damaged: it holds no object")

@@ -17,3 +17,9 @@ def dataset() -> svfl.VerticalDataset:
 
 def run(out: Any = None, **options: Any) -> svfl.Run:
     return svfl.run("split", dataset(), out=out, **{**OPTIONS, **options})
+
+
+def wide() -> svfl.VerticalDataset:
+    """A data set of three parties."""
+    rows = np.random.default_rng(0).normal(size=(40, 6))
+    return svfl.VerticalDataset.from_numpy(rows, rows.sum(axis=1) > 0, parties=3)

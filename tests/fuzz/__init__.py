@@ -1,0 +1,1 @@
+"""Fuzzers of all that is read from strangers; see `tests.fuzz.test_fuzz`."""
