@@ -17,6 +17,7 @@ from securevfl.engine.network import Message, name_of
 from securevfl.engine.security.sealing import Sealer
 from securevfl.errors import SealError, WireError
 
+_FIELDS = (str, int, int, str, int, int, int, int, bytes)
 _EARLY = 4096  # most frames of an unknown incarnation, or ahead of a missing one, per link
 
 
@@ -63,11 +64,10 @@ class Frame(NamedTuple):
         """
         if not isinstance(data, (bytes, bytearray, memoryview)):
             raise WireError(f"link: a frame is bytes, not {type(data).__name__}")
-        fields = wire.decode(bytes(data))
-        kinds = (str, int, int, str, int, int, int, int, bytes)
-        if not isinstance(fields, tuple) or [type(value) for value in fields] != list(kinds):
-            raise WireError("link: these bytes are no frame")
-        return cls(*fields)
+        try:
+            return cls(*wire.decode_flat(bytes(data), _FIELDS))
+        except WireError as error:
+            raise WireError(f"link: these bytes are no frame: {error}") from None
 
 
 class Hello(NamedTuple):
