@@ -14,6 +14,7 @@
         +-- NotEnoughResultsError          fewer results than the recovery threshold
         +-- CorruptResultsError            results that disagree beyond what can be corrected
         +-- RangeError                     a value left its enforced range during a run
+        +-- DivergedError                  a loss or a score became infinite or NaN
         +-- StalledError                   every party waits and nothing is on its way
         +-- CheckpointError                a checkpoint that is damaged, foreign or from elsewhere
         +-- WireError                      bytes that are no message of ours
@@ -92,6 +93,10 @@ class CorruptResultsError(RunError):
 
 class RangeError(RunError):
     """A value left its enforced range during a run; the attempt was stopped before it was sent."""
+
+
+class DivergedError(RunError):
+    """A training loss, or a model's score, that is no finite number any more."""
 
 
 class StalledError(RunError):

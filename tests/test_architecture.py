@@ -328,7 +328,7 @@ def test_a_folder_can_be_taken_in_at_a_glance(folder):
 
 def test_tests_lie_where_their_modules_lie():
     """A folder of tests is a folder of the package, or one of the few that test no one module."""
-    extra = {"vectors", "docs", "golden", "."}
+    extra = {"vectors", "docs", "golden", "fuzz", "."}
     for path in TESTS.rglob("test_*.py"):
         folder = path.parent.relative_to(TESTS)
         if folder.parts[:1] and folder.parts[0] in extra:

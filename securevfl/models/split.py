@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from securevfl.errors import ConfigurationError, RunError
+from securevfl.errors import ConfigurationError, DivergedError
 from securevfl.models.networks import make_centre
 from securevfl.models.optimizers import make_optimizer, take_step
 from securevfl.models.tensors import tensor
@@ -167,7 +167,7 @@ class Centre:
 
         Raises
         ------
-        RunError
+        DivergedError
             When the loss is not finite.
         """
         # dL/dH is that of the weights before the step, as in backpropagation through one network.
@@ -203,8 +203,10 @@ class Centre:
         inputs = tensor(embedding[true], np.float32).requires_grad_()
         loss = self.loss(self.network(inputs), tensor(labels[samples[true]]))
         if not torch.isfinite(loss):
-            raise RunError(
-                f"the training loss became {loss.item()}; lower lr ({self._lr:g}) or momentum"
+            targets = ", or rescale the targets" if self.task == "regression" else ""
+            raise DivergedError(
+                f"the training loss became {loss.item()}; lower lr ({self._lr:g}) or "
+                f"momentum{targets}"
             )
         self.optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
@@ -262,7 +264,19 @@ def measure(task: Task, scores: np.ndarray, labels: np.ndarray) -> dict[str, flo
     -------
     dict
         ``accuracy`` and, for two classes, ``auc`` (where both occur) and ``f1``, or ``rmse``.
+
+    Raises
+    ------
+    DivergedError
+        When a score is not finite: it would be taken for a class, or break the measures.
     """
+    if not np.isfinite(scores).all():
+        targets = "rescale the targets, " if task == "regression" else ""
+        raise DivergedError(
+            f"{(~np.isfinite(scores)).any(axis=-1).sum()} of {len(scores)} test rows have a score "
+            f"that is not finite: the model has diverged. Lower lr, client_lr or momentum, "
+            f"{targets}or leave the columns scaled"
+        )
     if task == "regression":
         return {"rmse": float(np.sqrt(np.mean((scores.reshape(-1) - labels) ** 2)))}
     if task == "multiclass":

@@ -7,16 +7,21 @@ from collections.abc import Callable, Mapping, MutableMapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from securevfl.engine.network import SERVER, Event
 from securevfl.engine.party import Party
 from securevfl.engine.transcript import Transcript
 from securevfl.models.split import mean_loss, measure
 from securevfl.protocols.base.protocol import Protocol
+from securevfl.runs.folders.models import model_arrays
 
 if TYPE_CHECKING:
     import pandas as pd
 
 _LOG = logging.getLogger(__name__)
+_DIVERGING = "diverging"
+_GROWN = 1000.0  # times the first loss: steps that overshoot come back from less
 _TROUBLE = frozenset({"down", "lost", "given_up", "corrected", "skipped"})
 
 
@@ -67,8 +72,8 @@ def measures(protocol: Protocol, parties: Mapping[int, Party]) -> dict[str, floa
     """Measures and ``test_loss`` of the parties' models on the test rows."""
     data = protocol.data
     scores = protocol.scores(parties, data.test)
-    loss = mean_loss(data.task, scores, data.test_labels)
-    return measure(data.task, scores, data.test_labels) | {"test_loss": loss}
+    found = measure(data.task, scores, data.test_labels)
+    return found | {"test_loss": mean_loss(data.task, scores, data.test_labels)}
 
 
 class HistoryRecorder:
@@ -99,6 +104,10 @@ class HistoryRecorder:
     measured : callable
         Evaluates the models; another one stands here where they are elsewhere. It may return
         nothing, where they cannot be had.
+    keep_models : bool
+        Keep a copy of the models at each evaluation, where they are in this process.
+    good : (int, dict) or None
+        Step and arrays of the newest models that were evaluated before the loss grew.
     """
 
     def __init__(
@@ -123,6 +132,8 @@ class HistoryRecorder:
         self._pending = False
         self._finished: set[int] = set()
         self._accuracy: float | None = None
+        self.keep_models = False
+        self.good: tuple[int, dict[str, np.ndarray]] | None = None
         self.measured: Callable[[], dict[str, float]] = self._measured
 
     def record(self, event: Event) -> None:
@@ -181,6 +192,7 @@ class HistoryRecorder:
         self._settled()
         self._pending = self._due(row)
         self.rows.append(row)
+        self._watch_loss(row)
         self._finished = set()
         if self.protocol.card.absence in ("skips", "fills"):
             self._evaluate()  # not all clients will finish this round: the models as they stand
@@ -197,6 +209,23 @@ class HistoryRecorder:
                 )
             )
 
+    def _watch_loss(self, row: Mapping[str, Any]) -> None:
+        """Tell once that the training loss has grown beyond a thousand times the first."""
+        first, loss = self.rows[0].get("loss"), row.get("loss")
+        if first is None or loss is None or self._diverging:
+            return
+        if not loss <= _GROWN * max(abs(first), 1.0):  # NaN counts, too
+            entry = {name: row[name] for name in ("party", "round", "time")}
+            self.events.append({"event": _DIVERGING, **entry, "loss": loss, "first": first})
+            _LOG.warning(
+                "the training loss grew from %.3g to %.3g in round %s: the model diverges. Lower "
+                "lr, client_lr or momentum", first, loss, row["round"],
+            )  # fmt: skip
+
+    @property
+    def _diverging(self) -> bool:
+        return any(event["event"] == _DIVERGING for event in self.events)
+
     def _due(self, row: Mapping[str, Any]) -> bool:
         """Whether a new row is to be evaluated; the rows before it are in `rows`."""
         if self.eval_seconds is None:
@@ -211,6 +240,9 @@ class HistoryRecorder:
         found = self.measured()
         self.rows[-1].update(found)
         self._accuracy = found.get("accuracy", self._accuracy)
+        if self.keep_models and found and not self._diverging:
+            arrays = {name: array.copy() for name, array in model_arrays(self.parties).items()}
+            self.good = self.rows[-1]["step"], arrays
         _LOG.info("step %s: %s", self.rows[-1]["step"], found)
 
     def _measured(self) -> dict[str, float]:

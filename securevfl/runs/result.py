@@ -19,13 +19,13 @@ from securevfl.models.scores import decided, probabilities
 from securevfl.privacy.claims import Claim, link_claims
 from securevfl.protocols.base.protocol import Protocol
 from securevfl.runs.folders.checksums import replaced_together, write_summary
+from securevfl.runs.folders.models import model_arrays
 from securevfl.runs.history import History
 from securevfl.runs.spec import CONFIG, RunSpec
 from securevfl.runs.storage import (
     CURVES,
     HISTORY,
     MODELS,
-    NO_MODELS,
     PARTIES,
     TOTALS,
     write_parties,
@@ -265,24 +265,7 @@ class Run:
 
     def models(self) -> dict[str, np.ndarray]:
         """Arrays of all parties' trained models by name, such as ``client-0/network/weight``."""
-        arrays: dict[str, np.ndarray] = {}
-        for index, party in self.parties.items():
-            owner = "server" if index == SERVER else f"client-{index}"
-            for name in party.kept:
-                value = getattr(party, name)
-                if hasattr(value, "state_dict") and not isinstance(value, NO_MODELS):
-                    arrays |= _flatten(f"{owner}/{name}", value.state_dict())
-        return arrays
-
-
-def _flatten(prefix: str, value: Any) -> dict[str, np.ndarray]:
-    if isinstance(value, Mapping):
-        flat: dict[str, np.ndarray] = {}
-        for key, item in value.items():
-            if key != "optimizer":  # of a copy within; its lists would have to be pickled
-                flat |= _flatten(f"{prefix}/{key}", item)
-        return flat
-    return {prefix: np.asarray(value.detach() if hasattr(value, "detach") else value)}
+        return model_arrays(self.parties)
 
 
 def notices(summary: Mapping[str, Any]) -> list[str]:

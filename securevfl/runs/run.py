@@ -14,7 +14,7 @@ from securevfl.data.source import DataSource
 from securevfl.engine.checkpoint import has_checkpoint, write_text
 from securevfl.engine.conditions import Conditions
 from securevfl.engine.faults import Faults, load_faults
-from securevfl.errors import ConfigurationError, RunError
+from securevfl.errors import ConfigurationError, DivergedError, RangeError, RunError
 from securevfl.models.user_code import allow, allow_options
 from securevfl.protocols.base.registry import get_protocol, make_config
 from securevfl.runs.assembly import Assembled, check_memory, make_protocol, specify
@@ -34,7 +34,7 @@ from securevfl.runs.load import load_run_data
 from securevfl.runs.options import check_values, documents_options, pick
 from securevfl.runs.result import Run
 from securevfl.runs.spec import CONFIG, RunSpec
-from securevfl.runs.storage import SUMMARY
+from securevfl.runs.storage import MODELS, SUMMARY
 from securevfl.runs.tracking import Track, Tracker, make_tracker
 
 if TYPE_CHECKING:
@@ -263,14 +263,19 @@ def _carry_out(
         track=tracker.step,
     )
     with tracker:
-        ended = engine.run(
-            job,
-            recorder,
-            options=options,
-            resume_from=resume_from,
-            checkpoint_seconds=checkpoint_seconds,
-            pause=interrupted,
-        )
+        try:
+            ended = engine.run(
+                job,
+                recorder,
+                options=options,
+                resume_from=resume_from,
+                checkpoint_seconds=checkpoint_seconds,
+                pause=interrupted,
+            )
+        except (DivergedError, RangeError) as error:
+            if job.folder is None or recorder.good is None:
+                raise
+            raise type(error)(f"{error}. {_keep_good(*recorder.good, job.folder)}") from None
         if ended is None:
             raise Interrupted(job.folder)
     result = Run(
@@ -287,6 +292,16 @@ def _carry_out(
         engine.clear(job.folder)
     _LOG.info("run of %s ended at %.3f s", job.protocol.name, result.virtual_seconds)
     return result
+
+
+def _keep_good(step: int, arrays: Mapping[str, Any], folder: Path) -> str:
+    """Write the last good models of a run that diverged; the sentence that says where they are."""
+    import numpy as np
+
+    with suppress(OSError):
+        np.savez(folder / MODELS, **arrays)
+        return f"The models of step {step}, the last good ones evaluated, are in {folder / MODELS}"
+    return f"The models of step {step} could not be written"
 
 
 def _save(result: Run, folder: Path, ended: Ended) -> None:

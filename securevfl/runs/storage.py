@@ -14,9 +14,8 @@ from securevfl.engine.network import SERVER
 from securevfl.engine.party import Party
 from securevfl.engine.transcript import Transcript
 from securevfl.errors import CheckpointError, ConfigurationError, SecureVFLError
-from securevfl.models.imputation import Imputation
-from securevfl.models.stale import LastEmbeddings
 from securevfl.reading import NOT_PARSED, read_arrays
+from securevfl.runs.folders.models import NO_MODELS
 from securevfl.runs.history import History
 
 SUMMARY, HISTORY = "summary.json", "history.jsonl"
@@ -24,7 +23,6 @@ PARTIES, MESSAGES = "parties.state", "messages.npz"
 CONFIG, FACTS = "config.toml", "facts.json"
 TOTALS, MODELS, CURVES = "messages.csv", "model.npz", "curves.png"
 RESULT = (HISTORY, MESSAGES, TOTALS, PARTIES, MODELS, CURVES, SUMMARY)
-NO_MODELS = (LastEmbeddings, Imputation)  # kept by parties, and too large to save as a model
 
 
 def write_parties(path: Path, parties: Mapping[int, Party]) -> None:

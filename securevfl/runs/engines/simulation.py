@@ -45,6 +45,7 @@ class SimulationEngine:
         pause: Callable[[], bool] | None,
     ) -> Ended | None:
         """Run to the end; None if `pause` stopped the run before."""
+        recorder.keep_models = job.folder is not None
         simulation = _simulation(job, recorder, resume_from)
         spent = 0.0 if resume_from is None else resume_from["wall_seconds"]
         autosave = Autosave(simulation, recorder, job.folder, checkpoint_seconds, pause, spent)

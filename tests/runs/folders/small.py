@@ -15,8 +15,8 @@ def dataset() -> svfl.VerticalDataset:
     return svfl.VerticalDataset.from_numpy(rows, rows.sum(axis=1) > 0, parties=2)
 
 
-def run(out: Any = None, **options: Any) -> svfl.Run:
-    return svfl.run("split", dataset(), out=out, **{**OPTIONS, **options})
+def run(out: Any = None, protocol: str = "split", **options: Any) -> svfl.Run:
+    return svfl.run(protocol, dataset(), out=out, **{**OPTIONS, **options})
 
 
 def wide() -> svfl.VerticalDataset:
