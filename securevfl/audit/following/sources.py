@@ -16,11 +16,9 @@ from typing import Any
 
 import pydantic
 
-import securevfl
-
 _ROOT = "securevfl."
 _BESIDE = ("securevfl.testing", "securevfl.audit", "securevfl.cli")  # no party runs their code
-_HERE = Path(securevfl.__file__).parent
+_HERE = Path(__file__).parents[2]
 _PYTHON, _PACKAGES = Path(os.__file__).parent, Path(pydantic.__file__).parent
 _INNER = ("__wrapped__", "__func__", "func", "fget", "py_func")
 _DEEP = 8  # layers that are looked through
