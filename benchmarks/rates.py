@@ -2,12 +2,12 @@
 
     python benchmarks/rates.py benchmarks/papers/coded_split/handwritten.toml --until 120
 
-Every run of the study is trained at each pair of rates of its protocol (`GRID`: two of the server
-model by three of the clients) under the study's conditions, on a split of its own (seed 100) and on
-four fifths of that split's training rows. The score is the mean over the study's times up to
-`--until` of the accuracy on the fifth that was held back; three rows in a row stay together, as
-recordings of one person do. Writes rates/NAME.json beside the study's results, after each run; what
-is there is not run again.
+Every run of the study is trained at each pair of rates of its protocol (`LR` of the server model by
+four of the clients, so sixteen for every method) under the study's conditions, on a split of its
+own (seed 100) and on four fifths of that split's training rows. The score is the mean over the
+study's times up to `--until` of the accuracy on the fifth that was held back; three rows in a row
+stay together, as recordings of one person do. Writes rates/NAME.json beside the study's results,
+after each run; what is there is not run again.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from securevfl.studies.study import read_study
 
 RATES = Path(__file__).parent / "results" / "coded_split" / "rates"
 SEED = 100
-LR = (0.001, 0.003)
+LR = (0.001, 0.003, 0.01, 0.03)
 # By plain SGD on prepared columns, where rivals' clients use Adam.
-GRID = {"coded_split": (4.0, 16.0, 64.0)}
-OTHERS = (0.001, 0.003, 0.01)
+GRID = {"coded_split": (4.0, 16.0, 64.0, 256.0)}
+OTHERS = (0.001, 0.003, 0.01, 0.03)
 
 
 def held_back(data: VerticalDataset) -> VerticalDataset:
