@@ -247,7 +247,7 @@ def _held(outcome: Any, steps: int) -> dict[str, dict[int, np.ndarray]]:
     found["data"] = {j: by["train-data", 0, VICTIM, j] for j in others}
     found["model"] = {j: by["model", 0, VICTIM, j] for j in others}
     T = outcome.protocol.public.code.privacy
-    found["deal"] = {j: by["deal", steps, SERVER, j] for j in holders if j >= T}
+    found["deal"] = {j: by["deal", steps, SERVER, j][1] for j in holders if j >= T}
     return found
 
 

@@ -68,12 +68,7 @@ class Watched(Server):
 
     def train(self, rows, sums):
         """Keep the sums and the bound that was promised of them, then train."""
-        if self.bound.base.size:
-            moved = self.bound.spent[:, None] - self.bound.since[:, rows]
-            promised = self.bound.base[:, rows] + self.bound.square * moved
-        else:
-            promised = np.broadcast_to(self.bound.worst[:, None], sums.shape)
-        self.seen[self.round] = (sums.copy(), promised.copy())
+        self.seen[self.round] = (sums.copy(), self.bound.promised(rows).copy())
         super().train(rows, sums)
 
 

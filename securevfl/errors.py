@@ -20,6 +20,7 @@
         +-- WireError                      bytes that are no message of ours
         +-- SealError                      a sealed message that was changed, replayed or is foreign
         +-- UndeclaredMessageError         a message that the protocol did not declare
+        +-- ProtocolError                  a message whose content is not what the protocol says
 
 Every message says what was asked, which requirement failed with its numbers, and what to change.
 """
@@ -117,3 +118,7 @@ class SealError(RunError):
 
 class UndeclaredMessageError(RunError):
     """A message of a kind, or between roles, that the protocol did not declare; it was not sent."""
+
+
+class ProtocolError(RunError):
+    """A message whose content is not what the protocol says; nothing was computed from it."""

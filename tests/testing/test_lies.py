@@ -32,6 +32,8 @@ EXACTLY = {
     "coded_split: off the polynomial, helped": 1.0,
     "coded_split: chosen step": 0.0,
     "coded_split: skipped step, heard": 1.0,
+    "coded_split: another step, same digest": 1.0,
+    "coded_split: another step after a restore": 0.0,
     "coded_split: known keys": 0.0,
     "coded_split: known keys of all": 1.0,
     "coded_split: never uploads": 0.0,
@@ -49,7 +51,13 @@ EXACTLY = {
 }
 NOTICED = {
     "coded_split: off the polynomial, helped": "nobody",
-    "coded_split: label used again": "10 clients refuse",
+    "coded_split: label used again": "the run ends (ProtocolError)",
+    "coded_split: other rows for half": "the run ends (ProtocolError)",
+    "coded_split: no such row": "the run ends (ProtocolError)",
+    "coded_split: share of another shape": "the run ends (ProtocolError)",
+    "coded_split: upload of another shape": "the run ends (ProtocolError)",
+    "coded_split: wrong upload": "the run ends (RangeError)",
+    "coded_split: wrong keys": "the run ends (RangeError)",
     "coded_split: asks for nonsense": "server refuses",
     "coded_split: wrong keys, A = 1": "server corrects client 1",  # who is honest
     "coded_split: inconsistent data, A = 1": "server corrects client 1",
@@ -63,8 +71,8 @@ NOTICED = {
     "fedvs: inconsistent key, A = 1": "server corrects client 1",
     "fedvs: A+1 wrong uploads": "server corrects client 8",
     "fedvs: wrong upload, A = 1": "server corrects client 0",  # the liar
-    "fedvs: negative rows": "the run ends (RunError)",
-    "fedvs: a sharer many times": "the run ends (RunError)",
+    "fedvs: negative rows": "the run ends (ProtocolError)",
+    "fedvs: a sharer many times": "the run ends (ProtocolError)",
     "wait_dp: same rows": "the run ends (PrivacyError)",
 }
 

@@ -143,7 +143,7 @@ class ObservedRun:
     def dealt(self, holder: int) -> dict[int, np.ndarray]:
         """A holder's shares of the steps of the first epoch, by round, as they came."""
         return {
-            m.round: m.payload
+            m.round: self.protocol.shown(m.payload)[1]
             for kind, view in self._dealt(holder)
             for m in view.messages
             if m.kind == kind and m.receiver == holder and m.payload is not None

@@ -6,6 +6,7 @@ L_A their row sums, the draws that give other secrets (X', W', Gbar') the same v
 
     Z' = Z + M_A^-1 A_A (X - X')          V' = V + M_A^-1 L_A (W - W')
     U': those with which A's shares of Gbar' are those of Gbar         where the server is honest
+    digests of steps: those of the first run                           where it is, too
     streams of k_A for a label: + the coefficients of s                where it is not
 
 with s = (psi - psi') / (P prod_{a in A} (z - alpha_a)), psi being the results without masks. Labels
@@ -246,8 +247,7 @@ def moved_streams(
     two = Shares.of(protocol, after, tapes)
     found: dict[Place, np.ndarray] = {}
     steps = 0
-    for round in range(1, protocol.last_use + 1):
-        use = protocol.use_of(round)
+    for use, label in before.uses().values():
         while steps < use.steps:
             steps += 1
             rows = protocol.use_of(steps).rows
@@ -257,8 +257,8 @@ def moved_streams(
             one.results(use.part, use.rows), two.results(use.part, use.rows)
         )
         added = quotient(protocol, A, change, streams)
-        own = stream_of(code.field.modulus, key, use.label, added.size, code.field.dtype)
-        found[key, use.label] = code.field.add(own, added.reshape(-1))
+        own = stream_of(code.field.modulus, key, label, added.size, code.field.dtype)
+        found[key, label] = code.field.add(own, added.reshape(-1))
     return found
 
 
@@ -291,9 +291,9 @@ def quotient(
 class MovedDeals:
     """Answers of the pseudo-random function with which A's shares of other steps are the old ones.
 
-    The server's own code deals. The seeds of holders in A are those of the first run, and another
-    holder's seed stands for the share that the polynomial through the new step and A's old shares
-    has at its point.
+    The server's own code deals. The digests of steps, and the seeds of holders in A, are those of
+    the first run, and another holder's seed stands for the share that the polynomial through the
+    new step and A's old shares has at its point.
 
     Parameters
     ----------
@@ -313,6 +313,9 @@ class MovedDeals:
         self._seeds = {
             t: server.dealing.seeds(server.secret, t, step) for t, step in enumerate(server.log, 1)
         }
+        self._digests = {
+            t: server.dealing.digest(server.secret, t, step) for t, step in enumerate(server.log, 1)
+        }
         self._server: Any = None
 
     def watching(self, change: Change) -> Change:
@@ -325,10 +328,13 @@ class MovedDeals:
         return both
 
     def seeds(self, key: bytes, label: bytes) -> bytes | None:
-        """The seed of a holder for a step; None for what is no seed."""
+        """The seed of a holder for a step, or the step's digest; None for what is neither."""
         if key != self._secret:
             return None
-        number, holder = wire.decode(label)[1:3]
+        kind, number, holder = wire.decode(label)[:3]
+        if kind == "digest":
+            told: bytes = self._digests[number]
+            return told
         if holder in self.A:
             old: bytes = self._seeds[number][holder]
             return old

@@ -19,11 +19,12 @@ from securevfl.engine.faults import Faults, Outage
 from securevfl.engine.party import SERVER, Party
 from securevfl.engine.transcript import Transcript
 from securevfl.errors import ConfigurationError
-from securevfl.protocols.base.shared_models import Integers, SharedModels
+from securevfl.protocols.base.shared_models import Integers, SharedModels, Use
 from securevfl.runs.threads import one_thread
 
 Change = Callable[[Mapping[int, Any]], None]
 Seen = tuple[Any, ...]  # one message as a coalition sees it: key, size, times, content
+DIGEST = 32  # bytes
 _DOWN = (3, 4)  # rounds between which holders are away
 _SHARED = {"engine", "public"}  # what all parties of a simulation have: the clock, and options
 _DEEP = 6  # attributes of attributes that are looked into
@@ -88,6 +89,21 @@ class KeyedRun:
         return {
             t: server.dealing.shares(server.secret, t, step) for t, step in enumerate(server.log, 1)
         }
+
+    @cached_property
+    def digests(self) -> Mapping[int, bytes]:
+        """The digest of the steps 1 to t, by t from 0; that of no steps is zero."""
+        server, found = self.server, {0: bytes(DIGEST)}
+        for t, step in enumerate(server.log, 1):
+            own = server.dealing.digest(server.secret, t, step)
+            found[t] = bytes(a ^ b for a, b in zip(found[t - 1], own, strict=True))
+        return found
+
+    def uses(self) -> dict[int, tuple[Use, bytes]]:
+        """The uses of the masks in a run by round, each with the label that it must have."""
+        rounds = range(1, self.protocol.last_use + 1)
+        uses = {round: self.protocol.use_of(round) for round in rounds}
+        return {round: (use, use.label(self.digests[use.steps])) for round, use in uses.items()}
 
     @cached_property
     def keys(self) -> dict[int, bytes]:

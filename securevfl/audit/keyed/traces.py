@@ -137,13 +137,18 @@ def _repeated(run: KeyedRun) -> Check:
 
 def _labels(run: KeyedRun) -> Check:
     """One label, one result: labels differ, the rows are in them, and bytes are never others."""
-    protocol, problem = run.protocol, ""
-    uses = {round: protocol.use_of(round) for round in range(1, protocol.last_use + 1)}
-    if len({use.label for use in uses.values()}) < len(uses):
+    uses, problem = run.uses(), ""
+    if len({label for _, label in uses.values()}) < len(uses):
         problem = "two uploads have one label"
-    for round, use in uses.items():
-        if use.rows.tobytes() not in use.label:
+    for round, (use, label) in uses.items():
+        if use.rows.tobytes() not in label:
             problem = f"the rows of upload {round} are not in its label"
+        if run.digests[use.steps] not in label:
+            problem = f"the digest of the steps before upload {round} is not in its label"
+    keys, known = set(run.keys.values()), set(run.digests.values())
+    for one in run.questions.streams:
+        if one.key in keys and not any(digest in one.label for digest in known):
+            problem = "masks are drawn under a label that does not tell the steps in the model"
     sent: dict[MessageKey, bytes] = {}
     again = 0
     for message in run.run.messages:
@@ -152,8 +157,8 @@ def _labels(run: KeyedRun) -> Check:
             if sent.setdefault(message.key, message.content) != message.content:
                 problem = f"holder {message.key.sender} answers label {message.key.round} twice"
     text = (
-        f"the {len(uses)} labels of a run differ and hold the rows that they stand for; {again} "
-        "uploads were sent again, with the same bytes"
+        f"the {len(uses)} labels of a run differ and hold the rows that they stand for and the "
+        f"digest of the steps in the model; {again} uploads were sent again, with the same bytes"
     )
     return Check("labels", not problem, problem or text)
 
@@ -163,8 +168,8 @@ def _streams(run: KeyedRun) -> Check:
     protocol, code = run.protocol, run.protocol.code
     u = protocol.result_degree * (code.size - 1) - code.size + 1
     width = next(iter(run.integers.values())).model.shape[1]
-    uses = [protocol.use_of(round) for round in range(1, protocol.last_use + 1)]
-    sizes = {use.label: u * len(use.rows) * width for use in uses}
+    uses = run.uses()
+    sizes = {label: u * len(use.rows) * width for use, label in uses.values()}
     known = {key: place for place, key in run.keys.items()}
     times: Counter[tuple[bytes, bytes]] = Counter()
     problem = ""
@@ -179,7 +184,7 @@ def _streams(run: KeyedRun) -> Check:
         problem = f"keys are asked for {len(strangers)} labels that no upload has"
     for message in run.run.messages:
         if message.key.kind == "embedding":
-            label = protocol.use_of(message.key.round).label
+            label = uses[message.key.round][1]
             times.subtract((run.keys[one], label) for one in protocol.prss.held(message.key.sender))
     if not problem and (not times or min(times.values()) < 0):
         problem = "a holder uploads without asking for every stream of the keys that it holds"
@@ -194,13 +199,12 @@ def _uploads(run: KeyedRun) -> Check:
     """Each upload is psi + P rho, by the proof's formulas and not those that are declared."""
     protocol, code, field = run.protocol, run.protocol.code, run.protocol.code.field
     shares, steps, looked = Shares.of(protocol, run.integers, run.run.tapes), 0, 0
-    for round in range(1, protocol.last_use + 1):
-        use = protocol.use_of(round)
+    for round, (use, label) in run.uses().items():
         while steps < use.steps:
             steps += 1
             shares.step(protocol.use_of(steps).rows, run.dealt[steps])
         psi = shares.results(use.part, use.rows)
-        hidden = _masks(run, use.label, psi.shape[1:])
+        hidden = _masks(run, label, psi.shape[1:])
         for (holder, _), sent in run.run.sent("embedding", round).items():
             looked += 1
             mask = field.subtract(sent, psi[holder]).reshape(-1)
@@ -239,31 +243,35 @@ def _wrong_size(one: Asked, wanted: int) -> str:
 
 
 def _deals(run: KeyedRun) -> Check:
-    """Seeds of the masks of steps: one for each step and holder, of the server's secret."""
+    """Seeds of the masks of steps, one for each step and holder, and digests of steps."""
     server, T = run.server, run.protocol.code.privacy
     named: dict[tuple[int, int], set[bytes]] = defaultdict(set)
     problem = ""
     for key, label in run.questions.derived:
         if key == server.secret:
-            _, number, holder, digest = wire.decode(label)
-            named[number, holder].add(digest)
-    wanted = {(t, j) for t in range(1, len(server.log) + 1) for j in range(T)}
+            kind, number, *holder, hashed = wire.decode(label)
+            named[number, holder[0] if kind == "deal" else SERVER].add(hashed)
+    wanted = {(t, j) for t in range(1, len(server.log) + 1) for j in (SERVER, *range(T))}
     if set(named) != wanted:
         problem = "the masks of steps are not named by the numbers of all steps and holders"
-    for (number, _), digests in named.items():
+    for (number, _), hashes in named.items():
         step = np.ascontiguousarray(server.log[number - 1], np.int64)
-        if not problem and digests != {hashlib.sha256(step.tobytes()).digest()}:
+        if not problem and hashes != {hashlib.sha256(step.tobytes()).digest()}:
             problem = f"the masks of step {number} do not follow from it alone"
     seeds = [
         one
         for t, step in enumerate(server.log, 1)
         for one in server.dealing.seeds(server.secret, t, step)
     ]
-    if len(set(seeds)) < len(wanted):
-        problem = "two steps, or two holders, have the same seed of masks"
+    own = {t: server.dealing.digest(server.secret, t, step) for t, step in enumerate(server.log, 1)}
+    if len({*seeds, *own.values()}) < len(wanted):
+        problem = "two steps, or two holders, have the same seed of masks or digest"
+    for message in run.run.messages:
+        if message.key.kind in ("deal", "seed") and message.payload[0] != own[message.key.round]:
+            problem = f"holders are told another digest of step {message.key.round} than its own"
     text = (
-        f"the masks of {len(server.log)} steps have {len(wanted)} different seeds, each derived "
-        "from the server's secret, the step's number, the holder's and the step"
+        f"the masks and digests of {len(server.log)} steps have {len(wanted)} different values, "
+        "each derived from the server's secret, the step's number, the holder's and the step"
     )
     return Check("masks of steps", not problem, problem or text)
 
@@ -274,7 +282,7 @@ def _up_to_date(run: KeyedRun) -> Check:
     for message in run.run.messages:
         if message.key.kind == "embedding":
             looked += 1
-            _, done, ahead = message.state.kept["model"]
+            _, done, ahead, _ = message.state.kept["model"]
             if (done, tuple(ahead)) != (run.protocol.use_of(message.key.round).steps, ()):
                 problem = f"holder {message.key.sender} uploads from a share of {done} steps"
     text = f"{looked} uploads left holders whose share has exactly the steps that the label says"

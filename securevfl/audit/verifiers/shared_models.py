@@ -67,8 +67,7 @@ SUPPOSED = (
     "lacks the key; (S2) the operating system's entropy is uniform and the sampler exact; (S3) "
     "links are private and authentic; (S4) all parties follow the protocol and at most T holders, "
     "helpers among them, collude; (S5) rounds, batches, options and p are fixed in public "
-    "beforehand; (S6) a run that is resumed makes the steps after its checkpoint again as they "
-    "were, so that no label names two results"
+    "beforehand"
 )
 GIVEN = (
     "the theorem is about what is seen beyond the decoded sums; what these tell by themselves (the "

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from securevfl.errors import NotEnoughResultsError
+from securevfl.errors import NotEnoughResultsError, ProtocolError
 from securevfl.field import LagrangeCode
 from securevfl.models.split import Batches
+from securevfl.protocols.base.received import check_array
 
 
 def decode_results(
@@ -39,16 +40,19 @@ def decode_results(
 
     Raises
     ------
-    CorruptResultsError, NotEnoughResultsError
+    CorruptResultsError, NotEnoughResultsError, ProtocolError
     """
+    sound, threshold = dict[int, np.ndarray](), code.recovery_threshold(degree)
+    for n, result in results.items():
+        try:
+            check_array("the upload", n, result, shape, code.field.dtype, code.field.modulus)
+        except ProtocolError:
+            if not corrected:
+                raise
+        else:
+            sound[n] = result
     if not corrected:
-        return code.decode(np.stack(list(results.values())), tuple(results), degree=degree), []
-    form, threshold = (shape, code.field.dtype), code.recovery_threshold(degree)
-    sound = {
-        n: result
-        for n, result in results.items()
-        if isinstance(result, np.ndarray) and (result.shape, result.dtype) == form
-    }
+        return code.decode(np.stack(list(sound.values())), tuple(sound), degree=degree), []
     if len(sound) < threshold:
         raise NotEnoughResultsError(
             f"{len(sound)} of {len(results)} uploads have the form that was asked for, and "

@@ -15,6 +15,7 @@ from securevfl.engine.party import Party
 from securevfl.field.prss import KEY, Prss, draw_keys
 from securevfl.field.sampling import SYSTEM
 from securevfl.protocols.base.messages import MessageKey, MessageSpec, RunSecrets, in_setup
+from securevfl.protocols.base.received import check_array
 from securevfl.protocols.base.schedule import Post, hollow
 
 
@@ -52,6 +53,9 @@ class KeyHolder(Party):
                 self.send(j, "key", as_array([drawn[key] for key in sent]))
         dealers = [i for i in self.peers if prss.sent(i, self.index)]
         found = await self.collect("key", senders=dealers) if dealers else {}
+        for i, rows in found.items():
+            wanted = len(prss.sent(i, self.index)), KEY
+            check_array("the keys of masks", i, rows, wanted, np.uint8)
         received = {
             key: row.tobytes()
             for i, rows in found.items()

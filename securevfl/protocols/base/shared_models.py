@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,8 +20,8 @@ class Use:
 
     Attributes
     ----------
-    label : bytes
-        All that holders are told of it, the rows among it.
+    label : callable
+        The digest of the steps in the model to all that holders are told: that, and the rows.
     part : str
         Part of the data that the rows are of.
     rows : ndarray
@@ -30,7 +30,7 @@ class Use:
         Steps in the model: exactly 1 to this number.
     """
 
-    label: bytes
+    label: Callable[[bytes], bytes]
     part: str
     rows: np.ndarray
     steps: int
@@ -82,8 +82,9 @@ class SharedModels(KeyMasked):
     An owner has the attributes `features`, its prepared columns by part, and `weights`; it draws
     the masks of each part of the data, then those of its model. The server has `labels` by part,
     `secret`, `log`, the steps that it dealt, and `dealing`, whose `shares(secret, number, step)`
-    are what the holders are dealt. A holder has `model`: its share, the number of steps in it
-    without a hole, and those beyond. Uploads are of kind "embedding".
+    are what the holders are dealt, and whose `digest(secret, number, step)` all of them are told. A
+    holder has `model`: its share, the number of steps in it without a hole, those beyond, and
+    their digest. Uploads are of kind "embedding".
     """
 
     @abstractmethod

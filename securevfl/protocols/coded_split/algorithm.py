@@ -17,15 +17,16 @@ from typing import Any, ClassVar
 import numpy as np
 
 from securevfl.engine.party import SERVER
+from securevfl.errors import CheckpointError
 from securevfl.field.prss import mask_streams
 from securevfl.protocols.base.mask_keys import KeyHolder
-from securevfl.protocols.coded_split.dealing import Dealing
 from securevfl.protocols.coded_split.decoding import signed_models
-from securevfl.protocols.coded_split.messages import STORED_EVERY, Label, Request
+from securevfl.protocols.coded_split.messages import NO_STEPS, STORED_EVERY, Label, Request, joined
 from securevfl.protocols.coded_split.parameters import MODEL, UPLOAD, Parameters
 from securevfl.protocols.coded_split.quantisation import first_model, whole_rows
+from securevfl.protocols.coded_split.terms import check_elements, check_request, steps_in
 
-Model = tuple[np.ndarray, int, tuple[int, ...]]
+Model = tuple[np.ndarray, int, tuple[int, ...], bytes]
 _UNANSWERED = 20  # questions in a row without a word: the server has ended
 
 
@@ -37,20 +38,17 @@ class Holder(KeyHolder):
     Attributes
     ----------
     model : tuple
-        W(alpha_j) of all owners, (d, h), and which steps are in it: all up to a number, and some
-        later ones. It is one value and replaced as one: an upload from a share that lacks a step,
-        or has it twice, would tell the server the Gram matrix of the holder's shares of the data.
+        W(alpha_j) of all owners, (d, h), which steps are in it: all up to a number, and some
+        later ones, and the digest of these steps. It is one value and replaced as one: an upload
+        from a share that lacks a step, or has it twice, would tell the server the Gram matrix of
+        the holder's shares of the data.
     data_shares : dict
         F(alpha_j) of all owners by part, (rows, d).
     keys : dict
         k_A of every A that it is not in.
-    answered : dict
-        Of each piece of test rows that it answered the bytes that named it, B among them: it
-        answers no other B under the same label. In training B follows from the label.
     """
 
-    kept: ClassVar[tuple[str, ...]] = ("answered",)
-    kept_ahead: ClassVar[tuple[str, ...]] = ("answered",)
+    kept_before: ClassVar[tuple[str, ...]] = ("answered",)
     kept_once: ClassVar[tuple[str, ...]] = ("data_shares", "keys")
     kept_frozen: ClassVar[tuple[str, ...]] = ("model",)
     kept_optional: ClassVar[Mapping[str, Any]] = {
@@ -65,10 +63,14 @@ class Holder(KeyHolder):
     def __init__(self, index: int, peers: Sequence[int], public: Parameters) -> None:
         super().__init__(index, peers)
         self.public = public
-        self.model: Model = (np.zeros((0, public.config.width), public.field.dtype), 0, ())
+        self.model: Model = (
+            np.zeros((0, public.config.width), public.field.dtype),
+            0,
+            (),
+            NO_STEPS,
+        )
         self.data_shares: dict[str, np.ndarray] = {}
         self.keys: dict[int, bytes] = {}
-        self.answered: dict[int, bytes] = {}
         self.uploaded = 0  # the newest training label that it has answered
         self.asked: Request | None = None  # what the server asked for last
         self.told = 0  # the step up to which it said that it has stored its shares
@@ -81,10 +83,16 @@ class Holder(KeyHolder):
         owners = range(self.public.owners)
         for part in self.public.batches:
             shares = await self.collect(f"{part}-data", senders=owners)
+            for n in owners:
+                shape = self.public.batches[part].length, self.public.sizes[n]
+                check_elements(self.public, f"'{part}-data'", n, shares[n], shape)
             self.data_shares[part] = np.concatenate([shares[n] for n in owners], axis=1)
         if self.shares_models:
             models = await self.collect("model", senders=owners)
-            self.model = (np.concatenate([models[n] for n in owners]), 0, ())
+            for n in owners:
+                shape = self.public.sizes[n], self.public.config.width
+                check_elements(self.public, "'model'", n, models[n], shape)
+            self.model = (np.concatenate([models[n] for n in owners]), 0, (), NO_STEPS)
 
     @property
     def shares_models(self) -> bool:
@@ -101,6 +109,11 @@ class Holder(KeyHolder):
 
     async def run(self) -> None:
         """Answer every label that is due, apply every step that is dealt, until the end."""
+        if len(self.model) < 4:
+            raise CheckpointError(
+                "coded_split: the checkpoint is of an earlier version, and has no digest of the "
+                "steps in the model, by which uploads must be masked. Start the run again"
+            )
         if self.returned:
             self.uploaded = 0  # the upload may be lost; the same label gets the same bytes
             self.ask()
@@ -138,22 +151,17 @@ class Holder(KeyHolder):
     def take(self, kind: str, step: int, payload: Any) -> None:
         """Apply what the server dealt (line 10), or remember what it asks for."""
         if kind == "request":
+            check_request(self.public, payload)
             self.asked = payload
-        elif kind == "missed":
-            first, shares = payload
-            for number, share in enumerate(shares, first):
-                self.apply(number, share)
         else:
-            shape = (self.public.batches["train"].coded, self.public.config.width)
-            dealing = Dealing(self.public.code)
-            share = dealing.from_seed(payload.tobytes(), shape) if kind == "seed" else payload
-            self.apply(step, share)
+            for number, share, digest in steps_in(self.public, kind, step, payload):
+                self.apply(number, share, digest)
         if self.model[2] or (kind == "request" and self.model[1] < self.last_step):
             self.ask()
 
-    def apply(self, step: int, share: np.ndarray) -> None:
+    def apply(self, step: int, share: np.ndarray, digest: bytes) -> None:
         """W(alpha_j) += F^(B)(alpha_j)^T Gamma(alpha_j) (line 10); a second deal is dropped."""
-        values, done, ahead = self.model
+        values, done, ahead, known = self.model
         if step <= done or step in ahead:
             return
         rows = self.public.batches["train"].draw(step)
@@ -162,7 +170,7 @@ class Holder(KeyHolder):
         while done + 1 in applied:
             done += 1
         left = tuple(sorted(n for n in applied if n > done))
-        self.model = (self.public.field.add(values, moved), done, left)
+        self.model = (self.public.field.add(values, moved), done, left, joined((known, digest)))
         if done > self.round:
             self.round = done
             self.engine.round_over(self, done, False)
@@ -173,7 +181,7 @@ class Holder(KeyHolder):
 
     def answer(self) -> None:
         """Upload what is due, from a model with exactly the steps that the label says (line 5)."""
-        _, done, ahead = self.model
+        _, done, ahead, _ = self.model
         last = self.last_step
         if ahead:
             return
@@ -184,28 +192,18 @@ class Holder(KeyHolder):
                 self.upload(Label("train", done + 1), rows, done + 1)
             return
         if self.asked is not None:
-            self.answer_request(self.asked, last)
+            request, self.asked = self.asked, None
+            label = Label("test", last, request.piece)
+            self.upload(label, request.rows, last + 1 + request.piece)
         if self.public.config.release and self.shares_models and self.uploaded <= last:
             self.uploaded = last + 1
             self.release()
-
-    def answer_request(self, request: Request, last: int) -> None:
-        """Upload a piece of test rows, unless its label named other rows before."""
-        self.asked = None
-        label = Label("test", last, request.piece)
-        told = label.told(request.rows)
-        if self.answered.get(request.piece, told) != told:
-            self.record("refused", piece=request.piece, why="the label named other rows before")
-            return
-        self.answered[request.piece] = told
-        self.write_ahead()  # a crash must not undo that it answered
-        self.upload(label, request.rows, last + 1 + request.piece)
 
     def upload(self, label: Label, rows: np.ndarray, round: int) -> None:
         """Y_j = sum_n F_n^(B)(alpha_j) W_n(alpha_j) + P(alpha_j) rho(alpha_j) (line 5)."""
         share = self.data_shares[label.part][rows]
         psi = self.public.field.matmul(share, self.model[0])
-        told = label.told(rows)
+        told = label.told(rows, self.model[3])
         masked = self.public.prss.mask(self.index, self.keys, told, psi, UPLOAD)
         self.send(SERVER, "embedding", masked, round=round)
 
@@ -215,7 +213,8 @@ class Holder(KeyHolder):
         for n, size in enumerate(public.sizes):
             share = self.model[0][start : start + size]
             start += size
-            told = Label("release", public.config.rounds, n).told(np.empty(0, np.uint32))
+            label = Label("release", public.config.rounds, n)
+            told = label.told(np.empty(0, np.uint32), self.model[3])
             masked = public.prss.mask(self.index, self.keys, told, share, MODEL)
             self.send(n, "release", masked, round=public.config.rounds)
 
@@ -283,6 +282,9 @@ class Owner(Holder):
         shares = await self.collect(
             "release", count=public.models_needed, round=public.config.rounds
         )
+        for j, share in shares.items():
+            shape = public.sizes[self.index], public.config.width
+            check_elements(public, "'release'", j, share, shape)
         models = signed_models(public, shares)
         unit = -public.config.data_bits - public.config.gradient_bits
         self.released = tuple(np.ldexp(models.astype(np.float64), unit))

@@ -78,6 +78,15 @@ class RangeBound:
         """Bound on the sums of rows that were never decoded, a new row among them."""
         return self.first + self.square * int(self.spent.max(initial=0))
 
+    def promised(self, rows: np.ndarray) -> np.ndarray:
+        """Bound on the sums of a training batch, (K, |B|, h)."""
+        if not self.base.size:
+            shape = len(self.spent), len(rows), self.spent.shape[1]
+            return np.broadcast_to(self.worst[:, None], shape)
+        added = self.square * (self.spent[:, None] - self.since[:, rows])
+        promised: np.ndarray = self.base[:, rows] + added
+        return promised
+
     def decoded(self, rows: np.ndarray, sums: np.ndarray) -> None:
         """Take the decoded sums of a training batch, (K, |B|, h) signed, as their rows' bases."""
         if self.base.size:

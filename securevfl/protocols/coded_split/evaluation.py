@@ -13,16 +13,16 @@ import numpy as np
 
 from securevfl.engine.party import SERVER, Party
 from securevfl.models.split import Batches
-from securevfl.protocols.coded_split.algorithm import Holder, Model
+from securevfl.protocols.coded_split.algorithm import Holder
 from securevfl.protocols.coded_split.decoding import signed_models
 from securevfl.protocols.coded_split.parameters import Parameters
 from securevfl.protocols.coded_split.quantisation import first_model, mean_of_sums, whole_rows
 from securevfl.protocols.coded_split.server import Server
 
 
-def caught_up(public: Parameters, server: Server, holder: Holder) -> Model:
+def caught_up(public: Parameters, server: Server, holder: Holder) -> np.ndarray:
     """A holder's share of the models after the server's last step."""
-    values, done, ahead = holder.model
+    values, done, ahead, *_ = holder.model
     for t in range(done + 1, server.steps + 1):
         if t in ahead:
             continue
@@ -30,7 +30,7 @@ def caught_up(public: Parameters, server: Server, holder: Holder) -> Model:
         rows = public.batches["train"].draw(t)
         moved = public.field.matmul(holder.data_shares["train"][rows].T, share)
         values = public.field.add(values, moved)
-    return values, server.steps, ()
+    return values
 
 
 def whole_models(public: Parameters, parties: Mapping[int, Party]) -> np.ndarray:
@@ -44,7 +44,7 @@ def whole_models(public: Parameters, parties: Mapping[int, Party]) -> np.ndarray
         first = public.field.signed(np.concatenate(own))
         return np.broadcast_to(first, (public.code.segments, *first.shape))
     chosen.sort(key=lambda holder: holder.index)
-    return signed_models(public, {j.index: caught_up(public, server, j)[0] for j in chosen})
+    return signed_models(public, {j.index: caught_up(public, server, j) for j in chosen})
 
 
 def can_catch_up(server: Server, holder: Holder) -> bool:
@@ -52,7 +52,7 @@ def can_catch_up(server: Server, holder: Holder) -> bool:
 
     The files of a finished run hold the shares of the models, and nothing else that makes them.
     """
-    values, done, ahead = holder.model
+    values, done, ahead, *_ = holder.model
     if not len(values) or max((done, *ahead)) > server.steps:
         return False
     logged = server.forgotten + len(server.log) == server.steps and done >= server.forgotten

@@ -19,7 +19,7 @@ from securevfl.models.split import Centre
 from securevfl.protocols.base.mask_keys import as_array, dealt_keys, keys_of
 from securevfl.protocols.base.messages import Formula, MessageKey, RunSecrets
 from securevfl.protocols.base.shared_models import Use
-from securevfl.protocols.coded_split.messages import Label, Request, inference_step
+from securevfl.protocols.coded_split.messages import NO_STEPS, Label, Request, joined, piece_of
 from securevfl.protocols.coded_split.parameters import MODEL, UPLOAD, Parameters
 from securevfl.protocols.coded_split.quantisation import (
     Preparation,
@@ -109,9 +109,10 @@ def upload(protocol: Method, secrets: RunSecrets, key: MessageKey) -> np.ndarray
     public, use = protocol.public, use_of(protocol.public, key.round)
     data = received(secrets, f"{use.part}-data", 0, key.sender)
     X = np.concatenate([data[n][use.rows] for n in range(public.owners)], axis=1)
-    psi = public.field.matmul(X, model_at(protocol, secrets, key.sender, use.steps))
+    model, digest = model_at(protocol, secrets, key.sender, use.steps)
+    psi = public.field.matmul(X, model)
     keys = keys_of(public.prss, secrets, key.sender)
-    return public.prss.mask(key.sender, keys, use.label, psi, UPLOAD)
+    return public.prss.mask(key.sender, keys, use.label(digest), psi, UPLOAD)
 
 
 def use_of(public: Parameters, round: int) -> Use:
@@ -119,10 +120,10 @@ def use_of(public: Parameters, round: int) -> Use:
     last = public.config.rounds
     if round <= last:
         label, rows = Label("train", round), public.batches["train"].draw(round)
-        return Use(label.told(rows), "train", rows, round - 1)
+        return Use(functools.partial(label.told, rows), "train", rows, round - 1)
     label = Label("test", last, round - last - 1)
-    rows = piece_of(public, label.piece)
-    return Use(label.told(rows), "test", rows, last)
+    rows = piece_of(public.batches["test"], label.piece)
+    return Use(functools.partial(label.told, rows), "test", rows, last)
 
 
 def exact_sums(protocol: Method, secrets: RunSecrets, round: int) -> np.ndarray:
@@ -170,59 +171,65 @@ def release(protocol: Method, secrets: RunSecrets, key: MessageKey) -> np.ndarra
     """A masked share of an owner's models (line 13)."""
     public, last, n = protocol.public, protocol.config.rounds, key.receiver
     start = sum(public.sizes[:n])
-    share = model_at(protocol, secrets, key.sender, last)[start : start + public.sizes[n]]
-    told = Label("release", last, n).told(np.empty(0, np.uint32))
+    model, digest = model_at(protocol, secrets, key.sender, last)
+    share = model[start : start + public.sizes[n]]
+    told = Label("release", last, n).told(np.empty(0, np.uint32), digest)
     keys = keys_of(public.prss, secrets, key.sender)
     return public.prss.mask(key.sender, keys, told, share, MODEL)
 
 
-def model_at(protocol: Method, secrets: RunSecrets, holder: int, step: int) -> np.ndarray:
-    """W(alpha_j) with exactly the steps 1 to `step`, each once, as they were dealt to j."""
+def model_at(
+    protocol: Method, secrets: RunSecrets, holder: int, step: int
+) -> tuple[np.ndarray, bytes]:
+    """W(alpha_j) with exactly the steps 1 to `step`, each once, and the digest of these."""
     public = protocol.public
     first = MessageKey("model", 0, 0, holder)
-    memory: MutableMapping[int, np.ndarray] = secrets.once(first, f"shares of {holder}", dict)
+    memory: MutableMapping[int, tuple[np.ndarray, bytes]]
+    memory = secrets.once(first, f"shares of {holder}", dict)
     if not memory:
         sent = received(secrets, "model", 0, holder)
-        memory[0] = np.concatenate([sent[n] for n in range(public.owners)])
+        memory[0] = np.concatenate([sent[n] for n in range(public.owners)]), NO_STEPS
     known = max(t for t in memory if t <= step)
-    values = memory[known]
+    values, digest = memory[known]
     for t in range(known + 1, step + 1):
         rows = public.batches["train"].draw(t)
         data = received(secrets, "train-data", 0, holder)
         X = np.concatenate([data[n][rows] for n in range(public.owners)], axis=1)
-        moved = public.field.matmul(X.T, dealt_share(protocol, secrets, holder, t))
-        values = public.field.add(values, moved)
-        memory[t] = values
+        own, share = dealt_share(protocol, secrets, holder, t)
+        values = public.field.add(values, public.field.matmul(X.T, share))
+        memory[t] = values, (digest := joined((digest, own)))
     for t in sorted(memory)[1:-3]:  # late uploads may ask for the step before
         del memory[t]
-    return values
+    return values, digest
 
 
-def dealt_share(protocol: Method, secrets: RunSecrets, holder: int, step: int) -> np.ndarray:
-    """Gamma(alpha_j) of a step, as it was sent to j, or as its seed makes it."""
+def dealt_share(
+    protocol: Method, secrets: RunSecrets, holder: int, step: int
+) -> tuple[bytes, np.ndarray]:
+    """Digest of a step and Gamma(alpha_j), as they were sent to j, or as its seed makes it."""
     public = protocol.public
-    if holder >= public.code.privacy:
-        share: np.ndarray = secrets.sent("deal", step)[SERVER, holder]
-        return share
-    seed = secrets.sent("seed", step)[SERVER, holder].tobytes()
-    shape = (public.batches["train"].coded, public.config.width)
-    drawn: np.ndarray = protocol.new_server().dealing.from_seed(seed, shape)
-    return drawn
+    kind = "deal" if holder >= public.code.privacy else "seed"
+    digest, share = secrets.sent(kind, step)[SERVER, holder]
+    if kind == "seed":
+        shape = (public.batches["train"].coded, public.config.width)
+        share = protocol.new_server().dealing.from_seed(share.tobytes(), shape)
+    return digest, share
 
 
-def deal(protocol: Method, secrets: RunSecrets, key: MessageKey) -> np.ndarray:
+def deal(protocol: Method, secrets: RunSecrets, key: MessageKey) -> tuple[bytes, np.ndarray]:
     """Gamma(alpha_j), or its seed, from the step that the decoded sums and the labels make."""
 
-    def shares() -> tuple[list[bytes], list[np.ndarray]]:
+    def shares() -> tuple[bytes, list[bytes], list[np.ndarray]]:
         server = protocol.new_server()
         secret = secrets.state(key)["secret"]
         step = next_step(protocol, secrets, key, server)
-        seeds = server.dealing.seeds(secret, key.round, step)
-        return seeds, server.dealing.shares(secret, key.round, step)
+        asked = secret, key.round, step
+        dealing = server.dealing
+        return dealing.digest(*asked), dealing.seeds(*asked), dealing.shares(*asked)
 
-    name = f"step {key.round}"
-    seeds, every = secrets.once(key, name, shares)
-    return as_array([seeds[key.receiver]])[0] if key.kind == "seed" else every[key.receiver]
+    digest, seeds, every = secrets.once(key, f"step {key.round}", shares)
+    own = as_array([seeds[key.receiver]])[0] if key.kind == "seed" else every[key.receiver]
+    return digest, own
 
 
 def next_step(protocol: Method, secrets: RunSecrets, key: MessageKey, server: Any) -> np.ndarray:
@@ -252,30 +259,20 @@ def next_step(protocol: Method, secrets: RunSecrets, key: MessageKey, server: An
     return step
 
 
-def missed(protocol: Method, secrets: RunSecrets, key: MessageKey) -> tuple[int, np.ndarray]:
+def missed(protocol: Method, secrets: RunSecrets, key: MessageKey) -> Any:
     """The steps that a holder asked for, with the shares that it was dealt."""
     server = protocol.new_server()
     state = secrets.state(key)
-    first: int = secrets.sent("missed", key.round)[SERVER, key.receiver][0]
+    first: int = secrets.sent("missed", key.round)[SERVER, key.receiver][0][0]
     begin = state.get("forgotten", 0) + 1
-    shares = [
-        server.dealing.shares(state["secret"], t, state["log"][t - begin])[key.receiver]
-        for t in range(first, state["steps"] + 1)
-    ]
-    return first, np.stack(shares)
+    steps = [(t, state["log"][t - begin]) for t in range(first, state["steps"] + 1)]
+    return server.dealing.again(state["secret"], steps, key.receiver)
 
 
 def request(protocol: Method, secrets: RunSecrets, key: MessageKey) -> Request:
     """B of a piece of test rows."""
     piece = key.round - protocol.config.rounds - 1
-    return Request("test", piece, piece_of(protocol.public, piece))
-
-
-def piece_of(public: Parameters, piece: int) -> np.ndarray:
-    """Row numbers of a piece of test rows."""
-    batches = public.batches["test"]
-    size = inference_step(batches.coded, batches.segments)
-    return np.arange(piece * size, min((piece + 1) * size, batches.length), dtype=np.uint32)
+    return Request("test", piece, piece_of(protocol.public.batches["test"], piece))
 
 
 def last_step(protocol: Method, secrets: RunSecrets, key: MessageKey) -> Any:

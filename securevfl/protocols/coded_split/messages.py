@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
 from securevfl.engine import wire
+from securevfl.models.split import Batches
 
+DIGEST = 32  # bytes
+NO_STEPS = bytes(DIGEST)  # the digest of no steps
 STORED_EVERY = 64  # steps after which a holder says anew which ones it has stored
 TrainingPart = Literal["train", "test", "release"]
 
@@ -24,19 +28,31 @@ class Label:
         A training batch has the steps 1 to step - 1 in its model, every other part 1 to step.
     piece : int
         Number of a piece of rows, or of an owner.
-    life : int
-        Always 0: a server that comes back rolls forward, and never goes back to an earlier model.
     """
 
     part: TrainingPart
     step: int
     piece: int = 0
-    life: int = 0
 
-    def told(self, rows: np.ndarray) -> bytes:
-        """All that a holder is told of it: the label, and B."""
-        named = (self.life, self.part, self.step, self.piece, np.asarray(rows, np.uint32))
+    def told(self, rows: np.ndarray, digest: bytes) -> bytes:
+        """All that a holder is told of it: the label, B, and the digest of the model's steps.
+
+        A server that goes back and makes other steps than before thereby has other masks.
+        """
+        named = (self.part, self.step, self.piece, np.asarray(rows, np.uint32), digest)
         return wire.encode(named)
+
+
+def joined(digests: Iterable[bytes]) -> bytes:
+    """The digest of a set of steps: the exclusive or of theirs, in whatever order.
+
+    A step's digest is pseudo-random and names its number, so other steps have another one, but for
+    a chance of 2^-256.
+    """
+    total = 0
+    for one in digests:
+        total ^= int.from_bytes(one, "little")
+    return total.to_bytes(DIGEST, "little")
 
 
 @wire.message("coded_split.Request")
@@ -62,3 +78,14 @@ class Request:
 def inference_step(coded: int, segments: int) -> int:
     """Rows of each segment of the test set that one request asks for."""
     return max(coded, 4096 // segments)
+
+
+def pieces_of(batches: Batches) -> int:
+    """Requests that ask for all rows of a test set."""
+    return -(-batches.length // inference_step(batches.coded, batches.segments))
+
+
+def piece_of(batches: Batches, piece: int) -> np.ndarray:
+    """B of a request: row numbers within a segment, (|B|,), uint32."""
+    size = inference_step(batches.coded, batches.segments)
+    return np.arange(piece * size, min((piece + 1) * size, batches.length), dtype=np.uint32)

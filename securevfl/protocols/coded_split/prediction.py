@@ -21,8 +21,11 @@ class PredictingServer(Server):
 
     kept: ClassVar[tuple[str, ...]] = (*Server.kept, "embeddings")
 
-    def __init__(self, peers: Sequence[int], public: Parameters, centre: Centre) -> None:
+    def __init__(
+        self, peers: Sequence[int], public: Parameters, centre: Centre, lasting: int
+    ) -> None:
         super().__init__(peers, public, centre, {})
+        self.largest = lasting
         self.residual = np.zeros((0, 0, 0))
         self.embeddings: dict[int, np.ndarray] = {}
         self.predicted: tuple[np.ndarray, np.ndarray] | None = None
@@ -32,6 +35,11 @@ class PredictingServer(Server):
         self.on("lacks", self.deal_again)
         await self.infer(0)
         self.broadcast("stop", None)
+
+    @property
+    def lasting(self) -> int:
+        """Bound on the sums of new rows by the models of the run."""
+        return self.largest
 
     def score(self, piece: int, embedding: np.ndarray) -> None:
         """Store the joint embedding of a piece of the rows."""

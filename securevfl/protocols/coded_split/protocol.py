@@ -43,7 +43,7 @@ from securevfl.protocols.coded_split.formulas import (
     formulas_of,
     use_of,
 )
-from securevfl.protocols.coded_split.messages import inference_step
+from securevfl.protocols.coded_split.messages import NO_STEPS, pieces_of
 from securevfl.protocols.coded_split.options import CodedSplitConfig
 from securevfl.protocols.coded_split.parameters import UPLOAD, make_parameters
 from securevfl.protocols.coded_split.prediction import PredictingServer
@@ -206,7 +206,8 @@ class CodedSplit(SplitProtocol, SharedModels):
                 "with secure = true, or with a larger prime"
             )
         public = replace(self.public, batches={"test": self.layout_of(len(features[0]))})
-        made: dict[int, Party] = {SERVER: PredictingServer(self.peers(), public, server.centre)}
+        predicting = PredictingServer(self.peers(), public, server.centre, lasting)
+        made: dict[int, Party] = {SERVER: predicting}
         for j in self.peers():
             holder: Holder
             if j < self.data.parties:
@@ -215,9 +216,9 @@ class CodedSplit(SplitProtocol, SharedModels):
             else:
                 holder = Holder(j, self.peers(), public)
             if can_catch_up(server, trained[j]):
-                holder.model = (caught_up(self.public, server, trained[j])[0], 0, ())
+                holder.model = (caught_up(self.public, server, trained[j]), 0, (), NO_STEPS)
             else:  # it lacks steps, and does not answer
-                holder.model = (trained[j].model[0], 0, (1,))
+                holder.model = (trained[j].model[0], 0, (1,), NO_STEPS)
             made[j] = holder
         return made
 
@@ -242,6 +243,10 @@ class CodedSplit(SplitProtocol, SharedModels):
     def needs(cls, config: CodedSplitConfig, shape: Shape) -> Needs:
         """R, p, the room for sums, memory."""
         return needs_of(config, shape)
+
+    def shown(self, payload: Any) -> tuple[Any, Any]:
+        """No row numbers, and the upload or the share of a step, which stands beside a digest."""
+        return None, payload[1] if isinstance(payload, tuple) else payload
 
     @property
     def draws(self) -> tuple[Draw, ...]:
@@ -291,11 +296,8 @@ class CodedSplit(SplitProtocol, SharedModels):
     @property
     def last_use(self) -> int:
         """The last training batch, or the last piece of test rows."""
-        pieces = 0
-        if "test" in self.public.batches:
-            batches = self.public.batches["test"]
-            pieces = -(-batches.length // inference_step(batches.coded, batches.segments))
-        return int(self.config.rounds) + pieces
+        test = self.public.batches.get("test")
+        return int(self.config.rounds) + (0 if test is None else pieces_of(test))
 
     def use_of(self, round: int) -> Use:
         """The training batch, or piece of test rows, of a round, and its label."""

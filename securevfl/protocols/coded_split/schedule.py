@@ -25,7 +25,12 @@ from securevfl.protocols.base.schedule import (
 )
 from securevfl.protocols.coded_split.bounds import RangeBound
 from securevfl.protocols.coded_split.dealing import SEED
-from securevfl.protocols.coded_split.messages import STORED_EVERY, Request, inference_step
+from securevfl.protocols.coded_split.messages import (
+    NO_STEPS,
+    STORED_EVERY,
+    Request,
+    inference_step,
+)
 from securevfl.protocols.coded_split.options import CodedSplitConfig
 from securevfl.protocols.coded_split.parameters import (
     UPLOAD,
@@ -136,14 +141,14 @@ def training(public: Parameters) -> Phase:
     seeds = Post(
         "seed",
         "clients",
-        (hollow((SEED,), np.uint8),),
+        ((NO_STEPS, hollow((SEED,), np.uint8)),),
         operations=(int(coded * h * decoding),),
         receivers=lambda server: range(T),
     )
     deals = Post(
         "deal",
         "clients",
-        (share,),
+        ((NO_STEPS, share),),
         operations=(int(coded * h * (public.code.size + decoding)),),
         receivers=lambda server: range(T, N),
         modulus=public.field.modulus,

@@ -5,13 +5,13 @@ Letters and lines as in `securevfl.protocols.coded_split.algorithm`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
 
 from securevfl.engine.party import SERVER, Message, Party
-from securevfl.errors import NotEnoughResultsError
+from securevfl.errors import NotEnoughResultsError, RangeError
 from securevfl.field.prss import KEY
 from securevfl.models.split import Centre, measure
 from securevfl.protocols.base.decoding import rows_in_order
@@ -19,7 +19,7 @@ from securevfl.protocols.base.mask_keys import as_array, fresh_bytes
 from securevfl.protocols.coded_split.bounds import RangeBound
 from securevfl.protocols.coded_split.dealing import Dealing
 from securevfl.protocols.coded_split.decoding import decode_sums
-from securevfl.protocols.coded_split.messages import Request, inference_step
+from securevfl.protocols.coded_split.messages import Request, inference_step, piece_of, pieces_of
 from securevfl.protocols.coded_split.parameters import Parameters
 from securevfl.protocols.coded_split.quantisation import mean_of_sums, wanted_step
 
@@ -101,7 +101,7 @@ class Server(Party):
                 break
             self.begin(self.steps + 1)
             rows = self.public.batches["train"].draw(self.round)
-            self.train(rows, await self.sums(len(rows)))
+            self.train(rows, await self.sums(len(rows), self.bound.promised(rows)))
         if self.public.config.secure:
             await self.infer(self.public.config.rounds)
         self.broadcast("stop", None)
@@ -111,8 +111,16 @@ class Server(Party):
         self.round = round
         self.engine.enter_round(self, round)
 
-    async def sums(self, rows: int) -> np.ndarray:
-        """U_1 to U_K from the first R uploads (line 6), (K, |B|, h) signed."""
+    async def sums(self, rows: int, largest: np.ndarray | int) -> np.ndarray:
+        """U_1 to U_K from the first R uploads (line 6), (K, |B|, h) signed.
+
+        Parameters
+        ----------
+        rows : int
+            |B|.
+        largest : ndarray, (K, |B|, h), or int
+            What sums of honest parties cannot exceed.
+        """
         public = self.public
         timeout = public.config.result_timeout if self.round > 1 else None  # set-up is in round 1
         uploads = await self.collect("embedding", count=public.results_needed, timeout=timeout)
@@ -126,8 +134,29 @@ class Server(Party):
         sums, wrong = decode_sums(public, uploads, rows)
         if wrong:
             self.record("corrected", clients=wrong, why=f"uploads of {wrong} disagree")
+        self.check_range(sums, largest, uploads)
         self.answers[list(uploads)] += 1
         return sums
+
+    def check_range(
+        self, sums: np.ndarray, largest: np.ndarray | int, uploads: Iterable[int]
+    ) -> None:
+        """Refuse sums that the owners' bounds and the steps so far do not allow.
+
+        Raises
+        ------
+        RangeError
+        """
+        beyond = np.abs(sums) > largest
+        if beyond.any():
+            raise RangeError(
+                f"coded_split: round {self.round}: {beyond.sum()} of {beyond.size} decoded sums "
+                f"are beyond the range that the steps so far can bring them to, such as "
+                f"{int(np.abs(sums[beyond]).max()):.4g}. An upload is wrong, or holders have other "
+                "steps than the rest, or an owner shared longer rows or weights than options allow "
+                f"(the uploads of parties {', '.join(map(str, uploads))} were used). "
+                "tolerate_corrupt = A corrects A wrong uploads"
+            )
 
     def train(self, rows: np.ndarray, sums: np.ndarray) -> None:
         """Step the network (lines 6 and 7), round, bound and log what is dealt (line 8)."""
@@ -169,11 +198,12 @@ class Server(Party):
         step = self.dealt(self.steps)
         seeds = self.dealing.seeds(self.secret, self.steps, step)
         shares = self.dealing.shares(self.secret, self.steps, step)
+        digest = self.dealing.digest(self.secret, self.steps, step)
         for j in np.argsort(-self.answers, kind="stable").tolist():
             if j < len(seeds):
-                self.send(j, "seed", as_array([seeds[j]])[0], round=self.steps)
+                self.send(j, "seed", (digest, as_array([seeds[j]])[0]), round=self.steps)
             else:
-                self.send(j, "deal", shares[j], round=self.steps)
+                self.send(j, "deal", (digest, shares[j]), round=self.steps)
 
     def deal_again(self, message: Message) -> None:
         """Deal a late or restarted holder the same shares of the steps that it lacks.
@@ -197,11 +227,9 @@ class Server(Party):
                 )
                 self.record("behind", party=message.sender, why=why)
             return
-        shares = [
-            self.dealing.shares(self.secret, t, self.dealt(t))[message.sender]
-            for t in range(first, self.steps + 1)
-        ]
-        self.send(message.sender, "missed", (first, np.stack(shares)), round=self.round)
+        missed = [(t, self.dealt(t)) for t in range(first, self.steps + 1)]
+        payload = self.dealing.again(self.secret, missed, message.sender)
+        self.send(message.sender, "missed", payload, round=self.round)
 
     def forget(self, message: Message) -> None:
         """Forget steps that every holder has stored: nobody can ask for them again."""
@@ -223,14 +251,13 @@ class Server(Party):
         """Coded inference: lines 5 and 6 on shared rows, a few of them at a time."""
         batches = self.public.batches["test"]
         size = inference_step(batches.coded, batches.segments)
-        while len(self.test_scores) * size < batches.length:
+        while len(self.test_scores) < pieces_of(batches):
             self.safe_point()
             piece = len(self.test_scores)
             self.begin(last + 1 + piece)
-            stop = min((piece + 1) * size, batches.length)
-            rows = np.arange(piece * size, stop, dtype=np.uint32)
+            rows = piece_of(batches, piece)
             self.broadcast("request", Request("test", piece, rows))
-            sums = await self.sums(len(rows))
+            sums = await self.sums(len(rows), self.lasting)
             H = mean_of_sums(self.public, sums).reshape(-1, self.public.config.width)
             self.score(piece, H)
         self.report_inference(size)
@@ -244,6 +271,11 @@ class Server(Party):
         labels = self.labels["test"]
         scores = rows_in_order(self.public.batches["test"], self.test_scores, size)
         self.record("inference", rows=len(labels), **measure(self.centre.task, scores, labels))
+
+    @property
+    def lasting(self) -> int:
+        """Bound on the sums of rows that were never decoded."""
+        return self.bound.lasting
 
     @property
     def bound_state(self) -> tuple[np.ndarray, ...]:

@@ -34,7 +34,13 @@ from securevfl.protocols.fedvs.quantisation import (
 )
 from securevfl.protocols.fedvs.schedule import coding_operations
 from securevfl.protocols.fedvs.sums import Sum, SumLedger, of_ledger
-from securevfl.protocols.fedvs.terms import check_attempt, why_not_announced
+from securevfl.protocols.fedvs.terms import (
+    check_attempt,
+    check_data,
+    check_gradient,
+    check_model,
+    why_not_announced,
+)
 
 
 class Client(KeyHolder):
@@ -96,6 +102,9 @@ class Client(KeyHolder):
                 self.send(SERVER, "shared", before or None)
                 attempt = self.checked(batch, await self.receive("attempt", sender=SERVER))
                 shares = await self.collect("model", senders=attempt.sharers)  # line 19
+                for n, share in shares.items():
+                    columns = self.data_shares[batch.part][n].shape[1]
+                    check_model(self.public, self.round, n, share, columns)
                 told = attempt.told(self.round, batch)
                 if self.consistent(batch, attempt) and self.is_new(attempt.life, told):
                     upload = self.evaluate(batch, attempt, shares)  # line 23
@@ -106,6 +115,7 @@ class Client(KeyHolder):
                     self.send(SERVER, "embedding", upload)
                 if batch.part == "train":
                     gradient = await self.receive("gradient", sender=SERVER)
+                    check_gradient(self.public, self.round, self.rows, gradient)
                     moved = self.update(batch, attempt, gradient)
                     self.ledger.hear_of_step(self.round, moved=moved is not False)
 
@@ -120,6 +130,8 @@ class Client(KeyHolder):
             shares = self.public.code.encode(quantised, masks=masks)
             self.share(f"{part}-data", shares)  # lines 7-8
             self.data_shares[part] = await self.collect(f"{part}-data", senders=self.peers)
+            for n, share in self.data_shares[part].items():
+                check_data(self.public, part, n, share)
         if self.public.config.masked:
             await self.agree_on_keys(self.public.prss)
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
-from securevfl.errors import RunError
+from securevfl.engine.party import SERVER
+from securevfl.errors import ProtocolError
+from securevfl.protocols.base.received import check_array
 from securevfl.protocols.fedvs.messages import Attempt, Batch
 from securevfl.protocols.fedvs.parameters import Parameters
 from securevfl.protocols.fedvs.sums import Sum
@@ -18,14 +22,14 @@ def check_attempt(public: Parameters, batch: Batch, attempt: Attempt) -> None:
 
     Raises
     ------
-    RunError
+    ProtocolError
     """
     check_rows(public, batch)
     N = public.code.parties
     sharers = set(attempt.sharers) & set(range(N))
     repeated = len(sharers) < len(attempt.sharers)
     if type(attempt.life) is not int or repeated or not public.enough(attempt.sharers):
-        raise RunError(
+        raise ProtocolError(
             f"fedvs: the server announced the sharers {list(attempt.sharers)} and its life "
             f"{attempt.life!r}: {len(sharers)} different clients of {N}. Masks with "
             f"T = {public.code.privacy} need at least T+2 sharers, each once, and the life must be "
@@ -41,25 +45,60 @@ def check_rows(public: Parameters, batch: Batch) -> None:
 
     Raises
     ------
-    RunError
+    ProtocolError
     """
     if batch.part not in public.batches:
-        raise RunError(
+        raise ProtocolError(
             f"fedvs: the server named rows of the part {batch.part!r}, and shared are "
             f"{list(public.batches)}. Nothing was uploaded"
         )
     rows, length = batch.rows, public.batches[batch.part].length
     if not isinstance(rows, np.ndarray) or rows.dtype.kind != "u" or rows.ndim != 1:
         shape = f"{getattr(rows, 'dtype', type(rows).__name__)} {getattr(rows, 'shape', '')}"
-        raise RunError(
+        raise ProtocolError(
             f"fedvs: the server named its rows as {shape.strip()}; they must be a row of unsigned "
             f"numbers below {length}. Nothing was uploaded"
         )
     if rows.size and int(rows.max()) >= length:
-        raise RunError(
+        raise ProtocolError(
             f"fedvs: the server named row {int(rows.max())}, and rows are numbered from 0 to "
             f"{length - 1}. Nothing was uploaded"
         )
+
+
+def check_data(public: Parameters, part: str, sender: int, share: Any) -> None:
+    """Refuse what is no share of as many rows as a part of the data has.
+
+    Raises
+    ------
+    ProtocolError
+    """
+    columns = np.shape(share)[-1:]
+    what = f"fedvs: '{part}-data'"
+    shape = (public.batches[part].length, *columns)
+    check_array(what, sender, share, shape, public.field.dtype, public.field.modulus)
+
+
+def check_model(public: Parameters, round: int, sender: int, share: Any, columns: int) -> None:
+    """Refuse what is no share of a model of so many columns.
+
+    Raises
+    ------
+    ProtocolError
+    """
+    what, shape = f"fedvs: 'model' of round {round}", (columns, public.config.width)
+    check_array(what, sender, share, shape, public.field.dtype, public.field.modulus)
+
+
+def check_gradient(public: Parameters, round: int, rows: int, gradient: Any) -> None:
+    """Refuse what is no dL/dH of K segments of so many rows.
+
+    Raises
+    ------
+    ProtocolError
+    """
+    shape = (public.code.segments * rows, public.config.width)
+    check_array(f"fedvs: 'gradient' of round {round}", SERVER, gradient, shape, np.float32)
 
 
 def why_not_announced(public: Parameters, before: Sum | None, attempt: Attempt) -> str | None:

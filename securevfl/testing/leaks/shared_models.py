@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -17,7 +18,7 @@ from securevfl.field.prss import mask_streams
 from securevfl.protocols.base.mask_keys import as_array
 from securevfl.protocols.base.protocol import Protocol
 from securevfl.protocols.coded_split.dealing import Dealing
-from securevfl.protocols.coded_split.messages import Label, Request
+from securevfl.protocols.coded_split.messages import NO_STEPS, Label, Request, joined
 from securevfl.protocols.coded_split.parameters import UPLOAD
 from securevfl.testing.leaks.planting import (
     Leak,
@@ -59,6 +60,16 @@ def at(index: int, plant: Callable[[Any], None]) -> Plant:
     return lambda protocol, parties: plant(parties[index])
 
 
+def believed(plant: Plant) -> Plant:
+    """Plant beside which the server believes sums beyond their range, which the fault makes."""
+
+    def both(protocol: Protocol, parties: dict[int, Any]) -> None:
+        parties[SERVER].check_range = lambda *rest: None
+        plant(protocol, parties)
+
+    return both
+
+
 # -- the faults -----------------------------------------------------------------------------------
 
 
@@ -75,15 +86,24 @@ def _unmasked(holder: Any) -> None:
     )
 
 
-def _one_label(holder: Any) -> None:
-    first = holder.public.batches["train"].draw(1)
+def _relabelled(holder: Any, told: Callable[[Label, np.ndarray], bytes]) -> None:
+    """Masks are drawn under other labels than they must be."""
 
     def upload(label: Label, rows: np.ndarray, round: int) -> None:
-        told, psi = Label("train", 1).told(first), _psi(holder, label.part, rows)
-        masked = holder.public.prss.mask(holder.index, holder.keys, told, psi, UPLOAD)
+        psi = _psi(holder, label.part, rows)
+        masked = holder.public.prss.mask(holder.index, holder.keys, told(label, rows), psi, UPLOAD)
         holder.send(SERVER, "embedding", masked, round=round)
 
     holder.upload = upload
+
+
+def _one_label(holder: Any) -> None:
+    first = holder.public.batches["train"].draw(1)
+    _relabelled(holder, lambda label, rows: Label("train", 1).told(first, NO_STEPS))
+
+
+def _without_steps(holder: Any) -> None:
+    _relabelled(holder, lambda label, rows: label.told(rows, NO_STEPS))
 
 
 def _other_mask(holder: Any, *, fewer: int, times_p: bool) -> None:
@@ -92,7 +112,7 @@ def _other_mask(holder: Any, *, fewer: int, times_p: bool) -> None:
 
     def upload(label: Label, rows: np.ndarray, round: int) -> None:
         psi, streams = _psi(holder, label.part, rows), mask_streams(public.code, UPLOAD) - fewer
-        told = label.told(rows)
+        told = label.told(rows, holder.model[3])
         rho = public.prss.value(holder.index, holder.keys, told, psi.shape, streams)
         if times_p:
             rho = public.field.multiply(public.code.vanishing[holder.index], rho)
@@ -148,9 +168,22 @@ def _reused(server: Any) -> None:
 def _in_clear(server: Any) -> None:
     def change(one: dict[str, Any]) -> None:
         if one["kind"] == "deal":
-            one["payload"] = server.public.field.reduce(server.log[-1][0].astype(np.int64))
+            step = server.public.field.reduce(server.log[-1][0].astype(np.int64))
+            one["payload"] = one["payload"][0], step
 
     tap(server, change)
+
+
+class _PlainDigests(Dealing):
+    """Digests of steps that anybody can compute from the step."""
+
+    def digest(self, secret: bytes, number: int, step: np.ndarray) -> bytes:
+        """A hash without a key."""
+        return hashlib.sha256(np.ascontiguousarray(step, np.int64).tobytes()).digest()
+
+
+def _plain_digests(server: Any) -> None:
+    server.dealing = _PlainDigests(server.public.code)
 
 
 def _public_weights(protocol: Protocol, index: int, like: np.ndarray) -> np.ndarray:
@@ -187,9 +220,9 @@ def _stale(holder: Any) -> None:
     apply, upload = holder.apply, holder.upload
     old: list[Any] = [None]
 
-    def applying(step: int, share: np.ndarray) -> None:
+    def applying(step: int, share: np.ndarray, digest: bytes) -> None:
         old[0] = holder.model[0]
-        apply(step, share)
+        apply(step, share, digest)
 
     def uploading(label: Label, rows: np.ndarray, round: int) -> None:
         now = holder.model
@@ -204,7 +237,9 @@ def _stale(holder: Any) -> None:
 def _twice(holder: Any) -> None:
     """Applies step 1 twice."""
     apply, field = holder.apply, holder.public.field
-    holder.apply = lambda step, share: apply(step, field.add(share, share) if step == 1 else share)
+    holder.apply = lambda step, share, digest: apply(
+        step, field.add(share, share) if step == 1 else share, digest
+    )
 
 
 def _bare_release(holder: Any) -> None:
@@ -221,7 +256,7 @@ def _bare_release(holder: Any) -> None:
 def _two_batches(protocol: Protocol, parties: dict[int, Any]) -> None:
     """The server names two batches by one number, and masks do not depend on the batch."""
     for one in clients(protocol, parties):
-        _without_rows(one)
+        _answers_all(one)
     server = parties[SERVER]
     broadcast = server.broadcast
 
@@ -233,20 +268,21 @@ def _two_batches(protocol: Protocol, parties: dict[int, Any]) -> None:
     server.broadcast = asking
 
 
-def _without_rows(holder: Any) -> None:
-    answer = holder.answer_request
+def _answers_all(holder: Any) -> None:
+    """Any rows under any number, and masks that do not depend on the rows."""
+    take, no_rows = holder.take, np.empty(0, np.uint32)
 
-    def answering(request: Request, last: int) -> None:
-        holder.answered.pop(request.piece, None)
-        answer(request, last)
+    def taking(kind: str, step: int, payload: Any) -> None:
+        if kind == "request":
+            holder.asked = payload
+        else:
+            take(kind, step, payload)
 
-    def upload(label: Label, rows: np.ndarray, round: int) -> None:
-        told = label.told(np.empty(0, np.uint32)) if label.part == "test" else label.told(rows)
-        psi = _psi(holder, label.part, rows)
-        masked = holder.public.prss.mask(holder.index, holder.keys, told, psi, UPLOAD)
-        holder.send(SERVER, "embedding", masked, round=round)
+    def told(label: Label, rows: np.ndarray) -> bytes:
+        return label.told(no_rows if label.part == "test" else rows, holder.model[3])
 
-    holder.answer_request, holder.upload = answering, upload
+    holder.take = taking
+    _relabelled(holder, told)
 
 
 # -- seeing them ----------------------------------------------------------------------------------
@@ -306,6 +342,34 @@ def _same_mask(outcome: Outcome) -> bool:
     return any(np.array_equal(one[j], two[j]) for j in set(one) & set(two))
 
 
+def _masked_without_steps(outcome: Outcome) -> bool:
+    """Whether the second mask is the one that any other first step would have had, too."""
+    made: Any = outcome.protocol
+    label = made.use_of(2).label(NO_STEPS)
+    return any(
+        np.array_equal(mask, _expected(outcome, j, label, np.zeros_like(mask)))
+        for j, mask in _masks_of(outcome, 2).items()
+    )
+
+
+def _label(outcome: Outcome, round: int) -> bytes:
+    """The label that an upload must have."""
+    made: Any = outcome.protocol
+    server: Any = outcome.parties[SERVER]
+    use = made.use_of(round)
+    steps = enumerate(server.log[: use.steps], 1)
+    found: bytes = use.label(joined(server.dealing.digest(server.secret, t, g) for t, g in steps))
+    return found
+
+
+def _expected(outcome: Outcome, holder: int, label: bytes, psi: np.ndarray) -> np.ndarray:
+    """A holder's upload of a result under a label."""
+    made: Any = outcome.protocol
+    party: Any = outcome.parties[holder]
+    found: np.ndarray = made.prss.mask(holder, party.keys, label, psi, UPLOAD)
+    return found
+
+
 def _low(outcome: Outcome) -> bool:
     """Whether masks over P lie on a polynomial of one degree less than they must."""
     made: Any = outcome.protocol
@@ -347,7 +411,7 @@ def _member_has_it(outcome: Outcome) -> bool:
 
 def _seeds_again(outcome: Outcome) -> bool:
     one, two = (
-        {int(m["receiver"]): m["payload"].tobytes() for m in messages(outcome, "seed", round)}
+        {int(m["receiver"]): m["payload"][1].tobytes() for m in messages(outcome, "seed", round)}
         for round in (1, 2)
     )
     return one == two
@@ -356,7 +420,13 @@ def _seeds_again(outcome: Outcome) -> bool:
 def _dealt_in_clear(outcome: Outcome) -> bool:
     server: Any = outcome.parties[SERVER]
     step = server.public.field.reduce(server.log[0][0].astype(np.int64))
-    return any(np.array_equal(one["payload"], step) for one in messages(outcome, "deal", 1))
+    return any(np.array_equal(one["payload"][1], step) for one in messages(outcome, "deal", 1))
+
+
+def _digests_are_plain(outcome: Outcome) -> bool:
+    server: Any = outcome.parties[SERVER]
+    plain = _PlainDigests(server.public.code).digest(b"", 1, server.log[0])
+    return all(one["payload"][0] == plain for one in messages(outcome, "deal", 1))
 
 
 def _known_weights(outcome: Outcome) -> bool:
@@ -379,12 +449,10 @@ def _raw_share(outcome: Outcome) -> bool:
 
 def _of_share(outcome: Outcome, round: int, **more: int) -> bool:
     """Whether some holder's upload is its mask and the result of another share than it must be."""
-    made: Any = outcome.protocol
-    use, found = made.use_of(round), False
+    label, found = _label(outcome, round), False
     for j, sent in _uploads(outcome, round).items():
-        party: Any = outcome.parties[j]
         psi = _result(outcome, j, round, **more)
-        wanted = made.prss.mask(j, party.keys, use.label, psi, UPLOAD)
+        wanted = _expected(outcome, j, label, psi)
         right = np.array_equal(psi, _result(outcome, j, round))
         found |= not right and np.array_equal(sent[0], wanted)
     return found
@@ -392,14 +460,12 @@ def _of_share(outcome: Outcome, round: int, **more: int) -> bool:
 
 def _doubled(outcome: Outcome) -> bool:
     """The second upload is as if step 1 were in the share once more than by the label."""
-    made: Any = outcome.protocol
-    use, j = made.use_of(2), 3
+    label, j = _label(outcome, 2), 3
     sent = _uploads(outcome, 2).get(j)
     if sent is None:
         return False
-    party: Any = outcome.parties[j]
-    wanted = made.prss.mask(j, party.keys, use.label, _result(outcome, j, 2, steps=1), UPLOAD)
-    once = made.prss.mask(j, party.keys, use.label, _result(outcome, j, 2, twice=1), UPLOAD)
+    wanted = _expected(outcome, j, label, _result(outcome, j, 2, steps=1))
+    once = _expected(outcome, j, label, _result(outcome, j, 2, twice=1))
     return np.array_equal(sent[0], wanted) and _ends_doubled(outcome) and not (once == wanted).all()
 
 
@@ -454,21 +520,25 @@ _POINTS = {"__init__": begun("coded_split", _on_a_data_point)}
 LEAKS = (
     _leak("no mask", _MASKS, "Uploads are not masked.", each(_unmasked), SERVERS, _bare),
     _leak("one stream fewer", _MASKS, "Masks have u - 1 streams.", each(_SHORT), SERVERS, _low),
-    _leak("P left out", _MASKS, "Masks are not multiplied by P.", each(_PLAIN), SERVERS,
+    _leak("P left out", _MASKS, "Masks are not multiplied by P.", believed(each(_PLAIN)), SERVERS,
           _no_factor),
     _leak("one label for all", _LABELS, "All uploads have the mask of the first.",
           each(_one_label), SERVERS, _same_mask),
+    _leak("labels without steps", _LABELS, "Masks do not depend on the steps in the model.",
+          each(_without_steps), SERVERS, _masked_without_steps),
     _leak("two batches of one label", _LABELS,
           "The server asks for two batches under one number, and masks do not depend on B.",
           _two_batches, SERVERS, _one_mask_two_batches, secure=True),
     _leak("keys drawn anew", _KEYS, "A holder that comes back draws new keys.",
-          each(_drawn_anew), SERVERS, None),
+          believed(each(_drawn_anew)), SERVERS, None),
     _leak("a key for a member", _KEYS, "Holder 1 is sent the key of the set {1}.", _to_a_member,
           (("server + T clients", "features"), ("server + T clients", "model")), _member_has_it),
     _leak("masks of steps reused", _STEPS, "All steps are dealt with the masks of the first.",
           at(SERVER, _reused), STEPS, _seeds_again),
     _leak("steps in the clear", _STEPS, "Holders are sent the step instead of shares of it.",
-          at(SERVER, _in_clear), STEPS, _dealt_in_clear),
+          believed(at(SERVER, _in_clear)), STEPS, _dealt_in_clear),
+    _leak("digests without a key", _STEPS, "Digests of steps are hashes that anybody can compute.",
+          at(SERVER, _plain_digests), (("T clients", "labels"),), _digests_are_plain),
     _leak("first weights from the seed", _SHARES, "W^0 follows from the run's public seed.",
           _from_the_seed, SERVERS, _known_weights),
     _leak("Z_1 = Z_2", _SHARES, "The two masks of data and models are the same.",
@@ -476,9 +546,9 @@ LEAKS = (
     _leak("a holder on a data point", _SHARES, "The last holder has beta_1 for its alpha.",
           _nothing, HOLDERS, _raw_share, _POINTS),
     _leak("before catching up", _SHARES, "Holder 3 uploads from a share without the last step.",
-          at(3, _stale), SERVERS, lambda run: _of_share(run, 3, steps=1)),
-    _leak("a step applied twice", _SHARES, "Holder 3 applies step 1 twice.", at(3, _twice),
-          SERVERS, _doubled),
+          believed(at(3, _stale)), SERVERS, lambda run: _of_share(run, 3, steps=1)),
+    _leak("a step applied twice", _SHARES, "Holder 3 applies step 1 twice.",
+          believed(at(3, _twice)), SERVERS, _doubled),
     _leak("release without masks", _MASKS, "Models are released in bare shares.",
           each(_bare_release), HOLDERS, _bare_models, release=True),
 )  # fmt: skip

@@ -12,7 +12,7 @@ from securevfl.engine.network import SERVER
 from securevfl.field.lagrange import interpolation_matrix
 from securevfl.field.prss import KEY
 from securevfl.protocols.coded_split.algorithm import Owner
-from securevfl.protocols.coded_split.messages import Label
+from securevfl.protocols.coded_split.messages import NO_STEPS, Label
 from securevfl.protocols.coded_split.parameters import UPLOAD
 from securevfl.testing.lies.coded_split_stage import VICTIM, LyingServer, play
 from securevfl.testing.lies.dealing import (
@@ -60,17 +60,17 @@ class Skips(Owner):
 
     left_out: ClassVar[int] = 1
 
-    def apply(self, step: int, share: np.ndarray) -> None:
+    def apply(self, step: int, share: np.ndarray, digest: bytes) -> None:
         """The first step changes nothing."""
-        super().apply(step, np.zeros_like(share) if step == self.left_out else share)
+        super().apply(step, np.zeros_like(share) if step == self.left_out else share, digest)
 
 
 class Twice(Owner):
     """Applies the first step twice."""
 
-    def apply(self, step: int, share: np.ndarray) -> None:
+    def apply(self, step: int, share: np.ndarray, digest: bytes) -> None:
         """Twice the share is what two times the step would be."""
-        super().apply(step, self.public.field.add(share, share) if step == 1 else share)
+        super().apply(step, self.public.field.add(share, share) if step == 1 else share, digest)
 
 
 class OfKeys(WrongKeys, Owner):
@@ -146,7 +146,7 @@ class AsksAgain(Owner):
         if kind == "missed":
             self.again = (*self.again, payload[1][0])
         if step == 1 and kind != "missed":
-            self.first = payload
+            self.first = payload[1]
             self.send(SERVER, "lacks", 0)
         super().take(kind, step, payload)
 
@@ -188,7 +188,7 @@ class Listens(LyingServer):
         prss, rows = self.public.prss, self.public.batches["train"].draw(1)
         known = {key: bytes(KEY) for key in prss.held(VICTIM) if prss.dealer(key) in self.dealers}
         unknown = {key: bytes(range(KEY)) for key in prss.held(VICTIM) if key not in known}
-        label, zeros = Label("train", 1).told(rows), np.zeros_like(uploads[VICTIM])
+        label, zeros = Label("train", 1).told(rows, NO_STEPS), np.zeros_like(uploads[VICTIM])
         mask = prss.mask(VICTIM, known | unknown, label, zeros, UPLOAD)
         guess = self.public.field.subtract(uploads[VICTIM], mask)
         self.found["read"] = float((guess == self.judge.plain[VICTIM, 1]).mean())
@@ -290,22 +290,23 @@ WITH = " --tolerate-corrupt 1"
 ONE, OWNER = "1 holder", "1 owner"
 FRAMES = "corrected; honest holder 1 is named"
 SAME = "does the same"
+RANGE = "the server checks the range of sums"
 LIES = (
-    lie("wrong upload", ONE, "uploads random elements", "nothing", "gains", of(WrongUpload)),
+    lie("wrong upload", ONE, "uploads random elements", RANGE, "refused", of(WrongUpload)),
     lie("wrong upload, A = 1", ONE, SAME, "Reed-Solomon decoding", "corrected",
         of(WrongUpload, **A1), WITH),
     lie("A+1 wrong uploads", "2 holders", "add a polynomial that vanishes at R-1 others",
         "nothing; an honest holder is named", "gains", colluders, WITH),
-    lie("skipped step", ONE, "uploads from a share that lacks a step", "nothing", "gains",
+    lie("skipped step", ONE, "uploads from a share that lacks a step", RANGE, "refused",
         of(Skips)),
     lie("skipped step, A = 1", ONE, SAME, "Reed-Solomon decoding", "corrected",
         of(Skips, **A1), WITH),
     lie("skipped step, heard", ONE, "does the same (the server listens)",
         "nothing: it harms itself", "gains", stale),
-    lie("step twice", ONE, "applies a step twice", "nothing", "gains", of(Twice)),
+    lie("step twice", ONE, "applies a step twice", RANGE, "refused", of(Twice)),
     lie("step twice, A = 1", ONE, SAME, "Reed-Solomon decoding", "corrected",
         of(Twice, **A1), WITH),
-    lie("wrong keys", ONE, "sends holder 1 other keys", "nothing", "gains", of(OfKeys)),
+    lie("wrong keys", ONE, "sends holder 1 other keys", RANGE, "refused", of(OfKeys)),
     lie("wrong keys, A = 1", ONE, SAME, FRAMES, "corrected", of(OfKeys, **A1), WITH),
     lie("known keys", ONE, "draws keys of zeros (the server listens)",
         "no holder draws all keys", "nothing", functools.partial(keys, (0,))),
@@ -324,20 +325,20 @@ LIES = (
         again),
     lie("asks for nonsense", ONE, "asks for steps without a number", "not answered", "refused",
         of(AsksNonsense)),
-    lie("inconsistent data", OWNER, "deals holder 1 a wrong data share", "nothing", "gains",
+    lie("inconsistent data", OWNER, "deals holder 1 a wrong data share", RANGE, "refused",
         of(OfData, VICTIM)),
     lie("inconsistent data, A = 1", OWNER, SAME, FRAMES, "corrected",
         of(OfData, VICTIM, **A1), WITH),
-    lie("inconsistent model", OWNER, "deals holder 1 a wrong share of its model", "nothing",
-        "gains", of(OfModel, VICTIM)),
+    lie("inconsistent model", OWNER, "deals holder 1 a wrong share of its model", RANGE,
+        "refused", of(OfModel, VICTIM)),
     lie("inconsistent model, A = 1", OWNER, SAME, FRAMES, "corrected",
         of(OfModel, VICTIM, **A1), WITH),
     lie("data of another shape", OWNER, "deals holder 1 a share with one column less", "nothing",
         "gains", functools.partial(ended, {VICTIM: OtherShape})),
     lie("rows beyond their bound", OWNER, "shares rows twice as long as rho_n allows",
         "nothing: poisoning; the server's bound is void", "gains", of(Unbounded)),
-    lie("rows far beyond it", OWNER, "shares rows 65536 times as long", "nothing: sums wrap",
-        "gains", of(FarBeyond)),
-    lie("large weights", OWNER, "shares first weights of 10", "nothing: poisoning", "gains",
+    lie("rows far beyond it", OWNER, "shares rows 65536 times as long", RANGE,
+        "refused", of(FarBeyond)),
+    lie("large weights", OWNER, "shares first weights of 10", RANGE, "refused",
         of(LargeModel)),
 )  # fmt: skip

@@ -10,6 +10,7 @@ import numpy as np
 from securevfl.audit.attacks.off_polynomial import rows_from_products
 from securevfl.data import load_dataset
 from securevfl.field.lagrange import interpolation_matrix
+from securevfl.protocols.coded_split.decoding import decode_sums
 from securevfl.protocols.coded_split.messages import Request
 from securevfl.testing.lies.coded_split_stage import VICTIM, LyingServer, play
 from securevfl.testing.lies.lie import Finding, Lie, Outcome, Size
@@ -55,7 +56,7 @@ class OffPolynomial(LyingServer):
             own = (unit - added)[np.argsort(back)]  # what was added before is taken back
             for j in MOVED:
                 moved = field.add(shares[j], field.reduce(own))
-                self.send(j, "deal", moved, round=self.steps)
+                self.send(j, "deal", (self.digest_of(self.steps), moved), round=self.steps)
             added = unit
         self.found["products"] = products
         self.broadcast("stop", None)
@@ -63,7 +64,8 @@ class OffPolynomial(LyingServer):
     def deal(self) -> None:
         """To all but those two, as it should be."""
         shares = self.shares()
-        self.send(0, "seed", np.frombuffer(self.seed_of_first(), np.uint8), round=self.steps)
+        seed = np.frombuffer(self.seed_of_first(), np.uint8)
+        self.send(0, "seed", (self.digest_of(self.steps), seed), round=self.steps)
         self.hand_out({j: s for j, s in enumerate(shares) if j not in MOVED}, self.steps)
 
     def seed_of_first(self) -> bytes:
@@ -117,7 +119,7 @@ class ChosenStep(LyingServer):
         for number in (1, 2):
             rows = layout.draw(number)
             self.begin(number)
-            decoded = (await self.sums(len(rows)))[0]
+            decoded = (await self.sums(len(rows), self.bound.promised(rows)))[0]
             sums.append(decoded[np.argsort(rows)].astype(np.float64))
             self.train(rows, decoded[None])
             if not self.honest:
@@ -164,7 +166,8 @@ class Withholds(LyingServer):
                 self.deal()
                 break
             seed = self.dealing.seeds(self.secret, 1, self.log[-1])[0]
-            self.send(0, "seed", np.frombuffer(seed, np.uint8), round=1)
+            first = self.digest_of(1), np.frombuffer(seed, np.uint8)
+            self.send(0, "seed", first, round=1)
             self.hand_out({j: s for j, s in enumerate(self.shares()) if j != VICTIM}, 1)
         found = await self.uploads(3)
         self.found["answers"] = float(VICTIM in found)
@@ -187,6 +190,66 @@ class DealsAgain(LyingServer):
         again = await self.uploads(3)
         changed = [(self.judge.parties[j].model[0] != before[j]).any() for j in self.peers]
         self.found["answers"] = (len(again) + sum(changed)) / len(self.peers)
+        self.broadcast("stop", None)
+
+
+class DealsAnew(LyingServer):
+    """Deals a holder another first step when its operator has put back an older state of it.
+
+    Under one mask the two uploads for the next batch differ by products of the holder's shares.
+    """
+
+    truthful = False
+
+    async def run(self) -> None:
+        """The step moved by one entry a column, under the old digest or under its own."""
+        layout, victim = self.public.batches["train"], self.judge.parties[VICTIM]
+        self.train_on(await self.uploads(1))
+        older = victim.model
+        self.deal()
+        self.begin(2)
+        first = await self.receive("embedding", sender=VICTIM, round=2)
+        victim.model, victim.uploaded = older, 0
+        added = units(self.log[0].shape[1:], 0, np.int64)
+        share = self.public.field.add(self.shares()[VICTIM], self.public.field.reduce(added))
+        other = self.dealing.digest(self.secret, 1, self.log[0] + added)
+        told = other if self.truthful else self.digest_of(1)
+        self.send(VICTIM, "deal", (told, share), round=1)
+        again = await self.receive("embedding", sender=VICTIM, round=2)
+        off = self.public.field.subtract(again, first)
+        F, h = self.judge.shares(VICTIM), self.public.config.width
+        others = np.ascontiguousarray(F[layout.draw(1)[:h]].T)
+        truth = self.public.field.matmul(F[layout.draw(2)], others)
+        self.found["answers"] = float((off[:, : truth.shape[1]] == truth).mean())
+        self.broadcast("stop", None)
+
+
+class DealsAnewTruly(DealsAnew):
+    """Does so under the digest of the other step, as an honest server that went back."""
+
+    truthful = True
+
+
+class OtherDigests(LyingServer):
+    """Tells half of the holders another digest of the first step."""
+
+    async def run(self) -> None:
+        """Each half decodes to the same sums, for what masks them is zero there."""
+        self.train_on(await self.uploads(1))
+        half, told = len(self.peers) // 2, self.digest_of(1)
+        seed = np.frombuffer(self.dealing.seeds(self.secret, 1, self.log[-1])[0], np.uint8)
+        for j, share in enumerate(self.shares()):
+            digest = told if j < half else told[::-1]
+            if j:
+                self.send(j, "deal", (digest, share), round=1)
+            else:
+                self.send(j, "seed", (digest, seed), round=1)
+        found = await self.uploads(2)
+        sums = []
+        for chosen in (range(half), range(half, 2 * half)):
+            some = {j: found[j] for j in list(chosen)[: self.public.threshold]}
+            sums.append(decode_sums(self.public, some, len(found[0]))[0])
+        self.found["answers"] = float((sums[0] != sums[1]).mean())
         self.broadcast("stop", None)
 
 
@@ -310,18 +373,29 @@ LIES = (
         answers(Withholds, "share of such holders that upload")),
     lie("steps dealt again", "deals steps again with other elements, back to the first",
         NO_DEAL, "nothing", answers(DealsAgain, "share of holders that answer or change")),
+    lie("other digests for half", "tells half of the holders another digest of a step",
+        "two masks, both zero at the data points", "nothing",
+        answers(OtherDigests, "share of sums that differ")),
+    lie("another step after a restore",
+        "deals another step, with its digest, to a holder that was put back to an older state",
+        "the digest is in the masks' key", "nothing",
+        answers(DealsAnewTruly, "share of inner products of its data shares that is read")),
+    lie("another step, same digest",
+        "does so with the digest of the first step",
+        "nothing; it needs the holder's restore", "gains",
+        answers(DealsAnew, "share of inner products of its data shares that is read")),
     lie("label used again", "asks for other test rows under an answered label",
-        "a holder stores what it answered", "refused",
+        "the rows of a piece are public", "refused",
         answers(SameLabel, "share of holders that upload again", secure=True), SECURE),
     lie("other rows for half", "names other rows to half of the holders under one label",
-        "the rows are in the masks' key", "nothing",
+        "the rows of a piece are public", "refused",
         answers(OtherRows, "share of psi_1 - psi_2 that is read", secure=True), SECURE),
-    lie("one row", "names one row at all places of a piece", "each place has masks of its own",
-        "nothing", answers(OneRow, "share of places whose masks cancel", secure=True), SECURE),
+    lie("one row", "names one row at all places of a piece", "the rows of a piece are public",
+        "refused", answers(OneRow, "share of places whose masks cancel", secure=True), SECURE),
     lie("no such row", "asks for a row that does not exist",
-        "no check: an index is out of range", "refused",
+        "the rows of a piece are public", "refused",
         answers(NoSuchRow, "share of holders that upload", secure=True), SECURE),
     lie("share of another shape", "deals one holder a share with one column less",
-        "shapes that do not multiply", "refused",
+        "its form is checked", "refused",
         answers(OtherShape, "share of holders that upload")),
 )  # fmt: skip

@@ -5,9 +5,10 @@ import pytest
 
 from benchmarks.coded_twin import check_against_twin, watched
 from securevfl.data import load_dataset
+from securevfl.engine import wire
 from securevfl.engine.faults import Chain, Faults, Outage
 from securevfl.engine.party import SERVER
-from securevfl.errors import NotEnoughResultsError
+from securevfl.errors import NotEnoughResultsError, RangeError
 from securevfl.protocols.coded_split import CodedSplit
 from securevfl.protocols.coded_split.decoding import decode_sums
 from securevfl.testing.runs import make, simulate
@@ -69,7 +70,7 @@ def test_any_r_uploads_decode_alike_and_fewer_are_a_clear_error(name):
     outcome = simulate(CodedSplit, data(name), payloads=True, **SMALL, **SIZES[name])
     public, sent = outcome.protocol.public, outcome.simulation.transcript
     columns = sent.columns()
-    stream = np.random.default_rng(0)
+    stream, rows = np.random.default_rng(0), outcome.protocol.batch_rows
     for t in (1, 2, SMALL["rounds"]):
         uploads = {
             int(columns["sender"][row]): payload
@@ -80,11 +81,11 @@ def test_any_r_uploads_decode_alike_and_fewer_are_a_clear_error(name):
         found = []
         for _ in range(4):
             some = sorted(stream.permutation(list(uploads))[: public.threshold].tolist())
-            found.append(decode_sums(public, {j: uploads[j] for j in some}, 16)[0])
+            found.append(decode_sums(public, {j: uploads[j] for j in some}, rows)[0])
         assert all((one == found[0]).all() for one in found)
         fewer = {j: uploads[j] for j in list(uploads)[: public.threshold - 1]}
         with pytest.raises(NotEnoughResultsError, match=f"= {public.threshold} results, got"):
-            decode_sums(public, fewer, 16)
+            decode_sums(public, fewer, rows)
 
 
 def test_too_few_holders_end_the_run_with_their_names():
@@ -121,7 +122,7 @@ def test_a_server_that_crashes_rolls_forward_and_deals_the_same_bytes():
         kind = str(columns["kind"][row])
         key = (kind, *(int(columns[name][row]) for name in ("round", "sender", "receiver")))
         if kind in ("deal", "seed", "embedding"):
-            seen.setdefault(key, []).append(payload.tobytes())
+            seen.setdefault(key, []).append(wire.encode(payload))
     again = [copies for copies in seen.values() if len(copies) > 1]
     assert again
     assert all(len(set(copies)) == 1 for copies in again)
@@ -149,6 +150,28 @@ def test_wrong_uploads_are_named_and_corrected():
     found = [event.fields["clients"] for event in outcome.events if event.name == "corrected"]
     assert found
     assert all(clients == [2] for clients in found)
+
+
+class TellsOther(CodedSplit):
+    """Every other holder is told another digest of step 2."""
+
+    def new_server(self):
+        server = super().new_server()
+        send = server.send
+
+        def sending(to, kind, payload, *, round=None, **more):
+            if kind in ("deal", "seed") and round == 2 and to % 2:
+                payload = payload[0][::-1], payload[1]
+            send(to, kind, payload, round=round, **more)
+
+        server.send = sending
+        return server
+
+
+def test_uploads_that_were_masked_after_different_steps_end_the_run_by_an_error():
+    """No number comes of them: 80 entries are all in range with probability below 2^-80."""
+    with pytest.raises(RangeError, match=r"round 3: \d+ of 80 decoded sums are beyond the range"):
+        simulate(TellsOther, data("8,1,1"), **SMALL)
 
 
 def test_one_life_uploads_every_label_once():

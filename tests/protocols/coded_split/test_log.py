@@ -59,8 +59,9 @@ class Engine:
         self.sent, self.why = [], []
 
     def send(self, sending):
-        ((first, steps), *_) = sending.payloads
-        self.sent += [(sending.to, first, len(steps))]
+        ((first, digests), shares) = sending.payloads[0]
+        assert len(digests) == 32 * len(shares)
+        self.sent += [(sending.to, first, len(shares))]
 
     def record(self, party, name, fields):
         self.why.append((name, fields["why"]))

@@ -12,7 +12,7 @@ from securevfl.field import prss
 from securevfl.field.prss import Prss, derive
 from securevfl.protocols.base.protocol import Protocol
 from securevfl.protocols.coded_split.dealing import Dealing
-from securevfl.protocols.coded_split.messages import Label
+from securevfl.protocols.coded_split.messages import NO_STEPS, Label
 from securevfl.protocols.coded_split.quantisation import whole_rows
 from securevfl.testing.leaks.encrypted import every
 from securevfl.testing.leaks.fedvs_masks import CLIENTS_DATA, UPLOADS
@@ -138,7 +138,7 @@ def _columns_for_the_server(protocol: Protocol, parties: dict[int, Any]) -> None
 
 
 def _one_label(told: Any) -> Any:
-    return lambda self, rows: b"coded_split"
+    return lambda self, rows, digest: b"coded_split"
 
 
 def _one_stream_less(streams: Any) -> Any:
@@ -159,7 +159,7 @@ def _zero_rho(value: Any) -> Any:
 
     def masked(self: Any, party: int, keys: Any, label: bytes, shape: Any, streams: int) -> Any:
         found = value(self, party, keys, label, shape, streams)
-        _, part, step, *_ = wire.decode(label)
+        part, step, *_ = wire.decode(label)
         return np.zeros_like(found) if (part, step) in (("train", 3), ("train", 4)) else found
 
     return masked
@@ -193,11 +193,12 @@ def _secret_is_zero(outcome: Outcome) -> bool:
 
 
 def _labels_alike(outcome: Outcome) -> bool:
-    return Label("train", 1).told(_NO_ROWS) == Label("train", 2).told(_NO_ROWS)
+    one, two = (Label("train", step).told(_NO_ROWS, NO_STEPS) for step in (1, 2))
+    return one == two
 
 
 def _seeds_repeat(outcome: Outcome) -> bool:
-    sent = [one["payload"].tobytes() for one in messages(outcome, "seed")]
+    sent = [one["payload"][1].tobytes() for one in messages(outcome, "seed")]
     return len(set(sent)) == 1
 
 

@@ -1,0 +1,87 @@
+"""Checks of what a party is sent, before it computes with it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from securevfl.engine.party import name_of
+from securevfl.errors import ProtocolError
+
+_CHANGE = "It departs from the protocol, or has other options: give all parties the same ones"
+
+
+def refusal(what: str, sender: int, sent: str, wanted: str) -> ProtocolError:
+    """The error for a message of another form: what it is, who sent it, and what it must be."""
+    return ProtocolError(
+        f"{what} from {name_of(sender)} is {sent}, and must be {wanted}. {_CHANGE}"
+    )
+
+
+def check_array(
+    what: str,
+    sender: int,
+    value: Any,
+    shape: Sequence[int],
+    dtype: Any,
+    modulus: int | None = None,
+) -> None:
+    """Refuse what is no array of a shape and dtype, or has an element that is none of F_p.
+
+    Parameters
+    ----------
+    what : str
+        The protocol and the message, for the error.
+    sender : int
+    value : object
+        What was sent.
+    shape : sequence of int
+    dtype : dtype
+    modulus : int, optional
+        p, where the array is one of field elements.
+
+    Raises
+    ------
+    ProtocolError
+    """
+    form = tuple(shape), np.dtype(dtype)
+    if not isinstance(value, np.ndarray) or (value.shape, value.dtype) != form:
+        raise refusal(what, sender, _form(value), f"an array of shape {form[0]}, {form[1]}")
+    largest = int(value.max(initial=0))
+    if modulus is not None and largest >= modulus:
+        raise refusal(what, sender, f"an array with {largest} in it", f"below p = {modulus}")
+
+
+def check_number(what: str, sender: int, value: Any, least: int, most: int) -> None:
+    """Refuse what is no whole number from `least` to `most`.
+
+    Raises
+    ------
+    ProtocolError
+    """
+    if type(value) is not int or not least <= value <= most:
+        raise refusal(what, sender, f"{value!r:.40}", f"a whole number from {least} to {most}")
+
+
+def check_rows(what: str, sender: int, rows: Any, length: int) -> None:
+    """Refuse what is no list of different row numbers below `length`, as uint32.
+
+    Raises
+    ------
+    ProtocolError
+    """
+    wanted = f"a list of different rows from 0 to {length - 1}, uint32"
+    if not isinstance(rows, np.ndarray) or (rows.ndim, rows.dtype) != (1, np.uint32):
+        raise refusal(what, sender, _form(rows), wanted)
+    if rows.max(initial=0) >= length:
+        raise refusal(what, sender, f"a list with row {int(rows.max())}", wanted)
+    if len(np.unique(rows)) < len(rows):
+        raise refusal(what, sender, "a list that names a row twice", wanted)
+
+
+def _form(value: Any) -> str:
+    if isinstance(value, np.ndarray):
+        return f"an array of shape {value.shape}, {value.dtype}"
+    return f"a {type(value).__name__}"

@@ -1,0 +1,84 @@
+"""Checks of what a holder of coded split learning is sent: steps, requests, and shares."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from securevfl.engine.party import SERVER
+from securevfl.protocols.base.received import check_array, check_number, check_rows, refusal
+from securevfl.protocols.coded_split.dealing import SEED, Dealing
+from securevfl.protocols.coded_split.messages import DIGEST, Request, piece_of, pieces_of
+from securevfl.protocols.coded_split.parameters import Parameters
+
+Step = tuple[int, np.ndarray, bytes]  # its number, the holder's share, its digest
+
+
+def check_elements(
+    public: Parameters, what: str, sender: int, value: Any, shape: tuple[int, ...]
+) -> None:
+    """Refuse what is no array of field elements of a shape.
+
+    Raises
+    ------
+    ProtocolError
+    """
+    what = f"coded_split: {what}"
+    check_array(what, sender, value, shape, public.field.dtype, public.field.modulus)
+
+
+def steps_in(public: Parameters, kind: str, round: int, payload: Any) -> list[Step]:
+    """The steps in a "deal", "seed" or "missed" of the server.
+
+    Raises
+    ------
+    ProtocolError
+        Where it has another form, or steps that a run does not have.
+    """
+    what = f"{kind!r} of round {round}"
+    if not (isinstance(payload, tuple) and len(payload) == 2):
+        found = type(payload).__name__
+        raise refusal(f"coded_split: {what}", SERVER, f"a {found}", "a pair of digest and share")
+    digests, shares = payload
+    first, count = round, 1
+    if kind == "missed":
+        if not (isinstance(digests, tuple) and len(digests) == 2):
+            raise refusal(f"coded_split: {what}", SERVER, "without a step", "from a first step on")
+        (first, digests), count = digests, len(shares)
+    if type(digests) is not bytes or len(digests) != count * DIGEST:
+        wanted = f"with a digest of {DIGEST} bytes for each step"
+        raise refusal(f"coded_split: {what}", SERVER, f"one with {digests!r:.40}", wanted)
+    last = public.config.rounds if "train" in public.batches else 0
+    check_number(f"coded_split: the first step of {what}", SERVER, first, 1, last + 1 - count)
+    shape = public.batches["train"].coded, public.config.width
+    if kind == "seed":
+        check_array(f"coded_split: {what}", SERVER, shares, (SEED,), np.uint8)
+        shares = Dealing(public.code).from_seed(shares.tobytes(), shape)
+    check_elements(public, what, SERVER, shares, (count, *shape) if kind == "missed" else shape)
+    every = shares if kind == "missed" else (shares,)
+    return [
+        (first + i, share, digests[i * DIGEST : (i + 1) * DIGEST]) for i, share in enumerate(every)
+    ]
+
+
+def check_request(public: Parameters, request: Any) -> None:
+    """Refuse a request that is not one for the rows of a piece of the test rows.
+
+    The number of a piece says what its rows are. So no label stands for two lists of rows.
+
+    Raises
+    ------
+    ProtocolError
+    """
+    what = "coded_split: a request"
+    if not isinstance(request, Request) or request.part != "test" or "test" not in public.batches:
+        raise refusal(what, SERVER, f"{request!r:.60}", "for test rows, which are shared")
+    batches = public.batches["test"]
+    check_number("coded_split: a piece to upload", SERVER, request.piece, 0, pieces_of(batches) - 1)
+    what = f"{what} for piece {request.piece}"
+    check_rows(what, SERVER, request.rows, batches.length)
+    rows = piece_of(batches, request.piece)
+    if not np.array_equal(request.rows, rows):
+        wanted = f"one for rows {rows[0]} to {rows[-1]} in order"
+        raise refusal(what, SERVER, "one for other rows", wanted)
