@@ -53,20 +53,16 @@ class Plaintext:
                 yield Evidence(self.name, "accuses", text, "demonstration", 0.0)
                 return
         yield from _channels(subject)
-        owners = range(run.protocol.data.parties)  # helpers have no columns
-        hidden = {n: tuple(_values(run, n, claim.asset)) for n in owners}
-        whole = {n: _whole(run.data(n)["train"]) for n in hidden if claim.asset == "features"}
+        what = f"{claim.asset} in the clear"
+        in_the_clear = subject.shared(what, lambda: _InTheClear(run, claim.asset))
         looked = 0
         for message in run.sent_to_others:
             key = message.key
             if not may_see(claim.against, run.protocol, key):
                 continue
             looked += 1
-            pieces = _pieces(message.payload)
-            for n, needles in hidden.items():
-                found = any(one in message.content for one in needles)
-                found = found or any(piece in whole.get(n, b"") for piece in pieces)
-                if n != key.receiver and found:
+            for n in in_the_clear.of(message):
+                if n != key.receiver:
                     text = (
                         f"round {key.round}: {key.kind!r} from {key.sender} to {key.receiver} "
                         f"holds {claim.asset} of client {n} in the clear"
@@ -76,6 +72,31 @@ class Plaintext:
         text = f"no {claim.asset} stand in the clear in {looked} messages that the adversary sees"
         declared = bool(subject.protocol.messages)
         yield Evidence(self.name, "supports" if declared else "silent", text)
+
+
+class _InTheClear:
+    """Clients whose values stand in the clear in a message; each content is looked into once.
+
+    Several adversaries see one message, and what is sent to all parties has one content.
+    """
+
+    def __init__(self, run: RecordedRun, asset: str) -> None:
+        owners = range(run.protocol.data.parties)  # helpers have no columns
+        self._needles = {n: tuple(_values(run, n, asset)) for n in owners}
+        self._whole = {n: _whole(run.data(n)["train"]) for n in owners if asset == "features"}
+        self._found: dict[bytes, list[int]] = {}
+
+    def of(self, message: RecordedMessage) -> list[int]:
+        """The clients, in order."""
+        if message.content not in self._found:
+            pieces = _pieces(message.payload)
+            self._found[message.content] = [
+                n
+                for n, needles in self._needles.items()
+                if any(one in message.content for one in needles)
+                or any(piece in self._whole.get(n, b"") for piece in pieces)
+            ]
+        return self._found[message.content]
 
 
 def _held(subject: Subject) -> Iterator[tuple[int, int]]:
