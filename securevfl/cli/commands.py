@@ -210,16 +210,16 @@ class Protocols(TyperGroup):
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """Command of a protocol or of one of its variants."""
-        from securevfl.runs.catalogue import protocols
+        from securevfl.runs.catalogue import get_protocol
         from securevfl.studies.variant import parse_variant
 
         name, variant = parse_variant(cmd_name)
-        known = protocols()
-        if name not in known and ctx.resilient_parsing:
-            return None
-        if name not in known:
-            raise UnknownNameError("protocol", name, known)
-        protocol = known[name]
+        try:
+            protocol = get_protocol(name)
+        except UnknownNameError:
+            if ctx.resilient_parsing:
+                return None
+            raise
 
         def begin(values: dict[str, Any]) -> None:
             from securevfl.cli.run import start

@@ -20,7 +20,7 @@ from securevfl.cli import displays, output
 from securevfl.cli.options import protocol_options, split_data_pairs
 from securevfl.errors import ConfigurationError
 from securevfl.runs import alignment
-from securevfl.runs.catalogue import protocols
+from securevfl.runs.catalogue import get_protocol
 from securevfl.studies.variant import parse_pairs
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def start(protocol: str, variant: Mapping[str, str], values: Mapping[str, Any]) 
         Values of the common options by name, and of those options of the protocol that were given.
     """
     common, options, pairs, data_pairs = sort_out(values)
-    known = protocols()[protocol].Config.model_fields
+    known = get_protocol(protocol).Config.model_fields
     chosen = protocol_options(protocol, known, (variant, options, pairs))
     source = data_source(common, data_pairs)
     name = Path(source.name).stem

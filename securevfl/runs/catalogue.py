@@ -10,7 +10,12 @@ from securevfl.engine.conditions import CONDITIONS
 from securevfl.errors import ConfigurationError
 from securevfl.privacy.claims import link_claims
 from securevfl.protocols.base.protocol import Protocol
-from securevfl.protocols.base.registry import find_protocols, make_config, removal
+from securevfl.protocols.base.registry import (
+    find_protocols,
+    get_protocol,
+    make_config,
+    removal,
+)
 
 __all__ = [
     "CatalogueEntry",
@@ -18,6 +23,7 @@ __all__ = [
     "dataset_catalogue",
     "default_claims",
     "describe_protocol",
+    "get_protocol",
     "protocols",
     "why_removed",
 ]

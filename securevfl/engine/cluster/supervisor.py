@@ -243,7 +243,6 @@ class Cluster:
                 "max_restarts": self._restarts,
                 "max_task_retries": 0,
                 "max_concurrency": 1000,
-                "runtime_env": {"env_vars": _ONE_THREAD},
             }
             if index in self._place:
                 options["resources"] = {self._place[index]: 0.001}
@@ -493,13 +492,6 @@ class Cluster:
         for reference in silent:
             self._fell_silent(asked[reference], self._records[asked[reference]], self.answer)
         return dict(sorted(found.items()))
-
-
-_ONE_THREAD = {
-    "OMP_NUM_THREADS": "1",
-    "MKL_NUM_THREADS": "1",
-    "OPENBLAS_NUM_THREADS": "1",
-}
 
 
 def restored_copy(party: Party, state: Mapping[str, Any]) -> Party:

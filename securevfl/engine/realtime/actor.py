@@ -178,9 +178,7 @@ class PartyActor:
 
     async def begin(self, epoch: int, *, restored: bool, at: int | None, floor: int) -> Hello:
         """Make the party, from its own checkpoint if asked to; its introduction to the others."""
-        import torch
-
-        torch.set_num_threads(1)
+        _limit_threads()
         assignment = self.assignment
         store, saved = self._claimed(), None
         if restored:
@@ -190,6 +188,7 @@ class PartyActor:
                 raise RunError(f"{name_of(self.index)} has no checkpoint{of} to come back from")
         secrets = self._secrets(store, restored=restored)
         party = assignment.make(self.index, secrets)
+        _limit_threads()  # those of libraries that its data brought
         if saved is not None:
             restore(party, saved)
         if store is not None:
@@ -294,6 +293,18 @@ class PartyActor:
 
     def _transmit(self, receiver: int, data: bytes) -> None:
         self._actors[receiver].take.remote(data)
+
+
+def _limit_threads() -> None:
+    """Let this process compute on one thread, as `securevfl.runs.threads.one_thread` does.
+
+    Ray could set it by an environment of the party's own, but starts Python twice for that.
+    """
+    import torch
+    from threadpoolctl import threadpool_limits
+
+    torch.set_num_threads(1)
+    threadpool_limits(1, user_api="blas")
 
 
 def own_folder(folder: str, index: int) -> Path:

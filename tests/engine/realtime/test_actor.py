@@ -4,6 +4,8 @@ import asyncio
 import stat
 
 import pytest
+import torch
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from securevfl.engine.conditions import NONE
 from securevfl.engine.network import SERVER
@@ -159,3 +161,21 @@ def test_a_process_that_is_restarted_within_a_run_without_a_folder_goes_on(sessi
     run_actor(None, assigned=same)
     with pytest.raises(ConfigurationError, match="used in another run"):
         run_actor(None, assigned=assignment(None, **session))
+
+
+def test_a_party_computes_on_one_thread():
+    threads = set()
+
+    class Computing(Drawing):
+        async def run(self):
+            blas = [one["num_threads"] for one in threadpool_info() if one["user_api"] == "blas"]
+            threads.update((torch.get_num_threads(), *blas))
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        with threadpool_limits(2, user_api="blas"):
+            run_actor(None, assigned=assignment(None, make=Computing))
+    finally:
+        torch.set_num_threads(before)
+    assert threads == {1}

@@ -9,8 +9,8 @@ def cluster():
     from securevfl.engine.cluster.ray_connection import connect
 
     with pytest.MonkeyPatch.context() as patch:
-        # Parties have an environment of their own: processes that are started before they are
-        # asked for would never be used.
+        # Each party takes a process and ends it. Processes that are started before they are asked
+        # for would cost more than they save.
         for name in ("prestart_worker_first_driver", "enable_worker_prestart"):
             patch.setenv(f"RAY_{name}", "0")
         connect(None)
