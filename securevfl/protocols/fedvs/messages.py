@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,7 +28,12 @@ class Batch:
 
     def meets(self, other: Batch) -> bool:
         """Whether the two batches share a row."""
-        return self.part == other.part and bool(np.isin(self.rows, other.rows).any())
+        return self.part == other.part and not self._numbers.isdisjoint(other._numbers)
+
+    @functools.cached_property
+    def _numbers(self) -> frozenset[int]:
+        """The rows as a set: each client compares each batch with those since the last step."""
+        return frozenset(self.rows.ravel().tolist())
 
 
 @wire.message("fedvs.Attempt")
