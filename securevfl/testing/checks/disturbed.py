@@ -75,8 +75,8 @@ def check_resume(
     **options
         The protocol's own.
     """
-    data = tiny_data() if data is None else data
     whole = simulate(protocol, data, **options)
+    data = tiny_data() if data is None else data
     instants = len(np.unique(whole.simulation.transcript.columns()["arrived"]))
     draw = np.random.Generator(np.random.Philox(1))
     chosen = draw.choice(instants, min(cuts, instants), replace=False).tolist()
