@@ -7,7 +7,7 @@ import secrets
 import signal
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from securevfl.errors import ConfigurationError
@@ -72,14 +72,26 @@ def _connected(ray: Any, address: str | None, seconds: float) -> Any:
     _preflight(address, seconds)
     options.pop("include_dashboard")
     try:
+        _ask_once(address, seconds)
         ray.init(address=address, **options)
-    except (ConnectionError, RuntimeError) as error:
+    except (ConnectionError, RuntimeError, ray.exceptions.AuthenticationError) as error:
+        said = str(error).splitlines()[0].partition(". ")[0]
         raise ConfigurationError(
-            f"engine: the Ray cluster at {address!r} did not let this process in "
-            f"({str(error).splitlines()[0]}); RAY_AUTH_MODE and RAY_AUTH_TOKEN must be those of "
-            "the cluster"
+            f"engine: the Ray cluster at {address!r} did not let this process in ({said}); "
+            "RAY_AUTH_MODE and RAY_AUTH_TOKEN must be those of the cluster"
         ) from None
     return ray
+
+
+def _ask_once(address: str, seconds: float) -> None:
+    """Any request, which fails at once without the cluster's token; Ray tries for 20 seconds."""
+    from importlib import import_module
+
+    from ray.exceptions import RpcError
+
+    client = import_module("ray._raylet").GcsClient(address=address)
+    with suppress(RpcError):  # whatever else is wrong Ray tells
+        client.internal_kv_keys(b"", namespace=b"securevfl", timeout=seconds)
 
 
 def _ask_for_a_token() -> None:

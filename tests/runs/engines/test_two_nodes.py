@@ -172,7 +172,10 @@ def test_two_nodes_decode_what_the_simulation_decodes(nodes, settings, tmp_path)
     [
         ({"RAY_USE_TLS": "0"}, "True engine: what listens at '10.77.0.1:6399' is no Ray cluster, "),
         ({"RAY_TLS_CA_CERT": ""}, "True engine: no Ray cluster answers"),
-        ({"RAY_AUTH_TOKEN": TOKEN[::-1]}, "did not let this process in"),
+        (
+            {"RAY_AUTH_TOKEN": TOKEN[::-1]},
+            "True engine: the Ray cluster at '10.77.0.1:6399' did not let this process in",
+        ),
     ],
 )
 def test_who_lacks_certificate_or_token_is_told_so(changed, said, nodes, settings, tmp_path):
