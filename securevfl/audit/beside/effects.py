@@ -12,12 +12,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-_ACTS = (
+_ACTS = frozenset({
     *("os.putenv", "os.unsetenv", "os.mkdir", "os.rename", "os.link", "os.symlink", "os.truncate"),
     *("os.system", "os.exec", "os.posix_spawn", "os.spawn", "os.fork", "subprocess.Popen"),
     *("socket.connect", "socket.bind", "socket.sendto", "socket.sendmsg", "sqlite3.connect"),
     *("shutil.copyfile", "shutil.move", "tempfile.mkstemp", "tempfile.mkdtemp", "mmap.__new__"),
-)
+})  # fmt: skip
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 _CACHES = ("__pycache__", "securevfl-kernels")  # of Python and of compiled kernels
 
