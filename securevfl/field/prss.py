@@ -17,8 +17,9 @@ from __future__ import annotations
 import hashlib
 import hmac
 import math
+import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import combinations
 from typing import Any
@@ -75,6 +76,9 @@ class Prss:
     """
 
     code: LagrangeCode
+    _streams: _Streams = field(
+        default_factory=lambda: _Streams(), init=False, repr=False, compare=False
+    )
 
     def __post_init__(self) -> None:
         N, T = self.code.parties, self.code.privacy
@@ -151,6 +155,10 @@ class Prss:
         ndarray, `shape`
         """
         field, size = self.code.field, math.prod(shape)
+        if len(self.subsets) * streams * size <= _AT_ONCE:
+            found = self._streams.value(self, party, keys, label, size, streams)
+            if found is not None:
+                return found.reshape(shape)
         weights, held = self.weights(party, streams), self.held(party)
         total = np.zeros((1, size), field.dtype)
         step = max(1, _AT_ONCE // max(1, streams * size))
@@ -175,6 +183,62 @@ class Prss:
         return self.code.field.add(
             result, self.code.field.multiply(self.code.vanishing[party], rho)
         )
+
+
+class _Streams:
+    """Streams of all keys under the newest label, which parties in one process compute once.
+
+    All parties of a simulation are in one process: every stream is wanted by N - T of them, and one
+    product gives the values of all. A party that was sent other keys than the others is left out.
+    """
+
+    def __init__(self) -> None:
+        self._of: tuple[bytes, int, int] | None = None
+        self._rows: Array = np.empty((0, 0))
+        self._keys: dict[int, bytes] = {}  # of the rows that are filled
+        self._values: Array | None = None  # of all parties, once all rows are filled
+        self._weights: dict[int, Array] = {}  # of all parties, by u
+        self._lock = threading.Lock()
+
+    def __reduce__(self) -> tuple[type[_Streams], tuple[()]]:
+        return _Streams, ()  # a copy, or one in another process, begins empty
+
+    def value(
+        self,
+        prss: Prss,
+        party: int,
+        keys: Mapping[int, bytes],
+        label: bytes,
+        size: int,
+        streams: int,
+    ) -> Array | None:
+        """Return rho(alpha) of a party, flat; None where its keys are others than those here."""
+        field, held = prss.code.field, prss.held(party)
+        with self._lock:
+            if self._of != (label, size, streams):
+                self._of, self._keys, self._values = (label, size, streams), {}, None
+                self._rows = np.zeros((len(prss.subsets), streams * size), field.dtype)
+            if any(self._keys.get(key, keys[key]) != keys[key] for key in held):
+                return None
+            for key in set(held) - set(self._keys):
+                fill_stream(field.modulus, self._rows[key], keys[key], label)
+                self._keys[key] = keys[key]
+            weights, rows = self._all_weights(prss, streams), self._rows.reshape(-1, size)
+            if len(self._keys) < len(prss.subsets):
+                return field.matmul(weights[party][None], rows, trusted=True)
+            if self._values is None:
+                self._values = field.matmul(weights, rows, trusted=True)
+            return self._values[party].copy()
+
+    def _all_weights(self, prss: Prss, streams: int) -> Array:
+        """Weights of the streams of all keys, (N, keys u); 0 where a party lacks the key."""
+        if streams not in self._weights:
+            N = prss.code.parties
+            every = np.zeros((N, len(prss.subsets), streams), prss.code.field.dtype)
+            for party in range(N):
+                every[party, list(prss.held(party))] = prss.weights(party, streams)
+            self._weights[streams] = every.reshape(N, -1)
+        return self._weights[streams]
 
 
 def draw_keys(prss: Prss, party: int, draw: Callable[[int], bytes]) -> dict[int, bytes]:

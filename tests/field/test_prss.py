@@ -1,5 +1,6 @@
 """Pseudo-random secret sharing: degrees, ranks, who holds which key, and fixed vectors."""
 
+import copy
 import hashlib
 from itertools import combinations, product
 
@@ -230,3 +231,22 @@ def test_too_many_keys_are_refused_with_what_they_would_cost():
     prss_of(1, 2, 28)  # 378 keys
     with pytest.raises(ConfigurationError, match=r"3276 keys.*512.*C\(N-1,T\) u = 2925 u streams"):
         prss_of(1, 3, 28)
+
+
+def test_what_parties_of_one_process_compute_once_is_what_each_would_compute(monkeypatch):
+    prss, N = prss_of(2, 2, 10), 10
+    keys = keys_of(prss)
+    odd = own(prss, keys, 3) | {key: bytes(32) for key in prss.held(3)[:2]}  # it was sent others
+    labels = ((LABEL, 3), (b"other", 3), (LABEL, 5))
+    uses = [(n, own(prss, keys, n), label, (4, size)) for label, size in labels for n in range(N)]
+    uses += [(3, odd, LABEL, (4, 5)), (4, own(prss, keys, 4), LABEL, (4, 5))]
+    shared = [prss.value(*use, 3) for use in uses]
+    alone = [prss_of(2, 2, 10).value(*use, 3) for use in uses]
+    copied = copy.deepcopy(prss).value(*uses[-1], 3)
+    monkeypatch.setattr("securevfl.field.prss._AT_ONCE", 100)
+    in_parts = [prss.value(*use, 3) for use in uses]
+    for a, b, c in zip(shared, alone, in_parts, strict=True):
+        assert np.array_equal(a, b)
+        assert np.array_equal(a, c)
+    assert np.array_equal(copied, shared[-1])
+    assert not np.array_equal(shared[-2], shared[-9])  # party 3 with its own keys
