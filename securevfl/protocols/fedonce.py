@@ -26,6 +26,7 @@ from securevfl.models.pretraining.noise_targets import NoiseTargets
 from securevfl.models.split import Batches, Centre, rows_of
 from securevfl.privacy.claims import Claim
 from securevfl.protocols.base.card import Card
+from securevfl.protocols.base.embedding import EmbeddingProtocol
 from securevfl.protocols.base.messages import (
     MessageKey,
     MessageSpec,
@@ -34,7 +35,6 @@ from securevfl.protocols.base.messages import (
     nothing,
 )
 from securevfl.protocols.base.options import SegmentedConfig
-from securevfl.protocols.base.split import EmbeddingProtocol
 from securevfl.protocols.base.split_step import aggregated, split_step
 
 if TYPE_CHECKING:

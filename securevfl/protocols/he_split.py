@@ -29,6 +29,7 @@ from securevfl.field import FixedPoint, PrimeField
 from securevfl.models.homomorphic import Ckks, Paillier, Scheme
 from securevfl.privacy.claims import Claim
 from securevfl.protocols.base.card import Card
+from securevfl.protocols.base.embedding import EmbeddingProtocol
 from securevfl.protocols.base.messages import (
     Formula,
     Hypothesis,
@@ -41,7 +42,6 @@ from securevfl.protocols.base.messages import (
     with_formulas,
 )
 from securevfl.protocols.base.options import SegmentedConfig
-from securevfl.protocols.base.split import EmbeddingProtocol
 from securevfl.protocols.base.split_parties import SplitClient, SplitServer
 from securevfl.protocols.base.split_step import JointEmbedding, SplitStep, summed
 

@@ -9,6 +9,7 @@ name such a class.
 from __future__ import annotations
 
 from securevfl.protocols.base.card import Absence, Card, Exposure
+from securevfl.protocols.base.embedding import EmbeddingProtocol
 from securevfl.protocols.base.messages import (
     SELF,
     Draw,
@@ -25,7 +26,7 @@ from securevfl.protocols.base.options import EmbeddingConfig, SegmentedConfig, T
 from securevfl.protocols.base.protocol import Part, Protocol
 from securevfl.protocols.base.registry import find_protocols, get_protocol, make_config
 from securevfl.protocols.base.schedule import Outline, Phase, Post, Shape, Stage, hollow
-from securevfl.protocols.base.split import EmbeddingProtocol, SplitProtocol
+from securevfl.protocols.base.split import SplitProtocol
 
 __all__ = [
     "SELF",

@@ -29,6 +29,7 @@ from securevfl.models.polynomial_network import PolynomialNetwork, expand
 from securevfl.models.split import rows_of
 from securevfl.privacy.claims import OPEN_EMBEDDINGS, Claim
 from securevfl.protocols.base.card import Card
+from securevfl.protocols.base.embedding import EmbeddingProtocol
 from securevfl.protocols.base.messages import (
     Formula,
     MessageKey,
@@ -37,7 +38,6 @@ from securevfl.protocols.base.messages import (
     with_formulas,
 )
 from securevfl.protocols.base.options import SegmentedConfig
-from securevfl.protocols.base.split import EmbeddingProtocol
 from securevfl.protocols.base.split_parties import SplitClient, SplitServer
 from securevfl.protocols.base.split_step import JointEmbedding, SplitStep, aggregated
 

@@ -30,8 +30,9 @@ from securevfl.models.scores import decided, probabilities
 from securevfl.models.split import Centre
 from securevfl.models.tensors import tensor
 from securevfl.models.user_code import allow
+from securevfl.protocols.base.embedding import EmbeddingProtocol
 from securevfl.protocols.base.protocol import Protocol
-from securevfl.protocols.base.split import EmbeddingProtocol, SplitProtocol
+from securevfl.protocols.base.split import SplitProtocol
 from securevfl.reading import NOT_PARSED, read_arrays
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from securevfl.models.pretraining.pretext import Objective, make_objective
 from securevfl.models.pretraining.trainer import Pretraining, own_rows, pretraining_optimizer
 from securevfl.models.split import Centre
 from securevfl.privacy.claims import OPEN_EMBEDDINGS, Claim
-from securevfl.protocols.base.split import EmbeddingProtocol
+from securevfl.protocols.base.embedding import EmbeddingProtocol
 
 
 class DownstreamProtocol(EmbeddingProtocol):

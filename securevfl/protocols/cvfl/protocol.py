@@ -17,8 +17,8 @@ from securevfl.models.split import Batches, Centre
 from securevfl.models.weights import refuse_running_statistics
 from securevfl.privacy.claims import Claim
 from securevfl.protocols.base.card import Card
+from securevfl.protocols.base.embedding import EmbeddingProtocol
 from securevfl.protocols.base.messages import MessageSpec
-from securevfl.protocols.base.split import EmbeddingProtocol
 from securevfl.protocols.cvfl.algorithm import ActiveParty, Collaborator, PassiveParty
 from securevfl.protocols.cvfl.declaration import messages_of
 from securevfl.protocols.cvfl.parameters import CvflConfig, check_options

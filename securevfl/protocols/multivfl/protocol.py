@@ -20,6 +20,7 @@ from securevfl.models.weights import refuse_running_statistics
 from securevfl.privacy.claims import Claim
 from securevfl.privacy.mechanisms import clip_rows
 from securevfl.protocols.base.card import Card
+from securevfl.protocols.base.embedding import EmbeddingProtocol
 from securevfl.protocols.base.messages import (
     Formula,
     GaussianNoise,
@@ -28,7 +29,6 @@ from securevfl.protocols.base.messages import (
     RunSecrets,
     with_formulas,
 )
-from securevfl.protocols.base.split import EmbeddingProtocol
 from securevfl.protocols.multivfl import alignment
 from securevfl.protocols.multivfl.algorithm import Copies, DataOwner, LabelOwner, Server
 from securevfl.protocols.multivfl.declaration import messages_of

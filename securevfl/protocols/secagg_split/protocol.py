@@ -10,6 +10,7 @@ from securevfl.errors import ConfigurationError, PrivacyError
 from securevfl.field import FixedPoint, LagrangeCode, PrimeField
 from securevfl.privacy.claims import Claim
 from securevfl.protocols.base.card import Card
+from securevfl.protocols.base.embedding import EmbeddingProtocol
 from securevfl.protocols.base.messages import (
     Draw,
     Hypothesis,
@@ -17,7 +18,6 @@ from securevfl.protocols.base.messages import (
     MessageSpec,
     RunSecrets,
 )
-from securevfl.protocols.base.split import EmbeddingProtocol
 from securevfl.protocols.secagg_split.algorithm import Client, Server
 from securevfl.protocols.secagg_split.declaration import (
     draws_of,

@@ -15,6 +15,7 @@ import numpy as np
 from securevfl.engine.party import ANNOUNCE, SERVER
 from securevfl.models.aggregation import gather
 from securevfl.privacy.accountant import Released
+from securevfl.protocols.base.embedding import EmbeddingProtocol
 from securevfl.protocols.base.messages import (
     GaussianNoise,
     MessageKey,
@@ -22,7 +23,6 @@ from securevfl.protocols.base.messages import (
     RandomisedLabels,
     RunSecrets,
 )
-from securevfl.protocols.base.split import EmbeddingProtocol
 
 
 def messages_of(

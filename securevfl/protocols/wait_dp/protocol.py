@@ -10,8 +10,8 @@ import numpy as np
 from securevfl.privacy.claims import Claim
 from securevfl.privacy.mechanisms import clip_rows, keep_probability
 from securevfl.protocols.base.card import Card
+from securevfl.protocols.base.embedding import EmbeddingProtocol
 from securevfl.protocols.base.messages import GaussianNoise, MessageSpec, RandomisedLabels
-from securevfl.protocols.base.split import EmbeddingProtocol
 from securevfl.protocols.wait_dp.algorithm import Client, Server
 from securevfl.protocols.wait_dp.declaration import (
     embedding_noise,

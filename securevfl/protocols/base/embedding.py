@@ -1,0 +1,300 @@
+"""Base class of split methods whose server gets single embeddings and aggregates them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+import numpy as np
+
+from securevfl.engine.party import ANNOUNCE, SERVER, Party
+from securevfl.errors import ConfigurationError
+from securevfl.models.aggregation import gather, make_aggregation
+from securevfl.models.centralised import Centralised
+from securevfl.models.client_networks import ClientNetwork, make_client_network
+from securevfl.models.networks import training_bytes
+from securevfl.models.split import Batches, Centre, rows_of
+from securevfl.protocols.base.card import Exposure
+from securevfl.protocols.base.messages import (
+    Carries,
+    Formula,
+    MessageKey,
+    MessageSpec,
+    RunSecrets,
+    announcement,
+    array_of,
+    in_rounds,
+)
+from securevfl.protocols.base.split import SplitProtocol
+
+if TYPE_CHECKING:
+    from securevfl.data.dataset import VerticalDataset
+
+
+S = TypeVar("S", bound=Party)  # class of a server
+
+
+class EmbeddingProtocol(SplitProtocol):
+    """A split method whose server gets single embeddings and aggregates them itself.
+
+    Attributes
+    ----------
+    layout : Batches
+        Rows in segments and the batch of each round; the same as those of FedVS.
+    aggregation : Aggregation
+    """
+
+    def __init__(self, config: Any, data: VerticalDataset, *, seed: int) -> None:
+        super().__init__(config, data, seed=seed)
+        self.layout = self.batches(getattr(config, "segments", 1))
+        self.aggregation = make_aggregation(config.aggregation, data.parties)
+        if config.client_kind.endswith("cnn") and data.party_image_shapes is None:
+            raise ConfigurationError(
+                f"{self.name}: client = {config.client!r} needs parties that own whole strips of "
+                f"pixel rows or columns of an image, and those of {data.name!r} do not; use 'mlp' "
+                f"or 'pn'"
+            )
+
+    def parties(self) -> dict[int, Party]:
+        """The server and N clients; methods with other roles make their own."""
+        return {SERVER: self.server()} | {n: self.client(n) for n in self.peers()}
+
+    def server(self) -> Party:
+        """The server."""
+        raise NotImplementedError
+
+    def client(self, index: int) -> Party:
+        """Client `index`, from 0."""
+        raise NotImplementedError
+
+    def make_server(self, kind: Callable[..., S], *more: Any, **options: Any) -> S:
+        """A server of a class that begins as `SplitServer`; `more` and `options` are its own."""
+        return kind(
+            self.peers(),
+            self.layout,
+            self.aggregation,
+            self.joint_centre(),
+            self.data.train_labels,
+            *more,
+            max_steps=self.config.rounds,
+            **options,
+        )
+
+    def most_used(self, parties: Mapping[int, Party], count: int) -> list[int]:
+        """The `count` clients whose embeddings the server used most often (`answered`)."""
+        server: Any = parties[SERVER]
+        often = np.argsort(-server.answered, kind="stable")  # the lowest first among equals
+        return sorted(often[:count].tolist())
+
+    def client_network(
+        self, index: int, *, optimizer: dict[str, Any] | None = None, drawn: str = "init"
+    ) -> ClientNetwork:
+        """New bottom model of client `index`; a polynomial one has the weights of FedVS's.
+
+        Parameters
+        ----------
+        index : int
+        optimizer : dict, optional
+            Arguments of `make_optimizer`; the client's own if not given.
+        drawn : str
+            Name of the stream that draws the weights.
+        """
+        shapes = self.data.party_image_shapes
+        return make_client_network(
+            self.config.client,
+            self.data.widths[index],
+            self.config.width,
+            self.config.degree,
+            image_shape=None if shapes is None else shapes[index],
+            stream=self.secret_stream(index, drawn),
+            optimizer=optimizer or self.config.client_optimizer(),
+            bound=self.config.weight_bound,
+            cardinalities=self.data.cardinalities[index],
+            embedding=self.config.embedding,
+            layers=self.config.hidden_layers(),
+            own=self.config.own_client,
+        )
+
+    def step_messages(
+        self,
+        carries: Carries = "embedding",
+        dtype: str = "float32",
+        *,
+        client: str = "client",
+        width: int | None = None,
+    ) -> tuple[MessageSpec, ...]:
+        """The three messages of a step of split training, in the order of the round.
+
+        Parameters
+        ----------
+        carries : str
+            What a client uploads.
+        dtype : str
+            Of the array that it uploads; empty where that is no array.
+        client : str
+            Role of the parties that train.
+        width : int, optional
+            Of an embedding; `config.width` if not given.
+        """
+        h = self.config.width if width is None else width
+
+        def of_samples(key: MessageKey) -> tuple[int, ...]:
+            layout = self.train_layout()
+            return (layout.coded * layout.segments, h)
+
+        return (
+            announcement(client, source="the batch, and the end"),
+            MessageSpec(
+                *("embedding", client, "server", carries),
+                shape=of_samples if dtype else None,
+                dtype=dtype,
+                count=in_rounds,
+                row_by_row=True,
+                source="H_n",
+            ),
+            MessageSpec(
+                *("gradient", "server", client, "gradient"),
+                shape=of_samples,
+                dtype="float32",
+                count=in_rounds,
+                row_by_row=True,
+                source="dL/dH_n",
+            ),
+        )
+
+    @property
+    def exposures(self) -> tuple[Exposure, ...]:
+        """Disclosures as declared; by default gradients, and embeddings or protected uploads."""
+        if self.messages:
+            return super().exposures
+        hiding = ("perfect", "statistical", "computational")
+        hidden = any((c.who, c.about) == ("server", "features") and c.notion in hiding
+                     for c in self.claims)  # fmt: skip
+        carries: Literal["upload", "embedding"] = "upload" if hidden else "embedding"
+        return (Exposure("embedding", carries), Exposure("gradient", "gradient"))
+
+    def train_layout(self) -> Batches:
+        """Layout of the training rows, as the announced batches count them."""
+        return self.layout
+
+    def joint_centre(self, stream: np.random.Generator | None = None) -> Centre:
+        """New server model, as wide as the aggregated embedding; `stream` as for `centre`."""
+        return self.centre(self.aggregation.width(self.config.width), stream=stream)
+
+    def centralised(self) -> Centralised:
+        """Centralised model: the same networks with the same weights, without any partition."""
+        networks = [self.client_network(n) for n in self.peers()]
+        return Centralised(networks, self.joint_centre(), joined=self.config.aggregation)
+
+    # -- formulas of the three messages ------------------------------------------------------
+
+    @property
+    def step_formulas(self) -> dict[str, Formula]:
+        """Formulas of the messages of a step, where the server waits for all clients."""
+        return {
+            ANNOUNCE: self.announced_at,
+            "embedding": self.embedding_at,
+            "gradient": self.own_gradient_at,
+        }
+
+    def bottom_model(self, index: int) -> ClientNetwork:
+        """New bottom model of client `index`, of the class that it trains and keeps."""
+        return self.client_network(index)
+
+    def rows_held(self, secrets: RunSecrets, index: int) -> np.ndarray:
+        """Training rows of a client, as the layout counts them."""
+        rows: np.ndarray = secrets.data(index)["train"]
+        return rows
+
+    def labels_held(self, secrets: RunSecrets) -> np.ndarray:
+        """Training labels, as the layout counts them."""
+        labels: np.ndarray = secrets.data(SERVER)["train"]
+        return labels
+
+    def batch_at(self, secrets: RunSecrets, key: MessageKey) -> np.ndarray:
+        """Coded rows of the round of an embedding or a gradient."""
+        client = key.receiver if key.sender == SERVER else key.sender
+        batch: np.ndarray = secrets.sent(ANNOUNCE, key.round)[SERVER, client]
+        return batch
+
+    def embedding_at(self, secrets: RunSecrets, key: MessageKey) -> np.ndarray:
+        """H_n of a round, from a client's rows and its network when it sent the message `key`."""
+        network = self.bottom_model(key.sender)
+        network.load_state_dict(secrets.state(key)["network"])
+        samples = self.train_layout().samples(self.batch_at(secrets, key))
+        return network.forward(rows_of(self.rows_held(secrets, key.sender), samples))
+
+    def announced_at(self, secrets: RunSecrets, key: MessageKey) -> Any:
+        """Payload of an announcement: the round's batch, or the end after the last step."""
+        server = secrets.state(key)
+        over = server["steps"] + server.get("skipped", 0) >= self.config.rounds
+        return "stop" if over else self.layout.draw(key.round)
+
+    def gradient_at(self, secrets: RunSecrets, key: MessageKey, joint: np.ndarray) -> np.ndarray:
+        """dL/dH by the server's model as it was when the round of the message `key` was opened."""
+        opened = MessageKey(ANNOUNCE, key.round, SERVER, key.receiver)
+        state = secrets.state(opened)["centre"]  # one object for all receivers
+        return secrets.once(opened, "gradient", lambda: self.step_at(secrets, key, state, joint))
+
+    def step_at(
+        self, secrets: RunSecrets, key: MessageKey, centre: Any, joint: np.ndarray
+    ) -> np.ndarray:
+        """dL/dH of the batch of the message `key`.
+
+        Parameters
+        ----------
+        secrets : RunSecrets
+        key : MessageKey
+        centre : mapping or None
+            State of the server's model before the step; its first one if None.
+        joint : ndarray, (rows, width)
+            H.
+        """
+        model = self.joint_centre()
+        if centre is not None:
+            model.load_state_dict(centre)
+        samples = self.train_layout().samples(self.batch_at(secrets, key))
+        return model.step(joint, samples, self.labels_held(secrets))[1]
+
+    def joined_at(self, secrets: RunSecrets, key: MessageKey) -> tuple[np.ndarray, np.ndarray]:
+        """Embeddings of the clients that got a gradient in a round, as `gather` gives them."""
+        answered = {n for _, n in secrets.sent("gradient", key.round)}
+        sent = sorted(secrets.sent("embedding", key.round).items())
+        embeddings = {n: array_of(one) for (n, _), one in sent if n in answered}
+        return gather({n: one for n, one in embeddings.items() if one is not None},
+                      self.aggregation.parties)  # fmt: skip
+
+    def own_gradient_at(self, secrets: RunSecrets, key: MessageKey) -> np.ndarray:
+        """The receiver's part of dL/dH of a round that waited for all clients."""
+        stack, present = self.joined_at(secrets, key)
+        whole = self.gradient_at(secrets, key, self.aggregation.combine(stack, present))
+        return self.aggregation.gradient(whole, stack, present, key.receiver)
+
+    def evaluated(self, parties: Mapping[int, Party]) -> Collection[int]:
+        """Clients whose embeddings the experimenter's evaluation uses."""
+        return self.peers()
+
+    def scores(self, parties: Mapping[int, Party], features: Sequence[np.ndarray]) -> np.ndarray:
+        """Server model's scores of the aggregated embeddings, computed in the clear."""
+        server: Any = parties[SERVER]
+        used = self.evaluated(parties)
+        embeddings = {n: self.embed(parties[n], features[n]) for n in used}
+        joint = self.aggregation.combine(*gather(embeddings, self.data.parties))
+        scores: np.ndarray = server.centre.scores(joint)
+        return scores
+
+    @property
+    def batch_rows(self) -> int:
+        """|B|."""
+        return self.layout.coded
+
+    def memory(self) -> int:
+        """Bytes of the test rows' embeddings, single and stacked, and of a training step."""
+        batch, h = self.layout.coded * self.layout.segments, int(self.config.width)
+        embeddings = self.data.parties * max(self.data.test_rows, batch) * h
+        centre = training_bytes(self.config.centre, self.aggregation.width(h), batch)
+        return 2 * 4 * embeddings + centre
+
+    def advice(self, available: int) -> str:
+        """Advice for less memory: only the embeddings need it."""
+        return "use a smaller width, or fewer rows or parties"
