@@ -19,8 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from securevfl.audit.attack_matrix.observation import ObservedRun
-from securevfl.audit.attack_matrix.observing import observe
+from securevfl.audit.attack_matrix.observation import observe
+from securevfl.audit.attack_matrix.observed_run import ObservedRun
 from securevfl.audit.attack_matrix.run import AttackSettings, attack_matrix
 from securevfl.audit.attack_matrix.server_steps import visits_of
 from securevfl.audit.attacks.gram import (

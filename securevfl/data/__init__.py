@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from securevfl.data.catalogue.registry import CatalogueEntry, dataset_catalogue, load_dataset
     from securevfl.data.dataset import VerticalDataset
     from securevfl.data.origin import About
-    from securevfl.data.preparation.party import PartyPreprocessor
+    from securevfl.data.preparation.party_preprocessor import PartyPreprocessor
     from securevfl.data.preparation.preprocess import Preprocessor
 
 __all__ = [
@@ -26,7 +26,7 @@ __all__ = [
 _EXPORTS = {
     "About": "origin",
     "CatalogueEntry": "catalogue.registry",
-    "PartyPreprocessor": "preparation.party",
+    "PartyPreprocessor": "preparation.party_preprocessor",
     "Preprocessor": "preparation.preprocess",
     "VerticalDataset": "dataset",
     "dataset_catalogue": "catalogue.registry",

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from securevfl.data.preparation.ids import refuse_other_rows
-from securevfl.data.preparation.party import PartyPreprocessor
+from securevfl.data.preparation.party_preprocessor import PartyPreprocessor
 from securevfl.engine.network import SERVER
 from securevfl.errors import ConfigurationError, DataError
 from securevfl.models.aggregation import gather, make_aggregation

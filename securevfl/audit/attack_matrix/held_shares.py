@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from securevfl.audit.attack_matrix.observation import ObservedRun, Table
+from securevfl.audit.attack_matrix.observed_run import ObservedRun, Table
 from securevfl.audit.attacks.outcome import NoView
 from securevfl.audit.attacks.shares import (
     Combinations,

@@ -1,314 +1,164 @@
-"""A run as attackers observe it: their views, cut from its transcript, and their own models.
-
-A protocol says which kinds of message show values row by row (`Protocol.exposures`); everything is
-found through that, so that a new protocol needs nothing else. Two things are not messages and yet
-in a role's view: the joint embedding that a server puts into its own centre, and a client's own
-network. They are read off the parties.
-"""
+"""A run that is made to be observed: which messages and inputs are kept for attackers."""
 
 from __future__ import annotations
 
-import functools
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from securevfl.audit.attacks.outcome import NoView
-from securevfl.audit.attacks.sum_equations import Step
-from securevfl.audit.views import View, cut
+from securevfl.audit.attack_matrix.observed_run import Inputs, ObservedRun
+from securevfl.engine.conditions import Conditions
 from securevfl.engine.mailbox import ANNOUNCE
 from securevfl.engine.network import SERVER
+from securevfl.engine.security.sealing import Sealing
+from securevfl.engine.simulation.simulator import Simulation
 from securevfl.engine.transcript import Transcript
-from securevfl.privacy.coalition import Coalition
-from securevfl.protocols.base.card import Exposure
 from securevfl.protocols.base.protocol import Protocol
+from securevfl.runs.assembly import rules_of
+from securevfl.runs.history import HistoryRecorder
+from securevfl.runs.threads import one_thread
+
+_EPOCH = 64  # messages of a link that are kept where a protocol has no layout of its rows
 
 
-@dataclass(frozen=True)
-class Table:
-    """Values by row, each from one message that had the row.
+class Recorder(Transcript):
+    """A transcript that keeps the first and the last payloads of each link that is attacked.
 
-    Attributes
+    Parameters
     ----------
-    rows : ndarray, (n,)
-        Numbers of training rows, ascending.
-    values : ndarray, (n, width), floating
+    first : callable
+        (kind, sender, receiver) to how many of the first payloads are kept; 0 where none is.
+    last : int
+        Payloads that are kept of each such link besides.
     """
 
-    rows: np.ndarray
-    values: np.ndarray
+    def __init__(self, first: Callable[[str, int, int], int], last: int) -> None:
+        super().__init__(payloads=True)
+        self._first = first
+        self._last = last
+        self._seen: dict[tuple[str, int, int], int] = {}
+        self._recent: dict[tuple[str, int, int], deque[int]] = {}
+
+    def add(
+        self, sender: int, receiver: int, kind: str, round: int, nbytes: int, sent: int, data: Any
+    ) -> int:
+        """Append a message; an older payload of its link may go."""
+        link = (kind, sender, receiver)
+        first = self._first(*link)
+        keep = kind == ANNOUNCE or first > 0
+        row = super().add(sender, receiver, kind, round, nbytes, sent, data if keep else None)
+        if kind == ANNOUNCE or not first:
+            return row
+        number = self._seen[link] = self._seen.get(link, 0) + 1
+        if number > first:
+            recent = self._recent.setdefault(link, deque())
+            recent.append(row)
+            if len(recent) > self._last:
+                assert self.payloads is not None
+                self.payloads[recent.popleft()] = None
+        return row
 
 
-@dataclass
-class Inputs:
-    """The latest joint embeddings that a server model took in, and the gradients that it gave."""
+def observe(
+    protocol: Protocol,
+    *,
+    conditions: Conditions,
+    client: int,
+    until: float | None = None,
+    sealed: bool = False,
+    every: bool = False,
+    interrupted: Callable[[], bool] | None = None,
+) -> ObservedRun:
+    """Run a protocol and keep what its roles see of the last epoch, and gradients of the first.
 
-    last: int
-    recent: deque[tuple[np.ndarray, np.ndarray]] = field(default_factory=deque)
-    gradients: deque[np.ndarray] = field(default_factory=deque)  # dL/dH of each recent one
-
-    def watch(self, centre: Any) -> None:
-        """Keep what `centre` is given to train with, whether it steps itself or is stepped."""
-        for name in ("step", "gradients"):
-            if hasattr(centre, name):
-                setattr(centre, name, self._watched(getattr(centre, name)))
-
-    def _watched(self, step: Callable[..., Any]) -> Callable[..., Any]:
-        def watched(embedding: np.ndarray, samples: np.ndarray, labels: np.ndarray) -> Any:
-            given = (np.array(samples), np.array(embedding))
-            self.recent.append(given)
-            found = step(embedding, samples, labels)
-            self.gradients.append(np.array(found[1]))
-            if len(self.recent) > self.last:
-                self.recent.popleft()
-                self.gradients.popleft()
-            return found
-
-        return watched
-
-
-@dataclass(frozen=True)
-class ObservedRun:
-    """A run, as its roles have seen it.
-
-    Attributes
+    Parameters
     ----------
     protocol : Protocol
-    parties : mapping of int to Party
-        At the end of the run.
+    conditions : Conditions
     client : int
-        The client that attacks where clients do, and is attacked where the server does.
-    observer : int
-        Who receives the client's embeddings or uploads; mostly the server.
-    transcript : Transcript
-    inputs : Inputs or None
-        Of the server's centre.
-    used : tuple of int
-        Clients whose embeddings were in each joint one.
-    figures : mapping
-        Held-out measures, virtual seconds, bytes and messages.
+        Whose embeddings and gradients are kept.
+    until : float, optional
+        Virtual second at which the run ends.
+    sealed : bool
+        Whether links are sealed; it changes bytes and times, and no role's view.
+    every : bool
+        Keep the joint embeddings of every round, and not of an epoch only.
+    interrupted : callable, optional
+        Asked often; when it says True, `Interrupted` is raised.
     """
+    from securevfl.runs.run import Interrupted
 
-    protocol: Protocol
-    parties: Mapping[int, Any]
-    client: int
-    observer: int
-    transcript: Transcript
-    inputs: Inputs | None
-    used: tuple[int, ...]
-    figures: Mapping[str, Any]
+    epoch = _epoch(protocol)
+    carried = {e.kind: e.carries for e in protocol.exposures}
 
-    @functools.cached_property
-    def client_view(self) -> View:
-        """View of the client."""
-        return cut(self.transcript, Coalition(clients=(self.client,)))
+    def first(kind: str, sender: int, receiver: int) -> int:
+        """Of an attacked link the first message is kept, of gradients the first epoch."""
+        carries = carried.get(kind, "")
+        mine = {"embedding": sender == client, "gradient": receiver == client, "upload": True}
+        mine["gradient share"] = True  # so that coalitions can pool them
+        count = epoch if carries.startswith("gradient") else 1
+        return count if mine.get(carries) else 0
 
-    @functools.cached_property
-    def observer_view(self) -> View:
-        """View of the server, or of whoever gets the embeddings."""
-        server = self.observer == SERVER
-        clients = () if server else (self.observer,)
-        return cut(self.transcript, Coalition(server=server, clients=clients))
-
-    @functools.cached_property
-    def gradients(self) -> Table | NoView:
-        """The client's last gradient of each row."""
-        return self._gradients(newest=True)
-
-    @functools.cached_property
-    def first_gradients(self) -> Table | NoView:
-        """The client's first gradient of each row, of a model that has learnt little."""
-        return self._gradients(newest=False)
-
-    def _gradients(self, *, newest: bool) -> Table | NoView:
-        for exposure in self._kinds("gradient"):
-            found = self._parts(self.client_view, exposure.kind, receiver=self.client)
-            if found:
-                return _table(found, newest=newest)
-        return NoView("no gradient is returned to the clients")
-
-    def gradient_shares(self, holder: int, *, newest: bool) -> Table | NoView:
-        """A holder's last, or first, share of the step of each row, between -1/2 and 1/2."""
-        protocol: Any = self.protocol
-        for kind, view in self._dealt(holder):
-            found = self._parts(view, kind, receiver=holder)
-            if found:
-                table = _table(found, newest=newest)
-                return Table(table.rows, table.values / protocol.public.field.modulus - 0.5)
-        return NoView("no gradient is returned to the clients")
-
-    def dealt(self, holder: int) -> dict[int, np.ndarray]:
-        """A holder's shares of the steps of the first epoch, by round, as they came."""
-        return {
-            m.round: self.protocol.shown(m.payload)[1]
-            for kind, view in self._dealt(holder)
-            for m in view.messages
-            if m.kind == kind and m.receiver == holder and m.payload is not None
-        }
-
-    def _dealt(self, holder: int) -> list[tuple[str, View]]:
-        kinds = [exposure.kind for exposure in self._kinds("gradient share")]
-        view = cut(self.transcript, Coalition(clients=(holder,))) if kinds else None
-        return [] if view is None else [(kind, view) for kind in kinds]
-
-    @functools.cached_property
-    def embeddings(self) -> Table | NoView:
-        """The client's last embedding of each row, as the server got it."""
-        for exposure in self._kinds("embedding"):
-            found = self._parts(self.observer_view, exposure.kind, sender=self.client)
-            if found:
-                return _table(found)
-        return NoView("no single embedding is sent")
-
-    @functools.cached_property
-    def uploads(self) -> Table | NoView:
-        """All clients' protected uploads of each row, side by side, as numbers."""
-        for exposure in self._kinds("upload"):
-            found = self._parts(self.observer_view, exposure.kind)
-            if found:
-                return _table(_side_by_side(found, self.protocol.peers()))
-        return NoView("no upload has one number for each row and unit")
-
-    @functools.cached_property
-    def joint(self) -> Table | NoView:
-        """The joint embedding of each row that the server model was last given."""
-        if self.inputs is None or not self.inputs.recent:
-            return NoView("the server trains on no joint embedding")
-        return _table([(0, 0, self._shared(rows), own) for rows, own in self.inputs.recent])
-
-    def first_embedding(self) -> tuple[np.ndarray, np.ndarray] | NoView:
-        """Rows and values of the client's first embedding, of its initial network."""
-        for exposure in self._kinds("embedding"):
-            found = self._parts(self.observer_view, exposure.kind, sender=self.client)
-            if found:
-                _, _, rows, values = found[0]
-                return rows[rows >= 0], values[rows >= 0]
-        return NoView("no single embedding is sent")
-
-    def steps(self) -> tuple[Step, ...] | NoView:
-        """The server's steps from the first on, as far as it kept them and all clients were in."""
-        if self.inputs is None or len(self.inputs.recent) < len(self.used) or not self.used:
-            return NoView("the server trains on no joint embedding")
-        N = self.protocol.data.parties
-        if not self.holders and any(used != N for used in self.used):
-            return NoView(f"a joint embedding is of {min(self.used)} of {N} clients only")
-        gradients = self._dealt_gradients() if self.holders else self.inputs.gradients
-        both = zip(self.inputs.recent, gradients, strict=True)
-        return tuple(Step(self._shared(rows), H, gradient) for (rows, H), gradient in both)
-
-    def _dealt_gradients(self) -> list[np.ndarray]:
-        """The gradients that a server's dealt steps stand for: it knows what it rounded them to."""
-        config: Any = self.protocol.config
-        server: Any = self.parties[SERVER]
-        unit = config.segments * 2.0**config.gradient_bits / self.protocol.data.parties
-        return [
-            (step.reshape(-1, step.shape[-1]) / (-unit * config.rate(t))).astype(np.float32)
-            for t, step in enumerate(server.log, 1)
-        ]
-
-    @property
-    def holders(self) -> bool:
-        """Whether models are in shares, so that each sum is of all clients, whoever was late."""
-        return bool(self._kinds("gradient share"))
-
-    @property
-    def first_segment(self) -> np.ndarray:
-        """Training rows of the first segment."""
-        protocol: Any = self.protocol
-        layout = protocol.train_layout()
-        rows: np.ndarray = layout.samples(np.arange(layout.length))[: layout.length]
-        return rows[rows >= 0]
-
-    def _shared(self, rows: np.ndarray) -> np.ndarray:
-        """Rows that a server model was given; -1 for those that one party holds alone."""
-        return np.where(rows < self.protocol.data.rows, rows, -1)
-
-    def network(self, parties: Mapping[int, Any] | None = None) -> Any:
-        """The client's network at the end, or among other parties; None where it has none."""
-        return getattr((parties or self.parties).get(self.client), "network", None)
-
-    def _kinds(self, carries: str) -> list[Exposure]:
-        return [e for e in self.protocol.exposures if e.carries == carries]
-
-    def _parts(
-        self, view: View, kind: str, *, sender: int | None = None, receiver: int | None = None
-    ) -> list[tuple[int, int, np.ndarray, np.ndarray]]:
-        """(round, sender, rows, values) of the kept messages of a kind that have numbers."""
-        announced = {
-            m.round: m.payload
-            for m in view.messages
-            if m.kind == ANNOUNCE and m.payload is not None
-        }
-        own = self._named_by_client(view) if receiver is not None else {}
-        parts = []
-        for m in view.messages:
-            if m.kind != kind or m.payload is None:
-                continue
-            if sender not in (None, m.sender) or receiver not in (None, m.receiver):
-                continue
-            named, payload = self.protocol.shown(m.payload)
-            if named is None:
-                named = own.get(m.round, announced.get(m.round))
-            if named is None and self.holders:  # batches are a public function of the round
-                named = self._batch(m.round)
-            rows = None if named is None else self.protocol.named_rows(named)
-            values = _numbers(payload)
-            if rows is None or values is None or len(rows) % len(values):
-                continue
-            # A coded row stands for one sample of each segment.
-            parts.append((m.round, m.sender, rows, np.tile(values, (len(rows) // len(values), 1))))
-        return parts
-
-    def _batch(self, round: int) -> np.ndarray | None:
-        """Rows of a training round of which nothing is announced."""
-        protocol: Any = self.protocol
-        trains = 0 < round <= protocol.config.rounds
-        return protocol.train_layout().draw(round) if trains else None
-
-    def _named_by_client(self, view: View) -> dict[int, Any]:
-        """Rows that the client itself named, by round."""
-        kinds = {e.kind for e in self.protocol.exposures if e.carries != "gradient"}
-        sent = [m for m in view.messages if m.kind in kinds and m.payload is not None]
-        named = {
-            m.round: self.protocol.shown(m.payload)[0] for m in sent if m.sender == self.client
-        }
-        return {round: rows for round, rows in named.items() if rows is not None}
+    parties = protocol.parties()
+    centre = getattr(parties.get(SERVER), "centre", None)
+    inputs = None
+    if hasattr(centre, "step"):
+        inputs = Inputs(10**9 if every else epoch)
+        inputs.watch(centre)
+    rounds = getattr(protocol.config, "rounds", 1)
+    historian = HistoryRecorder(protocol, parties, eval_every=max(1, rounds), progress=None)
+    transcript = historian.transcript = Recorder(first, epoch)
+    simulation = Simulation(
+        parties,
+        seed=protocol.seed,
+        secrets=protocol.secrets,
+        conditions=conditions,
+        transcript=transcript,
+        observer=historian,
+        sealing=Sealing(protocol.name, "attacks", parties) if sealed else None,
+        rules=rules_of(protocol),
+    )
+    with one_thread():
+        simulation.run(interrupted, until=until)
+        if until is None and not simulation.finished:
+            raise Interrupted(None)
+        historian.finish()
+    return ObservedRun(
+        protocol=protocol,
+        parties=parties,
+        client=client,
+        observer=_observer(transcript, protocol, client),
+        transcript=transcript,
+        inputs=inputs,
+        used=tuple(int(row.get("sharers", row.get("used", 0))) for row in historian.rows),
+        figures=_figures(historian, transcript),
+    )
 
 
-def _numbers(payload: Any) -> np.ndarray | None:
-    """A payload as a matrix of real numbers; None where it is something else, such as bytes."""
-    if not isinstance(payload, np.ndarray) or payload.dtype.kind not in "fiu" or payload.ndim < 2:
-        return None
-    matrix: np.ndarray = payload.reshape(len(payload), -1)
-    return matrix if matrix.dtype.kind == "f" else matrix.astype(np.float64)
+def _epoch(protocol: Protocol) -> int:
+    """Rounds after which every row was used once more, and one to spare."""
+    layout = getattr(protocol, "train_layout", None)
+    return _EPOCH if layout is None else layout().per_epoch + 1
 
 
-def _side_by_side(
-    parts: Sequence[tuple[int, int, np.ndarray, np.ndarray]], senders: Sequence[int]
-) -> list[tuple[int, int, np.ndarray, np.ndarray]]:
-    """One part a round, with every sender's values in its place; zeros for those that sent none."""
-    width = max(values.shape[1] for *_, values in parts)
-    places = {n: i for i, n in enumerate(senders)}
-    joined: dict[int, tuple[np.ndarray, np.ndarray]] = {}
-    for round, sender, rows, values in parts:
-        if sender not in places:
-            continue
-        start = places[sender] * width
-        _, whole = joined.setdefault(round, (rows, np.zeros((len(rows), width * len(places)))))
-        whole[:, start : start + values.shape[1]] = values
-    return [(round, 0, rows, whole) for round, (rows, whole) in sorted(joined.items())]
+def _observer(transcript: Transcript, protocol: Protocol, client: int) -> int:
+    """Party that gets most of what the client sends of its rows; the server if nobody does."""
+    kinds = [e.kind for e in protocol.exposures if e.carries != "gradient"]
+    columns = transcript.columns()
+    mine = np.isin(columns["kind"], kinds) & (columns["sender"] == client)
+    receivers, counts = np.unique(columns["receiver"][mine], return_counts=True)
+    return int(receivers[counts.argmax()]) if len(receivers) else SERVER
 
 
-def _table(
-    parts: Sequence[tuple[int, int, np.ndarray, np.ndarray]], *, newest: bool = True
-) -> Table:
-    """The last value of each true row, or the first."""
-    step = -1 if newest else 1
-    rows = np.concatenate([rows for _, _, rows, _ in parts])[::step]
-    values = np.concatenate([values for *_, values in parts])[::step]
-    numbers, chosen = np.unique(rows, return_index=True)
-    true = numbers >= 0
-    return Table(numbers[true], values[chosen[true]])
+def _figures(historian: HistoryRecorder, transcript: Transcript) -> dict[str, Any]:
+    last = historian.rows[-1] if historian.rows else {}
+    times = [e["time"] for e in historian.rows + historian.events if e["party"] == SERVER]
+    return {
+        **{f"test_{m}": last[m] for m in ("accuracy", "auc", "f1", "rmse") if m in last},
+        "steps": len(historian.rows),
+        "virtual_seconds": float(max(times, default=0.0)),
+        "bytes": transcript.bytes,
+        "messages": transcript.messages,
+    }

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from securevfl.audit.attack_matrix.observation import Table
+from securevfl.audit.attack_matrix.observed_run import Table
 from securevfl.audit.attack_matrix.setting import AttackCase
 from securevfl.audit.attacks import (
     feature_reconstruction,

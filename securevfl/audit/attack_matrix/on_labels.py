@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from securevfl.audit.attack_matrix import held_shares
-from securevfl.audit.attack_matrix.observation import Table
+from securevfl.audit.attack_matrix.observed_run import Table
 from securevfl.audit.attack_matrix.setting import AttackCase
 from securevfl.audit.attacks import label_inference
 from securevfl.audit.attacks.outcome import NoView, Outcome, Result

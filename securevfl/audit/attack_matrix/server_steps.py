@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from securevfl.audit.attack_matrix.observation import ObservedRun
+from securevfl.audit.attack_matrix.observed_run import ObservedRun
 from securevfl.audit.attacks.gram import Visit
 from securevfl.audit.attacks.outcome import NoView
 from securevfl.engine.network import SERVER

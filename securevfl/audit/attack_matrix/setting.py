@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from securevfl.audit.attack_matrix.observation import ObservedRun, Table
-from securevfl.audit.attack_matrix.observing import observe
+from securevfl.audit.attack_matrix.observation import observe
+from securevfl.audit.attack_matrix.observed_run import ObservedRun, Table
 from securevfl.audit.attacks.outcome import NoView
 from securevfl.audit.attacks.sum_equations import Step
 from securevfl.audit.recorded_runs import CodedRun, RunFactory, codes_shares

@@ -32,7 +32,7 @@ from securevfl.data.origin import About
 from securevfl.data.partition import split_random, split_stratified
 from securevfl.data.preparation.columns import Column
 from securevfl.data.preparation.csvfile import read_csv
-from securevfl.data.preparation.party import PartyPreprocessor
+from securevfl.data.preparation.party_preprocessor import PartyPreprocessor
 from securevfl.data.preparation.preprocess import Preprocessor
 from securevfl.engine.party import SERVER, Party
 from securevfl.errors import DataError

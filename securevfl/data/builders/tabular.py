@@ -15,7 +15,7 @@ from securevfl.data.options import TableOptions
 from securevfl.data.partition import Positions, split_groups, split_random, split_stratified
 from securevfl.data.preparation.cells import read_numbers, refuse_odd_cells
 from securevfl.data.preparation.fit import describe, fit_frame
-from securevfl.data.preparation.party import PartyPreprocessor
+from securevfl.data.preparation.party_preprocessor import PartyPreprocessor
 from securevfl.data.preparation.preprocess import Preprocessor
 from securevfl.data.preparation.scaling import SCALING_RULES
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from securevfl.data.preparation.cells import MISSING_TEXTS
 from securevfl.data.preparation.columns import Column, filled, fit_column, one_hot
-from securevfl.data.preparation.party import PartyPreprocessor
+from securevfl.data.preparation.party_preprocessor import PartyPreprocessor
 from securevfl.data.preparation.scaling import Scaling, fit_scaling
 
 if TYPE_CHECKING:

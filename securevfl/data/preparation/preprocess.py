@@ -1,6 +1,6 @@
 """Preprocessing of a whole table, fitted on training rows only.
 
-Each party's part is a `PartyPreprocessor` (`securevfl.data.preparation.party`) that needs that
+Each party's part is a `PartyPreprocessor`, which stands in a module of its own and needs that
 party's columns and nothing else; a `Preprocessor` divides whole rows among them.
 """
 
@@ -20,7 +20,7 @@ from securevfl.data.preparation.columns import (
     take_columns,
 )
 from securevfl.data.preparation.ids import refuse_other_rows
-from securevfl.data.preparation.party import PartyPreprocessor, numeric_matrix
+from securevfl.data.preparation.party_preprocessor import PartyPreprocessor, numeric_matrix
 from securevfl.data.preparation.scaling import Scaling, check_scaling
 from securevfl.errors import DataError
 

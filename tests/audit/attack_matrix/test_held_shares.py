@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from securevfl.audit.attack_matrix import held_shares
-from securevfl.audit.attack_matrix.observing import observe
+from securevfl.audit.attack_matrix.observation import observe
 from securevfl.audit.attack_matrix.run import AttackSettings, attack_matrix
 from securevfl.audit.attack_matrix.server_steps import visits_of
 from securevfl.audit.attacks.gram import gram_by_rank, rough_gram_by_rank

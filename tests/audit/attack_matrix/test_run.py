@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 
 from securevfl.audit.attack_matrix import run as module
 from securevfl.audit.attack_matrix.matrix import Matrix
-from securevfl.audit.attack_matrix.observation import ObservedRun, Table
-from securevfl.audit.attack_matrix.observing import Recorder, observe
+from securevfl.audit.attack_matrix.observation import Recorder, observe
+from securevfl.audit.attack_matrix.observed_run import ObservedRun, Table
 from securevfl.audit.attack_matrix.on_shares import wilson
 from securevfl.audit.attack_matrix.registry import BuiltIn
 from securevfl.audit.attack_matrix.run import ATTACKS, AttackSettings, attack_matrix, write_matrix

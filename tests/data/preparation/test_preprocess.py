@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
 from securevfl.data.preparation.fit import fit_frame, fit_matrix
-from securevfl.data.preparation.party import PartyPreprocessor
+from securevfl.data.preparation.party_preprocessor import PartyPreprocessor
 from securevfl.data.preparation.preprocess import Preprocessor
 from securevfl.errors import DataError
 
@@ -71,12 +71,12 @@ def test_values_beyond_float32_are_refused():
 
 
 def test_blocks_of_any_size_give_the_same(monkeypatch):
-    from securevfl.data.preparation import party
+    from securevfl.data.preparation import party_preprocessor as module
 
     matrix = np.random.Generator(np.random.Philox(2)).integers(0, 256, (101, 5), dtype=np.uint8)
     part = fit_matrix(matrix, names(matrix), "minmax")
     whole = part.apply(matrix)
-    monkeypatch.setattr(party, "_BLOCK", 7)
+    monkeypatch.setattr(module, "_BLOCK", 7)
     assert np.array_equal(part.apply(matrix), whole)
 
 
