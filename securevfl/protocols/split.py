@@ -345,7 +345,7 @@ class Split(EmbeddingProtocol):
 
     def evaluated(self, parties: Mapping[int, Party]) -> Collection[int]:
         """All clients, or those that were used most often, the lowest first among equals."""
-        if self.config.stragglers != "ignore" or self.config.inference == "all":
+        if self.config.stragglers != "ignore":
             return self.peers()
         return self.most_used(parties, self.quorum)
 

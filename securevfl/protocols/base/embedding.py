@@ -80,8 +80,13 @@ class EmbeddingProtocol(SplitProtocol):
             **options,
         )
 
-    def most_used(self, parties: Mapping[int, Party], count: int) -> list[int]:
-        """The `count` clients whose embeddings the server used most often (`answered`)."""
+    def most_used(self, parties: Mapping[int, Party], count: int) -> Collection[int]:
+        """The `count` clients whose embeddings the server used most often (`answered`).
+
+        With ``inference = "all"`` all clients.
+        """
+        if self.config.inference == "all":
+            return self.peers()
         server: Any = parties[SERVER]
         often = np.argsort(-server.answered, kind="stable")  # the lowest first among equals
         return sorted(often[:count].tolist())

@@ -136,8 +136,6 @@ class SecAggSplit(EmbeddingProtocol):
 
     def evaluated(self, parties: Mapping[int, Party]) -> Collection[int]:
         """All clients, or those that survived most often, the lowest first among equals."""
-        if self.config.inference == "all":
-            return self.peers()
         return self.most_used(parties, self.public.quorum)
 
     def describe(self) -> dict[str, Any]:
