@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 
 from securevfl.audit.statistical import digest
-from securevfl.engine.security.sealing import OVERHEAD, Sealer
-from securevfl.errors import SealError, UnknownNameError
+from securevfl.errors import UnknownNameError
 from securevfl.field import LagrangeCode
 from securevfl.field.prss import fill_stream, mask_streams
 from securevfl.field.sampling import SeededSource
@@ -26,7 +25,6 @@ from securevfl.protocols.base.registry import get_protocol
 
 SMALL = 0xFFFF  # largest element of masks that are too small
 SHORT = 2  # bits of a short seed
-_COUNTER, _TAG = 8, 16  # of a sealed message, OVERHEAD together
 
 Plant = Callable[[Any, Any], None]
 
@@ -270,53 +268,6 @@ LEAKS: dict[str, Leak] = {
         _seeded(SeededSource(os.urandom(8))), ("provenance",), (*_SILENT, "repeats")
     ),
 }
-
-
-class OpenSealer(Sealer):
-    """Planted leak "sealing off": payloads travel in clear, and nothing is authenticated."""
-
-    def seal(self, receiver: int, kind: str, round: int, epoch: int, payload: bytes) -> bytes:
-        """Return the payload behind as many bytes as a seal has."""
-        return bytes(OVERHEAD) + payload
-
-    def open(self, sender: int, kind: str, round: int, epoch: int, sealed: bytes) -> bytes:
-        """Return whatever came."""
-        return sealed[OVERHEAD:]
-
-
-class UnauthenticatedSealer(Sealer):
-    """Planted leak: payloads are encrypted, and whatever comes is accepted."""
-
-    def seal(self, receiver: int, kind: str, round: int, epoch: int, payload: bytes) -> bytes:
-        """Return counter and ciphertext, with nothing in the place of the tag."""
-        return super().seal(receiver, kind, round, epoch, payload)[:-_TAG] + bytes(_TAG)
-
-    def open(self, sender: int, kind: str, round: int, epoch: int, sealed: bytes) -> bytes:
-        """Return what the keystream makes of it: encrypting a ciphertext again is decrypting it."""
-        nonce, body = sealed[:_COUNTER].rjust(12, b"\0"), sealed[_COUNTER:-_TAG]
-        return self._cipher(sender, self.index).encrypt(nonce, body, None)[:-_TAG]
-
-
-class UnencryptedSealer(Sealer):
-    """Planted leak: payloads are authenticated, and travel in clear."""
-
-    def seal(self, receiver: int, kind: str, round: int, epoch: int, payload: bytes) -> bytes:
-        """Return counter, payload, and the tag of an empty message that is bound to both."""
-        tag = super().seal(receiver, kind, round, epoch, b"")
-        nonce = tag[:_COUNTER].rjust(12, b"\0")
-        tied = self._cipher(self.index, receiver).encrypt(nonce, b"", payload)
-        return tag[:_COUNTER] + payload + tied
-
-    def open(self, sender: int, kind: str, round: int, epoch: int, sealed: bytes) -> bytes:
-        """Return the payload, if its tag is right."""
-        from cryptography.exceptions import InvalidTag
-
-        nonce, payload = sealed[:_COUNTER].rjust(12, b"\0"), sealed[_COUNTER:-_TAG]
-        try:
-            self._cipher(sender, self.index).decrypt(nonce, sealed[-_TAG:], payload)
-        except InvalidTag:
-            raise SealError("planted: a tag is wrong") from None
-        return payload
 
 
 def first_masks(name: str | None, modulus: int = 2**31 - 1, elements: int = 64) -> str:

@@ -12,13 +12,8 @@ from securevfl.audit.sealed_links import open_links
 from securevfl.engine.security.sealing import Sealer
 from securevfl.errors import UnknownNameError
 from securevfl.protocols.base.registry import get_protocol
-from securevfl.testing.leaky import (
-    LEAKS,
-    OpenSealer,
-    UnauthenticatedSealer,
-    UnencryptedSealer,
-    leaky,
-)
+from securevfl.testing.leaky import LEAKS, leaky
+from tests.testing.leaky_sealers import OpenSealer, UnauthenticatedSealer, UnencryptedSealer
 
 # Failure probability of this file: at most 1e-7 for each test that must stay silent.
 CAUGHT = [(leak, test) for leak, how in LEAKS.items() for test in how.caught_by if test in TESTS]
