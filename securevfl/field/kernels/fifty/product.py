@@ -1,4 +1,8 @@
-"""The order in which register tiles cover a product, for all kernels of this folder."""
+"""Product of matrices, for all kernels of this folder: tiles, packed panels, and two loop orders.
+
+A register tile sums a few rows by a few pieces of columns (`tile`). Tiles cover a result in one of
+two orders: `blocks` for many terms, `panels` for few terms and many columns, which memory bounds.
+"""
 
 from __future__ import annotations
 
