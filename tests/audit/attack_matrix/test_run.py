@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,7 @@ from securevfl.testing.runs import make
 
 SMALL = {"width": 24, "hidden": 16, "batch": 100}
 DIGITS = DataSource("digits", {"parties": 5})
-FEW = AttackSettings(rows=300, auxiliary=60, sum_rows=120, games=24, replayed=2, starts=4)
+FEW = AttackSettings(rows=300, auxiliary=60, sum_rows=120, games=34, replayed=2, starts=4)
 
 
 @functools.cache
@@ -179,12 +180,13 @@ def test_uploads_of_fedvs_say_nothing():
         for name in ("model stealing", "inversion"):
             cell = matrix().cell(protocol, name)
             assert "upload" in cell["note"]
-            # Masks are drawn anew in every run. Of 150 fits to random numbers of this shape none
-            # explains more than 0.003 of the error; two are worse than the mean by 0.2.
-            assert -1 < cell["success"] < 0.05
+            # Masks are drawn anew in every run. Of 3000 fits to random numbers of these shapes
+            # none explains more than 0.008 of the error, and fewer by a factor e for each 0.0012
+            # more. How much worse than the mean a fit may be has no bound: one was by 1.07.
+            assert -math.inf < cell["success"] < 0.05
     assert matrix().cell("fedvs", "server + T clients")["success"] == 0
-    # A fair coin is right in 22 of 24 guesses or more with probability 1.8e-5.
-    assert matrix().cell("fedvs", "rank of uploads")["success"] < 22 / 24
+    # A fair coin is right in 31 of 34 guesses or more with probability 3.8e-7.
+    assert matrix().cell("fedvs", "rank of uploads")["success"] < 31 / 34
 
 
 def test_plain_evaluation_falls_to_ranks_and_to_one_client():

@@ -132,7 +132,6 @@ import sys
 import securevfl as svfl
 from securevfl.engine.network import SERVER
 from securevfl.runs.spec import DataSource
-from securevfl.runs.spec import DataSource
 from securevfl.testing.entropies import kept_entropies, simulated_with
 
 if __name__ == "__main__":
@@ -149,6 +148,8 @@ if __name__ == "__main__":
 """
 CONNECT = """
 import time
+
+import ray  # on a busy machine it takes as long as an answer may
 from securevfl.engine.cluster.ray_connection import connect
 from securevfl.errors import ConfigurationError
 
