@@ -21,8 +21,8 @@ HEAD = """# coded_split beside other methods, at equal virtual time
 The setting is that of Figure 2 of FedVS: the paper's delays and 300 Mbit/s, one segment. Each study
 is a file in `benchmarks/papers/coded_split/`, and
 `securevfl study benchmarks/papers/coded_split/NAME.toml` repeats one. Every run has rates of its
-own, the best of sixteen pairs by its accuracy on validation rows of a split that no result is of
-(`benchmarks/rates.py`); the budget is the same for all. Values are held-out accuracy in per cent,
+own, the best of as many pairs for all by its accuracy on validation rows of a split that no result
+is of (`benchmarks/rates.py`). Values are held-out accuracy in per cent,
 mean and 95 % t interval over seeds; between two evaluations they are interpolated.
 `benchmarks/coded_split_page.py` writes this page.
 """
@@ -32,7 +32,15 @@ TUNED = "Its rates are chosen, and stand in the file. The study itself has not b
 
 def rates(content: dict[str, Any]) -> list[str]:
     """What was tried: the best pair of each run, and whether it lies on the edge of the grid."""
-    rows = [["run", "server's rate", "clients' rate", "validation", "at the edge of the grid"]]
+    head = [
+        "run",
+        "server's rate",
+        "clients' rate",
+        "validation",
+        "pairs tried",
+        "at the edge of them",
+    ]
+    rows = [head]
     for label, run in content["runs"].items():
         best, tried = run["best"], run["tried"]
         edges = [
@@ -41,8 +49,8 @@ def rates(content: dict[str, Any]) -> list[str]:
             if best[key] in _ends([one[key] for one in tried])
         ]
         value = f"{100 * best['mean']:.1f}"
-        found = [f"{best['lr']:g}", f"{best['client_lr']:g}", value, ", ".join(edges) or "no"]
-        rows.append([label, *found])
+        pair = [f"{best['lr']:g}", f"{best['client_lr']:g}"]
+        rows.append([label, *pair, value, str(len(tried)), ", ".join(edges) or "no"])
     times = ", ".join(f"{time:g}" for time in content["times"])
     said = f"Rates, by the mean accuracy on validation rows at {times} s (seed {content['seed']}):"
     return [said, "", *table(rows)]
