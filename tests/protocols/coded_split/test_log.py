@@ -5,11 +5,12 @@ import pytest
 
 from benchmarks.coded_twin import watched
 from securevfl.data import load_dataset
+from securevfl.engine import wire
 from securevfl.engine.faults import Chain, Faults
 from securevfl.engine.party import SERVER, Message
 from securevfl.protocols.coded_split import CodedSplit
 from securevfl.protocols.coded_split.messages import STORED_EVERY
-from securevfl.testing.runs import resume_from, simulate, state_at
+from securevfl.testing.runs import resume_from, simulate, state_at, states_at
 
 DIGITS = load_dataset("digits", parties=8).subset(61, 21)
 LONG = {"rounds": 150, "batch": 16, "width": 2, "hidden": 2}
@@ -50,6 +51,42 @@ def test_a_resumed_run_forgets_the_same_steps(ended):
     again = resume_from(CodedSplit, DIGITS, saved, events, **LONG)
     assert again.fingerprint() == ended.fingerprint()
     assert again.parties[SERVER].forgotten == ended.parties[SERVER].forgotten
+
+
+class Kept(CodedSplit):
+    """What holder 3 uploads is kept, by round."""
+
+    uploads: dict[int, list[bytes]] = {}  # noqa: RUF012
+
+    def parties(self):
+        made = super().parties()
+        send, kept = made[3].send, self.uploads
+
+        def sending(to, kind, payload, **how):
+            if kind == "embedding":
+                kept.setdefault(how["round"], []).append(payload.tobytes())
+            send(to, kind, payload, **how)
+
+        made[3].send = sending
+        return made
+
+
+def test_a_holder_that_is_put_back_in_a_run_catches_up_and_uploads_the_same():
+    """Its state is of instant 20 and all others' of 250."""
+    options = {"rounds": 12, "batch": 16, "width": 2, "hidden": 2, "ask_timeout": 2.0}
+    states = states_at(CodedSplit, DIGITS, [20, 250], **options)  # both of one run, and its keys
+    early, late = (wire.decode(states[instant][0]) for instant in (20, 250))
+    late["parties"][3] = early["parties"][3]
+    seen, ends = [], []
+    for content, events in ((states[20][0], states[20][1]), (wire.encode(late), states[250][1])):
+        kept = type("Kept", (Kept,), {"uploads": {}})
+        ends.append(resume_from(kept, DIGITS, content, events, **options))
+        seen.append(kept.uploads)
+    assert ends[0].losses == ends[1].losses
+    assert seen[1]
+    assert all(set(seen[0][round]) == set(again) for round, again in seen[1].items())
+    kinds = ends[1].simulation.transcript.columns()["kind"]
+    assert "missed" in kinds
 
 
 class Engine:
