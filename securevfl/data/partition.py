@@ -351,9 +351,9 @@ def _strip_axis(strips: str) -> int:
 
 
 def _check_fraction(test_fraction: float) -> None:
-    if not 0.0 < test_fraction < 1.0:
+    if not isinstance(test_fraction, (int, float)) or not 0.0 < test_fraction < 1.0:
         raise DataError(
-            f"test_fraction={test_fraction} leaves one side without rows; "
+            f"test_fraction={test_fraction!r} leaves one side without rows; "
             f"a number between 0 and 1 is needed, for example 0.25."
         )
 

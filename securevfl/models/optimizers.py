@@ -7,12 +7,13 @@ from functools import lru_cache
 from inspect import unwrap
 from typing import TYPE_CHECKING, Any
 
-from securevfl.errors import UnknownNameError
+from securevfl.errors import ConfigurationError, UnknownNameError
 
 if TYPE_CHECKING:
     import torch
 
 OPTIMIZERS = ("sgd", "adam")
+_LARGEST = 3e38  # of float32
 
 
 def make_optimizer(
@@ -32,9 +33,13 @@ def make_optimizer(
     ------
     UnknownNameError
         When no optimiser has that name.
+    ConfigurationError
+        For a learning rate that no float32 holds.
     """
     import torch
 
+    if not lr <= _LARGEST:
+        raise ConfigurationError(f"lr = {lr:g}: weights are float32, so lr is at most {_LARGEST:g}")
     # Extra keys of a group are part of torch's state_dict, so the schedule is checkpointed with it.
     group = {"params": parameters, "first_lr": lr, "decay_steps": decay_steps, "taken": 0}
     if name == "sgd":

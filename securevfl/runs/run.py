@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, MutableMapping
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +14,15 @@ from securevfl.data.source import DataSource
 from securevfl.engine.checkpoint import has_checkpoint, write_text
 from securevfl.engine.conditions import Conditions
 from securevfl.engine.faults import Faults, load_faults
-from securevfl.errors import ConfigurationError, DivergedError, RangeError, RunError
+from securevfl.engine.party import Party
+from securevfl.errors import (
+    ConfigurationError,
+    DivergedError,
+    RangeError,
+    RunError,
+    SecureVFLError,
+    WouldNotFitError,
+)
 from securevfl.models.user_code import allow, allow_options
 from securevfl.protocols.base.registry import get_protocol, make_config
 from securevfl.runs.assembly import Assembled, check_memory, make_protocol, specify
@@ -256,7 +264,7 @@ def _carry_out(
     """Let an engine carry out a run, and keep its result."""
     recorder = HistoryRecorder(
         job.protocol,
-        job.protocol.parties(),
+        _parties_of(job),
         eval_every=job.spec.eval_every,
         eval_seconds=job.spec.eval_seconds,
         progress=progress,
@@ -292,6 +300,19 @@ def _carry_out(
         engine.clear(job.folder)
     _LOG.info("run of %s ended at %.3f s", job.protocol.name, result.virtual_seconds)
     return result
+
+
+def _parties_of(job: Assembled) -> MutableMapping[int, Party]:
+    """Parties at the start of a run; networks that do not fit into memory are refused."""
+    try:
+        return job.protocol.parties()
+    except (MemoryError, RuntimeError) as error:  # torch raises the second
+        if isinstance(error, SecureVFLError) or "memory" not in str(error).lower():
+            raise
+        raise WouldNotFitError(
+            f"{job.protocol.name}: the networks do not fit into memory ({error}). Choose a smaller "
+            "width, hidden or batch"
+        ) from None
 
 
 def _keep_good(step: int, arrays: Mapping[str, Any], folder: Path) -> str:

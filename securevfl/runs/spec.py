@@ -198,6 +198,10 @@ class RunSpec(BaseModel):
             content = tomllib.loads(path.read_text())
         except FileNotFoundError:
             raise ConfigurationError(f"resume: {path.parent} holds no {CONFIG}") from None
+        except OSError as error:
+            raise ConfigurationError(
+                f"resume: {path} cannot be read: {error.strerror}. Allow yourself to read it"
+            ) from None
         except NOT_PARSED as error:
             raise CheckpointError(f"resume: {path} is not valid TOML: {error}") from None
         if content.get("format") != FORMAT:

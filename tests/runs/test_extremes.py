@@ -3,12 +3,14 @@
 import csv
 import io
 
+import numpy as np
 import pytest
 import torch
 
 import securevfl as svfl
 from securevfl.cli import model, output
 from securevfl.data.preparation.csvfile import read_csv
+from securevfl.data.preparation.scaling import fit_scaling
 from securevfl.errors import ConfigurationError, DataError, SecureVFLError
 from tests.runs.folders import small
 
@@ -52,6 +54,38 @@ def test_another_default_dtype_of_torch_is_refused_in_one_line():
             small.run()
     finally:
         torch.set_default_dtype(torch.float32)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [({"lr": 1e300}, "lr is at most 3e"), ({"hidden": 10**12}, "do not fit into memory")],
+)
+def test_sizes_and_rates_beyond_use_are_refused_in_one_line(options, said):
+    with pytest.raises(ConfigurationError, match=said):
+        small.run(**options)
+
+
+@pytest.mark.parametrize("fraction", ["x", [0.5], float("nan"), 1e300])
+def test_a_fraction_that_is_none_is_refused(fraction):
+    with pytest.raises(DataError, match="a number between 0 and 1 is needed"):
+        svfl.VerticalDataset.from_numpy(
+            np.zeros((9, 2)), np.arange(9) % 2, parties=2, test_fraction=fraction
+        )
+
+
+@pytest.mark.parametrize("scaling", ["minmax", "standard"])
+def test_a_column_of_the_least_numbers_is_constant(scaling):
+    """Their inverse overflows, which was a warning of numpy's."""
+    block = np.array([[5e-324, 1.0], [-5e-324, 3.0]])
+    _, divisor = fit_scaling(block, scaling, ["a", "b"])
+    assert divisor[0] == 0
+    assert divisor[1] > 0
+
+
+def test_a_config_that_may_not_be_read_is_a_mistake_of_the_user(tmp_path):
+    (tmp_path / "config.toml").mkdir()
+    with pytest.raises(ConfigurationError, match=r"config\.toml cannot be read"):
+        svfl.resume(tmp_path)
 
 
 @pytest.mark.parametrize("ending", [".gz", ".xz", ".bz2"])

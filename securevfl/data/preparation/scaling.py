@@ -58,6 +58,8 @@ def fit_scaling(
             divisor = block.std(axis=0, dtype=np.float64)
             # Rounding in the mean leaves a tiny spread in a column that never changes.
             divisor[block.min(axis=0) == block.max(axis=0)] = 0.0
+    # Its inverse would overflow: beside rounding such a column never changes.
+    divisor[divisor < np.finfo(np.float64).tiny] = 0.0
     if not np.isfinite(divisor).all():
         column = int(np.argmin(np.isfinite(divisor)))
         raise DataError(
