@@ -14,13 +14,12 @@ finds a round that it knows and of which every party has a checkpoint.
 
 from __future__ import annotations
 
-import os
 import secrets
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from securevfl.engine.checkpoint import read_file, write_file
+from securevfl.engine.checkpoint import read_file, write_file, write_text
 from securevfl.engine.streams import ENTROPY
 from securevfl.errors import CheckpointError
 
@@ -79,12 +78,22 @@ class CheckpointStore:
         self._lock = lock
 
     def begin_incarnation(self) -> int:
-        """Number of a new incarnation, which no earlier one had."""
+        """Number of a new incarnation, which no earlier one had.
+
+        Raises
+        ------
+        CheckpointError
+            When the file with the number is damaged: a number must not be used twice.
+        """
         path = self.folder / _INCARNATION
-        incarnation = int(path.read_text()) + 1 if path.exists() else 0
-        part = path.with_suffix(".part")
-        part.write_text(str(incarnation))
-        os.replace(part, path)
+        try:
+            incarnation = int(path.read_text()) + 1 if path.exists() else 0
+        except ValueError:
+            raise CheckpointError(
+                f"checkpoint: {path} is damaged: it holds no number. Put it back from a copy, or "
+                "start another run"
+            ) from None
+        write_text(path, str(incarnation))
         return incarnation
 
     def run_token(self) -> str:
@@ -134,9 +143,9 @@ class CheckpointStore:
         """State written ahead after the checkpoint of a round; empty if none can be read."""
         try:
             found = read_file(self.folder / _AHEAD)
-        except CheckpointError:
+            return {"ahead": found["state"]} if found["round"] > round else {}
+        except (CheckpointError, KeyError, TypeError):
             return {}
-        return {"ahead": found["state"]} if found["round"] > round else {}
 
     def rounds(self) -> list[int]:
         """Rounds with a checkpoint file, ascending; the file may be damaged."""
@@ -163,7 +172,7 @@ class CheckpointStore:
                 if self._once is None:
                     self._once = read_file(self.folder / _ONCE)
                 state["once"] = self._once
-        except CheckpointError:
+        except (CheckpointError, KeyError, TypeError):
             return None
         return state
 

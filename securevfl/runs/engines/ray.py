@@ -139,7 +139,7 @@ class Driver:
             at = self._take_up() if resumed else None
             ended = self.cluster.run(self._on_event, at=at, restored=at is not None, pause=pause)
             if ended is None:
-                self._write()
+                self._write(needed=True)
                 return False
             self._finish(ended)
         finally:
@@ -152,10 +152,16 @@ class Driver:
         if time.monotonic() > self._due:
             self._write()
 
-    def _write(self) -> None:
+    def _write(self, *, needed: bool = False) -> None:
         began = time.monotonic()
         if self.folder is not None:
-            write_file(self.folder / HISTORY, self.recorder.state())
+            try:
+                write_file(self.folder / HISTORY, self.recorder.state())
+            except OSError as error:
+                if needed:
+                    raise
+                # The one before is still whole, and the run is worth more.
+                _LOG.warning("no history could be written in %s: %s", self.folder, error)
         now = time.monotonic()
         self._due = now + max(_WRITE, _SHARE * (now - began))
 

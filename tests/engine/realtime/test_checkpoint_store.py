@@ -5,6 +5,7 @@ import sys
 
 import pytest
 
+from securevfl.engine.checkpoint import write_file
 from securevfl.engine.network import SERVER
 from securevfl.engine.realtime.checkpoint_store import CheckpointStore, _worth_keeping
 from securevfl.errors import CheckpointError
@@ -109,3 +110,22 @@ def test_one_process_writes_and_the_next_waits_until_it_has_ended(tmp_path):
             store.claim(patience=0.2)
         child.kill()
     store.claim(patience=5.0)
+
+
+def test_a_damaged_number_of_incarnations_is_not_begun_anew(tmp_path):
+    """A number that was used would be taken for the incarnation that had it."""
+    store = CheckpointStore(tmp_path)
+    assert [store.begin_incarnation() for _ in range(2)] == [0, 1]
+    (tmp_path / "life").write_text("")
+    with pytest.raises(CheckpointError, match="life is damaged: it holds no number"):
+        store.begin_incarnation()
+
+
+@pytest.mark.parametrize("content", [{}, [], 3, {"round": "x"}, {"round": 9}])
+def test_a_whole_file_of_another_content_is_passed_over(tmp_path, content):
+    for name in ("round-00000003.svfl", "ahead.svfl"):
+        write_file(tmp_path / name, content)
+    store = CheckpointStore(tmp_path)
+    assert store.whole() == []
+    assert store.read() is None
+    assert store._ahead(1) == {}
