@@ -288,6 +288,8 @@ class Cluster:
         RunError
             When a party does not answer in time.
         """
+        from ray.exceptions import RayActorError
+
         pending = {reference: n for n, reference in references.items()}
         seconds = _SETUP * self.answer
         end = time.monotonic() + seconds
@@ -296,7 +298,12 @@ class Cluster:
             ready, _ = self._ray.wait(list(pending), num_returns=1, timeout=left)
             if not ready:
                 raise RunError(self._silence(pending.values(), seconds))
-            yield pending.pop(ready[0]), self._ray.get(ready[0])
+            n = pending.pop(ready[0])
+            try:
+                answer = self._ray.get(ready[0])
+            except RayActorError:
+                raise RunError(_died(n)) from None
+            yield n, answer
 
     def _silence(self, parties: Iterable[int], seconds: float) -> str:
         named = ", ".join(map(name_of, sorted(parties)))
@@ -328,8 +335,11 @@ class Cluster:
         for index, record in self._records.items():
             trains = record.begin is None and record.setup_done
             limit = self.answer if trains or record.ending else _SETUP * self.answer
-            waits = record.poll is not None or record.begin is not None
-            if waits and not record.lost and now - record.asked > limit:
+            asked = record.poll if record.begin is None else record.begin
+            if asked is None or record.lost or now - record.asked <= limit:
+                continue
+            # An answer may lie here, if the driver itself was busy or stopped for so long.
+            if not self._ray.wait([asked], num_returns=1, timeout=0)[0]:
                 self._fell_silent(index, record, limit)
 
     def _fell_silent(self, index: int, record: _ActorRecord, seconds: float) -> None:
@@ -341,6 +351,8 @@ class Cluster:
         why = f"no answer for {seconds:g} s"
         self._record(index, "down", {"life": record.epoch, "for good": record.lost, "why": why})
         record.ending, record.asked = True, time.monotonic()
+        if record.lost:
+            record.poll = record.begin = None
         with contextlib.suppress(Exception):
             # What Ray was asked before fails when the process is gone, which is noticed as a death.
             self._ray.kill(record.actor, no_restart=record.lost)
@@ -369,10 +381,7 @@ class Cluster:
 
     def _went_down(self, index: int, record: _ActorRecord) -> None:
         if not record.setup_done:
-            raise RunError(
-                f"cluster: {name_of(index)} died before it had set up, and nobody could begin "
-                "without it; look at its machine and start the run again"
-            )
+            raise RunError(_died(index))
         record.restarts += 1
         record.lost = 0 <= self._restarts < record.restarts
         if record.lost or not record.ending:  # else it was told when it fell silent
@@ -492,6 +501,13 @@ class Cluster:
         for reference in silent:
             self._fell_silent(asked[reference], self._records[asked[reference]], self.answer)
         return dict(sorted(found.items()))
+
+
+def _died(index: int) -> str:
+    return (
+        f"cluster: {name_of(index)} died before it had set up, and nobody could begin without it; "
+        "look at its machine and start the run again"
+    )
 
 
 def restored_copy(party: Party, state: Mapping[str, Any]) -> Party:

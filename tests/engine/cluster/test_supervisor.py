@@ -29,13 +29,14 @@ def test_the_floor_is_the_newest_round_that_anybody_is_in(status_round, events, 
 
 
 class SilentRay:
-    """Ray whose actors never answer; it notes whom it was asked to end."""
+    """Ray whose actors never answer but those in `answered`; it notes whom it was asked to end."""
 
     def __init__(self):
-        self.killed = []
+        self.killed, self.answered = [], []
 
     def wait(self, references, *, num_returns, timeout):
-        return [], references
+        ready = [one for one in references if one in self.answered]
+        return ready, [one for one in references if one not in ready]
 
     def kill(self, actor, *, no_restart):
         self.killed.append((actor, no_restart))
@@ -116,3 +117,33 @@ def test_a_result_without_the_model_of_a_lost_party_is_refused(monkeypatch):
     record.lost = True
     with pytest.raises(RunError, match=r"party 2 did not come back.*Resume the run"):
         cluster._collect()
+
+
+def test_a_party_whose_answer_the_driver_had_no_time_to_take_is_not_silent(monkeypatch):
+    """The driver evaluates models itself, which may take minutes; or it was stopped."""
+    cluster, _, clock, heard = silent_cluster(monkeypatch)
+    cluster._ray.answered = ["a reference"]
+    clock[0] = 500.0
+    cluster._check_silence()
+    assert not heard
+
+
+def test_a_party_that_is_lost_is_not_asked_for_again(monkeypatch):
+    cluster, record, clock, _ = silent_cluster(monkeypatch)
+    for clock[0] in (31.0, 62.0):
+        cluster._check_silence()
+    cluster._ray.answered = ["a reference"]  # its failure, when Ray learns of it at last
+    cluster._poll_all()
+    assert record.lost
+
+
+def test_a_party_that_dies_while_it_is_made_ends_the_run_in_one_line(monkeypatch):
+    from ray.exceptions import ActorDiedError
+
+    def died(_reference):
+        raise ActorDiedError
+
+    cluster, *_ = silent_cluster(monkeypatch)
+    cluster._ray.answered, cluster._ray.get = ["one"], died
+    with pytest.raises(RunError, match="party 3 died before it had set up"):
+        cluster._answers({3: "one"})
