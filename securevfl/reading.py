@@ -16,7 +16,8 @@ from securevfl.errors import SecureVFLError
 #: hold a number of too many digits.
 NOT_PARSED = (ValueError, RecursionError)
 
-_SHARE = 2  # an archive may fill at most one of so many parts of the memory that is free
+_SHARE = 2  # an archive may fill one of so many parts of the free memory: readers copy it once
+_CHUNK = 2**20
 _HEADERS: dict[tuple[int, int], Callable[..., Any]] = {
     (1, 0): np.lib.format.read_array_header_1_0,
     (2, 0): np.lib.format.read_array_header_2_0,
@@ -65,11 +66,16 @@ def _array(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> np.ndarray:
         nbytes = math.prod(shape) * dtype.itemsize
         if dtype.hasobject or nbytes > member.file_size:
             raise ValueError(f"{member.filename} declares {nbytes} bytes of {dtype}")
-        raw = stream.read()
-    if len(raw) != nbytes:
-        raise ValueError(f"{member.filename} has {len(raw)} bytes and declares {nbytes}")
-    array = np.frombuffer(raw, dtype)
-    return array.reshape(shape, order="F" if fortran else "C").copy()
+        raw = bytearray(nbytes)
+        at = 0
+        while part := stream.read(_CHUNK):
+            if at + len(part) > nbytes:
+                raise ValueError(f"{member.filename} has more bytes than it declares, {nbytes}")
+            raw[at : at + len(part)] = part
+            at += len(part)
+    if at < nbytes:
+        raise ValueError(f"{member.filename} has {at} bytes and declares {nbytes}")
+    return np.frombuffer(raw, dtype).reshape(shape, order="F" if fortran else "C")
 
 
 def _header(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:

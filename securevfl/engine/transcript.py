@@ -172,7 +172,7 @@ class Transcript:
         for name, column in columns.items():
             if column.dtype != np.dtype(_COLUMNS[name]):
                 raise CheckpointError(f"checkpoint: its transcript has a {name} of {column.dtype}")
-            made._columns[name].frombytes(np.ascontiguousarray(column).tobytes())
+            made._columns[name].frombytes(np.ascontiguousarray(column).view(np.uint8).data)
         made.bytes = sum(made._columns["bytes"])
         made.late = sum(made._columns["late"])
         made._kinds.update({kind: number for number, kind in enumerate(kinds)})

@@ -31,7 +31,7 @@ def claimed(folder: Path | None, *, new: bool) -> Iterator[None]:
     Raises
     ------
     ConfigurationError
-        When another process runs in the folder, or it is in use.
+        When another process runs in the folder, it is in use, or it cannot be written.
     """
     if folder is None:
         yield
@@ -39,14 +39,18 @@ def claimed(folder: Path | None, *, new: bool) -> Iterator[None]:
     from filelock import FileLock, Timeout
 
     made = [path for path in (folder, *folder.parents) if not path.exists()]
-    folder.mkdir(parents=True, exist_ok=True)
     lock = FileLock(folder / LOCK, thread_local=False)
     try:
+        folder.mkdir(parents=True, exist_ok=True)
         lock.acquire(timeout=0)
     except Timeout:
         raise ConfigurationError(
             f"run: another process runs in {folder}. Wait until it has ended, or choose another "
             "folder; nothing was changed"
+        ) from None
+    except OSError as error:
+        raise ConfigurationError(
+            f"run: the folder {folder} cannot be used: {error.strerror or error}. Choose another"
         ) from None
     there = {path.name for path in folder.iterdir()}
     try:

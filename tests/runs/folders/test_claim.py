@@ -53,6 +53,14 @@ def test_two_runs_that_find_a_folder_free_do_not_both_take_it(tmp_path):
         pass
 
 
+def test_a_folder_that_is_a_file_is_refused_in_one_line(tmp_path):
+    (tmp_path / "a").write_text("mine")
+    for folder in (tmp_path / "a", tmp_path / "a" / "b"):
+        with pytest.raises(ConfigurationError, match=r"cannot be used: .* Choose another"):
+            small.run(folder)
+    assert (tmp_path / "a").read_text() == "mine"
+
+
 def test_a_finished_run_leaves_no_lock(tmp_path):
     small.run(tmp_path / "run")
     assert LOCK not in files(tmp_path / "run")
