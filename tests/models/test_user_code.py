@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import sys
 import tomllib
@@ -13,7 +14,7 @@ import tomli_w
 import torch
 
 import securevfl as svfl
-from securevfl.errors import ConfigurationError
+from securevfl.errors import CheckpointError, ConfigurationError
 from securevfl.models import user_code
 from securevfl.protocols.base.registry import get_protocol, make_config
 from tests.models import own_networks
@@ -172,6 +173,12 @@ def test_a_run_folder_imports_nothing_that_the_user_did_not_name(tmp_path, monke
     config = tomllib.loads((tmp_path / "run/config.toml").read_text())
     config["options"]["own_centre"] = "planted_net:centre"
     (tmp_path / "run/config.toml").write_text(tomli_w.dumps(config))
+    with pytest.raises(CheckpointError, match=r"config\.toml in .* is damaged"):
+        svfl.load_run(tmp_path / "run", data=run.protocol.data)
+    summary = json.loads((tmp_path / "run/summary.json").read_text())
+    for name in ("files", "checksum"):  # whoever plants code takes the checksums away, too
+        del summary[name]
+    (tmp_path / "run/summary.json").write_text(json.dumps(summary))
     with pytest.raises(ConfigurationError, match="files must not name code"):
         svfl.load_run(tmp_path / "run", data=run.protocol.data)
     assert not mark.exists()
