@@ -33,6 +33,7 @@ NOT_COVERED = (
     "parties follow the protocol: an active server or client is another claim",
     "how long a machine computes, and what else it leaks: times are those of a simulation",
     "what the wanted sums and dL/dH say by themselves",
+    "the library's own code: states, draws and messages are held against what its parties do",
     "options, conditions, rows and rounds that were not run (see what was run), and predictions",
     "code that behaves otherwise where nobody watches: it is trusted to do in other runs what it "
     "did in these",
