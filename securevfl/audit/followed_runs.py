@@ -19,7 +19,7 @@ import numpy as np
 from securevfl.audit import randomness
 from securevfl.audit.announced_sums import AnnouncedSums
 from securevfl.audit.deviations import Comparer, Comparison, Declared
-from securevfl.audit.following.slots import References
+from securevfl.audit.following.slots import FollowedSlot, References
 from securevfl.audit.recording import RecordedMessage, RecordedRun, Recorder, keep_draws
 from securevfl.engine import wire
 from securevfl.engine.conditions import NONE, Conditions
@@ -316,10 +316,16 @@ class _Disturbed(Recorder):
 
     def send(self, sending: Sending) -> None:
         """Send, unless the run was stopped; wrong uploads are sent, but not recorded."""
+        index = sending.party.index
+        slot = self.slots[index]
+        wrong = any(
+            self._wrong(MessageKey(sending.kind, sending.round, index, n)) for n in sending.to
+        )
+        if isinstance(slot, FollowedSlot) and (wrong or self.stopped):
+            slot.hide()
         if self.stopped:
             return
-        index = sending.party.index
-        if any(self._wrong(MessageKey(sending.kind, sending.round, index, n)) for n in sending.to):
+        if wrong:
             noise = [
                 self._stream.integers(0, 2**16, one.shape).astype(one.dtype)
                 for one in sending.payloads

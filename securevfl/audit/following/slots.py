@@ -55,12 +55,15 @@ class References:
     ----------
     known : bool
         Whether there are such parties.
+    unsent : int
+        Messages that they send and the recorded parties do not.
     """
 
     def __init__(self, protocol: Method, *, keeping: bool = False) -> None:
         self._chance = Chance()
         self._parties: dict[int, ReferenceParty] = {}
         self._unlike: dict[str, int] = {}
+        self.unsent = 0
         cls = library_class(protocol)
         self.known = cls is not None
         if cls is None:
@@ -103,6 +106,8 @@ class References:
             *(f"states are believed from there on: {why}" for why in lost),
             *(f"{name} were drawn {times} times more, less or for something else than the "
               "library's parties draw them" for name, times in self._unlike.items()),
+            *[f"{self.unsent} messages were not sent that the library's parties send"]
+            * bool(self.unsent),
         )  # fmt: skip
 
 
@@ -122,12 +127,17 @@ class FollowedSlot(PartySlot):
         self._references = references
         self._reference = references.of(party.index)
         self._depth = self._rests = 0
+        self._brought_back = self._hidden = False
         self._sent: list[Recorded] = []
 
     def sent(self, message: Recorded) -> None:
         """Note a message of this step."""
         self._sent.append(message)
         message.state.settled = False
+
+    def hide(self) -> None:
+        """Note that messages of this step are not recorded."""
+        self._hidden = True
 
     def rests(self) -> None:
         """Count a safe point."""
@@ -171,7 +181,10 @@ class FollowedSlot(PartySlot):
         wanted = self._reference.step_ends(self._found)
         self._references.note()
         if not self._reference.lost:
-            pair(sent, wanted, self._reference.state)
+            unsent = pair(sent, wanted, self._reference.state)
+            if not (self._brought_back or self._hidden):
+                self._references.unsent += unsent
+        self._brought_back = self._hidden = False
 
     def _found(self) -> Mapping[str, Any]:
         return snapshot(self.party, waits=0, time=0)
@@ -200,17 +213,23 @@ class FollowedSlot(PartySlot):
     def restore(self, saved: Mapping[str, Any]) -> None:
         """Go on from the copies."""
         super().restore(saved)
+        self._brought_back = True  # what it sent before the checkpoint it does not send again
         if self._reference is not None and not (self.done or self.down):
             self._reference.resume(saved["log"])
 
 
 def pair(
     sent: list[Recorded], wanted: list[ReferenceMessage], state: Callable[[], Mapping[str, Any]]
-) -> None:
+) -> int:
     """Give each recorded message of a step the state of the library's party at the same one.
 
     Messages are paired by kind, round and receiver; one that the library's party does not send,
     such as one of another name, by its place in the step.
+
+    Returns
+    -------
+    int
+        Number of messages that the library's party sends and the recorded one does not.
     """
     left: dict[tuple[str, int, int], list[ReferenceMessage]] = {}
     for one in wanted:
@@ -225,3 +244,4 @@ def pair(
             message.follow(wanted[place].state, False)
         else:
             message.follow(state(), False)
+    return sum(map(len, left.values()))

@@ -137,3 +137,17 @@ def test_what_a_party_draws_for_something_else_leaves_messages_as_they_are():
     _, found = followed(planted("secagg_split", more))
     assert (found.deviations, found.unlike) == ((), ())
     assert found.unfollowed
+
+
+def test_a_message_that_is_not_sent_is_missed():
+    def silent(client):
+        send = client.send
+
+        def sending(to, kind, payload, **more):
+            if (kind, client.round, client.index) != ("embedding", 3, 1):
+                send(to, kind, payload, **more)
+
+        client.send = sending
+
+    _, found = followed(planted("split", silent), stragglers="ignore", quorum=2)
+    assert found.unfollowed == ("1 messages were not sent that the library's parties send",)
