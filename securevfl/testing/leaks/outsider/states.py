@@ -42,7 +42,7 @@ def _nudged_after_v(client: Any) -> None:
 
         client.uniform = again
         wanted, before = bit_of(client, client.round), float(weights[0, 0])
-        for step in range(24):
+        for step in range(48):  # parities that no step brings are rarer than 1e-12
             weights[0, 0] = np.float32(before + step * UNIT)
             found = quantised()
             if int(code.encode_constant(found, masks=drawn)[0].flat[0]) & 1 == wanted:
