@@ -228,8 +228,8 @@ class _Streams:
                 return field.matmul(weights[party][None], rows, trusted=True)
             if self._values is None:
                 self._values = field.matmul(weights, rows, trusted=True)
-            own: Array = self._values[party].copy()
-            return own
+            value: Array = self._values[party].copy()
+            return value
 
     def _all_weights(self, prss: Prss, streams: int) -> Array:
         """Weights of the streams of all keys, (N, keys u); 0 where a party lacks the key."""
