@@ -312,7 +312,12 @@ def mask() -> None:
     for n, alpha in enumerate(ALPHAS, 1):
         d.dot(place(alpha), level(masked(alpha)), fill="mask")
         d.text(place(alpha), bottom + 32, f"α_{n}", fill="mask")
-    d.text(240, 24, "uploaded: ψ(z) + P(z) ρ(z), with ρ dealt afresh by T+1 clients", size=13)
+    d.text(
+        240,
+        24,
+        "uploaded: ψ(z) + P(z) ρ(z), with ρ from keys, of which T clients lack one",
+        size=13,
+    )
     d.text(240, 46, "P(z) = (z − β_1)(z − β_2) is zero exactly at the data points", size=13)
     d.line([(76, 318), (106, 318)], stroke="soft", dash="5 4")
     d.text(114, 322, "ψ, never sent", anchor="start", size=13)
@@ -338,13 +343,13 @@ def round_() -> None:
     step(58, "announce the rows of the batch")
     for i, x in enumerate(clients):
         d.line([(S, 76), (x, 88 + 2 * i)], stroke="three", width=1.2, arrow=True)
-    step(124, "share models (and masks) with one another")
+    step(124, "share models with one another")
     for i, a in enumerate(clients):
         for b in clients[:i] + clients[i + 1 :]:
             late = 16 if i == 3 else 0
             d.line([(a, 142), (b, 178 + late)], stroke="two" if i == 3 else "one", width=0.8,
                    arrow=True)  # fmt: skip
-    step(228, "name the attempt: batch, sharers S, dealers D")
+    step(228, "name the attempt: batch, sharers S")
     for i, x in enumerate(clients):
         d.line([(S, 246), (x, 258 + 2 * i)], stroke="three", width=1.2, arrow=True)
     step(296, "compute on shares and upload; the first R are enough")
