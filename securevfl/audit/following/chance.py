@@ -30,6 +30,8 @@ _DRAWING: tuple[tuple[Any, str, str], ...] = (
     (Paillier, "add", "sums of ciphertexts"),
 )
 
+_SENT = ("ciphertexts", "sums of ciphertexts")
+
 
 class _Result(NamedTuple):
     arguments: bytes
@@ -50,6 +52,11 @@ class Chance:
         self.unlike: dict[str, int] = {}
         self._drawn: dict[tuple[str, bytes], deque[_Result]] = {}
         self._kept = self._again = False
+
+    @property
+    def in_states(self) -> tuple[str, ...]:
+        """Names of such results that a party may keep: not ciphertexts, which it sends."""
+        return tuple(name for name in self.unlike if name not in _SENT)
 
     @contextmanager
     def watch(self) -> Iterator[None]:

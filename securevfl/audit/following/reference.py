@@ -144,7 +144,7 @@ class ReferenceParty:
                 self._advance()
         except Exception as error:  # whatever the recorded party was given made it fail
             self._lose(f"the library's party fails ({type(error).__name__}: {error})")
-        odd = self._chance.unlike
+        odd = self._chance.in_states
         if odd and not self.lost and not _same_state(self.state(), found()):
             self._lose(f"it drew other {', '.join(odd)} than the library's party draws")
         return self._sent

@@ -79,6 +79,13 @@ def test_draws_that_are_thrown_away_are_counted(name):
     assert found.unlike
 
 
+def test_ciphertexts_of_a_state_that_does_not_follow_are_not_what_their_formula_gives():
+    pytest.importorskip("tenseal")
+    leak = LEAKS["he_split: a bit in a weight"]
+    _, found = followed(leak.make(), rounds=8)
+    assert found.deviations
+
+
 def test_ciphertexts_that_are_thrown_away_or_hold_something_else_are_counted():
     pytest.importorskip("tenseal")
     for name in ("bits in the noise of ciphertexts", "ciphertexts made until a bit shows"):
