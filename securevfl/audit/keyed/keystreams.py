@@ -70,9 +70,22 @@ def asked() -> Iterator[Questions]:
 
     made.fill_stream, made.derive = filled, derived
     try:
-        yield log
+        with _each_alone():
+            yield log
     finally:
         made.fill_stream, made.derive = fill, derive
+
+
+@contextmanager
+def _each_alone() -> Iterator[None]:
+    """Let each party compute its streams, as in a process of its own; none are shared."""
+    made: Any = prss
+    shared = made._Streams.value
+    made._Streams.value = lambda *rest: None
+    try:
+        yield
+    finally:
+        made._Streams.value = shared
 
 
 @contextmanager
@@ -110,7 +123,8 @@ def programmed(streams: Mapping[Place, np.ndarray], seeds: Seeds | None = None) 
 
     made.fill_stream, made.derive = filled, derived
     try:
-        yield
+        with _each_alone():
+            yield
     finally:
         made.fill_stream, made.derive = fill, derive
 
