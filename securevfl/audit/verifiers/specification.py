@@ -42,7 +42,7 @@ def own_words(subject: Subject) -> str:
     found = subject.shared("specification", lambda: sorted(set(foreign(subject.protocol))))
     if found:
         return f"what it is held against is its own and was not checked: {_some(found)}"
-    _ = subject.run, subject.unobserved  # what parties replace, they have replaced then
+    _ = subject.run  # what parties replace, they have replaced then
     found = altered()
     return f"functions of the library are not those of its files: {_some(found)}" if found else ""
 
