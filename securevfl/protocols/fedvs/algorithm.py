@@ -9,8 +9,7 @@ embedding width.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import accumulate
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -78,7 +77,6 @@ class Client(KeyHolder):
         self.network = network
         self.pretraining = pretraining
         self.data_shares: dict[str, dict[int, np.ndarray]] = {}
-        self._joined: dict[str, tuple[dict[int, np.ndarray], np.ndarray]] = {}
         self.row_sum = 0
         self.keys: dict[int, bytes] = {}
         self.answered: dict[int, tuple[int, bytes]] = {}
@@ -149,31 +147,10 @@ class Client(KeyHolder):
         self, batch: Batch, attempt: Attempt, shares: Mapping[int, np.ndarray]
     ) -> np.ndarray:
         """H-tilde = sum over S of X-tilde^(B) W-tilde (equation 5), one product over F_p."""
-        X, held = self.joined(batch.part)[batch.rows], self.data_shares[batch.part]
-        chosen = [n for n in held if n in attempt.sharers]
-        if len(chosen) < len(held):
-            starts = dict(zip(held, _starts(held.values()), strict=True))
-            X = np.concatenate(
-                [X[:, starts[n] : starts[n] + held[n].shape[1]] for n in chosen], axis=1
-            )
-        W = np.concatenate([shares[n] for n in chosen])
+        held = self.data_shares[batch.part]
+        X = np.concatenate([held[n].take(batch.rows, axis=0) for n in attempt.sharers], axis=1)
+        W = np.concatenate([shares[n] for n in attempt.sharers])
         return self.public.field.matmul(X, W)
-
-    def joined(self, part: str) -> np.ndarray:
-        """Data shares of all clients side by side; `data_shares` are views of it from then on.
-
-        Rows are gathered from one array then, and not from one array a client.
-        """
-        views, base = self._joined.get(part, ({}, None))
-        if base is None or views is not self.data_shares[part]:  # new, or restored
-            held = self.data_shares[part]
-            base = np.concatenate(list(held.values()), axis=1)
-            views = {
-                n: base[:, start : start + one.shape[1]]
-                for (n, one), start in zip(held.items(), _starts(held.values()), strict=True)
-            }
-            self.data_shares[part], self._joined[part] = views, (views, base)
-        return base
 
     def update(self, batch: Batch, attempt: Attempt, gradient: np.ndarray) -> bool:
         """Step with dL/dH_n = (1/|S|) dL/dH on the own real rows (lines 33-35).
@@ -294,11 +271,6 @@ class Client(KeyHolder):
             return int(self.rows * h * (widths + masking))
         part = kind.removesuffix("-data")
         return coding_operations(public.batches[part].length * own, N) if kind != part else 0
-
-
-def _starts(shares: Iterable[np.ndarray]) -> list[int]:
-    """First column of each array where they stand side by side."""
-    return list(accumulate((one.shape[1] for one in shares), initial=0))[:-1]
 
 
 class Server(Party):

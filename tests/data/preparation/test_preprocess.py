@@ -26,7 +26,8 @@ def test_minmax_lies_in_the_unit_interval_and_reaches_both_ends(matrix):
     scaled = part.apply(matrix)
     assert scaled.dtype == np.float32
     for column, result in zip(matrix.T, scaled.T, strict=True):
-        if column.min() == column.max():
+        # A range below the smallest normal number has no inverse: such a column is constant.
+        if column.max() - column.min() < np.finfo(np.float64).tiny:
             assert not result.any()
         else:
             assert result.min() == 0.0
