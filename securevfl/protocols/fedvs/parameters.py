@@ -13,6 +13,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from securevfl.errors import ConfigurationError
 from securevfl.field import FixedPoint, LagrangeCode, PrimeField
 from securevfl.field.prss import Prss
 from securevfl.models.pretraining.trainer import PretrainingOptions
@@ -152,7 +153,7 @@ class Parameters:
     @functools.cached_property
     def prss(self) -> Prss:
         """Who holds which key of the masks."""
-        return Prss(self.code)
+        return prss_of(self.code)
 
     def enough(self, sharers: Sequence[int]) -> bool:
         """Whether an attempt may run: |S| >= T + 2, lest T clients isolate one; plain, any S."""
@@ -183,3 +184,20 @@ def default_segments(parties: int, privacy: int, corrupt: int = 0) -> int:
     """Largest K with R + 2A = 2(K+T-1) + 1 + 2A <= N - floor(N/2), else 1."""
     survivors = parties - parties // 2
     return max(1, (survivors - 1) // 2 - privacy - corrupt + 1)
+
+
+def prss_of(code: LagrangeCode) -> Prss:
+    """Sharing of the masks' keys, or an error that says how to go without masks.
+
+    Raises
+    ------
+    ConfigurationError
+        Where N and T need too many keys.
+    """
+    try:
+        return Prss(code)
+    except ConfigurationError as error:
+        raise ConfigurationError(
+            f"{error}; masked=false runs the paper's evaluation, which shows the server more than "
+            "the sums"
+        ) from None

@@ -51,6 +51,7 @@ from securevfl.protocols.fedvs.parameters import (
     coded_rows,
     default_segments,
     inference_step,
+    prss_of,
 )
 from securevfl.protocols.fedvs.prediction import PredictingClient, PredictingServer
 from securevfl.protocols.fedvs.quantisation import quantised_data
@@ -200,7 +201,7 @@ class FedVS(SplitProtocol, CodedProtocol):
             field = PrimeField(config.prime)
             # Keys do not depend on K; whether N clients are enough for K is said elsewhere.
             code = LagrangeCode(field, parties=N, segments=1, privacy=config.privacy, degree=1)
-            setup += key_posts(Prss(code))
+            setup += key_posts(prss_of(code))
         phases = [attempts(config, widths, K, "train", coded, config.rounds, Stage((gradient,)))]
         if config.secure:
             step = inference_step(coded_rows(config, K, lengths["test"]), K)

@@ -774,3 +774,10 @@ def test_operations_are_the_counts_of_section_5_3():
     assert client.operations("shared") == 0
     assert parties[SERVER].operations("gradient") == round(rows * h * R * log(R) ** 2)
     assert parties[SERVER].operations("attempt") == 0
+
+
+def test_too_many_keys_are_refused_with_a_way_out():
+    data = data_of((2,) * 16, rows=40)
+    with pytest.raises(ConfigurationError, match=r"C\(N,T\) = 560 keys.*masked=false"):
+        make("fedvs", data, privacy=3, segments=1)
+    make("fedvs", data, privacy=3, segments=1, masked=False)
