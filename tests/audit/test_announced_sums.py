@@ -32,7 +32,7 @@ def sums(*rounds, steps=()):
 
 def take(one, kind, round, sender, payload):
     key = MessageKey(kind, round, sender, 0 if sender < 0 else -1)
-    one.take(RecordedMessage(key, wire.encode(payload), Snapshot({})))
+    one.take(RecordedMessage(key, wire.encode(payload), Snapshot({"once": {}})))
 
 
 def test_sound_sums_have_no_fault():

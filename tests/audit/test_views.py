@@ -77,7 +77,7 @@ def test_views_of_two_runs_differ_and_a_view_equals_itself(recorded):
 def test_replayed_tapes_give_the_same_run(recorded):
     made = run_factory(get_protocol("fedvs"), recorded.protocol.data.train, rounds=2, width=3,
                  prime=2**31 - 1)  # fmt: skip
-    again = made.run(recorded.tapes)
+    again = made.run(recorded.tapes, keys=recorded.keys)
     everyone = Coalition(server=True, clients=(0, 1, 2, 3))
     assert list(recorded.view(everyone).differences(again.view(everyone))) == []
 
