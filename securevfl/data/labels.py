@@ -24,6 +24,8 @@ Task = Literal["binary", "multiclass", "regression"]
 
 #: Whole numbers with more distinct values than this are taken for a regression's target.
 MOST_NUMERIC_CLASSES = 20
+#: Beyond that, gapless whole numbers in so many rows each could as well be classes.
+LEAST_ROWS_PER_CLASS = 5
 #: More distinct texts than this, and than one in so many rows, are refused as classes.
 MOST_TEXT_CLASSES = 50
 MOST_TEXT_CLASSES_PER_ROW = 1 / 5
@@ -60,13 +62,32 @@ class RawLabels:
         """Tell classes from a regression's target.
 
         Texts, truth values and at most 20 distinct whole numbers are classes.
+
+        Raises
+        ------
+        DataError
+            For more whole numbers than that which look like numbers of classes: from 0 or 1 on
+            without a gap, each in five rows or more in the mean. Either answer could be wrong.
         """
         distinct = np.unique(self.values.astype(str) if not self.numeric else self.values)
         if self.numeric:
             whole = bool((distinct == np.floor(distinct)).all())
-            if not whole or len(distinct) > MOST_NUMERIC_CLASSES:
+            if not whole:
+                return "regression"
+            if len(distinct) > MOST_NUMERIC_CLASSES:
+                self._refuse_class_numbers(distinct)
                 return "regression"
         return "binary" if len(distinct) <= 2 else "multiclass"
+
+    def _refuse_class_numbers(self, distinct: NDArray[Any]) -> None:
+        first, last = int(distinct[0]), int(distinct[-1])
+        gapless = first in (0, 1) and last - first + 1 == len(distinct)
+        if gapless and len(self.values) >= LEAST_ROWS_PER_CLASS * len(distinct):
+            raise DataError(
+                f"label column {self.name!r} holds the {len(distinct)} whole numbers from {first} "
+                f"to {last} without a gap, in {len(self.values)} rows: they may be classes or "
+                "sizes. Set task='multiclass' or task='regression'."
+            )
 
 
 def read_labels(

@@ -65,11 +65,14 @@ class Outage:
         Down from the first round on, up again at the second.
     seconds : (float, float), optional
         The same in virtual time. Exactly one of the two is given; the end may be infinite.
+    one_way : bool
+        Whether a link loses only what its first end sends to its second.
     """
 
     entity: int | Link
     rounds: tuple[float, float] | None = None
     seconds: tuple[float, float] | None = None
+    one_way: bool = False
 
     def __post_init__(self) -> None:
         if (self.rounds is None) == (self.seconds is None):
@@ -78,6 +81,16 @@ class Outage:
         if not 0 <= start < end:
             raise ConfigurationError(
                 f"faults: an outage from {start} to {end} must start at 0 or later and end after it"
+            )
+        if self.rounds is not None and any(x < math.inf and x != int(x) for x in self.rounds):
+            raise ConfigurationError(
+                f"faults: rounds = [{start}, {end}] must be whole numbers: a round is down or up "
+                "as a whole. Use seconds for parts of a round"
+            )
+        if self.one_way and not isinstance(self.entity, tuple):
+            raise ConfigurationError(
+                f"faults: one_way is of a link, and {name_of(self.entity)} is no link; name "
+                "link = [from, to]"
             )
 
     @property
@@ -188,6 +201,7 @@ class Schedule:
         }
         self._link_chain = faults.chains.get(LINK)
         self._outages: dict[int | Link, list[Outage]] = {}
+        self._one_way: dict[Link, list[Outage]] = {}  # by sender and receiver
         self._known: dict[int | Link, tuple[int, bool]] = {}
         for role in faults.chains:
             if role != LINK and role not in roles:
@@ -195,7 +209,11 @@ class Schedule:
                     f"faults: no party has the role {role!r}; roles: {', '.join(roles)}, and 'link'"
                 )
         for outage in faults.outages:
-            self._outages.setdefault(self._checked(outage.entity), []).append(outage)
+            entity = self._checked(outage.entity)
+            if outage.one_way and isinstance(outage.entity, tuple):
+                self._one_way.setdefault(outage.entity, []).append(outage)
+            else:
+                self._outages.setdefault(entity, []).append(outage)
 
     def _checked(self, entity: int | Link) -> int | Link:
         ends = entity if isinstance(entity, tuple) else (entity,)
@@ -230,9 +248,12 @@ class Schedule:
         """Whether a party is up in a round and at a time."""
         return self._up(party, self._chains.get(party), round, seconds)
 
-    def linked(self, one: int, other: int, round: int, seconds: float) -> bool:
-        """Whether the link between two parties carries messages."""
-        link = (min(one, other), max(one, other))
+    def linked(self, sender: int, receiver: int, round: int, seconds: float) -> bool:
+        """Whether the link between two parties carries messages from the first to the second."""
+        outages = self._one_way.get((sender, receiver), ())
+        if any(outage.covers(round, seconds) for outage in outages):
+            return False
+        link = (min(sender, receiver), max(sender, receiver))
         return self._up(link, self._link_chain, round, seconds)
 
     def returns(self, party: int, round: int = 0, seconds: float = 0.0) -> bool:
@@ -295,6 +316,7 @@ def load_faults(source: str | Path | Mapping[str, Any] | Faults | None) -> Fault
         [[outage]]
         link = [2, "server"]
         seconds = [12.0]
+        one_way = true                  # only what 2 sends to the server is lost
 
     Raises
     ------
@@ -344,7 +366,7 @@ def faults_from(values: Mapping[str, Any], *, name: str = "custom") -> Faults:
 
 
 def _outage(values: Any) -> Outage:
-    known = {"party", "link", "rounds", "seconds"}
+    known = {"party", "link", "rounds", "seconds", "one_way"}
     if not isinstance(values, Mapping) or set(values) - known:
         raise ConfigurationError(
             f"faults: an outage is a table of {', '.join(sorted(known))}, not {values!r}"
@@ -359,7 +381,10 @@ def _outage(values: Any) -> Outage:
             raise ConfigurationError(f"faults: a link has two ends, not {ends!r}")
         entity = (_party(ends[0]), _party(ends[1]))
     spans = {key: _span(key, values[key]) for key in ("rounds", "seconds") if key in values}
-    return Outage(entity, **spans)
+    one_way = values.get("one_way", False)
+    if not isinstance(one_way, bool):
+        raise ConfigurationError(f"faults: one_way must be true or false, it is {one_way!r}")
+    return Outage(entity, **spans, one_way=one_way)
 
 
 def _span(key: str, value: Any) -> tuple[float, float]:
@@ -389,7 +414,8 @@ def _describe(outage: Outage) -> dict[str, Any]:
     else:
         values = {"party": _party_name(outage.entity)}
     key = "rounds" if outage.seconds is None else "seconds"
-    return values | {key: [each for each in outage.span if each < math.inf]}
+    values[key] = [each for each in outage.span if each < math.inf]
+    return values | ({"one_way": True} if outage.one_way else {})
 
 
 def _party_name(party: int) -> int | str:

@@ -279,3 +279,27 @@ def test_importing_the_data_package_is_light():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def classes_or_sizes(count, first=0, rows=400):
+    stream = np.random.default_rng(0)
+    labels = np.concatenate([np.arange(count), stream.integers(0, count, rows - count)]) + first
+    return VerticalDataset.from_numpy([stream.random((rows, 2))] * 2, labels, seed=1)
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_many_gapless_whole_numbers_are_not_taken_for_sizes_in_silence(first):
+    said = f"40 whole numbers from {first} to {first + 39} without a gap, in 400 rows"
+    with pytest.raises(DataError, match=said):
+        classes_or_sizes(40, first)
+    assert classes_or_sizes(20, first).task == "multiclass"
+    assert classes_or_sizes(40, 18).task == "regression"  # ages, say
+    assert classes_or_sizes(100, first).task == "regression"  # four rows of each
+
+
+def test_a_stated_task_settles_what_whole_numbers_are():
+    stream = np.random.default_rng(0)
+    labels = np.arange(400) % 40
+    columns = [stream.random((400, 2))] * 2
+    for task in ("multiclass", "regression"):
+        assert VerticalDataset.from_numpy(columns, labels, task=task).task == task

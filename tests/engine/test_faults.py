@@ -168,3 +168,27 @@ def test_who_does_not_exist_cannot_fail(values, words):
 def test_missing_file(tmp_path):
     with pytest.raises(ConfigurationError, match="cannot be read"):
         load_faults(tmp_path / "none.toml")
+
+
+def test_a_link_may_fail_in_one_direction():
+    content = {"outage": [{"link": [2, "server"], "rounds": [3, 5], "one_way": True}]}
+    faults = faults_from(content)
+    schedule = faults.bind(ROLES, seed=0)
+    assert [schedule.linked(2, -1, r, 0.0) for r in range(2, 6)] == [True, False, False, True]
+    assert all(schedule.linked(-1, 2, r, 0.0) for r in range(2, 6))
+    assert faults_from(faults.describe()) == faults
+    both = faults_from({"outage": [{"link": [2, "server"], "rounds": [3, 5]}]}).bind(ROLES, seed=0)
+    assert not both.linked(-1, 2, 3, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("outage", "words"),
+    [
+        ({"party": 1, "rounds": [2.5, 2.7]}, "must be whole numbers"),
+        ({"party": 1, "rounds": [2], "one_way": True}, "one_way is of a link, and party 1"),
+        ({"link": [1, 2], "rounds": [2], "one_way": 1}, "one_way must be true or false"),
+    ],
+)
+def test_outages_that_would_mean_nothing_are_refused(outage, words):
+    with pytest.raises(ConfigurationError, match=words):
+        faults_from({"outage": [outage]}).bind(ROLES, seed=0)
