@@ -138,7 +138,9 @@ def test_a_view_that_holders_lack_is_said_in_words():
     none = matrix().cell(fedvs, "gradient directions, T + 1 clients")
     assert (none["verdict"], none["note"]) == ("no view", held_shares.NO_HOLDERS.reason)
     assert matrix().cell(coded, "shares of T + 1 clients")["success"] == 1
-    assert abs(matrix().cell(coded, "inversion")["success"]) < 0.15
+    # Masks are drawn anew in every run: how badly a fit to them guesses has no bound, and of 150
+    # fits to random numbers none explains more than 0.003.
+    assert matrix().cell(coded, "inversion")["success"] < 0.05
 
 
 def test_who_knows_the_secret_seed_has_the_rows_of_the_next_batch_too():
