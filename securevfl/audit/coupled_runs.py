@@ -29,7 +29,7 @@ class Coupled:
     messages, elements : int
         Messages of the view, and field elements in them.
     moved : int
-        Elements of tapes, and of the streams of one key, that the two runs do not share.
+        Elements of tapes, and coefficients of rho, that the two runs do not share.
     """
 
     coalition: Coalition
@@ -73,9 +73,9 @@ def couple(
 def moved_draws(
     before: CodedRun, second: RunFactory, coalition: Coalition
 ) -> tuple[dict[int, Tape], dict[int, np.ndarray]]:
-    """Draws of the bijection: Z' and V' of the honest clients, and what moves a key's streams.
+    """Draws of the bijection: Z' and V' of the honest clients, and what moves rho.
 
-    The key is that of a set A of T clients with the coalition in it, so no member holds it.
+    Streams of keys move it that no member of a set A of T clients holds, with the coalition in A.
     """
     code = before.code
     models = _models_of(before, second)

@@ -9,7 +9,6 @@ that carries a secret is computed anew from the secrets and tapes.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import combinations
 from typing import Any
 
 from securevfl.audit import views
@@ -73,10 +72,9 @@ def _draws(recorded: CodedRun) -> Iterator[str]:
 
 
 def _keys(recorded: CodedRun) -> Iterator[str]:
-    """One key for each set A of T clients, of 32 bytes, drawn once and sent outside A alone."""
-    everybody, T = set(recorded.data), recorded.code.privacy
-    masked = recorded.protocol.masked
-    sets = [set(A) for A in combinations(sorted(everybody), T)] if masked else []
+    """One key for each block A of clients, of 32 bytes, drawn once and sent outside A alone."""
+    everybody, prss = set(recorded.data), recorded.protocol.prss
+    sets = [] if prss is None else [set(A) for A in prss.blocks]
     drawn = [key for n in recorded.data for key in recorded.keys[n]]
     if len(drawn) != len(sets) or {len(key) for key in drawn} > {32}:
         yield f"{len(drawn)} keys are drawn, and the proof needs {len(sets)} of 32 bytes"

@@ -11,7 +11,6 @@ import functools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -125,14 +124,16 @@ class CodedRun:
 
         The streams are those of all keys, or of the keys that some clients hold.
         """
-        code, field = self.code, self.code.field
+        code, field, prss = self.code, self.code.field, self.protocol.prss
+        assert prss is not None
         batch, attempt = self.announced[round]
         label = self.protocol.told(round, batch, attempt)
-        size, streams = len(batch.rows) * self.protocol.config.width, code.size - 1
+        size, m = len(batch.rows) * self.protocol.config.width, code.size + code.privacy - 1
         drawn = {n: iter(keys) for n, keys in self.keys.items()}
         total = np.zeros((code.parties, size), field.dtype)
-        for A in combinations(range(code.parties), code.privacy):
+        for A in prss.blocks:
             key = next(drawn[min(set(range(code.parties)) - set(A))], b"")
+            streams = m - len(A)
             if known and set(known) <= set(A):
                 continue
             stream = np.empty(streams * size, field.dtype)

@@ -87,10 +87,7 @@ def blocks_of(parties: int, privacy: int, unknown: int) -> Blocks:
 
 
 def stream_count(blocks: Iterable[Sequence[int]], parties: int, privacy: int, unknown: int) -> int:
-    """Return the streams that a party computes for a label: sum of m - |A| over blocks without it.
-
-    Parties may differ; it is the greatest number.
-    """
+    """Return the most streams that a party computes: m - |A| of each block without it."""
     total, own = 0, [0] * parties
     for A in blocks:
         streams = privacy + unknown - len(A)
@@ -167,6 +164,18 @@ class _Greedy:
 
     def _done(self, D: int, A: int, B: int) -> bool:
         return A & B == D and (A | B).bit_count() <= self.m
+
+
+def unspanned(
+    blocks: Iterable[Sequence[int]], parties: int, privacy: int, coefficients: int
+) -> list[tuple[int, ...]]:
+    """Return all sets of T parties to which no meetings lead; see `spans`."""
+    around: dict[tuple[int, ...], list[Sequence[int]]] = {}
+    for A in blocks:
+        for C in itertools.combinations(sorted(A), privacy):
+            around.setdefault(C, []).append(A)
+    every = itertools.combinations(range(parties), privacy)
+    return [C for C in every if not spans(around.get(C, ()), C, coefficients)]
 
 
 def spans(blocks: Iterable[Sequence[int]], coalition: Sequence[int], coefficients: int) -> bool:

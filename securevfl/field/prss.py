@@ -1,14 +1,16 @@
 """Pseudo-random secret sharing: polynomials that masks come from without a message a round.
 
-Every set A of T parties has a key k_A, which exactly the parties outside A hold. For a label the
+Every block A of a design has a key k_A, which exactly the parties outside A hold. For a label the
 party at alpha computes, alone, its value of
 
-    rho(z) = sum_A prod_{a in A} (z - alpha_a) sum_{e < u} PRF(k_A, label, e) z^e,
+    rho(z) = sum_A prod_{a in A} (z - alpha_a) sum_{e < m - |A|} PRF(k_A, label, e) z^e,
 
-for the factor of a key that it lacks is zero at its point. Whatever T parties C collude, nobody
-among them has k_C, and the streams of that key make rho uniform on all polynomials of degree below
-T + u that vanish at alpha_C (R. Cramer, I. Damgard, Y. Ishai, "Share conversion, pseudorandom
-secret-sharing and applications to secure computation", TCC 2005). Times P(z) = prod_{k<=K} (z -
+for the factor of a key that it lacks is zero at its point. rho has m = T + u coefficients. Whatever
+T parties C collude, nobody among them has the keys of the blocks that contain C, and the streams of
+these keys make rho uniform on all polynomials of degree below m that vanish at alpha_C: that is
+what a design must do, and `securevfl.field.designs` says how it does. With one key for each set of
+T parties it is the sharing of R. Cramer, I. Damgard, Y. Ishai, "Share conversion, pseudorandom
+secret-sharing and applications to secure computation", TCC 2005. Times P(z) = prod_{k<=K} (z -
 beta_k) it is a packed sharing of zero: it masks results, and no value at a data point changes.
 """
 
@@ -18,23 +20,22 @@ import hashlib
 import hmac
 import math
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import combinations
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from securevfl.errors import ConfigurationError
+from securevfl.field.designs import Blocks, blocks_of, stream_count
 from securevfl.field.lagrange_code import LagrangeCode
 from securevfl.field.sampling import Keystream, fill_uniform
 
 Array = NDArray[Any]
 
 KEY = 32  # bytes of a key
-MOST_KEYS = 512
 _AT_ONCE = 1 << 20  # elements of streams that are at hand at a time
 _DOMAIN = b"securevfl prss 1"
 
@@ -42,8 +43,9 @@ _DOMAIN = b"securevfl prss 1"
 def mask_streams(code: LagrangeCode, degree: int) -> int:
     """Return u for masks P rho of results of a degree in the shares: degree (K+T-1) - K - T + 1.
 
-    One stream fewer leaves one coefficient of the results unhidden from the receiver with T
-    parties; one more raises the recovery threshold.
+    T parties must not know u coefficients of rho, which has m = T + u. One fewer leaves one
+    coefficient of the results unhidden from the receiver with T parties; one more raises the
+    recovery threshold.
     """
     return degree * (code.size - 1) - code.size + 1
 
@@ -61,71 +63,89 @@ class Prss:
     ----------
     code : LagrangeCode
         N, T and the points of the parties.
+    degree : int
+        Lowest degree in the shares of a result that is masked. Its u chooses the blocks, and they
+        do for every greater u.
 
     Raises
     ------
     ConfigurationError
-        Where C(N, T) exceeds 512 keys.
+        Where a party would compute too many streams, or there would be too many keys.
 
     Examples
     --------
     >>> from securevfl.field import PrimeField
-    >>> prss = Prss(LagrangeCode(PrimeField(97), parties=4, segments=1, privacy=1))
-    >>> prss.subsets, prss.dealt(0), prss.sent(0, 2)
-    (((0,), (1,), (2,), (3,)), (1, 2, 3), (1, 3))
+    >>> code = LagrangeCode(PrimeField(97), parties=5, segments=1, privacy=1)
+    >>> prss = Prss(code, degree=3)
+    >>> prss.blocks, prss.dealt(0), prss.sent(0, 3)
+    (((0, 1), (0, 4), (1, 2), (2, 3), (3, 4)), (2, 3, 4), (2,))
     """
 
     code: LagrangeCode
+    degree: int
     _streams: _Streams = field(
         default_factory=lambda: _Streams(), init=False, repr=False, compare=False
     )
 
     def __post_init__(self) -> None:
-        N, T = self.code.parties, self.code.privacy
-        keys, own = math.comb(N, T), math.comb(N - 1, T)
-        if keys > MOST_KEYS:
-            raise ConfigurationError(
-                f"prss: N = {N} parties and T = {T} need C(N,T) = {keys} keys, and at most "
-                f"{MOST_KEYS} are allowed: for every label each party would compute C(N-1,T) u = "
-                f"{own} u streams as large as what it masks. Lower privacy or the number of "
-                "parties"
-            )
+        _ = self.blocks  # refuses too many
 
     @cached_property
-    def subsets(self) -> tuple[tuple[int, ...], ...]:
-        """All sets A of T parties, in order; a key goes by its place here."""
-        return tuple(combinations(range(self.code.parties), self.code.privacy))
+    def blocks(self) -> Blocks:
+        """All blocks A, in order; a key goes by its place here."""
+        unknown = mask_streams(self.code, self.degree)
+        return blocks_of(self.code.parties, self.code.privacy, unknown)
+
+    @cached_property
+    def _sets(self) -> tuple[frozenset[int], ...]:
+        return tuple(frozenset(A) for A in self.blocks)
+
+    @cached_property
+    def _dealt(self) -> Mapping[int, tuple[int, ...]]:
+        found: dict[int, list[int]] = {}
+        for key in range(len(self.blocks)):
+            found.setdefault(self.dealer(key), []).append(key)
+        return {party: tuple(keys) for party, keys in found.items()}
 
     def dealer(self, key: int) -> int:
         """Return the party that draws a key: the lowest outside A."""
-        return next(n for n in range(self.code.parties) if n not in self.subsets[key])
+        return next(n for n in range(self.code.parties) if n not in self._sets[key])
 
     def dealt(self, party: int) -> tuple[int, ...]:
         """Return the keys that a party draws."""
-        return tuple(key for key in range(len(self.subsets)) if self.dealer(key) == party)
+        return self._dealt.get(party, ())
 
     def sent(self, dealer: int, receiver: int) -> tuple[int, ...]:
-        """Return the keys that a dealer sends to another party; none of a set with that party."""
+        """Return the keys that a dealer sends to another party; none of a block with that party."""
         keys = self.dealt(dealer) if dealer != receiver else ()
-        return tuple(key for key in keys if receiver not in self.subsets[key])
+        return tuple(key for key in keys if receiver not in self._sets[key])
 
     def held(self, party: int) -> tuple[int, ...]:
-        """Return the keys that a party holds: those of sets without it."""
-        return tuple(key for key, A in enumerate(self.subsets) if party not in A)
+        """Return the keys that a party holds: those of blocks without it."""
+        return tuple(key for key, A in enumerate(self._sets) if party not in A)
 
-    def weights(self, party: int, streams: int) -> Array:
-        """Return the coefficients of a party's streams in rho(alpha), (keys held, u).
+    def streams(self, key: int, unknown: int) -> int:
+        """Return the number of streams of a key, m - |A| with m = T + u."""
+        return max(0, self.code.privacy + unknown - len(self.blocks[key]))
 
-        Row i, column e is prod_{a in A} (alpha - alpha_a) alpha^e, with A the i-th key of `held`.
+    def most_streams(self, unknown: int) -> int:
+        """Return the most streams that a party computes for a label."""
+        return stream_count(self.blocks, self.code.parties, self.code.privacy, unknown)
+
+    def weights(self, party: int, unknown: int) -> tuple[Array, ...]:
+        """Return the coefficients of a party's streams in rho(alpha), of each key that it holds.
+
+        They are prod_{a in A} (alpha - alpha_a) alpha^e, e < m - |A|.
         """
-        field = self.code.field
-        alpha = self.code.alphas[party]
-        factors = [
-            math.prod(alpha - self.code.alphas[a] for a in self.subsets[key])
-            for key in self.held(party)
-        ]
-        powers = field.power(field.elements([alpha]), np.arange(streams))
-        return field.multiply(field.reduce(np.array(factors, object))[:, None], powers)
+        field, alphas = self.code.field, self.code.alphas
+        alpha, p = alphas[party], field.modulus
+        powers = [pow(alpha, e, p) for e in range(unknown + 1)]
+        rows = []
+        for key in self.held(party):
+            first = math.prod(alpha - alphas[a] for a in self.blocks[key])
+            count = self.streams(key, unknown)
+            rows.append(field.elements([first * power % p for power in powers[:count]]))
+        return tuple(rows)
 
     def value(
         self,
@@ -133,7 +153,7 @@ class Prss:
         keys: Mapping[int, bytes],
         label: bytes,
         shape: tuple[int, ...],
-        streams: int,
+        unknown: int,
     ) -> Array:
         """Return rho(alpha) of a party for a label.
 
@@ -141,63 +161,101 @@ class Prss:
         ----------
         party : int
         keys : mapping of int to bytes
-            The keys that it holds, by their places in `subsets`.
+            The keys that it holds, by their places in `blocks`.
         label : bytes
             All that the parties were told of this use, the batch among it: parties that were told
             different things compute masks that do not fit together. No label may be used for two
             different results.
         shape : tuple of int
-        streams : int
+        unknown : int
             u; see `mask_streams` and `opening_streams`.
 
         Returns
         -------
         ndarray, `shape`
+
+        Raises
+        ------
+        ConfigurationError
+            Where u is smaller than that of the blocks, which leave too little unknown then.
         """
+        least = mask_streams(self.code, self.degree)
+        if unknown < least:
+            raise ConfigurationError(
+                f"prss: blocks of results of degree {self.degree} hide u = {least} coefficients or "
+                f"more, and u = {unknown} are to be hidden. Give the lowest degree that is masked"
+            )
+        found = self._streams.value(self, party, keys, label, math.prod(shape), unknown)
+        if found is not None:
+            return found.reshape(shape)
+        held = {key: keys[key] for key in self.held(party)}
+        return self.part(party, held, label, shape, unknown)
+
+    def part(
+        self,
+        party: int,
+        keys: Mapping[int, bytes],
+        label: bytes,
+        shape: tuple[int, ...],
+        unknown: int,
+    ) -> Array:
+        """Return what some of a party's keys make of its rho(alpha); see `value`."""
         field, size = self.code.field, math.prod(shape)
-        if len(self.subsets) * streams * size <= _AT_ONCE:
-            found = self._streams.value(self, party, keys, label, size, streams)
-            if found is not None:
-                return found.reshape(shape)
-        weights, held = self.weights(party, streams), self.held(party)
         total = np.zeros((1, size), field.dtype)
-        step = max(1, _AT_ONCE // max(1, streams * size))
         # rho(alpha) = sum_A w_A sum_e alpha^e PRF(k_A, label, e) is one row times a matrix of
-        # streams; keys are taken in parts, so that memory does not grow with C(N-1, T).
-        for start in range(0, len(held), step):
-            some = held[start : start + step]
-            drawn = np.empty((len(some), streams * size), field.dtype)
-            for row, key in zip(drawn, some, strict=True):
-                fill_stream(field.modulus, row, keys[key], label)
-            row = weights[start : start + step].reshape(1, -1)
-            part = field.matmul(row, drawn.reshape(-1, size), trusted=True)
-            total = field.add(total, part)
+        # streams.
+        every = self._streams.weights(self, party, unknown)
+        for some, drawn in self._drawn(sorted(keys), keys, label, size, unknown):
+            row = np.concatenate([every[key] for key in some])
+            total = field.add(total, field.matmul(row[None], drawn, trusted=True))
         return total.reshape(shape)
+
+    def _drawn(
+        self, some: Sequence[int], keys: Mapping[int, bytes], label: bytes, size: int, unknown: int
+    ) -> Iterator[tuple[list[int], Array]]:
+        """Streams of some keys, (streams, size), in parts, so that memory does not grow."""
+        some = [key for key in some if self.streams(key, unknown)]
+        part: list[int] = []
+        rows = 0
+        for key in some:
+            part.append(key)
+            rows += self.streams(key, unknown)
+            if rows * size < _AT_ONCE and key != some[-1]:
+                continue
+            drawn, start = np.empty((rows, size), self.code.field.dtype), 0
+            for one in part:
+                end = start + self.streams(one, unknown)
+                fill_stream(self.code.field.modulus, drawn[start:end].reshape(-1), keys[one], label)
+                start = end
+            yield part, drawn
+            part, rows = [], 0
 
     def mask(
         self, party: int, keys: Mapping[int, bytes], label: bytes, result: Array, degree: int
     ) -> Array:
         """Return result + P(alpha) rho(alpha), for a result of a degree in the shares."""
-        streams = mask_streams(self.code, degree)
-        rho = self.value(party, keys, label, result.shape, streams)
+        rho = self.value(party, keys, label, result.shape, mask_streams(self.code, degree))
         return self.code.field.add(
             result, self.code.field.multiply(self.code.vanishing[party], rho)
         )
 
 
 class _Streams:
-    """Streams of all keys under the newest label, which parties in one process compute once.
+    """The coefficients of rho under the newest label, which parties in one process compute once.
 
-    All parties of a simulation are in one process: every stream is wanted by N - T of them, and one
-    product gives the values of all. A party that was sent other keys than the others is left out.
+    All parties of a simulation are in one process: every stream is wanted by most of them. What one
+    more key adds to rho vanishes at the parties that lack it, so the value of a party is right when
+    its own keys are in. A party that was sent other keys than the others is left out, and so is
+    one that is alone in its process: its value takes one row, and rho m.
     """
 
     def __init__(self) -> None:
         self._of: tuple[bytes, int, int] | None = None
-        self._rows: Array = np.empty((0, 0))
-        self._keys: dict[int, bytes] = {}  # of the rows that are filled
-        self._values: Array | None = None  # of all parties, once all rows are filled
-        self._weights: dict[int, Array] = {}  # of all parties, by u
+        self._rho: Array = np.empty((0, 0))  # (m, elements)
+        self._keys: dict[int, bytes] = {}  # that are in it
+        self._parties: set[int] = set()  # that have asked
+        self._weights: dict[tuple[int, int], Mapping[int, Array]] = {}  # by party and u
+        self._columns: dict[int, list[Array]] = {}  # by u
         self._lock = threading.Lock()
 
     def __reduce__(self) -> tuple[type[_Streams], tuple[()]]:
@@ -210,40 +268,61 @@ class _Streams:
         keys: Mapping[int, bytes],
         label: bytes,
         size: int,
-        streams: int,
+        unknown: int,
     ) -> Array | None:
-        """Return rho(alpha) of a party, flat; None where its keys are others than those here."""
+        """Return rho(alpha) of a party, flat; None where it must compute it alone."""
         field, held = prss.code.field, prss.held(party)
+        m = prss.code.privacy + unknown
         with self._lock:
-            if self._of != (label, size, streams):
-                self._of, self._keys, self._values = (label, size, streams), {}, None
-                self._rows = np.zeros((len(prss.subsets), streams * size), field.dtype)
+            self._parties.add(party)
+            if len(self._parties) == 1:
+                return None
+            if self._of != (label, size, unknown):
+                self._of, self._keys = (label, size, unknown), {}
+                self._rho = np.zeros((m, size), field.dtype)
             if any(self._keys.get(key, keys[key]) != keys[key] for key in held):
                 return None
-            for key in set(held) - set(self._keys):
-                fill_stream(field.modulus, self._rows[key], keys[key], label)
-                self._keys[key] = keys[key]
-            weights, rows = self._all_weights(prss, streams), self._rows.reshape(-1, size)
-            if len(self._keys) < len(prss.subsets):
-                return field.matmul(weights[party][None], rows, trusted=True)
-            if self._values is None:
-                self._values = field.matmul(weights, rows, trusted=True)
-            value: Array = self._values[party].copy()
+            new = [key for key in held if key not in self._keys]
+            columns = self._all_columns(prss, unknown)
+            for some, drawn in prss._drawn(new, keys, label, size, unknown):
+                onto = np.concatenate([columns[key] for key in some], axis=1)
+                self._rho = field.add(self._rho, field.matmul(onto, drawn, trusted=True))
+                self._keys |= {key: keys[key] for key in some}
+            alpha = field.elements([prss.code.alphas[party]])
+            powers = field.power(alpha, np.arange(m))
+            value: Array = field.matmul(powers[None], self._rho, trusted=True)
             return value
 
-    def _all_weights(self, prss: Prss, streams: int) -> Array:
-        """Weights of the streams of all keys, (N, keys u); 0 where a party lacks the key."""
-        if streams not in self._weights:
-            N = prss.code.parties
-            every = np.zeros((N, len(prss.subsets), streams), prss.code.field.dtype)
-            for party in range(N):
-                every[party, list(prss.held(party))] = prss.weights(party, streams)
-            self._weights[streams] = every.reshape(N, -1)
-        return self._weights[streams]
+    def weights(self, prss: Prss, party: int, unknown: int) -> Mapping[int, Array]:
+        """`Prss.weights` by key, computed once."""
+        if (party, unknown) not in self._weights:
+            rows = zip(prss.held(party), prss.weights(party, unknown), strict=True)
+            self._weights[party, unknown] = dict(rows)
+        return self._weights[party, unknown]
+
+    def _all_columns(self, prss: Prss, unknown: int) -> list[Array]:
+        """Coefficients of prod_{a in A} (z - alpha_a) z^e of each key, (m, m - |A|)."""
+        if unknown not in self._columns:
+            self._columns[unknown] = [
+                _shifted(prss, A, prss.streams(key, unknown)) for key, A in enumerate(prss.blocks)
+            ]
+        return self._columns[unknown]
+
+
+def _shifted(prss: Prss, A: Sequence[int], count: int) -> Array:
+    """Coefficients of prod_{a in A} (z - alpha_a) z^e, e < count, one polynomial a column."""
+    p, product = prss.code.field.modulus, [1]
+    for a in A:
+        root, shifted = prss.code.alphas[a], [0, *product]
+        product = [(x - root * y) % p for x, y in zip(shifted, [*product, 0], strict=True)]
+    columns = np.zeros((len(A) + count, count), prss.code.field.dtype)
+    for e in range(count):
+        columns[e : e + len(product), e] = product
+    return columns
 
 
 def draw_keys(prss: Prss, party: int, draw: Callable[[int], bytes]) -> dict[int, bytes]:
-    """Return new keys of all sets whose dealer a party is; `draw(n)` gives n secret bytes."""
+    """Return new keys of all blocks whose dealer a party is; `draw(n)` gives n secret bytes."""
     return {key: draw(KEY) for key in prss.dealt(party)}
 
 

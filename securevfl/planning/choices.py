@@ -16,6 +16,7 @@ from securevfl.engine.conditions import Conditions, with_helpers
 from securevfl.engine.conditions_file import load_conditions
 from securevfl.engine.network import SERVER
 from securevfl.errors import ConfigurationError
+from securevfl.field.designs import blocks_of, stream_count
 from securevfl.planning.message_times import Sent, Times, expected_times, sent_bytes
 from securevfl.protocols.base.protocol import Protocol
 from securevfl.protocols.base.schedule import Needs, Outline, Shape
@@ -141,7 +142,9 @@ def memory(config: Any, shape: Shape, batch_rows: int) -> tuple[int, int]:
     working = max(parts) * max(widths) * (4 + 3 * size)
     dealt = N * max(lengths) * max(widths) * size
     own = sum(parts) * max(shape.widths) * 4
-    streams = math.comb(N - 1, config.privacy) * (K + config.privacy - 1) * config.masked
+    streams, T = 0, config.privacy
+    if config.masked:
+        streams = stream_count(blocks_of(N, T, K + T - 1), N, T, K + T - 1)
     # Streams are summed some at a time (`securevfl.field.prss`).
     at_once = min(streams * batch_rows * config.width, 1 << 20)
     round_ = (sum(widths) * config.width + at_once) * size

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,8 @@ import numpy as np
 from securevfl.audit.statistical import digest
 from securevfl.errors import UnknownNameError
 from securevfl.field import LagrangeCode
-from securevfl.field.prss import fill_stream, mask_streams
+from securevfl.field.designs import Blocks, blocks_of
+from securevfl.field.prss import KEY, Prss, mask_streams
 from securevfl.field.sampling import SeededSource
 from securevfl.protocols.base.defaults import DEFAULT
 from securevfl.protocols.base.protocol import Protocol
@@ -177,29 +179,33 @@ def _reused_label(client: Any, _scratch: Any) -> None:
     client.rho = rho
 
 
-def _one_stream_fewer(client: Any, _scratch: Any) -> None:
-    public = client.public
-    streams = mask_streams(public.code, degree=2) - 1
-    client.rho = lambda told, shape: public.prss.value(
-        client.index, client.keys, told, shape, streams
-    )
+def _one_stream_fewer(client: Any, scratch: Any) -> None:
+    """rho has a coefficient less, with the keys that it needs then."""
+    code = client.public.code
+    unknown = mask_streams(code, degree=2) - 1
+    prss = scratch.setdefault("prss", _FewerStreams(code, 2))
+    keys = scratch.setdefault("keys", {key: os.urandom(KEY) for key in range(len(prss.blocks))})
+    own = {key: keys[key] for key in prss.held(client.index)}
+    client.rho = lambda told, shape: prss.part(client.index, own, told, shape, unknown)
+
+
+class _FewerStreams(Prss):
+    """Keys of blocks that do for masks with one coefficient less."""
+
+    @cached_property
+    def blocks(self) -> Blocks:
+        """Blocks for u - 1."""
+        code = self.code
+        return blocks_of(code.parties, code.privacy, mask_streams(code, self.degree) - 1)
 
 
 def _keys_for_all(client: Any, _scratch: Any) -> None:
-    """Keys of sets with client 0 make zeros: what masks there are, client 0 knows."""
-    prss, keys = client.public.prss, client.rho
+    """Keys of blocks with client 0 make nothing: what masks there are, client 0 knows."""
+    prss, unknown = client.public.prss, mask_streams(client.public.code, degree=2)
 
     def rho(told: bytes, shape: tuple[int, ...]) -> np.ndarray:
-        values: np.ndarray = keys(told, shape)
-        field, streams = client.public.field, mask_streams(client.public.code, degree=2)
-        weights = prss.weights(client.index, streams)
-        size = int(np.prod(shape))
-        for row, key in zip(weights, prss.held(client.index), strict=True):
-            if 0 in prss.subsets[key]:
-                drawn = np.empty(streams * size, field.dtype)
-                fill_stream(field.modulus, drawn, client.keys[key], told)
-                part = field.matmul(row[None], drawn.reshape(streams, size))
-                values = field.subtract(values, part.reshape(shape))
+        known = {key: one for key, one in client.keys.items() if 0 not in prss.blocks[key]}
+        values: np.ndarray = prss.part(client.index, known, told, shape, unknown)
         return values
 
     client.rho = rho

@@ -28,8 +28,8 @@ LABEL = b"train 3"
 SHAPES = [(1, 1, 4), (2, 1, 7), (1, 2, 7), (2, 2, 10), (3, 1, 10), (1, 3, 10)]
 
 
-def prss_of(K, T, N, p=P):
-    return Prss(LagrangeCode(PrimeField(p), parties=N, segments=K, privacy=T))
+def prss_of(K, T, N, p=P, degree=3):
+    return Prss(LagrangeCode(PrimeField(p), parties=N, segments=K, privacy=T), degree)
 
 
 def keys_of(prss, seed=0):
@@ -68,36 +68,36 @@ def multiply(poly, root, p):
     return [(a - root * b) % p for a, b in zip(shifted, [*poly, 0], strict=True)]
 
 
-def stream_polynomials(prss, C, streams, p):
+def stream_polynomials(prss, C, u, p):
     """Coefficients of prod_{a in A} (z - alpha_a) z^e, for the keys that nobody in C holds."""
-    T, rows = prss.code.privacy, []
-    for A in prss.subsets:
+    m, rows = prss.code.privacy + u, []
+    for A in prss.blocks:
         if set(C) <= set(A):
             poly = [1]
             for a in A:
                 poly = multiply(poly, prss.code.alphas[a], p)
-            for e in range(streams):
-                rows.append([0] * e + poly + [0] * (streams - 1 - e))
-    assert all(len(row) == T + streams for row in rows)
+            for e in range(m - len(A)):
+                rows.append([0] * e + poly + [0] * (m - len(A) - 1 - e))
+    assert all(len(row) == m for row in rows)
     return rows
 
 
 @pytest.mark.parametrize(("K", "T", "N"), SHAPES)
-def test_every_set_has_a_key_that_exactly_the_parties_outside_it_get(K, T, N):
+def test_every_block_has_a_key_that_exactly_the_parties_outside_it_get(K, T, N):
     prss = prss_of(K, T, N)
-    for key, A in enumerate(prss.subsets):
+    for key, A in enumerate(prss.blocks):
         dealer = prss.dealer(key)
         holders = {dealer} | {n for n in range(N) if key in prss.sent(dealer, n)}
         assert holders == set(range(N)) - set(A)
         assert all(key in prss.held(n) for n in holders)
         assert not any(key in prss.sent(m, n) for n in A for m in range(N))
-    assert sum(len(prss.dealt(n)) for n in range(N)) == len(prss.subsets)
+    assert sum(len(prss.dealt(n)) for n in range(N)) == len(prss.blocks)
 
 
-@pytest.mark.parametrize("degree", [2, 3])
+@pytest.mark.parametrize(("degree", "lowest"), [(2, 2), (3, 2), (3, 3)])
 @pytest.mark.parametrize(("K", "T", "N"), SHAPES)
-def test_masked_zeros_decode_to_zero_from_any_r_of_them_and_from_no_fewer(K, T, N, degree):
-    prss = prss_of(K, T, N)
+def test_masked_zeros_decode_to_zero_from_any_r_of_them_and_from_no_fewer(K, T, N, degree, lowest):
+    prss = prss_of(K, T, N, degree=lowest)
     code, keys = prss.code, keys_of(prss)
     R = code.recovery_threshold(degree)
     zero = np.zeros((2, 3), code.field.dtype)
@@ -112,9 +112,10 @@ def test_masked_zeros_decode_to_zero_from_any_r_of_them_and_from_no_fewer(K, T, 
     assert code.field.matmul(to_betas, sent[: R - 1].reshape(R - 1, -1)).any()
 
 
+@pytest.mark.parametrize("lowest", [2, 3])
 @pytest.mark.parametrize(("K", "T", "N"), SHAPES)
-def test_streams_of_unknown_keys_span_all_masks_and_one_fewer_never_does(K, T, N):
-    prss, p = prss_of(K, T, N), P
+def test_streams_of_unknown_keys_span_all_masks_and_one_fewer_never_does(K, T, N, lowest):
+    prss, p = prss_of(K, T, N, degree=lowest), P
     u = mask_streams(prss.code, 3)
     assert u == 2 * K + 2 * T - 2
     for size in range(T + 1):
@@ -126,7 +127,7 @@ def test_streams_of_unknown_keys_span_all_masks_and_one_fewer_never_does(K, T, N
 
 @pytest.mark.parametrize(("K", "T", "N"), SHAPES)
 def test_streams_of_an_opening_span_all_polynomials_that_vanish_at_the_coalition(K, T, N):
-    prss = prss_of(K, T, N)
+    prss = prss_of(K, T, N, degree=2)
     u = opening_streams(prss.code, 2)
     assert u == 2 * K + T - 1
     for C in combinations(range(N), T):
@@ -139,24 +140,25 @@ def test_at_7_each_mask_polynomial_comes_equally_often_and_so_it_does_for_a_part
     prss = prss_of(1, 1, 4, p=7)
     code, u = prss.code, mask_streams(prss.code, 3)
     assert (code.betas, code.alphas, u) == ((1, 2), (3, 4, 5, 6), 2)
-    tape = np.indices((7,) * (4 * u)).reshape(4, u, -1)  # every value of every stream
+    assert prss.blocks == ((0, 1), (0, 3), (1, 2), (2, 3))
+    tape = np.indices((7,) * 4).reshape(4, -1)  # every value of every stream, one a key
     values = []
     for n in range(4):
-        weights, held = prss.weights(n, u).astype(np.int64), prss.held(n)
-        rho = sum((weights[i][:, None] * tape[key]).sum(axis=0) for i, key in enumerate(held))
+        weights, held = prss.weights(n, u), prss.held(n)
+        rho = sum(int(w[0]) * tape[key] for w, key in zip(weights, held, strict=True))
         values.append(int(code.vanishing[n]) * rho % 7)
     counts = np.bincount(np.ravel_multi_index(np.array(values), (7,) * 4), minlength=7**4)
-    assert sorted(set(counts.tolist())) == [0, 7**8 // 7**3]
+    assert sorted(set(counts.tolist())) == [0, 7**4 // 7**3]
     assert np.count_nonzero(counts) == 7**3  # all cubics that vanish at beta_1
-    for c in range(4):  # party c lacks the key of {c} alone: 7^2 values of its two streams
-        known = np.zeros((4, u), np.int64)
+    for c in range(4):  # party c lacks the keys of its two blocks: 7^2 values of their streams
+        lacks = [key for key, A in enumerate(prss.blocks) if c in A]
         seen = set()
-        for pair in product(range(7), repeat=u):
-            known[c] = pair
+        for pair in product(range(7), repeat=2):
+            known = dict.fromkeys(range(4), 0) | dict(zip(lacks, pair, strict=True))
             row = []
             for n in range(4):
-                weights = prss.weights(n, u).astype(np.int64)
-                rho = sum((weights[i] * known[key]).sum() for i, key in enumerate(prss.held(n)))
+                weights = zip(prss.weights(n, u), prss.held(n), strict=True)
+                rho = sum(int(w[0]) * known[key] for w, key in weights)
                 row.append(int(code.vanishing[n]) * rho % 7)
             assert row[c] == 0
             seen.add(tuple(row))
@@ -212,13 +214,13 @@ def test_a_stream_is_aes_in_counter_mode_under_hkdf_by_rejection(p):
 @pytest.mark.parametrize(
     ("shape", "p", "digest"),
     [
-        ((1, 1, 4), 2**31 - 1, "d40da46bd0816061"),
-        ((2, 2, 10), 2**61 - 1, "ace2d717d97c9e57"),
+        ((1, 1, 4), 2**31 - 1, "5aff02e65941019b"),
+        ((2, 2, 10), 2**61 - 1, "fbd2d52010ae8788"),
     ],
 )
 def test_values_are_those_of_the_committed_vectors(shape, p, digest):
     prss = prss_of(*shape, p=p)
-    keys = {i: hashlib.sha256(str(i).encode()).digest() for i in range(len(prss.subsets))}
+    keys = {i: hashlib.sha256(str(i).encode()).digest() for i in range(len(prss.blocks))}
     u = mask_streams(prss.code, 3)
     values = [
         prss.value(n, own(prss, keys, n), LABEL, (3, 2), u).tolist()
@@ -227,10 +229,20 @@ def test_values_are_those_of_the_committed_vectors(shape, p, digest):
     assert hashlib.sha256(repr(values).encode()).hexdigest()[:16] == digest
 
 
-def test_too_many_keys_are_refused_with_what_they_would_cost():
-    prss_of(1, 2, 28)  # 378 keys
-    with pytest.raises(ConfigurationError, match=r"3276 keys.*512.*C\(N-1,T\) u = 2925 u streams"):
-        prss_of(1, 3, 28)
+def test_results_of_a_lower_degree_than_the_blocks_are_for_are_refused():
+    prss = prss_of(1, 1, 4, degree=3)
+    with pytest.raises(ConfigurationError, match="u = 2 coefficients or more, and u = 1"):
+        prss.mask(0, own(prss, keys_of(prss), 0), LABEL, np.zeros(2, np.uint32), 2)
+
+
+def test_a_thousand_parties_have_a_thousand_keys_and_masks_that_decode_to_zero():
+    prss = prss_of(1, 1, 1000)
+    keys, some = keys_of(prss), [0, 1, 500, 999]
+    assert (len(prss.blocks), prss.most_streams(2)) == (1000, 998)
+    zero = np.zeros(3, prss.code.field.dtype)
+    sent = np.stack([prss.mask(n, own(prss, keys, n), LABEL, zero, 3) for n in some])
+    assert sent.any(axis=1).all()
+    assert not prss.code.decode(sent, some, degree=3).any()
 
 
 def test_what_parties_of_one_process_compute_once_is_what_each_would_compute(monkeypatch):
@@ -240,11 +252,11 @@ def test_what_parties_of_one_process_compute_once_is_what_each_would_compute(mon
     labels = ((LABEL, 3), (b"other", 3), (LABEL, 5))
     uses = [(n, own(prss, keys, n), label, (4, size)) for label, size in labels for n in range(N)]
     uses += [(3, odd, LABEL, (4, 5)), (4, own(prss, keys, 4), LABEL, (4, 5))]
-    shared = [prss.value(*use, 3) for use in uses]
-    alone = [prss_of(2, 2, 10).value(*use, 3) for use in uses]
-    copied = copy.deepcopy(prss).value(*uses[-1], 3)
+    shared = [prss.value(*use, 6) for use in uses]
+    alone = [prss_of(2, 2, 10).value(*use, 6) for use in uses]
+    copied = copy.deepcopy(prss).value(*uses[-1], 6)
     monkeypatch.setattr("securevfl.field.prss._AT_ONCE", 100)
-    in_parts = [prss.value(*use, 3) for use in uses]
+    in_parts = [prss.value(*use, 6) for use in uses]
     for a, b, c in zip(shared, alone, in_parts, strict=True):
         assert np.array_equal(a, b)
         assert np.array_equal(a, c)

@@ -69,7 +69,7 @@ def test_a_plan_proposes_the_helpers_with_which_fast_parties_suffice():
 def test_a_plan_says_keys_replay_and_the_smallest_field():
     asked = {"protocol": "coded_split", "segments": 1, "helpers": 2, "privacy": 2, "width": 3}
     found = plan(DIGITS, batch=16, prime=P61, **asked)
-    assert found.best.keys == 45
+    assert found.best.keys == 18
     assert found.best.replay == 16 * 8 * 17 * 3
     assert (found.bits.prime, found.bits.smallest) == (P61, 2**40 - 87)
     assert found.bits.largest < found.bits.expected < 2**39

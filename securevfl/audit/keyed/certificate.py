@@ -17,6 +17,7 @@ import numpy as np
 from securevfl.audit.proof.certificate import Check
 from securevfl.audit.proof.linear_algebra import rank
 from securevfl.field import LagrangeCode
+from securevfl.field.designs import unspanned
 from securevfl.field.prss import Prss
 from securevfl.protocols.base.shared_models import KeyMasked
 
@@ -117,7 +118,7 @@ def _roots(code: LagrangeCode) -> Check:
 
 
 def _streams(prss: Prss, degree: int, seed: int) -> Iterator[Check]:
-    """Streams of the keys that C lacks span all masks, and one stream fewer does not."""
+    """Streams of the keys that C lacks span all masks, and one coefficient fewer does not."""
     code = prss.code
     K, T, N = code.segments, code.privacy, code.parties
     u = degree * (code.size - 1) - code.size + 1
@@ -132,81 +133,79 @@ def _streams(prss: Prss, degree: int, seed: int) -> Iterator[Check]:
     for size in range(T + 1):
         for C in _coalitions(N, size, seed)[0]:
             looked += 1
-            own = [n for n, A in enumerate(prss.subsets) if set(C) <= set(A)]
+            own = [values[key] for key, A in enumerate(prss.blocks) if set(C) <= set(A)]
             wanted = needed - K - size  # dim { q : deg q <= degree (K+T-1) - K, q(alpha_C) = 0 }
-            matrix = values[:, own].reshape(N, -1)
-            short = values[:, own, : u - 1].reshape(N, -1)
+            matrix = np.concatenate([np.zeros((N, 0), code.field.dtype), *own], axis=1)
+            short = np.concatenate([matrix[:, :0], *(one[:, :-1] for one in own)], axis=1)
             full = rank(code.field, matrix) == wanted
             if not full or (size == T and rank(code.field, short) >= wanted):
                 wrong.append(C)
     wrong += [C for C in _coalitions(N, T, seed)[0][:_GALOIS] if not _by_galois(prss, C, u)]
+    wrong += unspanned(prss.blocks, N, T, T + u)
     text = (
-        f"with u = {u} streams a key, {degree}(K+T-1) - K - T + 1, the keys that a coalition lacks "
-        f"span all masks of degree {degree}(K+T-1) that vanish at its points: ranks of {looked} "
-        f"coalitions of up to T = {T} holders, {min(_GALOIS, math.comb(N, T))} of them by galois "
-        "and the closed form as well; one stream fewer never does"
+        f"with m = T + u coefficients of rho, u = {degree}(K+T-1) - K - T + 1 = {u}, the keys that "
+        f"a coalition lacks span all masks of degree {degree}(K+T-1) that vanish at its points: "
+        f"meetings of blocks lead to all {math.comb(N, T)} coalitions of T = {T} holders; ranks of "
+        f"{looked} of up to T, {min(_GALOIS, math.comb(N, T))} of them by galois as well; one "
+        "coefficient fewer never does"
     )
     yield Check("streams", not wrong, text if not wrong else f"not for coalition {wrong[0]}")
     text = "every coefficient of a stream is P(alpha) prod (alpha - alpha_a) alpha^e"
     yield Check("stream coefficients", closed, text if closed else f"not {text}")
 
 
-def _stream_values(prss: Prss, u: int) -> tuple[np.ndarray, bool]:
-    """Value that each stream of each key adds at each holder's point, (N, keys, u), by the code.
+def _stream_values(prss: Prss, u: int) -> tuple[list[np.ndarray], bool]:
+    """Value that each stream adds at each holder's point, (N, streams) of each key, by the code.
 
     And whether it is P(alpha) prod_{a in A} (alpha - alpha_a) alpha^e, in plain integers.
     """
     code, field = prss.code, prss.code.field
-    values = np.zeros((code.parties, len(prss.subsets), u), field.dtype)
+    counts = [code.privacy + u - len(A) for A in prss.blocks]
+    values = [np.zeros((code.parties, count), field.dtype) for count in counts]
     data, p, right = code.betas[: code.segments], field.modulus, True
     for j, alpha in enumerate(code.alphas):
-        values[j, list(prss.held(j))] = field.multiply(code.vanishing[j], prss.weights(j, u))
+        for key, row in zip(prss.held(j), prss.weights(j, u), strict=True):
+            values[key][j] = field.multiply(code.vanishing[j], row)
         root = math.prod(alpha - b for b in data)
-        for key, A in enumerate(prss.subsets):
+        for A, count, found in zip(prss.blocks, counts, values, strict=True):
             first = root * math.prod(alpha - code.alphas[a] for a in A) % p
-            wanted = [first * pow(alpha, e, p) % p for e in range(u)]
-            right &= [int(v) for v in values[j, key]] == wanted
+            wanted = [first * pow(alpha, e, p) % p for e in range(count)]
+            right &= [int(v) for v in found[j]] == wanted
     return values, right
 
 
 def _by_galois(prss: Prss, C: Sequence[int], u: int) -> bool:
-    """The minor of the key that C lacks at the first u other holders, in three ways alike."""
-    code, p = prss.code, prss.code.field.modulus
-    key = prss.subsets.index(tuple(C))
-    rest = [j for j in range(code.parties) if j not in C][:u]
-    if len(rest) < u:
-        return False
-    rows = [prss.held(j).index(key) for j in rest]
-    own = np.stack([prss.weights(j, u)[row] for j, row in zip(rest, rows, strict=True)])
-    alphas = [code.alphas[j] for j in rest]
-    factors = math.prod(z - code.alphas[c] for z in alphas for c in C)
-    closed = factors * _vandermonde(alphas) % p
-    plain: list[Any] = [[int(v) for v in row] for row in own]
-    independent = int(np.linalg.det(_galois(code)(plain)))
-    return 0 != closed == independent == code.field.det(own)
+    """Whether streams of the keys that C lacks have rank u at the first u other holders."""
+    code, rows = prss.code, list[Any]()
+    for j in [j for j in range(code.parties) if j not in C][:u]:
+        own = dict(zip(prss.held(j), prss.weights(j, u), strict=True))
+        rows.append([])
+        for key, A in enumerate(prss.blocks):
+            if set(C) <= set(A):
+                none = [0] * prss.streams(key, u)
+                rows[-1] += [int(v) for v in own[key]] if key in own else none
+    return len(rows) == u and int(np.linalg.matrix_rank(_galois(code)(rows))) == u
 
 
 def _keys(prss: Prss) -> Check:
-    """k_A goes to exactly the holders outside A; each coalition lacks a key that others have."""
-    N, T = prss.code.parties, prss.code.privacy
+    """k_A goes to exactly the holders outside A."""
+    N = prss.code.parties
     drawn = [set(prss.dealt(n)) for n in range(N)]
     held = [set(prss.held(n)) for n in range(N)]
     sent = [[set(prss.sent(m, n)) for n in range(N)] for m in range(N)]
     wrong = []
-    for key, A in enumerate(prss.subsets):
+    for key, A in enumerate(prss.blocks):
         outside = set(range(N)) - set(A)
         dealers = {n for n in range(N) if key in drawn[n]}
         told = {n for row in sent for n in range(N) if key in row[n]}
         keep = {n for n in range(N) if key in held[n]}
         if len(dealers) != 1 or dealers | told != outside or keep != outside:
             wrong.append(A)
-    every = prss.subsets == tuple(itertools.combinations(range(N), T))
     detail = (
-        f"each of the C({N},{T}) = {len(prss.subsets)} keys goes to exactly the holders outside "
-        f"its set; every coalition of up to T = {T} lies in a set whose other holders are honest"
+        f"each of the {len(prss.blocks)} keys goes to exactly the holders outside its block, and "
+        f"nobody in a coalition holds the key of a block that contains it"
     )
-    holds = every and not wrong
-    return Check("keys", holds, detail if holds else f"not the key of {wrong[:1] or 'some set'}")
+    return Check("keys", not wrong, detail if not wrong else f"not the key of {wrong[:1]}")
 
 
 def _coalitions(parties: int, size: int, seed: int) -> tuple[list[tuple[int, ...]], str]:

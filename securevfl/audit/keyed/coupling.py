@@ -7,9 +7,11 @@ L_A their row sums, the draws that give other secrets (X', W', Gbar') the same v
     Z' = Z + M_A^-1 A_A (X - X')          V' = V + M_A^-1 L_A (W - W')
     U': those with which A's shares of Gbar' are those of Gbar         where the server is honest
     digests of steps: those of the first run                           where it is, too
-    streams of k_A for a label: + the coefficients of s                where it is not
+    streams for a label of keys that nobody in A holds: + x            where it is not
 
-with s = (psi - psi') / (P prod_{a in A} (z - alpha_a)), psi being the results without masks. Labels
+with s = (psi - psi') / (P prod_{a in A} (z - alpha_a)), psi being the results without masks, and x
+a solution of sum_B prod_{b in B, not in A} (z - alpha_b) x_B(z) = s over the blocks B that contain
+A. Labels
 are free where the server is honest. Where it is in the coalition, the sums must be equal: here all
 honest owners' columns are exchanged among them, with the weights that belong to them.
 """
@@ -25,11 +27,12 @@ import numpy as np
 
 from securevfl.audit.keyed.keystreams import Place, stream_of
 from securevfl.audit.keyed.runs import Change, Draws, KeyedRun, Seen, known_to, record_keyed
-from securevfl.audit.proof.linear_algebra import solve_left
+from securevfl.audit.proof.linear_algebra import independent_rows, solve_left
 from securevfl.audit.tapes import Tape
 from securevfl.engine import wire
 from securevfl.engine.party import SERVER
 from securevfl.errors import ConfigurationError
+from securevfl.field import LagrangeCode
 from securevfl.field.lagrange import interpolation_matrix
 from securevfl.field.prss import derive
 from securevfl.privacy.coalition import Coalition
@@ -239,10 +242,9 @@ def moved_streams(
     tapes: Mapping[int, Tape],
     A: Sequence[int],
 ) -> dict[Place, np.ndarray]:
-    """Streams of k_A, each with the coefficients of s added to it."""
+    """Streams of the keys that nobody in A holds, which together make s more."""
     protocol, code = before.protocol, before.protocol.code
-    streams = protocol.result_degree * (code.size - 1) - code.size + 1
-    key = before.keys[protocol.prss.subsets.index(tuple(A))]
+    unknown = protocol.result_degree * (code.size - 1) - code.size + 1
     one = Shares.of(protocol, before.integers, before.run.tapes)
     two = Shares.of(protocol, after, tapes)
     found: dict[Place, np.ndarray] = {}
@@ -256,10 +258,60 @@ def moved_streams(
         change = code.field.subtract(
             one.results(use.part, use.rows), two.results(use.part, use.rows)
         )
-        added = quotient(protocol, A, change, streams)
-        own = stream_of(code.field.modulus, key, label, added.size, code.field.dtype)
-        found[key, label] = code.field.add(own, added.reshape(-1))
+        for place, added in spread(protocol, A, quotient(protocol, A, change, unknown)).items():
+            key = before.keys[place]
+            own = stream_of(code.field.modulus, key, label, added.size, code.field.dtype)
+            found[key, label] = code.field.add(own, added.reshape(-1))
     return found
+
+
+def spread(protocol: SharedModels, A: Sequence[int], s: np.ndarray) -> dict[int, np.ndarray]:
+    """Polynomials x_B, by key of a block B that contains A, with sum_B x_B prod (z - alpha_b) = s.
+
+    The products are over the members of B that are not in A. Of all solutions it is the one whose
+    coefficients are zero but for the first u independent ones, so it is linear in s.
+
+    Parameters
+    ----------
+    protocol : SharedModels
+    A : sequence of int
+    s : ndarray, (u, ...)
+        Coefficients.
+
+    Raises
+    ------
+    ConfigurationError
+        Where the keys that nobody in A holds do not span what they must.
+    """
+    field, u, places = protocol.code.field, len(s), list[int]()
+    columns = [np.zeros((u, 0), field.dtype)]
+    for key, B in enumerate(protocol.prss.blocks):
+        if set(A) <= set(B):
+            columns.append(_multiples(protocol.code, sorted(set(B) - set(A)), u))
+            places += [key] * columns[-1].shape[1]
+    matrix = np.concatenate(columns, axis=1)
+    first = independent_rows(field, np.ascontiguousarray(matrix.T))
+    solved = solve_left(field, matrix[:, first], s.reshape(u, -1)) if len(first) == u else None
+    if solved is None:
+        raise ConfigurationError(
+            f"coupling: the keys that holders {tuple(A)} lack span {len(first)} of {u} dimensions"
+        )
+    found = np.zeros((len(places), solved.shape[1]), field.dtype)
+    found[first] = solved
+    of = np.array(places)
+    return {key: found[of == key].reshape(-1, *s.shape[1:]) for key in dict.fromkeys(places)}
+
+
+def _multiples(code: LagrangeCode, roots: Sequence[int], size: int) -> np.ndarray:
+    """Coefficients of prod (z - alpha_b) z^e below degree `size`, one polynomial a column."""
+    p, product = code.field.modulus, [1]
+    for b in roots:
+        shifted = zip([0, *product], [*product, 0], strict=True)
+        product = [(x - code.alphas[b] * y) % p for x, y in shifted]
+    columns = np.zeros((size, size - len(roots)), code.field.dtype)
+    for e in range(size - len(roots)):
+        columns[e : e + len(product), e] = product
+    return columns
 
 
 def quotient(

@@ -21,7 +21,7 @@ from securevfl.field import LagrangeCode, PrimeField
 from securevfl.field.prss import Prss
 
 P, N, DEGREE = 7, 4, 3
-STREAMS = 2
+STREAMS = 2  # that each holder does not know: u
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,8 @@ class Counted:
 @functools.cache
 def small_prss() -> Prss:
     """The keys of the instance."""
-    return Prss(LagrangeCode(PrimeField(P), parties=N, segments=1, privacy=1, degree=DEGREE))
+    code = LagrangeCode(PrimeField(P), parties=N, segments=1, privacy=1, degree=DEGREE)
+    return Prss(code, DEGREE)
 
 
 def _step(sums: np.ndarray) -> np.ndarray:
@@ -60,30 +61,30 @@ def _grid(letters: int) -> np.ndarray:
     return np.indices((P,) * letters).reshape(letters, -1)
 
 
-def _masks(unknown: tuple[int, ...], streams: int) -> np.ndarray:
-    """Masks that each stream of some keys adds to the four uploads, (4, columns)."""
+def _masks(holder: int | None) -> np.ndarray:
+    """Masks that each stream that a holder does not know adds to the four uploads, (4, streams)."""
     prss = small_prss()
-    values = np.zeros((N, len(unknown), streams), np.int64)
+    unknown = [key for key, A in enumerate(prss.blocks) if holder is None or holder in A]
+    values = np.zeros((N, len(unknown)), np.int64)
     for j in range(N):
-        own = prss.weights(j, streams).astype(np.int64) * int(prss.code.vanishing[j])
+        own = dict(zip(prss.held(j), prss.weights(j, STREAMS), strict=True))
         for place, key in enumerate(unknown):
-            if key in prss.held(j):
-                values[j, place] = own[prss.held(j).index(key)] % P
-    return values.reshape(N, -1)
+            if key in own:  # a key of a pair of neighbours makes one stream
+                values[j, place] = int(own[key][0]) * int(prss.code.vanishing[j]) % P
+    return values
 
 
-def server_views(holder: int | None, streams: int = STREAMS) -> Counted:
+def server_views(holder: int | None, fewer: int = 0) -> Counted:
     """Server, alone or with one holder: equal sums in both rounds, equal histograms.
 
     Parameters
     ----------
     holder : int or None
-    streams : int
-        u; with one fewer the histograms must not be equal.
+    fewer : int
+        Streams that are left out; with one fewer the histograms must not be equal for a holder.
     """
     code = small_prss().code
-    unknown = tuple(range(N)) if holder is None else (holder,)
-    hidden = _masks(unknown, streams).astype(code.field.dtype)
+    hidden = _masks(holder)[:, fewer:].astype(code.field.dtype)
     checks = left_null(code.field, hidden).astype(np.int64)  # what no mask moves
     Z1, Z2, V1, V2 = _grid(4)
     l1, l2 = (np.array(m, np.int64)[:, :1] for m in (code.data_matrix, code.mask_matrix))
@@ -135,7 +136,7 @@ def _one_round(holder: int, secrets: tuple[int, ...]) -> bytes:
     l1, l2 = (np.array(m, np.int64)[:, :1] for m in (code.data_matrix, code.mask_matrix))
     F1, F2 = (l1 * x1 + l2 * Z1) % P, (l1 * x2 + l2 * Z2) % P
     W1, W2 = (l1 * w1 + l2 * V1) % P, (l1 * w2 + l2 * V2) % P
-    uploads = (F1 * W1 + F2 * W2 + _masks((holder,), STREAMS) @ np.stack([s0, s1])) % P
+    uploads = (F1 * W1 + F2 * W2 + _masks(holder) @ np.stack([s0, s1])) % P
     return np.sort(_numbers([*uploads, *(v[holder] for v in (F1, F2, W1, W2))])).tobytes()
 
 
@@ -151,7 +152,7 @@ def _numbers(digits: list[np.ndarray]) -> np.ndarray:
 def all_equal() -> bool:
     """Whether every view is as the theorem says, and differs where it says nothing."""
     servers = [server_views(holder) for holder in (None, *range(N))]
-    short = [server_views(1, STREAMS - 1)]
+    short = [server_views(1, fewer=1)]
     holders = [holder_views(holder) for holder in range(N)]
     theorem = all(one.equal and one.apart for one in servers) and all(h.equal for h in holders)
     return theorem and not any(one.equal for one in short)

@@ -50,7 +50,7 @@ def _held(run: KeyedRun) -> Check:
         if dict(getattr(parties[j], "keys", {})) != wanted:
             wrong.append(j)
     text = (
-        f"each of {run.protocol.code.parties} holders ends with exactly the keys of the sets "
+        f"each of {run.protocol.code.parties} holders ends with exactly the keys of the blocks "
         f"without it, as they were drawn, {len(keys)} keys in all"
     )
     return Check("keys held", not wrong, text if not wrong else f"holder {wrong[0]} has other keys")
@@ -164,12 +164,12 @@ def _labels(run: KeyedRun) -> Check:
 
 
 def _streams(run: KeyedRun) -> Check:
-    """For each upload exactly u |B| h elements below p are drawn of each key of its holder."""
+    """For each upload exactly (m - |A|) |B| h elements are drawn of each key of its holder."""
     protocol, code = run.protocol, run.protocol.code
     u = protocol.result_degree * (code.size - 1) - code.size + 1
     width = next(iter(run.integers.values())).model.shape[1]
     uses = run.uses()
-    sizes = {label: u * len(use.rows) * width for use, label in uses.values()}
+    sizes = {label: len(use.rows) * width for use, label in uses.values()}
     known = {key: place for place, key in run.keys.items()}
     times: Counter[tuple[bytes, bytes]] = Counter()
     problem = ""
@@ -177,8 +177,9 @@ def _streams(run: KeyedRun) -> Check:
         if one.key not in known or one.label not in sizes:
             continue
         times[one.key, one.label] += 1
-        if (one.size, one.modulus) != (sizes[one.label], code.field.modulus):
-            problem = _wrong_size(one, sizes[one.label])
+        wanted = sizes[one.label] * (code.privacy + u - len(protocol.prss.blocks[known[one.key]]))
+        if (one.size, one.modulus) != (wanted, code.field.modulus):
+            problem = _wrong_size(one, wanted)
     strangers = {o.label for o in run.questions.streams if o.key in known} - set(sizes)
     if strangers and not protocol.releases_models:
         problem = f"keys are asked for {len(strangers)} labels that no upload has"
@@ -189,8 +190,8 @@ def _streams(run: KeyedRun) -> Check:
     if not problem and (not times or min(times.values()) < 0):
         problem = "a holder uploads without asking for every stream of the keys that it holds"
     text = (
-        f"for each upload its holder draws, of each of its keys, u |B| h elements below p, u = "
-        f"{u}; {len(known)} keys, {len(sizes)} labels"
+        "for each upload its holder draws, of each of its keys, (m - |A|) |B| h elements below p, "
+        f"m = T + {u}; {len(known)} keys, {len(sizes)} labels"
     )
     return Check("streams drawn", not problem, problem or text)
 
@@ -223,15 +224,18 @@ def _masks(run: KeyedRun, label: bytes, shape: tuple[int, ...]) -> np.ndarray:
     protocol, code, field = run.protocol, run.protocol.code, run.protocol.code.field
     p, u = field.modulus, protocol.result_degree * (code.size - 1) - code.size + 1
     data, size = code.betas[: code.segments], math.prod(shape)
+    blocks = protocol.prss.blocks
+    counts = [code.privacy + u - len(A) for A in blocks]
     streams = [
-        stream_of(p, run.keys[key], label, u * size, field.dtype).reshape(u, size)
-        for key in range(len(protocol.prss.subsets))
+        stream_of(p, run.keys[key], label, count * size, field.dtype).reshape(count, size)
+        for key, count in enumerate(counts)
     ]
     rows = []
     for alpha in code.alphas:
         root = math.prod(alpha - b for b in data)
-        first = [root * math.prod(alpha - code.alphas[a] for a in A) for A in protocol.prss.subsets]
-        rows.append([one * pow(alpha, e, p) % p for one in first for e in range(u)])
+        first = [root * math.prod(alpha - code.alphas[a] for a in A) for A in blocks]
+        both = zip(first, counts, strict=True)
+        rows.append([one * pow(alpha, e, p) % p for one, count in both for e in range(count)])
     values: np.ndarray = field.matmul(
         field.reduce(np.array(rows, object)), np.concatenate(streams), trusted=True
     )

@@ -17,6 +17,7 @@ import numpy as np
 from securevfl.audit.proof.linear_algebra import left_null, rank
 from securevfl.errors import ConfigurationError
 from securevfl.field import LagrangeCode
+from securevfl.field.designs import unspanned
 from securevfl.field.prss import Prss, mask_streams
 
 _SUBSETS = 300  # of clients, checked by linear algebra; the closed form covers all of them
@@ -127,37 +128,43 @@ def _rows(code: LagrangeCode, seed: int, subsets: int) -> Check:
 
 
 def _holders(code: LagrangeCode, prss: Prss) -> Check:
-    """Each set of T clients has a key, which exactly the clients outside it draw or are sent."""
+    """Each block has a key, which exactly the clients outside it draw or are sent.
+
+    And meetings of blocks lead to all sets of T clients, so that the keys that they lack span all
+    that vanishes at them, at any points (`securevfl.field.designs`).
+    """
     N, T = code.parties, code.privacy
     wrong = []
-    for key, A in enumerate(prss.subsets):
+    for key, A in enumerate(prss.blocks):
         dealer = prss.dealer(key)
         got = {n for n in range(N) if key in prss.sent(dealer, n)} | {dealer}
         held = {n for n in range(N) if key in prss.held(n)}
         if not got == held == set(range(N)) - set(A) or key not in prss.dealt(dealer):
             wrong.append(A)
-    every = tuple(itertools.combinations(range(N), T))
-    holds = not wrong and prss.code is code and prss.subsets == every
-    detail = f"each of the {len(every)} sets A of T = {T} clients has a key, which exactly the "
-    detail += "clients outside A hold"
-    return Check("mask keys", holds, detail if holds else f"not that of {wrong[:1] or 'all sets'}")
+    left = unspanned(prss.blocks, N, T, code.size + T - 1)
+    holds = not wrong and prss.code is code and not left
+    detail = f"each of the {len(prss.blocks)} blocks A has a key, which exactly the clients "
+    detail += f"outside A hold, and meetings of blocks lead to all {math.comb(N, T)} sets of T = "
+    detail += f"{T} clients"
+    problem = f"not that of {wrong[:1]}" if wrong else f"no meetings lead to {left[:1] or 'a set'}"
+    return Check("mask keys", holds, detail if holds else problem)
 
 
 def _streams(code: LagrangeCode, prss: Prss) -> Check:
-    """A client's value of rho is that of prod_{a in A} (z - alpha_a) z^e, e < K + T - 1."""
-    wanted, p = code.size - 1, code.field.modulus
+    """A client's value of rho is that of prod_{a in A} (z - alpha_a) z^e, e < m - |A|."""
+    m, p = code.size + code.privacy - 1, code.field.modulus
     wrong = []
     for n, alpha in enumerate(code.alphas):
-        sets = [A for A in prss.subsets if n not in A]
         right = [
             [math.prod(alpha - code.alphas[a] for a in A) * pow(alpha, e, p) % p
-             for e in range(wanted)]
-            for A in sets
+             for e in range(m - len(A))]
+            for A in prss.blocks if n not in A
         ]  # fmt: skip
         found = prss.weights(n, mask_streams(code, degree=2))
-        if found.shape != (len(sets), wanted) or _as_ints(found).tolist() != right:
+        if [_as_ints(one).tolist() for one in found] != right:
             wrong.append(n)
-    detail = f"each key makes K+T-1 = {wanted} coefficients of rho, zero at the clients of its set"
+    detail = f"each key of a block A makes m - |A| coefficients of rho, m = K+2T-1 = {m}, zero at "
+    detail += "the clients of A"
     return Check("mask streams", not wrong, detail if not wrong else f"not at client {wrong[0]}")
 
 
@@ -166,23 +173,24 @@ def _quotient(
 ) -> Check:
     """What server and C can tell of psi without its masks is what they may: K + T values.
 
-    C lacks the key of A = C alone. Of the functionals of psi + P rho those that none of its streams
-    moves have rank K + T on polynomials of degree 2(K+T-1); values at beta_1..K and alpha_C are
-    K + T independent such ones.
+    C lacks the keys of the blocks that contain it. Of the functionals of psi + P rho those that
+    none of their streams moves have rank K + T on polynomials of degree 2(K+T-1); values at
+    beta_1..K and alpha_C are K + T independent such ones.
     """
     GF = _galois(code)
     N, degree, p = code.parties, 2 * (code.size - 1), code.field.modulus
     powers = [[pow(a, i, p) for i in range(degree + 1)] for a in code.alphas]
     monomials = GF(np.array(powers, object))
-    weights = [prss.weights(n, mask_streams(code, degree=2)) for n in range(N)]
-    rows = [{key: row for row, key in enumerate(prss.held(n))} for n in range(N)]
-    wrong = []
+    u, wrong = mask_streams(code, degree=2), []
+    weights = [dict(zip(prss.held(n), prss.weights(n, u), strict=True)) for n in range(N)]
     for clients in chosen:
-        key = prss.subsets.index(clients)
-        moved = np.zeros((N, weights[0].shape[1]), code.field.dtype)
-        for n in set(range(N)) - set(clients):
-            moved[n] = weights[n][rows[n][key]]
-        hidden = GF(_as_ints(code.vanishing))[:, None] * GF(_as_ints(moved))
+        lacks = [key for key, A in enumerate(prss.blocks) if set(clients) <= set(A)]
+        none = [[0] * len(weights[prss.dealer(key)][key]) for key in lacks]
+        moved = [
+            [v for key, no in zip(lacks, none, strict=True) for v in weights[n].get(key, no)]
+            for n in range(N)
+        ]
+        hidden = GF(_as_ints(code.vanishing))[:, None] * GF(_as_ints(np.array(moved, object)))
         free = hidden.left_null_space()
         if np.linalg.matrix_rank(free @ monomials) != code.size:
             wrong.append(clients)

@@ -3,12 +3,15 @@
 Take secrets (X, W) and (X', W') with equal sums over the honest clients. The tapes that give the
 second the view of the first are
 
-    Z' = Z + M_A^-1 A_A (X - X'),    V' = V + M_A^-1 L_A (W - W'),    streams' of k_A = streams + s
+    Z' = Z + M_A^-1 A_A (X - X'),    V' = V + M_A^-1 L_A (W - W'),
+    rho' = rho + s prod_{a in A} (z - alpha_a)
 
 for a set A of T clients with the coalition in it, M_A the mask columns and A_A the data columns of
 the Lagrange matrix at A's points, L_A the row sums of A_A, and s the K + T - 1 coefficients of
-(psi - psi') / (P prod_{a in A} (z - alpha_a)), of each attempt. docs/masking.md proves it;
-`securevfl.audit.recorded_runs` runs it.
+(psi - psi') / (P prod_{a in A} (z - alpha_a)), of each attempt. The streams of the keys that nobody
+in A holds make what is added to rho, for they span all that vanishes at A's points
+(`securevfl.audit.proof.certificate`). docs/masking.md proves it; `securevfl.audit.recorded_runs`
+runs it.
 """
 
 from __future__ import annotations

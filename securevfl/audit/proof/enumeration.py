@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,7 @@ import numpy as np
 from securevfl.audit.proof.linear_algebra import independent_rows, left_null
 from securevfl.errors import ConfigurationError
 from securevfl.field import LagrangeCode
+from securevfl.field.designs import blocks_of
 from securevfl.field.lagrange import interpolation_matrix
 from securevfl.privacy.coalition import Coalition
 
@@ -32,7 +32,8 @@ class SmallInstance:
     masked : bool
         Whether uploads are masked.
     streams : int, optional
-        Streams of each key; K + T - 1 if not given. Other numbers are planted leaks.
+        u, of which rho has T more coefficients; K + T - 1 if not given. Other numbers are planted
+        leaks.
     given : bool
         Planted leak: every client holds every key.
     """
@@ -113,12 +114,13 @@ class Observation:
         count = code.size - 1 if toy.streams is None else toy.streams
         alphas = field.elements(list(code.alphas))
         powers = field.power(alphas[:, None], np.arange(count))
-        hidden = field.multiply(code.vanishing[:, None], powers)
+        powers = field.multiply(code.vanishing[:, None], powers)
         columns = [np.zeros((code.parties, 0), field.dtype)]
-        for A in combinations(range(code.parties), code.privacy):
+        for A in blocks_of(code.parties, code.privacy, count):
             if not set(self.points) <= set(A) or (self.points and toy.given):
                 continue  # a member of the coalition holds the key
             factors = [math.prod(x - code.alphas[a] for a in A) % toy.modulus for x in code.alphas]
+            hidden = powers[:, : max(0, code.privacy + count - len(A))]
             columns.append(field.multiply(hidden, field.elements(factors)[:, None]))
         return left_null(field, np.concatenate(columns, axis=1)[self.uploads])
 

@@ -1,6 +1,6 @@
 """Keys of pseudo-random masks in a protocol: how clients agree on them, and what that sends.
 
-Each set A of T clients has a key k_A, which the clients outside A hold (`securevfl.field.prss`). In
+Each block A of clients has a key k_A, which the clients outside A hold (`securevfl.field.prss`). In
 setup the lowest client outside A draws it and sends it to the others outside A over sealed links. A
 client keeps its keys in its own state, and never draws them anew.
 """
@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from securevfl.engine.party import Party
+from securevfl.errors import CheckpointError
 from securevfl.field.prss import KEY, Prss, draw_keys
 from securevfl.field.sampling import SYSTEM
 from securevfl.protocols.base.messages import MessageKey, MessageSpec, RunSecrets, in_setup
@@ -37,7 +38,7 @@ class KeyHolder(Party):
     Attributes
     ----------
     keys : dict
-        k_A of every A that it is not in, by the place of A in `Prss.subsets`. A protocol names it
+        k_A of every A that it is not in, by the place of A in `Prss.blocks`. A protocol names it
         in `kept_once`.
     """
 
@@ -63,6 +64,24 @@ class KeyHolder(Party):
         }
         self.keys = drawn | received
         await self.receive("own-keys", sender=self.index)
+
+    def check_keys(self, prss: Prss) -> None:
+        """Refuse keys of other blocks than those of `prss`, which a checkpoint may have.
+
+        The places of keys that all parties hold tell all blocks: those outside each of them. So
+        where blocks are others, somebody refuses.
+
+        Raises
+        ------
+        CheckpointError
+        """
+        wanted = len(prss.held(self.index))
+        if set(self.keys) != set(prss.held(self.index)):
+            raise CheckpointError(
+                f"checkpoint: party {self.index} has {len(self.keys)} keys of masks, of other sets "
+                f"of parties than the {wanted} that it must hold: the run was begun by a version "
+                "that gives keys to other sets. Start it again, or finish it with that version"
+            )
 
     def secret_bytes(self, count: int) -> bytes:
         """Bytes from the operating system: the keys k_A are drawn here."""
@@ -92,7 +111,7 @@ def key_messages(prss: Prss, source: str) -> tuple[MessageSpec, MessageSpec]:
 
 
 def dealt_keys(prss: Prss, secrets: RunSecrets, key: MessageKey) -> np.ndarray:
-    """Formula of "key": the keys of sets without the receiver, of those that the sender drew."""
+    """Formula of "key": the keys of blocks without the receiver, of those that the sender drew."""
     drawn = secrets.sent("own-keys", 0)[key.sender, key.sender]
     own = dict(zip(prss.dealt(key.sender), drawn, strict=True))
     return as_array([own[one] for one in prss.sent(key.sender, key.receiver)])
@@ -114,20 +133,31 @@ def every_key(prss: Prss, drawn: Mapping[int, Sequence[bytes]]) -> dict[int, byt
 
 
 def key_posts(prss: Prss) -> tuple[Post, ...]:
-    """Planned messages of keys in setup, one for each number of keys in a message."""
+    """Planned messages of keys in setup, in the order in which each dealer sends them.
+
+    Neighbours to whom all dealers send as many keys are in one of them.
+    """
     N = prss.code.parties
-    numbers = sorted({len(prss.sent(i, j)) for i in range(N) for j in range(N)} - {0})
-    return tuple(_post(prss, number) for number in numbers)
+    dealers = [i for i in range(N) if prss.dealt(i)]
+    groups: list[tuple[list[int], dict[int, int]]] = []
+    for j in range(N):
+        numbers = {i: len(prss.sent(i, j)) for i in dealers if i != j}
+        if groups and all(groups[-1][1].get(i, number) == number for i, number in numbers.items()):
+            groups[-1][0].append(j)
+            groups[-1][1].update(numbers)
+        else:
+            groups.append(([j], numbers))
+    return tuple(_post(N, *group) for group in groups)
 
 
-def _post(prss: Prss, number: int) -> Post:
-    N = prss.code.parties
+def _post(N: int, group: Sequence[int], numbers: Mapping[int, int]) -> Post:
+    """Keys to a group, of which each receives so many by dealer."""
+    payloads = tuple(hollow((numbers.get(i, 0), KEY), np.uint8) for i in range(N))
 
     def receivers(i: int) -> Sequence[int]:
-        return [j for j in range(N) if len(prss.sent(i, j)) == number]
+        return [j for j in group if j != i]
 
     def senders(round: int) -> Sequence[int]:
-        return [i for i in range(N) if receivers(i)]
+        return [i for i, number in numbers.items() if number and receivers(i)]
 
-    payload = hollow((number, KEY), np.uint8)
-    return Post("key", "peers", (payload,), senders, receivers=receivers)
+    return Post("key", "peers", payloads, senders, receivers=receivers)

@@ -56,7 +56,7 @@ class KeyMasked(Protocol):
     """A protocol whose clients compute on shares and mask results by a `Prss`.
 
     What a party draws of the keys it puts into its own mailbox, kind "own-keys", and a holder's
-    attribute `keys` has those that it knows, by their place in `prss.subsets`. A party draws secret
+    attribute `keys` has those that it knows, by their place in `prss.blocks`. A party draws secret
     bytes by its method `secret_bytes`, and field elements by `uniform`.
     """
 

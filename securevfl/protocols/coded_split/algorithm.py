@@ -18,7 +18,6 @@ import numpy as np
 
 from securevfl.engine.party import SERVER
 from securevfl.errors import CheckpointError
-from securevfl.field.prss import mask_streams
 from securevfl.protocols.base.mask_keys import KeyHolder
 from securevfl.protocols.coded_split.decoding import signed_models
 from securevfl.protocols.coded_split.messages import NO_STEPS, STORED_EVERY, Label, Request, joined
@@ -45,7 +44,7 @@ class Holder(KeyHolder):
     data_shares : dict
         F(alpha_j) of all owners by part, (rows, d).
     keys : dict
-        k_A of every A that it is not in.
+        k_A of every block A that it is not in.
     """
 
     kept_before: ClassVar[tuple[str, ...]] = ("answered",)
@@ -114,6 +113,7 @@ class Holder(KeyHolder):
                 "coded_split: the checkpoint is of an earlier version, and has no digest of the "
                 "steps in the model, by which uploads must be masked. Start the run again"
             )
+        self.check_keys(self.public.prss)
         if self.returned:
             self.uploaded = 0  # the upload may be lost; the same label gets the same bytes
             self.ask()
@@ -229,13 +229,12 @@ class Holder(KeyHolder):
         return self.public.field.random(shape)
 
     def operations(self, kind: str) -> int:
-        """Multiply-adds: 2 |B| d h + C(N-1,T) u |B| h of a round, all before the upload."""
+        """Multiply-adds: 2 |B| d h of a round and |B| h for each stream, all before the upload."""
         public = self.public
         if kind != "embedding" or "train" not in public.batches:
             return 0
         entries = public.batches["train"].coded * public.config.width
-        streams = len(public.prss.held(self.index)) * mask_streams(public.code, UPLOAD)
-        return int(entries * (2 * sum(public.sizes) + streams))
+        return int(entries * (2 * sum(public.sizes) + public.streams))
 
 
 class Owner(Holder):

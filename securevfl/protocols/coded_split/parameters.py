@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from securevfl.errors import ConfigurationError, PrivacyError
 from securevfl.field import FixedPoint, LagrangeCode, PrimeField
-from securevfl.field.prss import Prss
+from securevfl.field.prss import Prss, mask_streams
 from securevfl.models.polynomial_network import expanded_width
 from securevfl.models.split import Batches
 from securevfl.protocols.coded_split.options import CodedSplitConfig
@@ -51,7 +51,12 @@ class Parameters:
     @functools.cached_property
     def prss(self) -> Prss:
         """Who holds which key of the masks."""
-        return Prss(self.code)
+        return Prss(self.code, lowest_degree(self.config))
+
+    @functools.cached_property
+    def streams(self) -> int:
+        """Streams that a holder computes for an upload."""
+        return self.prss.most_streams(mask_streams(self.code, UPLOAD))
 
     @property
     def owners(self) -> int:
@@ -197,5 +202,10 @@ def make_parameters(
         degree=UPLOAD,
     )
     public = Parameters(config, code, batches, tuple(widths))
-    Prss(code)  # refuses too many keys
+    _ = public.prss  # refuses too many keys
     return public
+
+
+def lowest_degree(config: CodedSplitConfig) -> int:
+    """Lowest degree of what is masked: of uploads, and of models where they are released."""
+    return MODEL if config.release else UPLOAD

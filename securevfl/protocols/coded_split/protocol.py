@@ -338,7 +338,7 @@ class CodedSplit(SplitProtocol, SharedModels):
             "A": self.config.tolerate_corrupt,
             "p": code.field.modulus,
             "batch_rows": self.batch_rows,
-            "keys": len(self.public.prss.subsets),
+            "keys": len(self.public.prss.blocks),
         }
 
     def memory(self) -> int:

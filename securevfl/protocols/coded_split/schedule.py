@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -10,6 +9,7 @@ import numpy as np
 from securevfl.engine.party import SERVER
 from securevfl.engine.streams import keyed_stream
 from securevfl.field import LagrangeCode, PrimeField
+from securevfl.field.designs import blocks_of
 from securevfl.field.prss import mask_streams
 from securevfl.models.polynomial_network import expanded_width
 from securevfl.models.split import Batches
@@ -37,6 +37,7 @@ from securevfl.protocols.coded_split.parameters import (
     Parameters,
     choose_prime,
     expected_bound,
+    lowest_degree,
     make_parameters,
 )
 
@@ -79,7 +80,7 @@ def needs_of(config: CodedSplitConfig, shape: Shape) -> Needs:
     coded = public.batches["train"].coded
     return Needs(
         parties=parties,
-        keys=math.comb(parties, T),
+        keys=len(blocks_of(parties, T, mask_streams(code, lowest_degree(config)))),
         threshold=threshold,
         results=threshold + 2 * config.tolerate_corrupt,
         prime=public.field.modulus,
@@ -136,7 +137,7 @@ def training(public: Parameters) -> Phase:
     N, T, h = public.code.parties, public.code.privacy, public.config.width
     coded = public.batches["train"].coded
     share = hollow((coded, h), public.field.dtype)
-    streams = math.comb(N - 1, T) * mask_streams(public.code, UPLOAD)
+    streams = public.streams
     decoding = public.code.segments * public.threshold / N
     seeds = Post(
         "seed",

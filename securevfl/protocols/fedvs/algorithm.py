@@ -25,7 +25,7 @@ from securevfl.protocols.base.decoding import rows_in_order
 from securevfl.protocols.base.mask_keys import KeyHolder
 from securevfl.protocols.fedvs.decoding import decode_uploads
 from securevfl.protocols.fedvs.messages import Attempt, Batch
-from securevfl.protocols.fedvs.parameters import Parameters, inference_step, stream_count
+from securevfl.protocols.fedvs.parameters import Parameters, inference_step, upload_streams
 from securevfl.protocols.fedvs.quantisation import (
     could_wrap,
     mean_of_sums,
@@ -87,6 +87,8 @@ class Client(KeyHolder):
 
     async def run(self) -> None:
         """Take part in every round (lines 12-36)."""
+        if self.public.config.masked:
+            self.check_keys(self.public.prss)
         if self.returned:
             self.ledger.come_back(self.round)
         async for round_ in self.rounds():
@@ -200,10 +202,10 @@ class Client(KeyHolder):
     def rho(self, told: bytes, shape: tuple[int, ...]) -> np.ndarray:
         """rho(alpha), of degree K + 2T - 2, from the keys and all that the client was told.
 
-        The privacy verifiers move it by a polynomial that a key could have had as well.
+        The privacy verifiers move it by a polynomial that the keys could have made as well.
         """
-        streams = mask_streams(self.public.code, degree=2)
-        return self.public.prss.value(self.index, self.keys, told, shape, streams)
+        unknown = mask_streams(self.public.code, degree=2)
+        return self.public.prss.value(self.index, self.keys, told, shape, unknown)
 
     def uniform(self, shape: tuple[int, ...]) -> np.ndarray:
         """Fresh uniform field elements from the operating system's entropy.
@@ -257,7 +259,7 @@ class Client(KeyHolder):
     def operations(self, kind: str) -> int:
         """Multiply-adds of section 5.3: d_n h D_n N log^2 N to share, |B| h sum_n d_n D_n to embed.
 
-        A mask (ours) costs a multiply-add for each element of its C(N-1, T) (K + T - 1) streams.
+        A mask (ours) costs a multiply-add for each element of its streams.
         """
         public, h, N = self.public, self.public.config.width, len(self.peers)
         own: int = self.network.values.shape[0]
@@ -267,7 +269,7 @@ class Client(KeyHolder):
             held = next(iter(self.data_shares.values()))
             widths = sum(share.shape[1] for share in held.values())
             code = public.code
-            masking = stream_count(N, code.segments, code.privacy) * public.config.masked
+            masking = upload_streams(N, code.segments, code.privacy) * public.config.masked
             return int(self.rows * h * (widths + masking))
         part = kind.removesuffix("-data")
         return coding_operations(public.batches[part].length * own, N) if kind != part else 0

@@ -6,7 +6,6 @@ Letters as in `securevfl.protocols.fedvs.algorithm`.
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -15,6 +14,7 @@ from pydantic import Field
 
 from securevfl.errors import ConfigurationError
 from securevfl.field import FixedPoint, LagrangeCode, PrimeField
+from securevfl.field.designs import blocks_of, stream_count
 from securevfl.field.prss import Prss
 from securevfl.models.pretraining.trainer import PretrainingOptions
 from securevfl.models.split import Batches
@@ -160,9 +160,11 @@ class Parameters:
         return len(sharers) > (self.code.privacy + 1 if self.config.masked else 0)
 
 
-def stream_count(parties: int, segments: int, privacy: int) -> int:
-    """C(N-1, T) (K + T - 1): streams of keys that a client computes for an upload."""
-    return math.comb(parties - 1, privacy) * (segments + privacy - 1)
+@functools.cache
+def upload_streams(parties: int, segments: int, privacy: int) -> int:
+    """Streams of keys that a client computes for an upload; u = K + T - 1."""
+    unknown = segments + privacy - 1
+    return stream_count(blocks_of(parties, privacy, unknown), parties, privacy, unknown)
 
 
 def inference_step(coded: int, segments: int) -> int:
@@ -195,7 +197,7 @@ def prss_of(code: LagrangeCode) -> Prss:
         Where N and T need too many keys.
     """
     try:
-        return Prss(code)
+        return Prss(code, degree=2)
     except ConfigurationError as error:
         raise ConfigurationError(
             f"{error}; masked=false runs the paper's evaluation, which shows the server more than "

@@ -199,8 +199,8 @@ class FedVS(SplitProtocol, CodedProtocol):
         )
         if config.masked:
             field = PrimeField(config.prime)
-            # Keys do not depend on K; whether N clients are enough for K is said elsewhere.
-            code = LagrangeCode(field, parties=N, segments=1, privacy=config.privacy, degree=1)
+            # Whether N clients are enough for K is said elsewhere.
+            code = LagrangeCode(field, parties=N, segments=K, privacy=config.privacy, degree=1)
             setup += key_posts(prss_of(code))
         phases = [attempts(config, widths, K, "train", coded, config.rounds, Stage((gradient,)))]
         if config.secure:

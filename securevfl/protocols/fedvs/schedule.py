@@ -11,7 +11,7 @@ from securevfl.field import PrimeField
 from securevfl.protocols.base.protocol import Part
 from securevfl.protocols.base.schedule import Phase, Post, Stage, hollow
 from securevfl.protocols.fedvs.messages import Attempt, Batch
-from securevfl.protocols.fedvs.parameters import FedVSConfig, results_needed, stream_count
+from securevfl.protocols.fedvs.parameters import FedVSConfig, results_needed, upload_streams
 
 
 def coding_operations(elements: int, points: int) -> int:
@@ -42,7 +42,7 @@ def attempts(
         operations=tuple(coding_operations(w * h, N) for w in widths),
         modulus=config.prime,
     )
-    masking = stream_count(N, segments, config.privacy) * config.masked
+    masking = upload_streams(N, segments, config.privacy) * config.masked
     uploads = Post(
         "embedding",
         "server",

@@ -7,7 +7,7 @@ sums, which may be one client's embedding. Therefore
     no row stands in two different sums to each of which K + T or more clients may have uploaded.
 
 K + T - 1 uploads are uniform for the server with T clients, whatever the sum is: these clients lack
-one key, whose K + T - 1 streams move rho (docs/masking.md).
+keys whose streams move rho in K + T - 1 dimensions (docs/masking.md).
 
 A client that shares in a later round says itself to which rounds it may have uploaded. Three rules
 keep this true through crashes:

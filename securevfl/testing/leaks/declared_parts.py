@@ -129,16 +129,21 @@ def _dropping(protocol: Any) -> Any:
 class _NothingForOne(Prss):
     """Keys whose masks are zero at client 1's point."""
 
-    def weights(self, party: int, streams: int) -> np.ndarray:
+    def weights(self, party: int, unknown: int) -> tuple[np.ndarray, ...]:
         """All zero for client 1."""
-        sound = super().weights(party, streams)
+        sound = super().weights(party, unknown)
+        return tuple(np.zeros_like(one) for one in sound) if party == 1 else sound
+
+    def value(self, party: int, *rest: Any) -> np.ndarray:
+        """Zero for client 1."""
+        sound = super().value(party, *rest)
         return np.zeros_like(sound) if party == 1 else sound
 
 
 def _vanishing_at_client_one(protocol: Any) -> Any:
     """Parameters whose masks are zero at client 1's point, from 64 rows on."""
     if protocol.public.batches["train"].length >= MANY:
-        protocol.public.__dict__["prss"] = _NothingForOne(protocol.public.code)
+        protocol.public.__dict__["prss"] = _NothingForOne(protocol.public.code, 2)
     return protocol.public
 
 
@@ -265,7 +270,7 @@ LEAKS = (
           "From 64 rows on masks are zero at client 1, whose uploads have no mask.",
           nothing, UPLOADS, _nothing_for_client_one,
           __init__=with_public(_vanishing_at_client_one),
-          prss=property(lambda self: Prss(self.public.code))),
+          prss=property(lambda self: Prss(self.public.code, 2))),
     _leak("a quantiser of one client", _PARTS,
           "From 64 rows on the quantiser makes all tables but client 0's zero.",
           nothing, SERVER_ALL, _data_of_one, __init__=with_public(_quantising_one)),

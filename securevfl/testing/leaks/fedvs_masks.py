@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from securevfl.field.lagrange import interpolation_matrix
 from securevfl.field.prss import mask_streams
 from securevfl.field.sampling import SeededSource
 from securevfl.protocols.base.protocol import Protocol
@@ -142,11 +141,15 @@ def _earlier_rho(after: int) -> Any:
 
 
 def _one_stream_fewer(client: Any) -> None:
-    public = client.public
-    streams = mask_streams(public.code, degree=2) - 1
-    client.rho = lambda told, shape: public.prss.value(
-        client.index, client.keys, told, shape, streams
-    )
+    client.rho = lambda told, shape: _without_first_key(client, told, shape)
+
+
+def _without_first_key(client: Any, told: bytes, shape: tuple[int, ...]) -> np.ndarray:
+    """rho without the streams of one key."""
+    public, keys = client.public, {key: one for key, one in client.keys.items() if key}
+    unknown = mask_streams(public.code, degree=2)
+    found: np.ndarray = public.prss.part(client.index, keys, told, shape, unknown)
+    return found
 
 
 def _vanishing_left_out(client: Any) -> None:
@@ -161,13 +164,13 @@ def _label_without_the_announcement(client: Any) -> None:
 
 
 def _to_a_member(client: Any) -> None:
-    """Client 0 sends client 1 the key of {1} in the place of another."""
+    """Client 0 sends client 1 the key of a block with client 1 in the place of another."""
     prss = client.public.prss
 
     def change(one: dict[str, Any]) -> None:
         if one["kind"] == "key" and one["to"] == 1 and client.index == 0:
             own = dict(zip(prss.dealt(0), client.own_keys, strict=True))
-            place = next(key for key in own if 1 in prss.subsets[key])
+            place = next(key for key in own if 1 in prss.blocks[key])
             payload = np.array(one["payload"])
             payload[0] = np.frombuffer(own[place], np.uint8)
             one["payload"] = payload
@@ -290,14 +293,22 @@ def _rho_again(outcome: Outcome) -> bool:
     return len(set(seen)) < len(seen)
 
 
-def _rho_low(outcome: Outcome) -> bool:
-    """Whether the masks of R - 1 uploads interpolate that of one more: a degree less."""
-    code: Any = outcome.protocol.code  # type: ignore[attr-defined]
-    masks, R = upload_masks(outcome, 1), code.recovery_threshold(2)
-    n = sorted(masks)[:R]
-    onto = interpolation_matrix(code.field, [code.alphas[i] for i in n[:-1]], [code.alphas[n[-1]]])
-    stack = np.stack([masks[i] for i in n[:-1]]).reshape(R - 1, -1)
-    return np.array_equal(code.field.matmul(onto, stack)[0], masks[n[-1]].reshape(-1))
+def _rho_lacks_a_key(outcome: Outcome) -> bool:
+    """Whether masks are those without the first key."""
+    made: Any = outcome.protocol
+    batch, attempt = (
+        next(iter(messages(outcome, kind, 1)))["payload"] for kind in ("round", "attempt")
+    )
+    told, field = made.told(1, batch, attempt), made.code.field
+    return all(
+        np.array_equal(
+            field.multiply(
+                made.code.vanishing[n], _without_first_key(outcome.parties[n], told, mask.shape)
+            ),
+            mask,
+        )
+        for n, mask in upload_masks(outcome, 1).items()
+    )
 
 
 def _rho_sparse(outcome: Outcome) -> bool:
@@ -321,8 +332,8 @@ def _masks_without_announcement(outcome: Outcome) -> bool:
     client: Any = outcome.parties[0]
     mask = upload_masks(outcome, 1)[0]
     prss, field = client.public.prss, client.public.field
-    streams = mask_streams(client.public.code, degree=2)
-    rho = prss.value(0, client.keys, b"round 1", mask.shape, streams)
+    unknown = mask_streams(client.public.code, degree=2)
+    rho = prss.value(0, client.keys, b"round 1", mask.shape, unknown)
     return np.array_equal(field.multiply(client.public.code.vanishing[0], rho), mask)
 
 
@@ -330,9 +341,9 @@ def _member_has_its_key(outcome: Outcome) -> bool:
     made: Any = outcome.protocol
     held = {row.tobytes() for one in messages(outcome, "key") if one["receiver"] == 1
             for row in one["payload"]}  # fmt: skip
-    key = next(i for i, A in enumerate(made.public.prss.subsets) if 1 in A)
+    blocks = made.public.prss.blocks
     others = [party.keys for n, party in outcome.parties.items() if n > 1]  # type: ignore[attr-defined]
-    return any(keys[key] in held for keys in others if key in keys)
+    return any(one in held for keys in others for key, one in keys.items() if 1 in blocks[key])
 
 
 def seeded_z(make: Callable[[Any], Any]) -> Callable[[Outcome], bool]:
@@ -399,8 +410,8 @@ LEAKS = (
     _leak("masks from 32 bits", _KNOWN, "All masks of a client follow from 32 random bits.",
           from_source(lambda _: SeededSource(os.urandom(4))), (*CLIENTS_DATA, *CLIENTS_MODEL),
           None),
-    _leak("one stream fewer", _KEYS, "Each key makes one coefficient of rho less.",
-          _each(_one_stream_fewer), (("server + T clients", "features"),), _rho_low, segments=2),
+    _leak("one stream fewer", _KEYS, "One key makes nothing of rho.", _each(_one_stream_fewer),
+          (("server + T clients", "features"),), _rho_lacks_a_key, segments=2),
     _leak("rho with columns of zeros", _KEYS, "Each eighth column of rho is zero.",
           each_rho(lambda client: lambda told, values: _some_zeros(values)), UPLOADS, _rho_sparse),
     _leak("P left out", _KEYS, "Masks do not vanish at the data points.",

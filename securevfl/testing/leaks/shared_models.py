@@ -106,14 +106,13 @@ def _without_steps(holder: Any) -> None:
     _relabelled(holder, lambda label, rows: label.told(rows, NO_STEPS))
 
 
-def _other_mask(holder: Any, *, fewer: int, times_p: bool) -> None:
-    """Masks of fewer streams, or without the factor P."""
+def _other_mask(holder: Any, *, first: int, times_p: bool) -> None:
+    """Masks of the keys from a first one on, or without the factor P."""
     public = holder.public
 
     def upload(label: Label, rows: np.ndarray, round: int) -> None:
-        psi, streams = _psi(holder, label.part, rows), mask_streams(public.code, UPLOAD) - fewer
-        told = label.told(rows, holder.model[3])
-        rho = public.prss.value(holder.index, holder.keys, told, psi.shape, streams)
+        psi = _psi(holder, label.part, rows)
+        rho = _of_keys(holder, label.told(rows, holder.model[3]), psi.shape, first)
         if times_p:
             rho = public.field.multiply(public.code.vanishing[holder.index], rho)
         holder.send(SERVER, "embedding", public.field.add(psi, rho), round=round)
@@ -121,9 +120,22 @@ def _other_mask(holder: Any, *, fewer: int, times_p: bool) -> None:
     holder.upload = upload
 
 
+def _of_keys(holder: Any, told: bytes, shape: tuple[int, ...], first: int) -> np.ndarray:
+    """What a holder's keys from a first one on make of rho."""
+    public, keys = holder.public, {key: one for key, one in holder.keys.items() if key >= first}
+    unknown = mask_streams(public.code, UPLOAD)
+    found: np.ndarray = public.prss.part(holder.index, keys, told, shape, unknown)
+    return found
+
+
+def _first_with_one(protocol: Any) -> int:
+    """Key of the first block with holder 1 that holder 0 deals."""
+    return int(next(key for key in protocol.prss.dealt(0) if 1 in protocol.prss.blocks[key]))
+
+
 def _to_a_member(protocol: Any, parties: dict[int, Any]) -> None:
-    """Holder 0 sends holder 1 the key of {1}, in one message with the others."""
-    place = protocol.prss.dealt(0).index(protocol.prss.subsets.index((1,)))
+    """Holder 0 sends holder 1 a key of a block with holder 1, in one message with the others."""
+    place = protocol.prss.dealt(0).index(_first_with_one(protocol))
     drawn: list[bytes] = []
 
     def change(one: dict[str, Any]) -> None:
@@ -370,16 +382,19 @@ def _expected(outcome: Outcome, holder: int, label: bytes, psi: np.ndarray) -> n
     return found
 
 
-def _low(outcome: Outcome) -> bool:
-    """Whether masks over P lie on a polynomial of one degree less than they must."""
+def _lacks_a_key(outcome: Outcome) -> bool:
+    """Whether masks are those without the first key."""
     made: Any = outcome.protocol
-    code, found = made.code, _masks_of(outcome, 1)
-    names = sorted(found)
-    scale = code.field.reciprocal(code.vanishing[names])
-    rho = code.field.multiply(
-        scale[:, None], np.stack([found[j] for j in names]).reshape(len(names), -1)
+    code, label = made.code, _label(outcome, 1)
+    return all(
+        np.array_equal(
+            code.field.multiply(
+                code.vanishing[j], _of_keys(outcome.parties[j], label, mask.shape, 1)
+            ),
+            mask,
+        )
+        for j, mask in _masks_of(outcome, 1).items()
     )
-    return _fits(code, names, rho, code.privacy + mask_streams(code, UPLOAD) - 1)
 
 
 def _fits(code: LagrangeCode, names: list[int], values: np.ndarray, count: int) -> bool:
@@ -402,7 +417,7 @@ def _no_factor(outcome: Outcome) -> bool:
 
 def _member_has_it(outcome: Outcome) -> bool:
     party: Any = outcome.parties[0]
-    key = party.keys.get(1)
+    key = party.keys.get(_first_with_one(outcome.protocol))
     return any(
         one["receiver"] == 1 and key in [row.tobytes() for row in one["payload"]]
         for one in messages(outcome, "key")
@@ -513,13 +528,14 @@ def _nothing(protocol: Protocol, parties: dict[int, Any]) -> None:
     """The public code is changed instead."""
 
 
-_SHORT = functools.partial(_other_mask, fewer=1, times_p=True)
-_PLAIN = functools.partial(_other_mask, fewer=0, times_p=False)
+_SHORT = functools.partial(_other_mask, first=1, times_p=True)
+_PLAIN = functools.partial(_other_mask, first=0, times_p=False)
 _POINTS = {"__init__": begun("coded_split", _on_a_data_point)}
 
 LEAKS = (
     _leak("no mask", _MASKS, "Uploads are not masked.", each(_unmasked), SERVERS, _bare),
-    _leak("one stream fewer", _MASKS, "Masks have u - 1 streams.", each(_SHORT), SERVERS, _low),
+    _leak("one stream fewer", _MASKS, "One key makes nothing of masks.", each(_SHORT),
+          (("server + T clients", "features"), ("server + T clients", "model")), _lacks_a_key),
     _leak("P left out", _MASKS, "Masks are not multiplied by P.", believed(each(_PLAIN)), SERVERS,
           _no_factor),
     _leak("one label for all", _LABELS, "All uploads have the mask of the first.",
@@ -531,7 +547,7 @@ LEAKS = (
           _two_batches, SERVERS, _one_mask_two_batches, secure=True),
     _leak("keys drawn anew", _KEYS, "A holder that comes back draws new keys.",
           believed(each(_drawn_anew)), SERVERS, None),
-    _leak("a key for a member", _KEYS, "Holder 1 is sent the key of the set {1}.", _to_a_member,
+    _leak("a key for a member", _KEYS, "Holder 1 is sent the key of a block with it.", _to_a_member,
           (("server + T clients", "features"), ("server + T clients", "model")), _member_has_it),
     _leak("masks of steps reused", _STEPS, "All steps are dealt with the masks of the first.",
           at(SERVER, _reused), STEPS, _seeds_again),

@@ -186,12 +186,13 @@ class Listens(LyingServer):
         """One round: the share of an upload that is read."""
         uploads = await self.uploads(1)
         prss, rows = self.public.prss, self.public.batches["train"].draw(1)
-        known = {key: bytes(KEY) for key in prss.held(VICTIM) if prss.dealer(key) in self.dealers}
-        unknown = {key: bytes(range(KEY)) for key in prss.held(VICTIM) if key not in known}
-        label, zeros = Label("train", 1).told(rows, NO_STEPS), np.zeros_like(uploads[VICTIM])
-        mask = prss.mask(VICTIM, known | unknown, label, zeros, UPLOAD)
-        guess = self.public.field.subtract(uploads[VICTIM], mask)
-        self.found["read"] = float((guess == self.judge.plain[VICTIM, 1]).mean())
+        victim = next(n for n in range(VICTIM, len(uploads)) if n not in self.dealers)
+        known = {key: bytes(KEY) for key in prss.held(victim) if prss.dealer(key) in self.dealers}
+        unknown = {key: bytes(range(KEY)) for key in prss.held(victim) if key not in known}
+        label, zeros = Label("train", 1).told(rows, NO_STEPS), np.zeros_like(uploads[victim])
+        mask = prss.mask(victim, known | unknown, label, zeros, UPLOAD)
+        guess = self.public.field.subtract(uploads[victim], mask)
+        self.found["read"] = float((guess == self.judge.plain[victim, 1]).mean())
         self.broadcast("stop", None)
 
     dealers: ClassVar[tuple[int, ...]] = ()
@@ -310,8 +311,8 @@ LIES = (
     lie("wrong keys, A = 1", ONE, SAME, FRAMES, "corrected", of(OfKeys, **A1), WITH),
     lie("known keys", ONE, "draws keys of zeros (the server listens)",
         "no holder draws all keys", "nothing", functools.partial(keys, (0,))),
-    lie("known keys of all", "T+1 holders", "do the same", "T bounds the colluders", "gains",
-        functools.partial(keys, (0, 1))),
+    lie("known keys of all", "the 3 holders that draw keys", "do the same",
+        "T bounds the colluders", "gains", functools.partial(keys, (0, 1, 2))),
     lie("no keys", ONE, "sends no keys", "nothing", "gains",
         functools.partial(ended, {LIAR: NoKeys})),
     lie("upload of another shape", ONE, "uploads one column less",

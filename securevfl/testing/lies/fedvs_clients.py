@@ -214,7 +214,7 @@ LIES = (
     lie("never uploads", ONE, "shares, and never uploads", "R of N uploads are enough",
         "nothing", functools.partial(lost, Leaves)),
     lie("keys told", "T clients", "tell the server all their keys",
-        "they lack the key of their set", "nothing", functools.partial(told_keys, (3,))),
+        "they lack the keys of their blocks", "nothing", functools.partial(told_keys, (3,))),
     lie("keys told, T+1", "T+1 clients", "do the same", "T bounds the colluders",
-        "gains", functools.partial(told_keys, (3, 4))),
+        "gains", functools.partial(told_keys, (3, 7))),
 )  # fmt: skip

@@ -10,7 +10,7 @@ import numpy as np
 
 from securevfl.engine.mailbox import ANNOUNCE
 from securevfl.field.lagrange import interpolation_matrix
-from securevfl.field.prss import fill_stream, mask_streams
+from securevfl.field.prss import mask_streams
 from securevfl.protocols.fedvs.messages import Batch
 from securevfl.testing.lies.lie import Finding, Lie, Outcome, Size
 from securevfl.testing.lies.running import Played
@@ -203,20 +203,15 @@ class HasKeys(Listens):
         """Uploads less P times the part of rho whose keys it has."""
         public, field, prss = self.public, self.public.field, self.public.prss
         told = self.named().told(self.round, self.batch)
-        streams = mask_streams(public.code, degree=2)
+        unknown = mask_streams(public.code, degree=2)
         known: dict[int, bytes] = {}
         for n in self.of:
             known |= self.judge.parties[n].keys
         found = {}
         for n, upload in uploads.items():
-            rho = np.zeros((1, upload.size), field.dtype)
-            for row, key in zip(prss.weights(n, streams), prss.held(n), strict=True):
-                if key in known:
-                    drawn = np.empty(streams * upload.size, field.dtype)
-                    fill_stream(field.modulus, drawn, known[key], told)
-                    part = field.matmul(row[None], drawn.reshape(streams, -1))
-                    rho = field.add(rho, part)
-            hidden = field.multiply(public.code.vanishing[n], rho.reshape(upload.shape))
+            some = {key: known[key] for key in prss.held(n) if key in known}
+            rho = prss.part(n, some, told, upload.shape, unknown)
+            hidden = field.multiply(public.code.vanishing[n], rho)
             found[n] = field.subtract(upload, hidden)
         return found
 

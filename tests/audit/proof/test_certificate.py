@@ -26,27 +26,34 @@ class OtherStreams(Prss):
 
     more = 0
 
-    def weights(self, party, streams):
-        return super().weights(party, streams + self.more)
+    def weights(self, party, unknown):
+        return super().weights(party, unknown + self.more)
+
+    def streams(self, key, unknown):
+        return super().streams(key, unknown + self.more)
 
 
 def with_streams(code, more):
-    return type("Changed", (OtherStreams,), {"more": more})(code)
+    return type("Changed", (OtherStreams,), {"more": more})(code, 2)
 
 
 class GivenToAMember(Prss):
-    """The key of a set is sent to one of its members."""
+    """The key of a block is sent to one of its members."""
 
     def sent(self, dealer, receiver):
         found = super().sent(dealer, receiver)
-        return (*found, self.subsets.index((1, 2))) if (dealer, receiver) == (0, 1) else found
+        return (
+            (*found, next(i for i, A in enumerate(self.blocks) if 0 not in A and 1 in A))
+            if (dealer, receiver) == (0, 1)
+            else found
+        )
 
 
 @pytest.mark.parametrize("p", [P31, P61])
 @pytest.mark.parametrize(("N", "K", "T"), [(3, 1, 1), (8, 2, 1), (12, 3, 2), (28, 4, 2)])
 def test_the_certificate_holds_for_the_codes_in_use(p, N, K, T):
     code = LagrangeCode(PrimeField(p), parties=N, segments=K, privacy=T)
-    checks = certificate(code, Prss(code), subsets=60)
+    checks = certificate(code, Prss(code, 2), subsets=60)
     assert [check.name for check in checks if not check.holds] == []
     assert len(checks) == 6
 
@@ -72,14 +79,14 @@ def test_masks_that_are_one_coefficient_too_many_have_no_certificate():
 
 def test_a_key_that_a_member_of_its_set_is_sent_has_no_certificate():
     code = LagrangeCode(PrimeField(P31), parties=9, segments=2, privacy=2)
-    names = {c.name for c in certificate(code, GivenToAMember(code)) if not c.holds}
+    names = {c.name for c in certificate(code, GivenToAMember(code, 2)) if not c.holds}
     assert names == {"mask keys"}
 
 
 def test_an_alpha_on_a_data_point_has_no_certificate():
     code = LagrangeCode(PrimeField(P31), parties=5, segments=2, privacy=1)
     code.alphas = (code.betas[0], *code.alphas[1:])
-    names = {c.name for c in certificate(code, Prss(code)) if not c.holds}
+    names = {c.name for c in certificate(code, Prss(code, 2)) if not c.holds}
     assert {"points", "mask minors"} <= names
 
 

@@ -74,12 +74,13 @@ class Twice(Owner):
 
 
 class ToMembers(Owner):
-    """Sends holder 1 the key of {1}, and no other."""
+    """Sends holder 1 a key of a block with it, and no other."""
 
     def send(self, to, kind, payload, **more):
         if kind == "key" and to == 1:
-            place = self.public.prss.subsets.index((1,))
-            payload = as_array([self.drawn[self.public.prss.dealt(0).index(place)]] * len(payload))
+            prss = self.public.prss
+            place = next(i for i, key in enumerate(prss.dealt(0)) if 1 in prss.blocks[key])
+            payload = as_array([self.drawn[place]] * len(payload))
         if kind == "own-keys":
             self.drawn = payload
         super().send(to, kind, payload, **more)

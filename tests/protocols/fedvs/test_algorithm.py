@@ -388,11 +388,17 @@ def test_masks_do_not_change_what_is_decoded_and_hide_each_upload():
 
 
 def test_too_many_keys_are_refused_in_one_line():
-    data = data_of((1,) * 16)
-    with pytest.raises(ConfigurationError, match=r"1820 keys.*Lower privacy") as caught:
-        make("fedvs", data, **SMALL, privacy=4, segments=1)
+    data = data_of((1,) * 24)
+    with pytest.raises(ConfigurationError, match=r"42504 sets.*Lower privacy") as caught:
+        make("fedvs", data, **SMALL, privacy=5, segments=1)
     assert "\n" not in str(caught.value)
-    make("fedvs", data, **SMALL, privacy=4, segments=1, masked=False)
+    make("fedvs", data, **SMALL, privacy=5, segments=1, masked=False)
+
+
+@pytest.mark.parametrize("privacy", [3, 4])
+def test_sixteen_clients_mask_against_three_and_four(privacy):
+    made = make("fedvs", data_of((1,) * 16), **SMALL, privacy=privacy, segments=1)
+    assert len(made.prss.blocks) < 350
 
 
 @pytest.mark.parametrize(("option", "old", "value"), [("spares", 0, 1), ("absent", "omit", "last")])
@@ -777,7 +783,7 @@ def test_operations_are_the_counts_of_section_5_3():
 
 
 def test_too_many_keys_are_refused_with_a_way_out():
-    data = data_of((2,) * 16, rows=40)
-    with pytest.raises(ConfigurationError, match=r"C\(N,T\) = 560 keys.*masked=false"):
-        make("fedvs", data, privacy=3, segments=1)
-    make("fedvs", data, privacy=3, segments=1, masked=False)
+    data = data_of((2,) * 24, rows=40)
+    with pytest.raises(ConfigurationError, match=r"at least \d+ streams.*masked=false"):
+        make("fedvs", data, privacy=5, segments=1)
+    make("fedvs", data, privacy=5, segments=1, masked=False)
