@@ -252,10 +252,12 @@ class _Streams:
     def __init__(self) -> None:
         self._of: tuple[bytes, int, int] | None = None
         self._rho: Array = np.empty((0, 0))  # (m, elements)
-        self._keys: dict[int, bytes] = {}  # that are in it
+        self._keys: dict[int, bytes] = {}  # that parties were sent
+        self._added: set[int] = set()  # of these, those that are in rho
+        self._values: dict[int, Array] = {}  # of the next parties, once rho is whole
         self._parties: set[int] = set()  # that have asked
         self._weights: dict[tuple[int, int], Mapping[int, Array]] = {}  # by party and u
-        self._columns: dict[int, list[Array]] = {}  # by u
+        self._tables: dict[int, tuple[list[Array], Array]] = {}  # by u
         self._lock = threading.Lock()
 
     def __reduce__(self) -> tuple[type[_Streams], tuple[()]]:
@@ -271,27 +273,42 @@ class _Streams:
         unknown: int,
     ) -> Array | None:
         """Return rho(alpha) of a party, flat; None where it must compute it alone."""
-        field, held = prss.code.field, prss.held(party)
-        m = prss.code.privacy + unknown
+        own = {key: keys[key] for key in prss.held(party)}
         with self._lock:
             self._parties.add(party)
             if len(self._parties) == 1:
                 return None
+            others = any(self._keys.get(key, one) != one for key, one in own.items())
             if self._of != (label, size, unknown):
-                self._of, self._keys = (label, size, unknown), {}
-                self._rho = np.zeros((m, size), field.dtype)
-            if any(self._keys.get(key, keys[key]) != keys[key] for key in held):
+                self._of, self._added, self._values = (label, size, unknown), set(), {}
+                shape = prss.code.privacy + unknown, size
+                self._rho = np.zeros(shape, prss.code.field.dtype)
+                if others:  # another run
+                    self._keys, others = {}, False
+            if others:
                 return None
-            new = [key for key in held if key not in self._keys]
-            columns = self._all_columns(prss, unknown)
-            for some, drawn in prss._drawn(new, keys, label, size, unknown):
-                onto = np.concatenate([columns[key] for key in some], axis=1)
-                self._rho = field.add(self._rho, field.matmul(onto, drawn, trusted=True))
-                self._keys |= {key: keys[key] for key in some}
-            alpha = field.elements([prss.code.alphas[party]])
-            powers = field.power(alpha, np.arange(m))
-            value: Array = field.matmul(powers[None], self._rho, trusted=True)
-            return value
+            self._keys |= own
+            if party not in self._values:
+                self._add(prss, label, size, unknown)
+                self._evaluate(prss, party, size, unknown)
+            return self._values.pop(party)
+
+    def _add(self, prss: Prss, label: bytes, size: int, unknown: int) -> None:
+        """Add what all known keys make to rho."""
+        field, columns = prss.code.field, self._table(prss, unknown)[0]
+        new = sorted(set(self._keys) - self._added)
+        for some, drawn in prss._drawn(new, self._keys, label, size, unknown):
+            onto = np.concatenate([columns[key] for key in some], axis=1)
+            self._rho = field.add(self._rho, field.matmul(onto, drawn, trusted=True))
+        self._added |= set(new)
+
+    def _evaluate(self, prss: Prss, party: int, size: int, unknown: int) -> None:
+        """Find a party's value, and where rho is whole those of the next parties with it."""
+        whole = len(self._added) == len(prss.blocks)
+        end = min(prss.code.parties, party + (max(1, _AT_ONCE // size) if whole else 1))
+        powers = self._table(prss, unknown)[1][party:end]
+        values = prss.code.field.matmul(powers, self._rho, trusted=True)
+        self._values = dict(zip(range(party, end), values, strict=True))
 
     def weights(self, prss: Prss, party: int, unknown: int) -> Mapping[int, Array]:
         """`Prss.weights` by key, computed once."""
@@ -300,13 +317,17 @@ class _Streams:
             self._weights[party, unknown] = dict(rows)
         return self._weights[party, unknown]
 
-    def _all_columns(self, prss: Prss, unknown: int) -> list[Array]:
-        """Coefficients of prod_{a in A} (z - alpha_a) z^e of each key, (m, m - |A|)."""
-        if unknown not in self._columns:
-            self._columns[unknown] = [
+    def _table(self, prss: Prss, unknown: int) -> tuple[list[Array], Array]:
+        """Polynomials of each key's streams, (m, m - |A|), and powers of all alphas, (N, m)."""
+        if unknown not in self._tables:
+            code = prss.code
+            columns = [
                 _shifted(prss, A, prss.streams(key, unknown)) for key, A in enumerate(prss.blocks)
             ]
-        return self._columns[unknown]
+            alphas = code.field.elements(list(code.alphas))
+            powers = code.field.power(alphas[:, None], np.arange(code.privacy + unknown))
+            self._tables[unknown] = columns, powers
+        return self._tables[unknown]
 
 
 def _shifted(prss: Prss, A: Sequence[int], count: int) -> Array:
