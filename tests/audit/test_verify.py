@@ -58,7 +58,7 @@ def test_what_was_run_is_the_configuration_itself_and_its_settings(masked):
 
 def test_the_evidence_of_a_proof_names_all_its_parts(masked):
     evidence = next(f.words for f in masked.claims if f.who == "server + T clients")
-    for part in ("by the closed form and by galois", "makes m - |A| coefficients of rho, m = K+2T-1 = 2",
+    for part in ("by the closed form and by galois", "m - |A| coefficients of rho, m = K+2T-1 = 2",
                  "22 of 22 small instances", "identical views", "32 fresh bytes",
                  "tests on real runs did not reject"):  # fmt: skip
         assert part in evidence
