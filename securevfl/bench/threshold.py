@@ -156,7 +156,7 @@ def time_rounds(
     rounds: int = 50,
     progress: Callable[[int, int], None] | None = None,
 ) -> list[dict[str, Any]]:
-    """Mean time of a FedVS round for every feasible K and each T.
+    """Mean time of a round for every feasible K and each T.
 
     Eight features and 128 rows a client, 128 samples a batch and an embedding of 32; the delays of
     section 6.2 of the paper, the same ones in every cell. The first round is not counted.

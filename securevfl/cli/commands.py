@@ -123,7 +123,7 @@ def _plan(args: Sequence[str]) -> Callable[..., None]:
     name = next((word for word in args if word in known), DEFAULT)
     named = typer.Argument(
         metavar="PROTOCOL",
-        help=f"A protocol that says its messages beforehand. Default: {DEFAULT}.",
+        help=f"A protocol whose messages are known beforehand. Default: {DEFAULT}.",
         show_default=False,
         autocompletion=protocol_names,
     )
@@ -178,10 +178,10 @@ COMMANDS = {
     ),
     "plan": ProtocolCommand(
         "plan",
-        f"Forecast a run before it is made, of {DEFAULT} or of another protocol that says its "
-        "messages beforehand.\n\nThe plan names the largest number K of data "
-        "segments with which the run can decode, and for it the field and its bits, bytes sent, "
-        "memory, and expected time.",
+        f"Forecast bytes, memory and time of a run before it is made.\n\nIt is a run of {DEFAULT}, "
+        "or of another protocol whose messages are known beforehand. The plan names the largest "
+        "number K of data segments with which the run can decode, and for it the field and its "
+        "bits, bytes sent, memory, and expected time.",
         _plan,
     ),
 }
@@ -384,7 +384,7 @@ def bench_round(
     ] = 3,
     json: AsJson = False,
 ) -> None:
-    """Time a round of FedVS, and one of the same training without secret sharing.
+    """Time a round with secret sharing, and one of the same training without it.
 
     The default sizes are those of the data set fashion-mnist; that takes minutes.
     """

@@ -8,87 +8,98 @@ from securevfl.protocols.base.defaults import SHOWN
 
 EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
     "": (
-        ("run {default}", "train on digits: 8 parties, half of them stragglers"),
+        ("run {default}", "Train on digits with 8 parties, half of them stragglers."),
         (
             "compare {default} {baseline} {asynchronous} --until 60",
-            "the same data and delays, at equal virtual time",
+            "Compare them on the same data and delays.",
         ),
-        ("protocols {default}", "what a protocol is, and what each role sees"),
-        ("-v run {default}", "the same run, with a log on standard error"),
-        ("--install-completion", "let the shell complete commands, protocols and options"),
+        ("protocols {default}", "Show what a protocol is, and what each role sees."),
+        ("-v run {default}", "Run with a log on standard error."),
+        ("--install-completion", "Let the shell complete commands, protocols and options."),
     ),
     "run": (
-        ("run {default}", "digits, 8 parties"),
-        ("run {default} --help", "all options of a protocol"),
-        ("run {baseline}:aggregation=max", "a variant: options as part of the name"),
-        ("run {default} --data own.csv --label income", "your own table, its columns divided"),
+        ("run {default}", "Train on digits with 8 parties."),
+        ("run {default} --help", "List all options of a protocol."),
+        ("run {baseline}:aggregation=max", "Give options as part of the name."),
+        ("run {default} --data own.csv --label income", "Divide the columns of your own table."),
     ),
     "run PROTOCOL": (
         ("run {name} --rounds 200 --seed 1 --out runs/mine", ""),
-        ("run {name} --data own.csv --label income --parties 4", "your own table"),
+        ("run {name} --data own.csv --label income --parties 4", "Use your own table."),
         (
             "run {name} --party bank.csv --party shop.csv --id customer --label bad",
-            "one table for each party",
+            "Give a table for each party.",
         ),
-        ("run {name} --conditions none --track tensorboard", "no delays; watch it as it trains"),
-        ("run {name} --set data.scaling=standard --json", "options by name; one JSON object"),
+        (
+            "run {name} --conditions none --track tensorboard",
+            "Run without delays, and watch the curves.",
+        ),
+        ("run {name} --set data.scaling=standard --json", "Set options by name, and print JSON."),
     ),
     "resume": (
-        ("resume runs/{default}-digits-20260101-120000", "after Ctrl-C, or after it was killed"),
+        (
+            "resume runs/{default}-digits-20260101-120000",
+            "Go on after Ctrl-C, or after the process was killed.",
+        ),
     ),
     "compare": (
         (
             "compare {default} {baseline} {asynchronous} --until 60 --seeds 3",
-            "accuracy at equal virtual time",
+            "Show measures at equal virtual time.",
         ),
-        ("compare {baseline} {baseline}:stragglers=ignore", "a protocol beside its variant"),
-        ("compare {default} {noisy} --attacks --seeds 1", "what each role can infer, over chance"),
+        ("compare {baseline} {baseline}:stragglers=ignore", "Compare a protocol with its variant."),
+        (
+            "compare {default} {noisy} --attacks --seeds 1",
+            "Show what each role can infer, over chance.",
+        ),
     ),
     "study": (
-        ("study study.toml --quick", "the short form of a study, from its table [quick]"),
+        ("study study.toml --quick", "Run the short form, which the table [quick] describes."),
         ("study study.toml --workers 2 --out results", ""),
     ),
     "plan": (
-        ("plan --data digits --parties 8 --privacy 2", "feasible K, bytes, memory, time"),
-        ("plan --rows 60000 --features 784 --parties 28", "before the data are here"),
+        ("plan --data digits --parties 8 --privacy 2", "Show feasible K, bytes, memory and time."),
+        ("plan --rows 60000 --features 784 --parties 28", "Plan before the data are here."),
     ),
     "verify": (
-        ("verify {default}", "every claim, with verdict and evidence"),
-        ("verify {default} --plain --json", "the paper's own evaluation, as one JSON object"),
+        ("verify {default}", "Show every claim with its verdict and evidence."),
+        ("verify {default} --plain --json", "Test the paper's own evaluation, and print JSON."),
     ),
     "verify PROTOCOL": (
         ("verify {name}", ""),
-        ("verify {name} --parties 6 --out verdicts", "and verify.json in a folder"),
+        ("verify {name} --parties 6 --out verdicts", "Write verify.json into a folder, too."),
     ),
     "datasets": (
-        ("datasets", "what is known by name, and whether it is here"),
-        ("datasets parkinson", "where its files come from"),
+        ("datasets", "List all sets, and whether each is on this machine."),
+        ("datasets parkinson", "Show where the files of a set come from."),
     ),
     "protocols": (
         ("protocols", ""),
-        ("protocols {default} --json", "its card and options as one JSON object"),
+        ("protocols {default} --json", "Print card and options as JSON."),
     ),
     "predict": (
-        ("predict runs/mine new.csv", "one line for each row"),
-        ("predict runs/mine bank.csv shop.csv", "one file for each party, in order"),
-        ("predict runs/mine new.csv --coded", "on secret shares, by the protocol itself"),
+        ("predict runs/mine new.csv", "Print one line for each row."),
+        ("predict runs/mine bank.csv shop.csv", "Give one file for each party, in order."),
+        ("predict runs/mine new.csv --coded", "Predict on secret shares, by the protocol itself."),
     ),
     "export": (
-        ("export runs/mine --out models", "server.npz, party-0.npz, ..."),
+        ("export runs/mine --out models", "Write server.npz, party-0.npz and so on."),
     ),
     "trace": (
-        ("trace runs/mine --round 1", "every message of the first round"),
-        ("trace runs/mine --kind embedding --to server --fate late", "what came too late"),
-        ("trace runs/mine --round 1 --payloads", "with types and shapes; runs it again"),
-        ("trace runs/mine --step", "one message at a time"),
+        ("trace runs/mine --round 1", "Show every message of the first round."),
+        ("trace runs/mine --kind embedding --to server --fate late", "Show what came too late."),
+        ("trace runs/mine --round 1 --payloads", "Run it again, and show types and shapes."),
+        ("trace runs/mine --step", "Show one message at a time."),
     ),
     "report": (
-        ("report runs/mine", "runs/mine/report.html, which needs no network"),
-        ("report runs/{default} runs/{baseline} --out both.html", "side by side"),
-        ("report runs/mine --verify verify.json", "with what `verify --json` said"),
+        ("report runs/mine", "Write runs/mine/report.html, which needs no network."),
+        ("report runs/{default} runs/{baseline} --out both.html", "Show two runs side by side."),
+        ("report runs/mine --verify verify.json", "Show what `verify --json` said, too."),
     ),
-    "keys new": (("keys new bank.key", "bank.key, and bank.key.pub for the others"),),
-    "keys show": (("keys show bank.key.pub shop.key.pub", "compare them over the telephone"),),
+    "keys new": (("keys new bank.key", "Write bank.key, and bank.key.pub for the others."),),
+    "keys show": (
+        ("keys show bank.key.pub shop.key.pub", "Compare them over the telephone."),
+    ),
     "keys manifest": (
         (
             "keys manifest session.toml --party 0=bank.key.pub --party 1=shop.key.pub "
@@ -97,10 +108,12 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
         ),
     ),
     "keys sign": (("keys sign session.toml --key bank.key --as 0", ""),),
-    "keys check": (("keys check session.toml", "who takes part, and whether all have signed"),),
+    "keys check": (
+        ("keys check session.toml", "Show who takes part, and whether all have signed."),
+    ),
     "bench round": (
-        ("bench round", "what secrecy costs, at the size of fashion-mnist; minutes"),
-        ("bench round --parties 8 --segments 2 --rows 2000 --features 64", "smaller"),
+        ("bench round", "Show what secrecy costs. It takes minutes."),
+        ("bench round --parties 8 --segments 2 --rows 2000 --features 64", "Time smaller rounds."),
     ),
     "bench threshold": (("bench threshold --parties 6,10 --privacy 1,2 --out map.png", ""),),
     "bench field": (("bench field --json", ""),),

@@ -108,7 +108,7 @@ def export(
 ) -> None:
     """Write the model of each party into a file of its own.
 
-    A party's file holds nothing of another party's model.
+    A party's file holds nothing of another party's model, so each file can be handed to its owner.
     """
     from securevfl.runs.load import load_run
 
@@ -171,8 +171,10 @@ def trace(
 ) -> None:
     """Show the messages of a run in the order of time.
 
-    Of each it says when it was sent and when it arrived (in virtual seconds), from whom, to whom,
-    of which kind and round, how many bytes, and whether it arrived, came late or was lost.
+    A line names the sender, the receiver, the kind, the round and the bytes
+    of a message. It gives the virtual seconds at which the message was sent
+    and arrived, and says whether it arrived, came too late to be used, was
+    lost, or was under way when the run ended.
     """
     from securevfl.runs.from_folder import trace_folder
 

@@ -352,7 +352,7 @@ def print_rounds(result: Mapping[str, Any]) -> None:
     """Print what `securevfl.bench.rounds.bench_round` measured."""
     size = result["size"]
     print_table(
-        ("field", "FedVS round", "float round", "ratio", "setup"),
+        ("field", "shared round", "float round", "ratio", "setup"),
         [
             (
                 power_form(row["prime"]),

@@ -36,7 +36,7 @@ _STYLES = {
     "COULD NOT BE CHECKED": "yellow",
 }
 _HELP = (
-    "Test a protocol's privacy claims, or those of a run, by runs. `verify PROTOCOL --help` lists "
+    "Test the privacy claims of a protocol, or of a run. `verify PROTOCOL --help` lists "
     "its options."
     "\n\nThe configuration itself is run, with all its rows and rounds, and so are smaller ones, "
     "in which parties are late, crash, send wrong values, or are resumed. Each claim gets a "

@@ -210,7 +210,7 @@ def test_bench_round_prints_both_times_and_their_ratio():
         assert field["ratio"] > 0
     assert {"processor", "python", "numpy", "numba", "blas"} <= set(result["machine"])
     text = call(*arguments).stdout
-    for part in ("FedVS round", "float round", "ratio", "2^31-1", "2^50-2^14+1", "2^61-1"):
+    for part in ("shared round", "float round", "ratio", "2^31-1", "2^50-2^14+1", "2^61-1"):
         assert part in text
 
 
