@@ -1,7 +1,7 @@
 """Feasible numbers K of segments, and what each is expected to cost.
 
 K is feasible if as many results as decoding needs can arrive: ``R = 2(K+T-1)+1 <= N - 2A``. Bytes
-and times come from `securevfl.planning.message_times`, memory from the sizes of shares.
+and times come from `message_bytes` and `message_times` beside it, memory from the sizes of shares.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from securevfl.engine.conditions_file import load_conditions
 from securevfl.engine.network import SERVER
 from securevfl.errors import ConfigurationError
 from securevfl.field.designs import blocks_of, stream_count
-from securevfl.planning.message_times import Sent, Times, expected_times, sent_bytes
+from securevfl.planning.message_bytes import Sent, sent_bytes
+from securevfl.planning.message_times import Times, expected_times
 from securevfl.protocols.base.protocol import Protocol
 from securevfl.protocols.base.schedule import Needs, Outline, Shape
 

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from securevfl.engine.conditions import Conditions
-from securevfl.planning.message_times import expected_times, sent_bytes
+from securevfl.planning.message_bytes import sent_bytes
+from securevfl.planning.message_times import expected_times
 from securevfl.protocols.base.protocol import Protocol
 from securevfl.protocols.base.schedule import Shape
 

@@ -1,17 +1,15 @@
-"""Bytes and virtual time of a run, from the outline of its messages alone.
+"""Virtual time of a run, from the outline of its messages alone.
 
-The bytes are those of `securevfl.engine.wire.size` on skeletons, so they are exact. Times follow
-from the rules of `securevfl.engine.simulation.simulator`: a message leaves after its sender's delay
-and queues on its sender's uplink behind what left before; the server goes on with the count-th
-arrival (an order statistic of the delays plus transfers). Many independent runs are followed side
-by side, round by round, and averaged: a Monte Carlo of the timeline in which nothing is computed or
-sent.
+Times follow from the rules of `securevfl.engine.simulation.simulator`: a message leaves after its
+sender's delay and queues on its sender's uplink behind what left before; the server goes on with
+the count-th arrival (an order statistic of the delays plus transfers). Many independent runs are
+followed side by side, round by round, and averaged: a Monte Carlo of the timeline in which nothing
+is computed or sent.
 """
 
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -21,9 +19,8 @@ from securevfl.engine.conditions import Conditions
 from securevfl.engine.delays import Delay, Trace
 from securevfl.engine.mailbox import ANNOUNCE
 from securevfl.engine.network import SERVER
-from securevfl.engine.security.sealing import OVERHEAD
 from securevfl.engine.streams import keyed_stream
-from securevfl.engine.wire import envelope, size
+from securevfl.planning.message_bytes import post_bytes, receivers_of, senders_of
 from securevfl.protocols.base.schedule import Outline, Phase, Post, Stage
 
 RUNS, ROUNDS = 48, 100  # followed side by side, and for so many rounds
@@ -54,90 +51,6 @@ class Times:
     total: float
 
 
-def message_bytes(kind: str, payload: object, *, sealed: bool, modulus: int | None = None) -> int:
-    """Size of a message as the transcript has it; elements of the field of `modulus` are packed."""
-    return envelope(kind) + size(payload, modulus=modulus) + (OVERHEAD if sealed else 0)
-
-
-def _post_bytes(post: Post, client: int, *, sealed: bool) -> int:
-    payload = post.payloads[client if len(post.payloads) > 1 else 0]
-    return message_bytes(post.kind, payload, sealed=sealed, modulus=post.modulus)
-
-
-@dataclass(frozen=True)
-class Sent:
-    """Bytes that each party sends, by its number; `SERVER` is the server's.
-
-    Attributes
-    ----------
-    setup, training, rest : Counter of int
-        Before the first round, in the rounds of training, and afterwards.
-    """
-
-    setup: Counter[int]
-    training: Counter[int]
-    rest: Counter[int]
-
-    @property
-    def total(self) -> dict[int, int]:
-        """Of the whole run."""
-        return dict(sorted((n, self.setup[n] + self.training[n] + self.rest[n]) for n in self.rest))
-
-
-def sent_bytes(outline: Outline, parties: int, *, sealed: bool) -> Sent:
-    """Bytes that each party sends in a whole run."""
-
-    def none_yet() -> Counter[int]:
-        return Counter({SERVER: 0} | dict.fromkeys(range(parties), 0))
-
-    sent = Sent(none_yet(), none_yet(), none_yet())
-    for post in outline.setup:
-        _count(sent.setup, post, _senders(post, 0, parties), parties, sealed)
-    first = 1
-    for number, phase in enumerate(outline.phases):
-        total = sent.rest if number else sent.training
-        last = first + phase.rounds
-        if phase.announcement is not None:
-            announce = message_bytes(ANNOUNCE, phase.announcement, sealed=sealed)
-            total[SERVER] += phase.rounds * parties * announce
-        for stage in phase.stages:
-            for post in stage.posts:
-                if stage.count == 0:
-                    part = _post_bytes(post, 0, sealed=sealed)
-                    total[SERVER] += phase.rounds * len(_receivers(post, SERVER, parties)) * part
-                elif post.senders is None:
-                    _count(total, post, range(parties), parties, sealed, phase.rounds)
-                else:
-                    for round_ in range(first, last):
-                        _count(total, post, post.senders(round_), parties, sealed)
-        first = last
-    sent.rest[SERVER] += parties * message_bytes(*outline.end, sealed=sealed)
-    return sent
-
-
-def _count(
-    total: Counter[int],
-    post: Post,
-    senders: Sequence[int],
-    parties: int,
-    sealed: bool,
-    rounds: int = 1,
-) -> None:
-    for n in senders:
-        receivers = len(_receivers(post, n, parties))
-        total[n] += rounds * receivers * _post_bytes(post, n, sealed=sealed)
-
-
-def _senders(post: Post, round: int, parties: int) -> Sequence[int]:
-    return range(parties) if post.senders is None else post.senders(round)
-
-
-def _receivers(post: Post, sender: int, parties: int) -> Sequence[int]:
-    if post.receivers is not None:
-        return post.receivers(sender)
-    return (SERVER,) if post.to == "server" else [n for n in range(parties) if n != sender]
-
-
 def expected_times(
     outline: Outline,
     conditions: Conditions,
@@ -160,6 +73,8 @@ def expected_times(
     line = Timeline(outline, conditions, parties, sealed=sealed, seed=seed, runs=runs)
     training, *inference = outline.phases
     ends = line.follow(training, min(training.rounds, rounds))
+    # Late uploads queue before later ones, so rounds grow longer until as many become late as get
+    # through. From then on the mean step stands for all rounds that are not followed.
     skipped = _WARM_UP if len(ends) < training.rounds and len(ends) > 2 * _WARM_UP else 0
     steps = (ends[-1] - ends[skipped]) / max(len(ends) - 1 - skipped, 1)
     mean = float(steps.mean()) if len(ends) > 1 else float(ends[0].mean())
@@ -213,7 +128,7 @@ class Timeline:
         self._takes = np.zeros((*shape, 0))
 
     def _seconds(self, post: Post, client: int) -> float:
-        nbytes = _post_bytes(post, client, sealed=self._sealed)
+        nbytes = post_bytes(post, client, sealed=self._sealed)
         return self._conditions.transfer(nbytes, client) / 1e9
 
     def _setup(self, posts: Sequence[Post], *, waits: bool) -> tuple[np.ndarray, np.ndarray]:
@@ -223,8 +138,8 @@ class Timeline:
         for post in posts:
             busy = (ready if waits else busy) + self._clients_work(post)
             start, arrived = np.maximum(free, busy), np.maximum(ready, busy)
-            for n in _senders(post, 0, N):
-                each, to = self._seconds(post, n), list(_receivers(post, n, N))
+            for n in senders_of(post, 0, N):
+                each, to = self._seconds(post, n), list(receivers_of(post, n, N))
                 arrivals = start[n] + np.arange(1, len(to) + 1) * each
                 arrived[to] = np.maximum(arrived[to], arrivals)
                 free[n] = start[n] + len(to) * each
@@ -255,7 +170,7 @@ class Timeline:
         arrivals = np.zeros((len(self.now), self._parties))
         for post in posts:
             self._server_busy = np.maximum(self._server_busy, self.now) + self._server_work(post)
-            each, to = self._seconds(post, SERVER), list(_receivers(post, SERVER, self._parties))
+            each, to = self._seconds(post, SERVER), list(receivers_of(post, SERVER, self._parties))
             start = np.maximum(self._server_busy, self._server_free)
             arrivals[:, to] = start[:, None] + np.arange(1, len(to) + 1) * each
             self._server_free = arrivals[:, to[-1]]
@@ -278,7 +193,7 @@ class Timeline:
         N, runs = self._parties, np.arange(len(self.now))
         takes, work = np.zeros(N), np.zeros(N)
         for post in posts:
-            to = list(_receivers(post, SERVER, N))
+            to = list(receivers_of(post, SERVER, N))
             takes[to], work[to] = self._seconds(post, SERVER), self._server_work(post)
         arrivals = np.zeros((len(runs), N))
         self._server_busy = np.maximum(self._server_busy, self.now)
@@ -319,6 +234,8 @@ class Timeline:
             self._busy = leaves
         self._send(leaves, seconds)
         arrivals = self._drained(leaves)
+        # The server goes on with the count-th arrival, an order statistic; ties go to
+        # lower numbers.
         first = np.argsort(arrivals, axis=1, kind="stable")[:, : stage.count]
         self._answers[np.arange(len(first))[:, None], first] += 1
         self.now = arrivals[np.arange(len(first)), first[:, -1]]
@@ -355,6 +272,8 @@ class Timeline:
             sent = leaves <= until
             if not sent.any():
                 break
+            # A queue with one server (Lindley): a message begins when it leaves or when the one
+            # before it is through, whichever is later.
             done = np.maximum(free, leaves) + self._takes[:, :, place]
             free = np.where(sent, done, free)
         return free
@@ -363,6 +282,8 @@ class Timeline:
         """Let go what has left by now; nothing that is sent later can leave before."""
         until = self.now[:, None]
         self._free = self._drained(until)
+        # Messages are sorted by when they leave, so the queue up to now is settled: whatever is
+        # added later leaves later, and cannot delay these.
         left = self._leaves <= until[:, :, None]
         self._leaves = np.where(left, np.inf, self._leaves)
         order = np.argsort(self._leaves, axis=2, kind="stable")

@@ -13,7 +13,8 @@ from securevfl.data.dataset import VerticalDataset
 from securevfl.engine.conditions import NONE, Conditions, Delay, Trace
 from securevfl.engine.delays import DEFAULT_SHAPE, DISTRIBUTIONS
 from securevfl.engine.network import SERVER
-from securevfl.planning.message_times import MANY, draw, expected_times, sent_bytes
+from securevfl.planning.message_bytes import sent_bytes
+from securevfl.planning.message_times import MANY, draw, expected_times
 from securevfl.protocols.base.schedule import Shape
 
 TINY = {"width": 3, "hidden": 2, "batch": 8, "degree": 1}

@@ -1,0 +1,103 @@
+"""Bytes of a run, from the outline of its messages alone.
+
+They are those of `securevfl.engine.wire.size` on skeletons, so they are exact.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from securevfl.engine.mailbox import ANNOUNCE
+from securevfl.engine.network import SERVER
+from securevfl.engine.security.sealing import OVERHEAD
+from securevfl.engine.wire import envelope, size
+from securevfl.protocols.base.schedule import Outline, Post
+
+
+def message_bytes(kind: str, payload: object, *, sealed: bool, modulus: int | None = None) -> int:
+    """Size of a message as the transcript has it; elements of the field of `modulus` are packed."""
+    return envelope(kind) + size(payload, modulus=modulus) + (OVERHEAD if sealed else 0)
+
+
+def post_bytes(post: Post, client: int, *, sealed: bool) -> int:
+    """Size of a planned message from a client."""
+    payload = post.payloads[client if len(post.payloads) > 1 else 0]
+    return message_bytes(post.kind, payload, sealed=sealed, modulus=post.modulus)
+
+
+@dataclass(frozen=True)
+class Sent:
+    """Bytes that each party sends, by its number; `SERVER` is the server's.
+
+    Attributes
+    ----------
+    setup, training, rest : Counter of int
+        Before the first round, in the rounds of training, and afterwards.
+    """
+
+    setup: Counter[int]
+    training: Counter[int]
+    rest: Counter[int]
+
+    @property
+    def total(self) -> dict[int, int]:
+        """Of the whole run."""
+        return dict(sorted((n, self.setup[n] + self.training[n] + self.rest[n]) for n in self.rest))
+
+
+def sent_bytes(outline: Outline, parties: int, *, sealed: bool) -> Sent:
+    """Bytes that each party sends in a whole run."""
+
+    def none_yet() -> Counter[int]:
+        return Counter({SERVER: 0} | dict.fromkeys(range(parties), 0))
+
+    sent = Sent(none_yet(), none_yet(), none_yet())
+    for post in outline.setup:
+        _count(sent.setup, post, senders_of(post, 0, parties), parties, sealed)
+    first = 1
+    for number, phase in enumerate(outline.phases):
+        total = sent.rest if number else sent.training
+        last = first + phase.rounds
+        if phase.announcement is not None:
+            announce = message_bytes(ANNOUNCE, phase.announcement, sealed=sealed)
+            total[SERVER] += phase.rounds * parties * announce
+        for stage in phase.stages:
+            for post in stage.posts:
+                if stage.count == 0:
+                    part = post_bytes(post, 0, sealed=sealed)
+                    total[SERVER] += phase.rounds * len(receivers_of(post, SERVER, parties)) * part
+                elif post.senders is None:
+                    _count(total, post, range(parties), parties, sealed, phase.rounds)
+                else:
+                    for round_ in range(first, last):
+                        _count(total, post, post.senders(round_), parties, sealed)
+        first = last
+    sent.rest[SERVER] += parties * message_bytes(*outline.end, sealed=sealed)
+    return sent
+
+
+def _count(
+    total: Counter[int],
+    post: Post,
+    senders: Sequence[int],
+    parties: int,
+    sealed: bool,
+    rounds: int = 1,
+) -> None:
+    for n in senders:
+        receivers = len(receivers_of(post, n, parties))
+        total[n] += rounds * receivers * post_bytes(post, n, sealed=sealed)
+
+
+def senders_of(post: Post, round: int, parties: int) -> Sequence[int]:
+    """Clients that send a planned message in a round."""
+    return range(parties) if post.senders is None else post.senders(round)
+
+
+def receivers_of(post: Post, sender: int, parties: int) -> Sequence[int]:
+    """Parties to which a sender sends a planned message."""
+    if post.receivers is not None:
+        return post.receivers(sender)
+    return (SERVER,) if post.to == "server" else [n for n in range(parties) if n != sender]
