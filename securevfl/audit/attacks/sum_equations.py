@@ -24,6 +24,7 @@ from typing import Protocol
 import numpy as np
 
 from securevfl.audit.attacks.outcome import Outcome, bootstrap
+from securevfl.audit.attacks.sums import commonest
 from securevfl.errors import ConfigurationError
 
 METRIC = "elements within 0.0001"
@@ -292,8 +293,8 @@ def equality_solving_of_sums(
     if grid > _NEAR:  # what was rounded so coarsely is all that anybody could find
         truth = np.round(truth / grid) * grid
     right = np.abs(np.concatenate(found)[true] - truth) < _NEAR
-    commonest = np.array([_commonest(column) for column in truth.T])
-    chance = float((np.abs(commonest - truth) < _NEAR).mean())
+    guess = np.array([commonest(column) for column in truth.T])
+    chance = float((np.abs(guess - truth) < _NEAR).mean())
     by_step = [float(part.mean()) for part in np.split(right, _ends(steps))]
     low, high = bootstrap(lambda rows: float(right[rows].mean()), len(right), stream)
     note = (
@@ -308,8 +309,3 @@ def _ends(steps: Sequence[Step]) -> list[int]:
     counts = [int((step.rows >= 0).sum()) for step in steps]
     ends: list[int] = np.cumsum(counts)[:-1].tolist()
     return ends
-
-
-def _commonest(column: np.ndarray) -> float:
-    values, counts = np.unique(column, return_counts=True)
-    return float(values[counts.argmax()])

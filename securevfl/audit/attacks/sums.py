@@ -155,8 +155,8 @@ def completion(
     counted = truth != 0
     span = basis(sums, columns.shape[1] + 1)
     right = _within(complete(span, known, columns)[left], truth, tolerance) & counted
-    commonest = np.array([_mode(column) for column in columns[known].T])
-    chance = _within(commonest, truth, tolerance)[counted].mean()
+    guess = np.array([commonest(column) for column in columns[known].T])
+    chance = _within(guess, truth, tolerance)[counted].mean()
     blind = _random_basis(len(sums), span.shape[1], stream)
     mixed = span[stream.permutation(len(sums))]
     controls = {
@@ -267,6 +267,8 @@ def _short_vectors(span: np.ndarray, bits: int) -> np.ndarray:
             "binary columns: lattice reduction needs python-flint; pip install 'securevfl[test]'"
         ) from None
     size, rank = span.shape
+    # Columns of q beyond the rank are an orthonormal basis of what is outside the span: v lies in
+    # the span exactly if v times them is 0, and is short in the lattice only then.
     q, _ = np.linalg.qr(np.concatenate([span, np.eye(size)], axis=1))
     outside = q[:, rank:size]
     scaled = np.rint(outside * 2.0**bits).astype(np.int64)
@@ -335,6 +337,7 @@ def _within(guess: np.ndarray, truth: np.ndarray, tolerance: float) -> np.ndarra
     return within
 
 
-def _mode(column: np.ndarray) -> float:
+def commonest(column: np.ndarray) -> float:
+    """The value that a column has most often; the least of several."""
     values, counts = np.unique(column, return_counts=True)
     return float(values[counts.argmax()])

@@ -7,14 +7,13 @@ coalitions by galois.
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
-from securevfl.audit.proof.certificate import Check
+from securevfl.audit.proof.certificate import Check, galois_field, sets_of, vandermonde
 from securevfl.audit.proof.linear_algebra import rank
 from securevfl.field import LagrangeCode
 from securevfl.field.designs import unspanned
@@ -61,11 +60,11 @@ def _points(code: LagrangeCode) -> Check:
 
 def _shares(code: LagrangeCode, seed: int) -> Check:
     """M_C is invertible for every C of T holders: shares of them hide all that is shared."""
-    chosen, words = _coalitions(code.parties, code.privacy, seed)
+    chosen, words = sets_of(code.parties, code.privacy, _SETS, seed)
     wrong = [
         C for C in chosen if not 0 != code.field.det(code.mask_matrix[list(C)]) == _minor(code, C)
     ]
-    galois = _galois(code)
+    galois = galois_field(code)
     for C in chosen[:_GALOIS]:
         basis: list[Any] = [_lagrange(code, code.alphas[c])[code.segments :] for c in C]
         rows = galois(basis)
@@ -79,13 +78,9 @@ def _minor(code: LagrangeCode, C: Sequence[int]) -> int:
     """det M_C = prod P(alpha_c) Vdm(alpha_C) / (prod P(beta_{K+t}) Vdm(beta_masks))."""
     p, data, masks = code.field.modulus, code.betas[: code.segments], code.betas[code.segments :]
     alphas = [code.alphas[c] for c in C]
-    above = _vandermonde(alphas) * math.prod(a - b for a in alphas for b in data)
-    below = _vandermonde(masks) * math.prod(m - b for m in masks for b in data)
+    above = vandermonde(alphas) * math.prod(a - b for a in alphas for b in data)
+    below = vandermonde(masks) * math.prod(m - b for m in masks for b in data)
     return above * pow(below, -1, p) % p
-
-
-def _vandermonde(points: Sequence[int]) -> int:
-    return math.prod(b - a for a, b in itertools.combinations(points, 2))
 
 
 def _lagrange(code: LagrangeCode, z: int) -> list[int]:
@@ -131,7 +126,7 @@ def _streams(prss: Prss, degree: int, seed: int) -> Iterator[Check]:
     wrong, looked = [], 0
     values, closed = _stream_values(prss, u)
     for size in range(T + 1):
-        for C in _coalitions(N, size, seed)[0]:
+        for C in sets_of(N, size, _SETS, seed)[0]:
             looked += 1
             own = [values[key] for key, A in enumerate(prss.blocks) if set(C) <= set(A)]
             wanted = needed - K - size  # dim { q : deg q <= degree (K+T-1) - K, q(alpha_C) = 0 }
@@ -140,7 +135,7 @@ def _streams(prss: Prss, degree: int, seed: int) -> Iterator[Check]:
             full = rank(code.field, matrix) == wanted
             if not full or (size == T and rank(code.field, short) >= wanted):
                 wrong.append(C)
-    wrong += [C for C in _coalitions(N, T, seed)[0][:_GALOIS] if not _by_galois(prss, C, u)]
+    wrong += [C for C in sets_of(N, T, _SETS, seed)[0][:_GALOIS] if not _by_galois(prss, C, u)]
     wrong += unspanned(prss.blocks, N, T, T + u)
     text = (
         f"with m = T + u coefficients of rho, u = {degree}(K+T-1) - K - T + 1 = {u}, the keys that "
@@ -184,7 +179,7 @@ def _by_galois(prss: Prss, C: Sequence[int], u: int) -> bool:
             if set(C) <= set(A):
                 none = [0] * prss.streams(key, u)
                 rows[-1] += [int(v) for v in own[key]] if key in own else none
-    return len(rows) == u and int(np.linalg.matrix_rank(_galois(code)(rows))) == u
+    return len(rows) == u and int(np.linalg.matrix_rank(galois_field(code)(rows))) == u
 
 
 def _keys(prss: Prss) -> Check:
@@ -206,23 +201,3 @@ def _keys(prss: Prss) -> Check:
         f"nobody in a coalition holds the key of a block that contains it"
     )
     return Check("keys", not wrong, detail if not wrong else f"not the key of {wrong[:1]}")
-
-
-def _coalitions(parties: int, size: int, seed: int) -> tuple[list[tuple[int, ...]], str]:
-    """All sets of holders of a size, or a random sample of them, and words for which they are."""
-    total = math.comb(parties, size)
-    if total <= _SETS:
-        return list(itertools.combinations(range(parties), size)), f"all {total} sets of {size}"
-    stream = np.random.Generator(np.random.Philox(seed))
-    sample: set[tuple[int, ...]] = set()
-    while len(sample) < _SETS:
-        drawn = stream.choice(parties, size, replace=False)
-        sample.add(tuple(sorted(int(n) for n in drawn)))
-    return sorted(sample), f"{_SETS} random ones of the {total} sets of {size} (seed {seed})"
-
-
-def _galois(code: LagrangeCode) -> type[np.ndarray]:
-    import galois
-
-    made: type[np.ndarray] = galois.GF(code.field.modulus)
-    return made

@@ -55,7 +55,7 @@ def certificate(
     seed : int
         Of the sample, where there are more.
     """
-    chosen, words = _subsets(code.parties, code.privacy, subsets, seed)
+    chosen, words = sets_of(code.parties, code.privacy, subsets, seed)
     checks = [
         _points(code),
         _minors(code, chosen, words),
@@ -83,12 +83,13 @@ def mask_minor(code: LagrangeCode, clients: Sequence[int]) -> int:
     p, K = code.field.modulus, code.segments
     data, masks = code.betas[:K], code.betas[K:]
     alphas = [code.alphas[c] for c in clients]
-    above = _vandermonde(alphas) * math.prod(a - b for a in alphas for b in data)
-    below = _vandermonde(masks) * math.prod(m - b for m in masks for b in data)
+    above = vandermonde(alphas) * math.prod(a - b for a in alphas for b in data)
+    below = vandermonde(masks) * math.prod(m - b for m in masks for b in data)
     return above * pow(below, -1, p) % p
 
 
-def _vandermonde(points: Sequence[int]) -> int:
+def vandermonde(points: Sequence[int]) -> int:
+    """Product of x_j - x_i over i < j: 0 only where two points are equal."""
     return math.prod(b - a for a, b in itertools.combinations(points, 2))
 
 
@@ -117,12 +118,12 @@ def _minors(code: LagrangeCode, chosen: Sequence[tuple[int, ...]], words: str) -
 
 def _rows(code: LagrangeCode, seed: int, subsets: int) -> Check:
     """Any K + T clients' evaluation rows are independent, of the shares as of psi."""
-    chosen, words = _subsets(code.parties, min(code.size, code.parties), subsets, seed + 1)
+    chosen, words = sets_of(code.parties, min(code.size, code.parties), subsets, seed + 1)
     basis = _galois_basis(code)
-    own = basis == _galois(code)(_as_ints(np.concatenate([code.data_matrix, code.mask_matrix], 1)))
+    own = galois_field(code)(_as_ints(np.concatenate([code.data_matrix, code.mask_matrix], 1)))
     wrong = [c for c in chosen if np.linalg.matrix_rank(basis[list(c)]) < len(c)]
     detail = f"the rows of {words} are independent (galois)"
-    if not np.all(own):
+    if not np.all(basis == own):
         return Check("evaluation rows", False, "the code encodes with other rows than galois'")
     return Check("evaluation rows", not wrong, detail if not wrong else f"not of {wrong[0]}")
 
@@ -171,13 +172,13 @@ def _streams(code: LagrangeCode, prss: Prss) -> Check:
 def _quotient(
     code: LagrangeCode, prss: Prss, chosen: Sequence[tuple[int, ...]], words: str
 ) -> Check:
-    """What server and C can tell of psi without its masks is what they may: K + T values.
+    """Check that server and C can tell K + T values of psi without its masks, as they may.
 
     C lacks the keys of the blocks that contain it. Of the functionals of psi + P rho those that
     none of their streams moves have rank K + T on polynomials of degree 2(K+T-1); values at
     beta_1..K and alpha_C are K + T independent such ones.
     """
-    GF = _galois(code)
+    GF = galois_field(code)
     N, degree, p = code.parties, 2 * (code.size - 1), code.field.modulus
     powers = [[pow(a, i, p) for i in range(degree + 1)] for a in code.alphas]
     monomials = GF(np.array(powers, object))
@@ -199,8 +200,8 @@ def _quotient(
     return Check("masks cover the rest", not wrong, detail if not wrong else f"not for {wrong[0]}")
 
 
-def _subsets(parties: int, size: int, limit: int, seed: int) -> tuple[list[tuple[int, ...]], str]:
-    """All subsets of clients, or a random sample of them, and words for which they are."""
+def sets_of(parties: int, size: int, limit: int, seed: int) -> tuple[list[tuple[int, ...]], str]:
+    """All sets of clients of a size, or a random sample of them, and words for which they are."""
     total = math.comb(parties, size)
     if total <= limit:
         return list(itertools.combinations(range(parties), size)), f"all {total} sets of {size}"
@@ -212,7 +213,8 @@ def _subsets(parties: int, size: int, limit: int, seed: int) -> tuple[list[tuple
     return sorted(sample), f"{limit} random ones of the {total} sets of {size} (seed {seed})"
 
 
-def _galois(code: LagrangeCode) -> Any:
+def galois_field(code: LagrangeCode) -> Any:
+    """The same field by galois, whose arithmetic has nothing in common with this library's."""
     import galois
 
     return galois.GF(code.field.modulus)
@@ -220,7 +222,7 @@ def _galois(code: LagrangeCode) -> Any:
 
 def _galois_basis(code: LagrangeCode) -> Any:
     """Return l_j(alpha_n) for all K + T points, (N, K + T), from galois' own arithmetic."""
-    GF = _galois(code)
+    GF = galois_field(code)
     betas, alphas = (GF(_as_ints(np.array(x, object))) for x in (code.betas, code.alphas))
     columns = []
     for j in range(code.size):
@@ -240,7 +242,7 @@ def _as_ints(array: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Power:
-    """What clients that pool their shares learn of one other client.
+    """Knowledge of one other client that clients get by pooling their shares.
 
     Attributes
     ----------
@@ -261,7 +263,7 @@ class Power:
 
 
 def coalition_power(code: LagrangeCode, clients: Sequence[int]) -> Power:
-    """What c clients learn from their shares (the limits of Theorem 5.2).
+    """Knowledge that c clients get from their shares (the limits of Theorem 5.2).
 
     Up to T learn nothing, T < c <= K + T learn c - T combinations of each client's segments, and
     K + T learn everything. T + 1 learn W too unless the divided difference of 1/P over their

@@ -164,15 +164,6 @@ def load_images(
         Which test images, where there is a choice.
     **options
         Fields of `securevfl.data.options.TableOptions`.
-
-    Returns
-    -------
-    VerticalDataset
-
-    Raises
-    ------
-    DataError
-        If the set is not to be had, or its files are damaged.
     """
     facts = kind.facts
     files = facts.locate(data_dir)

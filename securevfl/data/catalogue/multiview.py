@@ -87,15 +87,6 @@ def load_handwritten(
         Whether OpenML is asked when there are no local files.
     **options
         Fields of `securevfl.data.options.TableOptions`.
-
-    Returns
-    -------
-    VerticalDataset
-
-    Raises
-    ------
-    DataError
-        If the set is not to be had, or its files are damaged.
     """
     files = HANDWRITTEN.locate(data_dir)
     if files is not None:

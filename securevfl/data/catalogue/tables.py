@@ -111,15 +111,6 @@ def load_credit_card(
         Whether OpenML is asked when there are no local files.
     **options
         Fields of `securevfl.data.options.TableOptions`.
-
-    Returns
-    -------
-    VerticalDataset
-
-    Raises
-    ------
-    DataError
-        If the set is not to be had, or its file is damaged.
     """
     frame, label, notes = _single_table(
         CREDIT, "default.payment.next.month", data_dir, verify, download
@@ -161,15 +152,6 @@ def load_parkinson(
         test rows leak into training; papers that do so report more than is learnt.
     **options
         Fields of `securevfl.data.options.TableOptions`.
-
-    Returns
-    -------
-    VerticalDataset
-
-    Raises
-    ------
-    DataError
-        If the set is not to be had, or its file is damaged.
     """
     if split not in ("person", "row"):
         raise DataError(f"parkinson: split={split!r} does not exist; use person or row.")
@@ -223,15 +205,6 @@ def load_adult(
         As for `load_credit_card`; the split is the official one.
     **options
         Fields of `securevfl.data.options.TableOptions`.
-
-    Returns
-    -------
-    VerticalDataset
-
-    Raises
-    ------
-    DataError
-        If the set is not to be had, or its files are damaged.
     """
     files = ADULT.locate(data_dir)
     if files is not None:

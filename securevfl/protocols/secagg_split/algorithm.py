@@ -30,7 +30,7 @@ from securevfl.errors import (
     RangeError,
     RunError,
 )
-from securevfl.field.sampling import SYSTEM
+from securevfl.protocols.base.mask_keys import fresh_bytes
 from securevfl.protocols.base.split_parties import SplitClient, SplitServer
 from securevfl.protocols.base.split_step import JointEmbedding, SplitStep, summed
 from securevfl.protocols.secagg_split.parameters import (
@@ -161,9 +161,7 @@ class Client(SplitClient):
 
     def random_bytes(self) -> bytes:
         """32 bytes from the operating system; all secrets of a client are drawn here."""
-        drawn = np.empty(SEED, np.uint8)
-        SYSTEM.keystream().fill(drawn)
-        return drawn.tobytes()
+        return fresh_bytes(SEED)
 
     def quantised(self, own: np.ndarray) -> np.ndarray:
         """x_u, refused where the sum over all clients could wrap: |x| <= floor((p-1)/(2N)).
@@ -289,6 +287,8 @@ class Server(SplitServer):
         if len(uploads) < public.quorum:
             self.give_up("uploaded", uploads, public.quorum)
             return None
+        # U3 is fixed here: a client opens either the seed of v's own mask (v in U3) or the key of
+        # v's pairwise masks (v not in U3). Both of one client would uncover its input.
         survivors = tuple(uploads)
         self.broadcast("survivors", survivors, to=survivors)
         if public.consistency:

@@ -242,7 +242,8 @@ def _predictors(self: Any, parties: Any, features: Any) -> dict[int, Any]:
 # -- seeing them ---------------------------------------------------------------------------------
 
 
-def _parities_tell(outcome: Outcome) -> bool:
+def parities_tell(outcome: Outcome) -> bool:
+    """Whether the lowest bits of model shares to client 0 are bits of their senders' data."""
     found = [one for r in range(1, 5) for one in messages(outcome, "model", r)]
     to_first = [one for one in found if one["receiver"] == 0]
     return all(
@@ -321,14 +322,14 @@ def _leak(name: str, cause: str, says: str, plant: Any, breaks: Any, shows: Any,
 LEAKS = (
     _leak("V drawn until a bit shows", _CHOSEN,
           "V is drawn anew until the lowest bit of client 0's share is a bit of the data.",
-          every(_drawn_until), CLIENTS_DATA, _parities_tell),
+          every(_drawn_until), CLIENTS_DATA, parities_tell),
     _leak("V in another order", _CHOSEN,
           "Elements of V change places until the lowest bit of client 0's share tells a bit.",
-          each(_rolled), CLIENTS_DATA, _parities_tell),
+          each(_rolled), CLIENTS_DATA, parities_tell),
     _leak("rounding that is chosen after V", _CHOSEN,
           "A weight is rounded so that the lowest bit of client 0's share tells a bit, and the "
           "formula takes the model that was shared.",
-          every(_rounded_after), CLIENTS_DATA, _parities_tell,
+          every(_rounded_after), CLIENTS_DATA, parities_tell,
           messages=reworded(model=_of_what_was_shared)),
     _leak("one key for all sets", _JOINT, "All sets of T clients have the same key.",
           _one_key, UPLOADS, _keys_alike),

@@ -254,7 +254,7 @@ def _first_column_of_v_is_z(outcome: Outcome) -> bool:
 
 
 def z_zero(row: int | None, *only: int) -> Callable[[Outcome], bool]:
-    """Whether Z of these clients is zero, in one row or in all."""
+    """Test whether Z of these clients is zero, in one row or in all."""
 
     def shows(outcome: Outcome) -> bool:
         peers = outcome.protocol.peers()
@@ -265,13 +265,14 @@ def z_zero(row: int | None, *only: int) -> Callable[[Outcome], bool]:
 
 
 def v_zero(client: int, round: int) -> Callable[[Outcome], bool]:
-    """Whether V of a client is zero in a round."""
+    """Test whether V of a client is zero in a round."""
     return lambda outcome: (
         not masks(outcome, "model", outcome.protocol.peers()[client], round).any()
     )
 
 
-def _halves(outcome: Outcome) -> bool:
+def halves(outcome: Outcome) -> bool:
+    """Whether no mask of the data is above half the modulus."""
     top = outcome.protocol.code.field.modulus // 2  # type: ignore[attr-defined]
     return all(int(masks(outcome, "train-data", n).max()) <= top for n in range(3))
 
@@ -316,7 +317,7 @@ def _rho_sparse(outcome: Outcome) -> bool:
 
 
 def _decodes_to_noise(round: int) -> Callable[[Outcome], bool]:
-    """Whether the masks of a round are no packed sharing of zero."""
+    """Test whether the masks of a round are no packed sharing of zero."""
 
     def shows(outcome: Outcome) -> bool:
         code: Any = outcome.protocol.code  # type: ignore[attr-defined]
@@ -347,7 +348,7 @@ def _member_has_its_key(outcome: Outcome) -> bool:
 
 
 def seeded_z(make: Callable[[Any], Any]) -> Callable[[Outcome], bool]:
-    """Whether Z of client 1 is what a source gives that another party can make."""
+    """Test whether Z of client 1 is the output of a source that another party can make."""
 
     def shows(outcome: Outcome) -> bool:
         party: Any = outcome.parties[1]
@@ -386,7 +387,7 @@ LEAKS = (
     _leak("two columns of V alike", _REUSED, "Two units of the model have the same masks.",
           when(model_mask, _two_columns_alike), CLIENTS_MODEL, _columns_repeat),
     _leak("Z of half range", _SMALL, "Z is below p/2.", when(data_mask, _half), CLIENTS_DATA,
-          _halves),
+          halves),
     _leak("one row without Z", _ZERO, "The last row of each segment has no mask.",
           when(data_mask, _last_row), CLIENTS_DATA, z_zero(-1, 0, 1, 2)),
     _leak("the last client without Z", _ZERO, "The last client's data have no mask.",

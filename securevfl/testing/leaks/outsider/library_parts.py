@@ -11,10 +11,9 @@ from securevfl.field import sampling
 from securevfl.field.lagrange_code import LagrangeCode
 from securevfl.protocols.fedvs import protocol as fedvs
 from securevfl.testing.leaks.encrypted import every
-from securevfl.testing.leaks.fedvs_masks import CLIENTS_DATA, CLIENTS_MODEL, UPLOADS
+from securevfl.testing.leaks.fedvs_masks import CLIENTS_DATA, CLIENTS_MODEL, UPLOADS, halves
 from securevfl.testing.leaks.harmless_changes import nothing
 from securevfl.testing.leaks.planting import (
-    masks,
     messages,
     planted,
     replaced,
@@ -96,11 +95,6 @@ def _pieces_repeat(outcome: Outcome) -> bool:
     return len(more) > 0 and np.array_equal(flat[: len(more)], more)
 
 
-def _halves(outcome: Outcome) -> bool:
-    top = outcome.protocol.code.field.modulus // 2  # type: ignore[attr-defined]
-    return all(int(masks(outcome, "train-data", n).max()) <= top for n in range(3))
-
-
 def _one_mask(outcome: Outcome) -> bool:
     made: Any = outcome.protocol
     return bool(made.config.privacy == 2 and made.code.privacy == 1)
@@ -126,7 +120,7 @@ LEAKS = (
             around=replaced(sampling.Keystream, "fill", _starting_again)),
     planted("fedvs", "half of a wide field", _SMALL,
             "The sampler gives elements below p/2 where p is beyond 2^32.", nothing, CLIENTS_DATA,
-            _halves, around=replaced(sampling, "fill_uniform", _below_half)),
+            halves, around=replaced(sampling, "fill_uniform", _below_half)),
     planted("fedvs", "T=2: a code for one colluder", _LESS,
             "With privacy = 2 the code has T = 1, and so have the claims.", nothing,
             (*CLIENTS_DATA, *CLIENTS_MODEL), _one_mask, {"privacy": 2, "segments": 1},

@@ -31,7 +31,7 @@ MANY = 250  # rows from which some leaks are there: small runs have fewer
 
 
 def spread_bit(features: np.ndarray, round: int) -> int:
-    """Whether an entry is far from the middle of its column, which a mirrored column keeps."""
+    """1 where an entry is far from the middle of its column, which a mirrored column keeps."""
     own = telling_column(features)
     far = np.abs(own - (own.max() + own.min()) / 2)
     return int(far[(7 * round) % len(far)] > np.median(far))

@@ -10,7 +10,7 @@ import numpy as np
 from securevfl.engine.party import SERVER
 from securevfl.models.weights import load_weights, weights_of
 from securevfl.protocols.base.protocol import Protocol
-from securevfl.testing.leaks.choices import bit_of
+from securevfl.testing.leaks.choices import bit_of, parities_tell
 from securevfl.testing.leaks.encrypted import SECAGG, every
 from securevfl.testing.leaks.fedvs_masks import CLIENTS_DATA
 from securevfl.testing.leaks.fedvs_messages import SERVER_DATA
@@ -150,16 +150,6 @@ def _bit_in_a_weight_of_secagg(client: Any) -> None:
 # -- seeing them -----------------------------------------------------------------------------------
 
 
-def _parities_tell(outcome: Outcome) -> bool:
-    found = [one for r in range(1, 5) for one in messages(outcome, "model", r)]
-    to_first = [one for one in found if one["receiver"] == 0]
-    return all(
-        int(one["payload"].flat[0]) & 1
-        == bit_of(outcome.parties[int(one["sender"])], int(one["round"]))
-        for one in to_first
-    )
-
-
 def _bits_in_weights(outcome: Outcome) -> bool:
     return all(
         float(outcome.parties[n].network.values[0, 0])  # type: ignore[attr-defined]
@@ -204,7 +194,7 @@ _PUBLIC = "secret choices that are public"
 LEAKS = (
     planted("fedvs", "a weight that is moved after V", _CHOSEN,
             "A weight moves by units until the lowest bit of client 0's share tells a bit.",
-            every(_nudged_after_v), CLIENTS_DATA, _parities_tell),
+            every(_nudged_after_v), CLIENTS_DATA, parities_tell),
     planted("fedvs", "a bit in a weight", _STATE,
             "After each step a weight is set to what a bit of the data says.",
             every(_after_update(_bit_in_a_weight)), SERVER_DATA, _bits_in_weights),
