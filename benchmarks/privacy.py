@@ -33,7 +33,7 @@ from securevfl.audit.attack_matrix.on_embeddings import solve_sums
 from securevfl.audit.attack_matrix.run import AttackSettings, attack_matrix, write_matrix
 from securevfl.audit.attack_matrix.setting import AttackCase
 from securevfl.audit.attacks.outcome import Outcome
-from securevfl.audit.games import TESTS, Size, play_ranks
+from securevfl.audit.games.on_runs import TESTS, Size, play_ranks
 from securevfl.audit.proof.exhaustive import SmallInstance, exhaust, small_code, small_instances
 from securevfl.audit.recorded_runs import RunFactory
 from securevfl.audit.share_recovery import recover_by_server
@@ -176,7 +176,7 @@ def recovery(_count: int) -> dict[str, Any]:
                     "K": K,
                     "rows": len(data.train_labels),
                     "honest_columns": int(sum(recorded.data[n].shape[2] for n in range(1, 8))),
-                    "explained": found.explained,
+                    "explained": found.has_solution,
                     "data_recovered": found.data,
                     "models_recovered": found.models,
                     "elements": found.elements,

@@ -9,7 +9,7 @@ import numpy as np
 
 from securevfl.audit.attacks import recovery, shares
 from securevfl.audit.attacks.recovery import Recovered, Round
-from securevfl.audit.games import own_shares, uploads
+from securevfl.audit.games.on_runs import own_shares, uploads
 from securevfl.audit.proof import coupling
 from securevfl.audit.proof.certificate import Power, coalition_power
 from securevfl.audit.recorded_runs import CodedRun
@@ -22,7 +22,7 @@ class Recovery:
 
     Attributes
     ----------
-    explained : bool
+    has_solution : bool
         Whether its equations had a solution at all.
     data, models : float
         Fractions of the honest clients' elements of X-bar and W-bar that it found exactly.
@@ -30,7 +30,7 @@ class Recovery:
         Elements of both.
     """
 
-    explained: bool
+    has_solution: bool
     data: float
     models: float
     elements: int

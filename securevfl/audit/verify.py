@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from securevfl.audit.games import TESTS
+from securevfl.audit.games.on_runs import TESTS
 from securevfl.audit.statistical import LEVEL
 from securevfl.audit.subject import Subject
 from securevfl.audit.verdicts import ClaimVerdict as ClaimVerdict
@@ -80,7 +80,7 @@ def verify(
     level : float
         Failure probability of each test.
     tests : sequence of str
-        Names in `securevfl.audit.games.TESTS`; all if not given.
+        Names in `securevfl.audit.games.on_runs.TESTS`; all if not given.
     progress : callable, optional
         Told what is being done.
     whole : bool

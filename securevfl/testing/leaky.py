@@ -40,7 +40,7 @@ class Leak:
     plant : callable
         Changes a client of a run, given the run's own scratch space (a dict).
     caught_by : tuple of str
-        Tests of `securevfl.audit.games.TESTS` that must accuse it.
+        Tests of `securevfl.audit.games.on_runs.TESTS` that must accuse it.
     blind : tuple of str
         Tests that cannot see it.
     privacy : int

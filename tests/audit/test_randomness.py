@@ -176,7 +176,7 @@ ALLOWED = {
     "data/alignment/psi.py": {"os.urandom"},  # secret order of a set; its scalars are OpenSSL's
     "audit/randomness.py": {"os.urandom"},  # watches it
     "audit/beside/known_answers.py": {"os.urandom"},  # keys on which the sampler is compared
-    "audit/statistical.py": {"import secrets"},  # coins of the games
+    "audit/games/guessing.py": {"import secrets"},  # coins of the games
     "field/first_calls.py": {"np.random.default_rng"},  # inputs of a warm-up
     "bench/field_cases.py": {"np.random.default_rng"},  # inputs of benchmarks
     # Initial weights, in a fork of torch's generator.

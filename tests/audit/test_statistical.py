@@ -5,9 +5,9 @@ import pytest
 from scipy.stats import binom
 
 from securevfl.audit import statistical as st
-from securevfl.audit.games import TESTS
+from securevfl.audit.games.on_runs import TESTS
 from securevfl.errors import ConfigurationError
-from securevfl.field import LagrangeCode, PrimeField, sampling
+from securevfl.field import PrimeField, sampling
 
 P31, P61 = 2**31 - 1, 2**61 - 1
 
@@ -78,81 +78,11 @@ def test_the_bound_of_equality_is_above_the_exact_tail():
         assert bound >= binom.sf(k - 1, n, 1 / 101)
 
 
-def test_guessing_tail_is_the_binomial_tail():
-    for n in (1, 7, 40):
-        for k in range(n + 1):
-            assert st.guessing_tail(k, n) == pytest.approx(binom.sf(k - 1, n, 0.5))
-
-
 def test_two_samples(field):
     one, two = field.random((60, 12)), field.random((60, 12))
     assert not st.two_sample(one, two).rejected
     two[:, 5] = two[:, 5] // two.dtype.type(4)
     assert st.two_sample(one, two).rejected
-
-
-def test_the_span_game_sees_a_secret_dependent_subspace(field):
-    """Views z, z + s with the secret s: each half is uniform, their difference is the secret."""
-
-    def leaky(bit):
-        z = field.random(5)
-        return np.concatenate([z, field.add(z, field.dtype.type(bit))])
-
-    def clean(bit):
-        return field.random(10)
-
-    stream = np.random.default_rng(1)
-    caught = st.span_game(field, leaky, stream=stream)
-    assert (caught.right, caught.rounds) == (40, 40)
-    assert caught.outcome().rejected
-    assert not st.span_game(field, clean).outcome().rejected
-
-
-def test_the_span_of_points(field):
-    origin, one, two = field.random((3, 6))
-    span = st.Span(field, origin)
-    assert span.add(one)
-    assert not span.add(one)
-    assert not span.contains(two)
-    assert span.add(two)
-    t = field.random(())
-    line = field.add(one, field.multiply(t, field.subtract(two, one)))
-    assert span.contains(line)
-    assert span.rank == 2
-
-
-def test_the_rank_game_sees_a_secret_dependent_rank(field):
-    def statistic(bit):
-        block = field.matmul(field.random((4, 1 + bit)), field.random((1 + bit, 4)))
-        return st.block_ranks(field, block[None, None])
-
-    assert st.rank_game(statistic).outcome().rejected
-    blind = st.rank_game(lambda bit: st.block_ranks(field, field.random((2, 2, 4, 4))))
-    assert not blind.outcome().rejected
-
-
-def test_block_ranks_see_differences_between_attempts(field):
-    blocks = field.random((2, 1, 3, 3))
-    blocks[1] = field.add(blocks[0], field.matmul(field.random((3, 1)), field.random((1, 3))))
-    assert st.block_ranks(field, blocks) == (3, 3, 1, 3)
-
-
-@pytest.mark.parametrize(("K", "T"), [(1, 1), (2, 1), (1, 2), (3, 2)])
-def test_unwanted_blocks_are_the_masks_of_uploads_without_secrets(field, K, T):
-    code = LagrangeCode(field, parties=2 * (K + T) + 1, segments=K, privacy=T)
-    count, N = K + 2 * T - 1, code.parties
-    rho = field.random((count, 2, 3))
-    alphas = field.elements(list(code.alphas))
-    powers = np.stack([field.power(alphas, i) for i in range(count)], axis=1)
-    values = field.matmul(powers, rho.reshape(count, -1)).reshape(N, 2, 3)
-    hidden = field.multiply(code.vanishing[:, None, None], values)
-    sums = field.random((K, 2, 3))
-    uploads = field.add(hidden, st.spread(code, sums, range(N)))
-    found = st.unwanted(code, dict(enumerate(uploads)))
-    assert np.array_equal(found, rho)
-    beta = code.betas[0]
-    wanted = sum(int(c) * beta**i for i, c in enumerate(rho[:, 0, 0])) % field.modulus
-    assert int(st.at_data_points(code, found)[0, 0, 0]) == wanted
 
 
 def test_repeats_are_counted_and_weighed():

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from securevfl.audit.games import TESTS, Size
+from securevfl.audit.games.on_runs import TESTS, Size
 from securevfl.audit.proof.certificate import certificate
 from securevfl.audit.proof_deviations import deviations
 from securevfl.audit.randomness import unexplained, watch

@@ -9,7 +9,7 @@ from typing import Any
 from securevfl.audit.attack_matrix import held_shares
 from securevfl.audit.attack_matrix.setting import AttackCase
 from securevfl.audit.attacks.outcome import NoView, Outcome, Result
-from securevfl.audit.games import Size, play_ranks
+from securevfl.audit.games.on_runs import Size, play_ranks
 from securevfl.audit.recorded_runs import RunFactory, codes_shares
 from securevfl.audit.share_recovery import pool_shares, recover_by_server
 from securevfl.errors import RunError
@@ -155,5 +155,5 @@ def server_and_clients(case: AttackCase) -> Result:
         found.data,
         found.elements,
         note=f"{'models' if found.models == 1 else 'no models'} recovered; "
-        f"the equations have {'a' if found.explained else 'no'} solution",
+        f"the equations have {'a' if found.has_solution else 'no'} solution",
     )

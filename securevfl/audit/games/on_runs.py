@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 
 from securevfl.audit import statistical as st
+from securevfl.audit.games import guessing
+from securevfl.audit.games.upload_residues import at_data_points, divided, unwanted
 from securevfl.audit.recorded_runs import CodedRun, Models, RunFactory, run_factory
 from securevfl.audit.statistical import LEVEL, Outcome
 from securevfl.field import LagrangeCode, PrimeField
@@ -141,9 +143,9 @@ def upload_blocks(recorded: CodedRun, aligned: bool = True) -> np.ndarray:
     """Unwanted blocks of every attempt: coefficients, and values at the data points."""
     code = recorded.code
     found = [
-        st.unwanted(code, uploads(recorded, round, aligned)) for round in sorted(recorded.attempts)
+        unwanted(code, uploads(recorded, round, aligned)) for round in sorted(recorded.attempts)
     ]
-    return np.stack([np.concatenate([c, st.at_data_points(code, c)]) for c in found])
+    return np.stack([np.concatenate([c, at_data_points(code, c)]) for c in found])
 
 
 def coalition_blocks(
@@ -161,7 +163,7 @@ def coalition_blocks(
         for round in sorted(recorded.attempts)
     ]
     code = recorded.code
-    return np.stack([np.concatenate([c, st.at_data_points(code, c)]) for c in found])
+    return np.stack([np.concatenate([c, at_data_points(code, c)]) for c in found])
 
 
 def _quotient(
@@ -172,11 +174,11 @@ def _quotient(
     parties = sorted(seen)
     values = np.stack([seen[n] for n in parties])
     view = recorded.view(Coalition(server=True, clients=clients))
-    known = explained(code, parties, clients, values, *own_shares(recorded, view, clients, round))
+    known = known_part(code, parties, clients, values, *own_shares(recorded, view, clients, round))
     rest = field.subtract(values, known)
     if with_keys and recorded.protocol.masked:
         rest = field.subtract(rest, _known_masks(recorded, clients, parties, round))
-    return st.divided(code, parties, rest, clients)
+    return divided(code, parties, rest, clients)
 
 
 def own_shares(
@@ -205,7 +207,7 @@ def own_shares(
     return np.stack(data), np.stack(models)
 
 
-def explained(
+def known_part(
     code: LagrangeCode,
     parties: list[int],
     clients: tuple[int, ...],
@@ -213,7 +215,11 @@ def explained(
     data: np.ndarray,
     models: np.ndarray,
 ) -> np.ndarray:
-    """sum_k U_k a_k a + sum_c,c' s_c g_c' b_c b_c' at the given parties' points."""
+    """Part of the uploads that server and coalition know without any secret.
+
+    sum_k U_k a_k a + sum_c,c' s_c g_c' b_c b_c' at the given parties' points, by the basis of
+    `securevfl.audit.attacks.recovery`: the wanted sums, and products of the coalition's own shares.
+    """
     from securevfl.field.lagrange import interpolation_matrix
 
     field, K = code.field, code.segments
@@ -294,7 +300,7 @@ def share_span(
     def sample(bit: int) -> np.ndarray:
         return share_vector(game.run(bit), C)
 
-    played = st.span_game(game.field, sample, rounds=size.rounds)
+    played = guessing.span_game(game.field, sample, rounds=size.rounds)
     return _named("span, clients", size, played.outcome(level))
 
 
@@ -307,7 +313,7 @@ def upload_span(
     def sample(bit: int) -> np.ndarray:
         return upload_blocks(game.run(bit)).reshape(-1)
 
-    played = st.span_game(game.field, sample, rounds=size.rounds)
+    played = guessing.span_game(game.field, sample, rounds=size.rounds)
     return _named("span, server", size, played.outcome(level))
 
 
@@ -332,7 +338,7 @@ def play_ranks(
     about: str = "features",
     clients: tuple[int, ...] = (),
     stream: np.random.Generator | None = None,
-) -> st.Played:
+) -> guessing.Played:
     """Rank game of the server, or of the server with clients."""
     game = DistinguishingGame(protocol, size, about)
 
@@ -341,12 +347,14 @@ def play_ranks(
         if clients:
             # Masks that do not follow the formula are not taken away by it, and may be none.
             both = [coalition_blocks(recorded, clients, with_keys=one) for one in (True, False)]
-            return st.block_ranks(game.field, both[0]) + st.block_ranks(game.field, both[1])
+            return guessing.block_ranks(game.field, both[0]) + guessing.block_ranks(
+                game.field, both[1]
+            )
         # As uploaded, equal masks of two attempts cancel; in the order of the data, equal rows do.
         as_sent, aligned = (upload_blocks(recorded, order) for order in (False, True))
-        return st.block_ranks(game.field, as_sent) + st.block_ranks(game.field, aligned)
+        return guessing.block_ranks(game.field, as_sent) + guessing.block_ranks(game.field, aligned)
 
-    return st.rank_game(statistic, rounds=size.rounds, stream=stream)
+    return guessing.rank_game(statistic, rounds=size.rounds, stream=stream)
 
 
 def upload_two_sample(

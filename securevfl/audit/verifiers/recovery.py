@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from securevfl.audit.games import Size
+from securevfl.audit.games.on_runs import Size
 from securevfl.audit.proof.exhaustive import SmallInstance, exhaust, small_code
 from securevfl.audit.recorded_runs import run_factory
 from securevfl.audit.share_recovery import Recovery, coalitions, pool_shares, recover_by_server
@@ -29,8 +29,8 @@ class RecoveryAttack(CodedVerifier):
     def examine(
         self, claim: Claim, subject: Subject, *, seed: int, level: float
     ) -> Iterable[Evidence]:
-        """What was recovered exactly, and without masks the server's information in bits."""
-        if claim.against == SERVER_AND_T_CLIENTS and recovered(subject).explained:
+        """Evidence of exact recovery, and without masks of the server's information in bits."""
+        if claim.against == SERVER_AND_T_CLIENTS and recovered(subject).has_solution:
             found = recovered(subject)
             text = (
                 f"linear algebra at p = 2^31-1 recovered {found.data:.0%} of the honest clients' "
@@ -83,7 +83,7 @@ def _recover(subject: Subject) -> Recovery:
 
 
 def leaks_of_shares(subject: Subject) -> Iterator[Leakage]:
-    """What coalitions beyond T decode from shares, and what the server's attack finds."""
+    """Leakage to coalitions beyond T, from shares, and to the server, by its attack."""
     code = coded(subject).code
     if wrong(subject):
         return
@@ -98,7 +98,7 @@ def leaks_of_shares(subject: Subject) -> Iterator[Leakage]:
         )
         note = "decoded exactly from a run's shares" if pooled.exact else "not as the theory says"
         yield Leakage(f"{len(clients)} clients", what, f"{note}; T = {code.privacy}")
-    if not recovered(subject).explained:
+    if not recovered(subject).has_solution:
         note = "the attack that recovers everything from plain uploads finds no solution"
         what = "no more than the sums and what they imply"
         yield Leakage(f"server + {code.privacy} client(s)", what, note)

@@ -28,9 +28,9 @@ def trained(N, d, rows, K, T, p, masked, *, rounds=8, width=8):
 )
 def test_plain_uploads_give_everything_away_and_masked_ones_nothing(N, d, rows, K, T, p):
     plain = recover_by_server(trained(N, d, rows, K, T, p, False), tuple(range(T)))
-    assert (plain.explained, plain.data, plain.models) == (True, 1.0, 1.0)
+    assert (plain.has_solution, plain.data, plain.models) == (True, 1.0, 1.0)
     masked = recover_by_server(trained(N, d, rows, K, T, p, True), tuple(range(T)))
-    assert (masked.explained, masked.data, masked.models) == (False, 0.0, 0.0)
+    assert (masked.has_solution, masked.data, masked.models) == (False, 0.0, 0.0)
 
 
 def test_too_few_equations_are_refused():
@@ -62,7 +62,7 @@ def test_real_digits(masked):
     recorded = RunFactory(FEDVS(make_config(FEDVS, options), data, seed=0)).run()
     found = recover_by_server(recorded, (0,))
     assert found.elements > 90_000
-    assert (found.explained, found.data, found.models) == (
+    assert (found.has_solution, found.data, found.models) == (
         (False, 0, 0) if masked else (True, 1, 1)
     )
 

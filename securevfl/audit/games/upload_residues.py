@@ -1,0 +1,82 @@
+"""Residues of uploads: the coefficients that are left of them once the sums are taken off.
+
+An upload of client n is Y(alpha_n), where Y has degree 2(K+T-1) and the sums as its values at
+beta_1 .. beta_K. With w the polynomial of degree K - 1 through the sums and P the product of all
+z - beta_k, Y = w + P q. A correct run hides everything but w, so q has to be uniform.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from securevfl.audit.proof.linear_algebra import solve_left
+from securevfl.errors import ConfigurationError
+from securevfl.field import LagrangeCode
+from securevfl.field.lagrange import interpolation_matrix
+
+
+def unwanted(code: LagrangeCode, uploads: Mapping[int, np.ndarray]) -> np.ndarray:
+    """Coefficients of (Y - w) / P, (K + 2T - 1, |B|, h): all that uploads contain but the sums.
+
+    Y is the polynomial through the uploads, w the polynomial of degree K - 1 through the sums.
+    """
+    field = code.field
+    parties = sorted(uploads)
+    values = np.stack([uploads[n] for n in parties])
+    # Y - w vanishes at the K data points, so P divides it; the quotient has degree 2(K+T-1) - K.
+    sums = code.decode(values, parties, degree=2)
+    return divided(code, parties, field.subtract(values, spread(code, sums, parties)), ())
+
+
+def at_data_points(code: LagrangeCode, coefficients: np.ndarray) -> np.ndarray:
+    """Values of a matrix polynomial at beta_1 .. beta_K, where no data mask is mixed in."""
+    field = code.field
+    betas = field.elements(list(code.betas[: code.segments]))
+    powers = field.power(betas[:, None], np.arange(len(coefficients)))
+    values = field.matmul(powers, coefficients.reshape(len(coefficients), -1))
+    return values.reshape(-1, *coefficients.shape[1:])
+
+
+def spread(code: LagrangeCode, sums: np.ndarray, parties: Sequence[int]) -> np.ndarray:
+    """Values at parties of the polynomial of degree K - 1 through the sums."""
+    points = [code.alphas[n] for n in parties]
+    onto = interpolation_matrix(code.field, code.betas[: code.segments], points)
+    flat = code.field.matmul(onto, sums.reshape(code.segments, -1))
+    return flat.reshape(len(points), *sums.shape[1:])
+
+
+def divided(
+    code: LagrangeCode, parties: Sequence[int], values: np.ndarray, roots: Sequence[int]
+) -> np.ndarray:
+    """Coefficients of a polynomial, given by values at parties, divided by P and (z - alpha_c).
+
+    Parameters
+    ----------
+    values : ndarray, (R', |B|, h)
+        Of a polynomial of degree 2(K+T-1) that vanishes on the data points and on `roots`.
+    roots : sequence of int
+        Clients c.
+
+    Returns
+    -------
+    ndarray, (K + 2T - 1 - len(roots), |B|, h)
+    """
+    field, p = code.field, code.field.modulus
+    count = code.segments + 2 * code.privacy - 1 - len(roots)
+    divisors = [
+        int(code.vanishing[n]) * math.prod(code.alphas[n] - code.alphas[c] for c in roots) % p
+        for n in parties
+    ]
+    # Where the divisor is 0 the value of the quotient is not determined by that party's value.
+    kept = [i for i, divisor in enumerate(divisors) if divisor][:count]
+    inverse = field.reciprocal(field.elements([divisors[i] for i in kept]))
+    quotients = field.multiply(inverse[:, None], values[kept].reshape(len(kept), -1))
+    alphas = field.elements([code.alphas[parties[i]] for i in kept])
+    powers = field.power(alphas[:, None], np.arange(count))
+    solved = solve_left(field, powers, quotients)
+    if solved is None:
+        raise ConfigurationError(f"divided: {len(kept)} uploads do not determine {count} blocks")
+    return solved.reshape(count, *values.shape[1:])
