@@ -86,7 +86,7 @@ def _child(home: str, function: Callable[..., Any], arguments: tuple[Any, ...],
 
 
 def apart(home: Path, function: Callable[..., Any], *arguments: Any, limit: float) -> Any:
-    """What a function returns in a process that imports the copy; ("raised", why) if nothing.
+    """Result of a function in a process that imports the copy; ("raised", why) if it has none.
 
     The limit is in seconds of the processor; a process that waits is ended later.
     """

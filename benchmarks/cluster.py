@@ -138,7 +138,7 @@ def patient() -> dict[str, Any]:
 
 
 def away(rounds: int = 100, every: int = 10) -> dict[str, Any]:
-    """What it costs FedVS that the parties killed in `kills` miss one round each."""
+    """Costs to FedVS of the round that each party killed in `kills` misses."""
     rows = []
     for seed in range(3):
         chance = random.Random(seed)

@@ -1,4 +1,4 @@
-"""What each coalition gains from coded_split, measured: ``python benchmarks/coalitions.py``.
+"""Gains of each coalition from coded_split, measured: ``python benchmarks/coalitions.py``.
 
 - gram: the server's inner products of all rows by plain solving, epoch by epoch, and by rank;
 - rotation: rows from known rows, and columns by independent component analysis;
@@ -132,7 +132,7 @@ def _by_rank(name: str, run: ObservedRun, seed: int) -> Row:
 
 
 def _after(gram: np.ndarray, truth: np.ndarray, raw: np.ndarray, rank: int, seed: int) -> Row:
-    """What follows from a Gram matrix: by known rows, and by ICA."""
+    """Rows and columns that follow from a Gram matrix: by known rows, and by ICA."""
     stream = np.random.Generator(np.random.Philox(seed))
     found = {}
     for word, count in (("known", rank + 2), ("half_known", rank // 2)):
@@ -188,7 +188,7 @@ def fedvs() -> list[Row]:
 
 
 def holders() -> list[Row]:
-    """What coalitions of holders decode of data, first models and steps; T of them nothing."""
+    """Parts of data, first models and steps that coalitions of holders decode; T decode none."""
     from scipy.stats import chisquare
 
     made = []

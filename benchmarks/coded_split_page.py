@@ -31,7 +31,7 @@ TUNED = "Its rates are chosen, and stand in the file. The study itself has not b
 
 
 def rates(content: dict[str, Any]) -> list[str]:
-    """What was tried: the best pair of each run, and whether it lies on the edge of the grid."""
+    """The best pair of rates of each run, and whether it lies on the edge of the grid."""
     head = [
         "run",
         "server's rate",

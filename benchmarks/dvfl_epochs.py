@@ -1,4 +1,4 @@
-"""What an epoch costs a guest, a host and the owner of DVFL, beside split learning (appendix F.3).
+"""Costs of an epoch to a guest, a host and the owner of DVFL, beside split learning (app. F.3).
 
     python benchmarks/dvfl_epochs.py
 

@@ -107,7 +107,7 @@ def main_table(results: Results) -> list[str]:
 
 
 def verdict(found: tuple[float, float] | None) -> str:
-    """Whether a difference that is claimed to be positive is."""
+    """Verdict on a difference that is claimed to be positive."""
     if found is None:
         return "not measured"
     mean, half = found
@@ -130,7 +130,7 @@ def close(gap: tuple[float, float] | None) -> str:
 
 
 def main_claims(results: Results) -> Iterator[str]:
-    """What the paper says of the main table."""
+    """The paper's claims about the main table, each with its verdict."""
     yield close(results.compare(("main-dvfl", "none"), ("main-split", "wait-none")))
     for kind in ("link", "guest"):
         order = ("DVFL", "SplitNN-zeros", "SplitNN-buffer", "SplitNN-skip")

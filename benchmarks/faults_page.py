@@ -74,7 +74,7 @@ def gains(content: dict[str, Any]) -> list[str]:
 
 
 def costs(content: dict[str, Any], folder: Path) -> list[str]:
-    """What a run under the heaviest guest faults took, beside one without faults."""
+    """Costs of a run under the heaviest guest faults, beside one without faults."""
     seen: dict[str, list[dict[str, str]]] = defaultdict(list)
     with (folder / "results.csv").open() as file:
         for row in csv.DictReader(file):

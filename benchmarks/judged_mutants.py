@@ -1,4 +1,4 @@
-"""What the changes that `verify` did not notice do to the views of the server and of coalitions.
+"""Effects on the views of server and coalitions of the changes that `verify` did not notice.
 
 Judged by reading; the sums of `mutations.sums_that_tell_more` were counted.
 """

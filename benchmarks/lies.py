@@ -65,7 +65,7 @@ def number(value: float | None) -> str:
 
 
 def gain_of(row: Row) -> str:
-    """What is gained, with its number and that of an honest run."""
+    """The gain of a lie, with its number and that of an honest run."""
     if row["value"] is None or (row["outcome"] == "refused" and row["value"] == 0):
         return "nothing"
     said = f"{row['quantity']}: {number(row['value'])} ({number(row['control'])})"
@@ -83,7 +83,7 @@ def title_of(lie: Lie) -> str:
 
 
 def told(lie: Lie) -> str:
-    """Who does what, with the options that matter; where a table is of one party, only what."""
+    """A lie in words: its party, unless the table is of one party, its deed and its options."""
     method, _, options = lie.protocol.partition(" ")
     own = method in ("fedvs", "coded_split")  # it has tables of its own
     whose = "" if lie.who == "server" and own else f"{lie.who} "

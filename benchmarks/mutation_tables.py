@@ -44,12 +44,12 @@ def table(results: Mapping[str, Any]) -> str:
 
 
 def way_of(row: Row) -> str:
-    """How verify noticed a change, in words of the table."""
+    """The way in which verify noticed a change, in words of the table."""
     return "another claim's verdict" if row["by"].startswith("another claim") else str(row["by"])
 
 
 def judgement_of(row: Row) -> tuple[str, str]:
-    """What kind of change it is that was not noticed, and why it was not."""
+    """Kind of a change that was not noticed, and the reason."""
     judged: tuple[str, str] = JUDGED.get(row["name"], ("", "not judged"))
     return judged
 

@@ -52,7 +52,7 @@ def store(results: Mapping[str, Any]) -> None:
 
 
 def noticed_in(found: tuple[str, Any], sound: Mapping[str, str]) -> str:
-    """How a verification noticed a change: by which verdicts on claims; empty if it did not."""
+    """Verdicts on claims by which a verification noticed a change; empty if it did not."""
     state, report = found
     if state == "raised":
         late = report.startswith("no end")
@@ -95,7 +95,7 @@ class Study:
             self.sound[name] = self._asked(verified, OPTIONS[name][0])["verdicts"]
 
     def verify(self, name: str) -> tuple[str, str]:
-        """How a verification of the changed copy notices the change, and by what evidence."""
+        """The way in which a verification of the copy notices the change, and its evidence."""
         found = apart(self.tree.home, verified, OPTIONS[name][0], limit=VERIFY_S)
         return noticed_in(found, self.sound[name]), evidence_of(found)
 

@@ -1,4 +1,4 @@
-"""What the scripts that write pages of results share."""
+"""Parts that the scripts that write pages of results share."""
 
 from __future__ import annotations
 

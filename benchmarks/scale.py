@@ -1,4 +1,4 @@
-"""How encoding, sharing, evaluation and decoding grow: ``python benchmarks/scale.py``.
+"""Growth of encoding, sharing, evaluation and decoding: ``python benchmarks/scale.py``.
 
 N runs from 8 to 1024 with T = 1 and K + T = N/4, so that half the parties may straggle, on coset
 points of 2013265921 and on the default points; M runs to ten million rows, read from and written

@@ -1,4 +1,4 @@
-"""How long the ways through the code are, counted by one script, so that commits can be compared.
+"""Lengths of the ways through the code, counted by one script, so that commits can be compared.
 
     python benchmarks/walks.py                    # this checkout
     PYTHONPATH=OTHER python benchmarks/walks.py   # another one

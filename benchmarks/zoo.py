@@ -53,7 +53,7 @@ def telling(claim: Any) -> str:
 
 
 def outcome_of(leak: Leak, found: Verdicts, sound: Verdicts) -> str:
-    """How a leak fared: accused, withheld, indistinct, missed, or an exception.
+    """Outcome of a leak: accused, withheld, indistinct, missed, or an exception.
 
     "accused" where a broken claim is VIOLATED; "missed" where one is endorsed, or has a word that
     is not expected of it; else "withheld" where the sound protocol's verdict is another, and
@@ -75,7 +75,7 @@ def outcome_of(leak: Leak, found: Verdicts, sound: Verdicts) -> str:
 
 
 def blame_of(found: Verdicts, sound: Verdicts) -> str:
-    """How a variant fared: as sound, weaker, blamed, or an exception."""
+    """Outcome of a sound variant: as sound, weaker, blamed, or an exception."""
     if not found:
         return "exception"
     if "VIOLATED" in found.values():

@@ -73,7 +73,7 @@ def dataset() -> VerticalDataset:
 
 
 def server_view(kind: type[Client], secret: int, seed: int) -> np.ndarray:
-    """What the server received in a real run with secret 0 or 1, as one row of signed numbers.
+    """Messages to the server in a real run with secret 0 or 1, as one row of signed numbers.
 
     Under secret 0 all weights are 0; under secret 1 those of client 0 are 1 and those of client 1
     are -1, so that every sum is 0 as well. All values are multiples of 2^-4: nothing is rounded.

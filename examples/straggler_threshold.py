@@ -1,4 +1,4 @@
-"""How many stragglers FedVS can lose: the theorem, the arithmetic and the clock.
+"""Number of stragglers that FedVS can lose: the theorem, the arithmetic and the clock.
 
 With N clients, K segments and T colluders, R = 2(K+T-1)+1 answers decode (Theorem 5.1), so N - R
 clients may be arbitrarily slow. First every case is tried on random data of the whole field; then

@@ -1,4 +1,4 @@
-"""Whether the sums that a run lets the server decode keep the rules of docs/masking.md.
+"""Check that the sums that a run lets the server decode keep the rules of docs/masking.md.
 
 Each sum needs T + 2 sharers, and no row may stand in two sums of different models to each of which
 K + T or more clients uploaded, unless a step moved the models between. This is counted from the

@@ -1,4 +1,4 @@
-"""Where a recorded run deviates from its protocol's declaration: the exact multiset of messages.
+"""Deviations of a recorded run from its protocol's declaration: the exact multiset of messages.
 
 Each message must be declared between the roles of its sender and receiver, come as often as
 declared, have the declared shape, and be what its formula makes of the secrets of the run, byte by
@@ -131,7 +131,7 @@ class Comparer:
             self._computed += 1
 
     def result(self) -> Comparison:
-        """What was found so far."""
+        """Comparison of all messages so far."""
         return Comparison(
             tuple(self.deviations),
             self._messages,
@@ -172,7 +172,7 @@ class Declared:
 
 
 def _misshapen(spec: MessageSpec, message: RecordedMessage) -> str:
-    """What is wrong with the form of a payload; empty where it is as declared."""
+    """Fault in the form of a payload, in words; empty where it is as declared."""
     wanted = None if spec.shape is None else spec.shape(message.key)
     if wanted is None:
         return ""
@@ -184,7 +184,7 @@ def _misshapen(spec: MessageSpec, message: RecordedMessage) -> str:
 
 
 def _differs(run: RecordedRun, spec: MessageSpec, message: RecordedMessage) -> str:
-    """What is wrong with a payload; empty where it is what its formula gives."""
+    """Fault in the content of a payload, in words; empty where it is what its formula gives."""
     assert spec.recompute is not None
     try:
         wanted = spec.recompute(run, message.key)

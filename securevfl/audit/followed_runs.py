@@ -76,7 +76,7 @@ ITSELF = Setting("as configured")
 
 @dataclass(frozen=True)
 class Traffic:
-    """What of a run is seen without its secrets: envelopes and times, and control messages.
+    """The part of a run that is seen without its secrets: envelopes, times, control messages.
 
     Attributes
     ----------
@@ -97,7 +97,7 @@ class Traffic:
 
 @dataclass(frozen=True)
 class Followed:
-    """What became of one run.
+    """Findings about one run, which stay when its messages are forgotten.
 
     Attributes
     ----------

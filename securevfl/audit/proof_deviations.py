@@ -1,4 +1,4 @@
-"""How a recorded run of a protocol with coded shares differs from the run that the proof assumes.
+"""Differences between a recorded run with coded shares and the run that the proof assumes.
 
 The proof is that of docs/masking.md.
 
@@ -24,7 +24,7 @@ _ROUTES = {
 
 
 def deviations(recorded: CodedRun) -> Iterator[str]:
-    """Where a run departs from what the proof is about, message by message.
+    """Differences between a run and the one that the proof is about, message by message.
 
     Every payload that carries a secret is computed anew from the secrets and tapes; every draw must
     be one that the proof counts as fresh and uniform; S must be large enough.

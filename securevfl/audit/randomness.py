@@ -1,4 +1,4 @@
-"""Where masks come from: what no transcript shows of a strong generator with a short seed.
+"""Origin of masks: no transcript shows that a strong generator had a short seed.
 
 One sampler makes every mask. `watch` logs its calls with source, bytes and a digest of the result;
 `unexplained` finds draws on tapes that no secure call made.

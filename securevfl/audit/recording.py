@@ -41,7 +41,7 @@ _CACHED = 12  # kinds of message of a round whose decoded payloads are kept: tho
 
 
 class ForgottenError(LookupError):
-    """What is asked for lies in a round that the run has forgotten."""
+    """A message, state or draw is asked for whose round the run has forgotten."""
 
 
 @dataclass(frozen=True)
@@ -203,7 +203,7 @@ class RecordedRun:
 
     @property
     def unfollowed(self) -> tuple[str, ...]:
-        """Why states are believed that formulas use; empty where all are followed."""
+        """Reasons why states that formulas use are believed; empty where all are followed."""
         return ("states were not followed",) if self.references is None else self.references.faults
 
     @property
@@ -247,7 +247,7 @@ class RecordedRun:
         return None
 
     def once(self, key: MessageKey, name: str, make: Callable[[], _T]) -> _T:
-        """What `make` returns, made once for all receivers of one sending of a message."""
+        """Result of `make`, which is called once for all receivers of one sending of a message."""
         self._check(key.kind, key.round)
         if key not in self.by_key:  # of a message that goes by another name on the wire
             return make()
@@ -259,7 +259,7 @@ class RecordedRun:
         return value
 
     def memory(self, name: str) -> dict[int, Any]:
-        """What formulas of a name remember of earlier rounds; empty at first."""
+        """Values that formulas of a name keep from earlier rounds; empty at first."""
         return self._memory.setdefault(name, {})
 
     def draw(self, party: int, name: str, round: int) -> np.ndarray:
@@ -318,11 +318,11 @@ class RecordedRun:
             )
 
     def view(self, coalition: Coalition) -> View:
-        """What a coalition has at the end: messages, and its members' draws."""
+        """View of a coalition at the end: messages, and its members' draws."""
         return views.cut(self.transcript, coalition, tapes=self.tapes)
 
     def departures(self) -> list[tuple[int, int]]:
-        """When each message left and arrived, in virtual nanoseconds."""
+        """Times at which each message left and arrived, in virtual nanoseconds."""
         columns = self.transcript.columns()
         return list(zip(columns["sent"].tolist(), columns["arrived"].tolist(), strict=True))
 

@@ -1,4 +1,4 @@
-"""What is verified: a configured protocol, with recorded runs that all verifiers share."""
+"""The subject of a verification: a configured protocol, with recorded runs that are shared."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class Subject:
             self.ran.append(ran)
 
     def shared(self, name: str, make: Callable[[], _T]) -> _T:
-        """What `make` returns, made once for all verifiers that ask for the name.
+        """Result of `make`, which is called once for all verifiers that ask for the name.
 
         An error is kept, too, and raised for each of them.
         """

@@ -216,7 +216,7 @@ def decode_flat(data: bytes | memoryview, kinds: Sequence[type]) -> tuple[Any, .
 
 @dataclasses.dataclass
 class _Rules:
-    """What decides how a payload is decoded: the modulus, and how many arrays it may still hold."""
+    """Rules for decoding a payload: the modulus, and the number of arrays it may still hold."""
 
     modulus: int | None
     arrays: int

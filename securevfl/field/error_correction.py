@@ -104,6 +104,9 @@ def syndromes(field: PrimeField, points: Array, word: Array, terms: int) -> tupl
     """Return the syndromes of a projected word of a polynomial with `terms` coefficients."""
     from securevfl.field.kernels import scalar
 
+    # S_j = sum_i w_i x_i^j s_i with 1/w_i = prod_{k != i} (x_i - x_k) is the coefficient of degree
+    # n - 1 of the polynomial through x^j s. Of a word of degree R - 1 it is 0 for j < n - R, so
+    # only the errors e_i of wrong rows are left in it: S_j = sum_wrong w_i e_i x_i^j.
     out = np.empty(word.size - terms, np.uint64)
     room = np.empty(3 * points.size + scalar.CHAINS, np.uint64)
     wrong = scalar.syndromes(points, word, *field._constants, out, room)
@@ -118,6 +121,8 @@ def locate(field: PrimeField, points: Array, syndrome: Array) -> Array | None:
     """
     from securevfl.field.kernels import scalar
 
+    # A sum of t geometric series in j obeys the recurrence of C(z) = prod_wrong (1 - x_i z), and t
+    # of them need 2 t syndromes to be told. Berlekamp-Massey finds the shortest one.
     found = np.zeros(points.size, np.bool_)
     room = np.empty((3, syndrome.size + 1), np.uint64)
     degree = scalar.locate(points, syndrome, *field._constants, found, room)

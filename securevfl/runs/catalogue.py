@@ -35,7 +35,7 @@ def protocols() -> dict[str, type[Protocol]]:
 
 
 def why_removed(option: str, of: str | None = None) -> str | None:
-    """What became of an option of an earlier version; None for any other name.
+    """Error text for an option that only an earlier version had; None for any other name.
 
     `of` is the name of a protocol, or None for any of them.
     """

@@ -1,4 +1,4 @@
-"""How fast runs learn: time and bytes to a stated measure, and the mean measure over time.
+"""Speed of learning: time and bytes to a stated measure, and the mean measure over time.
 
 All are read off the evaluations of a run, between two of which a measure is taken to be linear in
 virtual time. A run learns nothing after its end, so its last value stands from then on.

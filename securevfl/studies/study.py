@@ -230,7 +230,7 @@ def _under_each(
 
 
 def _place(table: Mapping[str, Any]) -> dict[str, Any]:
-    """What one table of a grid changes: faults, or conditions and faults by their names."""
+    """Options that one table of a grid sets: faults, or conditions and faults by their names."""
     if table and table.keys() <= {"conditions", "faults"}:
         return dict(table)
     return {"faults": dict(table) or None}

@@ -70,7 +70,7 @@ class Watch:
         """Events are not needed."""
 
     def round_over(self, party: int, round: int, time: int, left: bool) -> None:
-        """When the last client has stepped, all weights are those of the next round."""
+        """Measure once the last client has stepped: all weights are of the next round then."""
         self._done[round] += party != SERVER
         if self._done[round] == len(self._powers):
             del self._done[round]

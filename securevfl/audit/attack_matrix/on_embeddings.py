@@ -153,7 +153,7 @@ def stealing(case: AttackCase) -> Result:
 
 
 def span_of_sums(case: AttackCase) -> Result:
-    """Whether the clients' columns lie in the span of the sums."""
+    """Outcome of an attack that asks whether the clients' columns lie in the span of the sums."""
     found = case.sums
     return found if isinstance(found, NoView) else sums.span_exactness(*found, case.stream)
 

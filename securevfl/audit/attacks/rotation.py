@@ -1,4 +1,4 @@
-"""From inner products of rows to the rows: what takes the last rotation away.
+"""Rows from their inner products: two ways to find the rotation that these leave open.
 
 A Gram matrix X X^T tells the rows up to one rotation of all columns. As many known rows as there
 are columns tell the rotation (K. Liu, C. Giannella, H. Kargupta, "An Attacker's View of Distance
@@ -27,6 +27,7 @@ def rows_from_known(gram: np.ndarray, known: np.ndarray, columns: np.ndarray) ->
     columns : ndarray, (m, d)
         Their columns.
     """
+    # X X_known^T is part of the Gram matrix, and X_known has full column rank.
     found: np.ndarray = gram[:, known] @ np.linalg.pinv(columns.T, rcond=_ROUNDING)
     return found
 
@@ -35,6 +36,8 @@ def independent_columns(gram: np.ndarray, stream: np.random.Generator) -> np.nda
     """Guesses of the columns, (M, r), in no order, each up to its sign, mean and scale."""
     from sklearn.decomposition import FastICA
 
+    # Column means leave X X^T with C X (C X)^T, C = I - 1 1^T / M. Its eigenvectors are the columns
+    # up to a rotation and scales: whitened data, which ICA turns until columns are independent.
     centred = gram - gram.mean(axis=0) - gram.mean(axis=1)[:, None] + gram.mean()
     values, vectors = np.linalg.eigh((centred + centred.T) / 2)
     kept = values > _ROUNDING * values.max()

@@ -1,4 +1,4 @@
-"""Whether the sampler gives what its keys say: held against a sampler that is written anew here.
+"""Known answers of the sampler: its output under known keys, held against a second sampler.
 
 Formulas expand keys with the library's own sampler, and the log of its calls sees 32 fresh bytes
 go in, but not what becomes of them. So known keys are expanded here as well: words of the cipher

@@ -1,4 +1,4 @@
-"""What chance gave to a recorded party in a step, to be given once more.
+"""Results of chance in a step of a recorded party, to be given once more.
 
 A party's state and messages follow from its data, from what it was sent, and from chance: bytes of
 the operating system, and results of other packages that draw for themselves. Whoever repeats the

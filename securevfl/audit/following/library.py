@@ -1,4 +1,4 @@
-"""Whether what a protocol is held against is the library's own, or words of its own.
+"""Parts of a protocol that it is held against and that are not the library's own.
 
 Verifiers recompute messages by the formulas that a protocol declares, with the code, the field and
 the quantisers that it computes with, and judge the claims that it makes. A class that changes these

@@ -46,7 +46,7 @@ class ReferenceMessage:
 
 @dataclass(frozen=True)
 class _Given:
-    """What a wait gave back, or a handler was given: see `PartySlot.received`."""
+    """Messages that a wait gave back, or a handler was given: see `PartySlot.received`."""
 
     time: int
     over: bool | None

@@ -100,7 +100,7 @@ class References:
 
     @property
     def faults(self) -> tuple[str, ...]:
-        """Why states are believed, and what chance was asked otherwise; empty for nothing."""
+        """Reasons why states are believed, and draws that differ; empty if there are none."""
         lost = [one.lost for one in self._parties.values() if one.lost]
         return (
             *(f"states are believed from there on: {why}" for why in lost),

@@ -1,4 +1,4 @@
-"""Whether the library that runs is the library that lies in its files.
+"""Comparison of the library that runs with the library that lies in its files.
 
 The library's own parties show what a party must do. Who replaces a function of the library replaces
 it for them as well. So each function of the loaded modules is compared with what its file defines.
@@ -72,7 +72,7 @@ def _codes(name: str) -> dict[str, set[CodeType]]:
 
 
 def _value_at(module: ModuleType, path: list[str]) -> tuple[Any, bool]:
-    """What stands under a name, and whether anything does."""
+    """The value under a name, and whether there is one."""
     value: Any = module
     for name in path:
         if name not in vars(value):

@@ -1,4 +1,4 @@
-"""Whether labels were randomised as declared: at the rate of epsilon, once, and from fresh keys."""
+"""Tests that labels were randomised as declared: at the rate of epsilon, once, from fresh keys."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def tests_of(runs: Sequence[Answers], declared: RandomisedLabels, level: float) 
 
 
 def _kept(runs: Sequence[Answers], classes: int, keep: float) -> Iterator[tuple[float, str]]:
-    """How many labels are true: of all, of each class, of each part of the rows, in each run."""
+    """Tests of the number of true labels: of all, each class, each part of the rows, each run."""
     same = np.stack([one.used == one.true for one in runs])
     true = runs[0].true
     yield _binomial(same, keep, "all labels")
@@ -122,7 +122,7 @@ def _kept(runs: Sequence[Answers], classes: int, keep: float) -> Iterator[tuple[
 
 
 def _others(runs: Sequence[Answers], classes: int, keep: float) -> Iterator[tuple[float, str]]:
-    """How often each other label is given in the place of the true one."""
+    """Tests of the number of times that each other label is given in the place of the true one."""
     chance = (1 - keep) / max(1, classes - 1)
     offset = np.stack([(one.used.astype(np.int64) - one.true) % classes for one in runs])
     for step in range(1, classes):
@@ -130,7 +130,7 @@ def _others(runs: Sequence[Answers], classes: int, keep: float) -> Iterator[tupl
 
 
 def _agreeing(runs: Sequence[Answers], classes: int, keep: float) -> Iterator[tuple[float, str]]:
-    """How often two runs give one row the same label."""
+    """Tests of the number of rows to which two runs give the same label."""
     agree = keep**2 + (1 - keep) ** 2 / max(1, classes - 1)
     for number, one in enumerate(runs):
         for place, other in enumerate(runs[:number]):

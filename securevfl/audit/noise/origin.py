@@ -117,6 +117,8 @@ def _nearest(
         table = np.stack(made)
         squares = (table * table).sum(1)
         products = noise @ table.T
+        # |x - t|^2 less |x|^2, which is the same for all keys t. For another test, x t / |t| is a
+        # standard normal number unless x is made of t.
         far = squares - 2 * products
         z = np.abs(products) / np.sqrt(np.maximum(squares, np.finfo(float).tiny))
         rows = np.arange(len(noise))

@@ -86,6 +86,7 @@ def move(
     onto_data = field.matmul(inverse, code.data_matrix[C])
     onto_model = field.matmul(onto_data, np.ones(code.segments, field.dtype))
 
+    # A holds A_A X + M_A Z. That is A_A X' + M_A Z' for Z' = Z + M_A^-1 A_A (X - X').
     change = field.subtract(before.data, data)
     moved = field.matmul(onto_data, change.reshape(code.segments, -1))
     Z = field.add(before.data_masks, moved.reshape(before.data_masks.shape))
@@ -123,6 +124,9 @@ def correction(
         When there is no such polynomial: the secrets have different sums.
     """
     field, A, count = code.field, enlarged(code, clients), code.size - 1
+    # psi - psi' has degree 2(K+T-1). It is 0 at beta_1..K, as the sums are equal, and at alpha_A,
+    # as A's shares are: what remains after division by these K + T factors has K + T - 1
+    # coefficients, as many as the streams of the key that A lacks.
     rest = [n for n in range(code.parties) if n not in A]
     difference = field.subtract(one, two).reshape(code.parties, -1)
     factors = field.multiply(code.vanishing[rest], _factors(code, A)[rest])

@@ -133,6 +133,8 @@ class Observation:
         code, field = toy.code, toy.code.field
         if not self.uploads:
             return unmasked
+        # psi has degree 2(K+T-1), so its values at 2(K+T) - 1 points stand for it. Functionals that
+        # are equal on those are one functional, and would count the same digit twice.
         points = self._points_of(code, range(2 * code.size - 1))
         values = interpolation_matrix(field, points, self._points_of(code, self.uploads))
         both = field.matmul(np.concatenate([self.wanted, unmasked]), values)

@@ -34,7 +34,7 @@ _DENSE = 1 << 16  # entries up to which histograms are convolved by Fourier tran
 
 @dataclass(frozen=True)
 class Exhaustion:
-    """What the enumeration of one instance found.
+    """Result of the enumeration of one instance.
 
     Attributes
     ----------
@@ -185,6 +185,8 @@ class _Joint:
 
         The error of a transform of n doubles is below about 2^-52 log2(n) of the total.
         """
+        # Uploads of clients add up, so the histogram of the sum is the convolution of theirs over
+        # F_p^v, and its transform the product of their transforms.
         product = math.prod((self.spectra[c] for c in chosen[1:]), start=self.spectra[chosen[0]])
         counts = np.rint(np.fft.ifftn(product).real).astype(np.int64).reshape(-1)
         keys = np.flatnonzero(counts)
@@ -275,6 +277,8 @@ def _decide(toy: SmallInstance, table: Table) -> Exhaustion:
             group = groups.setdefault(output, {})
             before, first = group.get(number, (0, example))
             group[number] = before + count, first
+    # A group holds the secrets of one output. Two histograms in it are two views that tell secrets
+    # apart which the sum does not.
     unequal = [group for group in groups.values() if len(group) > 1]
     secrets = toy.secrets**toy.honest
     witness = None

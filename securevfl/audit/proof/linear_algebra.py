@@ -57,6 +57,8 @@ def independent_rows(field: PrimeField, matrix: np.ndarray) -> list[int]:
 def left_null(field: PrimeField, matrix: np.ndarray) -> np.ndarray:
     """Basis N, (m - rank, m), of all rows with N matrix = 0."""
     rows, columns = matrix.shape
+    # Row operations E turn [A | I] into [E A | E]; where a row of E A is 0, that row of E is in the
+    # null space, and there are m - rank of them.
     work = np.concatenate([matrix, np.eye(rows, dtype=field.dtype)], axis=1)
     found = len(echelon(field, work, columns))
     null: np.ndarray = work[found:, columns:]
@@ -72,6 +74,7 @@ def solve_left(field: PrimeField, a: np.ndarray, b: np.ndarray) -> np.ndarray | 
     b : ndarray, (m, k)
     """
     n = a.shape[1]
+    # [a | b] becomes [I | x] over [0 | rest]; a rest that is not 0 contradicts every x.
     work = np.concatenate([a, b], axis=1)
     found = len(echelon(field, work, n))
     if found < n or work[n:, n:].any():

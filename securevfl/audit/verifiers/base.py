@@ -1,4 +1,4 @@
-"""What a verifier is."""
+"""The interface of a verifier."""
 
 from __future__ import annotations
 

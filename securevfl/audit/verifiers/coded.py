@@ -1,4 +1,4 @@
-"""What the verifiers of coded protocols have in common: small runs at the real N, K, T and p."""
+"""Small runs at the real N, K, T and p, which the verifiers of coded protocols share."""
 
 from __future__ import annotations
 
@@ -114,5 +114,5 @@ def followed(subject: Subject) -> CodedRun:
 
 
 def wrong(subject: Subject) -> list[str]:
-    """Where that run deviates from the formulas of the proof."""
+    """Deviations of that run from the formulas of the proof."""
     return subject.shared("coded deviations", lambda: list(deviations(followed(subject))))

@@ -1,4 +1,4 @@
-"""Whether a run sends what the protocol declares, and nothing else."""
+"""Verifier of declarations: a run sends what the protocol declares, and nothing else."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class DeclaredMessages:
                 yield Evidence(self.name, "accuses", text, "demonstration", 0.0)
 
     def _gaps(self, runs: Sequence[tuple[str, Comparison]], own: set[str]) -> Iterator[Evidence]:
-        """What others are sent, and what nothing could be compared with.
+        """Gaps: undeclared messages to others, and messages that nothing could be compared with.
 
         Options that a setting adds may take formulas away; that is no gap of the configuration.
         """

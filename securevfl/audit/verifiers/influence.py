@@ -1,4 +1,4 @@
-"""Whether a secret changes what an adversary sees, at equal randomness.
+"""Verifier of influence: a secret must not change the adversary's view at equal randomness.
 
 The parties' secret choices follow from one secret seed in a simulation, so two runs with the same
 inputs are the same run, and whatever differs when one input is exchanged depends on that input. The
@@ -58,7 +58,7 @@ class Influence:
     def _on(
         self, claim: Claim, subject: Subject, coalition: Coalition, seed: int
     ) -> Evidence | None:
-        """What the change does to the view of one coalition; None for nothing to speak of."""
+        """Evidence from the change in the view of one coalition; None for nothing to speak of."""
         one = _view(subject.run, coalition)
         again = _view(subject.shared("run again", lambda: record(subject.instance())), coalition)
         fixed = [a == b for a, b in zip(one, again, strict=False)]

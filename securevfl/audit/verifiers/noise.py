@@ -1,4 +1,4 @@
-"""Whether noise is what a claim of differential privacy says: size, shape, independence, origin."""
+"""Verifier of noise under differential privacy: its size, shape, independence and origin."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _CLIPPED = 0.5  # share of rows that a run must clip, else a run with a smaller 
 
 @dataclass
 class _Findings:
-    """What was found about a claim.
+    """Findings about one claim.
 
     Attributes
     ----------

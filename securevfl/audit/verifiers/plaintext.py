@@ -1,4 +1,4 @@
-"""Whether a message holds columns, rows or weights of somebody as they are."""
+"""Verifier of plaintext: no message may hold columns, rows or weights as they are."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the masks of a run come from."""
+"""Verifier of the origin of a run's masks."""
 
 from __future__ import annotations
 

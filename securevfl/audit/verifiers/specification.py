@@ -1,4 +1,4 @@
-"""Whether what a protocol is held against is the library's own, or words of its own."""
+"""Verifier of the specification: formulas, code and field must be the library's own."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Specification:
 
 
 def own_words(subject: Subject) -> str:
-    """What is not the library's, in a sentence; empty where all is."""
+    """The parts that are not the library's, in a sentence; empty where all are."""
     found = subject.shared("specification", lambda: sorted(set(foreign(subject.protocol))))
     if found:
         return f"what it is held against is its own and was not checked: {_some(found)}"

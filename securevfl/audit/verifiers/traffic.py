@@ -1,4 +1,4 @@
-"""Whether sizes, order, times or control messages of a run depend on its secrets."""
+"""Verifier of traffic: sizes, order, times and control messages must not depend on secrets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether tables of several parties hold the same rows in the same order, by their id columns."""
+"""Check by id columns that tables of several parties hold the same rows in the same order."""
 
 from __future__ import annotations
 

@@ -64,13 +64,13 @@ class RunSecrets(Protocol):
         """
 
     def once(self, key: MessageKey, name: str, make: Callable[[], T]) -> T:
-        """What `make` returns, made once for all receivers of one sending of a message.
+        """Result of `make`, which is called once for all receivers of one sending of a message.
 
         `name` says what it is.
         """
 
     def memory(self, name: str) -> dict[int, Any]:
-        """What formulas of a name remember of earlier rounds; empty at first."""
+        """Values that formulas of a name keep from earlier rounds; empty at first."""
 
     def draw(self, party: int, name: str, round: int) -> np.ndarray:
         """A declared secret draw of a party."""

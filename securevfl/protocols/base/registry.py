@@ -130,5 +130,5 @@ def make_config(protocol: type[Protocol], values: Mapping[str, Any]) -> BaseMode
 
 
 def removal(protocol: type[Protocol], name: str) -> str:
-    """What became of an option that an earlier version of a protocol had."""
+    """Error text for an option that only an earlier version of a protocol had."""
     return f"{protocol.name}: the option {name} was removed: {protocol.removed_options[name][1]}"

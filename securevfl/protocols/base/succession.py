@@ -1,4 +1,4 @@
-"""Whether the state of a model follows from the one before, by a step that everybody can compute.
+"""Succession of models: each state follows from the one before by a step all can compute.
 
 A formula that takes a model as it stands in a party's state believes the party. So formulas follow
 the model from its first weights on: what it is when a message leaves must be what it was when the

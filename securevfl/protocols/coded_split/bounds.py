@@ -101,12 +101,17 @@ class RangeBound:
         step : ndarray of float
             Whole numbers.
         """
+        # A step adds at most rho2 sum_i |step[i, c]| to a sum, so that |U| <= worst + rho2 asked
+        # stays within (p-1)/2 while asked <= room. Floats decide it but for their last digits; what
+        # they let pass is added up in integers.
         room = (self.limit - self.worst) // self.square
         asked = np.abs(step).sum(axis=1)
         beyond = asked > room * (1 + 1e-9)
         admitted = np.where(beyond[:, None], 0.0, step).astype(np.int64)
         beyond |= np.abs(admitted).sum(axis=1) > room  # exact
         for k, c in np.argwhere(beyond):
+            # trunc moves towards 0, and 1e-9 is more than the products' rounding: the sum stays in
+            # room.
             factor = int(room[k, c]) / float(asked[k, c]) * (1 - 1e-9)
             admitted[k, :, c] = np.trunc(step[k, :, c] * factor).astype(np.int64)
         self.spent = self.spent + np.abs(admitted).sum(axis=1)

@@ -26,7 +26,7 @@ SEED = 32
 
 @dataclass(frozen=True)
 class Dealing:
-    """What the shares of a step are.
+    """Shares of a step, computed from its seeds and a code.
 
     Parameters
     ----------
@@ -52,7 +52,7 @@ class Dealing:
         ]
 
     def digest(self, secret: bytes, number: int, step: np.ndarray) -> bytes:
-        """What all holders are told of a step: 32 bytes, the same of the same step only.
+        """Digest that all holders get of a step: 32 bytes, equal for equal steps only.
 
         It follows from the server's secret, so nobody else can test a guess of the step by it.
         """

@@ -122,7 +122,7 @@ def training_messages(public: Parameters) -> tuple[MessageSpec, ...]:
 
 
 def elements(public: Parameters) -> dict[str, Any]:
-    """What a declaration says of an array of field elements, besides its shape."""
+    """Dtype and modulus of an array of field elements, as a declaration states them."""
     return {"dtype": public.field.dtype.name, "modulus": public.field.modulus}
 
 

@@ -116,7 +116,7 @@ def upload(protocol: Method, secrets: RunSecrets, key: MessageKey) -> np.ndarray
 
 
 def use_of(public: Parameters, round: int) -> Use:
-    """What an upload of a round answers: a training batch, or a piece of test rows after them."""
+    """The request that an upload of a round answers: a training batch, or later a test piece."""
     last = public.config.rounds
     if round <= last:
         label, rows = Label("train", round), public.batches["train"].draw(round)
@@ -285,6 +285,6 @@ def the_end(protocol: Method, secrets: RunSecrets, key: MessageKey) -> None:
 
 
 def received(secrets: RunSecrets, kind: str, round: int, receiver: int) -> Mapping[int, np.ndarray]:
-    """What one holder was sent of a kind in a round, by sender."""
+    """Arrays of a kind that one holder was sent in a round, by sender."""
     sent = secrets.sent(kind, round).items()
     return {sender: payload for (sender, to), payload in sent if to == receiver}

@@ -58,7 +58,7 @@ def joined(digests: Iterable[bytes]) -> bytes:
 @wire.message("coded_split.Request")
 @dataclass(frozen=True)
 class Request:
-    """What the server asks of the holders after the last step.
+    """Request of the server to the holders after the last step.
 
     Attributes
     ----------

@@ -50,7 +50,7 @@ class Parameters:
 
     @functools.cached_property
     def prss(self) -> Prss:
-        """Who holds which key of the masks."""
+        """Holders of each key of the masks."""
         return Prss(self.code, lowest_degree(self.config))
 
     @functools.cached_property
@@ -159,7 +159,7 @@ def _first_sum(config: CodedSplitConfig, widths: Sequence[int]) -> int:
 
 
 def expected_bound(config: CodedSplitConfig, widths: Sequence[int], rows: int) -> int:
-    """What the bound of section 7 is expected to need: w0 + rho2 eta 2^lu s / (2 n_o).
+    """Expected need of the bound of section 7: w0 + rho2 eta 2^lu s / (2 n_o).
 
     A training row's base is an epoch old, s = M / b steps; the |Gbar[., c]| of a step added up to
     less than eta 2^lu / (2 n_o) wherever it was measured (docs/coded-split.md). A bound that counts

@@ -254,7 +254,7 @@ class CodedSplit(SplitProtocol, SharedModels):
         return draws_of(self.public)
 
     def ideal_output(self, secrets: RunSecrets, key: MessageKey) -> Any:
-        """What the receiver of an upload, or of a release, is to learn: whole numbers.
+        """Whole numbers that the receiver of an upload, or of a release, is to learn.
 
         From uploads the server learns U_1 to U_K, (K, |B|, h), and an owner to which models are
         released its own, (K, d_n, h). They follow from the columns, the first models and the
@@ -275,7 +275,7 @@ class CodedSplit(SplitProtocol, SharedModels):
 
     @property
     def prss(self) -> Prss:
-        """Who holds which key of the masks."""
+        """Holders of each key of the masks."""
         return self.public.prss
 
     @property
@@ -346,7 +346,7 @@ class CodedSplit(SplitProtocol, SharedModels):
         return memory_of(self.public, self.data.rows, self.public.code.parties)[1]
 
     def advice(self, available: int) -> str:
-        """What makes shares smaller."""
+        """Advice that makes shares smaller."""
         return (
             f"use more segments (K = {self.public.code.segments} now; each needs 3 more holders), "
             "fewer rows, a lower degree, or a prime below 2^32"

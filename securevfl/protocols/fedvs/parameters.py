@@ -152,7 +152,7 @@ class Parameters:
 
     @functools.cached_property
     def prss(self) -> Prss:
-        """Who holds which key of the masks."""
+        """Holders of each key of the masks."""
         return prss_of(self.code)
 
     def enough(self, sharers: Sequence[int]) -> bool:

@@ -359,7 +359,7 @@ class FedVS(SplitProtocol, CodedProtocol):
         return {SERVER: PredictingServer(self.peers(), public, trained[SERVER].centre)} | made
 
     def pretraining(self, index: int) -> Pretraining | None:
-        """What client `index` trains alone before, if anything."""
+        """Training that client `index` does alone before the run; None for none."""
         config, data = self.config, self.data
         if config.pretrain == "none" or (config.pretrain == "p" and index == 0):
             return None
@@ -403,7 +403,7 @@ class FedVS(SplitProtocol, CodedProtocol):
 
     @property
     def paper_claims(self) -> tuple[Claim, ...]:
-        """What the paper claims of plain evaluation, which the card does not repeat."""
+        """The paper's claims about plain evaluation, which the card does not repeat."""
         return SHARES + PAPER
 
     @property

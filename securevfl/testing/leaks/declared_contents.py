@@ -251,7 +251,7 @@ def _array(payload: Any) -> np.ndarray:
 
 
 def _labels_told(kind: str) -> Callable[[Outcome], bool]:
-    """Whether the first column of all such messages is of labels, shifted."""
+    """Test whether the first column of all such messages is of labels, shifted."""
 
     def shows(outcome: Outcome) -> bool:
         found = [_array(one["payload"])[:, 0] - MARK for one in messages(outcome, kind)]
@@ -286,7 +286,7 @@ def _bits_told(outcome: Outcome) -> bool:
 
 
 def _column_in(kind: str) -> Callable[[Outcome], bool]:
-    """Whether the largest array of all such messages begins with the sender's column."""
+    """Test whether the largest array of all such messages begins with the sender's column."""
 
     def told(outcome: Outcome, one: dict[str, Any]) -> bool:
         payload = one["payload"]

@@ -194,7 +194,7 @@ def _both(outcome: Outcome) -> bool:
 
 
 def _upload_left(*, own: bool, pairs: bool, round: int) -> Callable[[Outcome], bool]:
-    """Whether uploads of a round are small once some of the masks are taken off."""
+    """Test whether uploads of a round are small once some of the masks are taken off."""
 
     def shows(outcome: Outcome) -> bool:
         public = outcome.protocol.public  # type: ignore[attr-defined]

@@ -127,7 +127,7 @@ def _alone_in_the_sum(protocol: Protocol, parties: dict[int, Any]) -> None:
 
 
 def _unmasked_from(round: int) -> Callable[[Outcome], bool]:
-    """Whether the uploads of a round are the plain products of what their senders were sent."""
+    """Test whether uploads of a round are the plain products of what their senders got."""
 
     def shows(outcome: Outcome) -> bool:
         made: Any = outcome.protocol

@@ -32,7 +32,7 @@ _LIBRARY = "a function of the library that is replaced"
 
 
 def _bit(client: Any, round: int) -> int:
-    """Whether a value of a client, another one in each round, is above its column's mean."""
+    """1 where a value of a client, another in each round, is above its column's mean, else 0."""
     column = telling_column(client.features)
     return int(column[round % len(column)] > column.mean())
 

@@ -209,7 +209,7 @@ def masks(outcome: Outcome, kind: str, sender: int, round: int = 0) -> np.ndarra
 
 
 def upload_masks(outcome: Outcome, round: int) -> dict[int, np.ndarray]:
-    """What is added to each upload of a round of FedVS, P rho, by client.
+    """Masks of the uploads of a round of FedVS, P rho, by client.
 
     The sums of products are computed from the shares that were sent and those that clients hold.
     """

@@ -337,7 +337,7 @@ def _result(outcome: Outcome, holder: int, round: int, **more: int) -> np.ndarra
 
 
 def _masks_of(outcome: Outcome, round: int) -> dict[int, np.ndarray]:
-    """What hides each holder's result."""
+    """Masks that hide the holders' results, by holder."""
     made: Any = outcome.protocol
     return {
         j: made.public.field.subtract(sent[0], _result(outcome, j, round))

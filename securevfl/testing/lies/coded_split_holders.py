@@ -219,7 +219,7 @@ class ReadsStale(LyingServer):
 
 
 def moved(liars: Mapping[int, type[Owner]], size: Size, **options: Any) -> Finding:
-    """How far decoded means are from those of an honest run, at most, in any of its rounds."""
+    """Largest distance of a decoded mean from that of an honest run, over all rounds."""
     lied, honest = play(size, liars=liars, **options), play(size, **options)
     pairs = list(zip(lied.judge.means, honest.judge.means, strict=False))
     value = max((float(np.abs(a - b).max()) for a, b in pairs), default=None)
@@ -243,7 +243,7 @@ def lost(size: Size) -> Finding:
 
 
 def ended(liars: Mapping[int, type[Owner]], size: Size, **options: Any) -> Finding:
-    """Whether the run ends by it."""
+    """Share of runs that a lie ends: 0 or 1."""
     played: Played = play(size, liars=liars, **options)
     return Finding("share of runs that end", float(played.error is not None), 0.0, played.noticed())
 

@@ -266,7 +266,7 @@ class Asks(LyingServer):
         self.broadcast("stop", None)
 
     async def ask(self, round: int) -> None:
-        """What it wants."""
+        """Questions that the lying server asks; a subclass says which."""
 
     def request(self, j: int, rows: Any, piece: int = 0) -> None:
         """Ask one holder for some rows."""

@@ -28,7 +28,7 @@ PATIENCE = 5.0  # seconds that a lying server waits for holders that may refuse
 
 @dataclass
 class Judge:
-    """What the script knows and no liar does.
+    """Knowledge of the script that no liar has.
 
     Attributes
     ----------
@@ -112,7 +112,7 @@ class LyingServer(Server):
         return self.dealing.digest(self.secret, step, self.log[done - 1])
 
     def expected(self, uploads: Mapping[int, np.ndarray], holder: int) -> np.ndarray:
-        """What a holder should have uploaded, by the uploads of R others."""
+        """Upload that a holder should have sent, by the uploads of R others."""
         code, others = self.public.code, [j for j in uploads if j != holder]
         good = [j for j in others if j not in self.found.get("moved", ())][: self.public.threshold]
         onto = interpolation_matrix(code.field, [code.alphas[j] for j in good],

@@ -1,4 +1,4 @@
-"""What a party of any method with shares and keys deals when it lies: shares, keys, shapes.
+"""False deals of a party of any method with shares and keys: shares, keys, shapes.
 
 Each class is mixed into a party of a method, before it.
 """

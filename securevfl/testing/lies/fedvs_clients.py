@@ -127,7 +127,7 @@ class Leaves(Client):
 
 
 def moved(liars: Mapping[int, type[Client]], size: Size, **options: Any) -> Finding:
-    """How far the decoded mean of the first round is from that of an honest run."""
+    """Distance of the decoded mean of the first round from that of an honest run."""
     lied = play(size, liars=liars, **options)
     honest = play(size, **options).judge.means[0]
     means = lied.judge.means
@@ -155,7 +155,7 @@ def lost(liar: type[Client], size: Size, **options: Any) -> Finding:
 
 
 def ended(liars: Mapping[int, type[Client]], size: Size, **options: Any) -> Finding:
-    """Whether the run ends by it."""
+    """Share of runs that a lie ends: 0 or 1."""
     played: Played = play(size, liars=liars, **options)
     return Finding("share of runs that end", float(played.error is not None), 0.0, played.noticed())
 

@@ -42,7 +42,7 @@ class SecondSum(LyingServer):
         self.conclude()
 
     async def between(self) -> None:
-        """What happens between the two sums."""
+        """Steps between the two sums; none here."""
 
     def again(self, batch: Batch) -> Batch:
         """The rows of the second sum."""
@@ -250,7 +250,7 @@ def elsewhere(server: LyingServer, uploads: Mapping[int, np.ndarray]) -> np.ndar
 
 
 def embedding_of(server: type[LyingServer], size: Size, **options: Any) -> Finding:
-    """What two sums give of the victim's embedding; the guess is the mean of all embeddings."""
+    """Error of the victim's embedding from two sums; the guess is the mean of all embeddings."""
     played = play(size, server, **options)
     return Finding(
         *(EMBEDDING, played.found.get("error"), played.found.get("guess", 1.0)),

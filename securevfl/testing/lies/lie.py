@@ -1,4 +1,4 @@
-"""What the table of lies is made of: a lie, what it gained in one run, and the size of that run."""
+"""Parts of the table of lies: a lie, its gain in one run, and the size of that run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Outcome = Literal["gains", "refused", "corrected", "nothing"]
 
 @dataclass(frozen=True)
 class Size:
-    """How large the runs are.
+    """Size of the runs.
 
     Attributes
     ----------
@@ -45,7 +45,7 @@ FULL = Size(rows=1200, batch=128, width=64, victims=10)
 
 @dataclass(frozen=True)
 class Finding:
-    """What a liar gained in one run, beside what it has without the lie.
+    """Gain of a liar in one run, beside the value that it has without the lie.
 
     Attributes
     ----------

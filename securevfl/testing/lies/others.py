@@ -179,7 +179,7 @@ def opened(size: Size) -> Finding:
 
 
 def misstated(size: Size) -> Finding:
-    """How far the mean is moved."""
+    """Distance by which the mean is moved."""
     parties, noticed, _ = deviate("he_split", size, {1: WrongHolder}, holder=1)
     mean = parties[1].found["moved"] / parties[SERVER].public.quorum
     return Finding("error of H", mean, 0.0, noticed)

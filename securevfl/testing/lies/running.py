@@ -36,7 +36,7 @@ def carry_out(
 
 
 def who_noticed(events: Sequence[Event], error: Exception | None) -> str:
-    """Who recorded what, or the error that ended the run; "nobody" if neither."""
+    """Parties that recorded something, or the error that ended the run; "nobody" if neither."""
     said = []
     refused = {event.party for event in events if event.name == "refused"}
     if refused - {SERVER}:
@@ -74,11 +74,11 @@ class Played:
 
     @property
     def found(self) -> dict[str, Any]:
-        """What a lying server found."""
+        """Findings of a lying server."""
         return dict(self.server.found)
 
     def noticed(self) -> str:
-        """Who noticed, as `who_noticed` says it."""
+        """Parties that noticed, as `who_noticed` names them."""
         return who_noticed(self.events, self.error)
 
     def count(self, name: str) -> int:

@@ -28,7 +28,7 @@ PATIENCE = 5.0  # seconds that a lying server waits for clients that may refuse
 
 @dataclass
 class Judge:
-    """What the script knows and no liar does.
+    """Knowledge of the script that no liar has.
 
     Attributes
     ----------
