@@ -59,7 +59,6 @@ def map_threshold(
     privacies: Sequence[int],
     prime: int = 2**61 - 1,
     tries: int = 3,
-    seed: int = 0,
     progress: Callable[[int, int], None] | None = None,
 ) -> list[Cell]:
     """Measure every cell with K up to `largest_segments` and 0 to N stragglers.
@@ -73,9 +72,8 @@ def map_threshold(
     prime : int
         Field modulus.
     tries : int
-        Random sets of stragglers tried for each cell.
-    seed : int
-        Chooses the sets; data, models and masks are from the operating system's entropy.
+        Random sets of stragglers tried for each cell; data, models and masks are from the
+        operating system's entropy.
     progress : callable, optional
         Told (codes done, codes in all).
     """
@@ -89,7 +87,7 @@ def map_threshold(
     ]
     cells: list[Cell] = []
     for done, (N, K, T) in enumerate(shapes):
-        stream = keyed_stream(seed, 0, "threshold", N, K, T)
+        stream = keyed_stream(0, 0, "threshold", N, K, T)
         cells += _measure_code(field, N, K, T, tries, stream)
         if progress is not None:
             progress(done + 1, len(shapes))

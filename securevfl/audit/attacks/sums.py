@@ -27,6 +27,7 @@ from securevfl.errors import ConfigurationError
 
 _ABOVE = 3.0  # times the largest singular value that can only be errors
 _NEAR = 0.01  # of a column's length: as far as a column may lie from the span
+_FOUND = 0.01  # as far as an entry may be from the truth
 _SPARE = 12  # rows of the lattice beyond the rank, so that no other short vector fits by chance
 _BITS = (36, 24, 16, 11)  # precision to which the span is put into the lattice
 _SHORT = 64  # largest entry of a vector that is looked at further
@@ -131,8 +132,6 @@ def completion(
     known: np.ndarray,
     columns: np.ndarray,
     stream: np.random.Generator,
-    *,
-    tolerance: float = 0.01,
 ) -> Outcome:
     """Fraction of the unknown rows' non-zero entries that follow from the known rows.
 
@@ -142,8 +141,6 @@ def completion(
     known, columns
         As for `complete`; everything follows from d* known rows on.
     stream : numpy Generator
-    tolerance : float
-        An entry within this distance counts as found.
 
     Returns
     -------
@@ -154,13 +151,13 @@ def completion(
     truth = columns[left].astype(np.float64)
     counted = truth != 0
     span = basis(sums, columns.shape[1] + 1)
-    right = _within(complete(span, known, columns)[left], truth, tolerance) & counted
+    right = _within(complete(span, known, columns)[left], truth) & counted
     guess = np.array([commonest(column) for column in columns[known].T])
-    chance = _within(guess, truth, tolerance)[counted].mean()
+    chance = _within(guess, truth)[counted].mean()
     blind = _random_basis(len(sums), span.shape[1], stream)
     mixed = span[stream.permutation(len(sums))]
     controls = {
-        name: float(_within(complete(u, known, columns)[left], truth, tolerance)[counted].mean())
+        name: float(_within(complete(u, known, columns)[left], truth)[counted].mean())
         for name, u in (("random of equal rank", blind), ("shuffled rows", mixed))
     }
     found, all_ = right.sum(axis=1), counted.sum(axis=1)
@@ -332,8 +329,8 @@ def _random_basis(rows: int, rank: int, stream: np.random.Generator) -> np.ndarr
     return q
 
 
-def _within(guess: np.ndarray, truth: np.ndarray, tolerance: float) -> np.ndarray:
-    within: np.ndarray = np.abs(guess - truth) < tolerance
+def _within(guess: np.ndarray, truth: np.ndarray) -> np.ndarray:
+    within: np.ndarray = np.abs(guess - truth) < _FOUND
     return within
 
 

@@ -19,6 +19,9 @@ from securevfl.audit.proof.linear_algebra import rank
 from securevfl.audit.statistical import LEVEL, Outcome
 from securevfl.field import PrimeField
 
+_SLACK = 4  # views in a row that lie in the span before it counts as whole
+_TRAINING = 4  # runs with each secret before the guesses of a rank game
+
 
 @dataclass(frozen=True)
 class Played:
@@ -77,12 +80,11 @@ def span_game(
     sample: Sample,
     *,
     rounds: int = 40,
-    slack: int = 4,
     stream: np.random.Generator | None = None,
 ) -> Played:
     """Play with the affine span of views (A: the rank of view differences over runs).
 
-    Views with secret 0 are collected until `slack` of them in a row lie in the affine span of
+    Views with secret 0 are collected until four of them in a row lie in the affine span of
     those before. A view in that span is guessed to be of secret 0. Masks that are too few, equal,
     shared or reused confine the views to a span that depends on the secret.
 
@@ -92,15 +94,14 @@ def span_game(
     sample : callable
         Bit to the view of a fresh run, (coordinates,) elements.
     rounds : int
-    slack : int
     stream : Generator, optional
         For the bits; the operating system's entropy if not given.
     """
     span, trained = Span(field, sample(0)), 1
-    # A view outside raises the rank, so this ends. If views fill a larger space evenly, `slack` of
-    # them in a row lie in a proper subspace by chance with probability at most p^-slack.
+    # A view outside raises the rank, so this ends. If views fill a larger space evenly, four of
+    # them in a row lie in a proper subspace by chance with probability at most p^-4.
     inside = 0
-    while inside < slack:
+    while inside < _SLACK:
         inside = 0 if span.add(sample(0)) else inside + 1
         trained += 1
     right = 0
@@ -152,7 +153,6 @@ def rank_game(
     statistic: Callable[[int], Hashable],
     *,
     rounds: int = 40,
-    training: int = 4,
     stream: np.random.Generator | None = None,
 ) -> Played:
     """Play with the ranks of blocks of a view (B).
@@ -164,17 +164,17 @@ def rank_game(
     ----------
     statistic : callable
         Bit to the ranks of the view of a fresh run; see `block_ranks`.
-    rounds, training : int
-        Guesses, and runs with each secret before.
+    rounds : int
+        Guesses, after four runs with each secret.
     stream : Generator, optional
     """
-    seen = [Counter(statistic(bit) for _ in range(training)) for bit in (0, 1)]
+    seen = [Counter(statistic(bit) for _ in range(_TRAINING)) for bit in (0, 1)]
     right = 0
     for _ in range(rounds):
         bit = coin(stream)
         ranks = statistic(bit)
         right += (seen[1][ranks] > seen[0][ranks]) == bool(bit)
-    return Played("ranks of blocks", right, rounds, 2 * training)
+    return Played("ranks of blocks", right, rounds, 2 * _TRAINING)
 
 
 def block_ranks(field: PrimeField, blocks: np.ndarray) -> tuple[int, ...]:

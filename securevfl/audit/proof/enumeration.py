@@ -170,7 +170,6 @@ class Table:
         self.toy, self.seen = toy, seen
         entries = toy.rounds * toy.rows * toy.width
         self.rest_size = toy.modulus ** (len(seen.rest) * entries)
-        self.output_digits = len(seen.wanted) * entries
         shared = toy.rows * toy.features + toy.rounds * toy.features * toy.width
         self.share_size = toy.modulus ** (len(seen.points) * shared)
         if self.share_size * self.rest_size >= 1 << 62:
