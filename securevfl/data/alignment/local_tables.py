@@ -23,13 +23,13 @@ from numpy.typing import NDArray
 
 from securevfl.data.alignment.join import PartyTable, own_ids, refuse_label
 from securevfl.data.alignment.psi import intersect
+from securevfl.data.builders.arrays import draw_test_rows
 from securevfl.data.builders.frame_columns import checked_frame, label_column
 from securevfl.data.builders.tabular import Rows, build
 from securevfl.data.dataset import VerticalDataset
 from securevfl.data.labels import RawLabels, encode_labels, read_labels
 from securevfl.data.options import TableKeywords, TableOptions
 from securevfl.data.origin import About
-from securevfl.data.partition import split_random, split_stratified
 from securevfl.data.preparation.columns import Column
 from securevfl.data.preparation.csvfile import read_csv
 from securevfl.data.preparation.party_preprocessor import PartyPreprocessor
@@ -326,10 +326,8 @@ class TableOwner(Party):
 
     def split(self, raw: RawLabels) -> tuple[np.ndarray, np.ndarray]:
         """Training and test rows, as `from_files` draws them."""
-        options = self.tables.options
-        if (options.task or raw.task()) == "regression":
-            return split_random(len(raw), options.test_fraction, options.seed)
-        return split_stratified(raw.values, options.test_fraction, options.seed)
+        train, test, _ = draw_test_rows(raw, self.tables.options)
+        return train, test
 
     def keep(self, train: np.ndarray, test: np.ndarray) -> None:
         """Store the positions of the own rows on the own disk."""

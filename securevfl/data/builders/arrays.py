@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from securevfl.data.content import D, DatasetContent, ImageShape
-from securevfl.data.labels import encode_labels, read_labels
+from securevfl.data.labels import RawLabels, encode_labels, read_labels
 from securevfl.data.options import ArrayKeywords, TableOptions, own_data, table_options
 from securevfl.data.partition import (
     Positions,
@@ -115,16 +115,9 @@ class FromArrays(DatasetContent):
             train_part, test_part = (matrix, raw), (test_matrix, read_labels(test_labels))
             split = "test rows given by the user"
         else:
-            regression = (asked.task or raw.task()) == "regression"
-            if regression:
-                train_rows, test_rows = split_random(len(raw), asked.test_fraction, asked.seed)
-            else:
-                train_rows, test_rows = split_stratified(
-                    raw.values, asked.test_fraction, asked.seed
-                )
+            train_rows, test_rows, split = draw_test_rows(raw, asked)
             train_part = (matrix[train_rows], raw.take(train_rows))
             test_part = (matrix[test_rows], raw.take(test_rows))
-            split = describe_split(asked.test_fraction, asked.seed, stratified=not regression)
         train_numbers, test_numbers, classes, task = encode_labels(
             train_part[1], test_part[1], asked.task
         )
@@ -252,10 +245,21 @@ def from_matrix(
     )
 
 
-def describe_split(test_fraction: float, seed: int, *, stratified: bool) -> str:
-    """Return the sentence that reports show about a random split."""
-    how = "stratified by class, " if stratified else ""
-    return f"{test_fraction:.0%} of the rows held out at random, {how}seed {seed}"
+def draw_test_rows(
+    labels: RawLabels, options: TableOptions
+) -> tuple[NDArray[np.int64], NDArray[np.int64], str]:
+    """Return training and test rows, stratified by class where there are classes.
+
+    The third value is the sentence that reports show about the split.
+    """
+    fraction, seed = options.test_fraction, options.seed
+    rule = f"{fraction:.0%} of the rows held out at random, "
+    if (options.task or labels.task()) == "regression":
+        return *split_random(len(labels), fraction, seed), f"{rule}seed {seed}"
+    return (
+        *split_stratified(labels.values, fraction, seed),
+        f"{rule}stratified by class, seed {seed}",
+    )
 
 
 def check_strips(strips: str | None, image_shape: ImageShape | None) -> Strips | None:

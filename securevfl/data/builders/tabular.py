@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from securevfl.data.builders.arrays import describe_split
+from securevfl.data.builders.arrays import draw_test_rows
 from securevfl.data.content import D
 from securevfl.data.labels import RawLabels, encode_labels
 from securevfl.data.options import TableOptions
-from securevfl.data.partition import Positions, split_groups, split_random, split_stratified
+from securevfl.data.partition import Positions, split_groups
 from securevfl.data.preparation.cells import read_numbers, refuse_odd_cells
 from securevfl.data.preparation.fit import describe, fit_frame
 from securevfl.data.preparation.party_preprocessor import PartyPreprocessor
@@ -68,20 +68,16 @@ def split_rows(
         One sentence for reports.
     """
     labels, fraction, seed = rows.labels, options.test_fraction, options.seed
-    regression = (options.task or labels.task()) == "regression"
-    if groups is not None:
+    if groups is None:
+        train, test, rule = draw_test_rows(labels, options)
+    else:
+        regression = (options.task or labels.task()) == "regression"
         strata = np.zeros(len(labels)) if regression else labels.values
         train, test = split_groups(groups, strata, fraction, seed)
         rule = (
             f"{fraction:.0%} of the values of {options.group!r} held out at random with all their "
             f"rows, seed {seed}"
         )
-    elif regression:
-        train, test = split_random(len(labels), fraction, seed)
-        rule = describe_split(fraction, seed, stratified=False)
-    else:
-        train, test = split_stratified(labels.values, fraction, seed)
-        rule = describe_split(fraction, seed, stratified=True)
     return rows.take(train), rows.take(test), rule
 
 

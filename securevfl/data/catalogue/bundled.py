@@ -11,12 +11,11 @@ from typing import Unpack
 import numpy as np
 from numpy.typing import NDArray
 
-from securevfl.data.builders.arrays import describe_split, from_matrix
+from securevfl.data.builders.arrays import draw_test_rows, from_matrix
 from securevfl.data.catalogue.facts import Facts
 from securevfl.data.dataset import VerticalDataset
 from securevfl.data.labels import RawLabels, encode_labels
 from securevfl.data.options import SplitKeywords, TableOptions, table_options
-from securevfl.data.partition import split_stratified
 
 DIGITS = Facts(
     name="digits",
@@ -86,8 +85,8 @@ def load_digits(
     """
     pixels, digits = bundled_digits()
     asked = TableOptions.of(options, name=DIGITS.name, about=DIGITS.about())
-    train, test = split_stratified(digits, asked.test_fraction, asked.seed)
     labels = RawLabels(digits.astype(np.float64), "digit")
+    train, test, split = draw_test_rows(labels, asked)
     train_labels, test_labels, classes, task = encode_labels(
         labels.take(train), labels.take(test), "multiclass"
     )
@@ -103,7 +102,7 @@ def load_digits(
         parties=DIGITS.parties if parties is None else parties,
         strips=strips,
         image_shape=(1, 8, 8),
-        split=describe_split(asked.test_fraction, asked.seed, stratified=True),
+        split=split,
     )
 
 

@@ -10,12 +10,11 @@ from typing import Any, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
-from securevfl.data.builders.arrays import describe_split, from_matrix
+from securevfl.data.builders.arrays import draw_test_rows, from_matrix
 from securevfl.data.catalogue.facts import Facts
 from securevfl.data.dataset import VerticalDataset
 from securevfl.data.labels import RawLabels, encode_labels, read_labels
 from securevfl.data.options import SplitKeywords, TableOptions, table_options
-from securevfl.data.partition import split_stratified
 from securevfl.data.preparation.csvfile import read_csv
 from securevfl.errors import DataError
 
@@ -149,7 +148,7 @@ def _load(
     asked = TableOptions.of(
         options, name=facts.name, party_names=names, about=facts.about(views.notes)
     )
-    train, test = split_stratified(labels.values, asked.test_fraction, asked.seed)
+    train, test, split = draw_test_rows(labels, asked)
     train_labels, test_labels, classes, task = encode_labels(
         labels.take(train), labels.take(test), "multiclass"
     )
@@ -169,7 +168,7 @@ def _load(
         ],
         views=[array.shape[1] for array in views.arrays],
         parties=parties,
-        split=describe_split(asked.test_fraction, asked.seed, stratified=True),
+        split=split,
     )
 
 
