@@ -78,10 +78,6 @@ def load_digits(
         How the images are cut; single pixels in order unless given.
     **options
         Fields of `securevfl.data.options.TableOptions`.
-
-    Returns
-    -------
-    VerticalDataset
     """
     pixels, digits = bundled_digits()
     asked = TableOptions.of(options, name=DIGITS.name, about=DIGITS.about())

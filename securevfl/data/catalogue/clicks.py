@@ -94,15 +94,6 @@ def load_criteo(
         Compare checksums, where they are known.
     **options
         Fields of `securevfl.data.options.TableOptions`.
-
-    Returns
-    -------
-    VerticalDataset
-
-    Raises
-    ------
-    DataError
-        If no file is to be had, or one is not what it should be.
     """
     names = (LABEL, *CRITEO_NUMBERS, *CRITEO_TEXTS)
     path, notes = _file(CRITEO, data_dir, verify)
@@ -137,15 +128,6 @@ def load_avazu(
         As for `load_criteo`.
     **options
         Fields of `securevfl.data.options.TableOptions`.
-
-    Returns
-    -------
-    VerticalDataset
-
-    Raises
-    ------
-    DataError
-        If no file is to be had, or one is not what it should be.
     """
     path, notes = _file(AVAZU, data_dir, verify)
     frame = _sample(path, ",", None, rows, sample_seed, notes)

@@ -222,10 +222,6 @@ def load_cifar10(
         ``"holdout"``: the last 10000 training images, which then are not trained on.
     **options
         Fields of `securevfl.data.options.TableOptions`.
-
-    Returns
-    -------
-    VerticalDataset
     """
     if test not in ("official", "holdout"):
         raise DataError(f"cifar10: test={test!r} does not exist; use official or holdout.")

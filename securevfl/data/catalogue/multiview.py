@@ -114,15 +114,6 @@ def load_caltech(
         As for `load_handwritten`; there is no download.
     **options
         Fields of `securevfl.data.options.TableOptions`.
-
-    Returns
-    -------
-    VerticalDataset
-
-    Raises
-    ------
-    DataError
-        If the MATLAB file is absent or damaged.
     """
     files = CALTECH.locate(data_dir)
     if files is None:

@@ -247,15 +247,6 @@ def load_breast_cancer(
         As for `load_credit_card`. Without files the same features come from scikit-learn.
     **options
         Fields of `securevfl.data.options.TableOptions`.
-
-    Returns
-    -------
-    VerticalDataset
-
-    Raises
-    ------
-    DataError
-        If a file is damaged.
     """
     files = BREAST.locate(data_dir)
     if files is not None:
