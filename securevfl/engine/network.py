@@ -7,6 +7,7 @@ raises `RoundOverError` in the party.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Generator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
@@ -72,7 +73,9 @@ class Wait:
         None outside of rounds.
     """
 
-    __slots__ = ("announced", "count", "kinds", "round", "safe", "senders", "taken", "timeout")
+    __slots__ = (
+        *("announced", "count", "kinds", "needed", "round", "safe", "senders", "taken", "timeout"),
+    )
 
     def __init__(
         self,
@@ -92,6 +95,7 @@ class Wait:
         self.safe = safe
         self.announced = announced
         self.taken: list[Message] = []
+        self.needed = max(count, 1) if kinds else math.inf  # messages that end it
 
     def __await__(self) -> Generator[Wait, Any, Any]:
         return (yield self)
@@ -107,7 +111,7 @@ class Wait:
     @property
     def satisfied(self) -> bool:
         """Whether enough messages were taken."""
-        return bool(self.kinds) and len(self.taken) >= max(self.count, 1)
+        return len(self.taken) >= self.needed
 
     def describe(self) -> str:
         """Text for the error of a stalled run: what is missing, and from whom."""

@@ -64,10 +64,15 @@ class Transcript:
         payload: Any,
     ) -> int:
         """Append a message and return its row number."""
-        number = self._kinds.setdefault(kind, len(self._kinds))
-        values = (sender, receiver, number, round, nbytes, sent, NOT_ARRIVED, 0)
-        for append, value in zip(self._appends, values, strict=True):
-            append(value)
+        senders, receivers, kinds, rounds, sizes, times, arrivals, late = self._appends
+        senders(sender)
+        receivers(receiver)
+        kinds(self._kinds.setdefault(kind, len(self._kinds)))
+        rounds(round)
+        sizes(nbytes)
+        times(sent)
+        arrivals(NOT_ARRIVED)
+        late(0)
         self.bytes += nbytes
         if self.payloads is not None:
             self.payloads.append(payload)

@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, MutableMapping
 from typing import Any, Protocol
 
+import numpy as np
+
 from securevfl.engine import wire
 from securevfl.engine.conditions import NONE, Conditions, round_ns
 from securevfl.engine.faults import Schedule
@@ -244,9 +246,10 @@ class Simulation:
         modulus = self._modulus(kind)
         known: Any = None
         nbytes = 0
+        # Bytes are counted once where all get one object, or rows of one array.
+        rows = isinstance(payloads, np.ndarray)
         for receiver, payload in zip(to, payloads, strict=True):
-            # A broadcast sends one object to all: its bytes are counted once.
-            if payload is not known or not nbytes:
+            if not nbytes or not (rows or payload is known):
                 nbytes = envelope + wire.size(payload, modulus=modulus)
                 known = payload
             if receiver == party.index:
@@ -307,7 +310,8 @@ class Simulation:
         slot = self.slots[message.receiver]
         if message.row >= 0:
             self.transcript.arrive(message.row, self._queue.now)
-        if self._refused(message):
+        # What parties send through `send` was checked there; only other messages are checked here.
+        if message.row < 0 and self._refused(message):
             return
         if message.row >= 0 and self._sealing is not None and not slot.done:
             message = self._opened(message)
