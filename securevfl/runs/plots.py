@@ -59,6 +59,7 @@ _AXES = {"step": "round", "time": "virtual time (s)", "bytes": "sent (MB)"}
 _UNITS = {"bytes": 1e6}
 _FAR = 20.0  # ends that lie further apart than this are drawn on a logarithmic axis
 _STYLES = ("-", "--", ":")
+_MARKERS = ("o", "s", "^")
 
 
 def draw_study(
@@ -92,19 +93,100 @@ def draw_study(
         for number, (name, seeds) in enumerate(drawn.items()):
             if not seeds:
                 continue
-            where, low, mean, high = _band(seeds, axis, measure)
-            look = {
-                "color": _COLOURS[number % len(_COLOURS)],
-                "linestyle": _STYLES[number // len(_COLOURS) % len(_STYLES)],
-            }
-            panel.plot(where / unit, mean, label=name, linewidth=1.2, **look)
-            panel.fill_between(where / unit, low, high, color=look["color"], alpha=0.15, lw=0)
-            ends.append(where[-1])
-        far = bool(ends) and max(ends) > _FAR * max(min(ends), 1e-9)
-        panel.set(xlabel=_AXES[axis], xscale="log" if far else "linear")
+            ends.append(_draw_band(panel, number, name, seeds, axis, measure, unit))
+        panel.set(xlabel=_AXES[axis], xscale=_scale(ends))
+    panels[0].set_ylabel(f"test {label}")
+    _finish(figure, panels, title, path)
+
+
+def draw_grid(
+    cells: Mapping[str, Mapping[str, Sequence[Sequence[Mapping[str, Any]]]]],
+    path: Path,
+    *,
+    title: str,
+) -> None:
+    """Mean over seeds of the held-out measure against virtual time, a panel each condition.
+
+    The band is the range over seeds. A run has the same colour in all panels, and all panels have
+    the same axes.
+
+    Parameters
+    ----------
+    cells : mapping
+        Name of the condition to curves, as `draw_study` takes them.
+    path : Path
+        The picture to write.
+    title : str
+    """
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    rows = {
+        f"{under}, {name}": [row for rows in seeds for row in rows]
+        for under, curves in cells.items()
+        for name, seeds in curves.items()
+    }
+    measure, label = _measure(rows)
+    columns = min(3, len(cells))
+    lines = -(-len(cells) // columns)
+    figure = Figure(figsize=(4.2 * columns, 2.9 * lines + 0.9), layout="constrained")
+    FigureCanvasAgg(figure)
+    panels = figure.subplots(lines, columns, sharex=True, sharey=True, squeeze=False).ravel()
+    ends = []
+    for panel, (under, curves) in zip(panels, cells.items(), strict=False):
+        for number, (name, seeds) in enumerate(curves.items()):
+            there = [rows for rows in seeds if rows]
+            if there:
+                ends.append(_draw_band(panel, number, name, there, "time", measure))
+        panel.set_title(under, fontsize="medium")
+    panels[0].set_xscale(_scale(ends))
+    for panel in panels[len(cells) :]:
+        panel.set_visible(False)
+    for panel in panels[max(0, len(cells) - columns) : len(cells)]:
+        panel.set_xlabel(_AXES["time"])
+        panel.tick_params(labelbottom=True)
+    for panel in panels[::columns]:
+        panel.set_ylabel(f"test {label}")
+    _finish(figure, panels, title, path)
+
+
+def _scale(ends: Sequence[float]) -> str:
+    """The scale of an axis on which runs end there; "symlog" is linear around 0."""
+    if not ends or max(ends) <= _FAR * max(min(ends), 1e-9):
+        return "linear"
+    return "log" if min(ends) > 0 else "symlog"
+
+
+def _draw_band(
+    panel: Any,
+    number: int,
+    name: str,
+    seeds: Sequence[Sequence[Mapping[str, Any]]],
+    axis: str,
+    measure: str,
+    unit: float = 1.0,
+) -> float:
+    """Draw a run's mean and range over seeds, in the run's colour; where its curve ends."""
+    where, low, mean, high = _band(seeds, axis, measure)
+    look = {
+        "color": _COLOURS[number % len(_COLOURS)],
+        "linestyle": _STYLES[number // len(_COLOURS) % len(_STYLES)],
+    }
+    if where[0] < where[-1]:
+        panel.plot(where / unit, mean, label=name, linewidth=1.2, **look)
+        panel.fill_between(where / unit, low, high, color=look["color"], alpha=0.15, lw=0)
+    else:  # one evaluation: a point, and the range over seeds
+        marker = _MARKERS[number // len(_COLOURS) % len(_MARKERS)]
+        (at, middle), ends = (where[0] / unit, mean[0]), ([mean[0] - low[0]], [high[0] - mean[0]])
+        panel.errorbar([at], [middle], yerr=ends, label=name, color=look["color"], fmt=marker)
+    return float(where[-1])
+
+
+def _finish(figure: Any, panels: Sequence[Any], title: str, path: Path) -> None:
+    """Draw grids, one legend for all panels and the title, and write the file."""
+    for panel in panels:
         panel.grid(alpha=0.25)
         panel.spines[["top", "right"]].set_visible(False)
-    panels[0].set_ylabel(f"test {label}")
     handles, labels = panels[0].get_legend_handles_labels()
     if len(labels) > 1:
         figure.legend(handles, labels, frameon=False, loc="outside lower center", ncols=4)

@@ -76,6 +76,8 @@ class Study:
         Virtual seconds of the table of measures; none for equal steps.
     target : float or None
         Accuracy (a fraction), or error of a regression, to which time and bytes are counted.
+    grid : tuple of str
+        Names of the faults and conditions under which each run is done; none without a grid.
     """
 
     title: str
@@ -86,6 +88,7 @@ class Study:
     ours: Mapping[str, Any] = field(default_factory=dict)
     times: tuple[float, ...] = ()
     target: float | None = None
+    grid: tuple[str, ...] = ()
 
 
 def read_study(path: Path, *, quick: bool = False, data_dir: str | None = None) -> Study:
@@ -194,6 +197,7 @@ def _build(content: Mapping[str, Any], data_dir: str | None) -> Study:
         ours=content.get("ours", {}),
         times=_times(content.get("times", [])),
         target=_target(content.get("target")),
+        grid=tuple(content.get("grid", {})),
     )
 
 

@@ -27,7 +27,6 @@ def write_results(study: Study, folder: Path) -> dict[str, Any]:
     ``times.csv``, the measures at equal virtual times; and ``curves.png``.
     """
     from securevfl.machine import commit, describe_machine
-    from securevfl.runs.plots import draw_study
 
     found = [stored(folder, job) for job in study.jobs]
     there = [job for job in found if job is not None]
@@ -52,11 +51,26 @@ def write_results(study: Study, folder: Path) -> dict[str, Any]:
     curves = [{"run": job["label"], "seed": job["seed"], **r} for job in jobs for r in job["curve"]]
     _write_table(curves, folder / "curves.csv")
     _write_table(times, folder / "times.csv")
+    draw(study, jobs, folder / "curves.png")
+    return content
+
+
+def draw(study: Study, jobs: Sequence[Mapping[str, Any]], path: Path) -> None:
+    """Draw a study's curves; those of a grid in a panel for each of its conditions."""
+    from securevfl.runs.plots import draw_grid, draw_study
+
     by_run = {
         label: [job["curve"] for job in jobs if job["label"] == label] for label in study.labels
     }
-    draw_study(by_run, folder / "curves.png", title=study.title)
-    return content
+    cells: dict[str, dict[str, Any]] = {under: {} for under in study.grid}
+    for label, curves in by_run.items():
+        under = max((u for u in cells if label.endswith(f", {u}")), key=len, default=None)
+        if under is not None:
+            cells[under][label.removesuffix(f", {under}")] = curves
+    if len(cells) > 1 and sum(map(len, cells.values())) == len(by_run):
+        draw_grid(cells, path, title=study.title)
+    else:
+        draw_study(by_run, path, title=study.title)
 
 
 def write_times(folder: Path, rows: Sequence[Mapping[str, Any]], labels: Sequence[str]) -> None:

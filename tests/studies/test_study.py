@@ -17,6 +17,7 @@ from securevfl.cli.tables import print_study
 from securevfl.data.source import DataSource
 from securevfl.errors import ConfigurationError, SecureVFLError, UnknownNameError
 from securevfl.protocols.base.registry import get_protocol, make_config
+from securevfl.runs.plots import draw_grid
 from securevfl.studies import workers
 from securevfl.studies.compare import comparison
 from securevfl.studies.equal_times import asked_times, at_times, read_jobs
@@ -24,7 +25,7 @@ from securevfl.studies.intervals import differing, mean_interval, paired_differe
 from securevfl.studies.jobs import Job, history_digest, run_job, store, stored
 from securevfl.studies.run import run_study
 from securevfl.studies.study import read_study
-from securevfl.studies.summary import write_results, write_times
+from securevfl.studies.summary import draw, write_results, write_times
 from securevfl.studies.workers import carry_out
 
 TINY = {"rounds": 6, "width": 3, "hidden": 3, "batch": 16}
@@ -297,6 +298,35 @@ def test_all_runs_are_done_under_each_of_the_faults_of_a_grid(tmp_path):
     assert [bool(job.faults) for job in study.jobs] == [False, False, True, True]
     with pytest.raises(ConfigurationError, match="'plain' is none of its runs"):
         read_study(write(tmp_path, 'baseline = "plain"' + GRID))
+
+
+def test_curves_of_a_grid_are_drawn_under_their_conditions(tmp_path, monkeypatch):
+    drawn: dict[str, Any] = {}
+    monkeypatch.setattr(
+        "securevfl.runs.plots.draw_grid", lambda cells, path, **_more: drawn.update(cells)
+    )
+    study = read_study(write(tmp_path, GRID), quick=True)
+    jobs = [{"label": one.label, "curve": [one.label]} for one in study.jobs]
+    draw(study, jobs, tmp_path / "curves.png")
+    assert drawn == {
+        under: {name: [[f"{name}, {under}"]] for name in ("coded", "plain")}
+        for under in ("calm", "dead link")
+    }
+
+
+def test_a_picture_of_a_grid_shows_points_where_runs_are_evaluated_once(tmp_path):
+    from matplotlib.figure import Figure
+
+    figures: list[Figure] = []
+    once = [[{"time": 0.0, "accuracy": 0.5}], [{"time": 0.0, "accuracy": 0.7}]]
+    late = [[{"time": 900.0, "accuracy": 0.9}]]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Figure, "savefig", lambda figure, *_a, **_o: figures.append(figure))
+        draw_grid({"calm": {"a": once, "b": late}, "busy": {"a": late}}, tmp_path / "x", title="")
+    first = figures[0].axes[0]
+    assert first.get_xscale() == "symlog"  # 0 is on the axis
+    assert [line.get_xydata()[0].tolist() for line in first.lines[:1]] == [[0.0, 0.6]]
+    assert first.get_ylim()[0] <= 0.5 < 0.9 <= first.get_ylim()[1]
 
 
 def test_a_grid_may_change_the_conditions(tmp_path, capsys):
