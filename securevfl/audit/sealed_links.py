@@ -33,6 +33,41 @@ def repeated_frames(sealer: type[Sealer]) -> list[str]:
     return sorted(set(faults))
 
 
+def lives_that_meet(sealer: type[Sealer]) -> list[str]:
+    """Faults of links over incarnations: what one life sealed is accepted in the next, or a key is.
+
+    A party that comes back has a new key. Under an old one its counters, which begin anew, would
+    seal two payloads with one nonce.
+    """
+    one, two, again, third = (sealer("links", "run", index) for index in (0, 1, 0, 0))
+    one.add_peers({1: two.public})
+    two.add_peers({0: one.public})
+    payload = wire.encode("a payload of the first life")
+    early, late = (one.seal(1, "model", 3, 0, payload) for _ in range(2))
+    two.open(0, "model", 3, 0, early)
+    two.renew(0, again.public)
+    again.add_peers({1: two.public})
+    faults = []
+    for frame, epoch in ((early, 0), (late, 0), (late, 1)):
+        with suppress(SealError):
+            two.open(0, "model", 3, epoch, frame)
+            faults.append("a frame of an earlier life is accepted")
+    try:
+        if two.open(0, "model", 3, 1, again.seal(1, "model", 3, 1, payload)) != payload:
+            faults.append("a later life's frame opens to another payload")
+    except SealError:
+        faults.append("a later life's frame is refused")
+    for life in (one, again):
+        with suppress(SealError):
+            two.renew(0, life.public)
+            faults.append("a key that a party had before is accepted again")
+    two.renew(0, third.public)
+    with suppress(SealError):
+        two.open(0, "model", 3, 1, again.seal(1, "model", 4, 1, payload))
+        faults.append("a frame of an earlier life is accepted")
+    return sorted(set(faults))
+
+
 def open_links(sealer: type[Sealer]) -> list[str]:
     """Faults of links: a payload that is found in the wire bytes, a flipped bit that is accepted.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from securevfl.audit.games.on_runs import TESTS
 from securevfl.audit.statistical import LEVEL
@@ -18,6 +18,7 @@ from securevfl.audit.verifiers.registry import VERIFIERS
 from securevfl.data.source import DataSource
 from securevfl.errors import ConfigurationError
 from securevfl.models.user_code import allow_options
+from securevfl.privacy.adversary import Adversary
 from securevfl.privacy.claims import Claim, link_claims
 from securevfl.protocols.base.coded import CodedProtocol
 from securevfl.protocols.base.defaults import DEFAULT
@@ -26,6 +27,11 @@ from securevfl.protocols.base.registry import get_protocol, make_config
 
 if TYPE_CHECKING:
     from securevfl.data.dataset import VerticalDataset
+
+_T = TypeVar("_T")
+
+#: What is judged where a protocol's claims cannot be read.
+THE_CARD = Claim(Adversary(role="any party"), "features", "perfect", "claims that cannot be read")
 
 NOT_COVERED = (
     "ideal randomness and private channels are supposed; with a keystream and sealed links the "
@@ -112,11 +118,17 @@ def verify(
     made = cls(make_config(cls, options), dataset, seed=seed)
     verifiers = tuple(VERIFIERS.all().values())
     subject = Subject(made, seed=seed, level=level, tests=tests, progress=progress, whole=whole)
-    claims = (*_claims(made, plain), *[AS_DECLARED] * bool(made.messages), *link_claims(True))
+    claims, unread = _read(lambda: _claims(made, plain), ())
+    declares, _ = _read(lambda: bool(made.messages), True)
+    described, _ = _read(made.describe, {})
+    claims = (*claims, *[AS_DECLARED] * declares, *link_claims(True))
     found = tuple(judge(claim, subject, verifiers) for claim in claims)
+    if unread:
+        failure = Evidence("card", "silent", f"reading the claims {unread}", "failure")
+        found = (conclude(THE_CARD, [failure]), *found)
     return Report(
         cls.name,
-        {**made.describe(), "seed": seed},
+        {**described, "seed": seed},
         found,
         tuple(_leaks(subject)),
         NOT_COVERED,
@@ -131,8 +143,10 @@ def judge(claim: Claim, subject: Subject, verifiers: Sequence[Verifier]) -> Clai
         try:
             if verifier.applies(claim, subject.protocol):
                 evidence += verifier.examine(claim, subject, seed=subject.seed, level=subject.level)
-        except Exception as error:  # whatever the protocol or the verifier raises is no verdict
-            text = f"{verifier.name} ended in {type(error).__name__}: {error}"
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # whatever the protocol or the verifier raises is no verdict
+            text = f"{verifier.name} {_ended_in(error)}"
             evidence.append(Evidence(verifier.name, "silent", text, "failure"))
     if claim.strength == "none":
         evidence.append(Evidence("card", "silent", f"nothing is claimed: {claim.reason}"))
@@ -140,6 +154,24 @@ def judge(claim: Claim, subject: Subject, verifiers: Sequence[Verifier]) -> Clai
         text = f"no verifier examines a {claim.strength} claim about {claim.asset} against "
         evidence.append(Evidence("none", "silent", text + claim.who))
     return conclude(claim, evidence)
+
+
+def _read(what: Callable[[], _T], otherwise: _T) -> tuple[_T, str]:
+    """What a protocol says of itself, and the error in which it ended; one of them is empty."""
+    try:
+        return what(), ""
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # as in `judge`
+        return otherwise, _ended_in(error)
+
+
+def _ended_in(error: BaseException) -> str:
+    # Not every error of foreign code has a text form.
+    try:
+        return f"ended in {type(error).__name__}: {error}"
+    except Exception:
+        return f"ended in {type(error).__name__}"
 
 
 def _claims(made: Protocol, plain: bool) -> tuple[Claim, ...]:
@@ -154,13 +186,13 @@ def _claims(made: Protocol, plain: bool) -> tuple[Claim, ...]:
 def _leaks(subject: Subject) -> Iterator[Leakage]:
     """Leakage by role, as the card says it, and what coalitions decode of a coded protocol."""
     made = subject.protocol
-    for who, what in made.card.sees.items():
+    for who, what in _read(lambda: dict(made.card.sees), {})[0].items():
         yield Leakage(who, what, "the card")
     if isinstance(made, CodedProtocol):
-        try:
-            yield from leaks_of_shares(subject)
-        except Exception as error:  # as in `judge`
-            yield Leakage("coalitions", "could not be computed", f"{type(error).__name__}: {error}")
+        decoded, error = _read(lambda: tuple(leaks_of_shares(subject)), ())
+        yield from decoded
+        if error:
+            yield Leakage("coalitions", "could not be computed", error)
 
 
 __all__ = ["Report", "judge", "verify"]

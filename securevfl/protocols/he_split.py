@@ -233,7 +233,8 @@ class HESplit(EmbeddingProtocol):
         },
         sees={
             "server": "ciphertexts, the exact sum of the quantised embeddings of those that were "
-            "in time, and who they were",
+            "in time, and who they were. In a simulation it gives all rows where all columns "
+            "together are at most h, to whoever knows the secret seed",
             "client": "the public key, dL/dH and the batches",
             "key holder": "what a client sees, and the sums",
             "server + key holder": "every client's embedding of every batch, exactly",

@@ -7,8 +7,10 @@ from securevfl.audit.verdicts import Evidence, conclude
 from securevfl.audit.verifiers.base import Verifier
 from securevfl.audit.verifiers.registry import VERIFIERS
 from securevfl.audit.verify import judge, verify
+from securevfl.engine.network import RoundOverError
 from securevfl.errors import ConfigurationError
 from securevfl.privacy.claims import Claim
+from securevfl.protocols.base.registry import get_protocol
 from securevfl.testing.runs import make, tiny_data
 
 PROOF = Evidence("v", "supports", "a condition", "proof")
@@ -75,8 +77,6 @@ def test_a_verifier_that_raises_leaves_the_claim_unchecked():
 
 
 def test_a_protocol_that_cannot_run_small_is_no_traceback(monkeypatch):
-    from securevfl.protocols.base.registry import get_protocol
-
     def parties(self):
         raise RuntimeError("no parties today")
 
@@ -85,6 +85,45 @@ def test_a_protocol_that_cannot_run_small_is_no_traceback(monkeypatch):
     own = {f.verdict for f in report.claims if f.who != "outsider"}
     assert own == {"COULD NOT BE CHECKED"}
     assert all("no parties today" in f.words for f in report.claims if f.who != "outsider")
+
+
+class NoTextError(Exception):
+    def __str__(self):
+        raise RuntimeError("nor a text")
+
+
+@pytest.mark.parametrize("error", [SystemExit(0), RoundOverError(), NoTextError()])
+def test_no_way_to_end_a_protocol_ends_the_verifier(error):
+    def parties(self):
+        raise error
+
+    broken = type("Broken", (get_protocol("secagg_split"),), {"parties": parties})
+    report = verify(broken, tiny_data(), tests=(), whole=False)
+    own = {f.verdict for f in report.claims if f.who != "outsider"}
+    assert own == {"COULD NOT BE CHECKED"}
+
+
+@pytest.mark.parametrize("name", ["claims", "describe", "messages", "card"])
+def test_what_a_protocol_says_of_itself_may_raise(name):
+    def raises(self):
+        raise ValueError("not today")
+
+    what = raises if name == "describe" else property(raises)
+    broken = type("Broken", (get_protocol("split"),), {name: what})
+    report = verify(broken, tiny_data(), tests=(), whole=False)
+    if name == "claims":
+        assert report.claims[0].words.endswith("reading the claims ended in ValueError: not today")
+    if name in ("claims", "messages"):
+        assert "COULD NOT BE CHECKED" in {f.verdict for f in report.claims}
+
+
+def test_an_interrupt_ends_the_verifier():
+    class Interrupted(Broken):
+        def examine(self, claim, subject, *, seed, level):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        judge(Claim("server", "labels", "perfect", "why"), Subject(make("split")), (Interrupted(),))
 
 
 class Entry:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from securevfl.audit.sealed_links import open_links, repeated_frames
+from securevfl.audit.sealed_links import lives_that_meet, open_links, repeated_frames
 from securevfl.audit.subject import Subject
 from securevfl.audit.verdicts import Evidence
 from securevfl.engine.security.sealing import Sealer
@@ -12,7 +12,7 @@ from securevfl.privacy.adversary import OUTSIDER
 from securevfl.privacy.claims import Claim
 from securevfl.protocols.base.protocol import Protocol
 
-_CHANCE = 3 * 2.0**-128  # that a wrong tag of three is taken for right
+_CHANCE = 31 * 2.0**-128  # that a wrong tag of 31 is taken for right
 
 
 class SealedLinks:
@@ -28,13 +28,14 @@ class SealedLinks:
         self, claim: Claim, subject: Subject, *, seed: int, level: float
     ) -> Iterable[Evidence]:
         """Faults of the sealer that runs use; the proof is that of its cipher."""
-        faults = open_links(Sealer) + repeated_frames(Sealer)
+        faults = open_links(Sealer) + repeated_frames(Sealer) + lives_that_meet(Sealer)
         for fault in faults:
             yield Evidence(self.name, "accuses", fault, "demonstration", 0.0)
         if not faults:
             text = (
                 "the payload is not in the wire bytes; a frame with a flipped bit in its counter, "
                 "its payload or its tag is refused, as is one that comes twice, or under another "
-                "kind, round or epoch; equal payloads give different frames"
+                "kind, round or epoch; equal payloads give different frames; a party that comes "
+                "back opens under its new key alone, and no key that it had is taken again"
             )
             yield Evidence(self.name, "supports", text, "test", None, _CHANCE)

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from securevfl.engine.streams import keyed_stream
 from securevfl.models.client_networks import ClientNetwork
 from securevfl.models.pretraining.pretext import Objective, make_objective
 from securevfl.models.pretraining.trainer import Pretraining, own_rows, pretraining_optimizer
@@ -50,7 +49,7 @@ class DownstreamProtocol(EmbeddingProtocol):
             self.config.width,
             self.config.sizes(),
             make_target=lambda: self.pretraining_network(index, drawn),
-            stream=keyed_stream(self.seed, index, "heads"),
+            stream=self.secret_stream(index, "heads"),
             optimizer=pretraining_optimizer(self.config),
         )
 

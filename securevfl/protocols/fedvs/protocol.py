@@ -111,7 +111,7 @@ class FedVS(SplitProtocol, CodedProtocol):
             "p, lx, lw, h, the optimiser, initialisation and batch order are ours",
             "tolerate_corrupt (ours): wrong uploads only, and the named client may be honest: one "
             "client that deals inconsistent shares or keys has an honest one named; A+1 colluders "
-            "move the sums unseen",
+            "move the sums, and nobody or an honest client is named",
             "a client whose value could wrap stops the run, which reveals one bit about its data",
             "B is announced with the round, S after sharing; the paper supposes that all share",
             "pretrain (ours): networks start from VFLHLP's; with full, client 0 is one "

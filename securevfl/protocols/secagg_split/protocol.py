@@ -49,7 +49,8 @@ class SecAggSplit(EmbeddingProtocol):
         sees={
             "server": "the exact sum of the survivors' quantised embeddings of every batch, and "
             "who shared, survived and opened; seeds of survivors, keys of the dropped, of that "
-            "round only",
+            "round only. In a simulation it gives all rows where all columns together are at most "
+            "h, to whoever knows the secret seed",
             "client": "shares of seeds and keys, of which fewer than t say nothing; who survived; "
             "dL/dH and the batches",
             "server + t clients": "every client's embedding",

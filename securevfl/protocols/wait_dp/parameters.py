@@ -51,7 +51,8 @@ class WaitDPConfig(SegmentedConfig):
         gt=0,
         description=(
             "Largest epsilon of all releases of a row together. The run ends before it is "
-            "exceeded. Default: no budget."
+            "exceeded; a simulation that is resumed from an older checkpoint has forgotten the "
+            "releases since. Default: no budget."
         ),
     )
     noise: NoiseSource = "secure"
