@@ -118,17 +118,17 @@ def verify(
     made = cls(make_config(cls, options), dataset, seed=seed)
     verifiers = tuple(VERIFIERS.all().values())
     subject = Subject(made, seed=seed, level=level, tests=tests, progress=progress, whole=whole)
-    claims, unread = _read(lambda: _claims(made, plain), ())
-    declares, _ = _read(lambda: bool(made.messages), True)
-    described, _ = _read(made.describe, {})
-    claims = (*claims, *[AS_DECLARED] * declares, *link_claims(True))
+    stated, unread = _read(lambda: _claims(made, plain))
+    silent, _ = _read(lambda: not made.messages)
+    described, _ = _read(made.describe)
+    claims = (*(stated or ()), *[AS_DECLARED] * (not silent), *link_claims(True))
     found = tuple(judge(claim, subject, verifiers) for claim in claims)
     if unread:
         failure = Evidence("card", "silent", f"reading the claims {unread}", "failure")
         found = (conclude(THE_CARD, [failure]), *found)
     return Report(
         cls.name,
-        {**described, "seed": seed},
+        {**(described or {}), "seed": seed},
         found,
         tuple(_leaks(subject)),
         NOT_COVERED,
@@ -156,14 +156,14 @@ def judge(claim: Claim, subject: Subject, verifiers: Sequence[Verifier]) -> Clai
     return conclude(claim, evidence)
 
 
-def _read(what: Callable[[], _T], otherwise: _T) -> tuple[_T, str]:
-    """What a protocol says of itself, and the error in which it ended; one of them is empty."""
+def _read(what: Callable[[], _T]) -> tuple[_T | None, str]:
+    """A protocol's word about itself, or none and the error in which it ended."""
     try:
         return what(), ""
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # as in `judge`
-        return otherwise, _ended_in(error)
+        return None, _ended_in(error)
 
 
 def _ended_in(error: BaseException) -> str:
@@ -186,11 +186,12 @@ def _claims(made: Protocol, plain: bool) -> tuple[Claim, ...]:
 def _leaks(subject: Subject) -> Iterator[Leakage]:
     """Leakage by role, as the card says it, and what coalitions decode of a coded protocol."""
     made = subject.protocol
-    for who, what in _read(lambda: dict(made.card.sees), {})[0].items():
+    seen, _ = _read(lambda: dict(made.card.sees))
+    for who, what in (seen or {}).items():
         yield Leakage(who, what, "the card")
     if isinstance(made, CodedProtocol):
-        decoded, error = _read(lambda: tuple(leaks_of_shares(subject)), ())
-        yield from decoded
+        decoded, error = _read(lambda: tuple(leaks_of_shares(subject)))
+        yield from decoded or ()
         if error:
             yield Leakage("coalitions", "could not be computed", error)
 

@@ -131,7 +131,8 @@ def draw_grid(
     lines = -(-len(cells) // columns)
     figure = Figure(figsize=(4.2 * columns, 2.9 * lines + 0.9), layout="constrained")
     FigureCanvasAgg(figure)
-    panels = figure.subplots(lines, columns, sharex=True, sharey=True, squeeze=False).ravel()
+    grid = figure.subplots(lines, columns, sharex=True, sharey=True, squeeze=False)
+    panels = list(grid.ravel())
     ends = []
     for panel, (under, curves) in zip(panels, cells.items(), strict=False):
         for number, (name, seeds) in enumerate(curves.items()):
