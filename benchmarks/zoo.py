@@ -2,18 +2,21 @@
 
 Without arguments all leaks and variants, in full. ``--quick`` leaves out the statistical games and
 the run of the whole configuration, which can only accuse more; ``--missed`` takes up again, in
-full, what was verified so and not caught; ``--again`` takes up all again. Results go to
+full, what was verified so and not caught; ``--older`` takes up again what was verified by earlier
+verifiers, ``--again`` all. Words of names are taken in their order. Results go to
 benchmarks/results/privacy/zoo.json as they come, and a run that was stopped goes on. ``--page``
 writes the table into docs/verification.md.
 
-    python benchmarks/zoo.py [--quick] [--again] [--missed] [--page] [--seconds S] [words of names]
+    python benchmarks/zoo.py [--quick] [--older] [--again] [--missed] [--page] [--seconds S] [words]
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import time
+from collections import Counter
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -41,6 +44,27 @@ def verdicts(protocol: Any, options: Any, *, quick: bool) -> tuple[Verdicts, dic
     found = {(one.who, one.about): str(one.verdict) for one in report.claims}
     words = {f"{one.who}, {one.about}": telling(one) for one in report.claims if one.evidence}
     return found, words, time.perf_counter() - begin
+
+
+def verifier() -> str:
+    """Digest of the verifiers' code, by which rows of earlier ones are known."""
+    code, folder = hashlib.sha256(), Path(securevfl.__file__).parent / "audit"
+    for path in sorted(folder.rglob("*.py")):
+        code.update(path.read_bytes())
+    return code.hexdigest()[:10]
+
+
+def by_verifier(rows: dict[str, dict[str, Any]]) -> list[str]:
+    """Lines that say which rows are of which verifiers."""
+    lines, present = [], verifier()
+    found = Counter(row.get("verifier", "") for row in rows.values())
+    for one, count in sorted(found.items(), key=lambda each: each[0] != present):
+        some = Counter(r["protocol"] for r in rows.values() if r.get("verifier", "") == one)
+        which = ", ".join(f"{number} {name}" for name, number in sorted(some.items()))
+        name = "the present verifiers" if one == present else "earlier verifiers"
+        digest = f" (code {one})" if one else " (no code noted)"
+        lines.append(f"- {count} of {len(rows)} rows are of {name}{digest}: {which}")
+    return lines
 
 
 def telling(claim: Any) -> str:
@@ -97,6 +121,7 @@ def examine(one: Leak | Variant, sound: dict[str, Verdicts], *, quick: bool) -> 
         "protocol": one.protocol,
         "seconds": round(seconds, 1),
         "quick": quick,
+        "verifier": verifier(),
         "verdicts": {", ".join(claim): word for claim, word in found.items()},
         "evidence": words,
     }
@@ -155,6 +180,8 @@ def table(rows: dict[str, dict[str, Any]]) -> str:
             "",
             f"{quick} of {len(rows)} were verified quickly, in small runs.",
         ]
+    lines += ["", "Each row has a digest of the verifiers' code in zoo.json:", ""]
+    lines += by_verifier(rows)
     return "\n".join(lines)
 
 
@@ -170,21 +197,24 @@ def main() -> None:
     parser.add_argument("names", nargs="*")
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--again", action="store_true")
+    parser.add_argument("--older", action="store_true")
     parser.add_argument("--missed", action="store_true")
     parser.add_argument("--page", action="store_true")
     parser.add_argument("--seconds", type=float, default=float("inf"))
     asked, rows = parser.parse_args(), load()
     end, sound = time.perf_counter() + asked.seconds, {}  # type: ignore[var-annotated]
-    for one in (*all_leaks(), *sound_variants()):
-        chosen = not asked.names or any(word in one.name for word in asked.names)
-        known = one.name in rows and not asked.again
+    every, present = (*all_leaks(), *sound_variants()), verifier()
+    named = {one.name: one for word in asked.names for one in every if word in one.name}
+    for one in named.values() if asked.names else every:
+        older = asked.older and rows.get(one.name, {}).get("verifier") != present
+        known = one.name in rows and not (asked.again or older)
         if asked.quick and not rows.get(one.name, {}).get("quick", True):
             known = True  # a full verification is not replaced by a quick one
         if asked.missed:
             before = rows.get(one.name, {})
             caught = before.get("outcome") in ("accused", "withheld", "as sound")
             known = caught or not before.get("quick", False)
-        if asked.page or not chosen or known or time.perf_counter() > end:
+        if asked.page or known or time.perf_counter() > end:
             continue
         rows[one.name] = examine(one, sound, quick=asked.quick)
         store(rows)

@@ -54,6 +54,9 @@ class Comparison:
         Why states are believed that formulas use: see `RecordedRun.unfollowed`.
     unlike : tuple of MessageKey
         Messages that the library's own party does not send so.
+    acts : tuple of str
+        What parties do that others can see, and the library's parties do not: see
+        `RecordedRun.acts`.
     """
 
     deviations: tuple[Deviation, ...]
@@ -63,6 +66,7 @@ class Comparison:
     forgotten: int = 0
     unfollowed: tuple[str, ...] = ()
     unlike: tuple[MessageKey, ...] = ()
+    acts: tuple[str, ...] = ()
 
 
 def compare(run: RecordedRun) -> Comparison:
@@ -140,6 +144,7 @@ class Comparer:
             self._forgotten,
             self._run.unfollowed,
             tuple(self._unlike),
+            self._run.acts,
         )
 
     def _too_often(self, spec: MessageSpec, key: MessageKey) -> str:

@@ -19,6 +19,7 @@ import numpy as np
 from securevfl.audit import randomness
 from securevfl.audit.announced_sums import AnnouncedSums
 from securevfl.audit.deviations import Comparer, Comparison, Declared
+from securevfl.audit.following import acts
 from securevfl.audit.following.slots import FollowedSlot, References
 from securevfl.audit.recording import RecordedMessage, RecordedRun, Recorder, keep_draws
 from securevfl.engine import wire
@@ -323,6 +324,8 @@ class _Disturbed(Recorder):
         )
         if isinstance(slot, FollowedSlot) and (wrong or self.stopped):
             slot.hide()
+        if self.stopped or wrong:
+            self._note(sending.party, *acts.sendings(sending))
         if self.stopped:
             return
         if wrong:

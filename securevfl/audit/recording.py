@@ -11,20 +11,21 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
 
 from securevfl.audit import views
+from securevfl.audit.following import acts
 from securevfl.audit.following.slots import FollowedSlot, References
 from securevfl.audit.tapes import Tape, record_draws, replay_draws
 from securevfl.audit.views import View
 from securevfl.data.alignment import psi
 from securevfl.engine import wire
 from securevfl.engine.conditions import NONE, Conditions
-from securevfl.engine.network import Sending
+from securevfl.engine.network import PartyState, Sending
 from securevfl.engine.party import SERVER, Party
 from securevfl.engine.party_state import snapshot
 from securevfl.engine.simulation.simulator import Simulation
@@ -207,6 +208,11 @@ class RecordedRun:
         return ("states were not followed",) if self.references is None else self.references.faults
 
     @property
+    def acts(self) -> tuple[str, ...]:
+        """What parties do beside messages that the library's do not; empty where all is alike."""
+        return () if self.references is None else self.references.acts
+
+    @property
     def sent_to_others(self) -> Iterator[RecordedMessage]:
         """Messages between two different parties."""
         return (m for m in self.messages if m.key.sender != m.key.receiver)
@@ -363,6 +369,7 @@ class Recorder(Simulation):
             *(party, self._queue, self._count_late, self._at_rest),
             measured=self._measured,
             references=references,
+            parties=self.parties,
         )
 
     def _at_rest(self, slot: PartySlot) -> None:
@@ -370,8 +377,23 @@ class Recorder(Simulation):
             slot.rests()
         super()._at_rest(slot)
 
+    def run(self, pause: Callable[[], bool] | None = None, *, until: float | None = None) -> None:
+        """Run, and note by whose step an error ends it."""
+        try:
+            super().run(pause, until=until)
+        except Exception as error:
+            for slot in self.slots.values():
+                if isinstance(slot, FollowedSlot):
+                    slot.failed(error)
+            raise
+
     def send(self, sending: Sending) -> None:
         """Keep each message, then put it on its way."""
+        self._note(sending.party, *acts.sendings(sending))
+        with self._unseen():
+            self._send(sending)
+
+    def _send(self, sending: Sending) -> None:
         party, to, kind, payloads, round, _ = sending
         slot = self.slots[party.index]
         if slot.replaying:
@@ -391,6 +413,48 @@ class Recorder(Simulation):
         if self._follow is not None:
             for message in kept:
                 self._follow(message)
+
+    # -- what a party does beside its messages -------------------------------------------------
+
+    def record(self, party: PartyState, name: str, fields: dict[str, Any]) -> None:
+        """Note an event."""
+        self._note(party, acts.event(party, name, fields))
+        super().record(party, name, fields)
+
+    def safe_point(self, party: PartyState) -> None:
+        """Note that the party is at one."""
+        self._note(party, acts.call("safe_point"))
+        super().safe_point(party)
+
+    def write_ahead(self, party: PartyState) -> None:
+        """Note that it does."""
+        self._note(party, acts.call("write_ahead"))
+        super().write_ahead(party)
+
+    def round_over(self, party: PartyState, round: int, left: bool) -> None:
+        """Note that the party says so."""
+        self._note(party, acts.call("round_over", round, left))
+        super().round_over(party, round, left)
+
+    def handled(self, party: PartyState, kind: str) -> None:
+        """Note that it does from now on."""
+        self._note(party, acts.call("handled", kind))
+        super().handled(party, kind)
+
+    def enter_round(self, party: PartyState, round: int) -> None:
+        """Note that the party says so."""
+        self._note(party, acts.call("enter_round", round))
+        super().enter_round(party, round)
+
+    def _note(self, party: PartyState, *found: acts.Act) -> None:
+        slot = self.slots[party.index]
+        if isinstance(slot, FollowedSlot):
+            slot.acted(*found)
+
+    def _unseen(self) -> AbstractContextManager[None]:
+        """Let what the audit writes go its way."""
+        references = self.recorded.references
+        return nullcontext() if references is None else references.lines.into(None)
 
 
 def record(

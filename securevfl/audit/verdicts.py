@@ -19,7 +19,7 @@ Verdict = Literal[
 ]
 Effect = Literal["supports", "accuses", "silent"]
 # What a piece of evidence is worth to a verdict, besides its effect.
-Bearing = Literal["proof", "hypothesis", "test", "demonstration", "gap", "failure"]
+Bearing = Literal["proof", "hypothesis", "test", "demonstration", "gap", "channel", "failure"]
 
 # Where several kinds of evidence meet, the strongest word that is true. docs/verification.md says
 # of each what a reader may write in a paper.
@@ -45,11 +45,12 @@ class Evidence:
         protected, "supports" means that the leak was demonstrated.
     text : str
         What was done and found.
-    bearing : {"proof", "hypothesis", "test", "demonstration", "gap", "failure"}
+    bearing : {"proof", "hypothesis", "test", "demonstration", "gap", "channel", "failure"}
         "proof": a condition of a written theorem. "hypothesis": one of a reduction to a primitive.
         "test": a test that did not reject. "demonstration": the secret itself, or its influence on
         the view. "gap": something that a proof needs and that was not shown; it forbids PROVED and
-        HYPOTHESES HOLD. "failure": the verifier ended in an error.
+        HYPOTHESES HOLD. "channel": something leaves a party, and nobody knows what it tells; it
+        forbids NO VIOLATION FOUND as well. "failure": the verifier ended in an error.
     p_value : float or None
         Of a test: probability of such evidence where the claim holds; 0 where values were
         recovered exactly. None where chance has no part.
@@ -190,6 +191,7 @@ def conclude(claim: Claim, evidence: Iterable[Evidence]) -> ClaimVerdict:
 
     - Evidence against a claim decides, whatever speaks for it: VIOLATED.
     - A verifier that ended in an error leaves its question open: COULD NOT BE CHECKED.
+    - Something that leaves a party and that nobody has looked at leaves the claim NOT TESTED.
     - A claim that nothing is protected is CONFIRMED OPEN by a demonstration.
     - PROVED needs a condition of a theorem that holds, and no gap; of a computational claim the
       conditions are hypotheses, and the primitive's own remains: HYPOTHESES HOLD.
@@ -210,6 +212,8 @@ def conclude(claim: Claim, evidence: Iterable[Evidence]) -> ClaimVerdict:
         return ClaimVerdict(claim, VIOLATED, ordered, chance)
     if "failure" in bearings:
         return ClaimVerdict(claim, UNCHECKED, found)
+    if "channel" in bearings:
+        return ClaimVerdict(claim, NOT_TESTED, found)
     if "gap" not in bearings:
         if "proof" in bearings and claim.strength == "perfect":
             return ClaimVerdict(claim, PROVED, found)

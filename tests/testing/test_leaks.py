@@ -47,6 +47,15 @@ NOT_SHOWN = {
     "dvfl: waits for the first class",
     "secagg_split: a bit in the optimiser",
     "secagg_split: gradients turned round in place",
+    "fedvs: a value on the screen",
+    "fedvs: a value in a warning",
+    "fedvs: an order of shares by a spread",
+    "fedvs: a nanosecond later by a spread",
+    "secagg_split: a value in a quiet log line",
+    "secagg_split: a nanosecond later by a spread",
+    "secagg_split: an error that tells a value",
+    "he_split: measures of other embeddings",
+    "fedonce: labels on the screen",
 }
 CAUGHT = {
     "secagg_split: no self mask",
@@ -68,8 +77,8 @@ def sound_run(protocol, options):
 
 
 def test_the_zoo_has_leaks_of_all_protocols_with_claims_and_names_are_unique():
-    assert len(LEAKS) == len(all_leaks()) >= 225
-    assert len(VARIANTS) == len(sound_variants()) >= 48
+    assert len(LEAKS) == len(all_leaks()) >= 245
+    assert len(VARIANTS) == len(sound_variants()) >= 52
     claimed = {"fedvs", "secagg_split", "he_split", "wait_dp", "multivfl", "dvfl", "fedonce"}
     claimed |= {"coded_split"}
     declaring = {"vafl", "vfb2", "ssl_local", "local", "vflhlp", "fedhssl"}  # and claim nothing
@@ -116,6 +125,7 @@ def test_a_leak_shows_in_a_run_and_not_in_one_of_the_sound_protocol(name):
     assert not leak.shows(sound_run(leak.protocol, tuple(sorted(leak.options.items()))))
 
 
+@pytest.mark.filterwarnings("ignore:steep")
 @pytest.mark.parametrize("name", sorted(NOT_SHOWN))
 def test_leaks_that_are_not_shown_run_to_their_end(name):
     leak = LEAKS[name]

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from securevfl.audit import randomness
+from securevfl.audit.following.stand_ins import in_place_of
 from securevfl.data.alignment import psi
 from securevfl.engine import wire
 from securevfl.models.homomorphic import Ckks, Paillier
@@ -61,14 +62,11 @@ class Chance:
     @contextmanager
     def watch(self) -> Iterator[None]:
         """Stand between parties and chance meanwhile; not for several threads at once."""
-        before = [(owner, name, vars(owner)[name]) for owner, name, _ in _DRAWING]
-        for (owner, name, title), (_, _, function) in zip(_DRAWING, before, strict=True):
-            setattr(owner, name, self._watched(title, function))
-        try:
+        with in_place_of(
+            *((owner, name, self._watched(title, vars(owner)[name]))
+              for owner, name, title in _DRAWING)
+        ):  # fmt: skip
             yield
-        finally:
-            for owner, name, function in before:
-                setattr(owner, name, function)
 
     def begin(self) -> None:
         """Keep results from now on: the step of a party begins."""

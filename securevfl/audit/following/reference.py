@@ -15,7 +15,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from securevfl.audit.following import acts
+from securevfl.audit.following.acts import Act
 from securevfl.audit.following.chance import Chance
+from securevfl.audit.following.lines import Lines
 from securevfl.engine import wire
 from securevfl.engine.network import Message, PartyState, RoundOverError, Sending, Wait, name_of
 from securevfl.engine.party import Party
@@ -52,6 +55,11 @@ class _Given:
     over: bool | None
     messages: tuple[bytes, ...]
 
+    @property
+    def decoded(self) -> list[Message]:
+        """The messages, made anew."""
+        return [Message(*wire.decode(each)) for each in self.messages]
+
 
 class ReferenceParty:
     """A party of the library, stepped after the recorded one. It is the `Network` of its party.
@@ -62,6 +70,8 @@ class ReferenceParty:
         Makes the party anew, as it is before a run.
     chance : Chance
         What the recorded party drew in the step.
+    lines : Lines
+        Takes what its code writes.
     seed : int
     secrets : Secrets
     keeping : bool
@@ -71,19 +81,23 @@ class ReferenceParty:
     ----------
     lost : str
         Why it is not followed any more; empty where it is.
+    acts : list of Act
+        What it did in the newest step that others can see.
     """
 
     def __init__(
         self,
         make: Callable[[], Party],
         chance: Chance,
+        lines: Lines,
         *,
         seed: int,
         secrets: Secrets,
         keeping: bool,
     ) -> None:
         self.seed, self.secrets, self.lost = seed, secrets, ""
-        self._make, self._chance = make, chance
+        self._make, self._chance, self._lines = make, chance, lines
+        self.acts: list[Act] = []
         self._keeping = keeping
         self._given: deque[_Given] = deque()
         self._sent: list[ReferenceMessage] = []
@@ -98,7 +112,8 @@ class ReferenceParty:
         self._party, self._setup_done = party, setup_done
         party.engine = self
         self._coroutine: Coroutine[Wait, Any, None] | None = None
-        self._begun = False
+        self._begun = self._replays = False
+        self._wait: Wait | None = None
 
     async def _life(self) -> None:
         if not self._setup_done:
@@ -115,6 +130,11 @@ class ReferenceParty:
         encoded = tuple(wire.encode(tuple(message)) for message in messages)
         self._given.append(_Given(time, over, encoded))
 
+    @property
+    def party(self) -> Party:
+        """The library's party."""
+        return self._party
+
     def state(self) -> Mapping[str, Any]:
         """Snapshot of the library's party."""
         return snapshot(self._party, waits=0, time=0)
@@ -123,10 +143,12 @@ class ReferenceParty:
         """Note that the recorded party's code runs from now on, at a time on its clock."""
         if not self._begun:
             self._time = time
-        self._generator = _torch_generator()
+        self._generator = torch_generator()
         self._chance.begin()
 
-    def step_ends(self, found: Callable[[], Mapping[str, Any]]) -> list[ReferenceMessage]:
+    def step_ends(
+        self, found: Callable[[], Mapping[str, Any]], *, failed: bool = False
+    ) -> list[ReferenceMessage]:
         """Do what the recorded party has done since `step_begins`; what the party sends.
 
         Parameters
@@ -134,18 +156,28 @@ class ReferenceParty:
         found : callable
             Snapshot of the recorded party. Where it drew otherwise than the library's party, and
             its state is another one now, it is not followed any more.
+        failed : bool
+            Whether the step of the recorded party ended in an error.
         """
         self._chance.end()
+        self.acts = []
         if self.lost:
             return []
         self._sent = []
         try:
-            with self._chance.again(), _torch_at(self._generator):
+            with (
+                self._chance.again(),
+                torch_at(self._generator),
+                self._lines.into(self.acts),
+            ):
                 self._advance()
+            self.acts.append(acts.waiting(self._wait))
         except Exception as error:  # whatever the recorded party was given made it fail
-            self._lose(f"the library's party fails ({type(error).__name__}: {error})")
+            self.acts.append(acts.ending(error))
+            if not failed:
+                self._lose(f"the library's party fails ({type(error).__name__}: {error})")
         odd = self._chance.in_states
-        if odd and not self.lost and not _same_state(self.state(), found()):
+        if odd and not self.lost and not same_state(self.state(), found()):
             self._lose(f"it drew other {', '.join(odd)} than the library's party draws")
         return self._sent
 
@@ -180,6 +212,7 @@ class ReferenceParty:
         restore(party, copied)
         self._begin(party, setup_done=True)
         self._given.clear()
+        self._replays = True
         for time, over, fields in log:
             self.given(time, over, [Message(*each) for each in fields])
 
@@ -195,17 +228,21 @@ class ReferenceParty:
             self._step(None, None)
         while self._given:
             one = self._given.popleft()
-            messages = [Message(*wire.decode(each)) for each in one.messages]
             if one.over is None:  # it stands in a wait that began before
-                before, self._time = self._time, one.time
-                self._party.handlers[messages[0].kind](messages[0])
-                self._time = before
+                self._handle(one)
                 continue
             self._time = one.time
             if one.over:
                 self._step(None, RoundOverError())
             else:
-                self._step(messages, None)
+                self._step(one.decoded, None)
+        self._replays = False
+
+    def _handle(self, one: _Given) -> None:
+        before, self._time = self._time, one.time
+        message = one.decoded[0]
+        self._party.handlers[message.kind](message)
+        self._time = before
 
     def _step(self, messages: Any, error: BaseException | None) -> None:
         if self._coroutine is None:
@@ -214,8 +251,9 @@ class ReferenceParty:
             own = self._coroutine
             wait = own.send(messages) if error is None else own.throw(error)
         except StopIteration:
-            self._coroutine = None
+            self._coroutine = self._wait = None
             return
+        self._wait = wait
         if wait.safe:
             self._at_rest()
 
@@ -234,6 +272,7 @@ class ReferenceParty:
 
     def send(self, sending: Sending) -> None:
         """Keep what would be sent, with the state."""
+        self.acts += acts.sendings(sending)
         _, to, kind, payloads, round, _ = sending
         state, known, content = self.state(), None, b""
         for receiver, payload in zip(to, payloads, strict=True):
@@ -242,40 +281,52 @@ class ReferenceParty:
             self._sent.append(ReferenceMessage(kind, round, receiver, content, state))
 
     def record(self, party: PartyState, name: str, fields: dict[str, Any]) -> None:
-        """Nothing: events are the recorded party's."""
+        """Keep the event."""
+        self.acts.append(acts.event(party, name, fields))
 
     def safe_point(self, party: PartyState) -> None:
         """Copy the party, as the engine would."""
+        self.acts.append(acts.call("safe_point"))
         self._at_rest()
 
     def write_ahead(self, party: PartyState) -> None:
         """Put what is written ahead beside the copy."""
+        self.acts.append(acts.call("write_ahead"))
         if self._rest is not None:
             self._rest = {**self._rest, "ahead": ahead(self._party)}
 
     def round_over(self, party: PartyState, round: int, left: bool) -> None:
-        """Nothing: nobody looks on."""
+        """Keep that it says so."""
+        self.acts.append(acts.call("round_over", round, left))
 
     def handled(self, party: PartyState, kind: str) -> None:
-        """Nothing: what a handler was given comes by `given`."""
+        """Give it what the recorded party's handler got at once."""
+        self.acts.append(acts.call("handled", kind))
+        while self._given and not self._replays and self._is_held(kind, self._given[0]):
+            self._handle(self._given.popleft())
+
+    def _is_held(self, kind: str, one: _Given) -> bool:
+        return one.over is None and one.decoded[0].kind == kind
 
     def enter_round(self, party: PartyState, round: int) -> None:
-        """Nothing: no message of it is late."""
+        """Keep that it says so."""
+        self.acts.append(acts.call("enter_round", round))
 
 
-def _same_state(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+def same_state(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Whether two snapshots hold the same kept attributes."""
     return all(wire.encode(one[part]) == wire.encode(other[part])
                for part in ("kept", "once", "frozen"))  # fmt: skip
 
 
-def _torch_generator() -> Any:
+def torch_generator() -> Any:
     """State of torch's global generator, from which networks of users may draw."""
     torch = sys.modules.get("torch")
     return None if torch is None else torch.get_rng_state()
 
 
 @contextmanager
-def _torch_at(state: Any) -> Iterator[None]:
+def torch_at(state: Any) -> Iterator[None]:
     """Draw from torch's global generator as from this state on."""
     if state is None:
         yield

@@ -6,10 +6,14 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Protocol
 
+from securevfl.audit.following import acts
+from securevfl.audit.following.acts import Act
 from securevfl.audit.following.chance import Chance
 from securevfl.audit.following.library import library_class
+from securevfl.audit.following.lines import Lines
+from securevfl.audit.following.measures import unlike_measures
 from securevfl.audit.following.reference import ReferenceMessage, ReferenceParty
-from securevfl.engine.network import Message
+from securevfl.engine.network import SERVER, Message, name_of
 from securevfl.engine.party import Party
 from securevfl.engine.party_state import snapshot
 from securevfl.engine.simulation.slot import PartySlot
@@ -57,24 +61,31 @@ class References:
         Whether there are such parties.
     unsent : int
         Messages that they send and the recorded parties do not.
+    lines : Lines
+        Takes what parties write.
     """
 
     def __init__(self, protocol: Method, *, keeping: bool = False) -> None:
         self._chance = Chance()
         self._parties: dict[int, ReferenceParty] = {}
         self._unlike: dict[str, int] = {}
-        self.unsent = 0
+        self._odd: list[str] = []  # where recorded parties act otherwise
+        self._events: list[tuple[Act, Act]] = []
+        self._rows = 0  # of the history
+        self._protocol = protocol
+        self.unsent, self.lines = 0, Lines()
         cls = library_class(protocol)
         self.known = cls is not None
         if cls is None:
             return
-        made = cls(protocol.config, protocol.data, seed=protocol.seed)
+        made = self._library = cls(protocol.config, protocol.data, seed=protocol.seed)
         made.secrets = protocol.secrets
         first = made.parties()
         for index in tuple(first):
             self._parties[index] = ReferenceParty(
                 _making(made, first, index),
                 self._chance,
+                self.lines,
                 seed=protocol.seed,
                 secrets=protocol.secrets,
                 keeping=keeping,
@@ -82,11 +93,11 @@ class References:
 
     @contextmanager
     def watch(self) -> Iterator[None]:
-        """Keep what chance gives to the recorded parties meanwhile."""
+        """Keep what chance gives to the recorded parties meanwhile, and what they write."""
         if not self.known:
             yield
             return
-        with self._chance.watch():
+        with self._chance.watch(), self.lines.watch():
             yield
 
     def of(self, index: int) -> ReferenceParty | None:
@@ -97,6 +108,45 @@ class References:
         """Count what was drawn otherwise in the step that was repeated."""
         for name, times in self._chance.unlike.items():
             self._unlike[name] = self._unlike.get(name, 0) + times
+
+    def compare(self, party: Party, found: list[Act], *, replayed: bool) -> None:
+        """Hold what a party did in a step against what the library's did.
+
+        Parameters
+        ----------
+        party : Party
+        found : list of Act
+        replayed : bool
+            Whether it was brought back to a checkpoint: then the engine heard nothing of it, and
+            only what it wrote was seen.
+        """
+        wanted = self._parties[party.index].acts
+        if replayed:
+            found, wanted = ([one for one in each if one.sort == acts.LINE]
+                             for each in (found, wanted))  # fmt: skip
+        odd = acts.difference(found, wanted)
+        if odd:
+            self._odd.append(f"{name_of(party.index)}, round {party.round}: {odd}")
+        pairs = zip(found, wanted, strict=False)
+        self._events += [(one, other) for one, other in pairs if one.fields and not odd]
+
+    def measure(self, parties: Mapping[int, Party], *, last: bool) -> None:
+        """Compare measures and models with those of the library's parties, in some rounds."""
+        self._rows += 1
+        if not (last or self._rows <= _FIRST or self._rows % _EVERY == 0):
+            return
+        if any(one.lost for one in self._parties.values()):
+            return
+        own = {index: one.party for index, one in self._parties.items()}
+        with self.lines.into(None):
+            self._odd += unlike_measures(self._protocol, parties, self._library, own, last=last)
+
+    @property
+    def acts(self) -> tuple[str, ...]:
+        """What recorded parties do that the library's do not; empty for nothing."""
+        later = (one for one in self._events
+                 if acts.text_of(one[0].fields) != acts.text_of(one[1].fields))  # fmt: skip
+        return (*self._odd, *(f"afterwards, {one.describe()}" for one, _ in later))
 
     @property
     def faults(self) -> tuple[str, ...]:
@@ -111,24 +161,35 @@ class References:
         )  # fmt: skip
 
 
+_FIRST, _EVERY = 8, 50  # rows of a history of which measures are compared
+
+
 def _making(protocol: Method, first: dict[int, Party], index: int) -> Callable[[], Party]:
     """Makes a party: the one that was made with all others, and new ones after it."""
     return lambda: first.pop(index) if index in first else protocol.party(index)
 
 
 class FollowedSlot(PartySlot):
-    """A slot that steps the library's party after its own, and notes what that one has and sends.
+    """A slot that steps the library's party after its own, and notes what that one has and does.
 
     Its party is given nothing, and runs as in any other slot.
     """
 
-    def __init__(self, party: Party, *rest: Any, references: References, **options: Any) -> None:
+    def __init__(
+        self,
+        party: Party,
+        *rest: Any,
+        references: References,
+        parties: Mapping[int, Party],
+        **options: Any,
+    ) -> None:
         super().__init__(party, *rest, **options)
-        self._references = references
+        self._references, self._parties = references, parties
         self._reference = references.of(party.index)
         self._depth = self._rests = 0
         self._brought_back = self._hidden = False
         self._sent: list[Recorded] = []
+        self._acts: list[Act] = []
 
     def sent(self, message: Recorded) -> None:
         """Note a message of this step."""
@@ -138,6 +199,11 @@ class FollowedSlot(PartySlot):
     def hide(self) -> None:
         """Note that messages of this step are not recorded."""
         self._hidden = True
+
+    def acted(self, *found: Act) -> None:
+        """Note acts of this step."""
+        if self._reference is not None:
+            self._acts += found
 
     def rests(self) -> None:
         """Count a safe point."""
@@ -150,6 +216,7 @@ class FollowedSlot(PartySlot):
         # A party that is brought back to a checkpoint begins many steps, of which one ends.
         if not self._depth and self._reference is not None:
             self._reference.step_begins(self.now)
+            self._references.lines.to(self._acts)
         self._depth += not (self.replaying and self._depth)
         return super().step_begins()
 
@@ -158,7 +225,14 @@ class FollowedSlot(PartySlot):
         super().step_ends(outer)
         self._depth -= 1
         if not self._depth:
+            self._acts.append(acts.waiting(self.mailbox.wait))
             self._follow()
+
+    def failed(self, error: BaseException) -> None:
+        """The run has ended by an error; in this party's step, if it is in one."""
+        if self._depth:
+            self._acts.append(acts.ending(error))
+            self._follow(failed=True)
 
     def received(self, messages: list[Message], *, over: bool | None) -> None:
         """Note what the party gets."""
@@ -168,23 +242,29 @@ class FollowedSlot(PartySlot):
 
     def ended(self) -> None:
         """The party has ended, and the library's should."""
-        self._depth = 0
+        self._acts.append(acts.waiting(None))
         self._follow()
         super().ended()
 
-    def _follow(self) -> None:
-        sent, self._sent = self._sent, []
+    def _follow(self, *, failed: bool = False) -> None:
+        self._depth = 0
+        self._references.lines.to(None)
+        (sent, self._sent), (done, self._acts) = (self._sent, []), (self._acts, [])
         for message in sent:
             message.state.settled = True
         if self._reference is None:
             return
-        wanted = self._reference.step_ends(self._found)
+        wanted = self._reference.step_ends(self._found, failed=failed)
         self._references.note()
         if not self._reference.lost:
             unsent = pair(sent, wanted, self._reference.state)
             if not (self._brought_back or self._hidden):
                 self._references.unsent += unsent
+            self._references.compare(self.party, done, replayed=self._brought_back)
         self._brought_back = self._hidden = False
+        ends = done[-1].said == acts.waiting(None).said
+        if self.party.index == SERVER and (ends or any(one.sort == acts.EVENT for one in done)):
+            self._references.measure(self._parties, last=ends)
 
     def _found(self) -> Mapping[str, Any]:
         return snapshot(self.party, waits=0, time=0)
@@ -194,7 +274,7 @@ class FollowedSlot(PartySlot):
     def crash(self) -> None:
         """End both."""
         super().crash()
-        self._depth = 0
+        self._depth, self._acts = 0, []
         if self._reference is not None:
             self._reference.close()
 

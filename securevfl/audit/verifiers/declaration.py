@@ -64,8 +64,9 @@ class DeclaredMessages:
         text = (
             f"{len(runs)} runs with the protocol's own options ({', '.join(n for n, _ in runs)}): "
             f"{messages} messages, each declared, {computed} of them equal to their formula byte "
-            "by byte, and all what the library's own parties send with the same draws; formulas "
-            "use the states of these"
+            "by byte, and all what the library's own parties send with the same draws, when and in "
+            "the order in which they send it; formulas use the states of these, and no event, line "
+            "or measure is another one"
         )
         whole = not any(found.without_formula for n, found in runs if n in own)
         about = claim.strength in ("perfect", "computational") and whole
@@ -102,6 +103,13 @@ class DeclaredMessages:
         for name, found in runs:
             for text in (*found.unfollowed[:1], *unlike(found.unlike)):
                 yield Evidence(self.name, "silent", f"{name}: {text}", "gap")
+            if found.acts:
+                more = f" ({len(found.acts)} such)" if len(found.acts) > 1 else ""
+                text = (
+                    f"{name}: a party does what the library's does not, and what that tells was "
+                    f"not looked at: {found.acts[0]}{more}"
+                )
+                yield Evidence(self.name, "silent", text, "channel")
         forgotten = sum(found.forgotten for _, found in runs)
         if forgotten:
             text = f"{forgotten} messages depend on rounds or draws that no record holds"

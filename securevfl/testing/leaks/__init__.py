@@ -1,8 +1,8 @@
 """A zoo of leaks: protocols with one fault each, and sound variants that nobody may blame.
 
 `all_leaks` and `sound_variants` are public, so that a verifier of one's own can be tried on them.
-They were written without looking at the verifiers, but for those of `declared_contents` and
-`followed_states`, which came with the checks that find them. Not for use outside tests.
+They were written without looking at the verifiers, but for those of `declared_contents`,
+`followed_states` and `acts`, which came with the checks that find them. Not for use outside tests.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from securevfl.testing.leaks.planting import ACCUSED, ENDORSED, WITHHELD, Leak, 
 def all_leaks() -> tuple[Leak, ...]:
     """Every leak, by protocol."""
     from securevfl.testing.leaks import (
+        acts,
         choices,
         declared,
         declared_contents,
@@ -42,15 +43,15 @@ def all_leaks() -> tuple[Leak, ...]:
     methods = (primitives, structured_noise, label_channels, declared_contents, followed_states)
     others = (encrypted, noise, labels, shared_models, *methods)
     second = (rare_events, beside_messages, states, library_parts, coded_shares, other_methods)
-    return tuple(one for module in (*of_fedvs, *others, *second) for one in module.LEAKS)
+    return tuple(one for module in (*of_fedvs, *others, *second, acts) for one in module.LEAKS)
 
 
 def sound_variants() -> tuple[Variant, ...]:
     """Every sound variant, by protocol."""
-    from securevfl.testing.leaks import harmless_changes
+    from securevfl.testing.leaks import acts, harmless_changes
     from securevfl.testing.leaks.outsider import harmless_shapes
 
-    return (*harmless_changes.VARIANTS, *harmless_shapes.VARIANTS)
+    return (*harmless_changes.VARIANTS, *harmless_shapes.VARIANTS, *acts.VARIANTS)
 
 
 __all__ = ["ACCUSED", "ENDORSED", "WITHHELD", "Leak", "Variant", "all_leaks", "sound_variants"]

@@ -1,0 +1,134 @@
+"""What a party writes on the screen and into logs, and the warnings that it gives."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pydantic
+
+from securevfl.audit.following.acts import LINE, Act
+from securevfl.audit.following.stand_ins import in_place_of
+
+_LIBRARY, _PACKAGES = Path(__file__).parents[2], Path(pydantic.__file__).parents[1]
+_COMPILERS = ("numba", "llvmlite")  # they log pages when the first party needs a kernel
+
+
+class Lines:
+    """Takes what is written while a party's code runs; everything else goes its way.
+
+    Lines of a log count at every level, since whoever runs the experiment chooses what is shown.
+    """
+
+    def __init__(self) -> None:
+        self._taken: list[Act] | None = None
+
+    def to(self, taken: list[Act] | None) -> list[Act] | None:
+        """Take lines into another list, or none from now on; where they went before."""
+        before, self._taken = self._taken, taken
+        return before
+
+    @contextmanager
+    def into(self, taken: list[Act] | None) -> Iterator[None]:
+        """Take lines into another list, or none, meanwhile."""
+        before = self.to(taken)
+        try:
+            yield
+        finally:
+            self.to(before)
+
+    @contextmanager
+    def watch(self) -> Iterator[None]:
+        """Stand between parties and the screen, logs and warnings."""
+        handle, enabled = logging.Logger.handle, logging.Logger.isEnabledFor
+        show, write = vars(warnings)["_showwarnmsg"], os.write
+        warn, explicit = warnings.warn, warnings.warn_explicit
+
+        def handling(logger: logging.Logger, record: logging.LogRecord) -> None:
+            self._note(f"log: {record.levelname} {record.name}: {record.getMessage()}")
+            with self.into(None):  # a handler writes it to the screen
+                if enabled(logger, record.levelno):
+                    handle(logger, record)
+
+        def is_enabled(logger: logging.Logger, level: int) -> bool:
+            known = self._taken is None or logger.name.startswith(_COMPILERS)
+            return enabled(logger, level) if known else True
+
+        def warning(
+            message: Any, category: Any = None, stacklevel: int = 1, source: Any = None, **more: Any
+        ) -> None:
+            self._note(f"warning: {message}")
+            with self.into(None):
+                warn(message, category, stacklevel + 1, source, **more)
+
+        def warning_explicitly(message: Any, *rest: Any, **more: Any) -> None:
+            self._note(f"warning: {message}")
+            with self.into(None):
+                explicit(message, *rest, **more)
+
+        def showing(message: Any) -> None:
+            # NumPy's and torch's are shown once, to whichever party comes first.
+            with self.into(None if _from_library(message.filename) else self._taken):
+                show(message)
+
+        def writing(descriptor: int, data: Any) -> int:
+            self._note(f"descriptor {descriptor}: {bytes(data)!r}")
+            return write(descriptor, data)
+
+        screens = ("stdout", "stderr", "__stdout__", "__stderr__")
+        with in_place_of(
+            (logging.Logger, "handle", handling),
+            (logging.Logger, "isEnabledFor", is_enabled),
+            (warnings, "warn", warning),
+            (warnings, "warn_explicit", warning_explicitly),
+            (warnings, "_showwarnmsg", showing),
+            (os, "write", writing),
+            *((sys, name, _Screen(getattr(sys, name), self._written)) for name in screens),
+        ):
+            yield
+
+    def _note(self, text: str) -> None:
+        if self._taken is not None:
+            self._taken.append(Act(LINE, text))
+
+    def _written(self, text: Any, write: Callable[[Any], Any]) -> Any:
+        if self._taken is None:
+            return write(text)
+        self._note(f"screen: {text}")
+        return len(text)
+
+
+class _Screen:
+    """A stream of the screen, of which what is written is taken."""
+
+    def __init__(self, stream: Any, written: Callable[[Any, Callable[[Any], Any]], Any]) -> None:
+        self._stream, self._written = stream, written
+
+    def write(self, text: Any) -> Any:
+        """Write, or have it taken."""
+        return self._written(text, self._stream.write)
+
+    def writelines(self, texts: Any) -> None:
+        """Write each of them."""
+        for text in texts:
+            self.write(text)
+
+    @property
+    def buffer(self) -> Any:
+        """The stream of bytes below."""
+        return _Screen(self._stream.buffer, self._written)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+def _from_library(name: str) -> bool:
+    path = Path(name)
+    ours = path.is_relative_to(_LIBRARY) and not path.is_relative_to(_LIBRARY / "testing")
+    return ours or path.is_relative_to(_PACKAGES)
