@@ -148,7 +148,7 @@ def verified(options: Mapping[str, Any]) -> dict[str, Any]:
     words = {}
     for one in report.claims:
         for piece in one.evidence:
-            if piece.effect == "accuses" or piece.bearing in ("gap", "failure"):
+            if piece.effect == "accuses" or piece.bearing in ("gap", "channel", "failure"):
                 words.setdefault(f"{one.who}, {one.about}", f"{piece.verifier}: {piece.text}"[:240])
     return {"verdicts": verdicts, "words": words}
 

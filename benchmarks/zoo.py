@@ -69,9 +69,9 @@ def by_verifier(rows: dict[str, dict[str, Any]]) -> list[str]:
 
 def telling(claim: Any) -> str:
     """The evidence that decides a verdict: against the claim, or an error, or a gap."""
-    order = {"failure": 1, "gap": 2}
+    order = {"failure": 1, "channel": 2, "gap": 3}
     first = min(
-        claim.evidence, key=lambda one: 0 if one.effect == "accuses" else order.get(one.bearing, 3)
+        claim.evidence, key=lambda one: 0 if one.effect == "accuses" else order.get(one.bearing, 4)
     )
     return str(first.text)[:300]
 

@@ -211,6 +211,7 @@ class _FollowedRun:
                     self._resume(self._state)
                     self.simulation.run(self._pause)
             except RunError as error:
+                self.simulation.failed(error)
                 return str(error)
             finally:
                 self._compare()

@@ -377,15 +377,11 @@ class Recorder(Simulation):
             slot.rests()
         super()._at_rest(slot)
 
-    def run(self, pause: Callable[[], bool] | None = None, *, until: float | None = None) -> None:
-        """Run, and note by whose step an error ends it."""
-        try:
-            super().run(pause, until=until)
-        except Exception as error:
-            for slot in self.slots.values():
-                if isinstance(slot, FollowedSlot):
-                    slot.failed(error)
-            raise
+    def failed(self, error: Exception) -> None:
+        """Note by whose step the run ended in an error."""
+        for slot in self.slots.values():
+            if isinstance(slot, FollowedSlot):
+                slot.failed(error)
 
     def send(self, sending: Sending) -> None:
         """Keep each message, then put it on its way."""
@@ -415,6 +411,7 @@ class Recorder(Simulation):
                 self._follow(message)
 
     # -- what a party does beside its messages -------------------------------------------------
+    # None of these runs code of a party, which would see the audit among its callers.
 
     def record(self, party: PartyState, name: str, fields: dict[str, Any]) -> None:
         """Note an event."""
@@ -435,11 +432,6 @@ class Recorder(Simulation):
         """Note that the party says so."""
         self._note(party, acts.call("round_over", round, left))
         super().round_over(party, round, left)
-
-    def handled(self, party: PartyState, kind: str) -> None:
-        """Note that it does from now on."""
-        self._note(party, acts.call("handled", kind))
-        super().handled(party, kind)
 
     def enter_round(self, party: PartyState, round: int) -> None:
         """Note that the party says so."""

@@ -8,7 +8,7 @@ so it is compared with what the library's own party does in the same step.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from securevfl.engine.network import PartyState, Sending, Wait
@@ -60,13 +60,20 @@ def call(name: str, *values: Any) -> Act:
     return Act(CALL, text_of([name, *values]))
 
 
-def waiting(wait: Wait | None) -> Act:
-    """What a party waits for at the end of a step; None where it has ended."""
+def waiting(wait: Wait | None, handled: Iterable[str]) -> Act:
+    """What a party waits for at the end of a step; None where it has ended.
+
+    Parameters
+    ----------
+    wait : Wait or None
+    handled : iterable of str
+        Kinds that it takes meanwhile.
+    """
     if wait is None:
         return Act(WAIT, "no wait")
     senders = None if wait.senders is None else sorted(wait.senders)
     limits = [wait.count, wait.timeout, wait.safe, wait.announced]
-    return Act(WAIT, text_of([list(wait.kinds), wait.round, senders, *limits]))
+    return Act(WAIT, text_of([[*wait.kinds], wait.round, senders, *limits, *handled]))
 
 
 def ending(error: BaseException) -> Act:

@@ -171,7 +171,7 @@ class ReferenceParty:
                 self._lines.into(self.acts),
             ):
                 self._advance()
-            self.acts.append(acts.waiting(self._wait))
+            self.acts.append(acts.waiting(self._wait, self._party.handlers))
         except Exception as error:  # whatever the recorded party was given made it fail
             self.acts.append(acts.ending(error))
             if not failed:
@@ -301,7 +301,6 @@ class ReferenceParty:
 
     def handled(self, party: PartyState, kind: str) -> None:
         """Give it what the recorded party's handler got at once."""
-        self.acts.append(acts.call("handled", kind))
         while self._given and not self._replays and self._is_held(kind, self._given[0]):
             self._handle(self._given.popleft())
 

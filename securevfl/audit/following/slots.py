@@ -225,7 +225,7 @@ class FollowedSlot(PartySlot):
         super().step_ends(outer)
         self._depth -= 1
         if not self._depth:
-            self._acts.append(acts.waiting(self.mailbox.wait))
+            self._acts.append(acts.waiting(self.mailbox.wait, self.party.handlers))
             self._follow()
 
     def failed(self, error: BaseException) -> None:
@@ -242,7 +242,7 @@ class FollowedSlot(PartySlot):
 
     def ended(self) -> None:
         """The party has ended, and the library's should."""
-        self._acts.append(acts.waiting(None))
+        self._acts.append(acts.waiting(None, self.party.handlers))
         self._follow()
         super().ended()
 
@@ -262,7 +262,7 @@ class FollowedSlot(PartySlot):
                 self._references.unsent += unsent
             self._references.compare(self.party, done, replayed=self._brought_back)
         self._brought_back = self._hidden = False
-        ends = done[-1].said == acts.waiting(None).said
+        ends = self.runner.done
         if self.party.index == SERVER and (ends or any(one.sort == acts.EVENT for one in done)):
             self._references.measure(self._parties, last=ends)
 

@@ -162,7 +162,8 @@ def test_waits_differ_in_whatever_ends_them():
         Wait(("a",), 1, 2, frozenset((0, 1)), None, True, 1),
         None,
     ]
-    assert len({acts.waiting(one) for one in (first, *others)}) == 1 + len(others)
+    assert len({acts.waiting(one, ["a"]) for one in (first, *others)}) == 1 + len(others)
+    assert acts.waiting(first, ["a"]) != acts.waiting(first, ["b"])
 
 
 def test_texts_are_those_of_a_file():
