@@ -104,8 +104,12 @@ def blame_of(found: Verdicts, sound: Verdicts) -> str:
         return "exception"
     if "VIOLATED" in found.values():
         return "blamed"
-    lost = [c for c, word in found.items() if sound.get(c) in ENDORSED and word not in ENDORSED]
-    return "weaker" if lost else "as sound"
+    tested = {*ENDORSED, "NO VIOLATION FOUND"}
+    for claim, word in found.items():
+        for strong in (ENDORSED, tested):
+            if sound.get(claim) in strong and word not in strong:
+                return "weaker"
+    return "as sound"
 
 
 def examine(one: Leak | Variant, sound: dict[str, Verdicts], *, quick: bool) -> dict[str, Any]:
