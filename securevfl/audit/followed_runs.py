@@ -300,7 +300,8 @@ class _FollowedRun:
         parties = self.protocol.parties()
         for party in parties.values():
             keep_draws(self.run, party)
-        made = _Disturbed.from_state(parties, state, **self._parts())
+        self.run.resumptions = 1
+        made = _Disturbed.from_state(parties, state, resumption=1, **self._parts())
         assert isinstance(made, _Disturbed)
         self.simulation = made
 

@@ -81,6 +81,8 @@ class Snapshot:
     ----------
     content : mapping
         The state; where the library's own party is beside it, that one's.
+    life : int
+        `Party.life`, as the engine counts it.
     from_setup : mapping
         Attributes that the party itself had from its setup.
     like : bool or None
@@ -89,8 +91,9 @@ class Snapshot:
         Whether the library's party, where there is one, has come to this state.
     """
 
-    def __init__(self, content: Mapping[str, Any]) -> None:
+    def __init__(self, content: Mapping[str, Any], life: int = 0) -> None:
         self.content = content
+        self.life = life
         self.from_setup: Mapping[str, Any] = content["once"]
         self.like: bool | None = None
         self.settled = True
@@ -137,6 +140,8 @@ class RecordedRun:
         Last round that was forgotten, by kind of message; not all parties count the same rounds.
     references : References or None
         The library's own parties, where states are followed.
+    resumptions : int
+        How often the run was resumed so far.
     """
 
     def __init__(
@@ -159,6 +164,7 @@ class RecordedRun:
         self._sizes: dict[tuple[str, int], int] = {}
         self._states: dict[tuple[str, int], list[tuple[int, Snapshot]]] = {}  # in order
         self._limit, self._held, self._undrawn = limit, 0, 0
+        self.resumptions = 0
         self.references: References | None = None
         self._memory: dict[str, dict[int, Any]] = {}
 
@@ -236,6 +242,11 @@ class RecordedRun:
         """
         self._check(key.kind, key.round)
         return self.by_key[key][0].state.kept  # KeyError where there is none
+
+    def life(self, key: MessageKey) -> int:
+        """The sender's `Party.life` when it sent the message; errors are those of `state`."""
+        self._check(key.kind, key.round)
+        return self.by_key[key][0].state.life
 
     def state_before(self, key: MessageKey, counter: str) -> Mapping[str, Any] | None:
         """State of the sender at its last message of the kind with another value of `counter`.
@@ -394,7 +405,8 @@ class Recorder(Simulation):
         slot = self.slots[party.index]
         if slot.replaying:
             return
-        state = Snapshot(snapshot(self.parties[party.index], waits=0, time=0))
+        life = (self.recorded.resumptions << 32) + slot.incarnation
+        state = Snapshot(snapshot(self.parties[party.index], waits=0, time=0), life)
         kept, known, content = [], None, b""
         for receiver, payload in zip(to, payloads, strict=True):
             if payload is not known or not content:

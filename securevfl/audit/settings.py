@@ -35,11 +35,20 @@ def settings_of(protocol: Protocol) -> Iterator[Setting]:
         yield Setting("clients crash", often, faults=crashes)
         crashes = Faults({"client": Chain(0.5, 0.9)}, first=2)
         yield Setting("clients crash again and again", often, faults=crashes)
+        if hides_columns(protocol):  # formulas of others may need that rounds follow one another
+            crashes = Faults({"server": Chain(0.3, 0.9)}, first=3)
+            yield Setting("server crashes", often, faults=crashes)
         yield Setting("messages lost", often, faults=Faults({"link": Chain(0.02, 0.7)}, first=3))
     if _has(protocol, "tolerate_corrupt"):
         wrong = max(1, int(protocol.config.tolerate_corrupt))
         options = {"tolerate_corrupt": wrong} | ({} if timed is None else timed[0])
         yield Setting("wrong uploads", options, wrong_uploads=wrong)
+
+
+def hides_columns(protocol: Protocol) -> bool:
+    """Whether masks or ciphertexts are claimed to hide columns."""
+    hidden = ("perfect", "computational")
+    return any(one.strength in hidden for one in protocol.claims if one.asset == "features")
 
 
 def _with_timeouts(protocol: Protocol) -> tuple[dict[str, Any], float] | None:

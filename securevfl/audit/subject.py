@@ -15,7 +15,7 @@ from securevfl.audit.beside.effects import watch_effects
 from securevfl.audit.deviations import Comparison, compare
 from securevfl.audit.followed_runs import ITSELF, Followed, follow
 from securevfl.audit.recording import RecordedRun, record
-from securevfl.audit.settings import settings_of
+from securevfl.audit.settings import hides_columns, settings_of
 from securevfl.audit.statistical import LEVEL
 from securevfl.audit.unobserved import compare_unobserved
 from securevfl.engine.streams import Secrets
@@ -179,9 +179,7 @@ class Subject:
     @property
     def many(self) -> bool:
         """Whether settings have many rows: where columns are hidden, more rows may be less so."""
-        hidden = ("perfect", "computational")
-        found = [one for one in self.protocol.claims if one.asset == "features"]
-        return any(one.strength in hidden for one in found)
+        return hides_columns(self.protocol)
 
     @property
     def settings(self) -> tuple[Followed, ...]:

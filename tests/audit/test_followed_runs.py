@@ -12,12 +12,15 @@ from securevfl.audit.followed_runs import (
 )
 from securevfl.audit.recording import ForgottenError, RecordedRun, Recorder, keep_draws, record
 from securevfl.audit.settings import settings_of
+from securevfl.engine import wire
 from securevfl.engine.streams import SecretSeed
 from securevfl.engine.transcript import Transcript
 from securevfl.protocols.base.registry import get_protocol
+from securevfl.testing.leaks import all_leaks
 from securevfl.testing.runs import make, tiny_data
 
 ROUNDS = 12
+ZOO = {one.name: one for one in all_leaks()}
 FEDVS = {"rounds": ROUNDS, "batch": 20}
 
 
@@ -68,6 +71,42 @@ def test_a_sound_run_is_as_declared_in_every_setting(name):
     if name == "as configured":
         assert found.comparison.computed == found.comparison.messages
         assert found.rounds == ROUNDS + 1  # the last says stop
+
+
+@pytest.mark.parametrize(
+    ("name", "setting", "lives"),
+    [
+        ("fedvs: uploads of a resumed run without masks", "resumed", 1 << 32),
+        ("fedvs: uploads to a server that came back without masks", "server crashes", 1),
+    ],
+)
+def test_later_lives_are_lived_and_what_is_sent_in_them_is_compared(name, setting, lives):
+    found = followed(ZOO[name].make(), setting)
+    assert {one.key.kind for one in found.comparison.deviations} == {"embedding"}
+    assert all("formula" in one.what for one in found.comparison.deviations)
+    sound = kept_lives("fedvs", setting)
+    assert lives in sound
+    assert min(sound) == 0
+
+
+def kept_lives(cls, setting):
+    """Lives of the server in a run, as messages say them."""
+    lives = set()
+
+    class Noting(get_protocol(cls)):
+        """The same, whose clients note what they are told."""
+
+        def parties(self):
+            made = super().parties()
+            masked = made[0].masked
+            made[0].masked = lambda upload, told: (
+                lives.add(wire.decode(told)[-1].life),
+                masked(upload, told),
+            )[1]
+            return made
+
+    followed(Noting, setting)
+    return lives
 
 
 def test_settings_do_what_they_are_called():

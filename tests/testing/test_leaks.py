@@ -56,6 +56,8 @@ NOT_SHOWN = {
     "secagg_split: an error that tells a value",
     "he_split: measures of other embeddings",
     "fedonce: labels on the screen",
+    "fedvs: uploads of a resumed run without masks",
+    "fedvs: uploads to a server that came back without masks",
 }
 CAUGHT = {
     "secagg_split: no self mask",

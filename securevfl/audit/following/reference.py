@@ -196,13 +196,14 @@ class ReferenceParty:
         party = self._make()
         restore(party, self._rest)
         party.epoch, party.round = epoch, max(party.round, least_round)
+        party.resumptions = self._party.resumptions
         self._begin(party, setup_done=True)
 
     def mark(self, number: int) -> None:
         """Keep the copy of a safe point for `resume`; it may be still to come."""
         self._marked = number, self._rest if number == self._rests else None
 
-    def resume(self, log: Sequence[Any]) -> None:
+    def resume(self, log: Sequence[Any], resumptions: int) -> None:
         """Go on from the marked safe point, with what the party got until the checkpoint."""
         copied = self._marked[1]
         if copied is None:
@@ -210,6 +211,7 @@ class ReferenceParty:
             return
         party = self._make()
         restore(party, copied)
+        party.resumptions = resumptions
         self._begin(party, setup_done=True)
         self._given.clear()
         self._replays = True

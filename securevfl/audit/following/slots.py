@@ -295,7 +295,7 @@ class FollowedSlot(PartySlot):
         super().restore(saved)
         self._brought_back = True  # what it sent before the checkpoint it does not send again
         if self._reference is not None and not (self.done or self.down):
-            self._reference.resume(saved["log"])
+            self._reference.resume(saved["log"], self.party.resumptions)
 
 
 def pair(

@@ -57,6 +57,9 @@ class RunSecrets(Protocol):
     def state(self, key: MessageKey) -> Mapping[str, Any]:
         """State of the sender (`Party.kept`) when it sent the message."""
 
+    def life(self, key: MessageKey) -> int:
+        """`Party.life` of the sender when it sent the message, as the engine counts it."""
+
     def state_before(self, key: MessageKey, counter: str) -> Mapping[str, Any] | None:
         """State of the sender when it last sent that kind with another value of `counter`.
 

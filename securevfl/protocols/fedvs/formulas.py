@@ -130,13 +130,13 @@ def uploads_since_the_last_step(
 
 
 def named_attempt(protocol: Method, secrets: RunSecrets, key: MessageKey) -> Attempt:
-    """S, all that shared, in the server's first life."""
+    """S, all that shared, and the server's life."""
     sharers = tuple(sorted(sender for sender, _ in secrets.sent("shared", key.round)))
     stepped = next(
         (r for r in range(key.round - 1, 0, -1) if secrets.sent("gradient", r)),
         0,
     )
-    return Attempt(sharers, stepped=stepped)
+    return Attempt(sharers, secrets.life(key), stepped=stepped)
 
 
 def upload(protocol: Method, secrets: RunSecrets, key: MessageKey) -> np.ndarray:

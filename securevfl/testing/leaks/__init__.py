@@ -2,7 +2,8 @@
 
 `all_leaks` and `sound_variants` are public, so that a verifier of one's own can be tried on them.
 They were written without looking at the verifiers, but for those of `declared_contents`,
-`followed_states` and `acts`, which came with the checks that find them. Not for use outside tests.
+`followed_states`, `acts` and `beginnings`, which came with the checks that find them. Not for use
+outside tests.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ def all_leaks() -> tuple[Leak, ...]:
     """Every leak, by protocol."""
     from securevfl.testing.leaks import (
         acts,
+        beginnings,
         choices,
         declared,
         declared_contents,
@@ -43,7 +45,9 @@ def all_leaks() -> tuple[Leak, ...]:
     methods = (primitives, structured_noise, label_channels, declared_contents, followed_states)
     others = (encrypted, noise, labels, shared_models, *methods)
     second = (rare_events, beside_messages, states, library_parts, coded_shares, other_methods)
-    return tuple(one for module in (*of_fedvs, *others, *second, acts) for one in module.LEAKS)
+    return tuple(
+        one for module in (*of_fedvs, *others, *second, acts, beginnings) for one in module.LEAKS
+    )
 
 
 def sound_variants() -> tuple[Variant, ...]:
