@@ -3,7 +3,8 @@
 Other recorded runs replace the method by which a party draws, and code of the audit calls the
 simulation. A party can look for both. Here draws are taken from the sampler, below the parties, and
 the simulation runs in a thread of its own, in which nothing of the audit has called it. What the
-sampler made belongs to the party that sends next: it draws and shares in one step.
+sampler made belongs to the party that sends next: it draws and shares in one step. Each party is
+made by itself, by its own entropy, as on a cluster.
 """
 
 from __future__ import annotations
@@ -19,14 +20,23 @@ from securevfl.audit.following.slots import References
 from securevfl.audit.recording import ForgottenError, RecordedRun, Recorder
 from securevfl.audit.tapes import Tape
 from securevfl.engine.network import Sending
+from securevfl.engine.party import Party
+from securevfl.engine.streams import Composed, OwnEntropy
 from securevfl.engine.transcript import Transcript
 from securevfl.protocols.base.protocol import Protocol
 from securevfl.runs.threads import one_thread
 
 
 def compare_unobserved(protocol: Protocol) -> Comparison:
-    """Run a protocol once, unobserved, and compare its messages with its declaration."""
-    parties = protocol.parties()
+    """Run a protocol once, unobserved, and compare its messages with its declaration.
+
+    Each party is made as on a cluster: by `Protocol.party` of an object of its own, which has the
+    entropy of that party alone. Formulas, and the library's own parties, have all entropies
+    together; what follows from them is the same.
+    """
+    protocol = _again(protocol)
+    protocol.secrets = entropies = Composed.draw(*sorted(_again(protocol).parties()))
+    parties = {n: _alone(protocol, own) for n, own in entropies.parts.items()}
     run = _Run(protocol, parties, Transcript())
     run.references = References(protocol)
     drawn: list[np.ndarray] = []
@@ -42,6 +52,18 @@ def compare_unobserved(protocol: Protocol) -> Comparison:
         with ThreadPoolExecutor(1, initializer=_one_thread_here) as alone:
             alone.submit(made.run).result()
         return compare(run)
+
+
+def _again(protocol: Protocol) -> Protocol:
+    """The protocol, made anew."""
+    return type(protocol)(protocol.config, protocol.data, seed=protocol.seed)
+
+
+def _alone(protocol: Protocol, own: OwnEntropy) -> Party:
+    """A party as its own process makes it."""
+    made = _again(protocol)
+    made.secrets = own
+    return made.party(own.index)
 
 
 def _one_thread_here() -> None:

@@ -8,6 +8,7 @@ import torch
 from securevfl.audit.deviations import compare
 from securevfl.audit.recording import record
 from securevfl.audit.unobserved import compare_unobserved
+from securevfl.engine.streams import OwnEntropy
 from securevfl.models.split import Centre
 from securevfl.testing.leaks import all_leaks, sound_variants
 from securevfl.testing.runs import make
@@ -24,6 +25,35 @@ def test_a_leak_that_looks_for_its_recorder_is_found_here_and_nowhere_else(name)
     assert compare(record(make(leak.make()))).deviations == ()
     found = compare_unobserved(make(leak.make()))
     assert {one.key.kind for one in found.deviations} == {"model"}
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("fedvs: data of a party that is made alone without masks", "train-data"),
+        ("fedvs: a party's own entropy is not taken", "model"),
+    ],
+)
+def test_parties_that_are_made_alone_are_held_against_those_made_together(name, kind):
+    leak = LEAKS[name]
+    assert compare(record(make(leak.make()))).deviations == ()
+    found = compare_unobserved(make(leak.make()))
+    assert kind in {one.key.kind for one in found.deviations}
+
+
+def test_each_party_is_made_by_its_own_entropy_alone():
+    made = []
+
+    class Noting(type(make("fedvs", **FEDVS))):
+        """FedVS that notes by whose entropy a party was asked for."""
+
+        def party(self, index):
+            made.append((index, self.secrets))
+            return super().party(index)
+
+    assert compare_unobserved(make(Noting, **FEDVS)).deviations == ()
+    assert all(isinstance(one, OwnEntropy) and one.index == n for n, one in made)
+    assert sorted(n for n, _ in made) == [-1, *make("fedvs").peers()]
 
 
 @pytest.mark.parametrize("name", ["fedvs", "secagg_split", "multivfl", "fedhssl", "split"])
