@@ -58,6 +58,10 @@ NOT_SHOWN = {
     "fedonce: labels on the screen",
     "fedvs: uploads of a resumed run without masks",
     "fedvs: uploads to a server that came back without masks",
+    "fedvs: departure times of a resumed run",
+    "secagg_split: departure times of a resumed run",
+    "fedvs: data of a party that is made alone without masks",
+    "fedvs: a party's own entropy is not taken",
 }
 CAUGHT = {
     "secagg_split: no self mask",

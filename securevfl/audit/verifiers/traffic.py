@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from securevfl.audit.coalitions import may_see
-from securevfl.audit.followed_runs import ITSELF, Traffic, differences, traffic_of
+from securevfl.audit.followed_runs import ITSELF, Traffic, differences, follow, traffic_of
 from securevfl.audit.subject import Subject
 from securevfl.audit.verdicts import Evidence
 from securevfl.engine.streams import SecretSeed
@@ -89,7 +89,7 @@ def _compared(subject: Subject) -> Iterator[tuple[str, MessageKey | None, str]]:
         yield _first(name, one, traffic_of(made, ITSELF), chance)
     for found in followed.values():
         setting, whole = found.setting, found.setting == ITSELF
-        if setting.resumed_in or setting.wrong_uploads or found.comparison.deviations:
+        if found.comparison.deviations:
             continue
         subject.progress(f"traffic, {setting.name}")
         data = subject.instance(whole=whole, many=subject.many).data
@@ -101,7 +101,10 @@ def _compared(subject: Subject) -> Iterator[tuple[str, MessageKey | None, str]]:
             whole=whole,
             many=subject.many,
         )
-        yield _first(setting.name, found.traffic, traffic_of(other, setting), chance)
+        # What breaks off a run, or replaces uploads, is part of following one.
+        again = setting.resumed_in or setting.wrong_uploads
+        traffic = follow(other, setting).traffic if again else traffic_of(other, setting)
+        yield _first(setting.name, found.traffic, traffic, chance)
 
 
 def _first(

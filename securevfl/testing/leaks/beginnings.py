@@ -11,9 +11,13 @@ from typing import Any
 import numpy as np
 
 from securevfl.engine import wire
-from securevfl.testing.leaks.encrypted import every
-from securevfl.testing.leaks.fedvs_masks import UPLOADS
-from securevfl.testing.leaks.planting import planted
+from securevfl.engine.streams import OwnEntropy
+from securevfl.protocols.base.registry import get_protocol
+from securevfl.testing.leaks.encrypted import SECAGG, every
+from securevfl.testing.leaks.fedvs_masks import CLIENTS_DATA, CLIENTS_MODEL, UPLOADS
+from securevfl.testing.leaks.fedvs_messages import SERVER_DATA
+from securevfl.testing.leaks.harmless_changes import nothing
+from securevfl.testing.leaks.planting import Leak, planted, tap, telling_column
 
 
 def _unmasked_if_resumed(client: Any) -> None:
@@ -38,7 +42,47 @@ def _unmasked_in_a_second_life(client: Any) -> None:
     client.masked = masking
 
 
+def _without_masks_alone(cls: Any) -> type[Any]:
+    """A class that makes a single party so that its data have masks of zero."""
+
+    def party(self: Any, index: int) -> Any:
+        made = cls.party(self, index)
+        if index >= 0:
+            draw = made.uniform
+            made.uniform = lambda shape: draw(shape) if made.round else np.zeros_like(draw(shape))
+        return made
+
+    return type(f"Alone{cls.__name__}", (cls,), {
+        "party": party, "__module__": __name__, "__doc__": cls.__doc__,
+    })  # fmt: skip
+
+
+def _entropy_not_taken(protocol: Any, name: str, value: Any) -> None:
+    """`__setattr__` that leaves a party's own entropy out; what is secret follows from the seed."""
+    if not isinstance(value, OwnEntropy):
+        object.__setattr__(protocol, name, value)
+
+
+def _later_by_a_value(client: Any) -> None:
+    """Uploads depart later by a value, if the party has begun to run without having been set up."""
+    prepared, own = client.setup, client.features
+    values = telling_column(own["train"] if isinstance(own, dict) else own)
+    begun: list[bool] = []
+
+    async def setting_up() -> None:
+        begun.append(True)
+        await prepared()
+
+    def later(one: dict[str, Any]) -> None:
+        if one["kind"] == "embedding" and not begun and not client.epoch:
+            one["after"] += 1e-3 * float(values[client.round % len(values)] - values.min())
+
+    client.setup = setting_up
+    tap(client, later)
+
+
 _LIVES = "a later life than any run has"
+_ALONE = "parties that are made alone"
 
 LEAKS = (
     planted("fedvs", "uploads of a resumed run without masks", _LIVES,
@@ -47,4 +91,16 @@ LEAKS = (
     planted("fedvs", "uploads to a server that came back without masks", _LIVES,
             "Uploads to a server that crashed and came back have no mask.",
             every(_unmasked_in_a_second_life), UPLOADS, None),
+    planted("fedvs", "departure times of a resumed run", _LIVES,
+            "In a run that was resumed uploads depart later by a value of a column.",
+            every(_later_by_a_value), SERVER_DATA, None),
+    planted("secagg_split", "departure times of a resumed run", _LIVES,
+            "In a run that was resumed uploads depart later by a value of a column.",
+            every(_later_by_a_value), SECAGG[:1], None),
+    Leak("fedvs: data of a party that is made alone without masks", "fedvs", _ALONE,
+         "A party that is made alone, as on a cluster, shares its data with masks of zero.",
+         lambda: _without_masks_alone(get_protocol("fedvs")), CLIENTS_DATA),
+    planted("fedvs", "a party's own entropy is not taken", _ALONE,
+            "Weights on a cluster follow from the public seed, as if no entropy were given.",
+            nothing, CLIENTS_MODEL, None, __setattr__=_entropy_not_taken),
 )  # fmt: skip
