@@ -57,6 +57,11 @@ def order(client, send, to, kind, payload, more):
     send(to, kind, payload, **more)
 
 
+def late_once_resumed(client, send, to, kind, payload, more):
+    slow = kind == "embedding" and client.resumptions and bit(client)
+    send(to, kind, payload, **more | ({"after": 1e-6} if slow else {}))
+
+
 def longer(client, send, to, kind, payload, more):
     if kind == "shared" and bit(client):
         payload = (1,)
@@ -78,7 +83,7 @@ def examined(name, who="server", about="features", **options):
     return found
 
 
-@pytest.mark.parametrize("leak", [late, late_in_the_end, longer, of_the_network])
+@pytest.mark.parametrize("leak", [late, late_in_the_end, late_once_resumed, longer, of_the_network])
 def test_what_the_server_sees_of_a_secret_is_found(leak):
     found = examined(leaking(leak))
     assert found.effect == "accuses"
