@@ -182,9 +182,10 @@ class _FollowedRun:
     ) -> None:
         self.protocol, self.setting = protocol, setting
         self._progress = progress
-        self.run = RecordedRun(protocol, protocol.parties(), Transcript(), HELD)
         keeping = bool(setting.faults or setting.resumed_in)
-        self.run.references = References(protocol, keeping=keeping)
+        library = References(protocol, keeping=keeping)  # before `parties` can change the protocol
+        self.run = RecordedRun(protocol, protocol.parties(), Transcript(), HELD)
+        self.run.references = library
         self.comparer = Comparer(self.run, disturbed=setting.disturbed)
         self.controls: list[tuple[MessageKey, str]] = []
         self.keys: list[bytes] = []

@@ -483,10 +483,10 @@ def record(
     followed : bool
         Whether the library's own parties follow the states of these.
     """
+    library = References(protocol) if followed else None  # before `parties` can change the protocol
     made = protocol.parties() if parties is None else parties
     run = RecordedRun(protocol, made, Transcript(payloads=True))
-    if followed:
-        run.references = References(protocol)
+    run.references = library
     for n, party in made.items():
         if tapes is not None and n in tapes:
             replay_draws(party, tapes[n])

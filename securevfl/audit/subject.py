@@ -14,6 +14,7 @@ from securevfl.audit import randomness
 from securevfl.audit.beside.effects import watch_effects
 from securevfl.audit.deviations import Comparison, compare
 from securevfl.audit.followed_runs import ITSELF, Followed, follow
+from securevfl.audit.following.given import Given
 from securevfl.audit.recording import RecordedRun, record
 from securevfl.audit.settings import hides_columns, settings_of
 from securevfl.audit.statistical import LEVEL
@@ -47,6 +48,8 @@ class Subject:
         Told what is being done.
     whole : bool
         Whether the configuration itself is run, on all rows and for all rounds.
+    given : Given, optional
+        What the protocol was made from.
 
     Attributes
     ----------
@@ -65,8 +68,10 @@ class Subject:
         tests: Sequence[str] = (),
         progress: Callable[[str], None] | None = None,
         whole: bool = False,
+        given: Given | None = None,
     ) -> None:
         self.protocol = protocol
+        self._given = [] if given is None else [(protocol, given)]
         self.seed = seed
         self.level = level
         self.tests = tuple(tests)
@@ -144,12 +149,19 @@ class Subject:
                 object.__setattr__(small, "train_labels", labels)
         given = self.protocol.config.model_dump(exclude_unset=True)
         given |= dict(options or {}) | ({} if whole else self._reduced)
-        made = cls(make_config(cls, given), small, seed=self.protocol.seed)
+        config, seed = make_config(cls, given), self.protocol.seed
+        before = Given.of(config, small, seed)
+        made = cls(config, small, seed=seed)
+        self._given.append((made, before))
         if secrets is not None:
             made.secrets = secrets
         if reseeded is not None:
             made.secrets = Reseeded(made.secrets, reseeded)
         return made
+
+    def changed(self) -> list[str]:
+        """Names of what an instance, or the protocol itself, has otherwise than it was given."""
+        return sorted({name for made, given in self._given for name in given.changed(made)})
 
     @property
     def _reduced(self) -> dict[str, Any]:

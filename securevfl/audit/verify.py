@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from securevfl.audit.following.given import Given
 from securevfl.audit.games.on_runs import TESTS
 from securevfl.audit.statistical import LEVEL
 from securevfl.audit.subject import Subject
@@ -115,9 +116,13 @@ def verify(
     if isinstance(data, str):
         data = DataSource(data, {"seed": seed})
     dataset = data.load() if isinstance(data, DataSource) else data
-    made = cls(make_config(cls, options), dataset, seed=seed)
+    config = make_config(cls, options)
+    given = Given.of(config, dataset, seed)
+    made = cls(config, dataset, seed=seed)
     verifiers = tuple(VERIFIERS.all().values())
-    subject = Subject(made, seed=seed, level=level, tests=tests, progress=progress, whole=whole)
+    subject = Subject(
+        made, seed=seed, level=level, tests=tests, progress=progress, whole=whole, given=given
+    )
     stated, unread = _read(lambda: _claims(made, plain))
     silent, _ = _read(lambda: not made.messages)
     described, _ = _read(made.describe)

@@ -18,6 +18,14 @@ from securevfl.protocols.base.protocol import Protocol
 # What a class may define without a change of what is specified: how its parties are made.
 # Options of the runs that verifiers make (`fault_options`, `small_options`) are not among it.
 _FREE = frozenset({"parties", "party", "client", "server", "name", "card", "apart", "twin"})
+_BY_PYTHON = frozenset(  # of special names those that Python itself gives a class
+    f"__{name}__"
+    for name in (
+        *("module", "qualname", "name", "doc", "dict", "weakref", "slots", "annotations"),
+        *("annotate", "annotate_func", "annotations_cache", "conditional_annotations"),
+        *("abstractmethods", "firstlineno", "static_attributes", "parameters", "orig_bases"),
+    )
+)
 _TRUSTED = ("securevfl", "builtins", "abc", "typing", "functools", "numpy", "torch", "pydantic")
 _DEEP = 3  # parts of parts that are looked at
 
@@ -58,7 +66,7 @@ def _unlike_options(protocol: Protocol) -> Iterator[str]:
 
 
 def _specifies(name: str) -> bool:
-    return name not in _FREE and not name.startswith("__") and not name.startswith("_abc_")
+    return name not in _FREE | _BY_PYTHON and not name.startswith("_abc_")
 
 
 def _ours(thing: Any) -> bool:

@@ -43,6 +43,9 @@ def own_words(subject: Subject) -> str:
     if found:
         return f"what it is held against is its own and was not checked: {_some(found)}"
     _ = subject.run  # what parties replace, they have replaced then
+    found = subject.changed()
+    if found:
+        return f"it computes with another thing than it is given: {_some(found)}"
     found = altered()
     return f"functions of the library are not those of its files: {_some(found)}" if found else ""
 

@@ -6,6 +6,7 @@ a constructor may change what it is given; and functions of the library may be r
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from securevfl.testing.leaks.fedvs_masks import CLIENTS_DATA, CLIENTS_MODEL, UPL
 from securevfl.testing.leaks.fedvs_messages import SERVER_DATA
 from securevfl.testing.leaks.harmless_changes import nothing
 from securevfl.testing.leaks.planting import Leak, planted, tap, telling_column
+from securevfl.testing.runs import Outcome
 
 
 def _unmasked_if_resumed(client: Any) -> None:
@@ -81,8 +83,42 @@ def _later_by_a_value(client: Any) -> None:
     tap(client, later)
 
 
+def _one_client_a_row(data: Any) -> Any:
+    """Data in which each row is zero but for one client: the sum of a row is then one value."""
+    made = copy.copy(data)
+    rows, parties = np.arange(data.rows), len(data.train)
+    train = tuple(
+        np.where((rows % parties == n).reshape(-1, *[1] * (own.ndim - 1)), own, own.dtype.type(0))
+        for n, own in enumerate(data.train)
+    )
+    object.__setattr__(made, "train", train)
+    return made
+
+
+def _with_many_rows_one_client_a_row(self: Any, config: Any, data: Any, *, seed: int) -> None:
+    given = _one_client_a_row(data) if data.rows >= _MANY else data
+    _FEDVS.__init__(self, config, given, seed=seed)
+
+
+def _one_colluder(self: Any, config: Any, data: Any, *, seed: int) -> None:
+    _FEDVS.__init__(self, config.model_copy(update={"privacy": 1}), data, seed=seed)
+
+
+def _sums_of_one(outcome: Outcome) -> bool:
+    """Whether each row of the training data is one client's."""
+    found = [own.reshape(len(own), -1).any(axis=1) for own in outcome.protocol.data.train]
+    return bool(np.sum(found, axis=0).max() == 1)
+
+
+def _fewer_colluders(outcome: Outcome) -> bool:
+    return bool(outcome.protocol.config.privacy == 1)
+
+
+_FEDVS: Any = get_protocol("fedvs")
+_MANY = 100  # rows: of chosen secrets there are fewer
 _LIVES = "a later life than any run has"
 _ALONE = "parties that are made alone"
+_GIVEN = "something else than is given"
 
 LEAKS = (
     planted("fedvs", "uploads of a resumed run without masks", _LIVES,
@@ -103,4 +139,11 @@ LEAKS = (
     planted("fedvs", "a party's own entropy is not taken", _ALONE,
             "Weights on a cluster follow from the public seed, as if no entropy were given.",
             nothing, CLIENTS_MODEL, None, __setattr__=_entropy_not_taken),
+    planted("fedvs", "each row is one client's", _GIVEN,
+            "The constructor leaves each of many rows to one client, whose embedding the sum is.",
+            nothing, SERVER_DATA, _sums_of_one, __init__=_with_many_rows_one_client_a_row),
+    planted("fedvs", "T=2: the constructor asks for one colluder", _GIVEN,
+            "The constructor lowers T to 1, where 2 is asked for.",
+            nothing, (*CLIENTS_DATA, *CLIENTS_MODEL), _fewer_colluders,
+            {"privacy": 2, "segments": 1}, __init__=_one_colluder),
 )  # fmt: skip
