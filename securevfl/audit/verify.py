@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from securevfl.audit.following.given import Given
+from securevfl.audit.following.sources import altered
 from securevfl.audit.games.on_runs import TESTS
 from securevfl.audit.statistical import LEVEL
 from securevfl.audit.subject import Subject
@@ -131,6 +132,11 @@ def verify(
     if unread:
         failure = Evidence("card", "silent", f"reading the claims {unread}", "failure")
         found = (conclude(THE_CARD, [failure]), *found)
+    changed = [name for name in altered() if name.startswith("securevfl.audit.")]
+    if changed:  # what judged is not the verifier
+        text = f"the verifier itself was changed: {', '.join(changed[:6])}"
+        failure = Evidence("verify", "silent", text, "failure")
+        found = tuple(ClaimVerdict(one, "COULD NOT BE CHECKED", (failure,)) for one in claims)
     return Report(
         cls.name,
         {**(described or {}), "seed": seed},

@@ -62,6 +62,9 @@ NOT_SHOWN = {
     "secagg_split: departure times of a resumed run",
     "fedvs: data of a party that is made alone without masks",
     "fedvs: a party's own entropy is not taken",
+    "fedvs: keys of two bytes by a default",
+    "fedvs: bytes of the system that everybody knows",
+    "secagg_split: bytes of the system that everybody knows",
 }
 CAUGHT = {
     "secagg_split: no self mask",

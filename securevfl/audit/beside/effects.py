@@ -6,6 +6,7 @@ it is needed first, and tells whoever watches.
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 from collections.abc import Iterator
@@ -22,22 +23,24 @@ _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 _CACHES = ("__pycache__", "securevfl-kernels")  # of Python and of compiled kernels
 
 _watching: list[list[str]] = []
-_hooked = False
 
 
 @contextmanager
 def watch_effects() -> Iterator[list[str]]:
     """Names of acts of this process that reach beyond it, in their order."""
-    global _hooked
-    if not _hooked:
-        sys.addaudithook(_told)
-        _hooked = True
+    _hook()
     acts: list[str] = []
     _watching.append(acts)
     try:
         yield acts
     finally:
         _watching.pop()
+
+
+@functools.cache
+def _hook() -> None:
+    """Once for all: a hook stays as long as the process."""
+    sys.addaudithook(_told)
 
 
 def _told(event: str, arguments: tuple[Any, ...]) -> None:

@@ -1,13 +1,15 @@
 """Comparison of the library that runs with the library that lies in its files.
 
 The library's own parties show what a party must do. Who replaces a function of the library replaces
-it for them as well. So each function of the loaded modules is compared with what its file defines.
+it for them as well. So each function of the loaded modules is compared with what its file defines,
+and all that stands under their names with what stands there in a second interpreter.
 """
 
 from __future__ import annotations
 
 import functools
 import os
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,8 +18,10 @@ from typing import Any
 
 import pydantic
 
+from securevfl.audit.following.values import unlike
+
 _ROOT = "securevfl."
-_BESIDE = ("securevfl.testing", "securevfl.audit", "securevfl.cli")  # no party runs their code
+_BESIDE = ("securevfl.testing", "securevfl.cli")  # neither parties nor verifiers run their code
 _HERE = Path(__file__).parents[2]
 _PYTHON, _PACKAGES = Path(os.__file__).parent, Path(pydantic.__file__).parent
 _INNER = ("__wrapped__", "__func__", "func", "fget", "py_func")
@@ -25,11 +29,14 @@ _DEEP = 8  # layers that are looked through
 
 
 def altered() -> list[str]:
-    """Names of functions of the loaded library that are not those of its files."""
-    found = set[str]()
-    for name, module in sorted(sys.modules.items()):
-        if name.startswith(_ROOT) and not name.startswith(_BESIDE):
-            found |= set(_altered_in(name, module))
+    """Names in the loaded library, verifiers included, that are not those of its files."""
+    loaded = sorted(sys.modules.items())
+    modules = {n: one for n, one in loaded if n.startswith(_ROOT) and not n.startswith(_BESIDE)}
+    found = {path for name, module in modules.items() for path in _altered_in(name, module)}
+    try:
+        found |= set(unlike(tuple(modules)))
+    except (OSError, subprocess.SubprocessError, ValueError) as error:
+        found.add(f"what no second interpreter could confirm ({error})")
     return sorted(found)
 
 

@@ -31,8 +31,8 @@ class Specification:
             yield Evidence(self.name, "silent", found, "gap")
             return
         text = (
-            "declaration, formulas, claims, code and field are the library's, and its functions "
-            "those of its files"
+            "declaration, formulas, claims, code and field are the library's, and its functions, "
+            "their defaults and the globals of its modules those of its files"
         )
         yield Evidence(self.name, "silent", text)
 
@@ -47,7 +47,8 @@ def own_words(subject: Subject) -> str:
     if found:
         return f"it computes with another thing than it is given: {_some(found)}"
     found = altered()
-    return f"functions of the library are not those of its files: {_some(found)}" if found else ""
+    words = "what the library's names stand for is not what its files say: "
+    return words + _some(found) if found else ""
 
 
 def _some(names: Sequence[str]) -> str:

@@ -7,18 +7,33 @@ a constructor may change what it is given; and functions of the library may be r
 from __future__ import annotations
 
 import copy
+import hashlib
+import itertools
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
+from securevfl.audit import verify
+from securevfl.audit.verdicts import ClaimVerdict
 from securevfl.engine import wire
 from securevfl.engine.streams import OwnEntropy
+from securevfl.field import PrimeField, sampling
 from securevfl.protocols.base.registry import get_protocol
 from securevfl.testing.leaks.encrypted import SECAGG, every
 from securevfl.testing.leaks.fedvs_masks import CLIENTS_DATA, CLIENTS_MODEL, UPLOADS
 from securevfl.testing.leaks.fedvs_messages import SERVER_DATA
 from securevfl.testing.leaks.harmless_changes import nothing
-from securevfl.testing.leaks.planting import Leak, planted, tap, telling_column
+from securevfl.testing.leaks.planting import (
+    Leak,
+    planted,
+    replaced,
+    tap,
+    telling_column,
+    upload_masks,
+)
 from securevfl.testing.runs import Outcome
 
 
@@ -114,11 +129,53 @@ def _fewer_colluders(outcome: Outcome) -> bool:
     return bool(outcome.protocol.config.privacy == 1)
 
 
+class _TwoBytes(sampling.SystemSource):
+    """A source that says it is the system's, with keys of two bytes."""
+
+    def keystream(self) -> sampling.Keystream:
+        """A keystream under one of 65536 keys."""
+        return sampling.Keystream(os.urandom(32)[:2] * 16, sampling.has_aes_unit())
+
+
+@contextmanager
+def _default_source() -> Iterator[None]:
+    """The default of an argument of the library is another one."""
+    random: Any = PrimeField.random
+    old = random.__defaults__
+    random.__defaults__ = (_TwoBytes(),)
+    try:
+        yield
+    finally:
+        random.__defaults__ = old
+
+
+def _known_bytes(urandom: Any) -> Any:
+    """Bytes that everybody can compute, another number of them each time."""
+    calls = itertools.count()
+    return lambda size: hashlib.shake_256(b"everybody knows %d" % next(calls)).digest(size)
+
+
+def _always_proved(conclude: Any) -> Any:
+    """A judge who has made up its mind."""
+    return lambda claim, evidence: ClaimVerdict(
+        claim, "CONFIRMED OPEN" if claim.strength == "none" else "PROVED", ()
+    )
+
+
+def _unmasked(client: Any) -> None:
+    client.masked = lambda upload, told: upload
+
+
+def _no_upload_masks(outcome: Outcome) -> bool:
+    return not any(one.any() for one in upload_masks(outcome, 1).values())
+
+
 _FEDVS: Any = get_protocol("fedvs")
 _MANY = 100  # rows: of chosen secrets there are fewer
 _LIVES = "a later life than any run has"
 _ALONE = "parties that are made alone"
 _GIVEN = "something else than is given"
+_PROCESS = "a process that was changed"
 
 LEAKS = (
     planted("fedvs", "uploads of a resumed run without masks", _LIVES,
@@ -146,4 +203,18 @@ LEAKS = (
             "The constructor lowers T to 1, where 2 is asked for.",
             nothing, (*CLIENTS_DATA, *CLIENTS_MODEL), _fewer_colluders,
             {"privacy": 2, "segments": 1}, __init__=_one_colluder),
+    planted("fedvs", "keys of two bytes by a default", _PROCESS,
+            "The source that draws use where none is named has keys of two bytes.",
+            nothing, (*CLIENTS_DATA, *CLIENTS_MODEL), None, around=_default_source),
+    planted("fedvs", "bytes of the system that everybody knows", _PROCESS,
+            "What the operating system is asked for is a public sequence.",
+            nothing, (*CLIENTS_DATA, *CLIENTS_MODEL), None,
+            around=replaced(os, "urandom", _known_bytes)),
+    planted("secagg_split", "bytes of the system that everybody knows", _PROCESS,
+            "What the operating system is asked for is a public sequence.",
+            nothing, SECAGG[:1], None, around=replaced(os, "urandom", _known_bytes)),
+    planted("fedvs", "a judge that was replaced", _PROCESS,
+            "Uploads have no mask, and the function that concludes says PROVED.",
+            every(_unmasked), UPLOADS, _no_upload_masks,
+            around=replaced(verify, "conclude", _always_proved)),
 )  # fmt: skip

@@ -1,0 +1,151 @@
+"""Whether names of the library stand for what they stand for where nobody has changed anything.
+
+Code alone does not say what a function does: its defaults, what it encloses, and the globals of its
+module do as well. A second interpreter imports the same modules, and nothing else, and describes
+them. So are the modules of Python that randomness and hashes come from.
+"""
+
+from __future__ import annotations
+
+import builtins
+import functools
+import hashlib
+import importlib
+import json
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
+from typing import Any
+
+import numpy as np
+
+_BENEATH = ("os", "hashlib", "hmac", "secrets", "cryptography.hazmat.primitives.kdf.hkdf")
+_LATER = frozenset({"__pydantic_core_schema__", "__slotnames__"})  # which a class gets when used
+_PLAIN = (type(None), bool, int, float, complex, str, bytes, range, slice, type(...), Path)
+_INNER = ("__wrapped__", "__func__", "func", "fget", "py_func")
+_DEEP = 4  # parts of parts that are described
+_SECONDS = 120
+_CHILD = (
+    "import json, sys; sys.path[:], names = json.load(sys.stdin); "
+    f"import importlib; one = importlib.import_module({__name__!r}); "
+    "json.dump(one.described(names), sys.stdout)"
+)
+_known: dict[str, Any] = {}  # what a second interpreter says of a module
+
+
+def unlike(names: Sequence[str]) -> list[str]:
+    """Names in loaded modules that stand for something else in a second interpreter.
+
+    Raises
+    ------
+    OSError, subprocess.SubprocessError
+        Where there is no second interpreter, or it cannot import a module.
+    """
+    names = [*names, *(name for name in _BENEATH if name in sys.modules)]
+    new = [name for name in names if name not in _known]
+    if new:
+        _known.update(_elsewhere(new))
+    return [path for name in names for path in _differences(name)]
+
+
+def described(names: Sequence[str]) -> dict[str, Any]:
+    """What names in modules stand for, in words that do not depend on the process."""
+    for name in names:
+        importlib.import_module(name)
+    return {name: _module(name) for name in names}
+
+
+def _elsewhere(names: Sequence[str]) -> dict[str, Any]:
+    if not sys.executable:
+        raise OSError("no second interpreter can be started")
+    ran = subprocess.run(
+        [sys.executable, "-c", _CHILD],
+        input=json.dumps([sys.path, names]),
+        capture_output=True,
+        text=True,
+        timeout=_SECONDS,
+        check=True,
+    )
+    found: dict[str, Any] = json.loads(ran.stdout)
+    return found
+
+
+def _differences(name: str) -> Iterator[str]:
+    ours = _module(name)
+    for path, wanted in _known[name].items():
+        if path not in ours or not _holds(ours[path], wanted):
+            yield f"{name}.{path}"
+    for path in ours:
+        if path not in _known[name] and (path in vars(builtins) or "." in path):
+            yield f"{name}.{path}"
+
+
+def _holds(ours: Any, wanted: Any) -> bool:
+    """Whether all that is wanted is there; tables and objects may have come to hold more."""
+    if isinstance(wanted, dict) and isinstance(ours, dict):
+        return all(name in ours and _holds(ours[name], one) for name, one in wanted.items())
+    return bool(ours == wanted)
+
+
+def _module(name: str) -> dict[str, Any]:
+    module, found = sys.modules[name], dict[str, Any]()
+    for attribute, value in vars(module).items():
+        if attribute.startswith("__") and attribute != "__getattr__":
+            continue
+        if name in _BENEATH and not callable(value):  # such as the process's environment
+            continue
+        found[attribute] = _words(value, _DEEP)
+        if isinstance(value, type) and value.__module__ == name:
+            own = {n: one for n, one in vars(value).items() if n not in _LATER}
+            found |= {f"{attribute}.{n}": _words(one, _DEEP) for n, one in own.items()}
+    return found
+
+
+def _words(value: Any, deep: int) -> Any:
+    """A value in words."""
+    kind = f"{type(value).__module__}.{type(value).__qualname__}"
+    if isinstance(value, _PLAIN):
+        return f"{kind} {value!r}"
+    if isinstance(value, type | BuiltinFunctionType):
+        return f"{kind} {value.__module__}.{value.__qualname__}"
+    if isinstance(value, ModuleType):
+        return f"{kind} {value.__name__}"
+    if isinstance(value, np.ndarray) and value.dtype != object:
+        return f"{kind} {value.dtype} {value.shape} {hashlib.sha256(value.tobytes()).hexdigest()}"
+    if not deep:
+        return kind
+    return {"type": kind} | {name: _words(one, deep - 1) for name, one in _parts(value).items()}
+
+
+def _parts(value: Any) -> Mapping[str, Any]:
+    """What an object is made of, by name."""
+    if isinstance(value, FunctionType):
+        code = value.__code__
+        inside = dict(zip(code.co_freevars, value.__closure__ or (), strict=False))
+        cells = {name: _inside(cell) for name, cell in inside.items()}
+        wrapped = {n: one for n, one in vars(value).items() if n == "__wrapped__"}
+        place = f"{code.co_filename}:{code.co_firstlineno} {code.co_name}"
+        given = {"defaults": value.__defaults__, "by name": value.__kwdefaults__}
+        return {"place": place, "of": value.__globals__.get("__name__")} | given | cells | wrapped
+    if isinstance(value, MethodType):
+        return {"function": value.__func__, "object": value.__self__}
+    if isinstance(value, Mapping):
+        return {repr(_words(key, 1)): one for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return {str(place): one for place, one in enumerate(value)}
+    if isinstance(value, set | frozenset):
+        return {repr(_words(one, 1)): True for one in value}
+    inner = {name: getattr(value, name, None) for name in _INNER}
+    found = {name: one for name, one in inner.items() if one is not None}
+    if type(value).__module__.startswith("securevfl.") or isinstance(value, functools.partial):
+        found |= getattr(value, "__dict__", {})
+    return found
+
+
+def _inside(cell: Any) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:  # nothing yet
+        return None
