@@ -215,7 +215,7 @@ class RecordedRun:
 
     @property
     def acts(self) -> tuple[str, ...]:
-        """What parties do beside messages that the library's do not; empty where all is alike."""
+        """Acts of parties beside messages that the library's lack; empty where all is alike."""
         return () if self.references is None else self.references.acts
 
     @property

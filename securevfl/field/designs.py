@@ -154,7 +154,7 @@ class _Greedy:
                     self.within[D].append(A)
 
     def _helped(self, A: int, sets: Sequence[int]) -> int:
-        """How many of some sets in A need a block like A."""
+        """Number of some sets in A that need a block like A."""
         within, found = self.within, 0
         for D in sets:
             blocks = within.get(D)

@@ -1,4 +1,4 @@
-"""What a party does in a step that others can see, besides the contents of its messages.
+"""The acts of a party in a step that others can see, besides the contents of its messages.
 
 Others see which message leaves when and in which order. Whoever runs the experiment sees events,
 lines on the screen and in logs, and how a run ends. All of this a party can choose by its secrets,
@@ -45,7 +45,7 @@ def event(party: PartyState, name: str, fields: Mapping[str, Any]) -> Act:
 
 
 def sendings(sending: Sending) -> Iterator[Act]:
-    """When each message of a sending leaves: at the step's time, later by what is asked for.
+    """Time at which each message of a sending leaves: the step's, later by what is asked for.
 
     The work that a message is, and for which conditions may charge, is part of it.
     """
@@ -61,7 +61,7 @@ def call(name: str, *values: Any) -> Act:
 
 
 def waiting(wait: Wait | None, handled: Iterable[str]) -> Act:
-    """What a party waits for at the end of a step; None where it has ended.
+    """The wait of a party at the end of a step; None where it has ended.
 
     Parameters
     ----------

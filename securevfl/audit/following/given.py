@@ -1,4 +1,4 @@
-"""What a protocol is made from, kept so that a constructor which changes it is found out."""
+"""Options, data and seed of a protocol, kept so that a constructor which changes them is seen."""
 
 from __future__ import annotations
 

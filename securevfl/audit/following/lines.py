@@ -1,4 +1,4 @@
-"""What a party writes on the screen and into logs, and the warnings that it gives."""
+"""Lines that a party writes on the screen and into logs, and the warnings that it gives."""
 
 from __future__ import annotations
 

@@ -143,7 +143,7 @@ class References:
 
     @property
     def acts(self) -> tuple[str, ...]:
-        """What recorded parties do that the library's do not; empty for nothing."""
+        """Acts of recorded parties that the library's lack; empty for none."""
         later = (one for one in self._events
                  if acts.text_of(one[0].fields) != acts.text_of(one[1].fields))  # fmt: skip
         return (*self._odd, *(f"afterwards, {one.describe()}" for one, _ in later))

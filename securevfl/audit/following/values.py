@@ -1,4 +1,4 @@
-"""Whether names of the library stand for what they stand for where nobody has changed anything.
+"""Comparison of the library's names with what they stand for where nobody has changed anything.
 
 Code alone does not say what a function does: its defaults, what it encloses, and the globals of its
 module do as well. A second interpreter imports the same modules, and nothing else, and describes
@@ -51,7 +51,7 @@ def unlike(names: Sequence[str]) -> list[str]:
 
 
 def described(names: Sequence[str]) -> dict[str, Any]:
-    """What names in modules stand for, in words that do not depend on the process."""
+    """Meanings of names in modules, in words that do not depend on the process."""
     for name in names:
         importlib.import_module(name)
     return {name: _module(name) for name in names}
@@ -120,7 +120,7 @@ def _words(value: Any, deep: int) -> Any:
 
 
 def _parts(value: Any) -> Mapping[str, Any]:
-    """What an object is made of, by name."""
+    """Parts of an object, by name."""
     if isinstance(value, FunctionType):
         code = value.__code__
         inside = dict(zip(code.co_freevars, value.__closure__ or (), strict=False))

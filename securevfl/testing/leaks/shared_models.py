@@ -121,7 +121,7 @@ def _other_mask(holder: Any, *, first: int, times_p: bool) -> None:
 
 
 def _of_keys(holder: Any, told: bytes, shape: tuple[int, ...], first: int) -> np.ndarray:
-    """What a holder's keys from a first one on make of rho."""
+    """Part of rho that a holder's keys from a first one on make."""
     public, keys = holder.public, {key: one for key, one in holder.keys.items() if key >= first}
     unknown = mask_streams(public.code, UPLOAD)
     found: np.ndarray = public.prss.part(holder.index, keys, told, shape, unknown)
