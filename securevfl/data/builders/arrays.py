@@ -253,13 +253,13 @@ def draw_test_rows(
     The third value is the sentence that reports show about the split.
     """
     fraction, seed = options.test_fraction, options.seed
-    rule = f"{fraction:.0%} of the rows held out at random, "
     if (options.task or labels.task()) == "regression":
-        return *split_random(len(labels), fraction, seed), f"{rule}seed {seed}"
-    return (
-        *split_stratified(labels.values, fraction, seed),
-        f"{rule}stratified by class, seed {seed}",
-    )
+        train, test = split_random(len(labels), fraction, seed)
+        how = ""
+    else:
+        train, test = split_stratified(labels.values, fraction, seed)
+        how = "stratified by class, "
+    return train, test, f"{fraction:.0%} of the rows held out at random, {how}seed {seed}"
 
 
 def check_strips(strips: str | None, image_shape: ImageShape | None) -> Strips | None:
