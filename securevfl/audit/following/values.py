@@ -22,7 +22,8 @@ from typing import Any
 import numpy as np
 
 _BENEATH = ("os", "hashlib", "hmac", "secrets", "cryptography.hazmat.primitives.kdf.hkdf")
-_LATER = frozenset({"__pydantic_core_schema__", "__slotnames__"})  # which a class gets when used
+# What a class gets when it is used, and what readers of documentation resolve in place.
+_LATER = frozenset({"__pydantic_core_schema__", "__slotnames__", "__annotations__", "__doc__"})
 _PLAIN = (type(None), bool, int, float, complex, str, bytes, range, slice, type(...), Path)
 _INNER = ("__wrapped__", "__func__", "func", "fget", "py_func")
 _DEEP = 4  # parts of parts that are described

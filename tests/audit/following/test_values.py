@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from securevfl.audit import verify as verifying
+from securevfl.audit.attack_matrix.registry import Attack
 from securevfl.audit.following import sources, values
 from securevfl.audit.following.values import unlike
 from securevfl.field import PrimeField, sampling
@@ -58,6 +59,14 @@ def test_names_that_were_taken_from_another_module_are_compared(monkeypatch):
     assert unlike((module,)) == []
     monkeypatch.setattr(algorithm, "decode_uploads", algorithm.mean_of_sums)
     assert unlike((module,)) == [f"{module}.decode_uploads"]
+
+
+def test_annotations_that_documentation_resolves_are_no_change(monkeypatch):
+    module = "securevfl.audit.attack_matrix.registry"
+    assert unlike((module,)) == []
+    monkeypatch.setattr(Attack, "__annotations__", {"name": str})
+    monkeypatch.setattr(Attack, "__doc__", "Another text.")
+    assert unlike((module,)) == []
 
 
 def test_the_system_is_asked_for_bytes(monkeypatch):
