@@ -44,7 +44,8 @@ READING = {
     "120 s on. With columns that their owners standardise (`prepare = scale`; other methods have "
     "no such option, their columns are in [0, 1]) its means are above all others at every time. "
     "Without helpers R = 4 of 6 owners needs a slow one in every round: it is behind VAFL, by an "
-    "interval at all times but 60 s, behind Ignore at 15 s, and level with FedVS but at 120 s.",
+    "interval at all times but 60 s, behind Ignore at 15 s, level with FedVS, and ahead of it at "
+    "120 s.",
 }
 NOT_RUN = "Neither this study nor the choice of its rates has been run."
 TUNED = "Its rates are chosen, and stand in the file. The study itself has not been run."

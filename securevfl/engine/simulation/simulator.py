@@ -310,8 +310,7 @@ class Simulation:
         slot = self.slots[message.receiver]
         if message.row >= 0:
             self.transcript.arrive(message.row, self._queue.now)
-        # What parties send through `send` was checked there; only other messages are checked here.
-        if message.row < 0 and self._refused(message):
+        if self._refused(message):
             return
         if message.row >= 0 and self._sealing is not None and not slot.done:
             message = self._opened(message)
