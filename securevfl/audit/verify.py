@@ -136,7 +136,8 @@ def verify(
     if changed:  # what judged is not the verifier
         text = f"the verifier itself was changed: {', '.join(changed[:6])}"
         failure = Evidence("verify", "silent", text, "failure")
-        found = tuple(conclude(one, [failure]) for one in claims)
+        # Named here: the judge (`conclude`) may be what was changed.
+        found = tuple(ClaimVerdict(one, "COULD NOT BE CHECKED", (failure,)) for one in claims)
     return Report(
         cls.name,
         {**(described or {}), "seed": seed},
