@@ -22,6 +22,8 @@ def settings_of(protocol: Protocol) -> Iterator[Setting]:
     (`Protocol.fault_options`): without them a run waits.
     """
     yield Setting("resumed", resumed_in=_RESUMED_IN)
+    if _has(protocol, "secure") and not protocol.config.secure:
+        yield Setting("coded inference", {"secure": True})
     timed = _with_timeouts(protocol)
     if timed is None:
         yield Setting("clients late", conditions=_delays(protocol, 1.0))

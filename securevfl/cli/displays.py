@@ -28,19 +28,21 @@ def busy(what: str) -> Iterator[Callable[[str], None]]:
 
     Yields a function; its argument names what is being done just now.
     """
-    console = Console(file=sys.stderr, highlight=False)
+    # The stream of now: `verify` takes what is written on a later one for a party's.
+    stream = sys.stderr
+    console = Console(file=stream, highlight=False)
     if console.is_terminal:
         with console.status(what) as status:
             yield lambda part: status.update(f"{what}: {part}")
         return
     started = time.monotonic()
-    timer = threading.Timer(PATIENCE, say, [f"{what} ..."])
+    timer = threading.Timer(PATIENCE, say, [f"{what} ...", stream])
     timer.daemon = True
     timer.start()
 
     def tell(part: str) -> None:
         if time.monotonic() - started > PATIENCE:
-            say(f"{what}: {part}")
+            say(f"{what}: {part}", stream)
 
     try:
         yield tell

@@ -6,7 +6,7 @@ import json
 import math
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, TextIO
 
 from rich.console import Console
 from rich.table import Table
@@ -67,10 +67,11 @@ def out() -> Console:
     return Console(file=sys.stdout, highlight=False, soft_wrap=False)
 
 
-def say(line: str) -> None:
-    """Write one line on standard error, whatever its length."""
-    sys.stderr.write(printable(" ".join(line.split())) + "\n")
-    sys.stderr.flush()
+def say(line: str, stream: TextIO | None = None) -> None:
+    """Write one line, whatever its length, on a stream; by default the present standard error."""
+    stream = sys.stderr if stream is None else stream
+    stream.write(printable(" ".join(line.split())) + "\n")
+    stream.flush()
 
 
 def printable(text: str) -> str:

@@ -50,8 +50,8 @@ def test_masked_claims_are_proved_at_the_real_parameters(masked):
 def test_what_was_run_is_the_configuration_itself_and_its_settings(masked):
     ran = " | ".join(masked.ran)
     assert f"all {tiny_data().rows} rows, 13 rounds" in ran  # the last says stop
-    for setting in ("resumed", "clients late", "attempts given up", "clients crash",
-                    "messages lost", "wrong uploads"):  # fmt: skip
+    for setting in ("resumed", "coded inference", "clients late", "attempts given up",
+                    "clients crash", "messages lost", "wrong uploads"):  # fmt: skip
         assert f"setting {setting!r}" in ran
     assert "not run" not in ran
 

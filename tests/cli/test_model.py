@@ -10,6 +10,7 @@ import os
 import shlex
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 import securevfl as svfl
+from securevfl.audit.following.lines import Lines
 from securevfl.cli import completion, displays, studies, verify
 from securevfl.cli import output as show
 from securevfl.cli import run as start
@@ -220,13 +222,28 @@ def test_what_takes_longer_than_a_second_is_said_and_what_does_not_is_not(monkey
 
 
 def test_a_long_silence_is_broken_by_a_line(monkeypatch, capsys):
-    import threading
-
     said = threading.Event()
     monkeypatch.setattr(displays, "PATIENCE", 0.01)
-    monkeypatch.setattr(displays, "say", lambda line: said.set())
+    monkeypatch.setattr(displays, "say", lambda line, stream: said.set())
     with displays.busy("slow"):
         assert said.wait(30)
+
+
+def test_displays_do_not_write_where_verify_listens_to_parties(monkeypatch, capsys):
+    said = threading.Event()
+
+    def say(line, stream):
+        show.say(line, stream)
+        said.set()
+
+    monkeypatch.setattr(displays, "PATIENCE", 0.01)
+    monkeypatch.setattr(displays, "say", say)
+    lines, taken = Lines(), []
+    with displays.busy("slow") as tell, lines.watch(), lines.into(taken):
+        assert said.wait(30)
+        tell("a part")
+    assert taken == []
+    assert "slow ...\nslow: a part\n" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
