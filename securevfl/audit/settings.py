@@ -29,10 +29,13 @@ def settings_of(protocol: Protocol) -> Iterator[Setting]:
         yield Setting("clients late", conditions=_delays(protocol, 1.0))
     else:
         options, timeout = timed
-        often = options | ({"max_attempts": 50} if _has(protocol, "max_attempts") else {})
+        again = _has(protocol, "max_attempts")  # else a run ends where too few are in time
+        often = options | ({"max_attempts": 50} if again else {})
+        late = timeout if again else timeout / 2
         yield Setting("clients late", often, _delays(protocol, timeout / 3))
-        yield Setting("attempts given up", often, _delays(protocol, timeout))
-        yield Setting("results late", often, _delays(protocol, 3 * timeout, share_factor=0.1))
+        yield Setting("attempts given up", often, _delays(protocol, late))
+        late = 3 * timeout if again else late
+        yield Setting("results late", often, _delays(protocol, late, share_factor=0.1))
         crashes = Faults({"client": Chain(0.15, 0.5)}, first=3)
         yield Setting("clients crash", often, faults=crashes)
         crashes = Faults({"client": Chain(0.5, 0.9)}, first=2)

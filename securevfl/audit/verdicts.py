@@ -152,6 +152,9 @@ class Report:
     ran : tuple of str
         The configurations that were run, each with what was changed to make it small. No verdict
         is about an option that none of them has.
+    whole : bool
+        Whether the configuration itself was run, on all its rows and for all its rounds. Where it
+        was not, the verdicts are about small runs.
     """
 
     protocol: str
@@ -160,6 +163,7 @@ class Report:
     shown: tuple[Leakage, ...]
     not_covered: tuple[str, ...]
     ran: tuple[str, ...] = ()
+    whole: bool = True
 
     def to_dict(self) -> dict[str, Any]:
         """Content in JSON types."""
@@ -170,6 +174,7 @@ class Report:
             "shown": [asdict(one) for one in self.shown],
             "not_covered": list(self.not_covered),
             "ran": list(self.ran),
+            "whole": self.whole,
         }
 
     def verdict(self, who: str, about: str) -> Verdict:

@@ -18,7 +18,7 @@ from securevfl.audit.verifiers.declaration import AS_DECLARED
 from securevfl.audit.verifiers.recovery import leaks_of_shares
 from securevfl.audit.verifiers.registry import VERIFIERS
 from securevfl.data.source import DataSource
-from securevfl.errors import ConfigurationError
+from securevfl.errors import ConfigurationError, SecureVFLError
 from securevfl.models.user_code import allow_options
 from securevfl.privacy.adversary import Adversary
 from securevfl.privacy.claims import Claim, link_claims
@@ -101,6 +101,7 @@ def verify(
     Returns
     -------
     Report
+        A protocol that cannot be made has one verdict, COULD NOT BE CHECKED.
 
     Raises
     ------
@@ -119,7 +120,15 @@ def verify(
     dataset = data.load() if isinstance(data, DataSource) else data
     config = make_config(cls, options)
     given = Given.of(config, dataset, seed)
-    made = cls(config, dataset, seed=seed)
+    try:
+        made = cls(config, dataset, seed=seed)
+    except (KeyboardInterrupt, SecureVFLError):  # an option that cannot run is no verdict
+        raise
+    except BaseException as error:  # as in `judge`
+        failure = Evidence("verify", "silent", f"making the protocol {_ended_in(error)}", "failure")
+        return Report(
+            cls.name, {"seed": seed}, (conclude(THE_CARD, [failure]),), (), NOT_COVERED, whole=False
+        )
     verifiers = tuple(VERIFIERS.all().values())
     subject = Subject(
         made, seed=seed, level=level, tests=tests, progress=progress, whole=whole, given=given
@@ -145,6 +154,7 @@ def verify(
         tuple(_leaks(subject)),
         NOT_COVERED,
         tuple(subject.ran),
+        whole,
     )
 
 

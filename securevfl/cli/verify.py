@@ -35,6 +35,10 @@ _STYLES = {
     "NOT TESTED": "yellow",
     "COULD NOT BE CHECKED": "yellow",
 }
+_SMALL = (
+    "--quick: the configuration itself was not run. Verdicts are about small runs, and none "
+    "licenses a word about all rows and rounds."
+)
 _HELP = (
     "Test the privacy claims of a protocol, or of a run. `verify PROTOCOL --help` lists "
     "its options."
@@ -192,6 +196,8 @@ def print_report(report: Report) -> None:
     out = output.out()
     out.print(f"[bold]{report.protocol}[/] with {escape(parameters)}")
     out.print("The runs on which it was tested are listed below, after the evidence.")
+    if not report.whole:
+        out.print(_SMALL)
     output.print_table(
         ("against", "about", "secrecy", "verdict", "failure"),
         [
@@ -215,6 +221,8 @@ def print_report(report: Report) -> None:
         ("who", "learns, outside any claim", "how it is known"),
         [(shown.who, shown.what, shown.evidence) for shown in report.shown],
     )
+    if not report.whole:
+        out.print(_SMALL)
     for ran in report.ran:
         out.print(f"Ran: {escape(ran)}.")
     out.print("Not covered: " + escape("; ".join(report.not_covered)) + ".")

@@ -10,7 +10,9 @@ import securevfl
 from securevfl.audit.verdicts import Report, Verdict
 from securevfl.audit.verify import verify
 from securevfl.cli import main
+from securevfl.cli.verify import print_report
 from securevfl.errors import ConfigurationError
+from securevfl.protocols.split import Split
 from securevfl.testing.leaky import leaky
 from securevfl.testing.runs import tiny_data
 
@@ -54,6 +56,32 @@ def test_what_was_run_is_the_configuration_itself_and_its_settings(masked):
                     "clients crash", "messages lost", "wrong uploads"):  # fmt: skip
         assert f"setting {setting!r}" in ran
     assert "not run" not in ran
+    for more in ("random columns, and other networks", "messages lost once more",
+                 "a pair of runs, coupled by the bijection", "game 'equality'"):  # fmt: skip
+        assert more in ran
+    assert masked.whole
+
+
+def test_small_runs_are_called_so(plain, capsys):
+    assert not plain.whole
+    print_report(plain)
+    assert "the configuration itself was not run" in capsys.readouterr().out
+
+
+def test_a_protocol_that_cannot_be_made_ends_in_a_verdict():
+    class Unmade(Split):
+        def __init__(self, *given, **options):
+            raise RuntimeError("no party today")
+
+    report = verify(Unmade, tiny_data(), tests=(), whole=False)
+    assert [one.verdict for one in report.claims] == ["COULD NOT BE CHECKED"]
+    assert "ended in RuntimeError: no party today" in report.claims[0].evidence[0].text
+    assert not report.whole
+
+
+def test_options_that_cannot_run_are_an_error_and_no_verdict():
+    with pytest.raises(ConfigurationError, match="needs 2"):
+        verify("fedvs", tiny_data(), segments=6, tests=(), whole=False)
 
 
 def test_the_evidence_of_a_proof_names_all_its_parts(masked):

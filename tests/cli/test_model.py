@@ -424,6 +424,7 @@ def test_the_claims_of_a_run_are_verified_in_its_folder(folder, monkeypatch):
     outsiders = [claim for claim in report["claims"] if claim["who"] == "outsider"]
     assert {claim["verdict"] for claim in outsiders} == {"NO VIOLATION FOUND"}
     assert not any("all " in ran for ran in report["ran"])  # --quick: no run of all rows
+    assert report["whole"] is False
     assert "no verdicts" not in call("report", "mine").stderr
     refused = call("verify", "mine", "--data", "digits")
     assert refused.exit_code == 2

@@ -80,4 +80,6 @@ class Coupling(CodedVerifier):
         other = factory(subject, prime=prime, exchanged=turned)
         one = followed(subject) if own else subject.shared(f"run at {prime}", first.run)
         subject.progress(f"coupled runs, p = {prime}")
-        return couple(first, other, Coalition(server=server, clients=clients), one=one)
+        coalition = Coalition(server=server, clients=clients)
+        subject.note(f"{coalition} at p = {prime}: a pair of runs, coupled by the bijection")
+        return couple(first, other, coalition, one=one)

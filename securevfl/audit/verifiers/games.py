@@ -78,6 +78,7 @@ class Games(CodedVerifier):
 
         def play(prime: int) -> Outcome | None:
             subject.progress(f"{name}, {about}, p = {prime}")
+            subject.note(f"game {name!r} about {about}, p = {prime}, on small instances")
             code, options = protocol.code, {"masked": protocol.masked}
             size = Size(code.segments, code.privacy, prime, options)
             try:

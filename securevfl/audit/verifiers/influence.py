@@ -60,6 +60,7 @@ class Influence:
     ) -> Evidence | None:
         """Evidence from the change in the view of one coalition; None for nothing to speak of."""
         one = _view(subject.run, coalition)
+        subject.note(f"{subject.describe()}; other {claim.asset} of others than {coalition}")
         again = _view(subject.shared("run again", lambda: record(subject.instance())), coalition)
         fixed = [a == b for a, b in zip(one, again, strict=False)]
         whole = all(fixed) and len(one) == len(again)

@@ -290,6 +290,7 @@ def _labels(subject: Subject) -> Check:
         data = subject.instance(whole=whole, many=many).data
         labels = other_labels(data.train_labels, stream)
         made = subject.instance(labels=labels, options=setting.options, whole=whole, many=many)
+        subject.note(f"{name} once more, with other labels, for the traffic")
         for key, what in differences(before, traffic_of(made, setting)):
             seen = may_see(T_CLIENTS, subject.protocol, key)
             text = f"traffic depends on the labels ({name}), round {key.round}: {what}"
@@ -349,6 +350,7 @@ def _coupled(
             return made  # type: ignore[no-any-return]
 
         seed = subject.seed + 7
+        subject.note(f"{coalition} at p = {prime}: a pair of runs, coupled by the bijection")
         more: Any = {"seed": seed, "restarted": restarted, "control": control, "remake": remake}
         return couple(before, coalition, **more)
 

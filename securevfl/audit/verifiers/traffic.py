@@ -84,6 +84,7 @@ def _compared(subject: Subject) -> Iterator[tuple[str, MessageKey | None, str]]:
         return
     for name, columns in _other_columns(subject.instance().data, subject.seed).items():
         subject.progress(f"traffic, {name}")
+        subject.note(f"{subject.describe()}; {name}, and other networks, for the traffic")
         one = subject.shared("small traffic", lambda: traffic_of(subject.instance(), ITSELF))
         made = subject.instance(columns=columns, secrets=SecretSeed(subject.seed + 11))
         yield _first(name, one, traffic_of(made, ITSELF), chance)
@@ -104,6 +105,7 @@ def _compared(subject: Subject) -> Iterator[tuple[str, MessageKey | None, str]]:
         # What breaks off a run, or replaces uploads, is part of following one.
         again = setting.resumed_in or setting.wrong_uploads
         traffic = follow(other, setting).traffic if again else traffic_of(other, setting)
+        subject.note(f"{setting.name} once more, with other columns and networks, for the traffic")
         yield _first(setting.name, found.traffic, traffic, chance)
 
 
