@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from securevfl.audit.sealed_links import lives_that_meet, open_links, repeated_frames
+from securevfl.audit.sealed_links import FRAMES, link_faults
 from securevfl.audit.subject import Subject
 from securevfl.audit.verdicts import Evidence
 from securevfl.engine.security.sealing import Sealer
@@ -12,11 +12,12 @@ from securevfl.privacy.adversary import OUTSIDER
 from securevfl.privacy.claims import Claim
 from securevfl.protocols.base.protocol import Protocol
 
-_CHANCE = 31 * 2.0**-128  # that a wrong tag of 31 is taken for right
+# That of 2^17 pieces of keystream, of 128 bits, two are equal, or a wrong tag is taken for right.
+_CHANCE = 2.0**-94
 
 
 class SealedLinks:
-    """Looks for payloads in sealed frames, and changes, repeats and readdresses frames."""
+    """Looks for payloads and keystreams in sealed frames; changes, repeats, readdresses frames."""
 
     name = "sealed links"
 
@@ -28,14 +29,16 @@ class SealedLinks:
         self, claim: Claim, subject: Subject, *, seed: int, level: float
     ) -> Iterable[Evidence]:
         """Faults of the sealer that runs use; the proof is that of its cipher."""
-        faults = open_links(Sealer) + repeated_frames(Sealer) + lives_that_meet(Sealer)
+        faults = link_faults(Sealer)
         for fault in faults:
             yield Evidence(self.name, "accuses", fault, "demonstration", 0.0)
         if not faults:
             text = (
-                "the payload is not in the wire bytes; a frame with a flipped bit in its counter, "
-                "its payload or its tag is refused, as is one that comes twice, or under another "
-                "kind, round or epoch; equal payloads give different frames; a party that comes "
-                "back opens under its new key alone, and no key that it had is taken again"
+                "the payload is not in the wire bytes; a frame with a flipped bit, cut or "
+                "lengthened, is refused, as is one that comes twice, under another kind, round or "
+                "epoch, in another run, on another link, or back at its sender; no keystream is "
+                f"used twice in {FRAMES} frames each way, with a third party, under a new key or "
+                "in another run; a restored state seals nothing; a party that comes back opens "
+                "under its new key alone, and no key that it had is taken again"
             )
             yield Evidence(self.name, "supports", text, "test", None, _CHANCE)
