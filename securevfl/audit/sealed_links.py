@@ -211,6 +211,7 @@ def _talks(sealer: type[Sealer]) -> dict[str, list[bytes]]:
     one.renew(2, sealer("links", "run", 2).public)  # or round begins a counter anew
     for message in (_MESSAGE, *_OTHER_MESSAGES):
         long += _said(one, 1, 2, message)
+    long += [one.seal(1, *_MESSAGE, b"") for _ in range(2)]  # these use a nonce for their tags
     for bits in range(16, 64, 8):  # where a counter of so many bits would begin anew
         one._sent[1] = 2**bits - 4
         long += _said(one, 1, 8)
@@ -231,7 +232,7 @@ def _short(ends: Sequence[Sealer], links: Sequence[tuple[int, int]] = _LINKS) ->
 
 
 def _keystream(n: int, frame: bytes) -> list[bytes]:
-    """What was added to the n-th payload, in pieces of a cipher's block."""
+    """Keystream that was added to the n-th payload, in pieces of 16 bytes."""
     text = frame[_HEAD:-_TAG]
     added = int.from_bytes(text) ^ int.from_bytes(_PAYLOADS[n % 2][: len(text)])
     stream = added.to_bytes(len(text))

@@ -197,6 +197,13 @@ class CounterOfEachRound(Sealer):
         return super().seal(receiver, kind, round, *message)
 
 
+class CountsNoEmptyPayloads(Sealer):
+    def seal(self, receiver, kind, round, epoch, payload):
+        sealed = super().seal(receiver, kind, round, epoch, payload)
+        self._sent[receiver] -= not payload
+        return sealed
+
+
 class CountsAnewWhenIntroduced(Sealer):
     def add_peers(self, keys):
         super().add_peers(keys)
@@ -434,6 +441,7 @@ PLANTED = [
     (CounterByChanceOfEightBytes, streams_that_meet, "a counter does not ascend"),
     (CounterOfThePayload, streams_that_meet, f"{TWICE} in one direction"),
     (CounterOfEachRound, streams_that_meet, f"{TWICE} in one direction"),
+    (CountsNoEmptyPayloads, streams_that_meet, "a counter does not ascend"),
     (CountsAnewWhenIntroduced, streams_that_meet, f"{TWICE} in one direction"),
     (CountsAnewForAllWhenOneComesBack, streams_that_meet, f"{TWICE} in one direction"),
     (NonceBesideTheCounter, streams_that_meet, f"{TWICE} in one direction"),
