@@ -3,7 +3,8 @@
 Trains on digits for 500 rounds under the paper's delays, in which holders crash, links fail and
 late holders catch up, and compares every decoded sum with a twin in plain integers. A second run is
 cut half way and resumed; its history and models must be those of the unbroken one, bit for bit.
-Writes exactness.json: sizes, rounds, accuracy, the largest sum, crashes and messages lost.
+Where a wrong upload is tolerated, one holder uploads noise in every round of the first run. Writes
+exactness.json: sizes, rounds, accuracy, the largest sum, crashes, messages lost, corrections.
 """
 
 from __future__ import annotations
@@ -29,14 +30,35 @@ OUT = Path(__file__).parent / "results" / "coded_split" / "exactness.json"
 FAULTS = Faults({"client": Chain(0.05, 0.4), "link": Chain(0.02, 0.7)}, first=3, tick=0.5)
 # Where R is nearly N a link that is down may hold up the round in which it would come back.
 CRASHES = Faults({"client": Chain(0.05, 0.4)}, first=3, tick=0.5)
-TIGHT = {"8,2,1", "11,2,2"}
+TIGHT = {"8,2,1", "8,1,2", "11,2,2"}
 SIZES: dict[str, tuple[int, dict[str, Any]]] = {  # owners and options by (N, K, T)
     "8,1,1": (8, {}),
+    "8,1,1 at 2^31-1": (8, {"prime": 2**31 - 1, "data_bits": 6, "gradient_bits": 8}),
+    "8,1,1 at 2^40-87": (8, {"prime": 2**40 - 87}),
+    "8,1,1 at 2^61-1": (8, {"prime": 2**61 - 1, "data_bits": 10, "gradient_bits": 20}),
     "8,2,1": (8, {"segments": 2}),
+    "8,1,2": (8, {"privacy": 2, "prime": 2**61 - 1, "data_bits": 10, "gradient_bits": 20}),
+    "10,1,1, A = 1": (8, {"helpers": 2, "tolerate_corrupt": 1}),
+    "10,2,1": (8, {"segments": 2, "helpers": 2, "gradient_bits": 16}),
     "11,2,2": (8, {"segments": 2, "privacy": 2, "helpers": 3}),
     "28,4,1": (28, {"segments": 4}),
-    "8,1,1 at 2^31-1": (8, {"prime": 2**31 - 1, "data_bits": 6, "gradient_bits": 8}),
 }
+LIAR = 2  # the holder that uploads noise where a wrong upload is tolerated
+
+
+class Wrong(CodedSplit):
+    """coded_split in which one holder uploads noise."""
+
+    def parties(self) -> dict[int, Any]:
+        made: dict[int, Any] = super().parties()
+        send, field = made[LIAR].send, self.public.field
+
+        def sending(to: int, kind: str, payload: Any, **more: Any) -> None:
+            noise = field.random(payload.shape) if kind == "embedding" else payload
+            send(to, kind, noise, **more)
+
+        made[LIAR].send = sending
+        return made
 
 
 def exact(name: str, rounds: int) -> dict[str, Any]:
@@ -46,10 +68,13 @@ def exact(name: str, rounds: int) -> dict[str, Any]:
     options = {"rounds": rounds, "width": 16, "ask_timeout": 2.0, **options}
     started = time.monotonic()
     faults = CRASHES if name in TIGHT else FAULTS
-    outcome = simulate(watched(CodedSplit), data, faults=faults, defaults={}, **options)
+    cls = Wrong if options.get("tolerate_corrupt") else CodedSplit
+    outcome = simulate(watched(cls), data, faults=faults, defaults={}, **options)
     largest = check_against_twin(outcome, rounds=None, kind=np.int64)
     scores = outcome.protocol.scores(outcome.parties, data.test)
     happened = Counter(event.name for event in outcome.events)
+    named = [event.fields["clients"] for event in outcome.events if event.name == "corrected"]
+    assert all(clients == [LIAR] for clients in named)
     kinds = outcome.simulation.transcript.columns()["kind"].tolist()
     return {
         "rounds": len(outcome.losses),
@@ -61,6 +86,7 @@ def exact(name: str, rounds: int) -> dict[str, Any]:
         "lost": happened["lost"],
         "caught up": kinds.count("missed"),
         "shrunk": happened["shrunk"],
+        "corrected": happened["corrected"],
         "seconds": round(time.monotonic() - started, 1),
     }
 

@@ -161,7 +161,7 @@ def test_a_plan_of_coded_split_counts_its_bytes_and_says_which_helpers_are_neede
     assert [(one.segments, one.threshold, one.tolerated) for one in found.choices] == [
         (1, 4, 6), (2, 7, 3), (3, 10, 0),
     ]  # fmt: skip
-    assert (found.parties, found.bits.prime) == (10, 2**40 - 87)
+    assert (found.parties, found.bits.prime) == (10, 2**50 - 2**14 + 1)
     assert 0 < found.bits.largest < found.bits.limit
     for one in found.choices:
         run = svfl.run("coded_split", data, helpers=2, segments=one.segments, **options)

@@ -37,7 +37,7 @@ class CodedSplitConfig(TrainingConfig):
     prime: int | None = Field(
         None,
         description=(
-            "Modulus p of the prime field. Default: the smallest of 2^31-1, 2^40-87, 2^50-2^14+1 "
+            "Modulus p of the prime field. Default: the smallest of 2^31-1, 2^50-2^14+1 "
             "and 2^61-1 that has room for the bits."
         ),
     )

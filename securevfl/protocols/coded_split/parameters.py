@@ -17,7 +17,7 @@ from securevfl.models.polynomial_network import expanded_width
 from securevfl.models.split import Batches
 from securevfl.protocols.coded_split.options import CodedSplitConfig
 
-PRIMES = (2**31 - 1, 2**40 - 87, 2**50 - 2**14 + 1, 2**61 - 1)
+PRIMES = (2**31 - 1, 2**50 - 2**14 + 1, 2**61 - 1)  # those with kernels of their own
 UPLOAD, MODEL = 3, 2  # degrees of uploads and of models, in units of K + T - 1
 CLIP = 5.0  # of scaled columns, in deviations
 _OMEGA = 1 + 2.0**-20  # bound on the norm of a column of W_n^0, rounding to float32 included

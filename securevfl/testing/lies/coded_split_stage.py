@@ -22,6 +22,7 @@ from securevfl.testing.lies.running import Played, carry_out
 from securevfl.testing.runs import make
 
 PARTIES = 10
+PRIME = 2**40 - 87  # of the committed gains
 VICTIM = 7
 PATIENCE = 5.0  # seconds that a lying server waits for holders that may refuse
 
@@ -146,7 +147,7 @@ def play(
     **options
         Of the protocol; three rounds if not given.
     """
-    small = {"rounds": 3, "batch": size.batch, "width": size.width}
+    small = {"rounds": 3, "batch": size.batch, "width": size.width, "prime": PRIME}
     given = size.data(parties) if data is None else data
     protocol: Any = make(CodedSplit, given, defaults=small, **options)
     made: dict[int, Any] = protocol.parties()

@@ -112,14 +112,15 @@ def test_scaled_columns_keep_to_their_norm():
     ("more", "prime"),
     [
         ({"data_bits": 6, "gradient_bits": 8}, P31),
-        ({}, 2**40 - 87),
+        ({}, 2**50 - 2**14 + 1),
         ({"secure": True}, 2**50 - 2**14 + 1),
         ({"client_lr": 30.0}, 2**50 - 2**14 + 1),
         ({"data_bits": 10, "gradient_bits": 20}, 2**50 - 2**14 + 1),
         ({"data_bits": 12, "gradient_bits": 20}, 2**61 - 1),
         ({"data_bits": 26, "gradient_bits": 40}, 2**61 - 1),
         ({"prime": 97}, 97),
-        ({"batch": 32}, 2**40 - 87),
+        ({"batch": 32}, 2**50 - 2**14 + 1),
+        ({"prime": 2**40 - 87}, 2**40 - 87),
         ({"batch": 8}, 2**50 - 2**14 + 1),
     ],
 )

@@ -188,4 +188,4 @@ def test_one_life_uploads_every_label_once():
 def test_the_run_says_its_numbers():
     made = make(CodedSplit, data("8,1,1"), rounds=3)
     assert made.describe()["R"] == 4
-    assert made.describe()["p"] == P40
+    assert made.describe()["p"] == 2**50 - 2**14 + 1
