@@ -10,6 +10,7 @@ from securevfl.protocols.coded_split import CodedSplit
 from securevfl.protocols.coded_split.bounds import RangeBound
 from securevfl.protocols.coded_split.parameters import choose_prime
 from securevfl.protocols.coded_split.quantisation import whole_rows
+from securevfl.protocols.coded_split.server import Server
 from securevfl.testing.runs import make, simulate
 
 DIGITS = load_dataset("digits", parties=8).subset(103, 21)
@@ -133,3 +134,36 @@ def test_wider_tables_and_longer_epochs_need_a_larger_prime():
     """On handwritten the bound was measured at 2^39.2, and 2^40-87 would have shrunk steps."""
     config = CodedSplit.Config(batch=32)
     assert choose_prime(config, (216, 76, 64, 6, 240, 47), 1200) == 2**50 - 2**14 + 1
+
+
+def test_the_residual_is_of_the_rounding_alone_and_keeps_nothing_that_the_range_rule_cut():
+    """What was cut is lost: kept, it would be asked for again in each round, and add up."""
+    errors, lost = [], []
+
+    class Noting(Server):
+        """A server that compares its residual with what it rounded and what it dealt."""
+
+        def rounded(self, wanted, rows):
+            self.asked = wanted
+            return super().rounded(wanted, rows)
+
+        def train(self, rows, sums):
+            super().train(rows, sums)
+            whole = np.rint(self.asked)
+            errors.append(np.abs(self.residual[:, rows] - (self.asked - whole)).max())
+            lost.append(np.abs(whole - self.log[-1]).max())
+
+    class Noted(CodedSplit):
+        """coded_split with that server."""
+
+        def new_server(self):
+            plain = super().new_server()
+            return Noting(plain.peers, plain.public, plain.centre, plain.labels)
+
+    options = {**SMALL, "prime": P31, "data_bits": 7, "gradient_bits": 8, "client_lr": 4000.0}
+    outcome = simulate(Noted, DIGITS, **options)
+    assert shrunk(outcome)
+    assert min(lost) > 100  # units, where rounding leaves half a unit at most
+    assert errors == [0.0] * SMALL["rounds"]
+    server = outcome.parties[-1]
+    assert 0 < np.abs(server.residual).max() <= 0.5
