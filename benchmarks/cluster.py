@@ -2,6 +2,7 @@
 
     python benchmarks/cluster.py same       8 parties in 9 processes against the simulation
     python benchmarks/cluster.py kills      100 rounds, a party killed -9 every 10 rounds
+    python benchmarks/cluster.py coded      the same kills of holders of coded_split
     python benchmarks/cluster.py patient    the same as kills with timeouts that outlast a restart
     python benchmarks/cluster.py away       the same losses in simulation, each for one round
     python benchmarks/cluster.py lost       N - R + 1 parties killed for good: seconds to the error
@@ -96,7 +97,9 @@ def same() -> dict[str, Any]:
     }
 
 
-def kills(rounds: int = 100, every: int = 10, **options: Any) -> dict[str, Any]:
+def kills(
+    rounds: int = 100, every: int = 10, protocol: str = "fedvs", **options: Any
+) -> dict[str, Any]:
     options = options or TIMED
     watched, rows = Watched(), []
     for seed in range(3):
@@ -108,14 +111,14 @@ def kills(rounds: int = 100, every: int = 10, **options: Any) -> dict[str, Any]:
                 killed[now.round] = chance.randrange(8)
                 watched.kill(killed[now.round])
 
-        with tempfile.TemporaryDirectory() as folder:
+        with tempfile.TemporaryDirectory() as folder, kept_entropies() as entropies:
             run = svfl.run(
-                "fedvs", DIGITS, rounds=rounds, seed=seed, engine="ray", out=Path(folder) / "run",
+                protocol, DIGITS, rounds=rounds, seed=seed, engine="ray", out=Path(folder) / "run",
                 progress=progress, **options,
             )  # fmt: skip
-        with one_thread():
+        with one_thread(), simulated_with(entropies):
             whole = svfl.run(
-                "fedvs", DIGITS, rounds=rounds, seed=seed, conditions="none", **options
+                protocol, DIGITS, rounds=rounds, seed=seed, conditions="none", **options
             )
         down = [e["party"] for e in run.events if e["event"] == "down"]
         rows.append(
@@ -124,12 +127,18 @@ def kills(rounds: int = 100, every: int = 10, **options: Any) -> dict[str, Any]:
                 "killed": list(killed.values()),
                 "named_in_events": down,
                 "back": [e["party"] for e in run.events if e["event"] == "up"],
+                "losses_equal": losses(run) == losses(whole),
                 "cluster": told(run),
                 "without_kills": told(whole),
             }
         )
         print(rows[-1], flush=True)
     return {"rounds": rounds, "every": every, "options": options, "runs": rows}
+
+
+def coded() -> dict[str, Any]:
+    """The kills of `kills`; a holder that comes back asks for the steps that it missed."""
+    return kills(protocol="coded_split", ask_timeout=2.0)
 
 
 def patient() -> dict[str, Any]:
@@ -346,6 +355,7 @@ def chaos(count: int = 60) -> dict[str, Any]:
 WORK: dict[str, Callable[[], dict[str, Any]]] = {
     "same": same,
     "kills": kills,
+    "coded": coded,
     "patient": patient,
     "away": away,
     "lost": lost,

@@ -78,6 +78,31 @@ def kills(part: Part) -> list[str]:
     ]
 
 
+def coded(part: Part) -> list[str]:
+    """Holders of coded_split killed -9 every few rounds."""
+    rows = [["seed", "killed", "named by events", "losses", "accuracy", "without", "real time"]]
+    for run in part["runs"]:
+        rows.append(
+            [
+                str(run["seed"]),
+                ", ".join(f"party {n}" for n in run["killed"]),
+                "all" if sorted(run["named_in_events"]) == sorted(run["killed"]) else "NOT all",
+                "equal" if run["losses_equal"] else "NOT equal",
+                percent(run["cluster"]["test_accuracy"]),
+                percent(run["without_kills"]["test_accuracy"]),
+                f"{run['cluster']['wall_seconds']:.0f} s",
+            ]
+        )
+    return [
+        f"[coded_split](coded-split.md), {part['rounds']} rounds, the same kills. The first R = 4 of "
+        "8 uploads make a round, and nobody waits for a party that is down; one that comes back "
+        "asks for the steps that it missed. Losses are compared with those of a simulation without "
+        "kills that has the parties' secrets.",
+        "",
+        *table(rows),
+    ]
+
+
 def away(part: Part) -> list[str]:
     """The same losses in simulation."""
     names = [name for name in ("whole", "away", "last") if name in part["runs"][0]]
@@ -193,6 +218,7 @@ SECTIONS: dict[str, tuple[str, Callable[[Part], list[str]]]] = {
     "last": ("A party dies every ten rounds, and rounds go on with its last model", kills),
     "kills": ("A party dies every ten rounds, and rounds go on without it", kills),
     "patient": ("A party dies every ten rounds, and rounds wait for it", kills),
+    "coded": ("A holder of coded_split dies every ten rounds", coded),
     "away": ("The same losses in simulation", away),
     "lost": ("More die than are tolerated", lost),
     "drivers": ("The driver dies", drivers),
