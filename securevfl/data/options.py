@@ -89,7 +89,7 @@ class TableOptions:
     scaling : {"minmax", "standard", "none"}
         Fitted on training rows; min-max is clipped into [0, 1].
     missing_values : sequence of str
-        Texts that stand for a missing value.
+        Texts that stand for a missing value, in place of the usual ones; a single text is one.
     max_categories : int
         Largest number of distinct texts in one column.
     coding : {"onehot", "codes"}
@@ -125,7 +125,7 @@ class TableOptions:
         # The value is frozen; sequences become tuples before anybody sees it.
         object.__setattr__(self, "party_names", names)
         object.__setattr__(self, "drop", listed_names(self.drop))
-        object.__setattr__(self, "missing_values", tuple(self.missing_values))
+        object.__setattr__(self, "missing_values", listed_names(self.missing_values))
 
     @classmethod
     def of(cls, given: Mapping[str, Any], **defaults: Any) -> TableOptions:

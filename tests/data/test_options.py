@@ -125,6 +125,8 @@ def test_none_means_not_given():
 def test_sequences_become_tuples_and_one_text_is_one_name():
     options = TableOptions(drop="town", party_names=["a", "b"], missing_values=["-"])
     assert (options.drop, options.party_names, options.missing) == (("town",), ("a", "b"), ("-",))
+    # A single text is one: its letters would each be a missing value.
+    assert TableOptions(missing_values="7.5x").missing == ("7.5x",)
     assert options.called(2) == ("a", "b")
     assert TableOptions().called(2) == ("party 0", "party 1")
     with pytest.raises(dataclasses.FrozenInstanceError):
