@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import re
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -35,6 +36,33 @@ def script(name: str, monkeypatch: Any) -> ModuleType:
     return module
 
 
+# -- what the page shows ---------------------------------------------------------------------------
+
+PAGE = Path(__file__).parents[2] / "docs" / "examples.md"
+
+
+def without_numbers(text: str) -> set[str]:
+    """The lines of a text, with signs for numbers and for what braces hold, and single spaces."""
+    masked = re.sub(r"-?\d[\d.,]*(e-?\d+)?", "#", re.sub(r"{.*?}", "{}", text))
+    masked = re.sub(r"\[(#? ?)+\]", "[#]", " ".join(masked.replace("\n", " / ").split()))
+    return {line.strip() for line in masked.split("/") if line.strip()}
+
+
+def check_page(name: str, printed: str, *, part: bool = False) -> None:
+    """The page shows the lines that an example prints; all of them, unless it ran in part."""
+    (block,) = re.findall(
+        rf"<!-- printed by examples/{name} -->\n```text\n(.*?)```", PAGE.read_text(), re.DOTALL
+    )
+    found, shown = without_numbers(printed), without_numbers(block)
+    assert found <= shown, found - shown
+    assert part or found == shown, shown - found
+
+
+def test_other_words_are_not_what_the_page_shows():
+    with pytest.raises(AssertionError, match="late letters"):
+        check_page("first_run.py", "fedvs 90.6% held-out accuracy, 300 late letters")
+
+
 # -- scripts ---------------------------------------------------------------------------------------
 
 
@@ -42,7 +70,9 @@ def test_first_run_shows_that_fedvs_waits_for_nobody(monkeypatch, capsys):
     runs = script("first_run", monkeypatch).main(rounds=12)
     assert runs["fedvs"].virtual_seconds < runs["split"].virtual_seconds / 4
     assert runs["fedvs"].summary()["late"] > 0 == runs["split"].summary()["late"]
-    assert "client             labels    none" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "client             labels    none" in printed
+    check_page("first_run.py", printed)
 
 
 def test_the_threshold_is_that_of_the_theorem(monkeypatch, capsys):
@@ -50,7 +80,9 @@ def test_the_threshold_is_that_of_the_theorem(monkeypatch, capsys):
     times = study.main(rounds=2, largest=2)
     for (K, s), seconds in times.items():
         assert (seconds >= study.SLOW) == (s > study.N - (2 * (K + study.T - 1) + 1))
-    assert "0 differ from the theorem" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "0 differ from the theorem" in printed
+    check_page("straggler_threshold.py", printed, part=True)
 
 
 def test_the_audit_tells_a_sound_protocol_from_broken_ones(monkeypatch, capsys):
@@ -60,13 +92,17 @@ def test_the_audit_tells_a_sound_protocol_from_broken_ones(monkeypatch, capsys):
         "SmallMasks": (True, True),
         "SeededMasks": (False, True),
     }
-    assert capsys.readouterr().out.count("VIOLATED") == 1
+    printed = capsys.readouterr().out
+    assert printed.count("VIOLATED") == 1
+    check_page("privacy_audit.py", printed)
 
 
 def test_own_csv_files_are_matched_and_trained_on(monkeypatch, capsys):
     found = script("own_csv", monkeypatch).main(rounds=25)
     assert found["fedvs"] > found["local"] > 0.8
-    assert "330 common rows" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "330 common rows" in printed
+    check_page("own_csv.py", printed)
 
 
 def test_every_script_is_tested():
@@ -86,7 +122,7 @@ def test_notebooks_run_from_top_to_bottom(path, monkeypatch, capsys):
         if cell["cell_type"] == "code":
             code = "".join(cell["source"]).replace("ROUNDS = 60", "ROUNDS = 5")
             exec(compile(code, f"{path.name}, cell {number}", "exec"), names)
-    assert capsys.readouterr().out
+    check_page(path.name, capsys.readouterr().out)
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)

@@ -1,0 +1,197 @@
+"""Write docs/choose.md: the words of benchmarks/choose.md with figures from committed results.
+
+Run it from the repository's root after a study: ``PYTHONPATH=. python benchmarks/choose_page.py``.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+from pathlib import Path
+from typing import Any
+
+from pages import load, percent, table
+
+RESULTS = Path("benchmarks/results")
+PAGE = Path("docs/choose.md")
+WORDS = Path("benchmarks/choose.md")
+
+METHODS = {  # of attacks-digits.json, with the name that a reader would type
+    "split": "split",
+    "vafl:rounds=2400": "vafl",
+    "wait_dp": "wait_dp",
+    "wait_dp:noise_on=gradients,centre=mlp": "wait_dp --noise-on gradients",
+    "fedvs": "fedvs",
+    "secagg_split": "secagg_split",
+    "he_split": "he_split",
+    "cvfl": "cvfl",
+    "multivfl": "multivfl",
+    "dvfl": "dvfl",
+    "fedonce": "fedonce",
+    "vfb2": "vfb2",
+    "vflhlp": "vflhlp",
+}
+CODED = {"coded_split:client_lr=16,segments=1": "coded_split"}
+ATTACKS = {
+    "inversion": "columns",
+    "inversion of sums": "columns, by sums",
+    "gradient directions": "labels",
+}
+
+MEANS = {  # of table.json: by what a value is multiplied, and digits behind the point
+    "accuracy": (100, 1),
+    "virtual_seconds": (1, 0),
+    "bytes_round": (1e-3, 0),
+    "bytes_setup": (1e-6, 1),
+}
+
+RULES = {
+    "wait": "split",
+    "skip": "split --stragglers skip",
+    "zeros": "split --stragglers zeros",
+    "buffer": "split --stragglers buffer",
+    "fedvs": "fedvs --share-timeout",
+}
+FAULTS = ("none", "guest 0.5", "guest 0.1", "link 0.5", "link 0.1")
+
+SHARED = {  # study, run in it, words
+    "local": ("credit-card", "`local`: the first party alone"),
+    "vfl": ("credit-card", "`split` on the aligned rows"),
+    "vflhlp": ("credit-card", "`vflhlp`"),
+    "fedvs": ("fedvs-downstream", "`fedvs`"),
+    "fedvs-full": ("fedvs-downstream", "`fedvs --pretrain full`"),
+}
+
+
+def read(name: str) -> dict[str, Any]:
+    """One committed result."""
+    content: dict[str, Any] = json.loads((RESULTS / name).read_text())
+    return content
+
+
+def study(name: str) -> dict[str, Any]:
+    """The committed results of a study."""
+    content = load(RESULTS / name)
+    assert content is not None, name
+    return content
+
+
+def source(*names: str) -> list[str]:
+    """Where figures come from."""
+    links = ", ".join(f"[{name}](../{RESULTS}/{name})" for name in names)
+    return ["", f"From {links}.", ""]
+
+
+def leaks() -> list[str]:
+    """Success of three attacks on each method."""
+    rows = [["method", *ATTACKS.values(), "accuracy, %"]]
+    files = {"privacy/attacks-digits.json": METHODS, "privacy/attacks-coded-digits.json": CODED}
+    for file, methods in files.items():
+        content = read(file)
+        cells = {(c["protocol"], c["attack"]): c["success"] for c in content["cells"]}
+        for label, words in methods.items():
+            found = [cells[label, attack] for attack in ATTACKS]
+            shown = ["-" if f is None else f"{f:.2f}".replace("-0.00", "0.00") for f in found]
+            accuracy = content["figures"][label]["test_accuracy"]["mean"]
+            rows.append([f"`{words}`", *shown, f"{100 * accuracy:.1f}"])
+    return [*table(rows), *source(*files)]
+
+
+def price() -> list[str]:
+    """Accuracy, time and bytes of the methods that protect embeddings, beside two that do not."""
+    file = "comparators/table.json"
+    runs = [run for run in read(file)["runs"] if run["data"] == "digits"]
+    rows = [["method", "accuracy, %", "virtual s", "kB a round", "MB once", "CPU ms a round"]]
+    for method in dict.fromkeys(run["method"] for run in runs):
+        if "10 rounds" in method:
+            continue
+        own = [run for run in runs if run["method"] == method]
+        middle = {key: statistics.mean(run[key] for run in own) for key in MEANS}
+        cells = [f"{scale * middle[key]:,.{digits}f}" for key, (scale, digits) in MEANS.items()]
+        cpu = statistics.median(run["cpu_ms_round"] for run in own)
+        rows.append([method, *cells, f"{cpu:.1f}"])
+    return [*table(rows), *source(file)]
+
+
+def times() -> list[str]:
+    """Accuracy at some virtual times on two data sets."""
+    lines = []
+    for name, chosen in (("digits", (10, 20, 60)), ("handwritten", (30, 60, 240))):
+        runs = study(f"coded_split/{name}")["times"]["runs"]
+        rows = [[name, *(f"{time} s" for time in chosen)]]
+        for label, entries in runs.items():
+            at = {entry["time"]: entry for entry in entries}
+            rows.append([label, *(percent(at[time]) if time in at else "-" for time in chosen)])
+        lines += [*table(rows), *source(f"coded_split/{name}/results.json")]
+    return [*lines, "More in [the study](results-coded-split.md).", ""]
+
+
+def crashes() -> list[str]:
+    """Accuracy under some faults."""
+    runs = study("faults/digits")["runs"]
+    rows = [["method", *FAULTS]]
+    for run in dict.fromkeys(label.rsplit(", ", 1)[0] for label in runs):
+        if run in ("ignore", "mean"):
+            continue
+        cells = []
+        for fault in FAULTS:
+            one = runs[f"{run}, {fault}"]
+            cells.append(f"{100 * one['test_accuracy']['mean']:.1f}" if one["seeds"] else "error")
+        rows.append([f"`{RULES.get(run, run)}`", *cells])
+    said = "All columns, with intervals, are in [eight methods under the same faults]"
+    return [*table(rows), *source("faults/digits/results.json"), f"{said}(results-faults.md).", ""]
+
+
+def few_rows() -> list[str]:
+    """AUC against the number of aligned rows."""
+    counts = (100, 250, 1000)
+    rows = [["method", *map(str, counts)]]
+    for run, (name, words) in SHARED.items():
+        runs = study(f"vflhlp/{name}")["runs"]
+        entries = [runs.get(f"{run}, {count} aligned") for count in counts]
+        first = entries[0]
+        assert first is not None
+        cells = []
+        for entry in entries:  # who trains alone was run once: aligned rows change nothing for it
+            auc = (entry or first)["test_auc"]
+            cells.append(f"{auc['mean']:.3f} ± {auc['half_width_95']:.3f}")
+        rows.append([words, *cells])
+    files = [f"vflhlp/{name}/results.json" for name in ("credit-card", "fedvs-downstream")]
+    return [*table(rows), *source(*files), "More in [its results](results-vflhlp.md).", ""]
+
+
+def labels() -> list[str]:
+    """Table 2 of CVFL, ours."""
+    sets = ("mnist", "fashion-mnist", "cifar10")
+    found = {name: study(f"cvfl/table-2-{name}")["runs"] for name in sets}
+    words = {"centralised": "centralised", "cvfl": "`cvfl`", "single": "single"}
+    rows = [["", *sets]]
+    for run, word in words.items():
+        rows.append([word, *(percent(found[name][run]["test_accuracy"]) for name in sets)])
+    files = [f"cvfl/table-2-{name}/results.json" for name in sets]
+    more = "More in [its results](results-label-partitioned.md)."
+    return [*table(rows), *source(*files), more, ""]
+
+
+def page() -> str:
+    """The whole page."""
+    text = WORDS.read_text()
+    tables = {
+        "leaks": leaks,
+        "price": price,
+        "times": times,
+        "crashes": crashes,
+        "few rows": few_rows,
+        "labels": labels,
+    }
+    for name, lines in tables.items():
+        text = text.replace(f"<!-- {name} -->", "\n".join(lines()).strip())
+    return text
+
+
+def main() -> None:
+    PAGE.write_text(page())
+
+
+if __name__ == "__main__":
+    main()
