@@ -21,7 +21,8 @@ from securevfl.cli.app import app
 from .test_docs import tables
 
 PAGE = Path(__file__).parents[2] / "docs" / "troubleshooting.md"
-BLOCK = re.compile(r"<!-- said by: securevfl (.+?) -->\n```text\n(.*?)```", re.DOTALL)
+BLOCK = re.compile(r"```text\n\$ securevfl (.+?)\n(securevfl: .*?)\n```", re.DOTALL)
+WIDTH = 84
 
 
 def prepare(folder: Path) -> None:
@@ -43,7 +44,8 @@ def prepare(folder: Path) -> None:
 
 def said(command: str) -> str:
     """The error of a command, which is the last line that it writes."""
-    done = CliRunner().invoke(app, shlex.split(command), prog_name="securevfl")
+    words = shlex.split(command.replace("\\\n", " "))
+    done = CliRunner().invoke(app, words, prog_name="securevfl")
     assert done.exit_code in (1, 2), f"{command} succeeds"
     return str(done.stderr.strip().splitlines()[-1])
 
@@ -73,9 +75,8 @@ def write() -> None:
         prepare(Path(folder))
 
         def block(found: re.Match[str]) -> str:
-            lines = textwrap.wrap(said(found[1]), 110, break_on_hyphens=False)
-            shown = "\n".join(lines)
-            return f"<!-- said by: securevfl {found[1]} -->\n```text\n{shown}\n```"
+            shown = textwrap.fill(said(found[1]), WIDTH, break_on_hyphens=False)
+            return f"```text\n$ securevfl {found[1]}\n{shown}\n```"
 
         PAGE.write_text(BLOCK.sub(block, PAGE.read_text()))
 
