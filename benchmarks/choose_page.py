@@ -77,7 +77,7 @@ def study(name: str) -> dict[str, Any]:
 
 
 def source(*names: str) -> list[str]:
-    """Where figures come from."""
+    """Lines that name the files which figures come from."""
     links = ", ".join(f"[{name}](../{RESULTS}/{name})" for name in names)
     return ["", f"From {links}.", ""]
 
