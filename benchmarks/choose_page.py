@@ -101,7 +101,7 @@ def price() -> list[str]:
     """Accuracy, time and bytes of the methods that protect embeddings, beside two that do not."""
     file = "comparators/table.json"
     runs = [run for run in read(file)["runs"] if run["data"] == "digits"]
-    rows = [["method", "accuracy, %", "virtual s", "kB a round", "MB once", "CPU ms a round"]]
+    rows = [["method", "accuracy, %", "virtual time, s", "kB a round", "MB once", "CPU ms a round"]]
     for method in dict.fromkeys(run["method"] for run in runs):
         if "10 rounds" in method:
             continue
