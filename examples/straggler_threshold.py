@@ -6,7 +6,7 @@ runs are timed in which s clients take 100 s for every upload.
 """
 
 import securevfl as svfl
-from securevfl.bench.threshold import Cell, map_threshold
+from securevfl.bench.decoding import Cell, map_threshold
 from securevfl.engine.conditions import Conditions, Delay
 
 N, T = 10, 1

@@ -51,7 +51,7 @@ ALLOWED: dict[str, set[str]] = {
     "planning": _PLANNING,
     "runs": _RUNS,
     "studies": _STUDIES,
-    "bench": _STUDIES,
+    "bench": _AUDIT,
     "audit": _AUDIT,
     "report": {
         *("runs", "studies.intervals", "protocols.base", "engine.network", "engine.conditions"),

@@ -248,6 +248,7 @@ run_app = typer.Typer(
     subcommand_metavar="PROTOCOL [OPTIONS]",
     epilog=epilog("run"),
 )
+THRESHOLD_METHODS = (SHOWN["default"], SHOWN["baseline"], SHOWN["asynchronous"])
 bench_app = typer.Typer(rich_markup_mode="rich", help="Time parts of the library on this machine.")
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as one JSON object.")]
 DataDir = Annotated[
@@ -401,6 +402,87 @@ def bench_round(
 
 @bench_app.command("threshold", epilog=epilog("bench threshold"))
 def bench_threshold(
+    methods: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="METHOD...",
+            help="Protocols, or variants such as NAME:option=value.  \\[default: "
+            f"{' '.join(THRESHOLD_METHODS)}]",
+            autocompletion=protocol_names,
+        ),
+    ] = None,
+    data: Annotated[str, typer.Option(metavar="NAME", help="Data set to train on.")] = "digits",
+    parties: Annotated[int, typer.Option(metavar="N", min=2, help="Number of parties.")] = 8,
+    segments: Annotated[
+        str, typer.Option(metavar="K,...", help="Numbers of data segments.")
+    ] = "1,2,3",
+    privacy: Annotated[
+        str, typer.Option(metavar="T,...", help="Numbers of clients that may collude.")
+    ] = "1,2",
+    corrupt: Annotated[
+        str, typer.Option(metavar="A,...", help="Numbers of wrong uploads that are corrected.")
+    ] = "0,1",
+    kinds: Annotated[
+        str, typer.Option(metavar="KIND,...", help="Troubles: slow, dead and lying parties.")
+    ] = "slow,dead,lying",
+    laws: Annotated[
+        str,
+        typer.Option(
+            metavar="LAW,...",
+            help="Laws of delay: exponential, constant, pareto, shares too, occupies.",
+        ),
+    ] = "exponential,constant,pareto,shares too,occupies",
+    until: Annotated[
+        float, typer.Option(metavar="SECONDS", help="Virtual seconds of each run.")
+    ] = 20.0,
+    seeds: Annotated[int, typer.Option(metavar="N", min=1, help="Number of seeds.")] = 1,
+    every: Annotated[
+        bool,
+        typer.Option(
+            "--every/--bisect",
+            help="Run each number of troubled parties, or those alone that bisection asks for.",
+        ),
+    ] = True,
+    set: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Option of all methods that have it."),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER",
+            help="Folder of runs, table and picture. A run that is there is not made again.  "
+            "\\[default: runs/threshold-DATA]",
+        ),
+    ] = None,
+    json: AsJson = False,
+) -> None:
+    """Find how many slow, dead or lying parties methods bear, by training with them.
+
+    Every method is trained with 0 to N troubled parties, for each K, T and A where it has them. The
+    boundary up to which it goes on stands beside the predicted N - R - 2A. Results are one CSV
+    file and a picture.
+    """
+    from securevfl.cli.threshold import threshold
+
+    threshold(
+        methods or THRESHOLD_METHODS,
+        data=data,
+        parties=parties,
+        grid=(segments, privacy, corrupt),
+        kinds=kinds,
+        laws=laws,
+        until=until,
+        seeds=seeds,
+        every=every,
+        pairs=set or (),
+        out=out or Path("runs") / f"threshold-{Path(data).stem}",
+        as_json=json,
+    )
+
+
+@bench_app.command("decoding", epilog=epilog("bench decoding"))
+def bench_decoding(
     parties: Annotated[
         str, typer.Option(metavar="N,...", help="Numbers of parties.")
     ] = "6,10,16,28",
@@ -434,9 +516,9 @@ def bench_threshold(
     N is the number of parties, K that of data segments, T that of clients that may collude. For
     each cell sets of stragglers are left out. The times of rounds show what K and T cost.
     """
-    from securevfl.cli.studies import threshold
+    from securevfl.cli.studies import decoding
 
-    threshold(
+    decoding(
         parties=parties,
         privacy=privacy,
         segments=segments,

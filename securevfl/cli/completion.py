@@ -115,7 +115,11 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
         ("bench round", "Show what secrecy costs. It takes minutes."),
         ("bench round --parties 8 --segments 2 --rows 2000 --features 64", "Time smaller rounds."),
     ),
-    "bench threshold": (("bench threshold --parties 6,10 --privacy 1,2 --out map.png", ""),),
+    "bench threshold": (
+        ("bench threshold", "Find the boundaries of three methods on digits. It takes minutes."),
+        ("bench threshold {default} --segments 1,2 --kinds slow --laws constant", ""),
+    ),
+    "bench decoding": (("bench decoding --parties 6,10 --privacy 1,2 --out map.png", ""),),
     "bench field": (("bench field --json", ""),),
 }  # fmt: skip
 

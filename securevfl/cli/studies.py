@@ -1,4 +1,4 @@
-"""The commands `study`, `compare`, `plan` and `bench threshold`."""
+"""The commands `study`, `compare`, `plan` and `bench decoding`."""
 
 from __future__ import annotations
 
@@ -279,7 +279,7 @@ def _as_typed(common: Mapping[str, Any]) -> str:
     return " ".join([*words, *(["--unsealed"] if common["sealed"] is False else [])])
 
 
-def threshold(
+def decoding(
     *,
     parties: str,
     privacy: str,
@@ -291,13 +291,13 @@ def threshold(
     out: Path | None,
     as_json: bool,
 ) -> None:
-    """Carry out ``securevfl bench threshold``."""
-    from securevfl.bench.threshold import draw_threshold, map_threshold, report, time_rounds
+    """Carry out ``securevfl bench decoding``."""
+    from securevfl.bench.decoding import draw_threshold, map_threshold, report, time_rounds
     from securevfl.machine import describe_machine
 
-    sizes, privacies = _numbers(parties, "--parties"), _numbers(privacy, "--privacy")
-    modulus = _numbers(plain_number(prime), "--prime")[0]
-    with Display("threshold") as display:
+    sizes, privacies = numbers(parties, "--parties"), numbers(privacy, "--privacy")
+    modulus = numbers(plain_number(prime), "--prime")[0]
+    with Display("decoding") as display:
         cells = map_threshold(
             sizes,
             largest_segments=segments or max(sizes) // 2 + 1,
@@ -325,13 +325,14 @@ def threshold(
     if as_json:
         output.print_json(result)
     else:
-        tables.print_threshold(result)
+        tables.print_decoding(result)
 
 
-def _numbers(text: str, flag: str) -> Sequence[int]:
+def numbers(text: str, flag: str) -> Sequence[int]:
+    """Integers of an option, with commas between them."""
     try:
         return [int(part) for part in text.split(",")]
     except ValueError:
         raise ConfigurationError(
-            f"bench threshold: {flag} {text!r} must be integers with commas between them"
+            f"bench: {flag} {text!r} must be integers with commas between them"
         ) from None

@@ -1,4 +1,4 @@
-"""Tables on standard output for studies, comparisons, plans and thresholds."""
+"""Tables on standard output for studies, comparisons, plans and benchmarks of codes."""
 
 from __future__ import annotations
 
@@ -251,7 +251,7 @@ def print_plan(found: Forecast, given: str) -> None:
     console.print(f"run: securevfl run {found.protocol} {words}", soft_wrap=True)
 
 
-def print_threshold(result: Mapping[str, Any]) -> None:
+def print_decoding(result: Mapping[str, Any]) -> None:
     """Print the counts of the map, every cell off the theorem's side, and times of rounds."""
     console = out()
     console.print(

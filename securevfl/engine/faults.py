@@ -1,4 +1,4 @@
-"""Faults of a run: two-state chains of parties and links, and scripted outages.
+"""Faults of a run: two-state chains of parties and links, scripted outages, and lies.
 
 A chain has a fault rate and a rejoin rate. Each round every entity draws u from U(0, 1): alive and
 u < fault, it is down from this round on; down and u < rejoin, it is up again (DVFL's fault model).
@@ -123,6 +123,9 @@ class Faults:
     first : int
         First round in which chains apply, at least 1; before it all are up. The server's
         round 1 may begin while clients still set up.
+    lies : tuple of Outage
+        Spans in which a party is up and lies: all numbers of its uploads are replaced
+        (`securevfl.engine.simulation.lies`).
     """
 
     chains: Mapping[str, Chain] = field(default_factory=dict)
@@ -130,8 +133,15 @@ class Faults:
     tick: float = 1.0
     name: str = "custom"
     first: int = 1
+    lies: tuple[Outage, ...] = ()
 
     def __post_init__(self) -> None:
+        for lie in self.lies:
+            if isinstance(lie.entity, tuple) or lie.entity == SERVER:
+                raise ConfigurationError(
+                    "faults: a lie is of a client, whose uploads it replaces, and not of a link "
+                    "or of the server; name party = NUMBER"
+                )
         if self.first < 1:
             raise ConfigurationError(f"faults: first = {self.first} must be a round, from 1 on")
         if not 0 < self.tick < math.inf:
@@ -165,6 +175,8 @@ class Faults:
         for role, chain in self.chains.items():
             values[role] = {"fault": chain.fault, "rejoin": chain.rejoin}
         values["outage"] = [_describe(outage) for outage in self.outages]
+        if self.lies:
+            values["lie"] = [_describe(lie) for lie in self.lies]
         return values
 
 
@@ -214,6 +226,9 @@ class Schedule:
                 self._one_way.setdefault(outage.entity, []).append(outage)
             else:
                 self._outages.setdefault(entity, []).append(outage)
+        self._lies: dict[int | Link, list[Outage]] = {}
+        for lie in faults.lies:
+            self._lies.setdefault(self._checked(lie.entity), []).append(lie)
 
     def _checked(self, entity: int | Link) -> int | Link:
         ends = entity if isinstance(entity, tuple) else (entity,)
@@ -255,6 +270,10 @@ class Schedule:
             return False
         link = (min(sender, receiver), max(sender, receiver))
         return self._up(link, self._link_chain, round, seconds)
+
+    def lies(self, party: int, round: int, seconds: float) -> bool:
+        """Whether what a party uploads in a round is replaced."""
+        return any(lie.covers(round, seconds) for lie in self._lies.get(party, ()))
 
     def returns(self, party: int, round: int = 0, seconds: float = 0.0) -> bool:
         """Whether a party that is down, or goes down, after this round and time may come back."""
@@ -317,6 +336,9 @@ def load_faults(source: str | Path | Mapping[str, Any] | Faults | None) -> Fault
         link = [2, "server"]
         seconds = [12.0]
         one_way = true                  # only what 2 sends to the server is lost
+        [[lie]]
+        party = 1                       # all numbers that it uploads are replaced,
+        rounds = [5]                    # in these rounds, or seconds
 
     Raises
     ------
@@ -345,6 +367,7 @@ def faults_from(values: Mapping[str, Any], *, name: str = "custom") -> Faults:
     """Faults from the keys that `load_faults` describes; a key ``name`` goes before `name`."""
     chains: dict[str, Chain] = {}
     outages: list[Outage] = []
+    lies: list[Outage] = []
     tick, first = 1.0, 1
     for key, value in values.items():
         if key == "name" and isinstance(value, str):
@@ -355,14 +378,16 @@ def faults_from(values: Mapping[str, Any], *, name: str = "custom") -> Faults:
             first = value
         elif key == "outage" and isinstance(value, list | tuple):
             outages += [_outage(each) for each in value]
+        elif key == "lie" and isinstance(value, list | tuple):
+            lies += [_outage(each) for each in value]
         elif isinstance(value, Mapping) and set(value) == {"fault", "rejoin"}:
             chains[key] = Chain(**{k: _number(f"{key}.{k}", v) for k, v in value.items()})
         else:
             raise ConfigurationError(
-                f"faults: {key} = {value!r} is neither a tick, a first round, an outage, nor a "
-                "role's table of fault and rejoin"
+                f"faults: {key} = {value!r} is neither a tick, a first round, an outage, a lie, "
+                "nor a role's table of fault and rejoin"
             )
-    return Faults(chains, tuple(outages), tick, name, first)
+    return Faults(chains, tuple(outages), tick, name, first, tuple(lies))
 
 
 def _outage(values: Any) -> Outage:

@@ -253,7 +253,7 @@ def test_displays_do_not_write_where_verify_listens_to_parties(monkeypatch, caps
         (("plan", "--data", "digits"), "securevfl.planning.forecast.plan"),
         (("bench", "round"), "securevfl.bench.rounds.bench_round"),
         (("bench", "field"), "securevfl.bench.rounds.bench_field"),
-        (("bench", "threshold"), "securevfl.bench.threshold.map_threshold"),
+        (("bench", "decoding"), "securevfl.bench.decoding.map_threshold"),
         (("predict", "a run", "new.csv"), "securevfl.runs.from_folder.predict_files"),
         (("trace", "a run"), "securevfl.runs.from_folder.trace_folder"),
         (("export", "a run"), "securevfl.runs.load.load_run"),

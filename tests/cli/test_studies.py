@@ -165,17 +165,29 @@ def test_plan_of_a_shape():
     assert found["choices"][0]["simulation_memory"] == pytest.approx(5.5e9, rel=0.02)
 
 
-def test_bench_threshold(tmp_path):
+def test_bench_decoding(tmp_path):
     size = ("--parties", "5,7", "--privacy", "1,2", "--segments", "3", "--tries", "1")
     few = ("--time-parties", "5", "--rounds", "3", "--prime", "2^31-1", "--out", "map.png")
-    found = json.loads(call("bench", "threshold", *size, *few, "--json").stdout)
+    found = json.loads(call("bench", "decoding", *size, *few, "--json").stdout)
     assert found["cells"] == (6 + 8) * 2 * 3
     assert found["not_as_predicted"] == []
     assert [(row["T"], row["K"]) for row in found["rounds"]] == [(1, 1), (1, 2), (2, 1)]
     assert Path("map.png").stat().st_size > 5000
-    text = call("bench", "threshold", *size, *few).stdout
+    text = call("bench", "decoding", *size, *few).stdout
     for part in ("0 not as predicted", "virtual", "computing, all parties", "processor"):
         assert part in text
+
+
+def test_bench_threshold():
+    words = ("fedvs", "--parties", "4", "--segments", "1", "--privacy", "1", "--corrupt", "0")
+    few = ("--kinds", "slow", "--laws", "constant", "--until", "2", "--set", "width=4")
+    text = call("bench", "threshold", *words, *few, "--out", "here").stdout
+    assert "slow, constant" in text
+    assert {path.name for path in Path("here").iterdir()} == {"cells.csv", "cells.png", "jobs"}
+    found = json.loads(call("bench", "threshold", *words, *few, "--out", "here", "--json").stdout)
+    (row,) = found["boundaries"]
+    assert (row["R"], row["predicted"], row["boundary"]) == (3, 1, 1)
+    assert row["without_accuracy"] == row["within_accuracy"]
 
 
 def test_the_display_of_a_study_on_a_terminal(monkeypatch):

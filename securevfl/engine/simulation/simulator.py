@@ -22,9 +22,10 @@ from securevfl.engine.party import Party
 from securevfl.engine.security.sealing import OVERHEAD, Sealing
 from securevfl.engine.simulation.crashes import CrashInjector
 from securevfl.engine.simulation.event_queue import ARRIVE, DEPART, FAULTS, TIMER, EventQueue
+from securevfl.engine.simulation.lies import replaced
 from securevfl.engine.simulation.slot import PartySlot
 from securevfl.engine.simulation.snapshots import ConsistentSnapshot, check_parties
-from securevfl.engine.streams import Secrets, SecretSeed
+from securevfl.engine.streams import Secrets, SecretSeed, keyed_stream
 from securevfl.engine.transcript import Transcript
 from securevfl.errors import StalledError
 
@@ -123,6 +124,7 @@ class Simulation:
         self._started = False
         self._snapshot = ConsistentSnapshot(self.slots, self.state)
         self._crashes: CrashInjector | None = None
+        self._faults = faults
         if faults is not None:
             if make_party is None:
                 raise ValueError("Simulation: faults need make_party, which makes parties anew")
@@ -244,6 +246,9 @@ class Simulation:
         departure += chosen
         envelope = wire.envelope(kind) + (OVERHEAD if self._sealing is not None else 0)
         modulus = self._modulus(kind)
+        if activity == "upload" and self._lies(party.index, round):
+            stream = keyed_stream(self.seed, party.index, f"lie/{kind}", round)
+            payloads = [replaced(payload, stream, self._element(kind)) for payload in payloads]
         known: Any = None
         nbytes = 0
         # Bytes are counted once where all get one object, or rows of one array.
@@ -256,6 +261,14 @@ class Simulation:
                 self._keep(party, kind, payload, round, now + chosen)
             else:
                 self._dispatch(party, receiver, kind, payload, round, departure, nbytes)
+
+    def _lies(self, party: int, round: int) -> bool:
+        """Whether the fault schedule has a party's uploads of a round replaced."""
+        return self._faults is not None and self._faults.lies(party, round, self.clock / 1e9)
+
+    def _element(self, kind: str) -> int | None:
+        """Modulus of a kind's field elements, whether or not they are packed on their way."""
+        return None if self._rules is None else self._rules.modulus(kind)
 
     def _keep(self, party: PartyState, kind: str, payload: Any, round: int, time: int) -> None:
         """Deliver to oneself: no bytes, and no delay but the one that was asked for."""
@@ -353,7 +366,7 @@ class Simulation:
 
     def _modulus(self, kind: str) -> int | None:
         """Modulus of the elements that a kind of message packs on its way."""
-        return self._rules.modulus(kind) if self._rules is not None and self._packing else None
+        return self._element(kind) if self._packing else None
 
     def _count_late(self, message: Message) -> None:
         if message.row >= 0:
