@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 from pages import load, ours, percent, signed, table
+from verdicts import STOPS, time_saved
 
 from securevfl.studies.intervals import mean_interval, paired_difference
 
@@ -22,7 +23,6 @@ PAGE = Path("docs/results-label-partitioned.md")
 SETS = ("mnist", "fashion-mnist", "cifar10")
 NAMES = {"q1": "q = 1", "q3": "q = 3", "auto": "q = auto", "q1-lr3": "3 x lr, q = 1"}
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#999999")
-LEVELS = (1.0, 1.5, 2.0)  # times the stop loss
 
 HEAD = """# Labels held by several parties: ours beside the papers'
 
@@ -74,29 +74,17 @@ def curves(folder: Path) -> dict[tuple[str, str], list[tuple[float, float, float
     return found
 
 
-def earlier(folder: Path) -> list[list[str]]:
-    """Time that asynchrony saves until each level of the test loss, in per cent of sync's."""
-    found = curves(folder)
-    saved, stops = defaultdict(list), []
-    for seed in sorted({seed for _, seed in found}):
-        both = [found[run, seed] for run in ("cvfl", "cvfl-sync")]
-        stop = max(min(loss for *_, loss in curve) for curve in both)
-        stops.append(stop)
-        for level in LEVELS:
-            one, two = (next(t for _, t, loss in c if loss <= level * stop) for c in both)
-            saved[level].append(100 * (1 - one / two))
-    cells = [signed(*mean_interval(saved[level]), digits=1) for level in LEVELS]
-    return [[f"{sum(stops) / len(stops):.4f}", *cells]]
-
-
 def async_table(names: list[str]) -> list[str]:
-    """One row a data set."""
+    """One row a data set: time that asynchrony saves until stop losses, in per cent of sync's."""
     papers = {"mnist": "20.1", "fashion-mnist": "57.1", "cifar10": "20.4"}
-    head = ["", "stop loss", *(f"until {level:g} x, % earlier" for level in LEVELS), "paper, %"]
-    rows = [head]
+    rows = [["", "stop loss, % earlier", "stop loss, % earlier", "paper, %"]]
     for name in names:
-        for cells in earlier(RESULTS / "cvfl" / f"table-2-{name}"):
-            rows.append([name, *cells, papers[name]])
+        cells = []
+        for loss in STOPS[name]:
+            saved = time_saved(f"cvfl/table-2-{name}", "cvfl", "cvfl-sync", loss, "")
+            cells.append("-" if saved is None else
+                         f"{loss:g}: {signed(saved.mean, saved.half, digits=1)}")  # fmt: skip
+        rows.append([name, *cells, papers[name]])
     return table(rows)
 
 

@@ -101,8 +101,8 @@ class Cell:
         error ended all runs.
     accuracy, half_width : float
         Of the models at the end of the virtual time, and of its 95 % interval; NaN for none.
-    bytes : float
-        Sent by all parties in that time.
+    sent : float
+        Bytes that all parties sent in that time.
     error : str
         Of the first seed that ended with one; empty for none.
     """
@@ -122,7 +122,7 @@ class Cell:
     round_seconds: float
     accuracy: float
     half_width: float
-    bytes: float
+    sent: float
     seeds: int
     error: str
 
@@ -301,7 +301,7 @@ def _mean(results: Sequence[Mapping[str, Any]], until: float) -> dict[str, Any]:
         "round_seconds": mean(times, math.inf),
         "accuracy": accuracy,
         "half_width": half,
-        "bytes": mean([s["bytes"] for s in there], math.nan),
+        "sent": mean([s["bytes"] for s in there], math.nan),
         "error": errors[0] if errors else "",
         "last": min(last, default=0.0),
         "majority": mean([s.get("majority_accuracy", 0.0) for s in there], 0.0),

@@ -82,7 +82,7 @@ def _flat(row: Mapping[str, Any]) -> dict[str, Any]:
     flat = {key: value for key, value in row.items() if key not in _PLACES}
     for place in _PLACES:
         cell = row[place]
-        for name in ("round_seconds", "accuracy", "bytes"):
+        for name in ("round_seconds", "accuracy", "sent"):
             value = math.nan if cell is None else getattr(cell, name)
             flat[f"{place}_{name}"] = value if math.isfinite(value) else None
     return flat

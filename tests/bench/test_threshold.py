@@ -69,7 +69,7 @@ def test_cells_say_what_a_user_asks(found):
     assert beyond.round_seconds == 4.0  # its first round has not ended
     assert free.accuracy == within.accuracy > 0.15
     assert math.isnan(beyond.accuracy)  # nothing was trained
-    assert free.bytes > beyond.bytes > 0
+    assert free.sent > beyond.sent > 0
     dead = at["fedvs", 1, 0, "dead", 3]
     assert dead.outcome == "ended"
     assert "fedvs" in dead.error

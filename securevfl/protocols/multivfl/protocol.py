@@ -71,7 +71,8 @@ class MultiVfl(EmbeddingProtocol):
             "FedAvg is the mean itself, without rounding",
             "server optimisers are those of the cited works, for the paper's formulas are garbled "
             "in print: see securevfl.models.server_optimizers",
-            "local optimisers begin anew in each round; the paper does not say",
+            "local optimisers begin anew in each round, and are Adam by default; line 7 of the "
+            "paper is plain SGD: optimizer = sgd, momentum = 0",
             "the mean loss of each label owner goes to the server, for the history",
             "noise on activations is ours; epsilon is of the releases of a row for given weights, "
             "and the influence of a row on the weights is not covered",

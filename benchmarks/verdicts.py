@@ -1,0 +1,161 @@
+"""Verdicts on the papers' claims, from paired differences of committed results.
+
+A claim is that one run is above another, at some times, sizes or data sets: a list of differences,
+each paired by seed. Their intervals are corrected for their number by Holm's rule, so that a claim
+that is true everywhere is refuted somewhere with a chance of 5 % at most, and so is the opposite.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from securevfl.studies.intervals import differing, paired_difference
+
+RESULTS = Path(__file__).parent / "results"
+WORDS = ("confirmed", "refuted", "undecided", "not run")
+# Test losses of CVFL's Figure 2, the same for all seeds and below what guessing gives (ln 10).
+STOPS = {"mnist": (0.2, 0.1), "fashion-mnist": (0.4, 0.3), "cifar10": (1.8, 1.5)}
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A mean difference of two runs, paired by seed, with half its 95 % interval.
+
+    Attributes
+    ----------
+    name : str
+        Where it was measured, such as a time or a data set.
+    """
+
+    name: str
+    mean: float
+    half: float
+    pairs: int
+
+    def entry(self) -> dict[str, Any]:
+        """As `differing` takes it."""
+        half = None if math.isnan(self.half) else self.half
+        return {"mean": self.mean, "half_width_95": half, "pairs": self.pairs}
+
+    def text(self, digits: int) -> str:
+        """The difference with its interval."""
+        spread = " (one pair)" if math.isnan(self.half) else f" ± {self.half:.{digits}f}"
+        return f"{self.name}: {self.mean:+.{digits}f}{spread}"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """The verdict on a list of differences that are claimed to be positive."""
+
+    word: str
+    text: str
+
+
+def judge(differences: Sequence[Difference], digits: int = 1) -> Finding:
+    """Confirmed where all differ in the claimed direction, refuted where one differs in the other.
+
+    Undecided else, and where there is one seed.
+    """
+    sure = differing([each.entry() for each in differences])
+    above = [d for d, differs in zip(differences, sure, strict=True) if differs and d.mean > 0]
+    below = [d for d, differs in zip(differences, sure, strict=True) if differs and d.mean < 0]
+    word = "undecided"
+    if below:
+        word = "refuted"
+    elif len(above) == len(differences):
+        word = "confirmed"
+    text = "; ".join(each.text(digits) for each in differences)
+    if len(differences) > 1:
+        text += f" ({len(above)} of {len(differences)} above, {len(below)} below, by Holm)"
+    return Finding(word, text)
+
+
+def runs(study: str) -> Mapping[str, Any]:
+    """The runs of a study's results."""
+    content = json.loads((RESULTS / study / "results.json").read_text())
+    found: Mapping[str, Any] = content["runs"]
+    return found
+
+
+def values(study: str, run: str, measure: str = "test_accuracy") -> dict[int, float]:
+    """Final values of a run by seed."""
+    own = runs(study)[run]
+    return dict(zip(own["seeds"], own[measure]["values"], strict=True))
+
+
+def paired(
+    name: str, one: Mapping[Any, float], two: Mapping[Any, float], scale: float = 100.0
+) -> Difference:
+    """Difference of two runs' values over the seeds that both have."""
+    seeds = sorted(set(one) & set(two))
+    mean, half = paired_difference([scale * one[s] for s in seeds], [scale * two[s] for s in seeds])
+    return Difference(name, mean, half, len(seeds))
+
+
+def final(
+    study: str, one: str, two: str, *, measure: str = "test_accuracy", name: str = ""
+) -> Difference:
+    """Difference of two runs of a study after their last step."""
+    scale = 100.0 if measure == "test_accuracy" else 1.0
+    return paired(name or study, values(study, one, measure), values(study, two, measure), scale)
+
+
+def at_times(study: str) -> dict[tuple[str, float], dict[str, float]]:
+    """Accuracy by run and virtual time, then by seed."""
+    found: dict[tuple[str, float], dict[str, float]] = defaultdict(dict)
+    with (RESULTS / study / "times.csv").open() as file:
+        for row in csv.DictReader(file):
+            found[row["run"], float(row["time"])][row["seed"]] = float(row["accuracy"])
+    return found
+
+
+def over_time(
+    study: str, one: str, two: str, *, times: Sequence[float] = (), faster: float = 1.0
+) -> list[Difference]:
+    """Differences at each virtual time, or at `times`.
+
+    Parameters
+    ----------
+    faster : float
+        How many times faster the first run is taken to be: it is read off so much later.
+    """
+    found = at_times(study)
+    known = sorted({time for _, time in found})
+    asked = [t for t in (times or known) if (one, faster * t) in found and (two, t) in found]
+    return [paired(f"{t:g} s", found[one, faster * t], found[two, t]) for t in asked]
+
+
+def losses(study: str) -> dict[str, dict[str, list[tuple[float, float]]]]:
+    """(virtual time, test loss) of all evaluations by run, then by seed."""
+    found: dict[str, dict[str, list[tuple[float, float]]]] = defaultdict(lambda: defaultdict(list))
+    with (RESULTS / study / "curves.csv").open() as file:
+        for row in csv.DictReader(file):
+            point = float(row["time"]), float(row["test_loss"])
+            found[row["run"]][row["seed"]].append(point)
+    return found
+
+
+def time_saved(study: str, one: str, two: str, loss: float, name: str) -> Difference | None:
+    """Per cent of the second run's time that the first saves until a test loss; None if missed."""
+    found = losses(study)
+    times = {run: {s: _until(curve, loss) for s, curve in found[run].items()} for run in (one, two)}
+    if any(time is None for own in times.values() for time in own.values()):
+        return None
+    ratios = {s: times[one][s] / times[two][s] for s in times[two]}  # type: ignore[operator]
+    return paired(f"{name}, loss {loss:g}", dict.fromkeys(ratios, 1.0), ratios)
+
+
+def _until(curve: Sequence[tuple[float, float]], loss: float) -> float | None:
+    return next((time for time, value in curve if value <= loss), None)
+
+
+def last_loss(study: str, run: str) -> dict[str, float]:
+    """Test loss of a run's last evaluation by seed."""
+    return {seed: curve[-1][1] for seed, curve in losses(study)[run].items()}
