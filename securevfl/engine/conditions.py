@@ -42,7 +42,7 @@ _LOGARITHMS: dict[str, Callable[[float], float]] = {"2": math.log2, "e": math.lo
 
 @dataclass(frozen=True)
 class Conditions:
-    """The conditions of a run: delays of clients, rates of uplinks, and the mode of computing time.
+    """The conditions of a run: delays of clients, rates of links, and the mode of computing time.
 
     Parameters
     ----------
@@ -61,6 +61,9 @@ class Conditions:
         multiply-adds that a party states (`securevfl.engine.party.Party.operations`).
     uplinks : tuple of float or None
         Rate of each client's uplink in place of `bandwidth`, which then is the server's.
+    downlinks : tuple of float or None
+        Rate at which each client gets what the server sends, one message after the other, once it
+        has left the server's uplink. Empty, and None, for no limit.
     seconds_per_multiply_add : float
         Price of an operation, where computing is modelled.
     delay_mode : {"latency", "occupies", "abort"}
@@ -86,9 +89,10 @@ class Conditions:
     delay_mode: DelayMode = "latency"
     slowness: tuple[float, ...] = ()
     persistence: int = 1
+    downlinks: tuple[float | None, ...] = ()
 
     def __post_init__(self) -> None:
-        for rate in (self.bandwidth, *self.uplinks):
+        for rate in (self.bandwidth, *self.uplinks, *self.downlinks):
             if rate is not None and not 0 < rate < math.inf:
                 raise ConfigurationError(
                     f"conditions: a bandwidth of {rate} bit/s must be positive and finite"
@@ -152,6 +156,12 @@ class Conditions:
         rate = self.uplinks[sender] if own else self.bandwidth
         return 0 if rate is None else round_ns(8 * nbytes / rate)
 
+    def download(self, nbytes: int, receiver: int) -> int:
+        """Nanoseconds that a message of the server occupies its receiver's downlink."""
+        own = 0 <= receiver < len(self.downlinks)
+        rate = self.downlinks[receiver] if own else None
+        return 0 if rate is None else round_ns(8 * nbytes / rate)
+
     def work(self, operations: int, party: int = SERVER) -> int:
         """Nanoseconds that multiply-adds of a party take, where computing is modelled."""
         factor = self.slowness[party] if 0 <= party < len(self.slowness) else 1.0
@@ -177,6 +187,8 @@ class Conditions:
             values["trace_end"] = traces[0].end
         if self.uplinks:
             values["uplinks"] = [rate or 0.0 for rate in self.uplinks]
+        if self.downlinks:
+            values["downlinks"] = [rate or 0.0 for rate in self.downlinks]
         if self.compute == "modelled":
             values["seconds_per_multiply_add"] = self.seconds_per_multiply_add
         if self.delay_mode != "latency":

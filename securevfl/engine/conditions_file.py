@@ -22,8 +22,8 @@ from securevfl.errors import ConfigurationError
 from securevfl.reading import NOT_PARSED
 
 _COMMON = {
-    "bandwidth", "uplinks", "compute", "seconds_per_multiply_add", "delay_mode", "slowness",
-    "persistence",
+    "bandwidth", "uplinks", "downlinks", "compute", "seconds_per_multiply_add", "delay_mode",
+    "slowness", "persistence",
 }  # fmt: skip
 _SHARING = {"share_factor", "log_base"}
 _LAW = {"upload_law", "upload_shape"}
@@ -35,7 +35,10 @@ _FORMS = {
 }
 _KEYS = {"pattern"}.union(_COMMON, *_FORMS.values())
 _TEXTS = {"pattern", "compute", "upload_law", "trace", "trace_end", "delay_mode", "log_base"}
-_LISTS = {"slow_parties", "uplinks", "upload_mean", "upload_shift", "upload_shape", "slowness"}
+_LISTS = {
+    "slow_parties", "uplinks", "downlinks", "upload_mean", "upload_shift", "upload_shape",
+    "slowness",
+}  # fmt: skip
 
 
 def load_conditions(
@@ -55,8 +58,9 @@ def load_conditions(
 
     All but a trace take ``upload_law`` and ``upload_shape`` (`securevfl.engine.delays.Delay`). All
     take ``share_factor``, or else ``log_base`` of its default log(N)^2 / |B|; ``bandwidth`` (bit/s,
-    0 for no limit), ``uplinks`` (a rate for each client), ``compute``, ``seconds_per_multiply_add``
-    and ``slowness`` (of each client); ``delay_mode`` and ``persistence`` (`Conditions`).
+    0 for no limit), ``uplinks`` and ``downlinks`` (a rate for each client, or one for all),
+    ``compute``, ``seconds_per_multiply_add`` and ``slowness`` (of each client); ``delay_mode`` and
+    ``persistence`` (`Conditions`).
 
     Raises
     ------
@@ -148,12 +152,14 @@ def _all_zero(value: Any) -> bool:
 
 
 def _common(values: Mapping[str, Any], parties: int) -> dict[str, Any]:
-    common = {key: values[key] for key in _COMMON - {"uplinks", "slowness"} if key in values}
+    lists = {"uplinks", "downlinks", "slowness"}
+    common = {key: values[key] for key in _COMMON - lists if key in values}
     if common.get("bandwidth") == 0:
         common["bandwidth"] = None
-    if "uplinks" in values:
-        rates = _per_party(values, "uplinks", parties)
-        common["uplinks"] = tuple(rate or None for rate in rates)
+    for links in ("uplinks", "downlinks"):
+        if links in values:
+            rates = _per_party(values, links, parties)
+            common[links] = tuple(rate or None for rate in rates)
     if "slowness" in values:
         common["slowness"] = tuple(_per_party(values, "slowness", parties))
     return common

@@ -1,10 +1,10 @@
 """Virtual time of a run, from the outline of its messages alone.
 
 Times follow from the rules of `securevfl.engine.simulation.simulator`: a message leaves after its
-sender's delay and queues on its sender's uplink behind what left before; the server goes on with
-the count-th arrival (an order statistic of the delays plus transfers). Many independent runs are
-followed side by side, round by round, and averaged: a Monte Carlo of the timeline in which nothing
-is computed or sent.
+sender's delay and queues on its sender's uplink behind what left before, and one of the server then
+on its receiver's downlink; the server goes on with the count-th arrival (an order statistic of the
+delays plus transfers). Many independent runs are followed side by side, round by round, and
+averaged: a Monte Carlo of the timeline in which nothing is computed or sent.
 """
 
 from __future__ import annotations
@@ -117,6 +117,7 @@ class Timeline:
         self.now = np.zeros(runs)
         self._server_free = np.zeros(runs)
         self._server_busy = np.zeros(runs)
+        self._down_free = np.zeros(shape)
         self._answers = np.zeros(shape, np.int64)  # how often each was among the first
         self.ready, free = self._setup(outline.setup, waits=outline.setup_waits)
         self._drawn: dict[str, np.ndarray] = {}  # delays of the present spells, by activity
@@ -130,6 +131,16 @@ class Timeline:
     def _seconds(self, post: Post, client: int) -> float:
         nbytes = post_bytes(post, client, sealed=self._sealed)
         return self._conditions.transfer(nbytes, client) / 1e9
+
+    def _received(self, post: Post, to: Sequence[int], sent: np.ndarray) -> np.ndarray:
+        """Times at which clients have a post that left the server at `sent`, (runs, to)."""
+        nbytes = post_bytes(post, SERVER, sealed=self._sealed)
+        takes = np.array([self._conditions.download(nbytes, n) / 1e9 for n in to])
+        if not takes.any():
+            return sent
+        arrived = np.where(takes > 0, np.maximum(self._down_free[:, to], sent) + takes, sent)
+        self._down_free[:, to] = np.where(takes > 0, arrived, self._down_free[:, to])
+        return arrived
 
     def _setup(self, posts: Sequence[Post], *, waits: bool) -> tuple[np.ndarray, np.ndarray]:
         """Times when each client has everything of its peers, and when its uplink is free."""
@@ -172,8 +183,9 @@ class Timeline:
             self._server_busy = np.maximum(self._server_busy, self.now) + self._server_work(post)
             each, to = self._seconds(post, SERVER), list(receivers_of(post, SERVER, self._parties))
             start = np.maximum(self._server_busy, self._server_free)
-            arrivals[:, to] = start[:, None] + np.arange(1, len(to) + 1) * each
-            self._server_free = arrivals[:, to[-1]]
+            sent = start[:, None] + np.arange(1, len(to) + 1) * each
+            self._server_free = sent[:, -1]
+            arrivals[:, to] = self._received(post, to, sent)
             self._abort(to, arrivals)
         return arrivals
 
@@ -201,6 +213,9 @@ class Timeline:
             self._server_busy = self._server_busy + work[to_each]
             start = np.maximum(self._server_busy, self._server_free)
             self._server_free = arrivals[runs, to_each] = start + takes[to_each]
+        for post in posts:
+            to = list(receivers_of(post, SERVER, N))
+            arrivals[:, to] = self._received(post, to, arrivals[:, to])
         self._abort(range(N), arrivals)
         return arrivals
 

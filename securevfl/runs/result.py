@@ -144,6 +144,7 @@ class Run:
             "conditions": self.spec.conditions.name,
             "compute": self.spec.conditions.compute,
             "delay_mode": self.spec.conditions.delay_mode if self.spec.conditions.uploads else None,
+            "downlinks": [rate or 0.0 for rate in self.spec.conditions.downlinks] or None,
             "faults": None if self.spec.faults is None else self.spec.faults.name,
             "until": self.spec.until,
         }

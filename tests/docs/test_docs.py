@@ -43,7 +43,8 @@ SMALL = {
     "study": "--workers 1",
     "verify": "--quick",
     "bench round": "--rows 300 --parties 6 --features 12 --segments 1 --blocks 7 --rounds 1",
-    "bench threshold": "--until 1 --laws exponential --kinds dead --segments 1 --privacy 1",
+    "bench threshold": "--until 1 --laws constant --kinds dead --parties 4 --segments 1 --bisect "
+    "--seeds 1",
     "bench decoding": "--parties 6 --privacy 1 --segments 2 --tries 1 --time-parties 6 --rounds 2",
 }
 SIZES = {  # of the protocols that have them

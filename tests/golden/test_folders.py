@@ -99,6 +99,7 @@ DROPPED = {"fedvs": ("held", "latest")}
 NEW_KEYS = {
     "secret_choices",
     "delay_mode",
+    "downlinks",
     "rounds_asked",
     "notices",
     "files",

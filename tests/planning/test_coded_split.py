@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -52,6 +54,15 @@ def test_times_without_chance_are_those_of_the_run_to_the_microsecond(more):
     run = svfl.run("coded_split", DIGITS, conditions=STEADY, **asked)
     events = run.history if not more.get("secure") else run.events
     assert found.total_seconds == pytest.approx(events[-1]["time"], abs=1e-6)
+
+
+def test_times_are_those_of_the_run_where_steps_queue_on_downlinks():
+    """The server deals to the fastest first, and each holder's downlink is another."""
+    slow = replace(STEADY, downlinks=(3e4, 1e5, 2e4, 4e5, None, 6e4, 5e4, 1e4))
+    asked = {"segments": 1, "rounds": 12, "batch": 16, "width": 4, "hidden": 3}
+    found = plan(DIGITS, protocol="coded_split", conditions=slow, **asked).best
+    run = svfl.run("coded_split", DIGITS, conditions=slow, **asked)
+    assert found.total_seconds == pytest.approx(run.history[-1]["time"], abs=1e-6)
 
 
 def test_a_plan_proposes_the_helpers_with_which_fast_parties_suffice():

@@ -94,9 +94,14 @@ def constant(shifts: list[float], **given: Any) -> Conditions:
         # Slow clients drop what they compute, too.
         constant([0.0, 0.1, 0.2, 0.5, 1.0], share_factor=0.01, bandwidth=1e6, delay_mode="abort",
                  compute="modelled", seconds_per_multiply_add=1e-3, slowness=(1, 2, 3, 4, 5.5)),
+        # Gradients and announcements queue on slow downlinks; one client has no limit.
+        constant([0.0, 0.1, 0.2, 0.3, 0.4], share_factor=0.1, bandwidth=1e6,
+                 downlinks=(1e5, 2e4, None, 5e3, 3e4)),
+        constant([0.0, 0.1, 0.2, 0.5, 1.0], share_factor=0.1, bandwidth=2e5, delay_mode="abort",
+                 downlinks=(1e5,) * 5),
     ],
     ids=["delays", "equal", "slow uplinks", "bandwidth alone", "nothing", "computing", "only it",
-         "busy", "aborted", "aborted work"],
+         "busy", "aborted", "aborted work", "downlinks", "aborted downlinks"],
 )  # fmt: skip
 @pytest.mark.parametrize("options", [{"masked": True}, {"masked": False, "segments": 2}])
 def test_without_chance_the_times_are_those_of_the_simulation(conditions, options):

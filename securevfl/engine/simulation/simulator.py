@@ -1,9 +1,10 @@
 """The simulation of a run: all parties in one process, in virtual time.
 
 There is one event queue, no event loop and no thread, so a run is a function of its seed. A message
-leaves after its sender's delay, queues on its sender's uplink behind what left before, and arrives;
-what a party does in between costs no time, except in the "measured" and "modelled" compute modes,
-and where delays are the work of parties (`Conditions.delay_mode`).
+leaves after its sender's delay, queues on its sender's uplink behind what left before (one of the
+server then on its receiver's downlink), and arrives; what a party does in between costs no time,
+except in the "measured" and "modelled" compute modes, and where delays are the work of parties
+(`Conditions.delay_mode`).
 """
 
 from __future__ import annotations
@@ -314,6 +315,9 @@ class Simulation:
             return
         transfer = self.conditions.transfer(nbytes, message.sender)
         arrival = self.slots[message.sender].use_uplink(transfer)
+        if message.sender == SERVER:
+            download = self.conditions.download(nbytes, message.receiver)
+            arrival = self.slots[message.receiver].use_downlink(arrival, download)
         self._queue.schedule(arrival, ARRIVE, message)
 
     def _arrive(self, message: Message) -> None:

@@ -71,8 +71,8 @@ class PartySlot(Owner):
 
     Attributes
     ----------
-    uplink_free, busy_until : int
-        Virtual nanoseconds from which on the party's uplink, and the party, are free.
+    uplink_free, downlink_free, busy_until : int
+        Virtual nanoseconds from which on the party's links, and the party, are free.
     heard : int
         The round before which all rounds are over, as the server told the party.
     saved : dict or None
@@ -98,6 +98,7 @@ class PartySlot(Owner):
         self.runner = PartyRunner(party, self, late)
         self.busy_until = 0
         self.uplink_free = 0
+        self.downlink_free = 0
         self.heard = 0
         # The work that a delay stands for: its activity and round, when it began and will end.
         self._working: tuple[str, int, int, int] | None = None
@@ -250,6 +251,13 @@ class PartySlot(Owner):
         self.uplink_free = max(self.uplink_free, self._queue.now) + nanoseconds
         return self.uplink_free
 
+    def use_downlink(self, sent: int, nanoseconds: int) -> int:
+        """Queue a message that has left its sender on the party's downlink; when it is there."""
+        if nanoseconds:
+            self.downlink_free = max(self.downlink_free, sent) + nanoseconds
+            return self.downlink_free
+        return sent
+
     # -- crashes -------------------------------------------------------------------------------
 
     def keep_own(self) -> None:
@@ -336,6 +344,7 @@ class PartySlot(Owner):
             "done": self.done,
             "mailbox": self.mailbox.state(),
             "uplink_free": self.uplink_free,
+            "downlink_free": self.downlink_free,
             "busy_until": self.busy_until,
             "heard": self.heard,
             "working": self._working,
@@ -353,6 +362,7 @@ class PartySlot(Owner):
         self.runner.done = saved["done"]
         self.mailbox.restore(saved["mailbox"])
         self.uplink_free = saved["uplink_free"]
+        self.downlink_free = saved.get("downlink_free", 0)
         self.busy_until = saved["busy_until"]
         self.heard = saved.get("heard", 0)
         self._working = saved.get("working")

@@ -27,6 +27,7 @@ CONDITIONS = {
     ),
     "occupies": replace(paper(6, batch_rows=16), delay_mode="occupies"),
     "abort": replace(paper(6, batch_rows=16), delay_mode="abort"),
+    "downlinks": replace(paper(6, batch_rows=16), downlinks=(2e4,) * 6),
 }
 SEED = 11
 
@@ -80,7 +81,15 @@ def count_instants(make, conditions):
     return next(count)
 
 
-CUTS = {"paper": 50, "slow uplinks": 20, "none": 20, "modelled": 20, "occupies": 20, "abort": 20}
+CUTS = {
+    "paper": 50,
+    "slow uplinks": 20,
+    "none": 20,
+    "modelled": 20,
+    "occupies": 20,
+    "abort": 20,
+    "downlinks": 8,
+}
 
 
 @pytest.mark.parametrize("conditions", CONDITIONS)
