@@ -21,6 +21,7 @@
         +-- SealError                      a sealed message that was changed, replayed or is foreign
         +-- UndeclaredMessageError         a message that the protocol did not declare
         +-- ProtocolError                  a message whose content is not what the protocol says
+        +-- CarrierError                   a relay that refuses, or a peer that takes no messages
 
 Every message says what was asked, which requirement failed with its numbers, and what to change.
 """
@@ -122,3 +123,7 @@ class UndeclaredMessageError(RunError):
 
 class ProtocolError(RunError):
     """A message whose content is not what the protocol says; nothing was computed from it."""
+
+
+class CarrierError(RunError):
+    """A relay that does not let a party in or is not who it should be, or a peer that takes none."""

@@ -1,0 +1,54 @@
+"""The interface of a carrier: what brings frames from one party to another.
+
+A carrier may lose, repeat, reorder, change and invent frames, and it may stop for a while. Nothing
+is asked of it but that some frames arrive: `securevfl.engine.carriers.session.Session` numbers,
+seals, acknowledges and resends them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+LARGEST_DATAGRAM = 1 << 19  # bytes of a frame on a carrier: half of a relay's usual limit of 1 MiB
+
+Take = Callable[[bytes], None]
+Changed = Callable[[bool, str], None]
+
+
+class Carrier(Protocol):
+    """One party's connection to the others. All calls come from one asyncio loop."""
+
+    @property
+    def connected(self) -> bool:
+        """Whether frames can leave at present."""
+
+    async def open(self, take: Take, changed: Changed | None = None) -> None:
+        """Connect out. It waits until the first connection stands, however long that takes.
+
+        Parameters
+        ----------
+        take : callable
+            Called on the loop with each frame that arrives; it must not raise.
+        changed : callable, optional
+            Called on the loop with whether there is a connection now, and with a sentence that says
+            to what, or why not.
+
+        Raises
+        ------
+        CarrierError
+            When waiting would not help: a wrong certificate, or a key that is not let in.
+        """
+
+    def send(self, receiver: int, frame: bytes) -> None:
+        """Hand over a frame for a party; never blocks, and drops the frame where it cannot leave.
+
+        Parameters
+        ----------
+        receiver : int
+        frame : bytes
+            At most `LARGEST_DATAGRAM` bytes.
+        """
+
+    async def close(self) -> None:
+        """Disconnect. Nothing is taken or sent any more."""

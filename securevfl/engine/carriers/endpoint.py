@@ -1,0 +1,113 @@
+"""A party's end of a carrier: its session, its carrier and the timer that drives both."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from securevfl.engine.carriers.base import Carrier
+from securevfl.engine.carriers.session import Session
+from securevfl.engine.network import name_of
+from securevfl.errors import CarrierError
+
+Record = Callable[[str, dict[str, Any]], None]
+
+
+class Endpoint:
+    """One party's end of a carrier. All calls come from one asyncio loop.
+
+    Use `transmit` as the `transmit` of a `securevfl.engine.realtime.host.PartyHost`.
+
+    Parameters
+    ----------
+    session : Session
+    carrier : Carrier
+    record : callable
+        Called with the name of an event and its fields. Events are "relay lost" and "relay back"
+        (field `why`), "silent" and "heard" (`peer`), and "gave up" (`peer`, `why`).
+    patience : float
+        Seconds without a sign of a peer after which it is named by the event "silent".
+    """
+
+    def __init__(
+        self, session: Session, carrier: Carrier, record: Record, *, patience: float = 15.0
+    ) -> None:
+        self.session = session
+        self.carrier = carrier
+        self.patience = patience
+        self._record = record
+        self._timer: asyncio.TimerHandle | None = None
+        self._silent: set[int] = set()
+        self._closed = False
+
+    async def open(self) -> None:
+        """Connect the carrier, and introduce this party to the others until they know it.
+
+        Raises
+        ------
+        CarrierError
+            As `Carrier.open`.
+        """
+        await self.carrier.open(self._take, self._changed)
+        self._flush()
+
+    def transmit(self, receiver: int, frame: bytes) -> None:
+        """Send a frame. A peer that takes none until its store is full is given up, by an event."""
+        try:
+            self.session.send(receiver, frame)
+        except CarrierError as error:
+            self.session.give_up(receiver)
+            self._record("gave up", {"peer": name_of(receiver), "why": str(error)})
+        self._flush()
+
+    async def drain(self, seconds: float) -> bool:
+        """Wait until all frames are acknowledged, at most so long; whether they are."""
+        loop = asyncio.get_running_loop()
+        end = loop.time() + seconds
+        while not self.session.idle and loop.time() < end:
+            await asyncio.sleep(0.02)
+        return self.session.idle
+
+    async def close(self) -> None:
+        """Stop the timer and close the carrier; what is unacknowledged is lost."""
+        self._closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+        await self.carrier.close()
+
+    def _take(self, data: bytes) -> None:
+        self.session.take(data, self._now())
+        self._flush()
+
+    def _changed(self, connected: bool, why: str) -> None:
+        self._record("relay back" if connected else "relay lost", {"why": why})
+        if connected:
+            self.session.reconnected()
+            self._flush()
+
+    def _now(self) -> float:
+        return asyncio.get_running_loop().time()
+
+    def _flush(self) -> None:
+        """Send what is due, and set the timer for what will be."""
+        if self._closed:
+            return
+        now = self._now()
+        if self.carrier.connected:
+            for receiver, data in self.session.due(now):
+                self.carrier.send(receiver, data)
+        self._tell_silence(now)
+        if self._timer is not None:
+            self._timer.cancel()
+        wait = max(self.session.next_due(now) - now, 0.001)
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(min(wait, 1.0), self._flush)
+
+    def _tell_silence(self, now: float) -> None:
+        silent = set(self.session.silent(now, self.patience))
+        for peer in sorted(silent - self._silent):
+            self._record("silent", {"peer": name_of(peer), "seconds": self.patience})
+        for peer in sorted(self._silent - silent):
+            self._record("heard", {"peer": name_of(peer)})
+        self._silent = silent
