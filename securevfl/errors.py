@@ -126,4 +126,4 @@ class ProtocolError(RunError):
 
 
 class CarrierError(RunError):
-    """A relay that does not let a party in or is not who it should be, or a peer that takes none."""
+    """A relay that refuses a party or is not the expected one, or a peer that takes no messages."""

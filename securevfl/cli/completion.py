@@ -97,6 +97,7 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
         ("report runs/mine --verify verify.json", "Show what `verify --json` said, too."),
     ),
     "keys new": (("keys new bank.key", "Write bank.key, and bank.key.pub for the others."),),
+    "keys public": (("keys public bank.key", "Write bank.key.pub again."),),
     "keys show": (
         ("keys show bank.key.pub shop.key.pub", "Compare them over the telephone."),
     ),

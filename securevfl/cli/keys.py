@@ -35,6 +35,17 @@ def new(
     _say(identities.create(file), as_json=json)
 
 
+@app.command("public", epilog=epilog("keys public"))
+def public(
+    file: Annotated[Path, typer.Argument(metavar="FILE.key", help="File of the secret key.")],
+    json: AsJson = False,
+) -> None:
+    """Write FILE.key.pub again, with the key for relays, which older versions did not write."""
+    from securevfl.runs import identities
+
+    _say(identities.write_public(file), as_json=json)
+
+
 @app.command("show", epilog=epilog("keys show"))
 def fingerprints(
     files: Annotated[

@@ -14,6 +14,7 @@ from securevfl.engine.security.identity import (
     fingerprint,
     public_file,
     read_public,
+    read_public_keys,
 )
 from securevfl.errors import ConfigurationError
 from securevfl.protocols.base.registry import get_protocol
@@ -23,6 +24,13 @@ def create(file: Path) -> dict[str, str]:
     """Make a key pair; where its public half lies, and its fingerprint."""
     public = Identity.create(file).public
     return {"public_file": str(public_file(file)), "fingerprint": fingerprint(public)}
+
+
+def write_public(file: Path) -> dict[str, str]:
+    """Write the public half of a key file again; where it lies, and its fingerprint."""
+    found = Identity.read(file)
+    found.write_public(public_file(file))
+    return {"public_file": str(public_file(file)), "fingerprint": fingerprint(found.public)}
 
 
 def show(files: Iterable[Path]) -> dict[str, str]:
@@ -54,7 +62,7 @@ def write_manifest(
     get_protocol(protocol)
     if out.exists():
         raise ConfigurationError(f"keys: {out} is there already; name another file")
-    entries = {SERVER: ManifestEntry(read_public(server))}
+    entries = {SERVER: _entry(server)}
     for text in parties:
         number, _, rest = text.partition("=")
         name, _, point = rest.partition("@")
@@ -64,10 +72,15 @@ def write_manifest(
             )
         if int(number) in entries:
             raise ConfigurationError(f"keys: party {number} is named twice")
-        entries[int(number)] = ManifestEntry(read_public(Path(name)), int(point) if point else None)
+        entries[int(number)] = _entry(Path(name), int(point) if point else None)
     made = Manifest(session or secrets.token_hex(8), protocol, entries)
     made.write(out)
     return described(made)
+
+
+def _entry(file: Path, point: int | None = None) -> ManifestEntry:
+    public, relay = read_public_keys(file)
+    return ManifestEntry(public, point, relay)
 
 
 def sign(manifest: Path, key: Path, party: str) -> dict[str, str]:

@@ -39,6 +39,7 @@ class Endpoint:
         self._record = record
         self._timer: asyncio.TimerHandle | None = None
         self._silent: set[int] = set()
+        self._gone: dict[int, str] = {}
         self._closed = False
 
     async def open(self) -> None:
@@ -57,8 +58,7 @@ class Endpoint:
         try:
             self.session.send(receiver, frame)
         except CarrierError as error:
-            self.session.give_up(receiver)
-            self._record("gave up", {"peer": name_of(receiver), "why": str(error)})
+            self.session.give_up(receiver, str(error))
         self._flush()
 
     async def drain(self, seconds: float) -> bool:
@@ -97,12 +97,19 @@ class Endpoint:
         if self.carrier.connected:
             for receiver, data in self.session.due(now):
                 self.carrier.send(receiver, data)
+        self._tell_gone()
         self._tell_silence(now)
         if self._timer is not None:
             self._timer.cancel()
         wait = max(self.session.next_due(now) - now, 0.001)
         loop = asyncio.get_running_loop()
         self._timer = loop.call_later(min(wait, 1.0), self._flush)
+
+    def _tell_gone(self) -> None:
+        for peer, why in self.session.gone.items():
+            if self._gone.get(peer) != why:
+                self._record("gave up", {"peer": name_of(peer), "why": why})
+        self._gone = dict(self.session.gone)
 
     def _tell_silence(self, now: float) -> None:
         silent = set(self.session.silent(now, self.patience))

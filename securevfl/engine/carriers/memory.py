@@ -33,7 +33,7 @@ class Hostility:
 
 
 class MemoryRelay:
-    """What carries the frames of several parties in one process.
+    """A relay between several parties in one process.
 
     Parameters
     ----------

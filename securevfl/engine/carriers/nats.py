@@ -11,7 +11,7 @@ from securevfl.engine.security.identity import Identity
 
 @dataclass(frozen=True)
 class RelayAddress:
-    """Where a relay listens, and how it is known.
+    """The address of a relay, and the public key of its certificate.
 
     Attributes
     ----------

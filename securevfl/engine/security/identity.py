@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 _KEY = 32  # bytes of an Ed25519 public key
 _STATEMENT = "securevfl manifest 1"
+_STATEMENT_WITH_RELAY = "securevfl manifest 2"
+_RELAY = b"securevfl relay key 1"
 _HELLO = "securevfl hello 1"
 
 
@@ -82,7 +84,7 @@ class Identity:
             raise ConfigurationError(f"keys: {path} cannot be written: {error.strerror}") from None
         with os.fdopen(descriptor, "wb") as file:
             file.write(content)
-        public_file(path).write_text(made.public.hex() + "\n")
+        made.write_public(public_file(path))
         return made
 
     @classmethod
@@ -121,6 +123,30 @@ class Identity:
         """The public key, 32 bytes."""
         return self._secret.public_key().public_bytes_raw()
 
+    @property
+    def relay(self) -> Ed25519PrivateKey:
+        """The key by which a relay lets the party in, derived from the identity by HKDF.
+
+        A relay chooses what is signed with it (a nonce), so it is a key of its own: no signature
+        that a hostile relay asks for is one of the identity.
+        """
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+        from cryptography.hazmat.primitives.hashes import SHA256
+        from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+        derived = HKDF(SHA256(), length=32, salt=None, info=_RELAY)
+        seed = derived.derive(self._secret.private_bytes_raw())
+        return Ed25519PrivateKey.from_private_bytes(seed)
+
+    @property
+    def relay_public(self) -> bytes:
+        """Public half of `relay`, 32 bytes."""
+        return self.relay.public_key().public_bytes_raw()
+
+    def write_public(self, path: Path) -> None:
+        """Write the public halves: of the identity, and on a second line of its relay key."""
+        path.write_text(f"{self.public.hex()}\n{self.relay_public.hex()}\n")
+
     def sign(self, statement: bytes) -> bytes:
         """Signature, 64 bytes."""
         return self._secret.sign(statement)
@@ -150,15 +176,26 @@ def read_public(path: Path) -> bytes:
     ------
     ConfigurationError
     """
+    return read_public_keys(path)[0]
+
+
+def read_public_keys(path: Path) -> tuple[bytes, bytes | None]:
+    """Public keys of a ``.pub`` file: that of the identity, and that for relays, if it is there.
+
+    Raises
+    ------
+    ConfigurationError
+    """
     try:
-        found = bytes.fromhex(path.read_text().strip())
+        found = [bytes.fromhex(line) for line in path.read_text().split()]
     except (OSError, ValueError, UnicodeDecodeError):
-        found = b""
-    if len(found) != _KEY:
+        found = []
+    if len(found) not in (1, 2) or any(len(key) != _KEY for key in found):
         raise ConfigurationError(
-            f"keys: {path} is no public key; it should hold {2 * _KEY} hexadecimal digits"
+            f"keys: {path} is no public key; it should hold {2 * _KEY} hexadecimal digits, and on "
+            "a second line as many of the key for relays. `securevfl keys public` writes it"
         )
-    return found
+    return found[0], found[1] if len(found) > 1 else None
 
 
 @dataclass(frozen=True)
@@ -171,10 +208,14 @@ class ManifestEntry:
         The party's identity.
     point : int or None
         Evaluation point of its shares (alpha), if the protocol has such points.
+    relay : bytes or None
+        Public key by which a relay lets the party in (`Identity.relay`); without one it can take
+        part on a cluster only.
     """
 
     public: bytes
     point: int | None = None
+    relay: bytes | None = None
 
 
 @dataclass(frozen=True)
@@ -198,6 +239,7 @@ class Manifest:
 
     def __post_init__(self) -> None:
         keys = [entry.public for entry in self.entries.values()]
+        keys += [entry.relay for entry in self.entries.values() if entry.relay is not None]
         points = [entry.point for entry in self.entries.values() if entry.point is not None]
         if SERVER not in self.entries or len(self.entries) < 2:
             raise ConfigurationError("manifest: it needs a server and at least one party")
@@ -213,14 +255,23 @@ class Manifest:
 
     @property
     def statement(self) -> bytes:
-        """The bytes that every party signs."""
-        rows = [(n, entry.public, entry.point) for n, entry in sorted(self.entries.items())]
-        return wire.encode((_STATEMENT, self.session, self.protocol, rows))
+        """The bytes that every party signs; without relay keys they are those of old manifests."""
+        entries = sorted(self.entries.items())
+        if all(entry.relay is None for _, entry in entries):
+            rows = [(n, entry.public, entry.point) for n, entry in entries]
+            return wire.encode((_STATEMENT, self.session, self.protocol, rows))
+        full = [(n, entry.public, entry.point, entry.relay) for n, entry in entries]
+        return wire.encode((_STATEMENT_WITH_RELAY, self.session, self.protocol, full))
 
     @property
     def digest(self) -> bytes:
         """SHA-256 of the statement, bound into every introduction."""
         return hashlib.sha256(self.statement).digest()
+
+    @property
+    def token(self) -> str:
+        """Name of the session on a relay: part of the digest, which does not tell the name."""
+        return self.digest.hex()[:32]
 
     def signed(self, index: int, identity: Identity) -> Manifest:
         """The manifest with one more signature.
@@ -228,7 +279,7 @@ class Manifest:
         Raises
         ------
         ConfigurationError
-            When the manifest gives that party another key.
+            When the manifest gives that party another key, or another key for relays.
         """
         entry = self.entries.get(index)
         if entry is None or entry.public != identity.public:
@@ -236,6 +287,11 @@ class Manifest:
             raise ConfigurationError(
                 f"manifest: {name_of(index)} is {named} there, and this key is "
                 f"{fingerprint(identity.public)}"
+            )
+        if entry.relay not in (None, identity.relay_public):
+            raise ConfigurationError(
+                f"manifest: the relay key of {name_of(index)} is not the one that follows from its "
+                "key file; write the manifest from the .pub file that `securevfl keys public` makes"
             )
         return replace(self, signatures={**self.signatures, index: identity.sign(self.statement)})
 
@@ -295,6 +351,8 @@ class Manifest:
         row |= {"key": entry.public.hex()}
         if entry.point is not None:
             row["point"] = str(entry.point)  # TOML's integers end at 2^63
+        if entry.relay is not None:
+            row["relay"] = entry.relay.hex()
         if index in self.signatures:
             row["signature"] = self.signatures[index].hex()
         return row
@@ -323,7 +381,9 @@ class Manifest:
                 protocol=str(content["protocol"]),
                 entries={
                     n: ManifestEntry(
-                        bytes.fromhex(row["key"]), int(row["point"]) if "point" in row else None
+                        bytes.fromhex(row["key"]),
+                        int(row["point"]) if "point" in row else None,
+                        bytes.fromhex(row["relay"]) if "relay" in row else None,
                     )
                     for n, row in rows.items()
                 },

@@ -205,24 +205,46 @@ class Sealer:
         return cipher
 
     def _derive(self, sender: int, receiver: int) -> ChaCha20Poly1305:
-        from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PublicKey
-        from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
-        from cryptography.hazmat.primitives.hashes import SHA256
-        from cryptography.hazmat.primitives.kdf.hkdf import HKDF
-
         other = receiver if sender == self.index else sender
         if other not in self._public:
             raise SealError(
                 f"sealed link: {name_of(self.index)} has no public key of {name_of(other)}"
             )
-        shared = self._secret.exchange(X25519PublicKey.from_public_bytes(self._public[other]))
-        own, theirs = self.public, self._public[other]
+        return self.agree("securevfl link 1", self._public[other], sender, receiver)
+
+    def agree(
+        self, purpose: str, theirs: bytes, sender: int, receiver: int, context: bytes = b""
+    ) -> ChaCha20Poly1305:
+        """Cipher of one direction, agreed on with the owner of a public key, for one purpose.
+
+        Parameters
+        ----------
+        purpose : str
+            Each has keys of its own.
+        theirs : bytes
+            The other party's public key, 32 bytes.
+        sender, receiver : int
+            The direction; one of them is this party.
+        context : bytes
+            What else both know, and the key is to be bound to.
+
+        Raises
+        ------
+        ValueError
+            When the public key is none that a party can have.
+        """
+        from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PublicKey
+        from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
+        from cryptography.hazmat.primitives.hashes import SHA256
+        from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+        shared = self._secret.exchange(X25519PublicKey.from_public_bytes(theirs))
+        own = self.public
         # Both keys, in the order of the direction: the two directions have different cipher keys,
         # and each is bound to whom it was agreed with, as plain X25519 is not.
         keys = own + theirs if sender == self.index else theirs + own
-        context = wire.encode(("securevfl link 1", self.protocol, self.run, sender, receiver))
-        key = HKDF(SHA256(), length=32, salt=None, info=context + keys).derive(shared)
-        return ChaCha20Poly1305(key)
+        info = wire.encode((purpose, self.protocol, self.run, sender, receiver)) + keys + context
+        return ChaCha20Poly1305(HKDF(SHA256(), length=32, salt=None, info=info).derive(shared))
 
     def _bound(self, sender: int, receiver: int, kind: str, round: int, epoch: int) -> bytes:
         return wire.encode((self.protocol, self.run, round, kind, sender, receiver, epoch))

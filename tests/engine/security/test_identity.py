@@ -14,6 +14,7 @@ from securevfl.engine.security.identity import (
     fingerprint,
     public_file,
     read_public,
+    read_public_keys,
 )
 from securevfl.engine.security.identity import (
     ManifestEntry as Entry,
@@ -148,3 +149,52 @@ def test_a_key_of_an_incarnation_counts_only_with_its_identity_s_signature(manif
         assert not mine.knows(1)
     mine.add_peers({1: own})
     assert mine.knows(1)
+
+
+def with_relay(identities):
+    entries = {n: Entry(who.public, relay=who.relay_public) for n, who in identities.items()}
+    return Manifest("session", "fedvs", entries)
+
+
+def test_the_relay_key_follows_from_the_identity_and_is_another(identities, tmp_path):
+    who = identities[0]
+    assert who.relay_public == who.relay_public != who.public
+    assert who.relay_public != identities[1].relay_public
+    nonce = b"a nonce that a relay chose"
+    assert who.relay.sign(nonce) != who.sign(nonce)
+    who.write_public(tmp_path / "0.pub")
+    assert read_public_keys(tmp_path / "0.pub") == (who.public, who.relay_public)
+    (tmp_path / "old.pub").write_text(who.public.hex() + "\n")
+    assert read_public_keys(tmp_path / "old.pub") == (who.public, None)
+
+
+def test_relay_keys_are_signed_and_survive_the_file(identities, tmp_path):
+    made = with_relay(identities)
+    for n, who in identities.items():
+        made = made.signed(n, who)
+    made.write(tmp_path / "m.toml")
+    read = Manifest.read(tmp_path / "m.toml")
+    assert read == made
+    read.check()
+    changed = replace(read.entries[0], relay=bytes(32))
+    with pytest.raises(SealError, match="no valid signature"):
+        replace(read, entries={**read.entries, 0: changed}).check()
+
+
+def test_the_statement_of_a_manifest_without_relay_keys_is_that_of_old_versions(manifest):
+    assert b"securevfl manifest 1" in manifest.statement
+    assert manifest.statement != replace(manifest, session="other").statement
+
+
+def test_a_relay_key_that_does_not_follow_from_the_identity_is_not_signed(identities):
+    made = with_relay(identities)
+    foreign = replace(made.entries[0], relay=bytes(32))
+    with pytest.raises(ConfigurationError, match="relay key of party 0 is not the one"):
+        replace(made, entries={**made.entries, 0: foreign}).signed(0, identities[0])
+
+
+def test_a_relay_key_that_is_also_an_identity_is_refused(identities):
+    entries = dict(with_relay(identities).entries)
+    entries[0] = replace(entries[0], relay=entries[1].public)
+    with pytest.raises(ConfigurationError, match="same key"):
+        Manifest("session", "fedvs", entries)

@@ -1,0 +1,160 @@
+"""Datagrams: the bytes that a carrier sees, their sealing, and their padding.
+
+A datagram has an open head and a sealed content. The head names sender, receiver, the incarnations
+of both and the datagram's number; the content is a piece of a frame, and what its sender has
+received itself. Kind and round of a message, and its sealed payload, lie within the content.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, NamedTuple
+
+from securevfl.engine import wire
+from securevfl.engine.carriers.base import LARGEST_DATAGRAM
+from securevfl.engine.realtime.frames import Hello
+from securevfl.errors import SealError, WireError
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
+
+HELLO, DATA, ACK = 0, 1, 2
+FIRST, LAST, GONE = 1, 2, 4  # flags: first and last piece of a frame; the link was given up
+_VERSION = 1
+_HEAD = struct.Struct("<BBiiqqQ")
+_CONTENT = struct.Struct("<QQQIB")
+_HELLO = struct.Struct("<H")
+_TAG = 16
+_SMALLEST = 256  # bytes of a padded datagram; acknowledgements and introductions fit into it
+LARGEST_PIECE = LARGEST_DATAGRAM - _HEAD.size - _CONTENT.size - _TAG
+_HELLO_FIELDS = (int, bytes, bytes)
+
+
+class Head(NamedTuple):
+    """The open head of a datagram.
+
+    Attributes
+    ----------
+    type : int
+        `HELLO`, `DATA` or `ACK`.
+    sender, receiver : int
+    incarnation, to_incarnation : int
+        Epochs of the sender and of the receiver for whom it is.
+    number : int
+        Its place among the datagrams of its type on this link, from 0.
+    """
+
+    type: int
+    sender: int
+    receiver: int
+    incarnation: int
+    to_incarnation: int
+    number: int
+
+    def encode(self) -> bytes:
+        """Bytes of the head."""
+        return _HEAD.pack(_VERSION, *self)
+
+
+class Content(NamedTuple):
+    """The sealed content of a datagram.
+
+    Attributes
+    ----------
+    expected : int
+        Number of the first datagram that the sender of this one still misses.
+    later : int
+        Bit i tells whether it has datagram ``expected + 1 + i``.
+    total : int
+        Bytes of the whole frame, in its first piece; else 0.
+    flags : int
+    piece : bytes
+    """
+
+    expected: int
+    later: int
+    total: int = 0
+    flags: int = 0
+    piece: bytes = b""
+
+
+def seal(cipher: ChaCha20Poly1305, head: Head, content: Content, *, padded: bool) -> bytes:
+    """Bytes of a datagram. No two may be sealed with one head under one key.
+
+    Type and number make the nonce; a key is that of one direction of a link between two
+    incarnations.
+    """
+    expected, later, total, flags, piece = content
+    plain = _CONTENT.pack(expected, later, total, len(piece), flags) + piece
+    if padded:
+        plain += bytes(_padded(len(plain) + _HEAD.size + _TAG) - len(plain) - _HEAD.size - _TAG)
+    data = head.encode()
+    return data + cipher.encrypt(_nonce(head), plain, data)
+
+
+def open_sealed(cipher: ChaCha20Poly1305, head: Head, data: bytes) -> Content:
+    """Inverse of `seal`.
+
+    Raises
+    ------
+    SealError
+        For bytes that were changed or forged.
+    """
+    from cryptography.exceptions import InvalidTag
+
+    try:
+        plain = cipher.decrypt(_nonce(head), data[_HEAD.size :], data[: _HEAD.size])
+    except InvalidTag:
+        raise SealError("datagram: it was changed or forged") from None
+    if len(plain) < _CONTENT.size:
+        raise SealError("datagram: its content is cut short")
+    expected, later, total, length, flags = _CONTENT.unpack_from(plain)
+    if length > len(plain) - _CONTENT.size:
+        raise SealError("datagram: its piece is cut short")
+    return Content(expected, later, total, flags, plain[_CONTENT.size : _CONTENT.size + length])
+
+
+def read_head(data: bytes) -> Head:
+    """Head of a datagram.
+
+    Raises
+    ------
+    WireError
+        For bytes that are none.
+    """
+    if not _HEAD.size + _HELLO.size <= len(data) <= LARGEST_DATAGRAM:
+        raise WireError(f"datagram: {len(data)} bytes are none")
+    version, *fields = _HEAD.unpack_from(data)
+    if version != _VERSION or fields[0] not in (HELLO, DATA, ACK):
+        raise WireError(f"datagram: version {version}, type {fields[0]} is not known")
+    return Head(*fields)
+
+
+def encode_hello(sender: int, receiver: int, hello: Hello) -> bytes:
+    """Datagram of an introduction: signed, but not sealed, as the peer has no key yet."""
+    body = wire.encode(tuple(hello))
+    data = Head(HELLO, sender, receiver, hello.epoch, -1, 0).encode() + _HELLO.pack(len(body))
+    return (data + body).ljust(_SMALLEST, b"\0")
+
+
+def decode_hello(data: bytes) -> Hello:
+    """Introduction of a datagram.
+
+    Raises
+    ------
+    WireError
+    """
+    (length,) = _HELLO.unpack_from(data, _HEAD.size)
+    at = _HEAD.size + _HELLO.size
+    if len(data) > 2 * _SMALLEST or at + length > len(data):
+        raise WireError(f"datagram: an introduction of {length} bytes in {len(data)}")
+    return Hello(*wire.decode_flat(data[at : at + length], _HELLO_FIELDS))
+
+
+def _padded(length: int) -> int:
+    """Smallest power of two that is large enough."""
+    return max(_SMALLEST, 1 << (length - 1).bit_length())
+
+
+def _nonce(head: Head) -> bytes:
+    return struct.pack("<IQ", head.type, head.number)

@@ -1,0 +1,276 @@
+"""The two halves of a reliable link: what leaves and is kept until it is acknowledged, what comes.
+
+Both know neither carrier nor cipher. `Outgoing` numbers pieces of frames, keeps them and tells
+which are due; `Incoming` puts what arrives into order and frames together.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from securevfl.engine.carriers.datagrams import FIRST, LARGEST_PIECE, LAST
+from securevfl.errors import WireError
+
+WINDOW = 64  # datagrams that may be under way to a peer; `Content.later` has a bit for each
+BYTES_UNDER_WAY = 1 << 22  # below what a relay keeps for one slow receiver before it cuts it off
+FIRST_WAIT, SHORTEST_WAIT, LONGEST_WAIT = 1.0, 0.2, 8.0  # seconds until a datagram is sent again
+_AT_ONCE = 8  # datagrams that are sent again when the timer ends; the next answer tells the rest
+
+
+@dataclass
+class Piece:
+    """A part of a frame: the content of one datagram, not sealed yet."""
+
+    flags: int
+    total: int
+    data: bytes
+
+
+@dataclass
+class _Stored:
+    """A datagram that is not acknowledged."""
+
+    data: bytes
+    left: float  # when it was sent last
+    times: int = 1
+    arrived: bool = False
+
+
+class Outgoing:
+    """The sending half of a link.
+
+    Attributes
+    ----------
+    stored : int
+        Bytes that wait to be sent or acknowledged.
+    resent : int
+        Number of datagrams that were sent again.
+    """
+
+    def __init__(self) -> None:
+        self.stored = self.resent = 0
+        self._waiting: deque[Piece] = deque()
+        self._kept: dict[int, _Stored] = {}
+        self._next = 0
+        self._farthest = -1  # highest number that the peer reported
+        self._under_way = 0
+        self._wait = FIRST_WAIT
+        self._trip = self._spread = 0.0  # smoothed round trip and its deviation (RFC 6298)
+        self._timer = 0.0
+        self._all_again = False
+
+    def push(self, frame: bytes) -> None:
+        """Cut a frame into pieces, and store them."""
+        pieces = range(0, max(len(frame), 1), LARGEST_PIECE)
+        for at in pieces:
+            data = frame[at : at + LARGEST_PIECE]
+            first, last = at == 0, at == pieces[-1]
+            flags = FIRST * first | LAST * last
+            self._waiting.append(Piece(flags, len(frame) if first else 0, data))
+        self.stored += len(frame)
+
+    def again(self) -> None:
+        """Let everything that is not acknowledged be due."""
+        self._all_again = True
+
+    def due(self, now: float, seal: Callable[[int, Piece], bytes]) -> Iterator[bytes]:
+        """Datagrams to be sent now: again, and for the first time.
+
+        Parameters
+        ----------
+        now : float
+        seal : callable
+            Makes the datagram of a number and a piece. It is asked once for each number.
+        """
+        for kept in self._again(now):
+            kept.left, kept.times = now, kept.times + 1
+            self.resent += 1
+            yield kept.data
+        while self._may_send():
+            piece = self._waiting.popleft()
+            data = seal(self._next, piece)
+            if not self._kept:
+                self._timer = now + self._wait
+            self._kept[self._next] = _Stored(data, now)
+            self._next += 1
+            self._under_way += len(data)
+            self.stored += len(data) - len(piece.data)
+            yield data
+
+    def next_due(self, now: float) -> float:
+        """Time at which `due` is to be asked again."""
+        if self._all_again or self._may_send():
+            return now
+        times = [kept.left + self._gap_wait for _, kept in self._gaps()]
+        if self._kept:
+            times.append(self._timer)
+        return min(times, default=float("inf"))
+
+    def acknowledge(self, expected: int, later: int, now: float) -> None:
+        """Let go of what the peer has. What it cannot have is ignored."""
+        if expected > self._next:
+            return
+        fresh = [self._drop(n, now) for n in list(self._kept) if n < expected]
+        if later:
+            for number, kept in self._kept.items():
+                ahead = number - expected - 1
+                if ahead >= 0 and later >> ahead & 1:
+                    fresh.append(self._arrive(number, kept, now))
+        if any(fresh):
+            self._wait = self._usual_wait
+            self._timer = now + self._wait
+
+    def clear(self) -> None:
+        """Drop everything."""
+        self._waiting.clear()
+        self._kept.clear()
+        self.stored = self._under_way = 0
+
+    @property
+    def idle(self) -> bool:
+        """Whether all is acknowledged."""
+        return not self._waiting and not self._kept
+
+    def _may_send(self) -> bool:
+        if not self._waiting:
+            return False
+        lowest = next(iter(self._kept), self._next)
+        return self._next < lowest + WINDOW and self._under_way < BYTES_UNDER_WAY
+
+    def _again(self, now: float) -> list[_Stored]:
+        """Stored datagrams to be sent again: gaps that the peer reported, or at the timer's end."""
+        if self._all_again:
+            self._all_again = False
+            return [kept for kept in self._kept.values() if not kept.arrived]
+        if self._kept and now >= self._timer:
+            self._wait = min(2 * self._wait, LONGEST_WAIT)
+            self._timer = now + self._wait
+            lost = [kept for kept in self._kept.values() if not kept.arrived]
+            return lost[:_AT_ONCE]
+        return [kept for _, kept in self._gaps() if now >= kept.left + self._gap_wait]
+
+    def _gaps(self) -> Iterator[tuple[int, _Stored]]:
+        """Datagrams that the peer misses although it has later ones."""
+        for number, kept in self._kept.items():
+            if number >= self._farthest:
+                return
+            if not kept.arrived:
+                yield number, kept
+
+    @property
+    def _gap_wait(self) -> float:
+        """A resent datagram is given one round trip to close its gap."""
+        return max(self._trip, 0.02)
+
+    @property
+    def _usual_wait(self) -> float:
+        if not self._trip:
+            return FIRST_WAIT
+        return min(max(self._trip + 4 * self._spread, SHORTEST_WAIT), LONGEST_WAIT)
+
+    def _drop(self, number: int, now: float) -> bool:
+        kept = self._kept[number]
+        fresh = self._arrive(number, kept, now)
+        del self._kept[number]
+        return fresh
+
+    def _arrive(self, number: int, kept: _Stored, now: float) -> bool:
+        """Note that the peer has a datagram; its bytes are needed no more. Whether that is news."""
+        if kept.arrived:
+            return False
+        if kept.times == 1:  # of one that was resent nobody knows which copy arrived
+            self._measure(now - kept.left)
+        self.stored -= len(kept.data)
+        self._under_way -= len(kept.data)
+        kept.data, kept.arrived = b"", True
+        self._farthest = max(self._farthest, number)
+        return True
+
+    def _measure(self, trip: float) -> None:
+        if not self._trip:
+            self._trip, self._spread = trip, trip / 2
+        else:
+            self._spread += (abs(trip - self._trip) - self._spread) / 4
+            self._trip += (trip - self._trip) / 8
+
+
+class Incoming:
+    """The receiving half of a link.
+
+    Parameters
+    ----------
+    largest : int
+        Bound on the bytes of a frame.
+
+    Attributes
+    ----------
+    expected : int
+        Number of the first datagram that is missing.
+    """
+
+    def __init__(self, largest: int) -> None:
+        self.expected = 0
+        self._largest = largest
+        self._early: dict[int, Piece] = {}
+        self._parts: list[bytes] = []
+        self._missing = 0  # bytes of the frame that is being put together
+
+    def wants(self, number: int) -> bool:
+        """Whether a datagram is new. Nothing of another one is looked at.
+
+        Raises
+        ------
+        WireError
+            For one beyond the window, which an honest peer does not send yet.
+        """
+        if number >= self.expected + WINDOW:
+            raise WireError(f"datagram: {number} was sent before {self.expected} was acknowledged")
+        return number >= self.expected and number not in self._early
+
+    def put(self, number: int, piece: Piece) -> Iterator[bytes]:
+        """Frames that are whole and next in order now that a piece has come.
+
+        Raises
+        ------
+        WireError
+            For pieces that make no frame, or one above the bound. The link is then of no use.
+        """
+        self._early[number] = piece
+        while self.expected in self._early:
+            following = self._early.pop(self.expected)
+            self.expected += 1
+            frame = self._join(following)
+            if frame is not None:
+                yield frame
+
+    @property
+    def later(self) -> int:
+        """Bits that tell which datagrams after the first missing one have come."""
+        found = 0
+        for number in self._early:
+            found |= 1 << (number - self.expected - 1)
+        return found
+
+    def _join(self, piece: Piece) -> bytes | None:
+        """The frame that a piece ends, if it ends one."""
+        if bool(piece.flags & FIRST) == bool(self._parts):
+            raise WireError("datagram: a frame begins within another one, or without a beginning")
+        if piece.flags & FIRST:
+            if piece.total > self._largest:
+                raise WireError(
+                    f"datagram: a frame of {piece.total} bytes was begun, and the largest message "
+                    f"that is planned has {self._largest}"
+                )
+            self._missing = piece.total
+        self._missing -= len(piece.data)
+        ends = bool(piece.flags & LAST)
+        if self._missing < 0 or ends != (self._missing == 0) or not (piece.data or ends):
+            raise WireError("datagram: the parts of a frame are not as long as it was said to be")
+        self._parts.append(piece.data)
+        if not ends:
+            return None
+        frame = b"".join(self._parts)
+        self._parts = []
+        return frame
