@@ -39,6 +39,7 @@ ORDER = (
     "datasets",
     "protocols",
     "keys",
+    "relay",
     "bench",
 )
 

@@ -13,6 +13,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from securevfl.cli import displays, model, output, verify
 from securevfl.cli import keys as keys_commands
+from securevfl.cli import relay as relay_commands
 from securevfl.cli import report as report_command
 from securevfl.cli.completion import dataset_names, epilog, protocol_names
 from securevfl.cli.model import Code
@@ -551,6 +552,7 @@ def register(app: typer.Typer) -> None:
     app.add_typer(run_app, name="run")
     app.add_typer(bench_app, name="bench")
     app.add_typer(keys_commands.app, name="keys")
+    app.add_typer(relay_commands.app, name="relay")
     verify.register(app, Protocols)
     report_command.register(app)
     model.register(app)

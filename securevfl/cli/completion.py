@@ -112,6 +112,13 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
     "keys check": (
         ("keys check session.toml", "Show who takes part, and whether all have signed."),
     ),
+    "relay": (("relay --folder relay", "Run the relay of a folder until it is stopped."),),
+    "relay init": (
+        (
+            "relay init session.toml --host relay.example.org",
+            "Write what it needs, and print its address for the parties.",
+        ),
+    ),
     "bench round": (
         ("bench round", "Show what secrecy costs. It takes minutes."),
         ("bench round --parties 8 --segments 2 --rows 2000 --features 64", "Time smaller rounds."),

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-LARGEST_DATAGRAM = 1 << 19  # bytes of a frame on a carrier: half of a relay's usual limit of 1 MiB
+LARGEST_DATAGRAM = 1 << 19  # bytes of a session's datagram: half of a relay's usual limit of 1 MiB
+LARGEST_FRAME = LARGEST_DATAGRAM + 64  # what a carrier takes: there may be a head before a datagram
 
 Take = Callable[[bytes], None]
 Changed = Callable[[bool, str], None]
@@ -47,7 +48,7 @@ class Carrier(Protocol):
         ----------
         receiver : int
         frame : bytes
-            At most `LARGEST_DATAGRAM` bytes.
+            At most `LARGEST_FRAME` bytes.
         """
 
     async def close(self) -> None:

@@ -1,12 +1,37 @@
-"""The carrier over a relay that speaks NATS: outbound connections, TLS, one key a party."""
+"""The carrier over a relay that speaks NATS: outbound connections, TLS, one key a party.
+
+Of the protocol of NATS it uses what a relay of frames needs: INFO, CONNECT, SUB, PUB, MSG, PING and
+PONG. The relay is not trusted. TLS begins before its first word, its certificate is known by the
+hash of its public key, and what it says is bounded in length before it is read. Addresses of other
+servers that it names are ignored.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import base64
+import binascii
+import hashlib
+import hmac
+import json
+import ssl
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
-from securevfl.engine.carriers.base import Changed, Take
+from securevfl._version import __version__
+from securevfl.engine.carriers.base import LARGEST_FRAME, Changed, Take
+from securevfl.engine.network import SERVER
 from securevfl.engine.security.identity import Identity
+from securevfl.errors import CarrierError, ConfigurationError
+
+DEFAULT_PORT = 4222
+_USER = 20 << 3  # the byte with which NATS begins the public keys of users
+_MOST_WAITING = 1 << 26  # bytes that wait for a slow connection before frames are dropped
+_LIMIT = 1 << 20  # of a line from the relay, and of bytes that are read ahead
+_CONNECT_SECONDS = 3.0
+_PING_SECONDS, _DEAD_SECONDS = 5.0, 15.0  # a relay that says nothing for so long is lost
+_FIRST_WAIT, _LONGEST_WAIT = 0.1, 3.0  # seconds between attempts to connect
 
 
 @dataclass(frozen=True)
@@ -18,7 +43,7 @@ class RelayAddress:
     host : str
     port : int
     fingerprint : str
-        SHA-256 of the DER public key of the relay's TLS certificate, as 64 hexadecimal digits.
+        SHA-256 of the public key (DER) of the relay's TLS certificate, as 64 hexadecimal digits.
         Nothing else is trusted: no certificate authority, no name.
     """
 
@@ -34,10 +59,55 @@ class RelayAddress:
         ------
         ConfigurationError
         """
-        raise NotImplementedError
+        place, _, fingerprint = text.partition("#")
+        host, _, port = place.rpartition(":")
+        whole = len(fingerprint) == 64 and set(fingerprint) <= set("0123456789abcdef")
+        if not (host and port.isdigit() and 0 < int(port) < 65536 and whole):
+            raise ConfigurationError(
+                f"relay: {text!r} is no address; write HOST:PORT#FINGERPRINT, as `securevfl relay "
+                "init` prints it"
+            )
+        return cls(host, int(port), fingerprint)
+
+    @property
+    def place(self) -> str:
+        """Host and port."""
+        return f"{self.host}:{self.port}"
 
     def __str__(self) -> str:
-        raise NotImplementedError
+        return f"{self.place}#{self.fingerprint}"
+
+
+def certificate_fingerprint(certificate: bytes) -> str:
+    """SHA-256 of the public key of a certificate (DER), as hexadecimal digits."""
+    from cryptography import x509
+    from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+    key = x509.load_der_x509_certificate(certificate).public_key()
+    content = key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+    return hashlib.sha256(content).hexdigest()
+
+
+def user_key(public: bytes) -> str:
+    """An Ed25519 public key as NATS writes that of a user."""
+    content = bytes([_USER]) + public
+    check = binascii.crc_hqx(content, 0).to_bytes(2, "little")
+    return base64.b32encode(content + check).decode().rstrip("=")
+
+
+def subject(token: str, sender: int | None, receiver: int | None) -> str:
+    """Subject of the frames from one party to another; None stands for any."""
+
+    def name(index: int | None) -> str:
+        if index is None:
+            return "*"
+        return "server" if index == SERVER else str(index)
+
+    return f"svfl.{token}.{name(sender)}.{name(receiver)}"
+
+
+class _RefusedError(CarrierError):
+    """A relay that will refuse this party again, or that is not the expected one."""
 
 
 class NatsCarrier:
@@ -57,21 +127,234 @@ class NatsCarrier:
     def __init__(
         self, addresses: Sequence[RelayAddress], token: str, index: int, identity: Identity
     ) -> None:
-        raise NotImplementedError
+        if not addresses:
+            raise ConfigurationError("relay: there is no address; name at least one")
+        self._addresses = tuple(addresses)
+        self._token, self._index, self._key = token, index, identity.relay
+        self._take: Take = lambda frame: None
+        self._changed: Changed = lambda connected, why: None
+        self._writer: asyncio.StreamWriter | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._heard = 0.0
+        self._told_lost = False
+        self._heads: dict[int, bytes] = {}
 
     @property
     def connected(self) -> bool:
         """Whether frames can leave at present."""
-        raise NotImplementedError
+        return self._writer is not None
 
     async def open(self, take: Take, changed: Changed | None = None) -> None:
         """Connect out; see `Carrier.open`."""
-        raise NotImplementedError
+        self._take = take
+        if changed is not None:
+            self._changed = changed
+        connection = await self._connect_somewhere(give_up=True)
+        self._task = asyncio.create_task(self._serve(*connection))
 
     def send(self, receiver: int, frame: bytes) -> None:
         """Hand over a frame for a party; see `Carrier.send`."""
-        raise NotImplementedError
+        writer = self._writer
+        if writer is None or writer.transport.get_write_buffer_size() > _MOST_WAITING:
+            return
+        head = self._heads.get(receiver)
+        if head is None:
+            head = f"PUB {subject(self._token, self._index, receiver)} ".encode()
+            self._heads[receiver] = head
+        writer.write(b"%b%d\r\n%b\r\n" % (head, len(frame), frame))
 
     async def close(self) -> None:
         """Disconnect."""
-        raise NotImplementedError
+        task, self._task, self._writer = self._task, None, None
+        if task is not None:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Read until the connection is lost; then find another one; for ever."""
+        while True:
+            watch = asyncio.create_task(self._watch(writer))
+            try:
+                why = await self._read(reader, writer)
+            finally:
+                watch.cancel()
+                self._writer = None
+                await _end(writer)
+            self._tell_lost(why)
+            reader, writer = await self._connect_somewhere()
+
+    async def _connect_somewhere(
+        self, *, give_up: bool = False
+    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """A connection to the first relay that lets this party in.
+
+        With `give_up`, a CarrierError tells that every relay refuses for good.
+        """
+        wait = _FIRST_WAIT
+        while True:
+            errors = []
+            for address in self._addresses:
+                try:
+                    connection = await self._try(address)
+                except (CarrierError, OSError, EOFError, ValueError) as error:
+                    errors.append(_told(address, error))
+                    continue
+                if self._told_lost:
+                    self._told_lost = False
+                    self._changed(True, f"relay {address.place}: connected")
+                return connection
+            if give_up and all(isinstance(error, _RefusedError) for error in errors):
+                raise CarrierError("; ".join(map(str, errors)))
+            self._tell_lost("; ".join(map(str, errors)))
+            await asyncio.sleep(wait)
+            wait = min(2 * wait, _LONGEST_WAIT)
+
+    def _tell_lost(self, why: str) -> None:
+        if not self._told_lost:
+            self._told_lost = True
+            self._changed(False, why)
+
+    async def _try(
+        self, address: RelayAddress
+    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """Connect to one relay, and be let in.
+
+        Raises
+        ------
+        CarrierError, OSError, EOFError, ValueError
+        """
+        async with asyncio.timeout(_CONNECT_SECONDS):
+            reader, writer = await asyncio.open_connection(
+                address.host, address.port, ssl=_context(), limit=_LIMIT
+            )
+            try:
+                _check_certificate(address, writer)
+                await self._log_in(reader, writer)
+            except BaseException:
+                writer.transport.abort()
+                raise
+        self._writer, self._heard = writer, asyncio.get_running_loop().time()
+        return reader, writer
+
+    async def _log_in(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        first = await _line(reader)
+        info = json.loads(first.removeprefix(b"INFO ")) if first.startswith(b"INFO ") else None
+        if not isinstance(info, dict) or not isinstance(info.get("nonce"), str):
+            raise _RefusedError("it asks for no key; run it by `securevfl relay`")
+        signature = self._key.sign(info["nonce"].encode())
+        content = {
+            "verbose": False, "pedantic": False, "tls_required": True, "echo": False, "protocol": 1,
+            "lang": "securevfl", "version": __version__,
+            "nkey": user_key(self._key.public_key().public_bytes_raw()),
+            "sig": base64.b64encode(signature).decode(),
+        }  # fmt: skip
+        mine = subject(self._token, None, self._index)
+        writer.write(f"CONNECT {json.dumps(content)}\r\nSUB {mine} 1\r\nPING\r\n".encode())
+        while (answer := await _line(reader)) != b"PONG":
+            if answer.startswith(b"-ERR"):
+                said = answer[5:80].decode(errors="replace").strip("' ")
+                raise _RefusedError(
+                    f"it does not let this party in ({said}); it was set up from another manifest, "
+                    "or this is another key"
+                )
+
+    async def _read(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> str:
+        """Take frames until the connection ends; why it ended."""
+        place = ":".join(map(str, (writer.get_extra_info("peername") or ("it",))[:2]))
+        loop = asyncio.get_running_loop()
+        try:
+            while True:
+                line = await _line(reader)
+                self._heard = loop.time()
+                if line.startswith(b"MSG "):
+                    frame = await reader.readexactly(_length(line) + 2)
+                    loop.call_soon(self._arrive, frame[:-2])  # its errors do not end the reading
+                elif line == b"PING":
+                    writer.write(b"PONG\r\n")
+                elif line.startswith(b"-ERR") and b"Permissions Violation" not in line:
+                    return f"relay {place}: {line[5:80].decode(errors='replace')}"
+        except (OSError, EOFError, ValueError) as error:
+            return f"relay {place}: the connection was lost ({type(error).__name__})"
+
+    def _arrive(self, frame: bytes) -> None:
+        if self._task is not None:
+            self._take(frame)
+
+    async def _watch(self, writer: asyncio.StreamWriter) -> None:
+        """End a connection whose relay answers no more."""
+        loop = asyncio.get_running_loop()
+        while loop.time() - self._heard < _DEAD_SECONDS:
+            writer.write(b"PING\r\n")
+            await asyncio.sleep(_PING_SECONDS)
+        writer.transport.abort()
+
+
+def _context() -> ssl.SSLContext:
+    """TLS 1.3 that leaves it to `_check_certificate` who the relay is."""
+    made = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    made.minimum_version = ssl.TLSVersion.TLSv1_3
+    made.check_hostname = False
+    made.verify_mode = ssl.CERT_NONE
+    return made
+
+
+def _check_certificate(address: RelayAddress, writer: asyncio.StreamWriter) -> None:
+    """Refuse a relay with another key, before it gets a word.
+
+    Raises
+    ------
+    CarrierError
+    """
+    shown = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
+    found = certificate_fingerprint(shown) if shown else ""
+    if not hmac.compare_digest(found, address.fingerprint):
+        raise _RefusedError(
+            f"its certificate has the key {found[:16]}..., and {address.fingerprint[:16]}... is "
+            "expected; it is another relay, or its certificate was made anew"
+        )
+
+
+async def _line(reader: asyncio.StreamReader) -> bytes:
+    """Next line of the relay, without its end.
+
+    Raises
+    ------
+    EOFError, OSError, ValueError
+    """
+    try:
+        return (await reader.readuntil(b"\r\n"))[:-2]
+    except asyncio.LimitOverrunError:
+        raise ValueError("a line is too long") from None
+
+
+def _length(line: bytes) -> int:
+    """Length of the frame that a line announces.
+
+    Raises
+    ------
+    ValueError
+        For one above the bound: nothing of it is read.
+    """
+    length = int(line.rpartition(b" ")[2])
+    if not 0 <= length <= LARGEST_FRAME:
+        raise ValueError(f"a frame of {length} bytes")
+    return length
+
+
+def _told(address: RelayAddress, error: Exception) -> CarrierError:
+    """The error of an address, with its name; of a kind that tells whether it is for good."""
+    if isinstance(error, _RefusedError):
+        return _RefusedError(f"relay {address.place}: {error}")
+    if isinstance(error, ssl.SSLError) and error.reason == "WRONG_VERSION_NUMBER":
+        return _RefusedError(f"relay {address.place}: it does not begin with TLS")
+    what = str(error) or type(error).__name__
+    return CarrierError(f"relay {address.place}: it cannot be reached ({what})")
+
+
+async def _end(writer: asyncio.StreamWriter) -> None:
+    """Close a connection, whatever state it is in."""
+    writer.close()
+    with suppress(OSError, TimeoutError):
+        async with asyncio.timeout(1.0):
+            await writer.wait_closed()
