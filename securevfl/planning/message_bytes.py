@@ -15,6 +15,8 @@ from securevfl.engine.security.sealing import OVERHEAD
 from securevfl.engine.wire import envelope, size
 from securevfl.protocols.base.schedule import Outline, Post
 
+_FRAME_HEAD = 1024  # most bytes of a frame besides its message: the run's name, numbers, tags
+
 
 def message_bytes(kind: str, payload: object, *, sealed: bool, modulus: int | None = None) -> int:
     """Size of a message as the transcript has it; elements of the field of `modulus` are packed."""
@@ -76,6 +78,20 @@ def sent_bytes(outline: Outline, parties: int, *, sealed: bool) -> Sent:
         first = last
     sent.rest[SERVER] += parties * message_bytes(*outline.end, sealed=sealed)
     return sent
+
+
+def largest_frame(outline: Outline) -> int:
+    """Bound on the bytes of a frame of a run, sealed: what a session puts together at most."""
+    posts = [*outline.setup]
+    posts += [post for phase in outline.phases for stage in phase.stages for post in stage.posts]
+    sizes = [
+        message_bytes(post.kind, payload, sealed=True, modulus=post.modulus)
+        for post in posts
+        for payload in post.payloads
+    ]
+    words = [(ANNOUNCE, phase.announcement) for phase in outline.phases]
+    sizes += [message_bytes(*word, sealed=True) for word in (*words, outline.end)]
+    return max(sizes) + _FRAME_HEAD
 
 
 def _count(

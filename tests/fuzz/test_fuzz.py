@@ -24,6 +24,7 @@ import tomli_w
 
 import securevfl as svfl
 from securevfl.engine import wire
+from securevfl.engine.carriers.datagrams import encode_hello
 from securevfl.engine.checkpoint import read_file
 from securevfl.engine.conditions_file import load_conditions
 from securevfl.engine.faults import load_faults
@@ -34,6 +35,7 @@ from securevfl.report.loading import read_records
 from securevfl.runs.spec import RunSpec
 from securevfl.runs.storage import read_history, read_transcript
 from securevfl.studies.study import read_study
+from tests.engine.carriers.world import World
 from tests.fuzz.mutation import damaged, varied
 from tests.runs.folders import small
 
@@ -72,6 +74,29 @@ def test_bytes_of_messages_and_frames():
                 continue
 
     survives(2000, attempt)
+
+
+def test_datagrams_of_a_carrier():
+    """1,000 inputs: damaged introductions and sealed datagrams change nothing of a session."""
+    world = World()
+    world.meet()
+    sent = [b"x" * n for n in range(20)]
+    for frame in sent:
+        world.sessions[-1].send(0, frame)
+    hello = encode_hello(-1, 0, world.sessions[-1].hello)
+    valid = [hello] + [data for _, data in world.sessions[-1].due(world.now)]
+
+    def attempt(rng: random.Random) -> None:
+        data = damaged(rng.choice(valid), rng)
+        if data not in valid:
+            world.sessions[0].take(data, world.now)
+            assert world.got[0] == [], "damage was believed"
+
+    survives(1000, attempt)
+    for data in valid:
+        world.sessions[0].take(data, world.now)
+    assert world.got[0] == sent
+    assert world.met[0] == [(-1, 0)]
 
 
 @pytest.fixture(scope="module")

@@ -229,7 +229,7 @@ class Incoming:
             raise WireError(f"datagram: {number} was sent before {self.expected} was acknowledged")
         return number >= self.expected and number not in self._early
 
-    def put(self, number: int, piece: Piece) -> Iterator[bytes]:
+    def put(self, number: int, piece: Piece) -> list[bytes]:
         """Frames that are whole and next in order now that a piece has come.
 
         Raises
@@ -238,12 +238,14 @@ class Incoming:
             For pieces that make no frame, or one above the bound. The link is then of no use.
         """
         self._early[number] = piece
+        whole = []
         while self.expected in self._early:
             following = self._early.pop(self.expected)
             self.expected += 1
             frame = self._join(following)
             if frame is not None:
-                yield frame
+                whole.append(frame)
+        return whole
 
     @property
     def later(self) -> int:

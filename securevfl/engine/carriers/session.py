@@ -311,16 +311,16 @@ class Session:
     def _put(self, head: Head, link: _Link, content: Content, now: float) -> None:
         """Deliver what is whole and next in order."""
         piece = Piece(content.flags, content.total, content.piece)
-        frames = link.incoming.put(head.number, piece)
         try:
-            for frame in frames:
-                self._deliver(frame)
+            frames = link.incoming.put(head.number, piece)
         except WireError as error:
             self.give_up(head.sender, f"{name_of(head.sender)} broke its link: {error}")
             raise
         link.unanswered += 1
         gap = link.incoming.later != 0
         link.answer_by(now if gap or link.unanswered >= _UNANSWERED else now + _ANSWER_WAIT)
+        for frame in frames:  # whose receiver may send and ask for what is due
+            self._deliver(frame)
 
     def _welcome(self, peer: int, link: _Link) -> None:
         """Count a peer as present: it holds the key that its introduction names, and knows ours."""

@@ -121,9 +121,12 @@ class Wire:
         self.carrier = NatsCarrier([address], token, index, who)
         self.got = []
 
-    async def say(self, text):
-        self.carrier._writer.write(text)
-        await asyncio.sleep(0.15)
+    async def until(self, done):
+        for _ in range(2000):
+            if done():
+                return
+            await asyncio.sleep(0.01)
+        raise AssertionError(self.got)
 
 
 @real
@@ -149,10 +152,13 @@ def test_the_relay_lets_each_party_speak_and_hear_as_itself_only(relay_of):
             f"PUB {subject(token, -1, 1)} 6\r\nforged\r\n",
             f"PUB {subject(elsewhere.token, 0, 1)} 6\r\nforged\r\n",
         ):
-            await evil.say(line.encode())
+            evil.carrier._writer.write(line.encode())
+        log = relay.folder / "log"
+        await evil.until(lambda: log.read_text().count(" Violation") == 6)
         wires[-1].carrier.send(1, b"secret")
+        await wires[1].until(lambda: len(wires[1].got) == 1)
         wires[0].carrier.send(1, b"own")
-        await asyncio.sleep(0.3)
+        await wires[1].until(lambda: len(wires[1].got) == 2)
         for wire in wires.values():
             await wire.carrier.close()
         return {n: wire.got for n, wire in wires.items()}

@@ -64,6 +64,28 @@ def test_of_all_changed_datagrams_none_is_accepted():
     assert dropped > world.relay.forged / 2
 
 
+def test_who_gets_a_frame_may_send_at_once_while_later_ones_wait():
+    """Frames that a gap held back come together; each is answered before the next is delivered."""
+    world = World()
+    world.meet()
+    one, two = world.sessions[-1], world.sessions[0]
+    answered = []
+
+    def answer(frame):
+        two.send(-1, b"re:" + frame)
+        answered.extend(two.due(world.now))
+
+    two._deliver = answer
+    send(world, -1, 0, [b"a", b"b", b"c"])
+    data = [data for _, data in one.due(world.now) if read_head(data).type == DATA]
+    for each in reversed(data):
+        two.take(each, world.now)
+    for _, each in answered:
+        one.take(each, world.now)
+    assert world.got[-1] == [b"re:a", b"re:b", b"re:c"]
+    assert one.idle
+
+
 def test_memory_is_bounded_while_a_gap_stays_open():
     """Where one number never arrives, no more than a window is kept at either end."""
     world = World()
