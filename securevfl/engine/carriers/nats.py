@@ -19,7 +19,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from securevfl._version import __version__
 from securevfl.engine.carriers.base import LARGEST_FRAME, Changed, Take
 from securevfl.engine.network import SERVER
 from securevfl.engine.security.identity import Identity
@@ -245,7 +244,7 @@ class NatsCarrier:
         signature = self._key.sign(info["nonce"].encode())
         content = {
             "verbose": False, "pedantic": False, "tls_required": True, "echo": False, "protocol": 1,
-            "lang": "securevfl", "version": __version__,
+            "lang": "securevfl", "version": "1",
             "nkey": user_key(self._key.public_key().public_bytes_raw()),
             "sig": base64.b64encode(signature).decode(),
         }  # fmt: skip
