@@ -14,7 +14,8 @@ from securevfl.engine.carriers.datagrams import FIRST, LARGEST_PIECE, LAST
 from securevfl.errors import WireError
 
 WINDOW = 64  # datagrams that may be under way to a peer; `Content.later` has a bit for each
-BYTES_UNDER_WAY = 1 << 22  # below what a relay keeps for one slow receiver before it cuts it off
+BYTES_UNDER_WAY = 1 << 22  # to one peer, at most
+BYTES_TO_ALL = 1 << 25  # half of what a relay keeps for one slow receiver before it cuts it off
 FIRST_WAIT, SHORTEST_WAIT, LONGEST_WAIT = 1.0, 0.2, 8.0  # seconds until a datagram is sent again
 _AT_ONCE = 8  # datagrams that are sent again when the timer ends; the next answer tells the rest
 
@@ -41,6 +42,12 @@ class _Stored:
 class Outgoing:
     """The sending half of a link.
 
+    Parameters
+    ----------
+    peers : int
+        Number of links that share what may be under way. All parties have as many, so it bounds
+        what is under way from all to one receiver as well.
+
     Attributes
     ----------
     stored : int
@@ -49,8 +56,9 @@ class Outgoing:
         Number of datagrams that were sent again.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, peers: int = 1) -> None:
         self.stored = self.resent = 0
+        self._most_under_way = min(BYTES_UNDER_WAY, BYTES_TO_ALL // peers)
         self._waiting: deque[Piece] = deque()
         self._kept: dict[int, _Stored] = {}
         self._next = 0
@@ -137,7 +145,7 @@ class Outgoing:
         if not self._waiting:
             return False
         lowest = next(iter(self._kept), self._next)
-        return self._next < lowest + WINDOW and self._under_way < BYTES_UNDER_WAY
+        return self._next < lowest + WINDOW and self._under_way < self._most_under_way
 
     def _again(self, now: float) -> list[_Stored]:
         """Stored datagrams to be sent again: gaps that the peer reported, or at the timer's end."""

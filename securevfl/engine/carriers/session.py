@@ -55,12 +55,12 @@ _FIRST_HELLO, _LONGEST_HELLO = 0.2, 5.0  # seconds until an introduction is repe
 class _Link:
     """The link to one incarnation of a peer, or to a peer of which none is known."""
 
-    def __init__(self, largest: int) -> None:
+    def __init__(self, largest: int, peers: int) -> None:
         self.hello: Hello | None = None
         self.sealing: ChaCha20Poly1305 | None = None
         self.opening: ChaCha20Poly1305 | None = None
         self.present = False
-        self.outgoing = Outgoing()
+        self.outgoing = Outgoing(peers)
         self.incoming = Incoming(largest)
         self.sent_acks = self.next_ack = 0
         self.unanswered = 0
@@ -101,7 +101,8 @@ class Session:
     peers : iterable of int
         The other parties.
     hello : Hello
-        Introduction of this incarnation, signed (`securevfl.engine.security.identity.Identity`).
+        Introduction of this incarnation, signed (`securevfl.engine.security.identity.Identity`). It
+        and the sealer serve one session: another one would number, and so seal, from 0 again.
     sealer : Sealer
         The one of the party's `Links`: its key pair makes the keys of the datagrams, too.
     verify : callable
@@ -150,7 +151,8 @@ class Session:
         self._sealer = sealer
         self._verify, self._deliver, self._introduce = verify, deliver, introduce
         self._largest, self._most_stored, self._padded = largest, most_stored, padded
-        self._links = {peer: _Link(largest) for peer in peers if peer != index}
+        others = [peer for peer in peers if peer != index]
+        self._links = {peer: _Link(largest, len(others)) for peer in others}
         self._resent = 0  # on links that are over
 
     def send(self, receiver: int, frame: bytes) -> None:
@@ -263,7 +265,7 @@ class Session:
                 link.answer_at = min(link.answer_at, now)
             return
         self._verify(peer, hello)
-        new = _Link(self._largest)
+        new = _Link(self._largest, len(self._links))
         new.hello, new.heard, new.answer_at = hello, now, now
         try:
             new.sealing = self._agree(hello, self.index, peer)

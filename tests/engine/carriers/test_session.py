@@ -9,7 +9,13 @@ from hypothesis import strategies as st
 
 from securevfl.engine.carriers.base import LARGEST_DATAGRAM
 from securevfl.engine.carriers.datagrams import DATA, HELLO, encode_hello, read_head
-from securevfl.engine.carriers.link import BYTES_UNDER_WAY, LONGEST_WAIT, WINDOW
+from securevfl.engine.carriers.link import (
+    BYTES_TO_ALL,
+    BYTES_UNDER_WAY,
+    LONGEST_WAIT,
+    WINDOW,
+    Outgoing,
+)
 from securevfl.engine.carriers.memory import Hostility
 from securevfl.engine.carriers.session import KEEPALIVE
 from securevfl.engine.security.sealing import Sealer
@@ -162,6 +168,15 @@ def test_no_more_is_under_way_than_a_relay_keeps_for_a_slow_receiver():
     before = world.bytes
     world.flush()
     assert world.bytes - before <= BYTES_UNDER_WAY + LARGEST_DATAGRAM
+
+
+def test_many_senders_share_what_a_relay_keeps_for_one_receiver():
+    peers = 100
+    sender = Outgoing(peers)
+    for _ in range(4):
+        sender.push(bytes(LARGEST_DATAGRAM // 4))
+    sent = sum(len(data) for data in sender.due(0.0, lambda number, piece: piece.data))
+    assert BYTES_TO_ALL / 2 / peers < sent < BYTES_TO_ALL * 2 / peers
 
 
 def test_what_is_not_acknowledged_is_sent_again_on_a_timer_that_doubles():
