@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import platform
 import subprocess
@@ -19,16 +18,22 @@ def describe_machine() -> dict[str, Any]:
         "system": f"{platform.system()} {platform.machine()}",
         **versions(),
     }
-    with contextlib.suppress(ModuleNotFoundError):
-        from threadpoolctl import threadpool_info
+    found = blas()
+    return result if found is None else result | {"blas": found or "none found"}
 
-        pools = {
-            f"{pool['internal_api']} {pool['version']} {pool.get('architecture', '')}".strip()
-            for pool in threadpool_info()
-            if pool["user_api"] == "blas"
-        }
-        result["blas"] = "; ".join(sorted(pools)) or "none found"
-    return result
+
+def blas() -> str | None:
+    """BLAS libraries that are loaded, with version and kernels; None without threadpoolctl."""
+    try:
+        from threadpoolctl import threadpool_info
+    except ModuleNotFoundError:
+        return None
+    pools = {
+        f"{pool['internal_api']} {pool['version']} {pool.get('architecture', '')}".strip()
+        for pool in threadpool_info()
+        if pool["user_api"] == "blas"
+    }
+    return "; ".join(sorted(pools))
 
 
 def versions() -> dict[str, str]:

@@ -38,6 +38,7 @@ ALLOWED: dict[str, set[str]] = {
     "_version": set(),
     "plugins": {"errors"},
     "machine": {"errors"},
+    "doctor": {"machine", "field.kernels", "_version", "errors"},
     "reading": {"errors"},
     "field": {"errors"},
     "engine": {"errors", "reading", "engine.conditions", "field.packing"},
@@ -63,7 +64,7 @@ ALLOWED: dict[str, set[str]] = {
     "testing.lies": _TESTING | {"testing", "protocols"},
     "cli": {
         *("report", "audit", "studies", "bench", "planning", "runs", "errors", "machine", ""),
-        *("data.source", "_version", "protocols.base.defaults"),
+        *("data.source", "_version", "protocols.base.defaults", "doctor"),
     },
     "__init__": {"audit", "runs", "planning", "data", "engine.conditions", "errors", "_version"},
     "__main__": {"cli"},

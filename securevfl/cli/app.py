@@ -12,7 +12,6 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from securevfl._version import __version__
 from securevfl.cli import commands, output
 from securevfl.cli.commands import COMMANDS
 from securevfl.cli.completion import epilog
@@ -41,6 +40,7 @@ ORDER = (
     "keys",
     "relay",
     "bench",
+    "doctor",
 )
 
 
@@ -150,7 +150,9 @@ app = typer.Typer(
 
 def _version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"securevfl {__version__}")
+        from securevfl.doctor import one_line
+
+        typer.echo(one_line())
         raise typer.Exit
 
 
@@ -158,7 +160,13 @@ def _version(wanted: bool) -> None:
 def root(
     ctx: typer.Context,
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+        bool,
+        typer.Option(
+            "--version",
+            callback=_version,
+            is_eager=True,
+            help="Print the version, and what it runs on.",
+        ),
     ] = False,
     verbose: Annotated[
         int,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from securevfl.cli import displays, model, output, verify
+from securevfl.cli import displays, doctor, model, output, verify
 from securevfl.cli import keys as keys_commands
 from securevfl.cli import relay as relay_commands
 from securevfl.cli import report as report_command
@@ -556,3 +556,4 @@ def register(app: typer.Typer) -> None:
     verify.register(app, Protocols)
     report_command.register(app)
     model.register(app)
+    doctor.register(app)

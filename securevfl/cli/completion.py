@@ -129,6 +129,7 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
     ),
     "bench decoding": (("bench decoding --parties 6,10 --privacy 1,2 --out map.png", ""),),
     "bench field": (("bench field --json", ""),),
+    "doctor": (("doctor", "Show what this computer lacks."), ("doctor --json", "")),
 }  # fmt: skip
 
 

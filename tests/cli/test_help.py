@@ -49,7 +49,10 @@ def test_help_of_the_whole():
 def test_version():
     from securevfl import __version__
 
-    assert call("--version").stdout == f"securevfl {__version__}\n"
+    text = call("--version").stdout
+    assert text.startswith(f"securevfl {__version__} (Python 3.")
+    assert text.count("\n") == 1
+    assert "kernels " in text
 
 
 def test_protocols_as_json():

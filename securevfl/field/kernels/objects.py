@@ -44,7 +44,7 @@ def find(name: str, kinds: str, make: Callable[[], tuple[list[bytes], str]]) -> 
     """
     stamp = _digest(folder_stamp())[:12]
     file = f"{name}-{stamp}-{_digest((kinds, *_environment()))[:16]}{SUFFIX}"
-    content = next((kept for folder in _folders() if (kept := _read(folder / file))), None)
+    content = next((kept for folder in folders() if (kept := _read(folder / file))), None)
     if content is None:
         objects, result = make()
         content = _packed(objects, result)
@@ -101,7 +101,7 @@ def _environment() -> tuple[Any, ...]:
     return *processor, *versions, *(s for s in settings if s[0] != "NUMBA_CACHE_DIR")
 
 
-def _folders() -> Iterator[Path]:
+def folders() -> Iterator[Path]:
     """Yield where code may be kept: the named folder alone, or beside the source, or at home."""
     if named := os.environ.get("NUMBA_CACHE_DIR"):
         yield Path(named) / "securevfl-kernels"
@@ -129,7 +129,7 @@ def _read(file: Path) -> bytes | None:
 
 def _keep(content: bytes, file: str, pattern: str, stamp: str) -> None:
     """Write a file in the first folder that takes it, and remove those of older sources."""
-    for folder in _folders():
+    for folder in folders():
         try:
             folder.mkdir(parents=True, exist_ok=True)
             with tempfile.NamedTemporaryFile(dir=folder, suffix=".new", delete=False) as new:
