@@ -55,7 +55,8 @@ ALLOWED: dict[str, set[str]] = {
     "bench": _AUDIT,
     "audit": _AUDIT,
     "report": {
-        *("runs", "studies.intervals", "protocols.base", "engine.network", "engine.conditions"),
+        *("runs", "studies.intervals", "protocols.base", "engine.network", "engine.names"),
+        *("engine.conditions",),
         *("machine", "_version", "errors", "reading"),
     },
     "testing": _TESTING,

@@ -44,9 +44,10 @@ class DataOptions(BaseModel):
         None, metavar="N", panel=DATA, commands=_EVERY, default_text="that of the data, or 8",
         help="Number of parties among which the columns are divided.",
     )  # fmt: skip
-    party: list[Path] | None = option(
-        None, metavar="FILE.csv", panel=DATA, commands=_EVERY,
-        help="One party's own table. Give it once for each party.",
+    party: list[str] | None = option(
+        None, metavar="[NAME=]FILE.csv", panel=DATA, commands=_EVERY,
+        help="One party's own table. Give it once for each party. A party is called NAME, or as "
+        "its file.",
     )  # fmt: skip
     id: str | None = option(
         None, metavar="COLUMN", panel=DATA, commands=_EVERY,

@@ -12,12 +12,11 @@ import typer
 
 from securevfl.cli import displays, output
 from securevfl.cli.completion import epilog
-from securevfl.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from securevfl.runs.trace import Entry, Trace
+    from securevfl.runs.trace import Entry, PartyNames, Trace
 
 ARun = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a finished run.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as one JSON object.")]
@@ -132,11 +131,13 @@ def trace(
     ] = None,
     sender: Annotated[
         str | None,
-        typer.Option("--from", metavar="party-N|server", help="Show only what this party sent."),
+        typer.Option(
+            "--from", metavar="NAME|party-N|server", help="Show only what this party sent."
+        ),
     ] = None,
     receiver: Annotated[
         str | None,
-        typer.Option("--to", metavar="party-N|server", help="Show only what was sent to it."),
+        typer.Option("--to", metavar="NAME|party-N|server", help="Show only what was sent to it."),
     ] = None,
     fate: Annotated[
         str | None,
@@ -178,8 +179,8 @@ def trace(
     """
     from securevfl.runs.from_folder import trace_folder
 
-    chosen = {"kind": kind, "round": round, "fate": fate}
-    chosen |= {"sender": _party(sender), "receiver": _party(receiver)}
+    chosen: dict[str, Any] = {"kind": kind, "round": round, "fate": fate}
+    chosen |= {"sender": sender, "receiver": receiver}
     limit = first or (None if step else _SHOWN)
     with displays.busy(f"trace of {run.name}"):
         found, all_of_them = trace_folder(
@@ -195,32 +196,21 @@ def trace(
         _print(found, all_of_them)
 
 
-def _party(text: str | None) -> int | None:
-    """Number of ``party-3``, ``3`` or ``server``."""
-    if text is None:
-        return None
-    match = re.fullmatch(r"server|(?:party-)?(\d+)", text)
-    if match is None:
-        raise ConfigurationError(f"trace: {text!r} is no party; write party-3 or server")
-    return -1 if match[1] is None else int(match[1])
-
-
-def _name(party: int) -> str:
-    return "server" if party == -1 else f"party-{party}"
-
-
 def _print(found: Trace, all_of_them: int) -> None:
     shapes = any(entry.payload is not None for entry in found)
     columns = ("sent", "arrived", "from", "to", "kind", "round", "bytes", "fate")
     output.print_table(
         (*columns, *(["payload"] if shapes else [])),
-        [(*_cells(entry), *([entry.payload or ""] if shapes else [])) for entry in found],
+        [
+            (*_cells(entry, found.names), *([entry.payload or ""] if shapes else []))
+            for entry in found
+        ],
     )
     if all_of_them > len(found):
         output.out().print(f"{len(found)} of {all_of_them:,} messages; --first shows more")
 
 
-def _cells(entry: Entry) -> tuple[str, ...]:
+def _cells(entry: Entry, names: PartyNames) -> tuple[str, ...]:
     from rich.markup import escape
 
     there = "-" if entry.arrived is None else f"{entry.arrived:.6f}"
@@ -228,8 +218,8 @@ def _cells(entry: Entry) -> tuple[str, ...]:
     return (
         f"{entry.sent:.6f}",
         there,
-        _name(entry.sender),
-        _name(entry.receiver),
+        escape(_word(names[entry.sender])),
+        escape(_word(names[entry.receiver])),
         escape(entry.kind),
         str(entry.round),
         f"{entry.bytes:,}",
@@ -237,8 +227,13 @@ def _cells(entry: Entry) -> tuple[str, ...]:
     )
 
 
+def _word(name: str) -> str:
+    """A party as --from and --to take it; one without a name is ``party-3``."""
+    return re.sub(r"^party (\d+)$", r"party-\1", name)
+
+
 def _step(found: Trace) -> None:
     for entry in found:
-        output.out().print(str(entry), markup=False, soft_wrap=True)
+        output.out().print(found.names.in_text(str(entry)), markup=False, soft_wrap=True)
         if sys.stdin.readline().strip().lower() == "q":
             return

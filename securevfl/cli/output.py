@@ -40,7 +40,7 @@ _LABELS = {
     "planned": "plan and measurement",
     "derived": "parameters",
 }
-_ELSEWHERE = ("claims", "rounds_asked")
+_ELSEWHERE = ("claims", "rounds_asked", "party_names")
 _ONLY_IF_SET = (
     "planned",
     "notices",
@@ -188,6 +188,8 @@ def print_summary(summary: Mapping[str, Any]) -> None:
     """Print the figures of a run, then what its protocol claims and what it does not."""
     grid = Table.grid(padding=(0, 2))
     for key, value in summary.items():
+        if key == "parties" and "party_names" in summary:
+            value = f"{value}: {', '.join(summary['party_names'])}"
         unset = not value and key in _ONLY_IF_SET
         if not (unset or key in _ELSEWHERE or (key, value) == ("compute", "none")):
             grid.add_row(f"[bold]{_LABELS.get(key, key.replace('_', ' '))}[/]", _shown(key, value))

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from securevfl.runs.result import Run
 
 _STOPPING = (signal.SIGINT, signal.SIGTERM)
+_TITLED = 4  # parties that the name of a data set has room for
 INTERRUPTED = 130  # 128 + SIGINT, as shells expect
 _DATA_FLAGS = {
     "parties": "--parties",
@@ -161,13 +162,13 @@ def data_source(common: Mapping[str, Any], data_options: Mapping[str, Any]) -> D
             raise ConfigurationError("run: --data and --party exclude each other; give one of them")
         if common["label"] is None:
             raise ConfigurationError("run: --party needs --label COLUMN, the name of the label")
-        options["party_files"] = [_whole(file) for file in common["party"]]
+        options |= named_files(common["party"])
         options["id_column"] = common["id"]
         if common["label_file"] is not None:
             options["label_file"] = _whole(common["label_file"])
         if common["align"] is not None:
             options["align"] = common["align"]
-        return alignment.data_source("tables", options)
+        return alignment.data_source(_title(options), options)
     if any(common[name] is not None for name in ("id", "label_file", "align")):
         raise ConfigurationError(
             "run: --id, --label-file and --align go with --party FILE; leave them out"
@@ -175,6 +176,43 @@ def data_source(common: Mapping[str, Any], data_options: Mapping[str, Any]) -> D
     if name is not None and Path(name).is_file():
         name = _whole(Path(name))
     return alignment.data_source(name or "digits", options)
+
+
+def named_files(texts: Sequence[str]) -> dict[str, Any]:
+    """Options ``party_files`` and, where a name was given, ``party_names`` of ``--party``.
+
+    Raises
+    ------
+    ConfigurationError
+        For a name without a file, and for one that two parties have.
+    """
+    pairs = [_named(text) for text in texts]
+    files = [_whole(Path(file)) for _, file in pairs]
+    if not any(name for name, _ in pairs):
+        return {"party_files": files}
+    names = [name or Path(file).name.split(".")[0] for name, file in pairs]
+    if twice := [name for place, name in enumerate(names) if name in names[:place]]:
+        raise ConfigurationError(
+            f"run: two --party options are called {twice[0]!r}; give each party a name of its own"
+        )
+    return {"party_files": files, "party_names": names}
+
+
+def _title(options: Mapping[str, Any]) -> str:
+    """Name of the data set of several parties' files."""
+    files = options["party_files"]
+    names = options.get("party_names") or [Path(file).name.split(".")[0] for file in files]
+    return "+".join(names) if len(names) <= _TITLED else "tables"
+
+
+def _named(text: str) -> tuple[str, str]:
+    """Name and file of ``NAME=FILE``; the name is empty where there is none."""
+    name, equals, file = text.partition("=")
+    if not equals or Path(text).is_file() or "/" in name:
+        return "", text
+    if not (name.strip() and file):
+        raise ConfigurationError(f"run: --party {text!r}: write NAME=FILE.csv, or FILE.csv")
+    return name.strip(), file
 
 
 def places(options: Sequence[str]) -> dict[int, str]:

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from securevfl.report.loading import Record
-from securevfl.report.timeline import party_name
 
 AXES = ("step", "time", "bytes")
 MEASURES = {
@@ -81,7 +80,7 @@ def links(record: Record) -> dict[str, Any] | None:
     order = sorted(kinds, key=lambda kind: -kinds[kind][1])
     total = sum(sums[1] for sums in kinds.values())
     return {
-        "parties": [party_name(party) for party in parties],
+        "parties": [record.names[party] for party in parties],
         "kinds": [_kind(kind, kinds[kind], total) for kind in order],
         "cells": [
             [order.index(kind), place[sender], place[receiver], *sums]

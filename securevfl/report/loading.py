@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from securevfl.engine.names import PartyNames
 from securevfl.engine.network import SERVER
 from securevfl.errors import ConfigurationError, DataError
 from securevfl.reading import NOT_PARSED
@@ -105,6 +106,13 @@ class Record:
     summary: Mapping[str, Any]
     verification: Mapping[str, Any] | None = None
     whole: bool = True
+
+    @property
+    def names(self) -> PartyNames:
+        """What people call the parties."""
+        names = self.summary.get("party_names")
+        there = isinstance(names, list) and all(isinstance(name, str) for name in names)
+        return PartyNames(names if names and there else ())
 
     @property
     def seed(self) -> int:

@@ -102,6 +102,7 @@ def _run(record: Record, group: int) -> dict[str, Any]:
         "name": record.group,
         "group": group,
         "place": record.place,
+        "named": record.names.listed(),
         "protocol": record.protocol,
         "dataset": record.summary.get("dataset", record.config.get("data", {}).get("name")),
         "summary": record.summary,

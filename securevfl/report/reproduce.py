@@ -76,9 +76,11 @@ def _data(found: Reproduction, data: Mapping[str, Any], seed: Any) -> None:
             "The run was given a data set object in Python, which a command cannot name; its "
             f"fingerprint is {data.get('fingerprint', 'unknown')}."
         )
-    elif name == "tables":
-        for file in options.pop("party_files", ()):
-            found.words += ["--party", str(file)]
+    elif "party_files" in options:
+        files, names = options.pop("party_files", ()), options.pop("party_names", ())
+        for number, file in enumerate(files):
+            name = f"{names[number]}=" if number < len(names) else ""
+            found.words += ["--party", f"{name}{file}"]
         for key, flag in _TABLES.items():
             if key in options:
                 found.words += [flag, str(options.pop(key))]

@@ -17,13 +17,9 @@ from securevfl.report.loading import Messages, Record
 
 CELLS = 240  # columns of a timeline; more rounds than that share columns
 MARKS = ("given_up", "skipped", "corrected", "rejected", "filled", "budget")
+_TOLD = ("why", "missing", "clients", "guests")  # what is shown of an event
 _MOST_MARKS = 400
 _TICKS = 1000  # different times of a party's events that a figure can show
-
-
-def party_name(party: int) -> str:
-    """Name of a party in a report."""
-    return "server" if party == SERVER else f"party {party}"
 
 
 @dataclass(frozen=True)
@@ -123,7 +119,7 @@ def event_counts(record: Record) -> list[dict[str, Any]]:
         entry["parties"].add(event["party"])
         entry["last"] = event["time"]
     return [
-        {"event": name, **entry, "parties": [party_name(p) for p in sorted(entry["parties"])]}
+        {"event": name, **entry, "parties": [record.names[p] for p in sorted(entry["parties"])]}
         for name, entry in sorted(found.items(), key=lambda item: -item[1]["count"])
     ]
 
@@ -191,7 +187,7 @@ def _lane(
         bars = _means(cells, ways.get(party, {})) if ways else None
     return {
         "party": party,
-        "name": party_name(party),
+        "name": record.names[party],
         "bars": bars,
         "late": _counts(cells, [cells.at_time(time) for time in late]),
         "left": _counts(cells, [cells.of_event(e) for e in own if e["event"] == "left"]),
@@ -258,17 +254,23 @@ def down_times(own: Sequence[Mapping[str, Any]]) -> list[list[float | None]]:
 
 
 def _marks(record: Record) -> list[dict[str, Any]]:
-    shown = ("why", "missing", "clients", "guests")
     return [
         {
             "time": event["time"],
             "party": event["party"],
             "name": event["event"].replace("_", " "),
-            "text": ", ".join(f"{k}: {event[k]}" for k in shown if k in event),
+            "text": ", ".join(f"{k}: {_words(record, event[k])}" for k in _TOLD if k in event),
         }
         for event in record.events
         if event["event"] in MARKS
     ][:_MOST_MARKS]
+
+
+def _words(record: Record, value: Any) -> str:
+    """What an event says, with parties by name: a reason, or numbers of parties."""
+    if record.names and isinstance(value, list) and all(isinstance(n, int) for n in value):
+        return ", ".join(record.names[n] for n in value)
+    return record.names.in_text(str(value))
 
 
 def _sums(

@@ -8,7 +8,8 @@ from typing import Any
 
 from securevfl.data.alignment.join import PartyTable, common_rows
 from securevfl.data.preparation.csvfile import read_csv
-from securevfl.errors import DataError
+from securevfl.engine.names import PartyNames
+from securevfl.errors import ConfigurationError, DataError
 from securevfl.models.user_code import allow_options as allow_options
 from securevfl.runs.folders.checksums import read_summary
 from securevfl.runs.load import load_run
@@ -55,9 +56,10 @@ def predict_files(
     frames = [read_csv(file) for file in files]
     data = run.protocol.data
     if len(frames) not in (1, data.parties):
+        order = f" ({run.names.listed()})" if run.names else ""
         raise DataError(
             f"predict: {len(frames)} files for {data.parties} parties; give one with all columns, "
-            "or one for each party in their order"
+            f"or one for each party in their order{order}"
         )
     id_column = None if run.spec.source is None else run.spec.source.options.get("id_column")
     left_out: dict[str, int] = {}
@@ -96,6 +98,8 @@ def trace_folder(
     first: int | None,
     payloads: bool = False,
     code: Collection[str] = (),
+    sender: str | None = None,
+    receiver: str | None = None,
     **chosen: Any,
 ) -> tuple[Trace, int]:
     """Messages of a run's folder, and how many were chosen before `first` cut them off.
@@ -108,12 +112,29 @@ def trace_folder(
         Run the run again to find their types and shapes; only this needs its data.
     code : collection of str
         As for `securevfl.load_run`.
+    sender, receiver : str, optional
+        Name of a party, ``party-3``, ``3`` or ``server``.
     **chosen
         As for `securevfl.runs.trace.trace`.
     """
+    summary = {}
     if (folder / SUMMARY).exists():
-        read_summary(folder / SUMMARY)  # it compares the checksums of all files
+        summary = read_summary(folder / SUMMARY)  # it compares the checksums of all files
+    names = PartyNames(summary.get("party_names") or ())
+    chosen |= {"sender": _party(names, sender), "receiver": _party(names, receiver)}
     found = pick(read_transcript(folder), read_history(folder)[1], **chosen)
+    found.names = names
     if payloads:
         return load_run(folder, code=code).trace(first=first, payloads=True, **chosen), len(found)
     return found[:first], len(found)
+
+
+def _party(names: PartyNames, word: str | None) -> int | None:
+    """Party that a word names."""
+    if word is None:
+        return None
+    found = names.number(word)
+    if found is None:
+        known = f", or one of {names.listed()}" if names else ""
+        raise ConfigurationError(f"trace: {word!r} is no party; write party-3 or server{known}")
+    return found

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from securevfl.engine.names import PartyNames
 from securevfl.engine.network import SERVER
 from securevfl.engine.party import Party
 from securevfl.engine.transcript import Transcript
@@ -80,6 +81,11 @@ class Run:
         return self.spec
 
     @property
+    def names(self) -> PartyNames:
+        """What people call the parties; numbers where the data set names none."""
+        return PartyNames(self.protocol.data.party_names)
+
+    @property
     def virtual_seconds(self) -> float:
         """Time at which the server had all it needed."""
         own = [e["time"] for e in self.history + self.events if e["party"] == SERVER]
@@ -134,6 +140,7 @@ class Run:
             "protocol": self.protocol.name,
             "dataset": data.name,
             "parties": data.parties,
+            **({"party_names": list(data.party_names)} if self.names else {}),
             "rows": data.rows,
             "test_rows": data.test_rows,
             "notes": list(data.about.notes),
@@ -225,7 +232,8 @@ class Run:
         """
         from securevfl.runs.prediction import infer
 
-        return infer(self.protocol, self.parties, self.spec, rows, conditions)
+        with self.names.in_errors():
+            return infer(self.protocol, self.parties, self.spec, rows, conditions)
 
     def export(self, folder: Path | str) -> list[Path]:
         """Write each party's own model into a file of its own.
@@ -240,7 +248,9 @@ class Run:
         """The messages of the run, one by one; `securevfl.runs.trace.trace` says how to choose."""
         from securevfl.runs.trace import trace
 
-        return trace(self.protocol, self.spec, self.transcript, self.events, **chosen)
+        found = trace(self.protocol, self.spec, self.transcript, self.events, **chosen)
+        found.names = self.names
+        return found
 
     def save(self, folder: Path | str) -> None:
         """Write configuration, history, messages, models, curves and summary into a folder.

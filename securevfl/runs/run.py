@@ -14,6 +14,7 @@ from securevfl.data.source import DataSource
 from securevfl.engine.checkpoint import has_checkpoint, write_text
 from securevfl.engine.conditions import Conditions
 from securevfl.engine.faults import Faults, load_faults
+from securevfl.engine.names import PartyNames
 from securevfl.engine.party import Party
 from securevfl.errors import (
     ConfigurationError,
@@ -152,18 +153,20 @@ def run(
             dataset = driver_dataset(*tables)
         else:
             dataset = data.load() if isinstance(data, DataSource) else data
-        made, _ = make_protocol(protocol, options, dataset, seed)
-        spec = specify(made, asked, conditions=chosen.conditions, source=source)
-        check_conditions(chosen, spec.conditions)
-        made.secrets = spec.secrets
-        job = Assembled(spec, made, folder, tables)
-        job.schedule()  # refuses faults that do not fit the parties
-        check_memory(made)
-        if folder is not None:
-            write_text(folder / CONFIG, spec.to_toml(made.describe()))
-        tracker = make_tracker(track, spec, folder)
-        _LOG.info("run of %s on %r with seed %s, %s", protocol, dataset.name, seed, made.describe())
-        return _carry_out(job, chosen, own, tracker, checkpoint_seconds, progress, interrupted)
+        with PartyNames(dataset.party_names).in_errors():
+            made, _ = make_protocol(protocol, options, dataset, seed)
+            spec = specify(made, asked, conditions=chosen.conditions, source=source)
+            check_conditions(chosen, spec.conditions)
+            made.secrets = spec.secrets
+            job = Assembled(spec, made, folder, tables)
+            job.schedule()  # refuses faults that do not fit the parties
+            check_memory(made)
+            if folder is not None:
+                write_text(folder / CONFIG, spec.to_toml(made.describe()))
+            tracker = make_tracker(track, spec, folder)
+            about = made.describe()
+            _LOG.info("run of %s on %r with seed %s, %s", protocol, dataset.name, seed, about)
+            return _carry_out(job, chosen, own, tracker, checkpoint_seconds, progress, interrupted)
 
 
 @documents_options(ClusterOptions)
@@ -232,23 +235,24 @@ def _go_on(folder: Path, given: Mapping[str, Any]) -> Run:
         tables = tables_of(spec.source, spec.protocol), facts_of(folder)
         data = driver_dataset(*tables)
     data = load_run_data(spec, folder, data, "resume")
-    made, _ = make_protocol(spec.protocol, spec.options, data, spec.seed)
-    made.secrets = spec.secrets
-    check_memory(made)
-    done = len(state["historian"]["rows"]) if state else 0
-    tracker = make_tracker(given["track"], spec, folder, done=done)
-    _LOG.info("resume of the run in %s after %s steps", folder, done)
-    job = Assembled(spec, made, folder, tables)
-    return _carry_out(
-        job,
-        chosen,
-        own,
-        tracker,
-        given["checkpoint_seconds"],
-        given["progress"],
-        given["interrupted"],
-        state,
-    )
+    with PartyNames(data.party_names).in_errors():
+        made, _ = make_protocol(spec.protocol, spec.options, data, spec.seed)
+        made.secrets = spec.secrets
+        check_memory(made)
+        done = len(state["historian"]["rows"]) if state else 0
+        tracker = make_tracker(given["track"], spec, folder, done=done)
+        _LOG.info("resume of the run in %s after %s steps", folder, done)
+        job = Assembled(spec, made, folder, tables)
+        return _carry_out(
+            job,
+            chosen,
+            own,
+            tracker,
+            given["checkpoint_seconds"],
+            given["progress"],
+            given["interrupted"],
+            state,
+        )
 
 
 def _carry_out(

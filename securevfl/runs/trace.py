@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 
+from securevfl.engine.names import PartyNames as PartyNames
 from securevfl.engine.network import SERVER, name_of
 from securevfl.engine.simulation.simulator import Simulation
 from securevfl.engine.transcript import NOT_ARRIVED, Transcript
@@ -83,6 +84,11 @@ class Trace(Sequence[Entry]):
         Which of them.
     payloads : sequence of str, optional
         Descriptions of all payloads up to the last of them.
+
+    Attributes
+    ----------
+    names : PartyNames
+        What people call the parties; numbers unless it is set.
     """
 
     def __init__(
@@ -94,6 +100,7 @@ class Trace(Sequence[Entry]):
         self.columns = columns
         self.rows = rows
         self.payloads = payloads
+        self.names = PartyNames()
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -106,7 +113,9 @@ class Trace(Sequence[Entry]):
 
     def __getitem__(self, place: int | slice) -> Entry | Trace:
         if isinstance(place, slice):
-            return Trace(self.columns, self.rows[place], self.payloads)
+            part = Trace(self.columns, self.rows[place], self.payloads)
+            part.names = self.names
+            return part
         row = int(self.rows[place])
         column = {name: values[row].item() for name, values in self.columns.items()}
         arrived = column["arrived"]

@@ -31,6 +31,8 @@ function size(bytes) {
 
 const seconds = (value) => `${two.format(value)} s`;
 const percent = (value) => `${(100 * value).toFixed(2)} %`;
+const BRIEF = 14; // characters of a party's name that a figure has room for
+const brief = (name) => (name.length > BRIEF ? `${name.slice(0, BRIEF - 1)}…` : name);
 
 function plain(value) {
   const small = Math.abs(value);

@@ -44,7 +44,7 @@ class Links {
     const cell = (n, title, name, digits) =>
       el("td", { class: name, title, "data-value": n }, short(n, digits));
     const total = (n, title) => cell(n, title, "sum", 3);
-    const word = (name) => name.replace("party ", "");
+    const word = (name) => brief(name.replace(/^party (\d+)$/, "$1"));
     const head = el("tr", {}, el("th", { scope: "col", title: "from (row) to (column)" }, unit),
       ...parties.map((name) => el("th", { scope: "col", title: name }, word(name))),
       el("th", { scope: "col" }, "sum"));

@@ -15,7 +15,8 @@ class Timeline {
     this.plot = new Plot(host, {
       label: `Timeline of ${run.label}. Left and right arrows move in time, up and down between `
         + "parties, + and - zoom, 0 shows all.",
-      left: 70, zoom: this.zoom,
+      left: Math.max(70, 12 + 7 * Math.max(...this.line.lanes.map(({ name }) => brief(name).length))),
+      zoom: this.zoom,
       height: () => this.line.lanes.length * LANE + 54,
       axis: () => AXES.time,
       log: () => false,
@@ -54,7 +55,7 @@ class Timeline {
     const names = svg("g", { class: "axis" });
     this.line.lanes.forEach((lane, row) => {
       const top = plot.top + row * LANE;
-      names.append(svg("text", { x: plot.left - 8, y: top + 16, "text-anchor": "end" }, lane.name));
+      names.append(svg("text", { x: plot.left - 8, y: top + 16, "text-anchor": "end" }, brief(lane.name)));
       body.append(svg("rect", {
         class: "lane", x: plot.left, y: top, width: plot.right - plot.left, height: LANE - 3,
         "data-lane": lane.name,
