@@ -245,10 +245,43 @@ def print_plan(found: Forecast, given: str) -> None:
         console.print(
             f"catching up: {best.replay:.3g} multiply-adds for each round that a client missed"
         )
+    if best.tolerated == 0:
+        _print_remedies(found)
     for warning in found.warnings:
         console.print(f"warning: {warning}")
     words = " ".join(filter(None, (given, found.command)))
     console.print(f"run: securevfl run {found.protocol} {words}", soft_wrap=True)
+
+
+def _print_remedies(found: Forecast) -> None:
+    """Say that no straggler is tolerated, and what would tolerate one at which price."""
+    best = found.best
+    needed = "R" if best.threshold == found.parties else "R + 2A"
+    out().print(
+        f"notice: no straggler is tolerated: each round waits for the uploads of all "
+        f"{needed} = N = {found.parties} parties"
+    )
+    if not found.remedies:
+        return
+    planned = ("as planned", best.round_seconds, best.total_seconds, best.bytes, "")
+    changed = [
+        (
+            f"{one.protocol} {one.options}",
+            one.round_seconds,
+            one.total_seconds,
+            one.bytes,
+            one.price,
+        )
+        for one in found.remedies
+    ]
+    print_table(
+        ("change", "a round", "in all", "sent", "price besides"),
+        [
+            (what, f"{round_:.4g} s", clock(total), size(sent), price)
+            for what, round_, total, sent, price in (planned, *changed)
+        ],
+        title="What would tolerate one",
+    )
 
 
 def print_decoding(result: Mapping[str, Any]) -> None:

@@ -21,6 +21,7 @@ from securevfl.errors import ConfigurationError
 from securevfl.field.primes import USUAL
 from securevfl.planning.choices import Choice, choice_by_needs, choice_of, feasible_segments
 from securevfl.planning.field_choice import Bits, RowSums, choose_bits, row_sum
+from securevfl.planning.remedies import Planned, Remedy, remedies
 from securevfl.protocols.base.defaults import DEFAULT
 from securevfl.protocols.base.protocol import Protocol
 from securevfl.protocols.base.registry import get_protocol, make_config
@@ -52,6 +53,8 @@ class Forecast:
         The run that it stands for, as options of ``securevfl run``.
     warnings : tuple of str
         What the decoded sums give away at these sizes, one text each; often none.
+    remedies : tuple of Remedy
+        Where no straggler is tolerated, changes of the plan with which one is.
     """
 
     protocol: str
@@ -65,6 +68,7 @@ class Forecast:
     best: Choice
     command: str
     warnings: tuple[str, ...] = ()
+    remedies: tuple[Remedy, ...] = ()
 
 
 def plan(
@@ -143,7 +147,8 @@ def plan(
         for K in feasible_segments(N, config, shape)
     )
     given = {k: v for k, v in options.items() if k not in (*chosen, "segments")}
-    return _forecast(cls, config, shape, N, bits, choices, {**given, **chosen}, conditions)
+    planned = Planned(cls, config, shape, conditions, sealed, seed)
+    return _forecast(planned, N, bits, choices, {**given, **chosen})
 
 
 def _by_needs(
@@ -185,28 +190,26 @@ def _by_needs(
         smallest=used.smallest,
     )
     settings = {**options, "prime": used.prime}
-    return _forecast(cls, config, shape, used.parties, bits, choices, settings, conditions)
+    planned = Planned(cls, config, shape, conditions, sealed, seed)
+    return _forecast(planned, used.parties, bits, choices, settings)
 
 
 def _forecast(
-    cls: type[Protocol],
-    config: Any,
-    shape: Shape,
+    planned: Planned,
     parties: int,
     bits: Bits,
     choices: tuple[Choice, ...],
     settings: Mapping[str, Any],
-    conditions: str | Path | Mapping[str, Any] | Conditions,
 ) -> Forecast:
     """The forecast whose command has these settings and the segments of the best choice."""
-    best = _fastest(choices)
+    best, config, shape = _fastest(choices), planned.config, planned.shape
     return Forecast(
-        protocol=cls.name,
+        protocol=planned.protocol.name,
         parties=parties,
         privacy=config.privacy,
         rounds=config.rounds,
         shape=shape,
-        conditions=_called(conditions),
+        conditions=_called(planned.conditions),
         bits=bits,
         choices=choices,
         best=best,
@@ -214,6 +217,7 @@ def _forecast(
             _flag(key, value) for key, value in {**settings, "segments": best.segments}.items()
         ),
         warnings=_warnings(sum(shape.widths), config.width),
+        remedies=remedies(planned, best),
     )
 
 

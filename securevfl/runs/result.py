@@ -314,8 +314,11 @@ def no_slack(derived: Mapping[str, Any]) -> str:
     R, N, A = (derived.get(name, 0) for name in ("R", "N", "A"))
     if not R or R + 2 * A < N:
         return ""
+    lower = [f"{k} = {derived[k] - 1}" for k in ("K", "T") if derived.get(k, 0) > 1]
+    lower += [f"A = {A - 1}"] if A else []
+    ways = ", ".join([*lower, "more parties or helpers"])
     return (
         f"no straggler is tolerated: each round waits for the uploads of all N = {N} parties, for "
-        f"R{' + 2A' if A else ''} = {R + 2 * A}. A smaller K or T, or more parties, leaves some "
-        "room"
+        f"R{' + 2A' if A else ''} = {R + 2 * A}. {ways[0].upper()}{ways[1:]} "
+        "would leave room: `securevfl plan` says what each costs"
     )

@@ -16,6 +16,10 @@ def test_a_run_without_slack_says_so():
     assert no_slack({"R": 3, "N": 5, "A": 1}).startswith("no straggler")
     assert "R + 2A = 5" in no_slack({"R": 3, "N": 5, "A": 1})
     assert no_slack({"N": 5, "quorum": 5}) == ""
+    assert "K = 1, T = 2, A = 0, more parties or helpers" in no_slack(
+        {"R": 9, "N": 11, "A": 1, "K": 2, "T": 3}
+    )
+    assert ". More parties or helpers would" in no_slack({"R": 3, "N": 3, "A": 0, "K": 1, "T": 1})
 
 
 def test_a_run_that_ends_before_its_time_says_so():
