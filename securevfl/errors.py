@@ -58,14 +58,27 @@ class UnknownNameError(ConfigurationError):
         The name that was asked for.
     known : iterable of str
         The names that exist; the nearest ones are suggested.
+
+    Attributes
+    ----------
+    near : list of str
+        The suggested names; empty where none is like the one that was asked for.
     """
 
     def __init__(self, what: str, name: str, known: Iterable[str]) -> None:
         import difflib
 
         names = sorted(known)
-        near = difflib.get_close_matches(name, names, n=2, cutoff=0.5)
-        hint = f"did you mean {' or '.join(near)}?" if near else f"known: {', '.join(names)}."
+        bare = {one.lstrip("-"): one for one in names}  # hyphens of flags are no likeness
+        word = name.lstrip("-")
+        likely = difflib.get_close_matches(word, bare, n=2, cutoff=0.6)
+        ratios = [difflib.SequenceMatcher(a=one, b=word).ratio() for one in likely]
+        # The second is told where it is nearly as likely as the first.
+        self.near = [
+            bare[one] for one, r in zip(likely, ratios, strict=True) if r > ratios[0] - 0.1
+        ]
+        near = " or ".join(self.near)
+        hint = f"did you mean {near}?" if near else f"known: {', '.join(names)}."
         super().__init__(f"unknown {what} {name!r}: {hint}")
 
 

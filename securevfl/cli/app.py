@@ -22,6 +22,7 @@ from securevfl.cli.options import (
     plain_flags,
 )
 from securevfl.errors import ConfigurationError, SecureVFLError, UnknownNameError
+from securevfl.protocols.base.defaults import NO_OPTION
 
 USER_MISTAKE, FAILURE, INTERRUPTED = 2, 1, 130
 ORDER = (
@@ -129,9 +130,14 @@ def usage_message(error: Any) -> str:
         gone = why_removed(unknown.lstrip("-").replace("-", "_"))
         if gone is not None:
             return gone
-        names = option_names(context.command)
-        return f"{UnknownNameError(f'option of {path!r}', unknown, names)} (see {path} --help)"
+        found = UnknownNameError(f"option of {path!r}", unknown, option_names(context.command))
+        why = NO_OPTION.get(unknown.lstrip("-").replace("-", "_"), "there is none like it")
+        return f"{found if found.near else _unknown(path, unknown, why)} (see {path} --help)"
     return f"{error.format_message().rstrip('.')} (see {path} --help)"
+
+
+def _unknown(path: str, option: str, why: str) -> str:
+    return f"unknown option of {path!r} {option!r}: {why}"
 
 
 app = typer.Typer(

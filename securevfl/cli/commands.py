@@ -17,7 +17,7 @@ from securevfl.cli import relay as relay_commands
 from securevfl.cli import report as report_command
 from securevfl.cli.completion import dataset_names, epilog, protocol_names
 from securevfl.cli.model import Code
-from securevfl.cli.options import keyword, make_command, plain_flags, run_command
+from securevfl.cli.options import Command, keyword, make_command, plain_flags, run_command
 from securevfl.errors import ConfigurationError, UnknownNameError
 from securevfl.protocols.base.defaults import DEFAULT, SHOWN
 
@@ -39,7 +39,9 @@ class ProtocolCommand(TyperCommand):
     ) -> Any:
         """Context of the command with all its options."""
         made = typer.Typer(add_completion=False, rich_markup_mode="rich")
-        made.command(name=self.name, help=self.help, epilog=self.epilog)(self._make(args))
+        made.command(name=self.name, cls=Command, help=self.help, epilog=self.epilog)(
+            self._make(args)
+        )
         command = plain_flags(typer.main.get_command(made))
         return command.make_context(info_name, args, parent, **extra)
 
@@ -68,7 +70,7 @@ def _compare(args: Sequence[str]) -> Callable[..., None]:
     target = typer.Option(
         metavar="VALUE",
         help="Accuracy, as a fraction, or error of a regression, to which the virtual time and the "
-        "bytes of each protocol are counted. Default: none.",
+        "bytes of each protocol are counted.  \\[default: none]",
         show_default=False,
     )
     shared = {
@@ -229,7 +231,7 @@ class Protocols(TyperGroup):
 
         single = typer.Typer(add_completion=False, rich_markup_mode="rich")
         text = "\n\n".join(_headed(protocol.card))
-        single.command(name=name, help=text, epilog=epilog("run PROTOCOL", name))(
+        single.command(name=name, cls=Command, help=text, epilog=epilog("run PROTOCOL", name))(
             run_command(protocol.Config, f"Options of {name}", begin)
         )
         return plain_flags(typer.main.get_command(single))

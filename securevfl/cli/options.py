@@ -9,8 +9,10 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_origin
 
 import typer
+from typer.core import TyperCommand
 
-from securevfl.errors import ConfigurationError, UnknownNameError
+from securevfl.errors import ConfigurationError
+from securevfl.protocols.base.defaults import our_name
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -19,6 +21,23 @@ if TYPE_CHECKING:
 _POWER = r"(\d+)\s*(?:\^|\*\*)\s*(\d+)"
 _TERM = re.compile(rf"\s*([+-]?)\s*(?:{_POWER}|(\d+))")
 _SUM = re.compile(rf"\s*{_POWER}\s*(?:[+-]\s*(?:{_POWER}|\d+)\s*){{0,2}}")
+
+
+class Command(TyperCommand):
+    """A command that understands options by their names in other programs, too."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse a command line in which ``--learning-rate`` may stand for ``--lr``."""
+        known = {flag[2:].replace("-", "_") for flag in option_names(self)}
+        return super().parse_args(ctx, [_our_flag(word, known) for word in args])
+
+
+def _our_flag(word: str, known: Collection[str]) -> str:
+    if not word.startswith("--"):
+        return word
+    flag, equals, value = word.partition("=")
+    name = our_name(flag[2:].replace("-", "_"), known)
+    return f"--{name.replace('_', '-')}{equals}{value}" if flag[2:] != name else word
 
 
 def choices(words: str, incomplete: str) -> list[str]:
@@ -208,18 +227,17 @@ def protocol_options(
 
     Raises
     ------
-    UnknownNameError
-        For an option that the protocol does not have.
     ConfigurationError
-        When an option is given in two of these ways.
+        For an option that the protocol does not have, or that is given in two of these ways.
     """
-    from securevfl.runs.catalogue import why_removed
+    from securevfl.runs.catalogue import unknown_option, why_removed
 
     merged: dict[str, Any] = {}
     for source in sources:
-        for key, value in source.items():
+        for given, value in source.items():
+            key = our_name(given, known)
             if key not in known and why_removed(key, protocol) is None:
-                raise UnknownNameError(f"option of {protocol}", key, known)
+                raise unknown_option(protocol, key, known)
             if key in merged:
                 raise ConfigurationError(f"option {key} is given twice; leave out one of them")
             merged[key] = plain_number(value) if isinstance(value, str) else value

@@ -13,6 +13,7 @@ import typer
 from securevfl.cli import displays, output
 from securevfl.cli.completion import epilog
 from securevfl.cli.options import (
+    Command,
     keyword,
     make_command,
     plain_flags,
@@ -132,7 +133,7 @@ def _command(text: str, *, completing: bool) -> Any:
 
     single = typer.Typer(add_completion=False, rich_markup_mode="rich")
     about = f"Test the privacy claims of the protocol {name}: {known[name].card.title}."
-    single.command(name=name, help=about, epilog=epilog("verify PROTOCOL", name))(
+    single.command(name=name, cls=Command, help=about, epilog=epilog("verify PROTOCOL", name))(
         make_command(shared, fields, begin)
     )
     return plain_flags(typer.main.get_command(single))

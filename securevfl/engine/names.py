@@ -1,4 +1,4 @@
-"""`PartyNames`: what people call the parties of a run.
+"""`PartyNames`: names of the parties of a run, for people.
 
 Engine and protocols know parties by their numbers, and so do histories and messages on disk. Names
 come in where text is made for people: errors that leave `securevfl.run`, tables, pages.

@@ -267,7 +267,7 @@ def _marks(record: Record) -> list[dict[str, Any]]:
 
 
 def _words(record: Record, value: Any) -> str:
-    """What an event says, with parties by name: a reason, or numbers of parties."""
+    """Text of what an event says: a reason, or parties by name."""
     if record.names and isinstance(value, list) and all(isinstance(n, int) for n in value):
         return ", ".join(record.names[n] for n in value)
     return record.names.in_text(str(value))

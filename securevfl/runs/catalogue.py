@@ -15,6 +15,7 @@ from securevfl.protocols.base.registry import (
     get_protocol,
     make_config,
     removal,
+    unknown_option,
 )
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "describe_protocol",
     "get_protocol",
     "protocols",
+    "unknown_option",
     "why_removed",
 ]
 

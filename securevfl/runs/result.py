@@ -41,6 +41,9 @@ if TYPE_CHECKING:
     from securevfl.runs.trace import Trace
 
 
+_SHOWN = ("accuracy", "auc", "rmse")  # measures that stand in the repr of a run
+
+
 @dataclass
 class Run:
     """A finished run.
@@ -75,6 +78,18 @@ class Run:
     wall_seconds: float
     folder: Path | None = None
 
+    def __repr__(self) -> str:
+        data = self.protocol.data
+        last = {k: v for row in self.history for k, v in row.items() if k in _SHOWN}
+        measures = [f"{name} {last[name]:.4f}" for name in _SHOWN if name in last]
+        where = "not saved" if self.folder is None else f"in {self.folder}"
+        return (
+            f"<Run of {self.protocol.name} on {data.name!r}: {data.parties} parties, seed "
+            f"{self.spec.seed}, {', '.join([f'{len(self.history)} rounds', *measures])}, "
+            f"{self.virtual_seconds:.4g} s of virtual time, {self.transcript.bytes / 1e6:.4g} MB, "
+            f"{where}>"
+        )
+
     @property
     def plan(self) -> RunSpec:
         """The same as `spec`: its name before `RunSpec` was called so."""
@@ -82,7 +97,7 @@ class Run:
 
     @property
     def names(self) -> PartyNames:
-        """What people call the parties; numbers where the data set names none."""
+        """Names of the parties, for people; numbers where the data set names none."""
         return PartyNames(self.protocol.data.party_names)
 
     @property

@@ -8,8 +8,13 @@ from copy import copy
 from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
 
 from securevfl.data.source import DataSource
-from securevfl.errors import ConfigurationError, UnknownNameError
-from securevfl.protocols.base.registry import find_protocols, get_protocol, make_config
+from securevfl.errors import ConfigurationError
+from securevfl.protocols.base.registry import (
+    find_protocols,
+    get_protocol,
+    make_config,
+    unknown_option,
+)
 from securevfl.studies.jobs import Job
 from securevfl.studies.study import Study
 from securevfl.studies.variant import parse_variant
@@ -57,7 +62,7 @@ def comparison(
     known = {name for protocol, _ in chosen.values() for name in _fields(protocol)}
     for name in options:
         if name not in known:
-            raise UnknownNameError(f"option of {' or '.join(variants)}", name, known)
+            raise unknown_option(" or ".join(variants), name, known)
     for protocol, own in chosen.values():
         make_config(get_protocol(protocol), own)
     data = {k: v for k, v in source.options.items() if k != "seed"}
@@ -94,7 +99,7 @@ def _options(variant: str, options: Mapping[str, Any]) -> tuple[str, dict[str, A
     fields = _fields(name)
     for key in own:
         if key not in fields:
-            raise UnknownNameError(f"option of {name}", key, fields)
+            raise unknown_option(name, key, fields)
     return name, {k: v for k, v in options.items() if k in fields} | own
 
 

@@ -8,8 +8,11 @@ import pytest
 
 from securevfl.cli import displays
 from securevfl.cli import output as show
+from securevfl.cli.common import shared_options
 from securevfl.cli.options import metavar, plain_number, power_form, toml_value
-from securevfl.errors import ConfigurationError
+from securevfl.errors import ConfigurationError, UnknownNameError
+from securevfl.protocols.base.defaults import ALIASES, our_name
+from securevfl.protocols.base.registry import find_protocols, get_protocol, make_config
 from securevfl.runs.history import Progress
 from securevfl.studies.variant import parse_variant
 
@@ -92,3 +95,43 @@ def test_lines_are_one_for_each_tenth(capsys):
     for round_ in range(1, 101):
         lines(Progress(round_, 100, None, None, 0.0, 1, 0))
     assert len(capsys.readouterr().err.splitlines()) == 10
+
+
+@pytest.mark.parametrize(
+    ("name", "known", "ours"),
+    [
+        ("learning_rate", {"lr", "rounds"}, "lr"),
+        ("learning_rate", {"rounds"}, "learning_rate"),
+        ("learning_rate", {"learning_rate", "lr"}, "learning_rate"),
+        ("batch_size", {"batch"}, "batch"),
+        ("lr", {"lr"}, "lr"),
+    ],
+)
+def test_other_names_of_options(name, known, ours):
+    assert our_name(name, known) == ours
+
+
+def test_other_names_and_names_that_do_not_exist_are_no_options():
+    fields = {name for cls in find_protocols().values() for name in cls.Config.model_fields}
+    options = fields | set(shared_options())
+    assert set(ALIASES.values()) <= options
+    assert not set(ALIASES) & options
+
+
+def test_a_name_in_another_program_is_told_in_python():
+    with pytest.raises(ConfigurationError, match="'learning_rate': it is called lr"):
+        make_config(get_protocol("fedvs"), {"learning_rate": 0.1})
+    with pytest.raises(ConfigurationError, match="'epochs': a run counts rounds"):
+        make_config(get_protocol("fedvs"), {"epochs": 1})
+
+
+@pytest.mark.parametrize(
+    ("asked", "known", "near"),
+    [
+        ("--gpu", ["--out", "--until"], []),
+        ("--fold", ["--folds", "--golds"], ["--folds"]),
+        ("--hit", ["--hits", "--chit"], ["--hits", "--chit"]),
+    ],
+)
+def test_hints_are_right_or_absent(asked, known, near):
+    assert sorted(UnknownNameError("option", asked, known).near) == sorted(near)

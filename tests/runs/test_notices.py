@@ -49,6 +49,10 @@ def test_a_run_at_the_majority_class_says_so(data):
 def test_a_trained_run_has_every_measure(data):
     run = svfl.run("split", data, rounds=60)
     summary = run.summary()
+    shown = repr(run)
+    assert shown.startswith("<Run of split on 'breast-cancer': 5 parties, seed 0, 60 rounds, acc")
+    assert f"accuracy {summary['test_accuracy']:.4f}, auc {summary['test_auc']:.4f}" in shown
+    assert shown.endswith("MB, not saved>")
     assert summary["notices"] == []
     assert all(0 <= summary[name] <= 1 for name in QUALITY)
     assert summary["test_balanced_accuracy"] > 0.8 > summary["majority_accuracy"]

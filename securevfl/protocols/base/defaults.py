@@ -1,4 +1,4 @@
-"""Default protocols: of commands without a protocol, and of examples in help pages.
+"""Default protocols, and other words for options.
 
 The packages above `protocols` find protocols by discovery and ask them for properties. Code that
 needs a default takes it from here, so that no other module names a protocol.
@@ -6,7 +6,7 @@ needs a default takes it from here, so that no other module names a protocol.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 #: Protocol of `plan`, `keys manifest`, the benchmarks and the scikit-learn classifier.
 DEFAULT = "fedvs"
@@ -19,3 +19,37 @@ SHOWN: Mapping[str, str] = {
     "asynchronous": "vafl",
     "noisy": "wait_dp",
 }
+
+#: Names of options in other programs, and ours.
+ALIASES: Mapping[str, str] = {
+    "learning_rate": "lr",
+    "client_learning_rate": "client_lr",
+    "batch_size": "batch",
+    "num_rounds": "rounds",
+    "n_rounds": "rounds",
+    "num_parties": "parties",
+    "n_parties": "parties",
+    "dataset": "data",
+    "random_state": "seed",
+    "output": "out",
+    "output_dir": "out",
+}
+
+#: Options of other programs that have no equal here, and what to do.
+NO_OPTION: Mapping[str, str] = {
+    "epochs": "a run counts rounds, of one batch each. E epochs of M rows in batches of B are "
+    "E * M / B rounds: set rounds",
+    **dict.fromkeys(("gpu", "cuda", "device"), "everything is computed on the CPU: leave it out"),
+}
+
+
+def our_name(name: str, known: Collection[str]) -> str:
+    """The name of an option here; the same name where we have none for it, or have it ourselves.
+
+    Examples
+    --------
+    >>> our_name("learning_rate", {"lr", "rounds"}), our_name("epochs", {"epochs"})
+    ('lr', 'epochs')
+    """
+    ours = ALIASES.get(name, name)
+    return ours if name not in known and ours in known else name

@@ -6,13 +6,14 @@ import functools
 import importlib
 import inspect
 import pkgutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
 from securevfl.errors import ConfigurationError, UnknownNameError
 from securevfl.plugins import Registry
+from securevfl.protocols.base.defaults import NO_OPTION, our_name
 from securevfl.protocols.base.protocol import Protocol
 
 _GROUP = "securevfl.protocols"
@@ -117,7 +118,7 @@ def make_config(protocol: type[Protocol], values: Mapping[str, Any]) -> BaseMode
     values = {name: value for name, value in values.items() if name not in removed}
     for name in values:
         if name not in known:
-            raise UnknownNameError(f"option of {protocol.name}", name, known)
+            raise unknown_option(protocol.name, name, known)
     try:
         return protocol.Config(**values)
     except ValidationError as error:
@@ -127,6 +128,16 @@ def make_config(protocol: type[Protocol], values: Mapping[str, Any]) -> BaseMode
         raise ConfigurationError(
             f"{protocol.name}: {name} = {first['input']!r}: {message}"
         ) from None
+
+
+def unknown_option(protocol: str, name: str, known: Collection[str]) -> ConfigurationError:
+    """Error for an option that a protocol does not have: its name here, or the nearest names."""
+    ours = our_name(name, known)
+    if ours != name:
+        return ConfigurationError(f"unknown option of {protocol} {name!r}: it is called {ours}")
+    if name in NO_OPTION:
+        return ConfigurationError(f"unknown option of {protocol} {name!r}: {NO_OPTION[name]}")
+    return UnknownNameError(f"option of {protocol}", name, known)
 
 
 def removal(protocol: type[Protocol], name: str) -> str:
