@@ -109,10 +109,10 @@ def export(
 
     A party's file holds nothing of another party's model, so each file can be handed to its owner.
     """
-    from securevfl.runs.load import load_run
+    from securevfl.runs.from_folder import export_folder
 
     with displays.busy(f"export {run.name}"):
-        paths = load_run(run, code=code or ()).export(out or run / "models")
+        paths = export_folder(run, out or run / "models", code=code or ())
     if json:
         output.print_json({"files": [str(path) for path in paths]})
     else:

@@ -24,21 +24,21 @@ from securevfl.data.preparation.party_preprocessor import PartyPreprocessor
 from securevfl.engine.network import SERVER
 from securevfl.errors import ConfigurationError, DataError
 from securevfl.models.aggregation import gather, make_aggregation
-from securevfl.models.client_networks import TorchNetwork, make_client_network
-from securevfl.models.polynomial_network import PolynomialNetwork, expand
+from securevfl.models.client_networks import make_client_network
+from securevfl.models.polynomial_network import expand
 from securevfl.models.scores import decided, probabilities
 from securevfl.models.split import Centre
 from securevfl.models.tensors import tensor
 from securevfl.models.user_code import allow
-from securevfl.protocols.base.embedding import EmbeddingProtocol
 from securevfl.protocols.base.protocol import Protocol
-from securevfl.protocols.base.split import SplitProtocol
 from securevfl.reading import NOT_PARSED, read_arrays
+from securevfl.runs.folders.checksums import read_summary
+from securevfl.runs.folders.descriptions import FORMAT, described, own_arrays, read_descriptions
+from securevfl.runs.storage import MODELS, SUMMARY
 
 if TYPE_CHECKING:
     from securevfl.engine.party import Party
 
-FORMAT = 1
 ABOUT = "about"
 _AT_ONCE = 512  # rows through an exported network, to bound its memory
 _UNUSED = {"name": "sgd", "lr": 1.0}  # an exported network is not trained
@@ -180,6 +180,16 @@ class JointModel:
     server: ServerModel
     clients: tuple[ClientModel, ...]
 
+    @property
+    def task(self) -> str:
+        """Task of the labels: "binary", "multiclass" or "regression"."""
+        return str(self.server.about["task"])
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """Names of the classes in order; () for a regression."""
+        return tuple(self.server.about["classes"])
+
     def scores(self, rows: Any) -> np.ndarray:
         """Raw scores of raw rows, (m, outputs) float64.
 
@@ -251,12 +261,7 @@ def export_models(
     list of Path
         The server's file first.
     """
-    paths = joint_model(protocol, parties, arrays).save(folder)
-    for n in sorted({*parties} - {SERVER, *_with_columns(protocol)}):  # hosts of DVFL, say
-        model = ClientModel(_about_helper(protocol, n), _own(arrays, f"client-{n}/"))
-        paths.append(folder / f"party-{n}.npz")
-        model.save(paths[-1])
-    return paths
+    return _save_all(described(protocol, parties), arrays, folder)
 
 
 def joint_model(
@@ -265,102 +270,49 @@ def joint_model(
     arrays: Mapping[str, np.ndarray],
 ) -> JointModel:
     """The models of a run, without the run; parameters as of `export_models`."""
-    plain = _is_plain(protocol, parties)
-    clients = tuple(
-        ClientModel(_about_client(protocol, n, plain), _own(arrays, f"client-{n}/"))
-        for n in _with_columns(protocol)
-    )
-    server: Any = parties[SERVER]
-    about = _about_server(protocol, parties, server, plain)
-    return JointModel(ServerModel(about, _own(arrays, "server/")), clients)
+    return _joint(described(protocol, parties), arrays)
 
 
-def _with_columns(protocol: Protocol) -> list[int]:
-    """Clients that have columns; helpers have none."""
-    return [n for n in protocol.peers() if n < protocol.data.parties]
-
-
-def _own(arrays: Mapping[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
-    return {k.removeprefix(prefix): v for k, v in arrays.items() if k.startswith(prefix)}
-
-
-def _is_plain(protocol: Protocol, parties: Mapping[int, Any]) -> bool:
-    """Whether scores are those of the server model on the joined embeddings of the clients."""
-    kind = type(protocol)
-    usual = (SplitProtocol.scores, EmbeddingProtocol.scores)
-    return (
-        kind.scores in usual
-        and kind.embed is Protocol.embed
-        and isinstance(getattr(parties[SERVER], "centre", None), Centre)
-        and all(
-            isinstance(getattr(parties[n], "network", None), (PolynomialNetwork, TorchNetwork))
-            for n in protocol.peers()
-        )
+def _joint(abouts: Mapping[int, Mapping[str, Any]], arrays: Mapping[str, np.ndarray]) -> JointModel:
+    clients = [n for n, about in abouts.items() if n != SERVER and about["preprocessing"]]
+    return JointModel(
+        ServerModel(abouts[SERVER], own_arrays(arrays, SERVER)),
+        tuple(ClientModel(abouts[n], own_arrays(arrays, n)) for n in clients),
     )
 
 
-def _about_client(protocol: Protocol, n: int, plain: bool) -> dict[str, Any]:
-    data, config = protocol.data, protocol.config
-    shapes = data.party_image_shapes
-    network = None
-    if plain:
-        coded = data.cardinalities[n]
-        network = {
-            "kind": getattr(config, "client", "pn"),
-            "features": data.widths[n],
-            "width": config.width,
-            "depth": config.degree,
-            "image_shape": None if shapes is None else list(shapes[n]),
-            "cardinalities": list(coded) if any(coded) else [],
-            "embedding": getattr(config, "embedding", 8),
-            "layers": list(config.hidden_layers()) if hasattr(config, "hidden_layers") else [],
-            "own": getattr(config, "own_client", ""),
-        }
-    return {
-        "format": FORMAT,
-        "role": "client",
-        "protocol": protocol.name,
-        "party": n,
-        "name": data.party_names[n],
-        "network": network,
-        "preprocessing": data.transform.parties[n].to_json(),
-    }
+def _save_all(
+    abouts: Mapping[int, Mapping[str, Any]], arrays: Mapping[str, np.ndarray], folder: Path
+) -> list[Path]:
+    paths = _joint(abouts, arrays).save(folder)
+    for n, about in abouts.items():
+        if n != SERVER and not about["preprocessing"]:
+            paths.append(folder / f"party-{n}.npz")
+            ClientModel(about, own_arrays(arrays, n)).save(paths[-1])
+    return paths
 
 
-def _about_helper(protocol: Protocol, n: int) -> dict[str, Any]:
-    """Of a party without columns of its own."""
-    common = {"format": FORMAT, "role": "client", "protocol": protocol.name, "party": n}
-    return common | {"name": f"party {n}", "network": None, "preprocessing": None}
+def kept_models(folder: Path, *, code: Collection[str] = ()) -> JointModel | None:
+    """The models of a finished run's folder, without its data; None of an older version's folder.
+
+    Parameters
+    ----------
+    folder : Path
+        Of the run.
+    code : collection of str
+        As for `load_model`.
+    """
+    abouts = read_descriptions(folder)
+    if not abouts:
+        return None
+    allow(*code)
+    return _joint(abouts, read_arrays(folder / MODELS))
 
 
-def _about_server(
-    protocol: Protocol, parties: Mapping[int, Any], server: Any, plain: bool
-) -> dict[str, Any]:
-    data, config = protocol.data, protocol.config
-    network, evaluated, rule = None, list(protocol.peers()), getattr(config, "aggregation", "mean")
-    if plain:
-        joined = make_aggregation(rule, data.parties).width(config.width)
-        network = {
-            "name": config.centre,
-            "width": joined,
-            "hidden": config.hidden,
-            "outputs": data.num_classes if data.task == "multiclass" else 1,
-            "own": config.own_centre,
-        }
-        if isinstance(protocol, EmbeddingProtocol):
-            evaluated = [int(n) for n in protocol.evaluated(parties)]
-    return {
-        "format": FORMAT,
-        "role": "server",
-        "protocol": protocol.name,
-        "parties": data.parties,
-        "task": data.task,
-        "classes": list(data.classes),
-        **({} if data.transform.id_column is None else {"id_column": data.transform.id_column}),
-        "aggregation": rule,
-        "evaluated": evaluated,
-        "network": network,
-    }
+def export_kept(folder: Path, out: Path) -> list[Path] | None:
+    """Export the models of a finished run's folder; None for an older version's folder."""
+    abouts = read_descriptions(folder)
+    return _save_all(abouts, read_arrays(folder / MODELS), out) if abouts else None
 
 
 def load_model(path: Path | str, *, code: Collection[str] = ()) -> ClientModel | ServerModel:
@@ -411,7 +363,7 @@ def load_models(folder: Path | str, *, code: Collection[str] = ()) -> JointModel
     Parameters
     ----------
     folder : Path
-        With ``server.npz`` and a ``party-<n>.npz`` for each client.
+        With ``server.npz`` and a ``party-<n>.npz`` for each client, or the folder of a run.
     code : collection of str
         As for `load_model`.
 
@@ -421,6 +373,11 @@ def load_models(folder: Path | str, *, code: Collection[str] = ()) -> JointModel
         When a file is missing or cannot be used.
     """
     folder = Path(folder)
+    if (folder / SUMMARY).is_file():  # of a run
+        read_summary(folder / SUMMARY)  # it compares the checksums of all files
+        found = kept_models(folder, code=code)
+        if found is not None:
+            return found
     server = load_model(folder / "server.npz", code=code)
     if not isinstance(server, ServerModel):
         raise DataError(f"model: {folder / 'server.npz'} is a client's model, not the server's")

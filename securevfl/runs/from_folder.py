@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +11,10 @@ from securevfl.data.preparation.csvfile import read_csv
 from securevfl.engine.names import PartyNames
 from securevfl.errors import ConfigurationError, DataError
 from securevfl.models.user_code import allow_options as allow_options
+from securevfl.runs.export import JointModel, export_kept, kept_models
 from securevfl.runs.folders.checksums import read_summary
-from securevfl.runs.load import load_run
+from securevfl.runs.load import load_run, read_finished
+from securevfl.runs.result import Run
 from securevfl.runs.storage import SUMMARY, read_history, read_transcript
 from securevfl.runs.trace import Trace, pick
 
@@ -23,7 +25,8 @@ def predict_files(
     """Predict the rows of CSV files by the models of a run.
 
     Where the run joined its tables by an id column, so are the parties' files here: the rows whose
-    id is in all of them are predicted, in the order of the first.
+    id is in all of them are predicted, in the order of the first. The data of the run are needed
+    for a coded prediction, and where a protocol has no network a client and server model.
 
     Parameters
     ----------
@@ -52,16 +55,15 @@ def predict_files(
     """
     from securevfl.models.scores import decided, probabilities
 
-    run = load_run(folder, code=code)
+    spec, summary = read_finished(folder)
+    _check_count(files, summary)
+    kept = None if coded else kept_models(folder, code=code)
+    if kept is None or kept.server.about["network"] is None:
+        model: Run | JointModel = load_run(folder, code=code)
+    else:
+        model = kept
     frames = [read_csv(file) for file in files]
-    data = run.protocol.data
-    if len(frames) not in (1, data.parties):
-        order = f" ({run.names.listed()})" if run.names else ""
-        raise DataError(
-            f"predict: {len(frames)} files for {data.parties} parties; give one with all columns, "
-            f"or one for each party in their order{order}"
-        )
-    id_column = None if run.spec.source is None else run.spec.source.options.get("id_column")
+    id_column = None if spec.source is None else spec.source.options.get("id_column")
     left_out: dict[str, int] = {}
     if len(frames) > 1 and id_column is not None:
         named = [PartyTable(file.name, frame) for file, frame in zip(files, frames, strict=True)]
@@ -70,14 +72,15 @@ def predict_files(
     ids = frames[0][id_column].tolist() if known else None
     rows = frames[0] if len(frames) == 1 else frames
     cost: dict[str, Any] = {}
-    if coded:
-        found = run.infer(rows)
+    if coded and isinstance(model, Run):
+        found = model.infer(rows)
         scores = found.scores
         cost = {"virtual_seconds": found.virtual_seconds}
         cost |= {"messages": found.transcript.messages, "bytes": found.transcript.bytes}
     else:
-        scores = run.scores(rows)
-    shares = None if data.task == "regression" else probabilities(data.task, scores).tolist()
+        scores = model.scores(rows)
+    task, classes = model.task, model.classes
+    shares = None if task == "regression" else probabilities(task, scores).tolist()
     return {
         "run_folder": str(folder),
         "rows": len(scores),
@@ -85,11 +88,39 @@ def predict_files(
         "id_column": id_column if known else None,
         "ids": ids,
         "left_out": left_out,
-        "predictions": decided(data.task, data.classes, scores).tolist(),
-        "classes": list(data.classes),
+        "predictions": decided(task, classes, scores).tolist(),
+        "classes": list(classes),
         "probabilities": shares,
         **cost,
     }
+
+
+def _check_count(files: Sequence[Path], summary: Mapping[str, Any]) -> None:
+    """Refuse another number of files than one, and one for each party."""
+    parties, names = int(summary.get("parties", len(files))), summary.get("party_names")
+    if len(files) in (1, parties):
+        return
+    order = f" ({', '.join(names)})" if names else ""
+    raise DataError(
+        f"predict: {len(files)} files for {parties} parties; give one with all columns, or one for "
+        f"each party in their order{order}"
+    )
+
+
+def export_folder(folder: Path, out: Path, *, code: Collection[str] = ()) -> list[Path]:
+    """Write the model of each party of a finished run into a file of its own.
+
+    Parameters
+    ----------
+    folder : Path
+        Of the run; its data are needed only where an earlier version wrote it.
+    out : Path
+        Folder of the files.
+    code : collection of str
+        As for `securevfl.load_run`.
+    """
+    read_finished(folder)
+    return export_kept(folder, out) or load_run(folder, code=code).export(out)
 
 
 def trace_folder(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from securevfl.errors import ConfigurationError
 from securevfl.models.user_code import allow
@@ -45,16 +45,11 @@ def load_run(
     from securevfl.runs.result import Run
 
     folder = Path(folder)
-    if not folder.is_dir():
-        raise ConfigurationError(f"load: {folder} is no folder; name the folder of a run")
-    spec = RunSpec.from_toml(folder / CONFIG)
-    if not (folder / SUMMARY).exists():
-        raise ConfigurationError(f"load: the run in {folder} did not end; resume it first")
+    spec, summary = read_finished(folder)
     if not (folder / PARTIES).exists():
         raise ConfigurationError(
             f"load: {folder} has no {PARTIES}: it was written by an older version; run it again"
         )
-    summary = read_summary(folder / SUMMARY)
     allow(*code)
     cls = get_protocol(spec.protocol)
     data = load_run_data(spec, folder, data)
@@ -74,6 +69,24 @@ def load_run(
         wall_seconds=float(summary.get("wall_seconds", 0.0)),
         folder=folder,
     )
+
+
+def read_finished(folder: Path) -> tuple[RunSpec, dict[str, Any]]:
+    """Specification and summary of a finished run, whose files are undamaged.
+
+    Raises
+    ------
+    ConfigurationError
+        When there is no finished run.
+    CheckpointError
+        When its files are damaged.
+    """
+    if not folder.is_dir():
+        raise ConfigurationError(f"load: {folder} is no folder; name the folder of a run")
+    spec = RunSpec.from_toml(folder / CONFIG)
+    if not (folder / SUMMARY).exists():
+        raise ConfigurationError(f"load: the run in {folder} did not end; resume it first")
+    return spec, read_summary(folder / SUMMARY)
 
 
 def load_run_data(

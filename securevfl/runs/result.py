@@ -19,7 +19,9 @@ from securevfl.models.quality import quality
 from securevfl.models.scores import decided, probabilities
 from securevfl.privacy.claims import Claim, link_claims
 from securevfl.protocols.base.protocol import Protocol
+from securevfl.runs.engines.registry import reads_local_tables
 from securevfl.runs.folders.checksums import replaced_together, write_summary
+from securevfl.runs.folders.descriptions import write_descriptions
 from securevfl.runs.folders.models import model_arrays
 from securevfl.runs.history import History
 from securevfl.runs.spec import CONFIG, RunSpec
@@ -94,6 +96,16 @@ class Run:
     def plan(self) -> RunSpec:
         """The same as `spec`: its name before `RunSpec` was called so."""
         return self.spec
+
+    @property
+    def task(self) -> str:
+        """Task of the labels: "binary", "multiclass" or "regression"."""
+        return self.protocol.data.task
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """Names of the classes in order; () for a regression."""
+        return self.protocol.data.classes
 
     @property
     def names(self) -> PartyNames:
@@ -284,6 +296,8 @@ class Run:
             self.transcript.write_csv(beside / TOTALS)
             write_transcript(beside, self.transcript)
             write_parties(beside / PARTIES, self.parties)
+            if not reads_local_tables(self.spec.source, self.spec.engine):
+                write_descriptions(beside, self.protocol, self.parties)
             arrays: Any = self.models()
             np.savez(beside / MODELS, **arrays)
             draw_curves({self.protocol.name: self.history}, beside / CURVES)

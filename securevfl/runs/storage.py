@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ SUMMARY, HISTORY = "summary.json", "history.jsonl"
 PARTIES, MESSAGES = "parties.state", "messages.npz"
 CONFIG, FACTS = "config.toml", "facts.json"
 TOTALS, MODELS, CURVES = "messages.csv", "model.npz", "curves.png"
+DESCRIPTION = re.compile(r"server\.json|party-\d+\.json")  # of each party's model
 RESULT = (HISTORY, MESSAGES, TOTALS, PARTIES, MODELS, CURVES, SUMMARY)
 
 

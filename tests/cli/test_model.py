@@ -115,8 +115,9 @@ def test_every_example_is_understood(line, monkeypatch):
         monkeypatch.setattr(f"securevfl.{name}", lambda *a, **_: called.append(a) or ((), 0))
     nothing = {"classes": (), "probabilities": None, "predictions": (), "ids": None, "left_out": {}}
     monkeypatch.setattr("securevfl.runs.from_folder.predict_files", lambda *_, **__: nothing)
-    run = type("R", (), {"export": lambda self, out: called.append(out) or []})
-    monkeypatch.setattr("securevfl.runs.load.load_run", lambda *_, **__: run())
+    monkeypatch.setattr(
+        "securevfl.runs.from_folder.export_folder", lambda run, out, **_: called.append(out) or []
+    )
     page = Written(Path("report.html"), 1, (), ())
     monkeypatch.setattr("securevfl.report.write_report", lambda *_, **__: page)
     result = call(*shlex.split(line)[1:])
@@ -256,7 +257,7 @@ def test_displays_do_not_write_where_verify_listens_to_parties(monkeypatch, caps
         (("bench", "decoding"), "securevfl.bench.decoding.map_threshold"),
         (("predict", "a run", "new.csv"), "securevfl.runs.from_folder.predict_files"),
         (("trace", "a run"), "securevfl.runs.from_folder.trace_folder"),
-        (("export", "a run"), "securevfl.runs.load.load_run"),
+        (("export", "a run"), "securevfl.runs.from_folder.export_folder"),
     ],
 )
 def test_ctrl_c_ends_cleanly_and_says_how_to_start_again(words, target, monkeypatch):

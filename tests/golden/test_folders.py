@@ -20,6 +20,7 @@ from securevfl.engine import wire
 from securevfl.engine.checkpoint import read_file
 from securevfl.errors import CheckpointError
 from securevfl.models.quality import QUALITY
+from securevfl.runs.folders.descriptions import file_of
 
 from .folders import FOLDERS, new_rows
 
@@ -84,13 +85,18 @@ def test_an_old_checkpoint_is_resumed_to_the_unbroken_run(name):
     run, wanted = svfl.resume(name), EXPECTED[name]
     assert close(wanted["history"], list(run.history)), run.history
     assert len(run.transcript) == wanted["messages"]
-    assert {path.name for path in Path(name).iterdir()} == FILES
+    assert {path.name for path in Path(name).iterdir()} == FILES | described(run)
 
 
 def test_a_checkpoint_of_masks_that_were_dealt_is_refused_in_one_line():
     with pytest.raises(CheckpointError, match=r"another version.*start the run again") as caught:
         svfl.resume("fedvs-interrupted")
     assert "\n" not in str(caught.value)
+
+
+def described(run):
+    """Files that a folder has since predictions need no data: the description of each model."""
+    return {file_of(party) for party in run.parties}
 
 
 #: What parties kept at version 0.1.0 and keep no more.
@@ -111,8 +117,9 @@ NEW_KEYS = {
 @pytest.mark.parametrize("name", FINISHED)
 def test_a_new_run_writes_the_files_with_the_keys_of_an_old_one(name):
     assert {path.name for path in Path(name).iterdir()} >= FILES
-    svfl.load_run(name).save("again")
-    assert {path.name for path in Path("again").iterdir()} == FILES
+    run = svfl.load_run(name)
+    run.save("again")
+    assert {path.name for path in Path("again").iterdir()} == FILES | described(run)
     old, new = (json.loads(Path(place, "summary.json").read_text()) for place in (name, "again"))
     assert [key for key in new if key not in NEW_KEYS] == list(old)
     for file in ("history.jsonl", "messages.csv"):

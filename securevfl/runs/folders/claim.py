@@ -9,7 +9,7 @@ from pathlib import Path
 
 from securevfl.engine.checkpoint import has_checkpoint
 from securevfl.errors import ConfigurationError
-from securevfl.runs.storage import CONFIG, FACTS, RESULT, SUMMARY
+from securevfl.runs.storage import CONFIG, DESCRIPTION, FACTS, RESULT, SUMMARY
 
 LOCK = "run.lock"
 _BEGUN = (CONFIG, LOCK, FACTS, "parties", *RESULT)  # what a run without a checkpoint may have left
@@ -96,7 +96,8 @@ def refuse_used(folder: Path) -> None:
 
 
 def _may_be_left(path: Path) -> bool:
-    return path.name in _BEGUN or path.suffix in _PARTIAL
+    named = path.name in _BEGUN or DESCRIPTION.fullmatch(path.name) is not None
+    return named or path.suffix in _PARTIAL
 
 
 def _has_progress(folder: Path) -> bool:

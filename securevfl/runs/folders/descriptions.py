@@ -1,0 +1,173 @@
+"""Descriptions of the trained models of a run, one for each party.
+
+A client's says how its network is made and how its own raw columns become the network's rows. The
+server's says which server model it is, the names of the classes and how embeddings are joined. Each
+stands in a file of its own in a run's folder, such as ``party-0.json``. With the weights of
+``model.npz`` they make the models, without the data on which these were trained.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from securevfl.engine.network import SERVER
+from securevfl.errors import CheckpointError
+from securevfl.models.aggregation import make_aggregation
+from securevfl.models.client_networks import TorchNetwork
+from securevfl.models.polynomial_network import PolynomialNetwork
+from securevfl.models.split import Centre
+from securevfl.protocols.base.embedding import EmbeddingProtocol
+from securevfl.protocols.base.protocol import Protocol
+from securevfl.protocols.base.split import SplitProtocol
+from securevfl.reading import NOT_PARSED
+
+if TYPE_CHECKING:
+    from securevfl.engine.party import Party
+
+FORMAT = 1
+
+
+def file_of(party: int) -> str:
+    """File of a party's description in a run's folder."""
+    return "server.json" if party == SERVER else f"party-{party}.json"
+
+
+def described(protocol: Protocol, parties: Mapping[int, Party]) -> dict[int, dict[str, Any]]:
+    """The descriptions of all parties, in JSON types; the server is party -1.
+
+    Parameters
+    ----------
+    protocol : Protocol
+    parties : mapping of int to Party
+        Holding the trained models.
+    """
+    plain, own = _is_plain(protocol, parties), set(_with_columns(protocol))
+    server: Any = parties[SERVER]
+    found = {SERVER: _about_server(protocol, parties, server, plain)}
+    for n in sorted({*parties} - {SERVER}):  # helpers have no columns, nor have hosts of DVFL, say
+        about = _about_client(protocol, n, plain) if n in own else _about_helper(protocol, n)
+        found[n] = about
+    return found
+
+
+def write_descriptions(folder: Path, protocol: Protocol, parties: Mapping[int, Party]) -> None:
+    """Write each party's description into a file of its own, for its owner's eyes only."""
+    for party, about in described(protocol, parties).items():
+        path = folder / file_of(party)
+        path.touch(mode=0o600)  # names and ranges of columns
+        path.write_text(json.dumps(about) + "\n")
+
+
+def read_descriptions(folder: Path) -> dict[int, dict[str, Any]]:
+    """The descriptions in a run's folder, those of parties in order; empty in older folders.
+
+    Raises
+    ------
+    CheckpointError
+        When one is damaged.
+    """
+    found: dict[int, dict[str, Any]] = {}
+    while (path := folder / file_of(len(found) - 1)).is_file():
+        try:
+            about = json.loads(path.read_text(encoding="utf-8"))
+        except NOT_PARSED as error:
+            raise CheckpointError(f"load: {path} is damaged: {error}") from None
+        if not isinstance(about, dict) or about.get("format") != FORMAT:
+            raise CheckpointError(f"load: {path} is damaged, or of another version")
+        found[len(found) - 1] = about
+    return found
+
+
+def own_arrays(arrays: Mapping[str, np.ndarray], party: int) -> dict[str, np.ndarray]:
+    """Arrays of one party among those of a run, as `Run.models` names them."""
+    prefix = "server/" if party == SERVER else f"client-{party}/"
+    return {k.removeprefix(prefix): v for k, v in arrays.items() if k.startswith(prefix)}
+
+
+def _with_columns(protocol: Protocol) -> list[int]:
+    """Clients that have columns; helpers have none."""
+    return [n for n in protocol.peers() if n < protocol.data.parties]
+
+
+def _is_plain(protocol: Protocol, parties: Mapping[int, Any]) -> bool:
+    """Whether scores are those of the server model on the joined embeddings of the clients."""
+    kind = type(protocol)
+    usual = (SplitProtocol.scores, EmbeddingProtocol.scores)
+    return (
+        kind.scores in usual
+        and kind.embed is Protocol.embed
+        and isinstance(getattr(parties[SERVER], "centre", None), Centre)
+        and all(
+            isinstance(getattr(parties[n], "network", None), (PolynomialNetwork, TorchNetwork))
+            for n in protocol.peers()
+        )
+    )
+
+
+def _about_client(protocol: Protocol, n: int, plain: bool) -> dict[str, Any]:
+    data, config = protocol.data, protocol.config
+    shapes = data.party_image_shapes
+    network = None
+    if plain:
+        coded = data.cardinalities[n]
+        network = {
+            "kind": getattr(config, "client", "pn"),
+            "features": data.widths[n],
+            "width": config.width,
+            "depth": config.degree,
+            "image_shape": None if shapes is None else list(shapes[n]),
+            "cardinalities": list(coded) if any(coded) else [],
+            "embedding": getattr(config, "embedding", 8),
+            "layers": list(config.hidden_layers()) if hasattr(config, "hidden_layers") else [],
+            "own": getattr(config, "own_client", ""),
+        }
+    return {
+        "format": FORMAT,
+        "role": "client",
+        "protocol": protocol.name,
+        "party": n,
+        "name": data.party_names[n],
+        "network": network,
+        "preprocessing": data.transform.parties[n].to_json(),
+    }
+
+
+def _about_helper(protocol: Protocol, n: int) -> dict[str, Any]:
+    """Of a party without columns of its own."""
+    common = {"format": FORMAT, "role": "client", "protocol": protocol.name, "party": n}
+    return common | {"name": f"party {n}", "network": None, "preprocessing": None}
+
+
+def _about_server(
+    protocol: Protocol, parties: Mapping[int, Any], server: Any, plain: bool
+) -> dict[str, Any]:
+    data, config = protocol.data, protocol.config
+    network, evaluated, rule = None, list(protocol.peers()), getattr(config, "aggregation", "mean")
+    if plain:
+        joined = make_aggregation(rule, data.parties).width(config.width)
+        network = {
+            "name": config.centre,
+            "width": joined,
+            "hidden": config.hidden,
+            "outputs": data.num_classes if data.task == "multiclass" else 1,
+            "own": config.own_centre,
+        }
+        if isinstance(protocol, EmbeddingProtocol):
+            evaluated = [int(n) for n in protocol.evaluated(parties)]
+    return {
+        "format": FORMAT,
+        "role": "server",
+        "protocol": protocol.name,
+        "parties": data.parties,
+        "task": data.task,
+        "classes": list(data.classes),
+        **({} if data.transform.id_column is None else {"id_column": data.transform.id_column}),
+        "aggregation": rule,
+        "evaluated": evaluated,
+        "network": network,
+    }
