@@ -20,6 +20,7 @@ Array = NDArray[Any]
 _LARGEST = 1 << 62  # as of `securevfl.field.PrimeField`
 
 
+@functools.lru_cache(maxsize=64)
 def element_bits(modulus: int) -> int:
     """Number b of bits in which every element of F_p fits.
 
@@ -112,7 +113,7 @@ def unpack(stream: bytes | memoryview, shape: tuple[int, ...], modulus: int) -> 
     count = math.prod(shape)
     needed = (count * bits + 7) // 8
     data = np.frombuffer(stream, np.uint8)
-    if data.size != needed or min(shape, default=0) < 0:
+    if data.size != needed or (shape and min(shape) < 0):
         raise FieldError(
             f"unpack: {count} elements of {bits} bits take {needed} bytes, and there are "
             f"{data.size}."

@@ -91,6 +91,20 @@ def test_elements_of_another_field_are_refused():
         decode(encode(large, 2**50 - 27), FIFTY)
 
 
+@pytest.mark.parametrize("shape", [(5, 2, 4), (5, 3), (5,), (0, 8), (3, 0), (1, 16)])
+@pytest.mark.parametrize("p", [97, 2**31 - 1, 2**50 - 2**14 + 1])
+def test_rows_are_encoded_at_once_as_one_by_one(p, shape):
+    rows = elements(p, *shape)
+    assert wire.encode_rows(rows, p) == [encode(row, p) for row in rows]
+    assert wire.encode_rows(rows) == [encode(row) for row in rows]
+
+
+def test_a_row_that_is_not_of_the_field_is_refused():
+    rows = np.full((3, 8), 97, np.uint32)
+    with pytest.raises(WireError, match="a number in the array is 97"):
+        wire.encode_rows(rows, 97)
+
+
 def test_malformed_streams_are_refused():
     data = encode(elements(97, 1, 3), 97)
     for wrong in (data[:-1], data + b"\0", data[:-1] + bytes((data[-1] | 128,))):

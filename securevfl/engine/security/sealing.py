@@ -13,7 +13,9 @@ keys of its checkpoint open what was under way, and seal nothing any more.
 
 from __future__ import annotations
 
+import functools
 import hashlib
+import struct
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -31,6 +33,21 @@ _TAG = 16
 OVERHEAD = _COUNTER + _TAG
 MOST_KEYS = 4096  # of one peer, that a sealer remembers: 64 KiB of hashes
 _FINGERPRINT = 16  # bytes; two honest keys collide with probability below 2^-100
+_PADDING = bytes(12 - _COUNTER)  # of the counter to a nonce
+_NUMBER, _NUMBERS = struct.Struct("<cq"), struct.Struct("<cqcqcq")  # integers as `wire` writes them
+
+
+def _invalid_tag() -> type[Exception]:
+    """The exception of a tag that does not fit; its package is imported where links are."""
+    from cryptography.exceptions import InvalidTag
+
+    return InvalidTag
+
+
+@functools.lru_cache(maxsize=1024)
+def _written(text: str) -> bytes:
+    """A text as `wire` writes it."""
+    return wire.encode(text)
 
 
 def _fingerprint(public: bytes) -> bytes:
@@ -68,12 +85,16 @@ class Sealer:
         self._public: dict[int, bytes] = {}
         self._used: dict[int, set[bytes]] = {}  # hashes of all keys that each peer ever had
         self._ciphers: dict[tuple[int, int], ChaCha20Poly1305] = {}
+        # X25519 by purpose and key, where one direction has used it.
+        self._agreed: dict[tuple[str, bytes], bytes] = {}
         self._sent: dict[int, int] = {}
         self._floor: dict[int, int] = {}
         self._seen: dict[int, set[int]] = {}
         self._restored = False
+        # Head of the associated data: those of a tuple of seven values, of which two never change.
+        self._bound_head = wire.encode((protocol, run, *[None] * 5))[:-5]
 
-    @property
+    @functools.cached_property
     def public(self) -> bytes:
         """The party's public key, 32 bytes."""
         return self._secret.public_key().public_bytes_raw()
@@ -89,7 +110,7 @@ class Sealer:
         for peer, key in keys.items():
             if peer != self.index and self._public.get(peer) != key:
                 self._take(peer, bytes(key))
-        self._ciphers = {}
+        self._ciphers, self._agreed = {}, {}
 
     def renew(self, peer: int, public: bytes) -> None:
         """Replace a party's key by that of its new incarnation; both directions count from 0 again.
@@ -103,6 +124,7 @@ class Sealer:
         self._take(peer, bytes(public))
         for link in ((self.index, peer), (peer, self.index)):
             self._ciphers.pop(link, None)
+        self._agreed = {}
         for counters in (self._sent, self._floor, self._seen):
             counters.pop(peer, None)
 
@@ -144,7 +166,7 @@ class Sealer:
         # A nonce that occurs twice under one key gives away the XOR of two payloads and lets tags
         # be forged. The counter makes it unique: a key seals in one direction, of one incarnation.
         head = counter.to_bytes(_COUNTER, "little")
-        return head + cipher.encrypt(head.rjust(12, b"\0"), payload, data)
+        return head + cipher.encrypt(_PADDING + head, payload, data)
 
     def open(self, sender: int, kind: str, round: int, epoch: int, sealed: bytes) -> bytes:
         """Payload of a sealed message.
@@ -155,33 +177,29 @@ class Sealer:
             Naming the message, when it is too short, was changed, belongs to another sender, kind,
             round, epoch or run, or was received before.
         """
-        what = f"{kind!r} of round {round} (epoch {epoch}) from {name_of(sender)}"
         if len(sealed) < OVERHEAD:
-            raise SealError(
-                f"sealed link: {what} was rejected: {len(sealed)} bytes are fewer than the "
-                f"{OVERHEAD} of an empty message"
+            raise _rejected(
+                *(sender, kind, round, epoch),
+                f"{len(sealed)} bytes are fewer than the {OVERHEAD} of an empty message",
             )
         head = bytes(sealed[:_COUNTER])
         counter = int.from_bytes(head, "little")
         if self._received(sender, counter):
-            raise SealError(f"sealed link: {what} was rejected: it was received before (a replay)")
-        payload = self._decrypt(sender, head, bytes(sealed[_COUNTER:]), (kind, round, epoch), what)
+            raise _rejected(sender, kind, round, epoch, "it was received before (a replay)")
+        payload = self._decrypt(sender, head, bytes(sealed[_COUNTER:]), (kind, round, epoch))
         self._remember(sender, counter)
         return payload
 
-    def _decrypt(
-        self, sender: int, head: bytes, body: bytes, bound: tuple[str, int, int], what: str
-    ) -> bytes:
-        from cryptography.exceptions import InvalidTag
-
+    def _decrypt(self, sender: int, head: bytes, body: bytes, bound: tuple[str, int, int]) -> bytes:
         cipher = self._cipher(sender, self.index)
         data = self._bound(sender, self.index, *bound)
         try:
-            return cipher.decrypt(head.rjust(12, b"\0"), body, data)
-        except InvalidTag:
-            raise SealError(
-                f"sealed link: {what} was rejected: it was changed or cut short, or belongs to "
-                "another sender, receiver, kind, round, epoch or run"
+            return cipher.decrypt(_PADDING + head, body, data)
+        except _invalid_tag():
+            raise _rejected(
+                *(sender, *bound),
+                "it was changed or cut short, or belongs to another sender, receiver, kind, "
+                "round, epoch or run",
             ) from None
 
     def _received(self, sender: int, counter: int) -> bool:
@@ -189,9 +207,13 @@ class Sealer:
 
     def _remember(self, sender: int, counter: int) -> None:
         """Note a counter; delayed messages overtake each other, so gaps stay open."""
+        floor = self._floor.get(sender, 0)
+        seen = self._seen.get(sender)
+        if not seen and counter == floor:  # as it is where nothing overtakes
+            self._floor[sender] = floor + 1
+            return
         seen = self._seen.setdefault(sender, set())
         seen.add(counter)
-        floor = self._floor.get(sender, 0)
         while floor in seen:
             seen.remove(floor)
             floor += 1
@@ -238,7 +260,10 @@ class Sealer:
         from cryptography.hazmat.primitives.hashes import SHA256
         from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-        shared = self._secret.exchange(X25519PublicKey.from_public_bytes(theirs))
+        shared = self._agreed.pop((purpose, theirs), None)
+        if shared is None:  # the other direction will take it
+            shared = self._secret.exchange(X25519PublicKey.from_public_bytes(theirs))
+            self._agreed[purpose, theirs] = shared
         own = self.public
         # Both keys, in the order of the direction: the two directions have different cipher keys,
         # and each is bound to whom it was agreed with, as plain X25519 is not.
@@ -247,7 +272,16 @@ class Sealer:
         return ChaCha20Poly1305(HKDF(SHA256(), length=32, salt=None, info=info).derive(shared))
 
     def _bound(self, sender: int, receiver: int, kind: str, round: int, epoch: int) -> bytes:
-        return wire.encode((self.protocol, self.run, round, kind, sender, receiver, epoch))
+        """Associated data: (protocol, run, round, kind, sender, receiver, epoch) as `wire` has it.
+
+        It is put together from pieces, as each message needs it twice.
+        """
+        return (
+            self._bound_head
+            + _NUMBER.pack(b"i", round)
+            + _written(kind)
+            + _NUMBERS.pack(b"i", sender, b"i", receiver, b"i", epoch)
+        )
 
     def state(self) -> dict[str, Any]:
         """Key pair and counters, for a simulation's checkpoint (mode 0600) only."""
@@ -263,11 +297,17 @@ class Sealer:
         from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
         self._secret = X25519PrivateKey.from_private_bytes(state["secret"])
+        self.__dict__.pop("public", None)  # that of the key before
         self._sent = dict(state["sent"])
         self._floor = dict(state["floor"])
         self._seen = {sender: set(seen) for sender, seen in state["seen"].items()}
-        self._ciphers = {}
+        self._ciphers, self._agreed = {}, {}
         self._restored = True
+
+
+def _rejected(sender: int, kind: str, round: int, epoch: int, why: str) -> SealError:
+    what = f"{kind!r} of round {round} (epoch {epoch}) from {name_of(sender)}"
+    return SealError(f"sealed link: {what} was rejected: {why}")
 
 
 class Sealing:

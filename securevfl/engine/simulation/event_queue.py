@@ -13,8 +13,9 @@ from typing import Any
 
 from securevfl.engine.network import Message
 
-# Kinds of event; their numbers stand in checkpoints.
-DEPART, ARRIVE, TIMER, RESUME, FAULTS = range(5)
+# Kinds of event; their numbers stand in checkpoints, but for TOGETHER: messages that depart at
+# once are one event here, and an event each in a checkpoint.
+DEPART, ARRIVE, TIMER, RESUME, FAULTS, TOGETHER = range(6)
 
 
 class EventQueue:
@@ -54,6 +55,12 @@ class EventQueue:
         heapq.heappush(self.events, (time, self._scheduled, kind, subject))
         self._scheduled += 1
 
+    def schedule_together(self, time: int, messages: list[tuple[Message, int]]) -> None:
+        """Let messages, each with its bytes, depart one after the other: one event for all."""
+        if messages:
+            heapq.heappush(self.events, (time, self._scheduled, TOGETHER, messages))
+            self._scheduled += len(messages)  # numbers for each of them, as a checkpoint has it
+
     @property
     def no_messages_in_flight(self) -> bool:
         """Whether nothing but looks at the fault schedule is to come: no message and no timer."""
@@ -64,7 +71,7 @@ class EventQueue:
         return {
             "clock": self.now,
             "scheduled": self._scheduled,
-            "queue": [_packed(*entry) for entry in self.events],
+            "queue": [one for entry in self.events for one in _packed(*entry)],
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -77,12 +84,17 @@ class EventQueue:
         heapq.heapify(self.events)
 
 
-def _packed(time: int, number: int, kind: int, subject: Any) -> tuple[int, int, int, Any]:
+def _packed(time: int, number: int, kind: int, subject: Any) -> list[tuple[int, int, int, Any]]:
+    if kind == TOGETHER:
+        return [
+            (time, number + place, DEPART, (tuple(message), nbytes))
+            for place, (message, nbytes) in enumerate(subject)
+        ]
     if kind == ARRIVE:
         subject = tuple(subject)
     elif kind == DEPART:
         subject = (tuple(subject[0]), subject[1])
-    return time, number, kind, subject
+    return [(time, number, kind, subject)]
 
 
 def _unpacked(time: int, number: int, kind: int, subject: Any) -> tuple[int, int, int, Any]:

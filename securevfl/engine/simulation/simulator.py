@@ -9,7 +9,7 @@ except in the "measured" and "modelled" compute modes, and where delays are the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, MutableMapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -22,7 +22,14 @@ from securevfl.engine.network import SERVER, Event, Message, PartyState, Sending
 from securevfl.engine.party import Party
 from securevfl.engine.security.sealing import OVERHEAD, Sealing
 from securevfl.engine.simulation.crashes import CrashInjector
-from securevfl.engine.simulation.event_queue import ARRIVE, DEPART, FAULTS, TIMER, EventQueue
+from securevfl.engine.simulation.event_queue import (
+    ARRIVE,
+    DEPART,
+    FAULTS,
+    TIMER,
+    TOGETHER,
+    EventQueue,
+)
 from securevfl.engine.simulation.lies import replaced
 from securevfl.engine.simulation.slot import PartySlot
 from securevfl.engine.simulation.snapshots import ConsistentSnapshot, check_parties
@@ -188,6 +195,9 @@ class Simulation:
         """Let one event of the queue happen."""
         if kind == ARRIVE:
             self._arrive(subject)
+        elif kind == TOGETHER:
+            for message, nbytes in subject:
+                self._transmit(message, nbytes)
         elif kind == DEPART:
             self._transmit(*subject)
         elif kind == FAULTS:
@@ -245,23 +255,44 @@ class Simulation:
         else:
             departure = max(departure, slot.busy_until)
         departure += chosen
-        envelope = wire.envelope(kind) + (OVERHEAD if self._sealing is not None else 0)
-        modulus = self._modulus(kind)
         if activity == "upload" and self._lies(party.index, round):
             stream = keyed_stream(self.seed, party.index, f"lie/{kind}", round)
             payloads = [replaced(payload, stream, self._element(kind)) for payload in payloads]
-        known: Any = None
-        nbytes = 0
-        # Bytes are counted once where all get one object, or rows of one array.
-        rows = isinstance(payloads, np.ndarray)
-        for receiver, payload in zip(to, payloads, strict=True):
-            if not nbytes or not (rows or payload is known):
-                nbytes = envelope + wire.size(payload, modulus=modulus)
-                known = payload
+        together: list[tuple[Message, int]] = []
+        contents = self._contents(kind, payloads)
+        for receiver, (payload, nbytes, encoded) in zip(to, contents, strict=True):
             if receiver == party.index:
+                # It arrives in the middle of the others, where all take no time.
+                self._depart(together, departure)
+                together = []
                 self._keep(party, kind, payload, round, now + chosen)
             else:
-                self._dispatch(party, receiver, kind, payload, round, departure, nbytes)
+                message = self._written(party, receiver, kind, payload, round, nbytes, encoded)
+                together.append((message, nbytes))
+        self._depart(together, departure)
+
+    def _contents(
+        self, kind: str, payloads: Sequence[Any] | np.ndarray
+    ) -> Iterator[tuple[Any, int, bytes]]:
+        """Each payload with the bytes of its message and, where it is needed, its encoding.
+
+        Rows of one array are measured and encoded at once, and so is one object for all receivers.
+        """
+        envelope = wire.envelope(kind) + (OVERHEAD if self._sealing is not None else 0)
+        modulus = self._modulus(kind)
+        needed = self._sealing is not None or self._copying
+        if isinstance(payloads, np.ndarray):
+            nbytes = envelope + wire.size(payloads[0], modulus=modulus) if len(payloads) else 0
+            rows = wire.encode_rows(payloads, modulus) if needed else [b""] * len(payloads)
+            for payload, encoded in zip(payloads, rows, strict=True):
+                yield payload, nbytes, encoded
+            return
+        known, nbytes, encoded = None, 0, b""
+        for payload in payloads:
+            if not nbytes or payload is not known:
+                known, nbytes = payload, envelope + wire.size(payload, modulus=modulus)
+                encoded = wire.encode(payload, modulus) if needed else b""
+            yield payload, nbytes, encoded
 
     def _lies(self, party: int, round: int) -> bool:
         """Whether the fault schedule has a party's uploads of a round replaced."""
@@ -279,31 +310,33 @@ class Simulation:
         own = Message(index, index, kind, payload, round, party.epoch, -1)
         self._queue.schedule(time, ARRIVE, own)
 
-    def _dispatch(
+    def _written(
         self,
         party: PartyState,
         receiver: int,
         kind: str,
         payload: Any,
         round: int,
-        departure: int,
         nbytes: int,
-    ) -> None:
-        """Write a message into the transcript, seal it, and let it depart when it is time."""
-        if self._copying:
-            modulus = self._modulus(kind)
-            payload = wire.decode(wire.encode(payload, modulus), modulus)
+        encoded: bytes,
+    ) -> Message:
+        """Write a message into the transcript, and seal it."""
         if receiver not in self.slots:
             raise ValueError(f"send: {name_of(receiver)} does not exist")
-        now = self._queue.now
-        row = self.transcript.add(party.index, receiver, kind, round, nbytes, now, payload)
+        if self._copying:
+            payload = wire.decode(encoded, self._modulus(kind))
+        sender, epoch, now = party.index, party.epoch, self._queue.now
+        row = self.transcript.add(sender, receiver, kind, round, nbytes, now, payload)
         if self._sealing is not None:
-            plain = wire.encode(payload, self._modulus(kind))
-            payload = self._sealing.seal(party.index, receiver, kind, round, party.epoch, plain)
-        message = Message(party.index, receiver, kind, payload, round, party.epoch, row)
-        if departure > now:
-            self._queue.schedule(departure, DEPART, (message, nbytes))
-        else:
+            payload = self._sealing.seal(sender, receiver, kind, round, epoch, encoded)
+        return Message(sender, receiver, kind, payload, round, epoch, row)
+
+    def _depart(self, together: list[tuple[Message, int]], departure: int) -> None:
+        """Let messages with their bytes depart when it is time."""
+        if departure > self._queue.now:
+            self._queue.schedule_together(departure, together)
+            return
+        for message, nbytes in together:
             self._transmit(message, nbytes)
 
     def _transmit(self, message: Message, nbytes: int) -> None:
@@ -365,8 +398,9 @@ class Simulation:
     def _opened(self, message: Message) -> Message:
         assert self._sealing is not None
         sender, receiver, kind, sealed, round, epoch, _ = message
-        payload = self._sealing.open(sender, receiver, kind, round, epoch, sealed)
-        return message._replace(payload=wire.decode(payload, self._modulus(kind)))
+        plain = self._sealing.open(sender, receiver, kind, round, epoch, sealed)
+        payload = wire.decode(plain, self._modulus(kind))
+        return Message(sender, receiver, kind, payload, round, epoch, message.row)
 
     def _modulus(self, kind: str) -> int | None:
         """Modulus of the elements that a kind of message packs on its way."""

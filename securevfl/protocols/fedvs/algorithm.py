@@ -38,7 +38,7 @@ from securevfl.protocols.fedvs.terms import (
     check_attempt,
     check_data,
     check_gradient,
-    check_model,
+    check_models,
     why_not_announced,
 )
 
@@ -77,6 +77,7 @@ class Client(KeyHolder):
         self.network = network
         self.pretraining = pretraining
         self.data_shares: dict[str, dict[int, np.ndarray]] = {}
+        self._widths: dict[str, dict[int, int]] = {}
         self.row_sum = 0
         self.keys: dict[int, bytes] = {}
         self.answered: dict[int, tuple[int, bytes]] = {}
@@ -104,9 +105,7 @@ class Client(KeyHolder):
                 self.send(SERVER, "shared", before or None)
                 attempt = self.checked(batch, await self.receive("attempt", sender=SERVER))
                 shares = await self.collect("model", senders=attempt.sharers)  # line 19
-                for n, share in shares.items():
-                    columns = self.data_shares[batch.part][n].shape[1]
-                    check_model(self.public, self.round, n, share, columns)
+                check_models(self.public, self.round, shares, self.widths(batch.part))
                 told = attempt.told(self.round, batch)
                 if self.consistent(batch, attempt) and self.is_new(attempt.life, told):
                     upload = self.evaluate(batch, attempt, shares)  # line 23
@@ -136,6 +135,13 @@ class Client(KeyHolder):
                 check_data(self.public, part, n, share)
         if self.public.config.masked:
             await self.agree_on_keys(self.public.prss)
+
+    def widths(self, part: str) -> dict[int, int]:
+        """Columns of each client's data; its shares of them are not touched for this."""
+        held = self.data_shares[part]
+        if len(self._widths.get(part, ())) != len(held):
+            self._widths[part] = {n: share.shape[1] for n, share in held.items()}
+        return self._widths[part]
 
     def quantised_model(self) -> np.ndarray:
         """W-bar (equation 3)."""

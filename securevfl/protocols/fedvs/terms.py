@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from securevfl.engine.party import SERVER
 from securevfl.errors import ProtocolError
-from securevfl.protocols.base.received import check_array
+from securevfl.protocols.base.received import check_array, check_arrays
 from securevfl.protocols.fedvs.messages import Attempt, Batch
 from securevfl.protocols.fedvs.parameters import Parameters
 from securevfl.protocols.fedvs.sums import Sum
@@ -79,15 +80,24 @@ def check_data(public: Parameters, part: str, sender: int, share: Any) -> None:
     check_array(what, sender, share, shape, public.field.dtype, public.field.modulus)
 
 
-def check_model(public: Parameters, round: int, sender: int, share: Any, columns: int) -> None:
-    """Refuse what is no share of a model of so many columns.
+def check_models(
+    public: Parameters, round: int, shares: Mapping[int, Any], columns: Mapping[int, int]
+) -> None:
+    """Refuse shares by sender of which one is none of a model of the sender's columns.
 
     Raises
     ------
     ProtocolError
+        Naming the first such sender.
     """
-    what, shape = f"fedvs: 'model' of round {round}", (columns, public.config.width)
-    check_array(what, sender, share, shape, public.field.dtype, public.field.modulus)
+    what, field = f"fedvs: 'model' of round {round}", public.field
+    check_arrays(
+        what,
+        shares,
+        {n: (columns[n], public.config.width) for n in shares},
+        field.dtype,
+        field.modulus,
+    )
 
 
 def check_gradient(public: Parameters, round: int, rows: int, gradient: Any) -> None:

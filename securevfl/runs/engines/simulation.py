@@ -15,7 +15,7 @@ from securevfl.runs.assembly import Assembled, rules_of
 from securevfl.runs.autosave import Autosave
 from securevfl.runs.engines.base import Ended
 from securevfl.runs.history import HistoryRecorder
-from securevfl.runs.threads import one_thread
+from securevfl.runs.threads import few_collections, one_thread
 
 
 class NoOptions(BaseModel):
@@ -49,7 +49,7 @@ class SimulationEngine:
         simulation = _simulation(job, recorder, resume_from)
         spent = 0.0 if resume_from is None else resume_from["wall_seconds"]
         autosave = Autosave(simulation, recorder, job.folder, checkpoint_seconds, pause, spent)
-        with one_thread():
+        with one_thread(), few_collections():
             try:
                 simulation.run(autosave.pause, until=job.spec.until)
             except OverflowError:

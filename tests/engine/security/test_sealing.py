@@ -153,6 +153,30 @@ def test_the_server_has_links_too():
     assert sealing.open(SERVER, 0, "gradient", 1, 0, sealed) == b"x"
 
 
+@given(
+    st.integers(-(2**63), 2**63 - 1),
+    st.text(max_size=9),
+    st.integers(-1, 2**40),
+    st.text(max_size=9),
+)
+def test_associated_data_are_the_encoded_tuple(round, kind, number, run):
+    sealer = Sealer("fedvs", run, 0)
+    bound = sealer._bound(number, SERVER, kind, round, number)
+    assert bound == wire.encode(("fedvs", run, round, kind, number, SERVER, number))
+
+
+def test_one_agreement_serves_both_directions_and_is_not_kept():
+    a, b, _ = pair()
+    a.open(1, "k", 1, 0, b.seal(0, "k", 1, 0, b"x"))
+    assert (set(a._agreed), set(b._agreed)) == ({1}, {0})
+    b.open(0, "k", 1, 0, a.seal(1, "k", 1, 0, b"y"))
+    assert a._agreed == b._agreed == {}
+    c = Sealer("p", "run", 1)
+    a.open(1, "k", 2, 0, b.seal(0, "k", 2, 0, b"z"))
+    a.renew(1, c.public)  # what was agreed with the key before is not used again
+    assert a._agreed == {}
+
+
 # -- no nonce is used twice ----------------------------------------------------------------------
 
 

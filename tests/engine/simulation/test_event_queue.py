@@ -10,6 +10,7 @@ from securevfl.engine.simulation.event_queue import (
     FAULTS,
     RESUME,
     TIMER,
+    TOGETHER,
     EventQueue,
 )
 
@@ -64,3 +65,21 @@ def test_looks_at_the_fault_schedule_are_no_messages():
     assert queue.no_messages_in_flight
     queue.schedule(2, TIMER, (0, 1))
     assert not queue.no_messages_in_flight
+
+
+def test_messages_that_depart_together_are_events_of_their_own_in_a_checkpoint():
+    together, one_by_one = EventQueue(), EventQueue()
+    for queue in (together, one_by_one):
+        queue.schedule(9, TIMER, (0, 1))
+    messages = [(MESSAGE._replace(receiver=n), 40 + n) for n in range(3)]
+    together.schedule_together(9, messages)
+    together.schedule_together(9, [])
+    for message in messages:
+        one_by_one.schedule(9, DEPART, message)
+    for queue in (together, one_by_one):
+        queue.schedule(9, RESUME, (0, 2))
+    assert repr(together.state()) == repr(one_by_one.state())
+    twin = EventQueue()
+    twin.restore(wire.decode(wire.encode(together.state())))
+    assert [twin.pop()[0] for _ in range(5)] == [TIMER, DEPART, DEPART, DEPART, RESUME]
+    assert [together.pop()[0] for _ in range(3)] == [TIMER, TOGETHER, RESUME]
