@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import IO, Any
 
@@ -17,6 +18,9 @@ from securevfl.errors import SecureVFLError
 NOT_PARSED = (ValueError, RecursionError)
 
 _SHARE = 2  # an archive may fill one of so many parts of the free memory: readers copy it once
+# An archive of more than so many bytes may not be packed better than so. Models, row numbers and
+# keys are far from it; what is, is meant to fill the memory.
+_SMALL, _RATIO = 2**26, 50
 _CHUNK = 2**20
 _HEADERS: dict[tuple[int, int], Callable[..., Any]] = {
     (1, 0): np.lib.format.read_array_header_1_0,
@@ -38,7 +42,7 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
         try:
             with zipfile.ZipFile(file) as archive:
                 members = archive.infolist()
-                _check_size(sum(member.file_size for member in members))
+                _check_size(sum(member.file_size for member in members), path)
                 return {
                     member.filename.removesuffix(".npy"): _array(archive, member)
                     for member in members
@@ -51,9 +55,105 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
             raise ValueError(f"{type(error).__name__}: {error}") from None
 
 
-def _check_size(declared: int) -> None:
+def read_pieces(
+    path: Path, columns: Mapping[str, str], rows: int
+) -> Iterator[dict[str, np.ndarray]]:
+    """Columns of one length in an .npz file, `rows` rows at a time; no more is in memory.
+
+    Parameters
+    ----------
+    path : Path
+    columns : mapping of str to str
+        Type codes by name.
+    rows : int
+
+    Raises
+    ------
+    OSError, ValueError
+        As for `read_arrays`, and for columns of other types or of different lengths.
+    """
+    try:
+        with zipfile.ZipFile(path) as archive, ExitStack() as opened:
+            streams = {name: opened.enter_context(archive.open(f"{name}.npy")) for name in columns}
+            left = _declared_rows(archive, streams, columns)
+            while left > 0:
+                count = min(rows, left)
+                yield {
+                    name: np.frombuffer(
+                        _exactly(streams[name], count * np.dtype(code).itemsize), code
+                    )
+                    for name, code in columns.items()
+                }
+                left -= count
+            for name, stream in streams.items():
+                if stream.read(1):  # at its end the stream checks its sum
+                    raise ValueError(f"{name}.npy has more rows than it declares")
+    except (SecureVFLError, ValueError, OSError):
+        raise
+    except Exception as error:  # as in `read_arrays`
+        raise ValueError(f"{type(error).__name__}: {error}") from None
+
+
+def _declared_rows(
+    archive: zipfile.ZipFile, streams: Mapping[str, IO[bytes]], columns: Mapping[str, str]
+) -> int:
+    """Rows that all columns declare."""
+    declared = set()
+    for name, stream in streams.items():
+        shape, _, dtype = _header(stream)
+        size = archive.getinfo(f"{name}.npy").file_size
+        if dtype != np.dtype(columns[name]) or len(shape) != 1:
+            raise ValueError(f"{name}.npy holds {dtype} of {len(shape)} dimensions")
+        if not 0 <= shape[0] * dtype.itemsize <= size:
+            raise ValueError(f"{name}.npy declares {shape[0]} rows in {size} bytes")
+        declared.add(shape[0])
+    if len(declared) != 1:
+        raise ValueError(f"its columns declare {sorted(declared)} rows")
+    return int(declared.pop())
+
+
+def _exactly(stream: IO[bytes], size: int) -> bytes:
+    data = stream.read(size)
+    if len(data) != size:
+        raise ValueError(f"a column ends {size - len(data)} bytes too early")
+    return data
+
+
+def read_small(path: Path, name: str, most: int) -> np.ndarray:
+    """One array of an .npz file, of at most so many bytes; errors are those of `read_arrays`."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            member = archive.getinfo(f"{name}.npy")
+            if member.file_size > most:
+                raise ValueError(f"{name} has {member.file_size} bytes, and {most} are allowed")
+            return _array(archive, member)
+    except (SecureVFLError, ValueError, OSError):
+        raise
+    except Exception as error:  # as in `read_arrays`
+        raise ValueError(f"{type(error).__name__}: {error}") from None
+
+
+def count_rows(path: Path, columns: Mapping[str, str]) -> int:
+    """Rows that the columns of an .npz file declare; nothing of them is read."""
+    try:
+        with zipfile.ZipFile(path) as archive, ExitStack() as opened:
+            streams = {name: opened.enter_context(archive.open(f"{name}.npy")) for name in columns}
+            return _declared_rows(archive, streams, columns)
+    except (SecureVFLError, ValueError, OSError):
+        raise
+    except Exception as error:  # as in `read_arrays`
+        raise ValueError(f"{type(error).__name__}: {error}") from None
+
+
+def _check_size(declared: int, path: Path) -> None:
     import psutil
 
+    size = path.stat().st_size
+    if declared > max(_SMALL, _RATIO * size):
+        raise ValueError(
+            f"its arrays declare {declared} bytes, and a file of {size} bytes may hold "
+            f"{max(_SMALL, _RATIO * size)}"
+        )
     free = int(psutil.virtual_memory().available) // _SHARE
     if declared > free:
         raise ValueError(f"its arrays declare {declared} bytes, and {free} may be used here")

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from securevfl.reading import read_arrays
+from securevfl.reading import count_rows, read_arrays, read_pieces, read_small
 
 
 def archive(path, name="a.npy", **header):
@@ -60,3 +60,55 @@ def test_what_is_no_archive_is_a_value_error(tmp_path, content):
     (tmp_path / "a.npz").write_bytes(content)
     with pytest.raises(ValueError, match=r"not a zip|File is"):
         read_arrays(tmp_path / "a.npz")
+
+
+def test_a_small_archive_may_not_fill_the_memory(tmp_path):
+    """80 kB that declare 80 MB, of which the machine has more: nothing of it is unpacked."""
+    np.savez_compressed(tmp_path / "a.npz", a=np.zeros(80_000_000, "i1"))
+    tracemalloc.start()
+    try:
+        with pytest.raises(ValueError, match=r"declare 80000128 bytes, and a file of .* may hold"):
+            read_arrays(tmp_path / "a.npz")
+        assert tracemalloc.get_traced_memory()[1] < 10**6
+    finally:
+        tracemalloc.stop()
+
+
+CODES = {"a": "q", "b": "b"}
+
+
+def test_pieces_are_the_columns(tmp_path):
+    a, b = np.arange(25), np.arange(25).astype("b")
+    np.savez_compressed(tmp_path / "a.npz", a=a, b=b, more=np.zeros(3))
+    assert count_rows(tmp_path / "a.npz", CODES) == 25
+    pieces = list(read_pieces(tmp_path / "a.npz", CODES, 10))
+    assert [len(piece["a"]) for piece in pieces] == [10, 10, 5]
+    for name, column in (("a", a), ("b", b)):
+        assert np.concatenate([piece[name] for piece in pieces]).tolist() == column.tolist()
+    assert read_small(tmp_path / "a.npz", "a", 400).tolist() == a.tolist()
+    with pytest.raises(ValueError, match="a has 328 bytes, and 300 are allowed"):
+        read_small(tmp_path / "a.npz", "a", 300)
+
+
+@pytest.mark.parametrize(
+    ("columns", "why"),
+    [
+        ({"a": np.zeros(5, "q")}, "no item named 'b.npy'"),
+        ({"a": np.zeros(5, "q"), "b": np.zeros(4, "b")}, r"declare \[4, 5\] rows"),
+        ({"a": np.zeros(5, "q"), "b": np.zeros(5, "q")}, "b.npy holds int64"),
+        ({"a": np.zeros((5, 1), "q"), "b": np.zeros(5, "b")}, "of 2 dimensions"),
+    ],
+)
+def test_columns_of_another_form_are_refused(tmp_path, columns, why):
+    np.savez_compressed(tmp_path / "a.npz", **columns)
+    with pytest.raises(ValueError, match=why):
+        list(read_pieces(tmp_path / "a.npz", CODES, 10))
+
+
+def test_a_flipped_byte_in_a_column_is_found(tmp_path):
+    np.savez(tmp_path / "a.npz", a=np.arange(50), b=np.zeros(50, "b"))
+    content = bytearray((tmp_path / "a.npz").read_bytes())
+    content[content.index(np.arange(50).tobytes()) + 9] ^= 1
+    (tmp_path / "a.npz").write_bytes(content)
+    with pytest.raises(ValueError, match="Bad CRC-32"):
+        list(read_pieces(tmp_path / "a.npz", CODES, 10))

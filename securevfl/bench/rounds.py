@@ -89,7 +89,7 @@ class Rounds:
     ) -> None:
         cls = get_protocol(protocol)
         made = cls(make_config(cls, options), data, seed=_SEED)
-        check_memory(made)
+        check_memory(made, messages=False)
         self.times: list[float] = []
         self._simulation = Simulation(
             made.parties(),

@@ -2,6 +2,9 @@
 
 A folder holds ``checkpoint.svfl`` and the one before it, ``checkpoint.previous.svfl``, and for each
 party that keeps large constants ``once-<party>.svfl``, written with the first checkpoint.
+``messages-rows-<number>.svfl`` and ``messages-changes-<number>.svfl`` are older messages of a long
+run, and ``history-<what>-<number>.svfl`` older entries of its history; they are written once, and
+checkpoints name them (`securevfl.engine.transcript_rows`, `securevfl.runs.autosave`).
 ``checkpoint.resumed.svfl`` counts how often the run was resumed. A file is a magic word, the
 format's version, a SHA-256 of the rest, and a payload of `engine.wire`. A simulation's checkpoint
 holds messages in flight, shares among them: its mode is 0600.
@@ -106,8 +109,8 @@ def has_checkpoint(folder: Path) -> bool:
 
 def remove_checkpoints(folder: Path) -> None:
     """Delete all checkpoint files; a finished run does not keep shares on disk."""
-    left = [*folder.glob("once-*.svfl"), *folder.glob("once-*.part"), *folder.glob("checkpoint.*")]
-    for path in left:
+    names = ("once-*.*", "messages-*.*", "history-*.*", "checkpoint.*")
+    for path in [path for name in names for path in folder.glob(name)]:
         if path.suffix in (".svfl", ".part"):
             path.unlink(missing_ok=True)
 

@@ -1,27 +1,34 @@
-"""The transcript of a run: one row a message, with its size, times, and whether it was late."""
+"""The transcript of a run: one row a message, with its size, times, and whether it was late.
+
+The newest rows are in memory. Older ones leave it in chunks where the run has a folder; counts are
+always there. What needs rows reads the chunks (`Transcript.parts`).
+"""
 
 from __future__ import annotations
 
+import logging
 from array import array
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from securevfl.engine.transcript_rows import (
+    CHUNK,
+    COLUMNS,
+    ROW_BYTES,
+    ArchivedRows,
+    Columns,
+    HeldRows,
+    Rows,
+    SpilledRows,
+)
 from securevfl.errors import CheckpointError
 
-_COLUMNS = {
-    "sender": "i",
-    "receiver": "i",
-    "kind": "H",
-    "round": "q",
-    "bytes": "q",
-    "sent": "q",
-    "arrived": "q",
-    "late": "b",
-}
+_LOG = logging.getLogger(__name__)
 NOT_ARRIVED = -1
+_TOGETHER = 1 << 20  # messages that `totals` sums up at once, if one round has no more
 
 
 class Transcript:
@@ -39,19 +46,25 @@ class Transcript:
     payloads : bool
         Keep the payloads as well, in `payloads`, row by row. They are the very arrays that the
         parties hold, so a long run keeps every array alive.
+    folder : Path, optional
+        Where older rows go; they are held in memory if not given, 43 bytes each.
     """
 
-    def __init__(self, *, payloads: bool = False) -> None:
-        self._columns = {name: array(code) for name, code in _COLUMNS.items()}
+    def __init__(self, *, payloads: bool = False, folder: Path | None = None) -> None:
+        self._columns = {name: array(code) for name, code in COLUMNS.items()}
+        self._older: Rows = HeldRows() if folder is None else SpilledRows(folder)
+        self._base = 0  # rows in `_older`
+        self._full = 2 * CHUNK  # newest rows at which the older half of them leaves
         self._kinds: dict[str, int] = {}
+        self._bytes_by_kind: list[int] = []
         self.payloads: list[Any] | None = [] if payloads else None
         self.bytes = 0
         self.late = 0
         columns = self._columns
-        self._appends = tuple(columns[name].append for name in _COLUMNS)
+        self._appends = tuple(columns[name].append for name in COLUMNS)
 
     def __len__(self) -> int:
-        return len(self._columns["sender"])
+        return self._base + len(self._columns["sender"])
 
     def add(
         self,
@@ -65,34 +78,86 @@ class Transcript:
     ) -> int:
         """Append a message and return its row number."""
         senders, receivers, kinds, rounds, sizes, times, arrivals, late = self._appends
+        number = self._kinds.get(kind)
+        if number is None:
+            number = self._kinds[kind] = len(self._kinds)
+            self._bytes_by_kind.append(0)
         senders(sender)
         receivers(receiver)
-        kinds(self._kinds.setdefault(kind, len(self._kinds)))
+        kinds(number)
         rounds(round)
         sizes(nbytes)
         times(sent)
         arrivals(NOT_ARRIVED)
         late(0)
         self.bytes += nbytes
+        self._bytes_by_kind[number] += nbytes
         if self.payloads is not None:
             self.payloads.append(payload)
-        return len(self._columns["sender"]) - 1
+        newest = len(self._columns["sender"])
+        if newest >= self._full:
+            self._spill()
+            newest = len(self._columns["sender"])
+        return self._base + newest - 1
+
+    def _spill(self) -> None:
+        """Let the oldest of the newest rows leave, a chunk at a time."""
+        while len(self._columns["sender"]) >= 2 * CHUNK:
+            oldest = {
+                name: np.array(column[:CHUNK], np.dtype(column.typecode))
+                for name, column in self._columns.items()
+            }
+            try:
+                self._older.append(oldest)
+            except OSError as error:
+                # The run is worth more than its memory; it is tried again after another chunk.
+                self._full = len(self._columns["sender"]) + CHUNK
+                _LOG.warning("messages cannot leave memory, and stay in it: %s", error)
+                return
+            for column in self._columns.values():
+                del column[:CHUNK]
+            self._base += CHUNK
+        self._full = 2 * CHUNK
 
     def arrive(self, row: int, time: int) -> None:
         """Note the arrival, in virtual nanoseconds."""
-        self._columns["arrived"][row] = time
+        if row >= self._base:
+            self._columns["arrived"][row - self._base] = time
+        else:
+            self._older.change(row, "arrived", time)
 
     def mark_late(self, row: int) -> None:
         """Note that the message came too late to be used."""
-        late = self._columns["late"]
-        self.late += not late[row]
-        late[row] = 1
+        self.late += not self._get(row, "late")
+        self._set(row, "late", 1)
 
     def withdraw(self, row: int) -> None:
         """Note that the message was given up before it left: it has no bytes."""
-        sizes = self._columns["bytes"]
-        self.bytes -= sizes[row]
-        sizes[row] = 0
+        nbytes = self._get(row, "bytes")
+        self.bytes -= nbytes
+        self._bytes_by_kind[self._get(row, "kind")] -= nbytes
+        self._set(row, "bytes", 0)
+
+    def _get(self, row: int, name: str) -> int:
+        if row >= self._base:
+            return int(self._columns[name][row - self._base])
+        return self._older.get(row, name)
+
+    def _set(self, row: int, name: str, value: int) -> None:
+        if row >= self._base:
+            self._columns[name][row - self._base] = value
+        else:
+            self._older.change(row, name, value)
+
+    @property
+    def spilled(self) -> bool:
+        """Whether rows are in files of a run's checkpoints."""
+        return self._base > 0 and isinstance(self._older, SpilledRows)
+
+    @property
+    def held(self) -> int:
+        """Bytes of memory that the rows take."""
+        return self._older.held + len(self._columns["sender"]) * ROW_BYTES
 
     @property
     def messages(self) -> int:
@@ -101,49 +166,124 @@ class Transcript:
 
     def bytes_by_kind(self) -> dict[str, int]:
         """Bytes sent of each kind of message."""
-        kinds = np.array(self._columns["kind"], np.int64)
-        sizes = np.array(self._columns["bytes"], np.int64)
-        return {kind: int(sizes[kinds == number].sum()) for kind, number in self._kinds.items()}
+        return dict(zip(self._kinds, self._bytes_by_kind, strict=True))
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """Kinds of message, in the order of their first; ``kind`` of `parts` counts in it."""
+        return tuple(self._kinds)
+
+    def parts(self, only: Collection[int] | None = None) -> Iterator[Columns]:
+        """The columns, a chunk of rows at a time; ``kind`` is a number.
+
+        Parameters
+        ----------
+        only : collection of int, optional
+            Numbers of the chunks that are wanted; all if not given.
+        """
+        yield from self._older.parts(only)
+        last = -(-self._base // CHUNK)
+        if (len(self._columns["sender"]) or not self._base) and (only is None or last in only):
+            yield self._newest()
+
+    def _newest(self) -> Columns:
+        return {
+            name: np.array(column, np.dtype(column.typecode))
+            for name, column in self._columns.items()
+        }
 
     def columns(self) -> dict[str, np.ndarray]:
-        """Copies of the columns; ``kind`` as text, times in nanoseconds, -1 where not arrived."""
-        result = {name: np.array(column) for name, column in self._columns.items()}
+        """Copies of the columns; ``kind`` as text, times in nanoseconds, -1 where not arrived.
+
+        They hold every row, which no more than `parts` need.
+        """
+        result = self._whole()
         result["kind"] = np.array(list(self._kinds) or [""])[result["kind"]]
         return result
 
+    def _whole(self) -> Columns:
+        parts = list(self.parts())
+        return {name: np.concatenate([part[name] for part in parts]) for name in COLUMNS}
+
     def totals(self) -> dict[str, np.ndarray]:
         """Messages, bytes and late ones, for each (round, kind, sender, receiver)."""
-        columns = {name: np.array(column) for name, column in self._columns.items()}
-        keys = np.stack([columns[name] for name in ("round", "kind", "sender", "receiver")])
-        groups, where = np.unique(keys, axis=1, return_inverse=True)
-        where = where.reshape(-1)  # NumPy 2.0 gives it a second axis
-        count = groups.shape[1]
-        sums = {
-            name: np.bincount(where, weights=columns[name], minlength=count).astype(np.int64)
-            for name in ("bytes", "late")
-        }
+        parts = list(self._totals())
+        return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+    def _totals(self) -> Iterator[dict[str, np.ndarray]]:
+        """`totals` of some rounds at a time, in order, so that no more are in memory at once."""
         names = np.array(list(self._kinds) or [""])
-        return {
-            "round": groups[0],
-            "kind": names[groups[1]],
-            "sender": groups[2],
-            "receiver": groups[3],
-            "messages": np.bincount(where, minlength=count),
-            **sums,
-        }
+        for rounds, chunks in self._ranges():
+            columns = self._of_rounds(rounds, chunks)
+            keys = [columns[name] for name in ("round", "kind", "sender", "receiver")]
+            groups, where = _grouped(keys)
+            count = len(groups[0])
+            sums = {
+                name: np.bincount(where, weights=columns[name], minlength=count).astype(np.int64)
+                for name in ("bytes", "late")
+            }
+            yield {
+                "round": groups[0],
+                "kind": names[groups[1]],
+                "sender": groups[2],
+                "receiver": groups[3],
+                "messages": np.bincount(where, minlength=count),
+                **sums,
+            }
+
+    def _ranges(self) -> list[tuple[tuple[int, int], set[int]]]:
+        """Rounds that are summed up together, first and last, and the chunks that have some."""
+        sizes: dict[int, int] = {}
+        chunks: dict[int, set[int]] = {}
+        for number, part in enumerate(self.parts()):
+            found = np.unique(part["round"], return_counts=True)
+            for round, count in zip(*(each.tolist() for each in found), strict=True):
+                sizes[round] = sizes.get(round, 0) + count
+                chunks.setdefault(round, set()).add(number)
+        ranges: list[tuple[tuple[int, int], set[int]]] = []
+        together = _TOGETHER + 1
+        for round in sorted(sizes):
+            together += sizes[round]
+            if together > _TOGETHER:
+                ranges.append(((round, round), chunks[round]))
+                together = sizes[round]
+            else:
+                (first, _), before = ranges[-1]
+                ranges[-1] = (first, round), before | chunks[round]
+        return ranges or [((0, 0), {0})]
+
+    def _of_rounds(self, rounds: tuple[int, int], chunks: set[int]) -> Columns:
+        """Rows of some rounds."""
+        first, last = rounds
+        chosen = []
+        for part in self.parts(chunks):
+            here = (part["round"] >= first) & (part["round"] <= last)
+            chosen.append({name: column[here] for name, column in part.items()})
+        return {name: np.concatenate([part[name] for part in chosen]) for name in COLUMNS}
 
     def write_csv(self, path: Path) -> None:
         """Write `totals` as comma-separated text; the server is party -1."""
         import pandas as pd
 
-        pd.DataFrame(self.totals()).to_csv(path, index=False)
+        with path.open("w", encoding="utf-8", newline="") as file:
+            for number, part in enumerate(self._totals()):
+                pd.DataFrame(part).to_csv(file, index=False, header=not number)
 
     def state(self) -> dict[str, Any]:
-        """Content as a payload of `securevfl.engine.wire`; payloads are not part of it."""
-        return {
-            "kinds": tuple(self._kinds),
-            "columns": {name: np.array(column) for name, column in self._columns.items()},
-        }
+        """Content as a payload of `securevfl.engine.wire`; payloads are not part of it.
+
+        Rows that left memory stay in their folder, and the state names their files.
+        """
+        kinds = tuple(self._kinds)
+        if isinstance(self._older, SpilledRows) and self._base:
+            return {
+                "kinds": kinds,
+                "columns": self._newest(),
+                "older": self._older.state(),
+                "bytes_by_kind": tuple(self._bytes_by_kind),
+                "late": self.late,
+            }
+        return {"kinds": kinds, "columns": self._whole()}
 
     @classmethod
     def joined(cls, states: Iterable[Mapping[str, Any]]) -> Transcript:
@@ -152,33 +292,111 @@ class Transcript:
         made = cls()
         if not parts:
             return made
-        columns = {name: np.concatenate([part[name] for part in parts]) for name in _COLUMNS}
+        columns = {name: np.concatenate([part[name] for part in parts]) for name in COLUMNS}
         order = np.argsort(columns["sent"], kind="stable")
         kinds = columns["kind"][order].tolist()
         made._kinds = {kind: number for number, kind in enumerate(dict.fromkeys(kinds))}
         columns["kind"] = np.array([made._kinds[kind] for kind in columns["kind"].tolist()])
-        for name, column in made._columns.items():
-            column.frombytes(columns[name][order].astype(np.dtype(column.typecode)).tobytes())
-        made.bytes, made.late = sum(made._columns["bytes"]), sum(made._columns["late"])
+        made._fill(
+            {name: columns[name][order].astype(np.dtype(code)) for name, code in COLUMNS.items()}
+        )
         return made
 
+    def _fill(self, columns: Mapping[str, np.ndarray]) -> None:
+        """Take rows, and count what they add up to; `_kinds` is there."""
+        for name, column in self._columns.items():
+            column.frombytes(np.ascontiguousarray(columns[name]).view(np.uint8).data)
+        self._count(columns)
+        self._spill()
+
+    def _count(self, columns: Mapping[str, np.ndarray]) -> None:
+        sums = np.zeros(len(self._kinds), np.int64)
+        np.add.at(sums, columns["kind"], columns["bytes"])
+        self._bytes_by_kind += [0] * (len(sums) - len(self._bytes_by_kind))
+        for number in np.flatnonzero(sums).tolist():
+            self._bytes_by_kind[number] += int(sums[number])
+        self.bytes += int(columns["bytes"].sum())
+        self.late += int(columns["late"].sum())
+
     @classmethod
-    def from_state(cls, state: Mapping[str, Any]) -> Transcript:
-        """Inverse of `state`."""
-        made = cls()
+    def from_state(cls, state: Mapping[str, Any], folder: Path | None = None) -> Transcript:
+        """Inverse of `state`.
+
+        Parameters
+        ----------
+        state : mapping
+        folder : Path, optional
+            Of the run; that of the state, if rows had left memory.
+        """
+        made = cls(folder=folder)
         kinds, columns = state["kinds"], state["columns"]
-        if set(columns) != set(_COLUMNS):
+        if set(columns) != set(COLUMNS):
             raise CheckpointError("checkpoint: its transcript has other columns than this version")
         rows = {np.shape(column) for column in columns.values()}
         if len(rows) != 1 or len(rows.pop()) != 1:
             raise CheckpointError("checkpoint: its transcript has columns of different lengths")
-        if len(columns["kind"]) and np.max(columns["kind"]) >= len(kinds):
-            raise CheckpointError(f"checkpoint: its transcript names {len(kinds)} kinds, not all")
+        made._take_kinds(kinds, columns)
         for name, column in columns.items():
-            if column.dtype != np.dtype(_COLUMNS[name]):
+            if column.dtype != np.dtype(COLUMNS[name]):
                 raise CheckpointError(f"checkpoint: its transcript has a {name} of {column.dtype}")
-            made._columns[name].frombytes(np.ascontiguousarray(column).view(np.uint8).data)
-        made.bytes = sum(made._columns["bytes"])
-        made.late = sum(made._columns["late"])
-        made._kinds.update({kind: number for number, kind in enumerate(kinds)})
+        if "older" in state:
+            if folder is None:
+                raise CheckpointError("checkpoint: its transcript has rows in a folder")
+            made._older = SpilledRows(folder, state["older"])
+            made._base = made._older.count
+        made._fill(columns)
+        if "older" in state:
+            made._bytes_by_kind = list(state["bytes_by_kind"])
+            made.bytes, made.late = sum(made._bytes_by_kind), state["late"]
         return made
+
+    def _take_kinds(self, kinds: Iterable[str], columns: Mapping[str, np.ndarray]) -> None:
+        self._kinds |= {kind: number for number, kind in enumerate(kinds)}
+        if len(columns["kind"]) and np.max(columns["kind"]) >= len(self._kinds):
+            raise CheckpointError(
+                f"checkpoint: its transcript names {len(self._kinds)} kinds, not all"
+            )
+
+    @classmethod
+    def archived(
+        cls, kinds: Iterable[str], read: Callable[[], Iterator[Columns]], count: int
+    ) -> Transcript:
+        """The transcript of an archive, which is read through once, and never held as a whole.
+
+        Parameters
+        ----------
+        kinds : iterable of str
+        read : callable
+            Chunks of the archive.
+        count : int
+            Rows in all.
+        """
+        made = cls()
+        made._older, made._base = ArchivedRows(read, count), count
+        kinds = tuple(kinds)
+        for part in read():
+            made._take_kinds(kinds, part)
+            made._count(part)
+        return made
+
+
+def _grouped(keys: list[np.ndarray]) -> tuple[list[np.ndarray], np.ndarray]:
+    """Different rows of a table in order, column by column, and the place of each row in them."""
+    wide = [key.astype(np.int64) for key in keys]
+    least = [int(key.min(initial=0)) for key in wide]
+    spans = [int(key.max(initial=0)) - low + 1 for key, low in zip(wide, least, strict=True)]
+    together = 1
+    for span in spans:
+        together *= span
+    if together >= 2**62:  # numbers as no run has them
+        groups, where = np.unique(np.stack(wide), axis=1, return_inverse=True)
+        return list(groups), where.reshape(-1)  # NumPy 2.0 gives it a second axis
+    one = np.zeros(len(wide[0]), np.int64)
+    for key, low, span in zip(wide, least, spans, strict=True):
+        one = one * span + (key - low)
+    found, where = np.unique(one, return_inverse=True)
+    columns = []
+    for low, span in zip(reversed(least), reversed(spans), strict=True):
+        columns.append(found % span + low)
+        found = found // span
+    return columns[::-1], where.reshape(-1)

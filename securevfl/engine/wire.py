@@ -201,7 +201,9 @@ def decode(data: bytes | memoryview, modulus: int | None = None) -> Any:
         packed elements of another number of bits, that are not below p, or with bits after them.
     """
     view = memoryview(data).toreadonly()
-    if modulus is not None and view[:1] == b"P":  # most messages are one array of elements
+    if (
+        modulus is not None and len(view) and view[0] == ord("P")
+    ):  # most messages are one array of elements
         value, end = _decode_elements(view, 1, modulus)
     else:
         value, end = _decode(view, 0, 0, _Rules(modulus, _ARRAYS + len(view) // _ARRAY_BYTES))

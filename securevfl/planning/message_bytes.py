@@ -94,6 +94,28 @@ def largest_frame(outline: Outline) -> int:
     return max(sizes) + _FRAME_HEAD
 
 
+def sent_messages(outline: Outline, parties: int) -> int:
+    """Messages between different parties that a whole run sends."""
+
+    def of(post: Post, senders: Sequence[int]) -> int:
+        return sum(len(receivers_of(post, n, parties)) for n in senders)
+
+    total = parties + sum(of(post, senders_of(post, 0, parties)) for post in outline.setup)
+    first = 1
+    for phase in outline.phases:
+        total += phase.rounds * parties * (phase.announcement is not None)
+        for stage in phase.stages:
+            for post in stage.posts:
+                if stage.count == 0 or post.senders is None:
+                    senders = (SERVER,) if stage.count == 0 else range(parties)
+                    total += phase.rounds * of(post, senders)
+                else:
+                    rounds = range(first, first + phase.rounds)
+                    total += sum(of(post, post.senders(round_)) for round_ in rounds)
+        first += phase.rounds
+    return total
+
+
 def _count(
     total: Counter[int],
     post: Post,

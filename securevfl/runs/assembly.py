@@ -16,10 +16,13 @@ from securevfl.engine.faults import Schedule
 from securevfl.engine.message_rules import MessageRules, Route
 from securevfl.engine.party import Party
 from securevfl.engine.security.sealing import Sealing
+from securevfl.engine.transcript_rows import HELD, ROW_BYTES
 from securevfl.errors import ConfigurationError, WouldNotFitError
+from securevfl.planning.message_bytes import sent_messages
 from securevfl.protocols.base.messages import SELF, MessageSpec
 from securevfl.protocols.base.protocol import Protocol
 from securevfl.protocols.base.registry import get_protocol, make_config
+from securevfl.protocols.base.schedule import Shape
 from securevfl.runs.spec import RunSpec
 
 if TYPE_CHECKING:
@@ -169,8 +172,16 @@ def _route(protocol: Protocol, declared: MessageSpec) -> Route:
     return Route(declared.kind, sender, receiver, senders, receivers, declared.modulus)
 
 
-def check_memory(protocol: Protocol) -> None:
+def check_memory(protocol: Protocol, folder: Path | None = None, *, messages: bool = True) -> None:
     """Refuse a run whose predicted memory exceeds what is available.
+
+    Parameters
+    ----------
+    protocol : Protocol
+    folder : Path, optional
+        Of a simulation: all but its newest messages are there.
+    messages : bool
+        Whether the list of all messages counts: 43 bytes each (`transcript_bytes`).
 
     Raises
     ------
@@ -179,12 +190,36 @@ def check_memory(protocol: Protocol) -> None:
     """
     import psutil
 
-    needed, available = protocol.memory(), int(psutil.virtual_memory().available)
+    listed = transcript_bytes(protocol, folder) if messages else 0
+    needed, available = protocol.memory() + listed, int(psutil.virtual_memory().available)
     if needed > available:  # a run that ended before in this process may be garbage by now
         gc.collect()
         available = int(psutil.virtual_memory().available)
     if needed > available:
+        advice = protocol.advice(available)
+        if listed > needed // 2:
+            advice = (
+                f"{listed / 1e9:.2f} GB are for the list of its messages. Give the simulation a "
+                "folder (--out), where they go, or fewer rounds"
+            )
         raise WouldNotFitError(
             f"{protocol.name}: this run needs about {needed / 1e9:.2f} GB and "
-            f"{available / 1e9:.2f} GB are available; {protocol.advice(available)}"
+            f"{available / 1e9:.2f} GB are available; {advice}"
         )
+
+
+def transcript_bytes(protocol: Protocol, folder: Path | None) -> int:
+    """Bytes of memory that the list of a run's messages takes.
+
+    Where they are not planned they are taken for those of split learning: in each round an
+    announcement, an embedding and a gradient for each client.
+    """
+    data = protocol.data
+    shape = Shape(tuple(data.widths), len(data.train_labels), len(data.test_labels))
+    outline = protocol.outline(protocol.config, shape)
+    N = len(protocol.peers())
+    if outline is None:
+        rows = 3 * N * getattr(protocol.config, "rounds", 0)
+    else:
+        rows = sent_messages(outline, N)
+    return (rows if folder is None else min(rows, HELD)) * ROW_BYTES

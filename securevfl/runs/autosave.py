@@ -8,11 +8,36 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from securevfl.engine.checkpoint import write_checkpoint
+from securevfl.engine.checkpoint import read_checkpoint, read_file, write_checkpoint, write_file
 from securevfl.engine.simulation.simulator import Simulation
 from securevfl.runs.history import HistoryRecorder
 
 _LOG = logging.getLogger(__name__)
+_ENTRIES = 1024  # of the history, in a file of a checkpoint
+_GROWING = ("rows", "events")
+
+
+def read_autosave(folder: Path) -> dict[str, Any]:
+    """Content of the newest whole checkpoint, with the history's older entries.
+
+    Raises
+    ------
+    ConfigurationError, CheckpointError
+        As for `securevfl.engine.checkpoint.read_checkpoint`.
+    """
+    state = read_checkpoint(folder)
+    history = state.get("historian")
+    if isinstance(history, dict):
+        for name in _GROWING:
+            older: list[Any] = []
+            for number in range(history.pop(f"older_{name}", 0)):
+                older += read_file(_entries_file(folder, name, number))
+            history[name] = older + history[name]
+    return state
+
+
+def _entries_file(folder: Path, name: str, number: int) -> Path:
+    return folder / f"history-{name}-{number:06d}.svfl"
 
 
 class Autosave:
@@ -36,6 +61,7 @@ class Autosave:
         self._started = time.monotonic() - spent
         self._last = time.monotonic()
         self._asked = False
+        self._filed = dict.fromkeys(_GROWING, 0)  # files of older entries that this process wrote
         recorder.transcript = simulation.transcript
 
     @property
@@ -74,8 +100,8 @@ class Autosave:
 
         def write(state: dict[str, Any]) -> None:
             assert self.folder is not None
-            content = {"simulation": state, "historian": self.recorder.state()}
             try:
+                content = {"simulation": state, "historian": self._newest_history(self.folder)}
                 write_checkpoint(self.folder, {**content, "wall_seconds": self.spent})
             except OSError as error:
                 if needed:
@@ -89,3 +115,21 @@ class Autosave:
             self.stopped = stop
 
         self.simulation.request_state(write)
+
+    def _newest_history(self, folder: Path) -> dict[str, Any]:
+        """The history's state; older entries are in files, which are written once.
+
+        The last entry may still change, by an evaluation.
+        """
+        state = self.recorder.state()
+        for name in _GROWING:
+            entries = state[name]
+            whole = max(0, len(entries) - 1) // _ENTRIES
+            for number in range(self._filed[name], whole):
+                part = entries[number * _ENTRIES : (number + 1) * _ENTRIES]
+                write_file(_entries_file(folder, name, number), part)
+                self._filed[name] = number + 1
+            state[name] = entries[whole * _ENTRIES :]
+            if whole:
+                state[f"older_{name}"] = whole
+        return state

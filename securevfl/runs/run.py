@@ -43,7 +43,7 @@ from securevfl.runs.load import load_run_data
 from securevfl.runs.options import check_values, documents_options, pick
 from securevfl.runs.result import Run
 from securevfl.runs.spec import CONFIG, RunSpec
-from securevfl.runs.storage import MODELS, SUMMARY
+from securevfl.runs.storage import MODELS, SUMMARY, read_transcript
 from securevfl.runs.tracking import Track, Tracker, make_tracker
 
 if TYPE_CHECKING:
@@ -160,7 +160,7 @@ def run(
             made.secrets = spec.secrets
             job = Assembled(spec, made, folder, tables)
             job.schedule()  # refuses faults that do not fit the parties
-            check_memory(made)
+            check_memory(made, folder if engine == "simulation" else None)
             if folder is not None:
                 write_text(folder / CONFIG, spec.to_toml(made.describe()))
             tracker = make_tracker(track, spec, folder)
@@ -238,7 +238,7 @@ def _go_on(folder: Path, given: Mapping[str, Any]) -> Run:
     with PartyNames(data.party_names).in_errors():
         made, _ = make_protocol(spec.protocol, spec.options, data, spec.seed)
         made.secrets = spec.secrets
-        check_memory(made)
+        check_memory(made, folder if chosen.name == "simulation" else None)
         done = len(state["historian"]["rows"]) if state else 0
         tracker = make_tracker(given["track"], spec, folder, done=done)
         _LOG.info("resume of the run in %s after %s steps", folder, done)
@@ -301,6 +301,8 @@ def _carry_out(
     )
     if job.folder is not None:
         _save(result, job.folder, ended)
+        if result.transcript.spilled:
+            result.transcript = read_transcript(job.folder)  # what it was read from goes
         engine.clear(job.folder)
     _LOG.info("run of %s ended at %.3f s", job.protocol.name, result.virtual_seconds)
     return result

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+import zipfile
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,9 @@ from securevfl.engine.checkpoint import read_file, write_file
 from securevfl.engine.network import SERVER
 from securevfl.engine.party import Party
 from securevfl.engine.transcript import Transcript
+from securevfl.engine.transcript_rows import CHUNK, COLUMNS
 from securevfl.errors import CheckpointError, ConfigurationError, SecureVFLError
-from securevfl.reading import NOT_PARSED, read_arrays
+from securevfl.reading import NOT_PARSED, count_rows, read_pieces, read_small
 from securevfl.runs.folders.models import NO_MODELS
 from securevfl.runs.history import History
 
@@ -25,6 +27,10 @@ CONFIG, FACTS = "config.toml", "facts.json"
 TOTALS, MODELS, CURVES = "messages.csv", "model.npz", "curves.png"
 DESCRIPTION = re.compile(r"server\.json|party-\d+\.json")  # of each party's model
 RESULT = (HISTORY, MESSAGES, TOTALS, PARTIES, MODELS, CURVES, SUMMARY)
+
+_LOADED = 4 * CHUNK  # messages of a finished run that are held in memory, where it has no more
+_MOST_KINDS = 2**20  # bytes of the names of kinds
+_NO_ROWS = {name: np.empty(0, code) for name, code in COLUMNS.items()}
 
 
 def write_parties(path: Path, parties: Mapping[int, Party]) -> None:
@@ -121,13 +127,23 @@ def _is_event(entry: Any) -> bool:
 
 def write_transcript(folder: Path, transcript: Transcript) -> None:
     """Write every message, compressed; ``messages.csv`` has their sums."""
-    state = transcript.state()
-    kinds = np.array(state["kinds"], dtype=np.str_)
-    np.savez_compressed(folder / MESSAGES, allow_pickle=False, kinds=kinds, **state["columns"])
+    kinds = np.array(transcript.kinds, dtype=np.str_)
+    with zipfile.ZipFile(folder / MESSAGES, "w", zipfile.ZIP_DEFLATED) as archive:
+        with archive.open("kinds.npy", "w", force_zip64=True) as file:
+            np.lib.format.write_array(file, kinds, allow_pickle=False)
+        for name, code in COLUMNS.items():  # column by column, each of them chunk by chunk
+            form = np.lib.format.dtype_to_descr(np.dtype(code))
+            shape = (transcript.messages,)
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as file:
+                np.lib.format.write_array_header_1_0(
+                    file, {"descr": form, "fortran_order": False, "shape": shape}
+                )
+                for part in transcript.parts():
+                    file.write(part[name].tobytes())
 
 
 def read_transcript(folder: Path) -> Transcript:
-    """Every message of a finished run.
+    """Every message of a finished run; many of them stay in their file until they are wanted.
 
     Raises
     ------
@@ -141,9 +157,19 @@ def read_transcript(folder: Path) -> Transcript:
         raise ConfigurationError(
             f"load: {folder} has no {MESSAGES}: the run did not end, or an older version wrote it"
         )
+
+    def parts() -> Iterator[dict[str, np.ndarray]]:
+        try:
+            yield from read_pieces(path, COLUMNS, CHUNK)
+        except (OSError, ValueError) as error:
+            raise CheckpointError(f"load: {path} is damaged: {error}") from None
+
     try:
-        columns = read_arrays(path)
-        kinds = tuple(columns.pop("kinds").tolist())
-        return Transcript.from_state({"kinds": kinds, "columns": columns})
-    except (OSError, ValueError, KeyError, CheckpointError) as error:
+        kinds = tuple(read_small(path, "kinds", _MOST_KINDS).tolist())
+        count = count_rows(path, COLUMNS)
+        if count > _LOADED:
+            return Transcript.archived(kinds, parts, count)
+        whole = list(read_pieces(path, COLUMNS, _LOADED)) or [_NO_ROWS]
+        return Transcript.from_state({"kinds": kinds, "columns": whole[0]})
+    except (OSError, ValueError, TypeError, CheckpointError) as error:
         raise CheckpointError(f"load: {path} is damaged: {error}") from None

@@ -3,11 +3,13 @@ import csv
 import numpy as np
 import pytest
 
+from securevfl.engine.checkpoint import write_file
 from securevfl.engine.conditions import Conditions, Delay
 from securevfl.engine.party import Party
 from securevfl.engine.simulation.simulator import Simulation
 from securevfl.engine.transcript import NOT_ARRIVED, Transcript
-from securevfl.engine.wire import ENVELOPE, encode
+from securevfl.engine.transcript_rows import COLUMNS
+from securevfl.engine.wire import ENVELOPE, decode, encode
 from securevfl.errors import CheckpointError
 
 PAYLOADS = [np.zeros((3, 5), np.uint32), {"a": (1, 2)}, "text", None, np.float64(1)]
@@ -139,3 +141,138 @@ def test_delays_show_in_arrivals():
     arrived = simulation.transcript.columns()["arrived"] / 1e9
     # "y" leaves at once and keeps the uplink busy; the embedding joins the queue at 2 s.
     assert arrived.tolist() == [size_y + size_embedding, size_y]
+
+
+# -- older rows leave memory -----------------------------------------------------------------------
+
+
+@pytest.fixture
+def small_chunks(monkeypatch):
+    for module in ("transcript", "transcript_rows"):
+        monkeypatch.setattr(f"securevfl.engine.{module}.CHUNK", 8)
+
+
+def feed(transcript, count=100, *, first=0):
+    """Messages of which some arrive, are late or are withdrawn when their row is long gone."""
+    for n in range(first, first + count):
+        row = transcript.add(n % 3, n % 4 + 3, f"kind-{n % 5 // 2}", n // 7, n % 11 + 1, n, None)
+        assert row == n == len(transcript) - 1
+        if n % 2:
+            transcript.arrive(row, 10 * n)
+        if n % 3 == 0:
+            transcript.arrive(n // 2, 5 * n)
+        if n % 5 == 0:
+            transcript.mark_late(n // 3)
+            transcript.mark_late(n // 3)
+        if n % 13 == 0:
+            transcript.withdraw(n // 4)
+
+
+def same(one, other):
+    assert (len(one), one.bytes, one.late) == (len(other), other.bytes, other.late)
+    assert one.bytes_by_kind() == other.bytes_by_kind()
+    for name, column in one.columns().items():
+        assert column.tolist() == other.columns()[name].tolist(), name
+    for name, column in one.totals().items():
+        assert column.tolist() == other.totals()[name].tolist(), name
+
+
+@pytest.fixture
+def plain():
+    """All rows in memory, as one chunk."""
+    transcript = Transcript()
+    feed(transcript)
+    return transcript
+
+
+def test_rows_in_a_folder_and_in_memory_are_the_same(plain, small_chunks, tmp_path):
+    spilled, held = Transcript(folder=tmp_path), Transcript()
+    for one in (spilled, held):
+        feed(one)
+        same(one, plain)
+    assert len(list(tmp_path.glob("messages-rows-*.svfl"))) == 11
+    assert list(tmp_path.glob("messages-changes-*.svfl"))
+    assert spilled.spilled
+    assert not held.spilled
+    assert held.held == 43 * 100
+
+
+def test_a_checkpoint_names_files_and_goes_on_from_them(plain, small_chunks, tmp_path):
+    broken = Transcript(folder=tmp_path)
+    feed(broken, 60)
+    saved = encode(broken.state())
+    feed(broken, 30, first=60)  # it goes on, and is killed: its files of later rows are left over
+    files = {path: path.read_bytes() for path in tmp_path.iterdir()}
+    resumed = Transcript.from_state(decode(saved), tmp_path)
+    assert resumed.columns()["sender"].tolist() == plain.columns()["sender"].tolist()[:60]
+    feed(resumed, 40, first=60)
+    same(resumed, plain)
+    for path, content in files.items():  # nothing that a checkpoint names was written again
+        assert path.read_bytes() == content
+
+
+def test_a_checkpoint_does_not_grow_with_the_rows(small_chunks, tmp_path):
+    transcript = Transcript(folder=tmp_path)
+    sizes = []
+    for part in range(6):
+        feed(transcript, 200, first=200 * part)
+        # What changes long after its sending is kept until it fills a file.
+        sizes.append(len(transcript.state()["columns"]["sender"]))
+        assert len(transcript.state()["older"]["changes"]["row"]) < 16
+    assert max(sizes) < 16
+
+
+def test_a_folder_that_cannot_be_written_leaves_rows_in_memory(
+    plain, small_chunks, tmp_path, monkeypatch, caplog
+):
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    transcript = Transcript(folder=tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr("securevfl.engine.transcript_rows.write_file", full)
+        feed(transcript, 50)
+    assert "stay in it" in caplog.text
+    assert not list(tmp_path.iterdir())
+    feed(transcript, 50, first=50)
+    same(transcript, plain)
+    assert list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("damage", ["gone", "other", "short"])
+def test_a_damaged_chunk_is_refused_by_name(small_chunks, tmp_path, damage):
+    transcript = Transcript(folder=tmp_path)
+    feed(transcript)
+    path = tmp_path / "messages-rows-000003.svfl"
+    if damage == "gone":
+        path.unlink()
+    else:
+        columns = {name: column[: 8 - (damage == "short")] for name, column in _chunk().items()}
+        write_file(path, columns if damage == "short" else {**columns, "more": columns["late"]})
+    with pytest.raises(CheckpointError, match="messages-rows-000003"):
+        transcript.columns()
+
+
+def _chunk():
+    return {name: np.zeros(8, code) for name, code in COLUMNS.items()}
+
+
+def test_rounds_are_summed_up_a_few_at_a_time(plain, tmp_path, monkeypatch):
+    whole = plain.totals()
+    plain.write_csv(tmp_path / "whole.csv")
+    monkeypatch.setattr("securevfl.engine.transcript._TOGETHER", 10)
+    assert {name: column.tolist() for name, column in plain.totals().items()} == {
+        name: column.tolist() for name, column in whole.items()
+    }
+    plain.write_csv(tmp_path / "parts.csv")
+    assert (tmp_path / "parts.csv").read_text() == (tmp_path / "whole.csv").read_text()
+    assert len(list(plain._totals())) == 14  # the last round has two messages
+
+
+def test_numbers_that_fit_no_common_key_are_grouped_all_the_same():
+    transcript = Transcript()
+    for round in (2**62, 0, 2**62):
+        transcript.add(0, 1, "x", round, 5, 0, None)
+    found = transcript.totals()
+    assert found["round"].tolist() == [0, 2**62]
+    assert found["bytes"].tolist() == [5, 10]

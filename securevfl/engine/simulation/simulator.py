@@ -10,6 +10,7 @@ except in the "measured" and "modelled" compute modes, and where delays are the 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -533,6 +534,7 @@ class Simulation:
         state: Mapping[str, Any],
         *,
         resumption: int = 0,
+        folder: Path | None = None,
         **options: Any,
     ) -> Simulation:
         """Simulation that goes on from a state; `parties` are new objects of the same protocol.
@@ -544,6 +546,8 @@ class Simulation:
             Of `state`.
         resumption : int
             Number that no earlier resumption of the run had (`Party.life`).
+        folder : Path, optional
+            Of the run: older rows of its transcript are there.
         **options
             Of the simulation.
 
@@ -553,7 +557,7 @@ class Simulation:
             When the state is of other parties, or of a protocol that keeps other attributes.
         """
         check_parties(parties, state["parties"])
-        transcript = Transcript.from_state(state["transcript"])
+        transcript = Transcript.from_state(state["transcript"], folder)
         self = cls(parties, seed=state["seed"], transcript=transcript, **options)
         # A run that began before elements were packed ends as it began: with whole words.
         self._packing = state.get("packing", False)

@@ -8,11 +8,12 @@ from typing import Any, ClassVar
 
 from pydantic import BaseModel
 
-from securevfl.engine.checkpoint import begin_resumption, read_checkpoint, remove_checkpoints
+from securevfl.engine.checkpoint import begin_resumption, remove_checkpoints
 from securevfl.engine.simulation.simulator import Simulation
+from securevfl.engine.transcript import Transcript
 from securevfl.errors import CheckpointError, RunError, SecureVFLError
 from securevfl.runs.assembly import Assembled, rules_of
-from securevfl.runs.autosave import Autosave
+from securevfl.runs.autosave import Autosave, read_autosave
 from securevfl.runs.engines.base import Ended
 from securevfl.runs.history import HistoryRecorder
 from securevfl.runs.threads import few_collections, one_thread
@@ -32,7 +33,7 @@ class SimulationEngine:
 
     def read(self, folder: Path) -> Mapping[str, Any]:
         """Content of the newest whole checkpoint."""
-        return read_checkpoint(folder)
+        return read_autosave(folder)
 
     def run(
         self,
@@ -83,13 +84,14 @@ def _simulation(
         "rules": rules_of(job.protocol),
     }
     if state is None:
-        return Simulation(parties, seed=job.spec.seed, **parts)
+        transcript = Transcript(folder=job.folder)
+        return Simulation(parties, seed=job.spec.seed, transcript=transcript, **parts)
     try:
         recorder.restore(state["historian"])
         resumption = 0 if job.folder is None else begin_resumption(job.folder)
         with one_thread():  # to come back, parties compute again what followed their safe points
             return Simulation.from_state(
-                parties, state["simulation"], resumption=resumption, **parts
+                parties, state["simulation"], resumption=resumption, folder=job.folder, **parts
             )
     except SecureVFLError:
         raise
