@@ -74,7 +74,7 @@ def read_pieces(
     """
     try:
         with zipfile.ZipFile(path) as archive, ExitStack() as opened:
-            streams = {name: opened.enter_context(archive.open(f"{name}.npy")) for name in columns}
+            streams = _streams(archive, opened, columns)
             left = _declared_rows(archive, streams, columns)
             while left > 0:
                 count = min(rows, left)
@@ -92,6 +92,16 @@ def read_pieces(
         raise
     except Exception as error:  # as in `read_arrays`
         raise ValueError(f"{type(error).__name__}: {error}") from None
+
+
+def _streams(
+    archive: zipfile.ZipFile, opened: ExitStack, columns: Mapping[str, str]
+) -> dict[str, IO[bytes]]:
+    """The columns, each open for reading."""
+    missing = [name for name in columns if f"{name}.npy" not in archive.namelist()]
+    if missing:
+        raise ValueError(f"it has other columns than this version: no {', '.join(missing)}")
+    return {name: opened.enter_context(archive.open(f"{name}.npy")) for name in columns}
 
 
 def _declared_rows(
@@ -137,7 +147,7 @@ def count_rows(path: Path, columns: Mapping[str, str]) -> int:
     """Rows that the columns of an .npz file declare; nothing of them is read."""
     try:
         with zipfile.ZipFile(path) as archive, ExitStack() as opened:
-            streams = {name: opened.enter_context(archive.open(f"{name}.npy")) for name in columns}
+            streams = _streams(archive, opened, columns)
             return _declared_rows(archive, streams, columns)
     except (SecureVFLError, ValueError, OSError):
         raise

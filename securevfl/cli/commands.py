@@ -534,6 +534,39 @@ def bench_decoding(
     )
 
 
+@bench_app.command("scale", epilog=epilog("bench scale"))
+def bench_scale(
+    protocols: Annotated[
+        str, typer.Option(metavar="NAME,...", help="Protocols that are measured, or `all`.")
+    ] = "fedvs,coded_split,split",
+    parties: Annotated[
+        str, typer.Option(metavar="N,...", help="Numbers of parties.")
+    ] = "8,16,32,64",
+    rows: Annotated[
+        str, typer.Option(metavar="M,...", help="Numbers of training rows.")
+    ] = "512,2048,8192,32768",
+    features: Annotated[
+        str, typer.Option(metavar="D,...", help="Numbers of columns of all parties together.")
+    ] = "64,256,1024,4096",
+    rounds: Annotated[
+        str, typer.Option(metavar="R,...", help="Numbers of rounds.")
+    ] = "10,100,1000",
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE.png", help="File of a drawing of the growth.")
+    ] = None,
+    json: AsJson = False,
+) -> None:
+    """Measure how time, memory and bytes of a simulation grow with its sizes.
+
+    One size varies at a time, in a process for each run; the others are 8 parties, 512 rows, 64
+    columns and 6 rounds. An exponent is fitted for each, and what is predicted stands beside it.
+    """
+    from securevfl.cli.studies import scale
+
+    sizes = {"parties": parties, "rows": rows, "features": features, "rounds": rounds}
+    scale(protocols, sizes, out=out, as_json=json)
+
+
 @bench_app.command("field", epilog=epilog("bench field"))
 def bench_field(json: AsJson = False) -> None:
     """Time the arithmetic of the prime field, as docs/performance.md shows it."""

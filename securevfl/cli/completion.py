@@ -128,6 +128,10 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
         ("bench threshold {default} --segments 1,2 --kinds slow --laws constant", ""),
     ),
     "bench decoding": (("bench decoding --parties 6,10 --privacy 1,2 --out map.png", ""),),
+    "bench scale": (
+        ("bench scale --out scale.png", "Draw the growth of three protocols. It takes minutes."),
+        ("bench scale --protocols all --rows '' --features ''", "Vary parties and rounds only."),
+    ),
     "bench field": (("bench field --json", ""),),
     "doctor": (("doctor", "Show what this computer lacks."), ("doctor --json", "")),
 }  # fmt: skip

@@ -1,4 +1,4 @@
-"""The commands `study`, `compare`, `plan` and `bench decoding`."""
+"""The commands `study`, `compare`, `plan`, `bench decoding` and `bench scale`."""
 
 from __future__ import annotations
 
@@ -326,6 +326,26 @@ def decoding(
         output.print_json(result)
     else:
         tables.print_decoding(result)
+
+
+def scale(protocols: str, sizes: Mapping[str, str], *, out: Path | None, as_json: bool) -> None:
+    """Carry out ``securevfl bench scale``."""
+    from securevfl.bench.scale import bench_scale, draw_scale
+    from securevfl.protocols.base.registry import find_protocols
+
+    names = sorted(find_protocols()) if protocols == "all" else protocols.split(",")
+    values = {axis: numbers(text, f"--{axis}") for axis, text in sizes.items() if text}
+    with Display("scale") as display:
+        result = bench_scale(
+            names, values, progress=lambda done, total: display.part("runs", done / total)
+        )
+    if out is not None:
+        draw_scale(result, out)
+        result["picture"] = str(out)
+    if as_json:
+        output.print_json(result)
+    else:
+        tables.print_scale(result)
 
 
 def numbers(text: str, flag: str) -> Sequence[int]:

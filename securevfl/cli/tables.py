@@ -284,6 +284,36 @@ def _print_remedies(found: Forecast) -> None:
     )
 
 
+def print_scale(result: Mapping[str, Any]) -> None:
+    """Print a table for each protocol: a line for each size, then the exponents of each axis."""
+    points = result["points"]
+    names = ("size", "setup", "CPU of a round", "memory", "predicted", "bytes a round", "predicted")
+    for protocol in dict.fromkeys(point["protocol"] for point in points):
+        own = [point for point in points if point["protocol"] == protocol]
+        lines = [
+            (
+                f"{point[point['axis']]:,} {point['axis']}",
+                f"{point['setup']:.2f} s",
+                f"{1e3 * point['seconds']:.1f} ms",
+                size(point["memory"]),
+                _predicted(point["predicted_memory"]),
+                size(point["bytes"]),
+                _predicted(point["predicted_bytes"]),
+            )
+            for point in own
+        ]
+        print_table(names, lines, title=protocol)
+        for axis, slopes in result["exponents"][protocol].items():
+            what = ", ".join(f"{name} {slope:+.2f}" for name, slope in slopes.items())
+            of = "of the whole run " if axis == "rounds" else ""
+            out().print(f"exponents {of}over {axis}: {what}")
+    print_machine(result["machine"])
+
+
+def _predicted(found: float | None) -> str:
+    return "-" if found is None else size(found)
+
+
 def print_decoding(result: Mapping[str, Any]) -> None:
     """Print the counts of the map, every cell off the theorem's side, and times of rounds."""
     console = out()

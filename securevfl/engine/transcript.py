@@ -28,7 +28,7 @@ from securevfl.errors import CheckpointError
 
 _LOG = logging.getLogger(__name__)
 NOT_ARRIVED = -1
-_TOGETHER = 1 << 20  # messages that `totals` sums up at once, if one round has no more
+_TOGETHER = 1 << 18  # messages that `totals` sums up at once, if one round has no more
 
 
 class Transcript:

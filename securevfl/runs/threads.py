@@ -28,7 +28,7 @@ def one_thread() -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-_OBJECTS = 50_000  # between two searches for cycles; Python's default is 700 to 2,000
+_OBJECTS = 10_000  # between two searches for cycles; Python's default is 700 to 2,000
 _lock = threading.Lock()
 _callers: list[tuple[int, int, int]] = []  # thresholds that they found; the first one's return
 

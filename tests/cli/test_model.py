@@ -255,6 +255,7 @@ def test_displays_do_not_write_where_verify_listens_to_parties(monkeypatch, caps
         (("bench", "round"), "securevfl.bench.rounds.bench_round"),
         (("bench", "field"), "securevfl.bench.rounds.bench_field"),
         (("bench", "decoding"), "securevfl.bench.decoding.map_threshold"),
+        (("bench", "scale"), "securevfl.bench.scale.bench_scale"),
         (("predict", "a run", "new.csv"), "securevfl.runs.from_folder.predict_files"),
         (("trace", "a run"), "securevfl.runs.from_folder.trace_folder"),
         (("export", "a run"), "securevfl.runs.from_folder.export_folder"),

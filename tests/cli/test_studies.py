@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from securevfl.cli.studies import Display
+from securevfl.machine import describe_machine
 from securevfl.protocols.base.registry import find_protocols
 from tests.cli.calls import SMALL, call, run_json, write
 
@@ -188,6 +189,31 @@ def test_bench_threshold():
     (row,) = found["boundaries"]
     assert (row["R"], row["predicted"], row["boundary"]) == (3, 1, 1)
     assert row["without_accuracy"] == row["within_accuracy"]
+
+
+def test_bench_scale():
+    few = ("--protocols", "split", "--parties", "2", "--rows", "", "--features", "")
+    arguments = ("bench", "scale", *few, "--rounds", "", "--out", "scale.png")
+    found = json.loads(call(*arguments, "--json").stdout)
+    assert [(p["axis"], p["parties"], p["rounds"]) for p in found["points"]] == [("parties", 2, 6)]
+    assert found["exponents"] == {"split": {"parties": {}}}  # one size has no slope
+    assert Path("scale.png").stat().st_size > 5000
+
+
+def test_scale_is_printed_with_its_exponents(monkeypatch):
+    measured = {
+        "protocol": "split", "axis": "rounds", "rounds": 10, "setup": 0.5, "seconds": 0.002,
+        "memory": 3_000_000, "bytes": 1500.0, "predicted_memory": None, "predicted_bytes": 1400.0,
+    }  # fmt: skip
+    result = {
+        "points": [measured],
+        "exponents": {"split": {"rounds": {"seconds": 1.02, "bytes": 1.0}}},
+        "machine": describe_machine(),
+    }
+    monkeypatch.setattr("securevfl.bench.scale.bench_scale", lambda *_, **__: result)
+    text = call("bench", "scale").stdout
+    for part in ("10 rounds", "2.0 ms", "exponents of the whole run over rounds: seconds +1.02"):
+        assert part in text
 
 
 def test_the_display_of_a_study_on_a_terminal(monkeypatch):
