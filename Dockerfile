@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# docker build -t securevfl . && docker run --rm -v "$PWD:/work" securevfl run fedvs
+# docker build -t securevfl . && docker run --rm -v "$PWD:/data" securevfl run fedvs
 FROM python:3.12-slim
 LABEL org.opencontainers.image.title="securevfl" org.opencontainers.image.licenses="Apache-2.0"
 
@@ -9,8 +9,8 @@ COPY . /source
 RUN pip install --no-cache-dir /source && rm -r /source
 
 # Nobody needs to be root to train.
-RUN useradd --create-home securevfl && mkdir /work && chown securevfl /work
+RUN useradd --create-home securevfl && mkdir /data && chown securevfl /data
 USER securevfl
-WORKDIR /work
+WORKDIR /data
 ENTRYPOINT ["securevfl"]
 CMD ["--help"]
