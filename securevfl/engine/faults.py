@@ -123,6 +123,9 @@ class Faults:
     first : int
         First round in which chains apply, at least 1; before it all are up. The server's
         round 1 may begin while clients still set up.
+    backward : bool
+        Whether chains draw twice in a round, as DVFL's rivals do in its paper: for what goes to the
+        server, and for what it sends back. An embedding can then arrive and its gradient be lost.
     lies : tuple of Outage
         Spans in which a party is up and lies: all numbers of its uploads are replaced
         (`securevfl.engine.simulation.lies`).
@@ -134,6 +137,7 @@ class Faults:
     name: str = "custom"
     first: int = 1
     lies: tuple[Outage, ...] = ()
+    backward: bool = False
 
     def __post_init__(self) -> None:
         for lie in self.lies:
@@ -172,6 +176,8 @@ class Faults:
         values: dict[str, Any] = {"tick": self.tick}
         if self.first != 1:
             values["first"] = self.first
+        if self.backward:
+            values["backward"] = True
         for role, chain in self.chains.items():
             values[role] = {"fault": chain.fault, "rejoin": chain.rejoin}
         values["outage"] = [_describe(outage) for outage in self.outages]
@@ -201,6 +207,7 @@ class Schedule:
         last: int | None = None,
     ) -> None:
         self.tick = faults.tick
+        self.backward = faults.backward
         self._first = faults.first
         self._seed = seed
         self._last = math.inf if last is None else last
@@ -259,17 +266,38 @@ class Schedule:
         ]
         return sorted({time for span in spans for time in span if time < math.inf})
 
-    def alive(self, party: int, round: int, seconds: float) -> bool:
-        """Whether a party is up in a round and at a time."""
-        return self._up(party, self._chains.get(party), round, seconds)
+    def alive(
+        self, party: int, round: int, seconds: float, *, counted: int = 0, back: bool = False
+    ) -> bool:
+        """Whether a party is up in a round and at a time.
 
-    def linked(self, sender: int, receiver: int, round: int, seconds: float) -> bool:
+        Parameters
+        ----------
+        counted : int
+            The round that scripted outages count by, where it is a later one: the server's, in
+            protocols whose clients begin rounds of their own.
+        back : bool
+            Whether the chain is asked by its second draw of the round.
+        """
+        return self._up(party, self._chains.get(party), (round, max(round, counted)), seconds, back)
+
+    def linked(
+        self,
+        sender: int,
+        receiver: int,
+        round: int,
+        seconds: float,
+        *,
+        counted: int = 0,
+        back: bool = False,
+    ) -> bool:
         """Whether the link between two parties carries messages from the first to the second."""
+        rounds = round, max(round, counted)
         outages = self._one_way.get((sender, receiver), ())
-        if any(outage.covers(round, seconds) for outage in outages):
+        if any(outage.covers(rounds[1], seconds) for outage in outages):
             return False
         link = (min(sender, receiver), max(sender, receiver))
-        return self._up(link, self._link_chain, round, seconds)
+        return self._up(link, self._link_chain, rounds, seconds, back)
 
     def lies(self, party: int, round: int, seconds: float) -> bool:
         """Whether what a party uploads in a round is replaced."""
@@ -287,26 +315,39 @@ class Schedule:
         """Whether chains apply in this round and end at a later one."""
         return round <= self._last < math.inf
 
-    def _up(self, entity: int | Link, chain: Chain | None, round: int, seconds: float) -> bool:
-        if any(outage.covers(round, seconds) for outage in self._outages.get(entity, ())):
+    def _up(
+        self,
+        entity: int | Link,
+        chain: Chain | None,
+        rounds: tuple[int, int],
+        seconds: float,
+        back: bool,
+    ) -> bool:
+        """Whether an entity is up in a round of its chain and in one of its script."""
+        round, counted = rounds
+        if any(outage.covers(counted, seconds) for outage in self._outages.get(entity, ())):
             return False
-        return chain is None or round > self._last or self._state(entity, chain, round)
+        return chain is None or round > self._last or self._state(entity, chain, round, back)
 
-    def _state(self, entity: int | Link, chain: Chain, round: int) -> bool:
+    def _state(self, entity: int | Link, chain: Chain, round: int, back: bool) -> bool:
         """The chain's state; every entity is up before the first round that counts."""
-        before = (self._first - 1, True)
         if round < self._first:
             return True
-        # A chain is a function of seed, entity and round, since each draw is keyed by them: it can
+        # With two draws a round, the chain has two steps in it: 2 r - 1 forward and 2 r backward.
+        first, step = self._first, round
+        if self.backward:
+            first, step = 2 * first - 1, 2 * round - (not back)
+        before = (first - 1, True)
+        # A chain is a function of seed, entity and step, since each draw is keyed by them: it can
         # be computed anew from the start, and only the newest state is remembered, as rounds mostly
         # ascend.
         at, up = self._known.get(entity, before)
-        if at > round:
+        if at > step:
             at, up = before
-        for number in range(at + 1, round + 1):
+        for number in range(at + 1, step + 1):
             draw = self._draw(entity, number)
             up = draw >= chain.fault if up else draw < chain.rejoin
-        self._known[entity] = (round, up)
+        self._known[entity] = (step, up)
         return up
 
     def _draw(self, entity: int | Link, round: int) -> float:
@@ -323,6 +364,7 @@ def load_faults(source: str | Path | Mapping[str, Any] | Faults | None) -> Fault
 
         tick = 1.0                      # optional
         first = 2                       # optional: first round in which chains apply
+        backward = true                 # optional: a second draw in each round, for answers
         [client]                        # a role: the chain of each of its parties
         fault = 0.3
         rejoin = 0.5
@@ -368,7 +410,7 @@ def faults_from(values: Mapping[str, Any], *, name: str = "custom") -> Faults:
     chains: dict[str, Chain] = {}
     outages: list[Outage] = []
     lies: list[Outage] = []
-    tick, first = 1.0, 1
+    tick, first, backward = 1.0, 1, False
     for key, value in values.items():
         if key == "name" and isinstance(value, str):
             name = value
@@ -376,6 +418,8 @@ def faults_from(values: Mapping[str, Any], *, name: str = "custom") -> Faults:
             tick = _number(key, value)
         elif key == "first" and isinstance(value, int) and not isinstance(value, bool):
             first = value
+        elif key == "backward" and isinstance(value, bool):
+            backward = value
         elif key == "outage" and isinstance(value, list | tuple):
             outages += [_outage(each) for each in value]
         elif key == "lie" and isinstance(value, list | tuple):
@@ -387,7 +431,7 @@ def faults_from(values: Mapping[str, Any], *, name: str = "custom") -> Faults:
                 f"faults: {key} = {value!r} is neither a tick, a first round, an outage, a lie, "
                 "nor a role's table of fault and rejoin"
             )
-    return Faults(chains, tuple(outages), tick, name, first, tuple(lies))
+    return Faults(chains, tuple(outages), tick, name, first, tuple(lies), backward)
 
 
 def _outage(values: Any) -> Outage:

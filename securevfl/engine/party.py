@@ -69,6 +69,9 @@ class Party:
     round_ends : tuple of str
         Kinds of the server's messages that say that their own round is over. Every message of the
         server says so of older rounds. Where delays abort, work of a round that is over is dropped.
+    counts_rounds : bool
+        Whether the server's steps (its events "round") are the rounds that scripted outages count
+        by, because its clients begin rounds of their own.
     index : int
         Number of the party, from 0; `SERVER` for the server.
     peers : sequence of int
@@ -94,6 +97,7 @@ class Party:
         "shared": "share",
     }
     round_ends: ClassVar[tuple[str, ...]] = ()
+    counts_rounds: ClassVar[bool] = False
 
     index: int
     peers: Sequence[int]

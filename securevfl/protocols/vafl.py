@@ -96,6 +96,7 @@ class Server(SplitServer):
     """Server: keeps the last embedding of every sample and client; each arrival is a step."""
 
     kept: ClassVar[tuple[str, ...]] = ("centre", "steps", "last")
+    counts_rounds: ClassVar[bool] = True
 
     width: int = field(kw_only=True)
 

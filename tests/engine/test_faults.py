@@ -46,6 +46,24 @@ def test_chains_strike_from_the_first_round_on():
     assert faults_from(described).first == described["first"] == 5
 
 
+def test_a_chain_may_draw_again_in_a_round_for_what_comes_back():
+    chains = {"client": {"fault": 0.3, "rejoin": 0.4}, "link": {"fault": 0.3, "rejoin": 0.4}}
+    once = faults_from(chains).bind(ROLES, seed=3)
+    twice = faults_from(chains | {"backward": True}).bind(ROLES, seed=3)
+    rounds = range(1, 30)
+    for n in range(6):
+        both = [twice.alive(n, r, 0.0, back=back) for r in rounds for back in (False, True)]
+        assert both == [once.alive(n, step, 0.0) for step in range(1, 59)]
+        links = [twice.linked(n, -1, r, 0.0, back=back) for r in rounds for back in (False, True)]
+        assert links == [once.linked(n, -1, step, 0.0) for step in range(1, 59)]
+        # Without it, what comes back meets what went there.
+        assert all(once.alive(n, r, 0.0, back=True) == once.alive(n, r, 0.0) for r in rounds)
+    described = faults_from(chains | {"backward": True, "first": 4}).describe()
+    late = faults_from(described)
+    assert (late.backward, late.first) == (True, 4)
+    assert all(late.bind(ROLES, 3).alive(n, 3, 0.0, back=True) for n in range(6))
+
+
 def test_chains_strike_up_to_the_last_round_that_is_given():
     faults = faults_from(
         {

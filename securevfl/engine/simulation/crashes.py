@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 from securevfl.engine.conditions import round_ns
 from securevfl.engine.faults import Schedule
+from securevfl.engine.mailbox import ANNOUNCE
 from securevfl.engine.network import SERVER, Event, Message, name_of
 from securevfl.engine.party import Party
 from securevfl.engine.simulation.slot import PartySlot
@@ -79,6 +80,9 @@ class CrashInjector:
     round : int
         Newest round that any party has begun, or a later one that ticks have come to; the fault
         chains are at this round.
+    counted : int
+        The same of the server's own count, where it has one (`Party.counts_rounds`); scripted
+        outages are at the later of both.
     """
 
     def __init__(
@@ -97,6 +101,7 @@ class CrashInjector:
         self._tried_at = 0  # messages sent by then
         self._idle_ticks = 0  # ticks since a party last recorded an event
         self.round = 0
+        self.counted = 0
 
     def begin(self) -> None:
         """Put the scripted moments into the queue."""
@@ -107,6 +112,12 @@ class CrashInjector:
         """Move the fault chains on, at this instant, if nobody had begun this round before."""
         if round > self.round:
             self.round = round
+            self._clock.schedule_faults(self._clock.now, tick=False)
+
+    def step_counted(self, round: int) -> None:
+        """Move scripted outages on, at this instant, as the server begins a round by its count."""
+        if round > self.counted:
+            self.counted = round
             self._clock.schedule_faults(self._clock.now, tick=False)
 
     def event_recorded(self) -> None:
@@ -134,7 +145,9 @@ class CrashInjector:
             self._tick()
         for index in sorted(self._may_crash):
             slot = self._simulation.slots[index]
-            alive = self._schedule.alive(index, self.round, self._clock.now / 1e9)
+            alive = self._schedule.alive(
+                index, self.round, self._clock.now / 1e9, counted=self.counted
+            )
             if slot.down and alive:
                 self._rejoin(slot)
             elif not alive and not (slot.down or slot.done) and slot.own is not None:
@@ -152,6 +165,7 @@ class CrashInjector:
         # chains count by is over.
         if sent == self._seen:
             self.round += 1
+            self.counted += bool(self.counted)
         self._seen = sent
         self._idle_ticks += 1
 
@@ -169,7 +183,8 @@ class CrashInjector:
             return False
         slots = self._simulation.slots
         seconds = self._clock.now / 1e9
-        able = {n for n in self._may_crash if self._schedule.returns(n, self.round, seconds)}
+        newest = max(self.round, self.counted)
+        able = {n for n in self._may_crash if self._schedule.returns(n, newest, seconds)}
         if not any(slots[n].down for n in able):
             return False
         # All that can rejoin have done so since the last message, and sent nothing. They would be
@@ -216,10 +231,16 @@ class CrashInjector:
         sender = self._simulation.slots[message.sender]
         if sender.down or sender.party.epoch != message.epoch:
             return self._lose(message, f"{name_of(message.sender)} went down")
-        seconds = self._clock.now / 1e9
-        if self._schedule.linked(message.sender, message.receiver, self.round, seconds):
-            return True
-        return self._lose(message, "the link is down")
+        now, ends = self._clock.now / 1e9, (message.sender, message.receiver)
+        back = message.sender == SERVER and message.kind != ANNOUNCE
+        asked: dict[str, Any] = {"counted": self.counted, "back": back}
+        if not self._schedule.linked(*ends, self.round, now, **asked):
+            return self._lose(message, "the link is down")
+        # By its second draw a party may miss an answer without a crash: only the chain says so.
+        answers = back and self._schedule.backward
+        if answers and not self._schedule.alive(message.receiver, self.round, now, **asked):
+            return self._lose(message, f"{name_of(message.receiver)} does not hear it")
+        return True
 
     def arrives(self, message: Message) -> bool:
         """Whether a message arrives: its receiver is up, and its sender has not crashed since."""
@@ -271,6 +292,7 @@ class CrashInjector:
             "seen": self._seen,
             "tried": tuple(sorted(self._tried)),
             "tried_at": self._tried_at,
+            "counted": self.counted,
         }
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -283,3 +305,4 @@ class CrashInjector:
         self._seen = state["seen"]
         self._tried = set(state["tried"])
         self._tried_at = state["tried_at"]
+        self.counted = state.get("counted", 0)

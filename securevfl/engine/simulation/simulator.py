@@ -297,7 +297,9 @@ class Simulation:
 
     def _lies(self, party: int, round: int) -> bool:
         """Whether the fault schedule has a party's uploads of a round replaced."""
-        return self._faults is not None and self._faults.lies(party, round, self.clock / 1e9)
+        if self._faults is None or self._crashes is None:
+            return False
+        return self._faults.lies(party, max(round, self._crashes.counted), self.clock / 1e9)
 
     def _element(self, kind: str) -> int | None:
         """Modulus of a kind's field elements, whether or not they are packed on their way."""
@@ -422,6 +424,8 @@ class Simulation:
             self._headway = self._handled
             if self._crashes is not None:
                 self._crashes.event_recorded()
+                if name == "round" and self.parties[party.index].counts_rounds:
+                    self._crashes.step_counted(fields["step"] + 1)
             self.observe(Event(self._queue.now, party.index, party.round, name, fields))
 
     def observe(self, event: Event) -> None:

@@ -275,6 +275,7 @@ class Collaborator(Party):
     """
 
     kept: ClassVar[tuple[str, ...]] = ("centre", "steps", "updates")
+    counts_rounds: ClassVar[bool] = True
 
     parties: Sequence[int]
     active: Sequence[int]
