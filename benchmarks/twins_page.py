@@ -35,6 +35,9 @@ under `benchmarks/results/fedvs/`.
 To repeat one: `securevfl study benchmarks/papers/fedvs/NAME.toml`.
 `benchmarks/twins_page.py` writes this page.
 
+No rows were held out for validation in these studies: no rate, length or beta was chosen by them.
+What is called ours was set by hand, and where one value was the best of several, by test rows.
+
 """
 COLUMNS = ["study", "seeds", "FedVS %", "baseline %", "FedVS - baseline, points", "paper %",
            "AUC of FedVS %", "virtual s, FedVS / baseline", "real s a run", "commit"]  # fmt: skip

@@ -1,4 +1,6 @@
-"""How many slow, dead or lying parties a method bears: training runs beside the prediction.
+"""Boundaries of training: how many slow, dead or lying parties a method bears.
+
+Training runs stand beside the prediction.
 
 A *case* is a method in one configuration (K, T and A where it has them) and one kind of trouble. It
 is run with s = 0, ..., N troubled parties, all runs to the same virtual second. A *cell* is one s:
@@ -242,7 +244,7 @@ class Sweep:
         )
 
     def outcome(self, case: Case, troubled: int) -> Outcome:
-        """What became of a cell, by the rule of its kind."""
+        """Outcome of a cell, by the rule of its kind."""
         found = self.cell(case, troubled)
         free = self.cell(case, 0)
         if case.kind == "slow":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -13,8 +14,10 @@ from securevfl.data.builders.files import FromFiles
 from securevfl.data.checks import row_numbers
 from securevfl.data.content import Features
 from securevfl.data.origin import About
-from securevfl.data.partition import Positions, divide_columns, divide_images
+from securevfl.data.partition import Positions, divide_columns, divide_images, shuffled
 from securevfl.errors import DataError
+
+_TOGETHER = 3  # training rows in a row that stay together when some are held back
 
 
 class VerticalDataset(FromBunch, FromFiles):
@@ -144,6 +147,39 @@ class VerticalDataset(FromBunch, FromFiles):
                 f"{self.test_rows} test rows; the scaling is that of all training rows"
             ),
         )
+
+    def hold_back(self, fraction: float, *, seed: int) -> VerticalDataset:
+        """Put a part of the training rows in the place of the test rows, which nobody then sees.
+
+        For choices, such as that of a learning rate, that must not be made on test rows. Three rows
+        in a row stay together, as recordings of one person often are; the scaling stays the one
+        that was fitted before.
+
+        Parameters
+        ----------
+        fraction : float
+            Part of the training rows, in (0, 1).
+        seed : int
+            Draws them.
+
+        Raises
+        ------
+        DataError
+            If the fraction is out of range, or no row would be left on one side.
+        """
+        blocks = math.ceil(self.rows / _TOGETHER)
+        count = round(fraction * blocks) if 0 < fraction < 1 else 0
+        if not 0 < count < blocks:
+            raise DataError(
+                f"validation = {fraction} of {self.rows} training rows, {_TOGETHER} in a row "
+                f"together: {count} of {blocks} groups would be held back; choose a fraction in "
+                "(0, 1) that leaves some on both sides."
+            )
+        drawn = shuffled(blocks, seed, "validation")[:count]
+        held = np.isin(np.arange(self.rows) // _TOGETHER, drawn)
+        kept = self.subset(~held)
+        rows = tuple(array[held] for array in self.train)
+        return replace(kept, test=rows, test_labels=self.train_labels[held])
 
     def _divided(self, positions: Positions, names: tuple[str, ...], rule: str) -> VerticalDataset:
         if self.alone:

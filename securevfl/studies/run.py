@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from securevfl.errors import ConfigurationError
 from securevfl.protocols.base.registry import get_protocol, make_config
+from securevfl.studies.choice import applied, choose
 from securevfl.studies.jobs import store, stored
 from securevfl.studies.study import Study
 from securevfl.studies.summary import write_results
@@ -55,7 +57,8 @@ def run_study(
     """
     from securevfl.runs.run import Interrupted
 
-    for job in study.jobs:
+    tried = study.choice.candidates(study.jobs) if study.choice else {}
+    for job in (*study.jobs, *(job for each in tried.values() for _, own in each for job in own)):
         make_config(get_protocol(job.protocol), job.options)
     if workers < 1:
         raise ConfigurationError(f"study: {workers} workers are too few; use 1 or more")
@@ -64,6 +67,9 @@ def run_study(
             f"study: the folder {folder} holds something else than a study; name another with --out"
         )
     (folder / "jobs").mkdir(parents=True, exist_ok=True)
+    if study.choice:
+        chosen = choose(study.choice, study.jobs, folder, workers=workers, interrupted=interrupted)
+        study = replace(study, jobs=applied(study.jobs, chosen), chosen=chosen)
     todo = [job for job in study.jobs if stored(folder, job) is None]
     done = len(study.jobs) - len(todo)
     tell = progress or (lambda done, total, what: None)

@@ -19,6 +19,8 @@ A study file::
     secret_seed = 7                  # of the parties' secret choices; that of each run if left out
     [runs.LABEL]                     # one table a run: `protocol`, its options, and the options of
                                      # the run that differ for it (`conditions`, `until`, ...)
+    [choose]                         # options chosen on validation rows before; see
+                                     # `securevfl.studies.choice`
     [paper]                          # what the paper says, for the tables: `accuracy` of all runs,
                                      # or a table for each, in per cent
     [ours]                           # every value that the paper leaves open, and why
@@ -43,6 +45,7 @@ from typing import Any
 
 from securevfl.errors import ConfigurationError
 from securevfl.reading import NOT_PARSED
+from securevfl.studies.choice import Choice, read_choice
 from securevfl.studies.jobs import JOB_OPTIONS, Job
 
 # Options of runs that stand for all runs or in the table of one; seeds have a key of their own.
@@ -51,8 +54,8 @@ _OWN = (
     "title", "dataset", "seeds", "baseline", "times", "target", "aligned", "data", "options",
     "runs",
 )  # fmt: skip
-_KEYS = {*_OWN, "grid", "paper", "ours", "quick", *_EACH}
-_TABLES = ("data", "options", "runs", "grid", "paper", "ours", "quick")
+_KEYS = {*_OWN, "grid", "choose", "paper", "ours", "quick", *_EACH}
+_TABLES = ("data", "options", "runs", "grid", "choose", "paper", "ours", "quick")
 _SEEDS = 10_000  # most seeds of a study: a digit too many must not fill the memory with jobs
 _QUICK = {"seeds", "times", "target", "aligned", "data", "options", "runs", *_EACH}
 
@@ -78,6 +81,10 @@ class Study:
         Accuracy (a fraction), or error of a regression, to which time and bytes are counted.
     grid : tuple of str
         Names of the faults and conditions under which each run is done; none without a grid.
+    choice : Choice or None
+        What is chosen on validation rows before.
+    chosen : mapping
+        What was chosen, by label (`securevfl.studies.choice.choose`).
     """
 
     title: str
@@ -89,6 +96,8 @@ class Study:
     times: tuple[float, ...] = ()
     target: float | None = None
     grid: tuple[str, ...] = ()
+    choice: Choice | None = None
+    chosen: Mapping[str, Any] = field(default_factory=dict)
 
 
 def read_study(path: Path, *, quick: bool = False, data_dir: str | None = None) -> Study:
@@ -166,13 +175,15 @@ def _build(content: Mapping[str, Any], data_dir: str | None) -> Study:
         "conditions": content.get("conditions", "paper")
     }
     runs = _under_each(content["runs"], content.get("grid", {}))
-    jobs = []
-    for seed in _seeds(content.get("seeds", 3)):
+    jobs, fixed = [], {}
+    seeds = _seeds(content.get("seeds", 3))
+    for seed in seeds:
         for name, given in runs.items():
             options = content.get("options", {}) | given
             own = {name: options.pop(name, shared[name]) for name in _EACH}
             protocol = options.pop("protocol", name)
             for label, limit in _overlaps(name, options.pop("aligned", content.get("aligned"))):
+                fixed[label] = frozenset(given)
                 jobs.append(
                     Job(
                         label=label,
@@ -198,6 +209,7 @@ def _build(content: Mapping[str, Any], data_dir: str | None) -> Study:
         times=_times(content.get("times", [])),
         target=_target(content.get("target")),
         grid=tuple(content.get("grid", {})),
+        choice=read_choice(content.get("choose"), seeds, fixed),
     )
 
 

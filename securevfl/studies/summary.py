@@ -46,6 +46,9 @@ def write_results(study: Study, folder: Path) -> dict[str, Any]:
         "commit": commit(),
         "settings": {job.label: _settings(job) for job in study.jobs},
     }
+    if study.choice is not None:
+        how = {"seeds": study.choice.seeds, "validation": study.choice.validation}
+        content["chosen"] = {**how, "runs": dict(study.chosen)}
     (folder / "results.json").write_text(json.dumps(content, indent=1) + "\n")
     _write_table([_job_row(job) for job in jobs], folder / "results.csv")
     curves = [{"run": job["label"], "seed": job["seed"], **r} for job in jobs for r in job["curve"]]

@@ -72,6 +72,7 @@ def load_dataset(
     aligned: int | None = None,
     rest: Rest = "dealt",
     local: int | None = None,
+    validation: float | None = None,
     **options: Any,
 ) -> VerticalDataset:
     """Load a known data set by name, or the user's own CSV files.
@@ -96,6 +97,9 @@ def load_dataset(
     aligned, rest, local : optional
         Keep so many training rows aligned; the others become unaligned rows of single parties, as
         `securevfl.data.alignment.overlap.limit_overlap` says.
+    validation : float, optional
+        Part of the training rows that take the place of the test rows, which are dropped: for
+        choices that must not be made on test rows (`VerticalDataset.hold_back`).
     **options
         Of the data set (``split=`` for parkinson, ``strips=`` for images, ``verify=False`` to skip
         checksums), or of `VerticalDataset.from_csv` or `.from_files`
@@ -120,13 +124,15 @@ def load_dataset(
     common: dict[str, Any] = {"seed": seed, "scaling": scaling}
     if test_fraction is not None:
         common["test_fraction"] = test_fraction
-    if aligned is not None:
-        whole = _load(name_or_path, parties, label, data_dir, {**common, **options})
-        return limit_overlap(whole, aligned, rest=rest, local=local, seed=seed)
-    if rest != "dealt" or local is not None:
+    if aligned is None and (rest != "dealt" or local is not None):
         raise DataError("rest= and local= say what becomes of rows that are not aligned; give "
                         "aligned=, the number of rows that are.")  # fmt: skip
-    return _load(name_or_path, parties, label, data_dir, {**common, **options})
+    whole = _load(name_or_path, parties, label, data_dir, {**common, **options})
+    if validation is not None:
+        whole = whole.hold_back(validation, seed=seed)
+    if aligned is not None:
+        return limit_overlap(whole, aligned, rest=rest, local=local, seed=seed)
+    return whole
 
 
 def _load(

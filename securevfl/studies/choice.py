@@ -1,0 +1,217 @@
+"""Choice of options before a study: on validation rows, with seeds that the study has not.
+
+A study file may say::
+
+    [choose]
+    seeds = [100]                    # none of them a seed of the study
+    validation = 0.2                 # part of the training rows; no test row is seen
+    measure = "accuracy"             # or "auc", "f1", "rmse"; accuracy, or rmse of a regression
+    [choose.options]                 # values that are tried, all combinations
+    lr = [0.003, 0.01, 0.03]
+    rounds = [250, 500, 1000]        # the length of training, too
+
+Every run is made with each combination of those options that its protocol has and its own table
+does not fix. The one with the best mean of its measure after the last step is taken for all seeds
+of the study; ``results.json`` has what was tried.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from securevfl.errors import ConfigurationError, RunError
+from securevfl.protocols.base.registry import get_protocol
+from securevfl.studies.jobs import MEASURES, Job, store, stored
+from securevfl.studies.workers import carry_out
+
+_KEYS = {"seeds", "validation", "measure", "options"}
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Options that are tried before a study.
+
+    Attributes
+    ----------
+    options : mapping
+        Values of each option.
+    seeds : tuple of int
+    validation : float
+        Part of the training rows on which runs are compared.
+    measure : str or None
+    fixed : mapping
+        Options that the own table of a run names, by label.
+    """
+
+    options: Mapping[str, Sequence[Any]]
+    seeds: tuple[int, ...]
+    validation: float
+    measure: str | None
+    fixed: Mapping[str, frozenset[str]]
+
+    def candidates(self, jobs: Sequence[Job]) -> dict[str, list[tuple[dict[str, Any], list[Job]]]]:
+        """Combinations for each label, each with its jobs; none for a run that has no option."""
+        found: dict[str, list[tuple[dict[str, Any], list[Job]]]] = {}
+        for job in jobs:
+            if job.label in found:
+                continue
+            known = get_protocol(job.protocol).Config.model_fields
+            fixed = self.fixed.get(job.label, frozenset())
+            free = [name for name in self.options if name in known and name not in fixed]
+            combinations = itertools.product(*(self.options[name] for name in free))
+            tried = [dict(zip(free, values, strict=True)) for values in combinations]
+            found[job.label] = [(own, self._jobs(job, own)) for own in tried if own]
+        return found
+
+    def _jobs(self, job: Job, own: Mapping[str, Any]) -> list[Job]:
+        """The runs of one combination; they see no test row and no seed of the study."""
+        words = ", ".join(f"{name} = {value}" for name, value in own.items())
+        return [
+            Job(
+                label=f"{job.label}, choose {words}",
+                protocol=job.protocol,
+                options={**job.options, **own},
+                dataset=job.dataset,
+                data={**job.data, "seed": seed, "validation": self.validation},
+                asked={**job.asked, "seed": seed},
+            )
+            for seed in self.seeds
+        ]
+
+
+def read_choice(
+    given: Any, seeds: Sequence[int], fixed: Mapping[str, frozenset[str]]
+) -> Choice | None:
+    """The table ``[choose]`` of a study file, checked; None without one.
+
+    Parameters
+    ----------
+    seeds : sequence of int
+        Of the study.
+    fixed : mapping
+        Options that the own table of a run names, by label.
+
+    Raises
+    ------
+    ConfigurationError
+    """
+    if given is None:
+        return None
+    unknown = set(given) - _KEYS
+    if unknown:
+        raise ConfigurationError(
+            f"study: [choose] has unknown keys {', '.join(sorted(unknown))}; known: "
+            f"{', '.join(sorted(_KEYS))}"
+        )
+    options, own = given.get("options"), given.get("seeds")
+    lists = isinstance(options, dict) and all(isinstance(v, list) and v for v in options.values())
+    if not options or not lists:
+        raise ConfigurationError(
+            "study: [choose.options] must have a list of values for each option, such as "
+            f"lr = [0.003, 0.01]; it is {options!r}"
+        )
+    if not isinstance(own, list) or not own or not all(type(seed) is int for seed in own):
+        raise ConfigurationError(f"study: [choose] needs a list of seeds, they are {own!r}")
+    both = sorted(set(own) & set(seeds))
+    if both:
+        raise ConfigurationError(
+            f"study: [choose] has seeds of the study, {both}: what is chosen on a split must not "
+            "be told of it. Choose others, such as seeds = [100]"
+        )
+    fraction, measure = given.get("validation", 0.2), given.get("measure")
+    if type(fraction) not in (int, float) or not 0 < fraction < 1:
+        raise ConfigurationError(
+            f"study: [choose] validation = {fraction!r} must be a part of the training rows, in "
+            "(0, 1)"
+        )
+    if measure is not None and measure not in MEASURES:
+        raise ConfigurationError(
+            f"study: [choose] measure = {measure!r} is none of {', '.join(MEASURES)}"
+        )
+    return Choice(options, tuple(own), float(fraction), measure, fixed)
+
+
+def choose(
+    choice: Choice,
+    jobs: Sequence[Job],
+    folder: Path,
+    *,
+    workers: int = 1,
+    interrupted: Callable[[], bool] | None = None,
+) -> dict[str, dict[str, Any]]:
+    """Make all runs that have no result yet, and take the best combination for each label.
+
+    Returns
+    -------
+    dict
+        By label: ``options``, the best; and ``tried``: each combination with its ``mean``, None
+        where a run ended with an error.
+
+    Raises
+    ------
+    Interrupted
+        When `interrupted` returned True; finished runs are kept.
+    """
+    from securevfl.runs.run import Interrupted
+
+    candidates = choice.candidates(jobs)
+    every = [job for tried in candidates.values() for _, own in tried for job in own]
+    todo = [job for job in every if stored(folder, job) is None]
+    try:
+        for job, result in carry_out(todo, workers, interrupted=interrupted):
+            store(folder, job, result)
+    except RunError as error:  # one that diverges, say, is no candidate; all others were made
+        for job in every:
+            if stored(folder, job) is None:
+                store(folder, job, {"label": job.label, "seed": job.seed, "error": str(error)})
+    if any(stored(folder, job) is None for job in every):
+        raise Interrupted(folder)
+    found = {}
+    for label, tried in candidates.items():
+        scores = [{**own, "mean": _mean(choice, folder, runs)} for own, runs in tried]
+        there = [score for score in scores if score["mean"] is not None]
+        if tried and not there:
+            raise ConfigurationError(
+                f"study: [choose]: none of {len(tried)} combinations of {label!r} has a measure: "
+                "each ended with an error, or before its first round. Try others, or give more time"
+            )
+        if there:
+            best = max(there, key=lambda score: score["mean"])
+            options = {key: value for key, value in best.items() if key != "mean"}
+            found[label] = {"options": options, "tried": scores}
+    return found
+
+
+def _mean(choice: Choice, folder: Path, jobs: Sequence[Job]) -> float | None:
+    """Mean measure of one combination; less is better of an error, so its sign is turned."""
+    values = list(_values(choice, folder, jobs))
+    return math.fsum(values) / len(values) if len(values) == len(jobs) else None
+
+
+def _values(choice: Choice, folder: Path, jobs: Sequence[Job]) -> Iterator[float]:
+    for job in jobs:
+        summary = (stored(folder, job) or {}).get("summary", {})
+        measure = choice.measure or ("rmse" if "test_rmse" in summary else "accuracy")
+        value = summary.get(f"test_{measure}")
+        if value is not None and math.isfinite(value):
+            yield -value if measure == "rmse" else value
+
+
+def applied(jobs: Sequence[Job], chosen: Mapping[str, Mapping[str, Any]]) -> tuple[Job, ...]:
+    """The study's jobs with what was chosen for their labels."""
+    return tuple(
+        Job(
+            label=job.label,
+            protocol=job.protocol,
+            options={**job.options, **chosen.get(job.label, {}).get("options", {})},
+            dataset=job.dataset,
+            data=job.data,
+            asked=job.asked,
+        )
+        for job in jobs
+    )
