@@ -10,9 +10,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from securevfl.errors import CheckpointError, UnknownNameError
+from securevfl.engine.faults import load_faults
+from securevfl.errors import CheckpointError, ConfigurationError, UnknownNameError
 from securevfl.models.user_code import refuse_unnamed
-from securevfl.protocols.base.registry import get_protocol
+from securevfl.protocols.base.registry import get_protocol, make_config
 from securevfl.reading import NOT_PARSED
 from securevfl.runs.alignment import data_source
 from securevfl.runs.options import per_job
@@ -176,6 +177,42 @@ def run_job(
         "curve": curve,
         "history": history_digest(result.history),
     }
+
+
+def check_jobs(jobs: Sequence[Job]) -> None:
+    """Refuse runs that their data, conditions or faults do not allow, before any is made.
+
+    The first job of each label stands for its seeds. Where parties would have to find their common
+    rows first (``align = "psi"``), only the options are checked.
+
+    Raises
+    ------
+    ConfigurationError
+        Naming the run.
+    """
+    loaded: tuple[Any, Any] = (None, None)
+    for job in {job.label: job for job in reversed(jobs)}.values():
+        make_config(get_protocol(job.protocol), job.options)
+        if job.data.get("align") == "psi":
+            continue
+        key = job.dataset, json.dumps(dict(job.data), sort_keys=True, default=str)
+        if key != loaded[0]:
+            loaded = key, data_source(job.dataset, job.data).load()
+        try:
+            _make(job, loaded[1])
+        except ConfigurationError as error:
+            raise ConfigurationError(f"study: run {job.label!r}: {error}") from None
+
+
+def _make(job: Job, data: Any) -> None:
+    """Make the protocol, the specification and the fault schedule of a job, and drop them."""
+    from securevfl.runs.assembly import make_protocol, schedule_of, specify
+
+    options = dict(job.options)
+    refuse_unnamed(options)
+    made, _ = make_protocol(job.protocol, options, data, job.seed)
+    asked = {**job.asked, "faults": load_faults(job.faults)}
+    schedule_of(made, specify(made, asked, conditions="paper", source=None))
 
 
 def history_digest(rows: Sequence[Mapping[str, Any]]) -> str:

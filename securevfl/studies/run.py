@@ -10,7 +10,7 @@ from typing import Any
 from securevfl.errors import ConfigurationError
 from securevfl.protocols.base.registry import get_protocol, make_config
 from securevfl.studies.choice import applied, choose
-from securevfl.studies.jobs import store, stored
+from securevfl.studies.jobs import check_jobs, store, stored
 from securevfl.studies.study import Study
 from securevfl.studies.summary import write_results
 from securevfl.studies.workers import Watch, carry_out
@@ -48,7 +48,8 @@ def run_study(
     Raises
     ------
     ConfigurationError
-        Before anything is run, when a run names an unknown protocol or an option out of its range.
+        Before anything is run, when a run names an unknown protocol or an option out of its range,
+        or cannot run on its data, under its conditions or with its faults.
     SecureVFLError
         Of the first job that failed, but for a `RunError` of one with faults, which is its result;
         the results of the others are kept.
@@ -58,8 +59,10 @@ def run_study(
     from securevfl.runs.run import Interrupted
 
     tried = study.choice.candidates(study.jobs) if study.choice else {}
-    for job in (*study.jobs, *(job for each in tried.values() for _, own in each for job in own)):
+    every = [*study.jobs, *(job for each in tried.values() for _, own in each for job in own)]
+    for job in every:
         make_config(get_protocol(job.protocol), job.options)
+    check_jobs([job for job in every if stored(folder, job) is None])
     if workers < 1:
         raise ConfigurationError(f"study: {workers} workers are too few; use 1 or more")
     if folder.exists() and any(folder.iterdir()) and not (folder / "jobs").is_dir():

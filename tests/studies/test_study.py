@@ -221,7 +221,7 @@ def test_finished_jobs_are_not_done_again_and_changed_ones_are(tmp_path, monkeyp
     run_study(study, tmp_path / "out")
     assert len(done) == 4
     (tmp_path / "out" / "jobs" / "plain-1.json").unlink()
-    changed = read_study(write(tmp_path, TOML.replace("segments = 1", "segments = 2")))
+    changed = read_study(write(tmp_path, TOML.replace("segments = 1", "segments = 1\nlr = 0.02")))
     run_study(changed, tmp_path / "out")
     assert done[4:] == ["coded, seed 0", "coded, seed 1", "plain, seed 1"]
 
@@ -560,6 +560,32 @@ def test_an_unknown_protocol_is_told_before_anything_is_run(tmp_path):
     path = tmp_path / "study.toml"
     path.write_text('title = "t"\ndataset = "digits"\n[runs.split]\n[runs.a.b]\nrounds = 3\n')
     with pytest.raises(UnknownNameError, match="unknown protocol 'a'"):
+        run_study(read_study(path), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("table", "words"),
+    [
+        ('protocol = "fedvs"\nsegments = 3', r"run 'bad': .*4 clients|run 'bad': .*4 parties"),
+        ("conditions = { upload_mean = [1.0, 2.0] }", "run 'bad': .*2 entries for 4 clients"),
+        (
+            "faults = { outage = [{ party = 9, rounds = [2] }] }",
+            "run 'bad': .*party 9 does not exist",
+        ),
+    ],
+)
+def test_a_run_that_cannot_be_made_on_its_data_is_told_before_anything_is_run(
+    tmp_path, table, words
+):
+    path = tmp_path / "study.toml"
+    path.write_text(
+        'title = "t"\ndataset = "digits"\nseeds = 1\n[data]\nparties = 4\n[options]\nrounds = 2\n'
+        f'[runs.split]\n[runs.bad]\nprotocol = "split"\n{table}\n'.replace(
+            'protocol = "split"\nprotocol', "protocol"
+        )
+    )
+    with pytest.raises(ConfigurationError, match=words):
         run_study(read_study(path), tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
