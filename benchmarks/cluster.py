@@ -108,8 +108,10 @@ def kills(
 
         def progress(now: Any, chance: random.Random = chance, killed: Any = killed) -> None:
             if now.round % every == 0 and now.round < rounds and now.round not in killed:
-                killed[now.round] = chance.randrange(8)
-                watched.kill(killed[now.round])
+                party = chance.randrange(8)
+                if psutil.pid_exists(watched.cluster.processes[party]):  # else it is still down
+                    killed[now.round] = party
+                    watched.kill(party)
 
         with tempfile.TemporaryDirectory() as folder, kept_entropies() as entropies:
             run = svfl.run(
@@ -137,8 +139,11 @@ def kills(
 
 
 def coded() -> dict[str, Any]:
-    """The kills of `kills`; a holder that comes back asks for the steps that it missed."""
-    return kills(protocol="coded_split", ask_timeout=2.0)
+    """Kills as in `kills`, but further apart, since no round waits for who is down.
+
+    A holder that comes back asks for the steps that it missed.
+    """
+    return kills(500, 50, protocol="coded_split", ask_timeout=2.0)
 
 
 def patient() -> dict[str, Any]:
