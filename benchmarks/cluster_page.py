@@ -95,9 +95,9 @@ def coded(part: Part) -> list[str]:
         )
     return [
         f"[coded_split](coded-split.md), {part['rounds']} rounds, a holder killed -9 every "
-        f"{part['every']} of them. The first R = 4 of 8 uploads make a round, and nobody waits for a party that is down; one that comes back "
-        "asks for the steps that it missed. Losses are compared with those of a simulation without "
-        "kills that has the parties' secrets.",
+        f"{part['every']} of them. The first R = 4 of 8 uploads make a round, and nobody waits for "
+        "a party that is down; one that comes back asks for the steps that it missed. Losses are "
+        "compared with those of a simulation without kills that has the parties' secrets.",
         "",
         *table(rows),
     ]

@@ -19,10 +19,11 @@ RESULTS = Path("benchmarks/results/faults")
 PAGE = Path("docs/results-faults.md")
 NOTES = Path(__file__).parent / "papers" / "faults" / "notes.json"
 
-HEAD = """# Eight methods under the same faults
+HEAD = """# Nine methods under the same faults
 
-The table that no paper has: FedVS, the rules of split learning for absent clients, its asynchronous
-and its decoupled rivals and the label-partitioned methods, on one data set, under the same faults.
+The table that no paper has: FedVS, coded_split, the rules of split learning for absent clients, its
+asynchronous and its decoupled rivals and the label-partitioned methods, on one data set, under the
+same faults.
 Clients or links are two-state chains ([faults.md](faults.md)): up, they go down with probability
 0.3 in a round; down, they come back with probability 1, 0.5 or 0.1, so that they are up in 77 %,
 62 % or 25 % of the rounds. A draw depends on the seed, the entity and the round alone, so all
