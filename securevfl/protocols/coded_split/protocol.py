@@ -78,7 +78,10 @@ class CodedSplit(SplitProtocol, SharedModels):
             "server": "the exact sums of embeddings of each batch, and who answered when. With its "
             "own steps they give the inner products of all rows after about d/h epochs, so the "
             "rows up to one rotation of all columns; with d known rows, or columns that are nearly "
-            "independent, the columns themselves, if not whose they are",
+            "independent, the columns themselves, if not whose they are. In a simulation the first "
+            "weights follow from the secret seed: a server that knows it has them, and with the "
+            "sums the rows where all columns together are at most h; on a cluster each owner's "
+            "weights are its own",
             "client": "uniform shares of data, models and steps; labels of batches; when the "
             "server stops",
             "server + 1 client": "no more than each of them alone, with T = 1 and both honest but "
