@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from securevfl.runs.history import Progress
 
 PATIENCE = 1.0  # seconds after which what is being done is named where there is no terminal
+PAUSE = 10.0  # seconds between two lines about a step before the first round
 _WIDE = 125  # columns from which the progress bar is written out in full
 
 
@@ -67,6 +68,9 @@ class ProgressDisplay(NoteDisplay, Protocol):
     def __call__(self, progress: Progress) -> None:
         """Show the newest round."""
 
+    def preparing(self, text: str) -> None:
+        """Say how far a step before the first round is."""
+
 
 def progress_display(name: str) -> ProgressDisplay:
     """Bar on a terminal, else a line for each tenth of the rounds; both on standard error."""
@@ -94,6 +98,7 @@ class Lines:
     def __init__(self, name: str) -> None:
         self._name = name
         self._tenth = 0
+        self._quiet_until = 0.0
 
     def __enter__(self) -> Lines:
         return self
@@ -111,6 +116,13 @@ class Lines:
     def note(self, text: str) -> None:
         """Write a line."""
         say(text)
+
+    def preparing(self, text: str) -> None:
+        """Write a line, unless the last one of this kind is new."""
+        now = time.monotonic()
+        if now >= self._quiet_until:
+            self._quiet_until = now + PAUSE
+            say(f"{self._name}: {text}")
 
 
 class Bar:
@@ -152,6 +164,11 @@ class Bar:
             completed=progress.round,
             figures=f"{progress.round}/{progress.rounds} {figures(progress, short=short)}",
         )
+
+    def preparing(self, text: str) -> None:
+        """Show it in the place of the figures."""
+        if self._task is not None:
+            self._progress.update(self._task, figures=text)
 
     def note(self, text: str) -> None:
         """Write a line above the bar, and give the cursor back: the process may end any time."""

@@ -62,9 +62,12 @@ def start(protocol: str, variant: Mapping[str, str], values: Mapping[str, Any]) 
     import securevfl
 
     def call(folder: Path, display: displays.ProgressDisplay, stop: Callable[[], bool]) -> Run:
+        told = source
+        if common["engine"] == "simulation":  # a source that others get must not hold the display
+            told = alignment.data_source(source.name, source.options, display.preparing)
         return securevfl.run(
             protocol,
-            source,
+            told,
             rounds=chosen.pop("rounds", None),
             out=folder,
             track=common["track"],

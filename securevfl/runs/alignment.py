@@ -7,47 +7,71 @@ shows what the intersection costs and what is sent; between organisations each p
 
 from __future__ import annotations
 
+import functools
 import secrets
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor
 from typing import Any
 
 import numpy as np
 
-from securevfl.data.alignment.psi import intersect
+from securevfl.data.alignment.psi import intersect, processes
 from securevfl.data.source import DataSource
 from securevfl.engine.party import Party
 from securevfl.engine.security.sealing import Sealing
 from securevfl.engine.simulation.simulator import Simulation
 from securevfl.engine.transcript import Transcript
+from securevfl.runs.folders.intersections import keep_intersection, kept_intersection
 
 PROTOCOL = "psi"
+_EVERY = 2.0  # seconds from one text about progress to the next
 
 
 class Member(Party):
     """Holds identifiers, finds its rows of the common ones, and ends."""
 
-    def __init__(self, index: int, members: Sequence[int], identifiers: Sequence[str]) -> None:
+    def __init__(
+        self,
+        index: int,
+        members: Sequence[int],
+        identifiers: Sequence[str],
+        workers: Executor | None = None,
+        progress: Callable[[int], None] | None = None,
+    ) -> None:
         super().__init__(index, members)
         self.identifiers = identifiers
+        self.workers, self.progress = workers, progress
         self.rows = np.empty(0, np.intp)
 
     async def setup(self) -> None:
         """Take part; the last table, that of the labels where they have one, compares."""
         members = self.peers
-        self.rows = await intersect(self, self.identifiers, members, collector=members[-1])
+        self.rows = await intersect(
+            self,
+            self.identifiers,
+            members,
+            collector=members[-1],
+            workers=self.workers,
+            progress=self.progress,
+        )
 
     async def run(self) -> None:
         """Nothing is left to do."""
 
 
-def intersection(sets: Sequence[Sequence[str]]) -> tuple[list[np.ndarray], Transcript]:
+def intersection(
+    sets: Sequence[Sequence[str]], progress: Callable[[int], None] | None = None
+) -> tuple[list[np.ndarray], Transcript]:
     """Rows of the common identifiers in each set, in one order, and what was sent.
 
     Parameters
     ----------
     sets : sequence of sequence of str
         Identifiers of two members or more, each once.
+    progress : callable, optional
+        Called with the number of points that were multiplied since the last call. There are as many
+        as members times identifiers of all sets.
 
     Raises
     ------
@@ -55,30 +79,75 @@ def intersection(sets: Sequence[Sequence[str]]) -> tuple[list[np.ndarray], Trans
         When an identifier occurs twice, or none is common.
     """
     members = range(len(sets))
-    parties: dict[int, Party] = {n: Member(n, members, ids) for n, ids in enumerate(sets)}
-    sealing = Sealing(PROTOCOL, secrets.token_hex(8), parties)
-    simulation = Simulation(parties, sealing=sealing)
-    simulation.run()
+    with processes(max(map(len, sets))) as pool:
+        parties: dict[int, Party] = {
+            n: Member(n, members, ids, pool, progress) for n, ids in enumerate(sets)
+        }
+        sealing = Sealing(PROTOCOL, secrets.token_hex(8), parties)
+        simulation = Simulation(parties, sealing=sealing)
+        simulation.run()
     found: list[Any] = [parties[n] for n in members]
     return [member.rows.astype(np.intp) for member in found], simulation.transcript
 
 
-def match_privately(ids: Sequence[Sequence[str]]) -> tuple[list[np.ndarray], list[str]]:
+def match_privately(
+    ids: Sequence[Sequence[str]], tell: Callable[[str], None] | None = None
+) -> tuple[list[np.ndarray], list[str]]:
     """`intersection` as the joiner of party files wants it, with a note of what it cost.
 
-    The rows are then put into the order of the table with the labels, so that a seed splits them
-    alike in every run: its owner shows the others the order of the common rows in its table.
+    One that was found before for the same identifiers is taken again. The rows are put into the
+    order of the table with the labels, so that a seed splits them alike in every run: its owner
+    shows the others the order of the common rows in its table.
+
+    Parameters
+    ----------
+    ids : sequence of sequence of str
+        Identifiers of each table.
+    tell : callable, optional
+        Called with a text that says how far the intersection is, every other second.
     """
+    kept = kept_intersection(ids)
+    if kept is not None:
+        return kept[0], [f"{kept[1]}, taken from an earlier run"]
     started = time.perf_counter()
-    rows, sent = intersection(ids)
+    total = len(ids) * sum(map(len, ids))
+    rows, sent = intersection(ids, None if tell is None else Teller(total, tell))
     note = (
         f"aligned by private set intersection (P-256): {len(rows[0])} common rows, "
         f"{sent.messages} messages, {sent.bytes / 1e6:.1f} MB, "
         f"{time.perf_counter() - started:.1f} s of computing"
     )
+    keep_intersection(ids, rows, note)
     return rows, [note]
 
 
-def data_source(name: str, options: Mapping[str, Any]) -> DataSource:
-    """Source of a data set, with private set intersection where its options ask for it."""
-    return DataSource(name, options, match_privately)
+class Teller:
+    """A count of multiplied points that says every other second how many there are."""
+
+    def __init__(self, total: int, tell: Callable[[str], None]) -> None:
+        self._total, self._tell, self._done = total, tell, 0
+        self._started = self._told = time.perf_counter()
+
+    def __call__(self, points: int) -> None:
+        """Count points."""
+        self._done += points
+        now = time.perf_counter()
+        if now - self._told < _EVERY or not self._done:
+            return
+        self._told = now
+        left = (now - self._started) * (self._total / self._done - 1)
+        self._tell(
+            f"private set intersection: {100 * self._done // self._total} % of {self._total:,} "
+            f"curve operations, about {left:.0f} s left"
+        )
+
+
+def data_source(
+    name: str, options: Mapping[str, Any], tell: Callable[[str], None] | None = None
+) -> DataSource:
+    """Source of a data set, with private set intersection where its options ask for it.
+
+    `tell` is called with texts that say how far the intersection is.
+    """
+    match = match_privately if tell is None else functools.partial(match_privately, tell=tell)
+    return DataSource(name, options, match)

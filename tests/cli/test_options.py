@@ -135,3 +135,17 @@ def test_a_name_in_another_program_is_told_in_python():
 )
 def test_hints_are_right_or_absent(asked, known, near):
     assert sorted(UnknownNameError("option", asked, known).near) == sorted(near)
+
+
+def test_steps_before_the_first_round_are_told_now_and_then(monkeypatch):
+    said: list[str] = []
+    monkeypatch.setattr(displays, "say", said.append)
+    lines = displays.Lines("run")
+    lines.preparing("1 %")
+    lines.preparing("2 %")
+    assert said == ["run: 1 %"]
+    monkeypatch.setattr(displays, "PAUSE", 0.0)
+    other = displays.Lines("run")
+    other.preparing("1 %")
+    other.preparing("2 %")
+    assert said[1:] == ["run: 1 %", "run: 2 %"]

@@ -25,8 +25,9 @@ from __future__ import annotations
 import hashlib
 import os
 import unicodedata
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Executor
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -44,6 +45,8 @@ _SPREAD = 20_000  # points below which starting other processes costs more than 
 _CHUNK = 5_000
 
 Blinding = Callable[[Sequence[Any], bytes], bytes]
+Workers = Executor | int | None
+Progress = Callable[[int], None]
 
 
 def hash_to_curve(identifier: str) -> EllipticCurvePublicKey:
@@ -86,7 +89,13 @@ def new_scalar() -> bytes:
     )
 
 
-def blind(identifiers: Sequence[str], scalar: bytes, *, workers: int | None = None) -> np.ndarray:
+def blind(
+    identifiers: Sequence[str],
+    scalar: bytes,
+    *,
+    workers: Workers = None,
+    progress: Progress | None = None,
+) -> np.ndarray:
     """Hashed identifiers times the scalar.
 
     Parameters
@@ -94,24 +103,33 @@ def blind(identifiers: Sequence[str], scalar: bytes, *, workers: int | None = No
     identifiers : sequence of str
     scalar : bytes
         As `new_scalar` makes them.
-    workers : int, optional
-        Processes; one for each core where the set is large, if not given.
+    workers : int or Executor, optional
+        Processes, or who carries calls out; one process for each core where the set is large, if
+        not given.
+    progress : callable, optional
+        Called with the number of points that were multiplied since the last call.
 
     Returns
     -------
     ndarray, (n, 32), uint8
         x-coordinates, in order.
     """
-    return _map(_blind_texts, identifiers, scalar, workers)
+    return _map(_blind_texts, identifiers, scalar, workers, progress)
 
 
-def blind_again(points: np.ndarray, scalar: bytes, *, workers: int | None = None) -> np.ndarray:
+def blind_again(
+    points: np.ndarray,
+    scalar: bytes,
+    *,
+    workers: Workers = None,
+    progress: Progress | None = None,
+) -> np.ndarray:
     """Points that others have blinded, times the scalar.
 
     Parameters
     ----------
     points : ndarray, (n, 32), uint8
-    scalar, workers
+    scalar, workers, progress
         As for `blind`.
 
     Raises
@@ -124,26 +142,45 @@ def blind_again(points: np.ndarray, scalar: bytes, *, workers: int | None = None
             f"psi: a blinded set is an array (n, {POINT}) of bytes, not {points.dtype} "
             f"{points.shape}"
         )
-    return _map(_blind_points, [row.tobytes() for row in points], scalar, workers)
+    rows = [row.tobytes() for row in points]
+    return _map(_blind_points, rows, scalar, workers, progress)
 
 
-def _map(work: Blinding, items: Sequence[Any], scalar: bytes, workers: int | None) -> np.ndarray:
+def _map(
+    work: Blinding,
+    items: Sequence[Any],
+    scalar: bytes,
+    workers: Workers,
+    progress: Progress | None,
+) -> np.ndarray:
     chunks = [items[i : i + _CHUNK] for i in range(0, len(items), _CHUNK)]
-    count = (os.cpu_count() or 1) if workers is None else workers
-    if len(items) < _SPREAD or count < 2:
-        parts = [work(chunk, scalar) for chunk in chunks]
-    else:
-        with _pool(count) as pool:
-            parts = list(pool.map(work, chunks, [scalar] * len(chunks)))
+    with ExitStack() as stack:
+        mapping: Callable[..., Iterable[bytes]] = map
+        if isinstance(workers, Executor):
+            mapping = workers.map
+        elif (pool := stack.enter_context(processes(len(items), workers))) is not None:
+            mapping = pool.map
+        parts = []
+        for part in mapping(work, chunks, [scalar] * len(chunks)):
+            parts.append(part)
+            if progress is not None:
+                progress(len(part) // POINT)
     return np.frombuffer(b"".join(parts), np.uint8).reshape(-1, POINT)
 
 
 @contextmanager
-def _pool(count: int) -> Iterator[Any]:
-    """Fresh processes: a forked one would share threads and locks of whoever calls."""
+def processes(size: int, count: int | None = None) -> Iterator[Executor | None]:
+    """Processes for sets of so many points; None where one process is as fast.
+
+    They are fresh ones: a forked process would share threads and locks of whoever calls.
+    """
     from concurrent.futures import ProcessPoolExecutor
     from multiprocessing import get_context
 
+    count = (os.cpu_count() or 1) if count is None else count
+    if size < _SPREAD or count < 2:
+        yield None
+        return
     with ProcessPoolExecutor(count, mp_context=get_context("spawn")) as pool:
         yield pool
 
@@ -212,7 +249,8 @@ async def intersect(
     members: Sequence[int],
     *,
     collector: int,
-    workers: int | None = None,
+    workers: Workers = None,
+    progress: Progress | None = None,
     name: str = "psi",
 ) -> np.ndarray:
     """Own rows whose identifier every member has; a coroutine of every member's `setup`.
@@ -227,7 +265,7 @@ async def intersect(
         Numbers of all members, this one included, the same at all of them; at least two.
     collector : int
         Member that compares the finished sets; what it learns is said above.
-    workers : int, optional
+    workers, progress : optional
         As for `blind`.
     name : str
         Of the messages; a party that is a member of several groups gives each another one.
@@ -255,14 +293,13 @@ async def intersect(
     scalar, order = draw_blinding(len(identifiers))
     at = ring.index(party.index)
     onward, before = ring[(at + 1) % len(ring)], ring[at - 1]
-    party.send(
-        onward, name, blind([identifiers[i] for i in order], scalar, workers=workers), round=1
-    )
+    mine = [identifiers[i] for i in order]
+    party.send(onward, name, blind(mine, scalar, workers=workers, progress=progress), round=1)
     # Each set starts one step ahead of its member and is multiplied at every further stop. After
     # len(ring) - 1 hops it carries all scalars, and lies with the member before its own.
     for hop in range(1, len(ring)):
         points = (await party.collect(name, senders=[before], round=hop))[before]
-        again = blind_again(points, scalar, workers=workers)
+        again = blind_again(points, scalar, workers=workers, progress=progress)
         if hop < len(ring) - 1:
             party.send(onward, name, again, round=hop + 1)
         else:

@@ -1,0 +1,96 @@
+"""Intersections that were found before, by the identifiers of all sets.
+
+An entry holds the rows of the common identifiers in each set, and what the intersection cost. Its
+name is a hash of the sets. What is read is compared with the sets, so that a damaged entry, or a
+foreign one, joins no rows that do not belong together.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+
+from securevfl.data.alignment.join import match_plainly
+from securevfl.reading import read_arrays
+
+VARIABLE = "SECUREVFL_CACHE"  # a folder, or "none"
+_FORM = "securevfl intersection 1"
+_WORTH = 5_000  # identifiers of all sets from which an entry is kept: it takes a second to find
+_MOST = 20  # entries that are kept; the oldest are removed
+
+Rows = list[np.ndarray]
+
+
+def cache_folder() -> Path | None:
+    """Folder of the entries; None where none are to be kept, or there is no home."""
+    named = os.environ.get(VARIABLE)
+    if named == "none":
+        return None
+    if named:
+        return Path(named) / "intersections"
+    with suppress(RuntimeError):
+        home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+        return Path(home) / "securevfl" / "intersections"
+    return None
+
+
+def kept_intersection(sets: Sequence[Sequence[str]]) -> tuple[Rows, str] | None:
+    """Rows and note of an entry for these sets; None where there is none that is right."""
+    folder = _folder_for(sets)
+    if folder is None:
+        return None
+    try:
+        arrays = read_arrays(folder / _name(sets))
+        note = str(arrays.pop("note"))
+        rows = [arrays[f"rows_{n}"] for n in range(len(sets))]
+    except (OSError, ValueError, KeyError):
+        return None
+    return (rows, note) if _is_right(rows, sets) else None
+
+
+def keep_intersection(sets: Sequence[Sequence[str]], rows: Rows, note: str) -> None:
+    """Keep an entry, for this user's eyes only; nothing is said where that is impossible."""
+    folder = _folder_for(sets)
+    if folder is None:
+        return
+    arrays = {f"rows_{n}": own.astype(np.int64) for n, own in enumerate(rows)}
+    with suppress(OSError):
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=folder, suffix=".new", delete=False) as file:
+            np.savez(file, allow_pickle=False, note=np.array(note), **arrays)
+        os.replace(file.name, folder / _name(sets))
+        entries = sorted(folder.glob("*.npz"), key=lambda path: path.stat().st_mtime)
+        for old in entries[:-_MOST]:
+            old.unlink()
+
+
+def _folder_for(sets: Sequence[Sequence[str]]) -> Path | None:
+    return cache_folder() if sum(map(len, sets)) >= _WORTH else None
+
+
+def _name(sets: Sequence[Sequence[str]]) -> str:
+    """File of an entry: a hash of the form and of every identifier, in order."""
+    digest = hashlib.sha256(_FORM.encode())
+    for own in sets:
+        digest.update(json.dumps(list(own)).encode())
+    return f"{digest.hexdigest()}.npz"
+
+
+def _is_right(rows: Rows, sets: Sequence[Sequence[str]]) -> bool:
+    """Whether the rows are those of all common identifiers, each at the same place in every set."""
+    wanted, _ = match_plainly(sets)
+    first = rows[0]
+    if not all(own.dtype == np.int64 and own.shape == wanted[0].shape for own in rows):
+        return False
+    if not np.array_equal(np.sort(first), np.sort(wanted[0])):
+        return False
+    place = {row: n for n, row in enumerate(wanted[0].tolist())}
+    order = [place[row] for row in first.tolist()]
+    return all(np.array_equal(own, known[order]) for own, known in zip(rows, wanted, strict=True))
