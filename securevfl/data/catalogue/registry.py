@@ -12,6 +12,7 @@ from securevfl.data.alignment.overlap import Rest, limit_overlap
 from securevfl.data.catalogue.facts import Facts
 from securevfl.data.dataset import VerticalDataset
 from securevfl.data.options import TableOptions
+from securevfl.data.preparation.other_files import KINDS
 from securevfl.errors import DataError, UnknownNameError
 from securevfl.plugins import Registry
 
@@ -156,7 +157,9 @@ def _load(
         _check_options(loader, chosen, f"data set {name!r}")
         return loader(**chosen)
     path = Path(name_or_path)
-    if not (path.exists() or path.suffix.lower() in _FILE_SUFFIXES or len(path.parts) > 1):
+    if not (
+        path.exists() or path.suffix.lower() in (*_FILE_SUFFIXES, *KINDS) or len(path.parts) > 1
+    ):
         raise UnknownNameError("data set", name, known)
     if not path.is_file():
         kind = "is a folder, not a file" if path.is_dir() else "there is no such file"

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, cast
 
 from securevfl.data.preparation.columns import refuse_repeated
+from securevfl.data.preparation.other_files import refuse_other_kind
 from securevfl.errors import DataError
 
 if TYPE_CHECKING:
@@ -89,6 +90,7 @@ def _read(
     lines: list[int] = []
     rows: list[list[str]] = []
     try:
+        refuse_other_kind(path)
         with _open(path) as stream:
             for line, cells in islice(_rows(stream, separator, comment), header or 0, None):
                 if names is None and header is not None:

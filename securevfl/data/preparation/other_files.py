@@ -1,0 +1,62 @@
+"""Files that are no CSV files: their kinds, and how to read them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from securevfl.errors import DataError
+
+_FRAME, _ARRAYS = "VerticalDataset.from_pandas", "VerticalDataset.from_numpy"
+# Names of files that end so: what they are, who reads them in Python, and who takes the result.
+KINDS: dict[str, tuple[str, str, str]] = {
+    ".parquet": ("a Parquet file", "pandas.read_parquet", _FRAME),
+    ".feather": ("an Arrow file", "pandas.read_feather", _FRAME),
+    ".arrow": ("an Arrow file", "pandas.read_feather", _FRAME),
+    ".xlsx": ("a spreadsheet", "pandas.read_excel", _FRAME),
+    ".xls": ("a spreadsheet", "pandas.read_excel", _FRAME),
+    ".ods": ("a spreadsheet", "pandas.read_excel", _FRAME),
+    ".json": ("a JSON file", "pandas.read_json", _FRAME),
+    ".jsonl": ("a JSON file", "pandas.read_json", _FRAME),
+    ".h5": ("an HDF5 file", "pandas.read_hdf", _FRAME),
+    ".db": ("a database", "pandas.read_sql", _FRAME),
+    ".sqlite": ("a database", "pandas.read_sql", _FRAME),
+    ".mat": ("a MATLAB file", "scipy.io.loadmat", _ARRAYS),
+    ".npy": ("a NumPy file", "numpy.load", _ARRAYS),
+    ".npz": ("a NumPy file", "numpy.load", _ARRAYS),
+}
+_ARCHIVES = (".zip", ".tar", ".tgz", ".7z", ".rar")
+# First bytes of files whose names do not say what they are.
+_BEGINNINGS = {
+    b"PAR1": ".parquet",
+    b"ARROW1": ".arrow",
+    b"\x89HDF": ".h5",
+    b"SQLite format 3": ".db",
+    b"MATLAB 5.0": ".mat",
+    b"\x93NUMPY": ".npy",
+    b"PK\x03\x04": ".zip",
+}
+
+
+def refuse_other_kind(path: Path) -> None:
+    """Refuse a file that is known to be no CSV file; a file that is not there passes.
+
+    Raises
+    ------
+    DataError
+        Saying what the file is and how it can be read.
+    """
+    if not path.is_file():
+        return
+    kind = path.suffix.lower()
+    if kind not in (*KINDS, *_ARCHIVES):
+        with path.open("rb") as file:
+            start = file.read(16)
+        kind = next((k for begins, k in _BEGINNINGS.items() if start.startswith(begins)), "")
+    if kind in _ARCHIVES:
+        raise DataError(f"{path.name} is an archive; unpack it, and give the CSV file in it.")
+    if kind in KINDS:
+        what, reader, taker = KINDS[kind]
+        raise DataError(
+            f"{path.name} is {what}, and tables are read from CSV files; write it as CSV, or read "
+            f"it in Python by {reader} and give the result to {taker}."
+        )
