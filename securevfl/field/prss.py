@@ -240,8 +240,29 @@ class Prss:
         )
 
 
+_LABELS = 8  # whose sums are kept: late parties ask for labels of earlier rounds
+
+
+class _Sum:
+    """The coefficients of rho under one label, as far as keys are known.
+
+    Attributes
+    ----------
+    rho : ndarray, (m, elements)
+    added : set of int
+        Keys that are in rho.
+    values : dict
+        Values of the next parties, once rho is whole.
+    """
+
+    def __init__(self, shape: tuple[int, int], dtype: Any) -> None:
+        self.rho: Array = np.zeros(shape, dtype)
+        self.added: set[int] = set()
+        self.values: dict[int, Array] = {}
+
+
 class _Streams:
-    """The coefficients of rho under the newest label, which parties in one process compute once.
+    """The coefficients of rho under the newest labels, which parties in one process compute once.
 
     All parties of a simulation are in one process: every stream is wanted by most of them. What one
     more key adds to rho vanishes at the parties that lack it, so the value of a party is right when
@@ -250,11 +271,8 @@ class _Streams:
     """
 
     def __init__(self) -> None:
-        self._of: tuple[bytes, int, int] | None = None
-        self._rho: Array = np.empty((0, 0))  # (m, elements)
+        self._sums: dict[tuple[bytes, int, int], _Sum] = {}  # the one used last is the last
         self._keys: dict[int, bytes] = {}  # that parties were sent
-        self._added: set[int] = set()  # of these, those that are in rho
-        self._values: dict[int, Array] = {}  # of the next parties, once rho is whole
         self._parties: set[int] = set()  # that have asked
         self._weights: dict[tuple[int, int], Mapping[int, Array]] = {}  # by party and u
         self._tables: dict[int, tuple[list[Array], Array]] = {}  # by u
@@ -279,36 +297,39 @@ class _Streams:
             if len(self._parties) == 1:
                 return None
             others = any(self._keys.get(key, one) != one for key, one in own.items())
-            if self._of != (label, size, unknown):
-                self._of, self._added, self._values = (label, size, unknown), set(), {}
-                shape = prss.code.privacy + unknown, size
-                self._rho = np.zeros(shape, prss.code.field.dtype)
+            of = label, size, unknown
+            known = self._sums.pop(of, None)
+            if known is None:
                 if others:  # another run
-                    self._keys, others = {}, False
+                    self._keys, self._sums, others = {}, {}, False
+                known = _Sum((prss.code.privacy + unknown, size), prss.code.field.dtype)
+                while len(self._sums) >= _LABELS:
+                    del self._sums[next(iter(self._sums))]
+            self._sums[of] = known
             if others:
                 return None
             self._keys |= own
-            if party not in self._values:
-                self._add(prss, label, size, unknown)
-                self._evaluate(prss, party, size, unknown)
-            return self._values.pop(party)
+            if party not in known.values:
+                self._add(known, prss, label, size, unknown)
+                self._evaluate(known, prss, party, size, unknown)
+            return known.values.pop(party)
 
-    def _add(self, prss: Prss, label: bytes, size: int, unknown: int) -> None:
+    def _add(self, known: _Sum, prss: Prss, label: bytes, size: int, unknown: int) -> None:
         """Add what all known keys make to rho."""
         field, columns = prss.code.field, self._table(prss, unknown)[0]
-        new = sorted(set(self._keys) - self._added)
+        new = sorted(set(self._keys) - known.added)
         for some, drawn in prss._drawn(new, self._keys, label, size, unknown):
             onto = np.concatenate([columns[key] for key in some], axis=1)
-            self._rho = field.add(self._rho, field.matmul(onto, drawn, trusted=True))
-        self._added |= set(new)
+            known.rho = field.add(known.rho, field.matmul(onto, drawn, trusted=True))
+        known.added |= set(new)
 
-    def _evaluate(self, prss: Prss, party: int, size: int, unknown: int) -> None:
+    def _evaluate(self, known: _Sum, prss: Prss, party: int, size: int, unknown: int) -> None:
         """Find a party's value, and where rho is whole those of the next parties with it."""
-        whole = len(self._added) == len(prss.blocks)
+        whole = len(known.added) == len(prss.blocks)
         end = min(prss.code.parties, party + (max(1, _AT_ONCE // size) if whole else 1))
         powers = self._table(prss, unknown)[1][party:end]
-        values = prss.code.field.matmul(powers, self._rho, trusted=True)
-        self._values = dict(zip(range(party, end), values, strict=True))
+        values = prss.code.field.matmul(powers, known.rho, trusted=True)
+        known.values = dict(zip(range(party, end), values, strict=True))
 
     def weights(self, prss: Prss, party: int, unknown: int) -> Mapping[int, Array]:
         """`Prss.weights` by key, computed once."""

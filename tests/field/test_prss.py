@@ -262,3 +262,28 @@ def test_what_parties_of_one_process_compute_once_is_what_each_would_compute(mon
         assert np.array_equal(a, c)
     assert np.array_equal(copied, shared[-1])
     assert not np.array_equal(shared[-2], shared[-9])  # party 3 with its own keys
+
+
+def test_parties_that_answer_earlier_labels_do_not_undo_what_was_computed(monkeypatch):
+    """Late parties ask for labels of earlier rounds in between: no stream is drawn again."""
+    made, drawn = prss_of(1, 1, 12), []
+    keys = keys_of(made)
+
+    def counted(modulus, out, key, label):
+        drawn.append((key, label))
+        fill_stream(modulus, out, key, label)
+
+    monkeypatch.setattr("securevfl.field.prss.fill_stream", counted)
+    made.value(0, own(made, keys, 0), b"first", (3,), 2)  # alone, as nobody else has asked yet
+    drawn.clear()
+    labels = [b"round-%d" % n for n in range(4)]
+    found = {
+        (party, label): made.value(party, own(made, keys, party), label, (3,), 2)
+        for party in range(1, 12)
+        for label in labels
+    }
+    assert len(drawn) == len(set(drawn)) <= len(made.blocks) * len(labels)
+    monkeypatch.undo()
+    for (party, label), value in found.items():
+        alone = prss_of(1, 1, 12).value(party, own(made, keys, party), label, (3,), 2)
+        assert (alone == value).all()
