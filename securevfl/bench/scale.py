@@ -205,6 +205,7 @@ def draw_scale(result: Mapping[str, Any], path: Path) -> None:
     """Draw what `bench_scale` found: a row for each measure, a column for each axis."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
+    from matplotlib.ticker import NullFormatter
 
     points = result["points"]
     axes = list(dict.fromkeys(point["axis"] for point in points))
@@ -217,17 +218,17 @@ def draw_scale(result: Mapping[str, Any], path: Path) -> None:
             for number, name in enumerate(names):
                 own = [p for p in points if (p["protocol"], p["axis"]) == (name, axis)]
                 _draw_line(panel, own, measured, f"C{number % 10}")
-            whole = axis == "rounds" and measured != "memory"
-            panel.set(title=f"{words}, {'whole run' if whole else _per(measured)}", xlabel=axis)
+            whole = measured == "memory" or axis == "rounds"
+            panel.set(title=f"{words}, {'whole run' if whole else 'a round'}", xlabel=axis)
             panel.set(xscale="log", yscale="log")
+            sizes = sorted({point[axis] for point in points if point["axis"] == axis})
+            panel.set_xticks(sizes, labels=[f"{size:,}" for size in sizes])
+            panel.xaxis.set_minor_formatter(NullFormatter())
+            panel.margins(y=0.7)  # room for the legend
             panel.grid(alpha=0.25, which="both")
-            panel.legend(frameon=False, fontsize=8)
+            panel.legend(frameon=False, fontsize=8, loc="upper left")
     figure.suptitle("Solid: measured, with its exponent. Dashed: predicted before the run.")
     figure.savefig(path, dpi=110)
-
-
-def _per(measured: str) -> str:
-    return "whole process" if measured == "memory" else "a round"
 
 
 def _draw_line(panel: Any, points: Sequence[Mapping[str, Any]], measured: str, colour: str) -> None:
