@@ -93,8 +93,10 @@ def test_links_that_lose_messages_stop_it_only_without_a_timeout():
 
 def test_clients_of_a_server_that_is_gone_do_not_go_on_for_ever():
     faults = Faults(outages=(Outage(SERVER, rounds=(3, math.inf)),))
+    # Arrivals one after the other: those of one instant are steps before the outage strikes.
+    apart = Conditions(uploads=tuple(Delay(0.0, s) for s in (0.010, 0.013, 0.017, 0.019)))
     with pytest.raises(StalledError, match="the server has been down since round 3") as caught:
-        simulate("vafl", data(), conditions=NONE, faults=faults, timeout=0.1, **SMALL)
+        simulate("vafl", data(), conditions=apart, faults=faults, timeout=0.1, **SMALL)
     assert "waits for 'gradient' or 'stop'" in str(caught.value)
 
 

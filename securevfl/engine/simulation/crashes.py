@@ -199,7 +199,7 @@ class CrashInjector:
 
     def _crash(self, slot: PartySlot) -> None:
         self._record(slot, "down")
-        self._down_since[slot.party.index] = self.round
+        self._down_since[slot.party.index] = max(self.round, self.counted)
         slot.crash()
         self._simulation.on_crash(slot)
 
