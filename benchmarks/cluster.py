@@ -25,7 +25,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -98,11 +98,15 @@ def same() -> dict[str, Any]:
 
 
 def kills(
-    rounds: int = 100, every: int = 10, protocol: str = "fedvs", **options: Any
+    rounds: int = 100,
+    every: int = 10,
+    protocol: str = "fedvs",
+    seeds: Sequence[int] = range(3),
+    **options: Any,
 ) -> dict[str, Any]:
     options = options or TIMED
     watched, rows = Watched(), []
-    for seed in range(3):
+    for seed in seeds:
         chance = random.Random(seed)
         killed: dict[int, int] = {}
 

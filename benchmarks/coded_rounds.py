@@ -2,8 +2,8 @@
 
 All parties are in one process of one thread, on random columns, without delays and unsealed. CPU of
 a round is the difference of a long and a short run, divided by the rounds between them; the median
-of three such pairs, or as many as are asked for. Beside it stand the float twin, `split` with SGD,
-and bytes by the messages of a round. Writes benchmarks/results/coded_split/rounds.json.
+of three such pairs, or as many as are asked for. Beside it stand the float twin, `split` with
+SGD, and bytes by the messages of a round. Writes benchmarks/results/coded_split/rounds.json.
 """
 
 from __future__ import annotations
