@@ -37,8 +37,9 @@ rows, {seeds} seeds. They come out in the epoch in which the equations reach M, 
 row some of whose equations are dependent takes an epoch more:
 """
 
-TEN_ROUNDS = """Masked FedVS with SGD at h = 64 after ten rounds of all rows of breast-cancer, relative errors
-over 3 seeds, at the default field and at one whose rounding is finer (20 and 24 bits):"""
+TEN_ROUNDS = """Masked FedVS with SGD at h = 64 after ten rounds of all rows of breast-cancer,
+relative errors over 3 seeds, at the default field and at one whose rounding is finer (20 and 24
+bits):"""
 BY_RANK = """**By rank.** The Gram matrix has the rank of the columns. Where a batch has all rows,
 the whole of X X^T comes out as soon as (E - 1) h exceeds that rank. Then as many known rows as
 columns give all others, and independent component analysis (ICA) gives columns that are nearly
