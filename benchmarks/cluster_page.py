@@ -218,7 +218,7 @@ SECTIONS: dict[str, tuple[str, Callable[[Part], list[str]]]] = {
     "last": ("A party dies every ten rounds, and rounds go on with its last model", kills),
     "kills": ("A party dies every ten rounds, and rounds go on without it", kills),
     "patient": ("A party dies every ten rounds, and rounds wait for it", kills),
-    "coded": ("A holder of coded_split dies every ten rounds", coded),
+    "coded": ("A holder of coded_split dies every fifty rounds", coded),
     "away": ("The same losses in simulation", away),
     "lost": ("More die than are tolerated", lost),
     "drivers": ("The driver dies", drivers),
