@@ -171,7 +171,7 @@ def test_fresh_processes_do_not_repeat_masks():
 ALLOWED = {
     "field/sampling.py": {"os.urandom"},
     "engine/streams.py": {"os.urandom"},  # a party's own entropy, for its secret streams
-    "engine/realtime/actor.py": {"from secrets.token_hex"},  # the name of a begun run
+    "engine/realtime/assignment.py": {"from secrets.token_hex"},  # the name of a begun run
     "engine/realtime/checkpoint_store.py": {"import secrets"},  # likewise
     "data/alignment/psi.py": {"os.urandom"},  # secret order of a set; its scalars are OpenSSL's
     "audit/randomness.py": {"os.urandom"},  # watches it

@@ -22,7 +22,8 @@ from securevfl.engine.cluster.ray_connection import connect
 from securevfl.engine.network import SERVER, Event, name_of
 from securevfl.engine.party import Party
 from securevfl.engine.party_state import restore, snapshot
-from securevfl.engine.realtime.actor import PartyActor, PartyAssignment, Report
+from securevfl.engine.realtime.actor import PartyActor, Report
+from securevfl.engine.realtime.assignment import PartyAssignment
 from securevfl.engine.realtime.frames import Hello
 from securevfl.engine.realtime.host import PartyStatus
 from securevfl.errors import ConfigurationError, RunError, StalledError

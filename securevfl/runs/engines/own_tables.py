@@ -26,7 +26,7 @@ from securevfl.data.source import DataSource
 from securevfl.engine.cluster.supervisor import Cluster
 from securevfl.engine.network import SERVER
 from securevfl.engine.party import Party
-from securevfl.engine.realtime.actor import PartyAssignment, own_folder
+from securevfl.engine.realtime.assignment import PartyAssignment, own_folder
 from securevfl.engine.streams import Secrets
 from securevfl.errors import ConfigurationError, DataError, RunError
 from securevfl.protocols.base.protocol import Protocol

@@ -19,7 +19,7 @@ from securevfl.engine.cluster.supervisor import Cluster, restored_copy
 from securevfl.engine.cluster.supervisor import Ended as EndedCluster
 from securevfl.engine.network import Event, name_of
 from securevfl.engine.party import Party
-from securevfl.engine.realtime.actor import PartyAssignment
+from securevfl.engine.realtime.assignment import PartyAssignment
 from securevfl.engine.streams import Secrets
 from securevfl.engine.transcript import Transcript
 from securevfl.errors import CheckpointError

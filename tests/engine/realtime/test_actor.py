@@ -10,7 +10,8 @@ from threadpoolctl import threadpool_info, threadpool_limits
 from securevfl.engine.conditions import NONE
 from securevfl.engine.network import SERVER
 from securevfl.engine.party import Party
-from securevfl.engine.realtime.actor import PartyActor, PartyAssignment, own_folder
+from securevfl.engine.realtime.actor import PartyActor
+from securevfl.engine.realtime.assignment import PartyAssignment, own_folder
 from securevfl.engine.security.identity import Identity, Manifest, ManifestEntry
 from securevfl.errors import ConfigurationError, RunError
 

@@ -1,0 +1,266 @@
+"""The assignment of a run's parties, and the beginning of an incarnation by it.
+
+An actor of a cluster and a process of an organisation make their party alike: from the assignment,
+on the machine that has the party's data and keys, from its own checkpoint if it was restarted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from secrets import token_hex
+
+from securevfl.engine.conditions import NONE, Conditions
+from securevfl.engine.message_rules import MessageRules
+from securevfl.engine.network import SERVER, name_of
+from securevfl.engine.party import Party
+from securevfl.engine.party_state import restore
+from securevfl.engine.realtime.checkpoint_store import CheckpointStore
+from securevfl.engine.realtime.frames import Hello, Links
+from securevfl.engine.realtime.host import PartyHost, Transmit
+from securevfl.engine.security.identity import Identity, Manifest
+from securevfl.engine.security.sealing import Sealer
+from securevfl.engine.security.used_sessions import use_session
+from securevfl.engine.streams import OwnEntropy, Secrets
+from securevfl.errors import ConfigurationError, RunError
+
+
+@dataclass(frozen=True)
+class PartyAssignment:
+    """The assignment of a run's actors; plain values only, but for `make`.
+
+    Attributes
+    ----------
+    make : callable
+        Makes the party of a number with its own data and its own secrets, on the party's node.
+    protocol, run_id : str
+        Bound into every sealed message.
+    parties : tuple of int
+    seed : int
+        Seed of the run's public choices.
+    conditions : Conditions
+        Delays to inject.
+    sealed : bool
+    folder : str or None
+        Where checkpoints lie, on the machine of each party; None for none.
+    every : int
+        Rounds between checkpoints.
+    manifest : Manifest or None
+        The signed list of parties. Without one the driver introduces keys, and is trusted with it.
+    keys : str or None
+        Folder of key files, ``server.key`` and ``party-0.key``, on each party's own machine.
+    points : mapping
+        Where each party's shares are evaluated, for comparison with the manifest.
+    rules : MessageRules or None
+        What the protocol declares; None where it declares nothing.
+    start : str
+        Token of this start of the run; a run without a folder has no other.
+    """
+
+    make: Callable[[int, Secrets], Party]
+    protocol: str
+    run_id: str
+    parties: tuple[int, ...]
+    seed: int
+    conditions: Conditions = NONE
+    sealed: bool = True
+    folder: str | None = None
+    every: int = 1
+    manifest: Manifest | None = None
+    keys: str | None = None
+    points: Mapping[int, int] = field(default_factory=dict)
+    rules: MessageRules | None = None
+    start: str = field(default_factory=lambda: token_hex(16))
+
+    def identity(self, index: int) -> Identity | None:
+        """A party's long-lived key, read on its node.
+
+        Raises
+        ------
+        ConfigurationError
+            When the manifest knows another key of it.
+        """
+        if self.manifest is None:
+            return None
+        assert self.keys is not None
+        found = Identity.read(Path(self.keys) / f"{_key_name(index)}.key")
+        self.manifest.signed(index, found)
+        return found
+
+    def use_session(self, index: int, store: CheckpointStore | None) -> None:
+        """Note on a party's node that it uses the manifest's session; refuse one used before.
+
+        Raises
+        ------
+        ConfigurationError
+        """
+        assert self.keys is not None
+        run = self.start if store is None else store.run_token()
+        use_session(Path(self.keys) / f"{_key_name(index)}.sessions", self.run_id, run)
+
+    def check(self) -> None:
+        """Refuse a manifest that is not signed by all, or is of another session than this one.
+
+        Raises
+        ------
+        SealError, ConfigurationError
+        """
+        manifest = self.manifest
+        if manifest is None:
+            return
+        if self.keys is None or not self.sealed:
+            raise ConfigurationError(
+                "cluster: a manifest needs keys, the folder of the parties' key files, and sealed "
+                "links"
+            )
+        manifest.check()
+        if manifest.protocol != self.protocol or sorted(manifest.entries) != sorted(self.parties):
+            raise ConfigurationError(
+                f"cluster: the manifest is of {manifest.protocol} with {len(manifest.entries) - 1} "
+                f"parties, and this run is of {self.protocol} with {len(self.parties) - 1}"
+            )
+        for index, entry in manifest.entries.items():
+            point = self.points.get(index)
+            if entry.point is not None and entry.point != point:
+                raise ConfigurationError(
+                    f"cluster: {name_of(index)} has the point {entry.point} in the manifest, and "
+                    f"{point} in this run"
+                )
+
+    def checkpoint_store(self, index: int) -> CheckpointStore | None:
+        """The store of a party's own checkpoints; None for none."""
+        if self.folder is None:
+            return None
+        return CheckpointStore(own_folder(self.folder, index), every=self.every)
+
+
+def begin_incarnation(
+    assignment: PartyAssignment,
+    index: int,
+    store: CheckpointStore | None,
+    transmit: Transmit,
+    *,
+    identity: Identity | None,
+    epoch: int,
+    restored: bool,
+    at: int | None,
+    floor: int,
+    used: Callable[[], None] | None = None,
+) -> tuple[PartyHost, Hello]:
+    """A new incarnation of a party in its host, and its introduction to the others.
+
+    Parameters
+    ----------
+    assignment : PartyAssignment
+    index : int
+    store : CheckpointStore or None
+        The party's own, claimed.
+    transmit : callable
+        Carries frames, as for `PartyHost`.
+    identity : Identity or None
+        Signs the introduction; needs a manifest.
+    epoch : int
+        Least number of the incarnation.
+    restored : bool
+        Go on from a checkpoint.
+    at : int or None
+        Its round; the newest that can be read if None.
+    floor : int
+        Least round of a server.
+    used : callable, optional
+        Notes that the manifest's session is used now; by `PartyAssignment.use_session` if None.
+
+    Raises
+    ------
+    RunError
+        Where there is no such checkpoint, or the party's entropy is lost.
+    ConfigurationError, SealError
+        Where the manifest is not valid, or its session was used before.
+    """
+    _limit_threads()
+    saved = None
+    if restored:
+        saved = None if store is None else store.read(at)
+        if saved is None:
+            of = "" if at is None else f" of round {at}"
+            raise RunError(f"{name_of(index)} has no checkpoint{of} to come back from")
+    secrets = _secrets(store, index, restored=restored)
+    party = assignment.make(index, secrets)
+    _limit_threads()  # those of libraries that its data brought
+    if saved is not None:
+        restore(party, saved)
+    if store is not None:
+        epoch = max(epoch, store.begin_incarnation())
+        store.forget(-1 if saved is None else saved["round"])
+    party.epoch = epoch
+    if index == SERVER:
+        party.round = max(party.round, floor)
+    sealer = Sealer(assignment.protocol, assignment.run_id, index) if assignment.sealed else None
+    verify = None
+    if assignment.manifest is not None:
+        assignment.manifest.check()
+        if used is None:
+            assignment.use_session(index, store)
+        else:
+            used()
+        verify = assignment.manifest.verify
+    links = Links(assignment.run_id, index, epoch, assignment.parties, sealer, verify)
+    host = PartyHost(
+        party,
+        links,
+        transmit,
+        seed=assignment.seed,
+        secrets=secrets,
+        conditions=assignment.conditions,
+        keep=store,
+        keep_ahead=None if store is None else store.write_ahead,
+        setup_done=saved is not None,
+        rules=assignment.rules,
+    )
+    if identity is None or assignment.manifest is None:
+        return host, links.hello
+    return host, identity.introduce(assignment.manifest.digest, index, links.hello)
+
+
+def _secrets(store: CheckpointStore | None, index: int, *, restored: bool) -> OwnEntropy:
+    """The party's own secrets: of its run so far where it comes back, else newly drawn.
+
+    A run that begins anew draws anew even where an earlier attempt left entropy behind. With
+    the old one its first models would be those of that attempt, and two sums of the same
+    models over different clients tell their difference.
+    """
+    if not restored:
+        secrets = OwnEntropy.draw(index)
+        if store is not None:
+            store.new_entropy(secrets.entropy)
+        return secrets
+    entropy = None if store is None else store.entropy()
+    if entropy is None:
+        raise RunError(
+            f"{name_of(index)} has checkpoints, but no whole file entropy.svfl beside "
+            "them, from which its secret choices follow. Put the file back, or start another "
+            "run"
+        )
+    return OwnEntropy(index, entropy)
+
+
+def _limit_threads() -> None:
+    """Let this process compute on one thread, as `securevfl.runs.threads.one_thread` does.
+
+    Ray could set it by an environment of the party's own, but starts Python twice for that.
+    """
+    import torch
+    from threadpoolctl import threadpool_limits
+
+    torch.set_num_threads(1)
+    threadpool_limits(1, user_api="blas")
+
+
+def own_folder(folder: str, index: int) -> Path:
+    """Folder of a party's own files, within a run's folder on its machine."""
+    return Path(folder) / "parties" / ("server" if index == SERVER else str(index))
+
+
+def _key_name(index: int) -> str:
+    return "server" if index == SERVER else f"party-{index}"
