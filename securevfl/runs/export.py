@@ -34,6 +34,7 @@ from securevfl.protocols.base.protocol import Protocol
 from securevfl.reading import NOT_PARSED, read_arrays
 from securevfl.runs.folders.checksums import read_summary
 from securevfl.runs.folders.descriptions import FORMAT, described, own_arrays, read_descriptions
+from securevfl.runs.folders.models import model_arrays
 from securevfl.runs.storage import MODELS, SUMMARY
 
 if TYPE_CHECKING:
@@ -262,6 +263,24 @@ def export_models(
         The server's file first.
     """
     return _save_all(described(protocol, parties), arrays, folder)
+
+
+def export_own(protocol: Protocol, parties: Mapping[int, Party], index: int, folder: Path) -> Path:
+    """Write the model of one party, of which alone the trained model is in `parties`.
+
+    Parameters
+    ----------
+    protocol, parties, folder : optional
+        As of `export_models`. The other parties are placeholders, as they were at the start.
+    index : int
+        Whose model it is.
+    """
+    about = described(protocol, parties)[index]
+    own = own_arrays(model_arrays({index: parties[index]}), index)
+    model = ServerModel(about, own) if index == SERVER else ClientModel(about, own)
+    path = folder / ("server.npz" if index == SERVER else f"party-{index}.npz")
+    model.save(path)
+    return path
 
 
 def joint_model(

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from securevfl.engine.network import SERVER
 from securevfl.engine.security.identity import (
@@ -39,7 +40,12 @@ def show(files: Iterable[Path]) -> dict[str, str]:
 
 
 def write_manifest(
-    out: Path, server: Path, parties: Sequence[str], protocol: str, session: str | None
+    out: Path,
+    server: Path,
+    parties: Sequence[str],
+    protocol: str,
+    session: str | None,
+    terms: Callable[[int], Mapping[str, Any]] | None = None,
 ) -> dict[str, str]:
     """Write the list of those who take part; who they are.
 
@@ -54,6 +60,8 @@ def write_manifest(
     protocol : str
     session : str, optional
         A random name if not given.
+    terms : callable, optional
+        Terms of the session, given the number of parties; none for a run that a driver starts.
 
     Raises
     ------
@@ -73,7 +81,8 @@ def write_manifest(
         if int(number) in entries:
             raise ConfigurationError(f"keys: party {number} is named twice")
         entries[int(number)] = _entry(Path(name), int(point) if point else None)
-    made = Manifest(session or secrets.token_hex(8), protocol, entries)
+    agreed = {} if terms is None else terms(len(entries) - 1)
+    made = Manifest(session or secrets.token_hex(8), protocol, entries, terms=agreed)
     made.write(out)
     return described(made)
 

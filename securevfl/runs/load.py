@@ -12,7 +12,7 @@ from securevfl.protocols.base.registry import get_protocol, make_config
 from securevfl.runs.assembly import check_default_dtype
 from securevfl.runs.engines.registry import reads_local_tables
 from securevfl.runs.folders.checksums import read_summary
-from securevfl.runs.spec import CONFIG, RunSpec
+from securevfl.runs.spec import CONFIG, ORGANISATIONS, RunSpec
 from securevfl.runs.storage import PARTIES, SUMMARY, read_history, read_parties, read_transcript
 
 if TYPE_CHECKING:
@@ -99,6 +99,11 @@ def load_run_data(
     ConfigurationError
         When it is another one, or cannot be loaded by name.
     """
+    if spec.engine == ORGANISATIONS:
+        raise ConfigurationError(
+            f"{what}: {folder} is the folder of one party of a session, and nobody has the models "
+            "of all. Its own model is in its .npz file, which `securevfl.load_model` reads"
+        )
     if data is None:
         if spec.source is None:
             raise ConfigurationError(

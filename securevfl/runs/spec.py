@@ -25,6 +25,7 @@ SECRET_SEED_KNOWN = (
     "columns together are at most the embedding's width: given the sums, nothing is hidden there"
 )
 RUN = "Run"
+ORGANISATIONS = "organisations"  # value of `engine` in the folder of one party of a session
 _VIRTUAL = "needs virtual time"
 
 

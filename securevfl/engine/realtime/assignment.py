@@ -13,7 +13,7 @@ from secrets import token_hex
 
 from securevfl.engine.conditions import NONE, Conditions
 from securevfl.engine.message_rules import MessageRules
-from securevfl.engine.network import SERVER, name_of
+from securevfl.engine.network import SERVER, Event, name_of
 from securevfl.engine.party import Party
 from securevfl.engine.party_state import restore
 from securevfl.engine.realtime.checkpoint_store import CheckpointStore
@@ -147,6 +147,7 @@ def begin_incarnation(
     at: int | None,
     floor: int,
     used: Callable[[], None] | None = None,
+    observe: Callable[[Event], None] | None = None,
 ) -> tuple[PartyHost, Hello]:
     """A new incarnation of a party in its host, and its introduction to the others.
 
@@ -170,6 +171,8 @@ def begin_incarnation(
         Least round of a server.
     used : callable, optional
         Notes that the manifest's session is used now; by `PartyAssignment.use_session` if None.
+    observe : callable, optional
+        Called with each event of the party.
 
     Raises
     ------
@@ -217,6 +220,7 @@ def begin_incarnation(
         keep_ahead=None if store is None else store.write_ahead,
         setup_done=saved is not None,
         rules=assignment.rules,
+        observe=observe,
     )
     if identity is None or assignment.manifest is None:
         return host, links.hello

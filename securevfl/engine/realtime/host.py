@@ -86,6 +86,8 @@ class PartyHost(Owner):
         Whether an earlier incarnation has done the setup.
     rules : MessageRules, optional
         What the protocol declares; every other message is refused.
+    observe : callable, optional
+        Called with each event as it is recorded.
     """
 
     def __init__(
@@ -101,8 +103,10 @@ class PartyHost(Owner):
         keep_ahead: Callable[[int, bytes], None] | None = None,
         setup_done: bool = False,
         rules: MessageRules | None = None,
+        observe: Callable[[Event], None] | None = None,
     ) -> None:
         self.party = party
+        self._observe = observe
         self._rules = rules
         self.links = links
         if rules is not None:
@@ -241,7 +245,10 @@ class PartyHost(Owner):
     def record(self, party: PartyState, name: str, fields: dict[str, Any]) -> None:
         """Keep an event."""
         self._progress += 1
-        self.events.append(Event(self.time(party), party.index, party.round, name, fields))
+        event = Event(self.time(party), party.index, party.round, name, fields)
+        self.events.append(event)
+        if self._observe is not None:
+            self._observe(event)
 
     def safe_point(self, party: PartyState) -> None:
         """Write the party's checkpoint if one is due."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -30,6 +31,7 @@ _KEY = 32  # bytes of an Ed25519 public key
 _STATEMENT = "securevfl manifest 1"
 _STATEMENT_WITH_RELAY = "securevfl manifest 2"
 _RELAY = b"securevfl relay key 1"
+_WITH_TERMS = "securevfl manifest with terms 1"
 _HELLO = "securevfl hello 1"
 
 
@@ -230,12 +232,16 @@ class Manifest:
     entries : mapping of int to ManifestEntry
         By party number; the server is -1.
     signatures : mapping of int to bytes
+    terms : mapping
+        What the parties agree on besides, as tables of a TOML file; its hash is signed. Empty where
+        a driver tells the parties what to run.
     """
 
     session: str
     protocol: str
     entries: Mapping[int, ManifestEntry]
     signatures: Mapping[int, bytes] = field(default_factory=dict)
+    terms: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         keys = [entry.public for entry in self.entries.values()]
@@ -255,7 +261,14 @@ class Manifest:
 
     @property
     def statement(self) -> bytes:
-        """The bytes that every party signs; without relay keys they are those of old manifests."""
+        """The bytes that every party signs: who takes part, and the hashes of the terms."""
+        hashes = [(name, _digest_of(value)) for name, value in sorted(self.terms.items())]
+        who = self._who
+        return wire.encode((_WITH_TERMS, who, hashes)) if self.terms else who
+
+    @property
+    def _who(self) -> bytes:
+        """The bytes about who takes part; without relay keys they are those of old manifests."""
         entries = sorted(self.entries.items())
         if all(entry.relay is None for _, entry in entries):
             rows = [(n, entry.public, entry.point) for n, entry in entries]
@@ -295,6 +308,10 @@ class Manifest:
             )
         return replace(self, signatures={**self.signatures, index: identity.sign(self.statement)})
 
+    def with_signature(self, index: int, signature: bytes) -> Manifest:
+        """The manifest with a signature from elsewhere, which `unsigned` checks."""
+        return replace(self, signatures={**self.signatures, index: signature})
+
     @property
     def unsigned(self) -> list[int]:
         """Parties whose signature is missing or wrong."""
@@ -319,6 +336,11 @@ class Manifest:
                 f"{', '.join(map(name_of, missing))}; each signs with `securevfl keys sign`"
             )
 
+    def has_signed(self, index: int, signature: bytes, statement: bytes) -> bool:
+        """Whether a signature of a statement is that of a party's identity."""
+        entry = self.entries.get(index)
+        return entry is not None and _verifies(entry.public, signature, statement)
+
     def verify(self, index: int, hello: Hello) -> None:
         """Refuse an introduction that the party's identity has not signed.
 
@@ -336,6 +358,10 @@ class Manifest:
 
     def write(self, path: Path) -> None:
         """Write it as TOML."""
+        path.write_text(self.to_toml())
+
+    def to_toml(self) -> str:
+        """Text of its file."""
         import tomli_w
 
         content: dict[str, Any] = {
@@ -343,7 +369,7 @@ class Manifest:
             "protocol": self.protocol,
             "parties": [self._row(n) for n in sorted(self.entries)],
         }
-        path.write_text(tomli_w.dumps(content))
+        return tomli_w.dumps(content | ({"terms": dict(self.terms)} if self.terms else {}))
 
     def _row(self, index: int) -> dict[str, Any]:
         entry = self.entries[index]
@@ -366,10 +392,25 @@ class Manifest:
         ConfigurationError
             When the file is no manifest.
         """
+        try:
+            text = path.read_text()
+        except (OSError, ValueError) as error:
+            raise ConfigurationError(f"manifest: {path} is none: {error}") from None
+        return cls.from_toml(text, str(path))
+
+    @classmethod
+    def from_toml(cls, text: str, path: str) -> Manifest:
+        """Inverse of `to_toml`; `path` says in errors where the text is from.
+
+        Raises
+        ------
+        ConfigurationError
+            When the text is no manifest.
+        """
         import tomllib
 
         try:
-            content = tomllib.loads(path.read_text())
+            content = tomllib.loads(text)
             rows = {
                 SERVER if row["party"] == "server" else int(row["party"]): row
                 for row in content["parties"]
@@ -392,11 +433,17 @@ class Manifest:
                     for n, row in rows.items()
                     if "signature" in row
                 },
+                terms=dict(content.get("terms", {})),
             )
-        except (OSError, KeyError, TypeError, AttributeError, OverflowError, *NOT_PARSED) as error:
+        except (KeyError, TypeError, AttributeError, OverflowError, *NOT_PARSED) as error:
             if isinstance(error, ConfigurationError):
                 raise
             raise ConfigurationError(f"manifest: {path} is none: {error}") from None
+
+
+def _digest_of(value: Any) -> bytes:
+    """SHA-256 of a value of a TOML file, whatever the order of its keys."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode()).digest()
 
 
 def _introduction(session: bytes, index: int, hello: Hello) -> bytes:

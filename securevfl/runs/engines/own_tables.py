@@ -118,8 +118,13 @@ class Measures:
 
     def __call__(self, party: Party) -> dict[str, float]:
         """Held-out measures and the loss."""
-        parties: dict[int, Any] = {n: _KnownEmbedding(e) for n, e in self.embeddings.items()}
+        parties = known_embeddings(self.embeddings)
         return measures(self.factory.made(party.index), parties | {SERVER: party})
+
+
+def known_embeddings(embeddings: Mapping[int, Any]) -> dict[int, Any]:
+    """Stand-ins of clients whose embeddings of the rows in question are known."""
+    return {n: _KnownEmbedding(embedding) for n, embedding in embeddings.items()}
 
 
 class _KnownEmbedding:

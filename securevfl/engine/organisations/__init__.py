@@ -1,0 +1,1 @@
+"""Parties as processes of organisations that are apart: no driver, a carrier between them."""

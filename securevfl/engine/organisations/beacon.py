@@ -1,0 +1,91 @@
+"""Beacons: what a party says of itself to all others, again and again, signed by its identity.
+
+Beacons need no order and no acknowledgement: each holds all that the others must know, and a newer
+one replaces an older one. So parties that were restarted, or heard nothing for a while, find each
+other without a driver.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from securevfl.engine import wire
+from securevfl.engine.network import name_of
+from securevfl.engine.security.identity import Identity, Manifest
+from securevfl.errors import SealError, WireError
+
+_BEACON = "securevfl beacon 1"
+_TYPES = (int, int, int, int, tuple, tuple, bool, bool, bool, bytes)
+
+
+class Beacon(NamedTuple):
+    """The state of a party, as it tells the others.
+
+    Attributes
+    ----------
+    sender : int
+    life : int
+        How often its process was started in the session, from 0.
+    number : int
+        Of the beacon in this life.
+    phase : int
+        The part of the session in which it is.
+    era : tuple of int
+        Lives of all parties, in order, with which it runs this phase or wants to; -1 for unknown.
+    rounds : tuple of int
+        Rounds of this phase of which it has a whole checkpoint, as they were when the era began.
+    begun : bool
+        Whether it runs in this era.
+    done : bool
+        Whether it has ended its part of the phase, and its result is on disk.
+    failed : bool
+        Whether its own code ended in an error.
+    consent : bytes
+        Its signature of the manifest.
+    """
+
+    sender: int
+    life: int
+    number: int
+    phase: int
+    era: tuple[int, ...]
+    rounds: tuple[int, ...]
+    begun: bool
+    done: bool
+    failed: bool
+    consent: bytes
+
+    def encode(self, session: bytes, identity: Identity) -> bytes:
+        """Bytes of the beacon, signed for a session (`Manifest.digest`)."""
+        body = wire.encode(tuple(self))
+        return wire.encode((self.sender, body, identity.sign(_statement(session, body))))
+
+    @classmethod
+    def decode(cls, data: bytes, manifest: Manifest) -> Beacon:
+        """A beacon that its sender has signed for this session.
+
+        Raises
+        ------
+        WireError
+            For bytes that are no beacon.
+        SealError
+            For one that the sender's identity has not signed for this session.
+        """
+        sender, body, signature = wire.decode_flat(data, (int, bytes, bytes))
+        if not manifest.has_signed(sender, signature, _statement(manifest.digest, body)):
+            raise SealError(
+                f"beacon: what came in the name of {name_of(sender)} is not signed by it for this "
+                "session"
+            )
+        fields: Any = wire.decode(body)
+        if not isinstance(fields, tuple) or list(map(type, fields)) != list(_TYPES):
+            raise WireError(f"beacon: {name_of(sender)} sent none that this version reads")
+        found = cls(*fields)
+        whole = all(type(one) is int for one in (*found.era, *found.rounds))
+        if not whole or found.sender != sender or len(found.era) != len(manifest.entries):
+            raise WireError(f"beacon: {name_of(sender)} sent none of this session")
+        return found
+
+
+def _statement(session: bytes, body: bytes) -> bytes:
+    return wire.encode((_BEACON, session, body))

@@ -1,0 +1,95 @@
+"""Several channels over one connection: those of beacons, and of each incarnation's session."""
+
+from __future__ import annotations
+
+import hashlib
+
+from securevfl.engine.carriers.base import Carrier, Changed, Take
+
+_TAG = 8  # bytes before each datagram, which name its channel
+
+
+class Channels:
+    """One party's connection, shared by channels that do not see each other's datagrams.
+
+    A datagram of a channel that is not open is dropped: whoever sent it sends it again.
+
+    Parameters
+    ----------
+    carrier : Carrier
+    changed : callable
+        Called with whether there is a connection now, and with a sentence about it.
+    """
+
+    def __init__(self, carrier: Carrier, changed: Changed) -> None:
+        self._carrier = carrier
+        self._told = changed
+        self._takes: dict[bytes, Take] = {}
+        self._changes: dict[bytes, Changed] = {}
+
+    async def open(self) -> None:
+        """Connect out, as `Carrier.open` does."""
+        await self._carrier.open(self._take, self._changed)
+
+    async def close(self) -> None:
+        """Disconnect all channels."""
+        await self._carrier.close()
+
+    def channel(self, name: str) -> Channel:
+        """The channel of a name, the same at all parties."""
+        return Channel(self, hashlib.sha256(f"channel {name}".encode()).digest()[:_TAG])
+
+    @property
+    def connected(self) -> bool:
+        """Whether datagrams can leave at present."""
+        return self._carrier.connected
+
+    def attach(self, tag: bytes, take: Take, changed: Changed | None) -> None:
+        """Have the datagrams of a channel brought."""
+        self._takes[tag] = take
+        if changed is not None:
+            self._changes[tag] = changed
+
+    def detach(self, tag: bytes) -> None:
+        """Drop the datagrams of a channel from now on."""
+        self._takes.pop(tag, None)
+        self._changes.pop(tag, None)
+
+    def send(self, receiver: int, data: bytes) -> None:
+        """Hand over a datagram with its tag."""
+        self._carrier.send(receiver, data)
+
+    def _take(self, data: bytes) -> None:
+        take = self._takes.get(bytes(data[:_TAG]))
+        if take is not None:
+            take(bytes(data[_TAG:]))
+
+    def _changed(self, connected: bool, why: str) -> None:
+        self._told(connected, why)
+        for changed in list(self._changes.values()):
+            changed(connected, why)
+
+
+class Channel:
+    """One channel of `Channels`: a `securevfl.engine.carriers.base.Carrier` of its own."""
+
+    def __init__(self, channels: Channels, tag: bytes) -> None:
+        self._channels = channels
+        self._tag = tag
+
+    @property
+    def connected(self) -> bool:
+        """Whether datagrams can leave at present."""
+        return self._channels.connected
+
+    async def open(self, take: Take, changed: Changed | None = None) -> None:
+        """Have datagrams brought from now on; the connection stands already."""
+        self._channels.attach(self._tag, take, changed)
+
+    def send(self, receiver: int, frame: bytes) -> None:
+        """Hand over a datagram for a party."""
+        self._channels.send(receiver, self._tag + frame)
+
+    async def close(self) -> None:
+        """Have no more datagrams brought."""
+        self._channels.detach(self._tag)

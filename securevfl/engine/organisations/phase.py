@@ -1,0 +1,60 @@
+"""A phase: one part of a session, in which every party runs one coroutine to its end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from securevfl.engine.network import Event
+from securevfl.engine.realtime.assignment import PartyAssignment
+from securevfl.engine.realtime.checkpoint_store import CheckpointStore
+from securevfl.engine.realtime.host import PartyHost
+
+
+@dataclass(frozen=True)
+class Phase:
+    """One part of a session, as one party carries it out.
+
+    Attributes
+    ----------
+    number : int
+        Phases follow each other in this order.
+    name : str
+    assignment : PartyAssignment
+    store : CheckpointStore
+        The party's own of this phase, claimed.
+    tolerant : bool
+        Whether the others go on without a client that is away, as the protocol's timeouts say. Such
+        a client comes back alone. Else all go back to the newest common round.
+    finished : callable
+        Whether the party's result of this phase is on disk.
+    finish : callable
+        Writes that result.
+    used : callable
+        Notes that the session is used.
+    observe : callable
+        Called with each event of the party.
+    go_back : callable
+        Called with the round to which the party goes back, or None for the beginning. It forgets
+        the result, and what was observed after that round.
+    origin : int
+        ``time.time_ns()`` at the beginning of the phase, from which its clock counts.
+    """
+
+    number: int
+    name: str
+    assignment: PartyAssignment
+    store: CheckpointStore
+    tolerant: bool
+    finished: Callable[[], bool]
+    finish: Callable[[PartyHost], None]
+    used: Callable[[], None]
+    observe: Callable[[Event], None]
+    go_back: Callable[[int | None], None]
+    origin: int
+
+    def rounds(self) -> tuple[int, ...]:
+        """Rounds from which the party can go on."""
+        if self.store.entropy() is None:  # without it the party would be another one
+            return ()
+        return tuple(self.store.whole())

@@ -1,0 +1,129 @@
+"""The roster of a session: what a party has heard of the others, and what follows from it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from securevfl.engine.network import SERVER, name_of
+from securevfl.engine.organisations.beacon import Beacon
+from securevfl.errors import CheckpointError
+
+_UNTOLD = 2  # rounds that may be lost without a word: they are begun anew
+
+
+class Roster:
+    """The newest beacon of each other party, and when it came. It has no clock.
+
+    Parameters
+    ----------
+    parties : sequence of int
+        All parties, in order.
+    index, life : int
+        The party whose roster it is, and how often its process was started.
+    """
+
+    def __init__(self, parties: Sequence[int], index: int, life: int) -> None:
+        self.parties = tuple(parties)
+        self.index = index
+        self.life = life
+        self.newest: dict[int, Beacon] = {}
+        self._heard: dict[int, float] = {}
+
+    @property
+    def peers(self) -> tuple[int, ...]:
+        """The other parties."""
+        return tuple(n for n in self.parties if n != self.index)
+
+    def hear(self, beacon: Beacon, now: float) -> bool:
+        """Take in a beacon; False for one that is not newer than what is known of its sender."""
+        known = self.newest.get(beacon.sender)
+        if beacon.sender not in self.peers:
+            return False
+        if known is not None and (beacon.life, beacon.number) <= (known.life, known.number):
+            return False
+        self.newest[beacon.sender] = beacon
+        self._heard[beacon.sender] = now
+        return True
+
+    @property
+    def lives(self) -> tuple[int, ...]:
+        """Lives of all parties as far as they are known; -1 for unknown."""
+        return tuple(
+            self.life if n == self.index else self.newest[n].life if n in self.newest else -1
+            for n in self.parties
+        )
+
+    def of(self, era: Sequence[int], party: int) -> int:
+        """Life of a party in an era."""
+        return era[self.parties.index(party)]
+
+    def silent(self, now: float, seconds: float) -> list[int]:
+        """Parties that were heard before, and not for so long."""
+        return [n for n in self.peers if n in self._heard and now - self._heard[n] > seconds]
+
+    def absent(self, phase: int) -> list[int]:
+        """Parties that were never heard, or are still in an earlier phase."""
+        return [n for n in self.peers if n not in self.newest or self.newest[n].phase < phase]
+
+    def agreed(self, phase: int, era: tuple[int, ...]) -> bool:
+        """Whether all others want to run a phase in this era."""
+        return all(
+            n in self.newest and self.newest[n].phase == phase and self.newest[n].era == era
+            for n in self.peers
+        )
+
+    def passed(self, phase: int) -> bool:
+        """Whether another party is in a later phase: then all had done this one."""
+        return any(beacon.phase > phase for beacon in self.newest.values())
+
+    def undone(self, phase: int) -> list[int]:
+        """Parties that have not ended their part of a phase, as far as is known."""
+        found = []
+        for n in self.peers:
+            beacon = self.newest.get(n)
+            if beacon is None or beacon.phase < phase or not (beacon.phase > phase or beacon.done):
+                found.append(n)
+        return found
+
+    def failed(self) -> list[int]:
+        """Parties whose own code ended in an error, in their present life."""
+        return [n for n, beacon in sorted(self.newest.items()) if beacon.failed]
+
+    def common_round(self, own: Sequence[int]) -> int | None:
+        """The newest round of which every party has a whole checkpoint; None to begin anew.
+
+        Raises
+        ------
+        CheckpointError
+            Where there is none, and beginning anew would lose more than two rounds of a party.
+        """
+        rounds = {n: set(self.newest[n].rounds) for n in self.peers} | {self.index: set(own)}
+        common = set.intersection(*rounds.values())
+        if common:
+            return max(common)
+        _refuse_loss({n: max(kept, default=0) for n, kept in rounds.items()})
+        return None
+
+
+def _refuse_loss(newest: Mapping[int, int]) -> None:
+    """Refuse to begin anew where there is work that this would delete."""
+    most = max(newest.values())
+    if most <= _UNTOLD:
+        return
+    told = ", ".join(f"{name_of(n)} up to {kept}" for n, kept in sorted(newest.items()))
+    raise CheckpointError(
+        f"session: there is no round of which every party has a whole checkpoint: {told}. Put back "
+        "the folders of those that lack them; to begin anew, make another manifest. Nothing was "
+        "changed"
+    )
+
+
+def server_runs(roster: Roster, phase: int) -> bool:
+    """Whether the server runs a phase at present, and is no later than it says."""
+    beacon = roster.newest.get(SERVER)
+    return (
+        beacon is not None
+        and beacon.phase == phase
+        and beacon.begun
+        and roster.of(beacon.era, SERVER) == beacon.life
+    )

@@ -1,0 +1,224 @@
+"""The folder of one organisation: its manifest, events, checkpoints and results.
+
+``session.toml`` is the manifest with all signatures; ``events.jsonl`` has what this party recorded,
+line by line as it happened; ``own`` the lock and the number of the process's life; ``phases`` the
+checkpoints and the result of each phase; ``parties`` the numbers of the own table's aligned rows.
+A finished session leaves what a run leaves, but of this party alone, and no checkpoints.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from securevfl.engine.checkpoint import read_file, write_file, write_text
+from securevfl.engine.network import Event
+from securevfl.engine.realtime.checkpoint_store import CheckpointStore
+from securevfl.engine.security.identity import Manifest
+from securevfl.errors import CheckpointError, ConfigurationError
+from securevfl.reading import NOT_PARSED
+from securevfl.runs.storage import SUMMARY
+
+SESSION, EVENTS, STATE = "session.toml", "events.jsonl", "state.json"
+RESULT = "result.svfl"
+_CLAIM = 2.0  # seconds to wait for an earlier process of this folder to end
+
+
+class OwnFolder:
+    """The folder of one organisation in one session.
+
+    Parameters
+    ----------
+    path : Path
+        Made if needed.
+    manifest : Manifest
+    index : int
+
+    Raises
+    ------
+    ConfigurationError
+        Where it is of another session, or of another party, or something else lies in it.
+    CheckpointError
+        When another process runs in it.
+    """
+
+    def __init__(self, path: Path, manifest: Manifest, index: int) -> None:
+        self.path = path
+        self.index = index
+        own = path / "own"
+        if path.exists() and not own.is_dir() and any(path.iterdir()):
+            raise ConfigurationError(
+                f"session: the folder {path} is not empty, and no session was begun in it. Choose "
+                "another with --out"
+            )
+        self.store = CheckpointStore(own)
+        self.store.claim(_CLAIM)
+        self._state = self._read_state()
+        name = [manifest.digest.hex(), index]
+        if self._state.setdefault("session", name) != name:
+            raise ConfigurationError(
+                f"session: the folder {path} is of another session, or of another party. Choose "
+                "another with --out"
+            )
+        self._write_state()
+
+    def _read_state(self) -> dict[str, Any]:
+        try:
+            found: dict[str, Any] = json.loads((self.path / STATE).read_text())
+        except FileNotFoundError:
+            return {}
+        except NOT_PARSED as error:
+            raise CheckpointError(
+                f"session: {self.path / STATE} is damaged ({error}). Put it back from a copy"
+            ) from None
+        return found
+
+    def _write_state(self) -> None:
+        write_text(self.path / STATE, json.dumps(self._state))
+
+    @property
+    def phase(self) -> int:
+        """Number of the phase in which the session is, as far as this party knows."""
+        return int(self._state.get("phase", 0))
+
+    @phase.setter
+    def phase(self, number: int) -> None:
+        self._state["phase"] = number
+        self._write_state()
+
+    @property
+    def ended(self) -> bool:
+        """Whether the session has ended, and its result was written."""
+        return (self.path / SUMMARY).exists()
+
+    def origin(self, phase: str) -> int:
+        """``time.time_ns()`` at the beginning of a phase, which a restart does not change."""
+        origins = self._state.setdefault("origins", {})
+        if phase not in origins:
+            origins[phase] = time.time_ns()
+            self._write_state()
+        return int(origins[phase])
+
+    def same_data(self, file: Path | None) -> None:
+        """Refuse another table than the one with which the session was begun.
+
+        Raises
+        ------
+        ConfigurationError
+        """
+        digest = None if file is None else hashlib.sha256(file.read_bytes()).hexdigest()
+        if self._state.setdefault("data", digest) != digest:
+            raise ConfigurationError(
+                f"session: {file} is not the table with which this session was begun. Give that "
+                "one, or make another manifest"
+            )
+        self._write_state()
+
+    def manifest(self, known: Manifest) -> Manifest:
+        """The manifest with all signatures, where they were gathered; else as it is known."""
+        path = self.path / SESSION
+        if not path.exists():
+            return known
+        found = Manifest.read(path)
+        return known if found.digest != known.digest or found.unsigned else found
+
+    def keep_manifest(self, manifest: Manifest) -> None:
+        """Write the manifest with all signatures."""
+        write_text(self.path / SESSION, manifest.to_toml())
+
+    def phase_store(self, phase: str) -> CheckpointStore:
+        """Checkpoints of a phase."""
+        return CheckpointStore(self.path / "phases" / phase)
+
+    def write_result(self, phase: str, result: Any) -> None:
+        """Write the result of a phase, whole or not at all."""
+        write_file(self.path / "phases" / phase / RESULT, result)
+
+    def result(self, phase: str) -> Any:
+        """The result of a phase.
+
+        Raises
+        ------
+        CheckpointError
+            When it is not there, or damaged.
+        """
+        return read_file(self.path / "phases" / phase / RESULT)
+
+    def has_result(self, phase: str) -> bool:
+        """Whether there is a whole result of a phase."""
+        try:
+            self.result(phase)
+        except CheckpointError:
+            return False
+        return True
+
+    def forget_result(self, phase: str) -> None:
+        """Remove the result of a phase that is carried out again."""
+        (self.path / "phases" / phase / RESULT).unlink(missing_ok=True)
+
+    def clear(self) -> None:
+        """Remove what only a restart needs."""
+        for name in ("phases", "parties"):
+            shutil.rmtree(self.path / name, ignore_errors=True)
+        (self.path / EVENTS).unlink(missing_ok=True)
+
+
+class EventLog:
+    """What a party recorded, on disk line by line; a line that was cut off by a crash is dropped.
+
+    Parameters
+    ----------
+    path : Path
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._entries: list[dict[str, Any]] = []
+        for line in path.read_text().splitlines() if path.exists() else ():
+            try:
+                self._entries.append(json.loads(line))
+            except NOT_PARSED:
+                continue
+        self._write()
+        self._file = path.open("a")
+
+    def add(self, phase: str, event: Event) -> None:
+        """Write an event at once: it is there before the checkpoint that follows it."""
+        entry = {"phase": phase, "event": event._asdict()}
+        self._entries.append(entry)
+        self._file.write(json.dumps(entry) + "\n")
+        self._file.flush()
+
+    def events(self, phase: str) -> list[Event]:
+        """Events of a phase, in the order in which they were recorded."""
+        return [Event(**entry["event"]) for entry in self._entries if entry["phase"] == phase]
+
+    def go_back(self, phase: str, at: int | None) -> None:
+        """Forget what a phase recorded after a round; all of it for None."""
+        last = -1 if at is None else at
+        self._entries = [
+            entry
+            for entry in self._entries
+            if entry["phase"] != phase or entry["event"]["round"] <= last
+        ]
+        self._file.close()
+        self._write()
+        self._file = self._path.open("a")
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    def _write(self) -> None:
+        write_text(self._path, "".join(json.dumps(entry) + "\n" for entry in self._entries))
+
+
+def entry_of(event: Event) -> Mapping[str, Any]:
+    """An event as a line of ``history.jsonl``."""
+    known = {"event": event.name, "party": event.party, "round": event.round}
+    return {**known, "time": event.time / 1e9, **event.fields}

@@ -1,0 +1,125 @@
+"""Invitations: one line for each party, which says where, to what and as whom it joins."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import quote, unquote
+
+from securevfl.engine.carriers.nats import RelayAddress
+from securevfl.engine.network import SERVER
+from securevfl.engine.security.identity import Manifest, fingerprint
+from securevfl.errors import ConfigurationError
+from securevfl.runs.organisations.terms import Terms
+
+_FORM = "svfl1"
+_DIGEST = 64  # hexadecimal digits of a manifest's digest
+
+
+@dataclass(frozen=True)
+class Invitation:
+    """What a party needs to join, besides its key and its data.
+
+    It holds no secret. Whoever changes it on its way is found out: the party compares the
+    fingerprint of the session with the others over another channel.
+
+    Attributes
+    ----------
+    index : int
+        Number of the party.
+    session : str
+        Name of the session.
+    digest : bytes
+        `Manifest.digest`: hash of who takes part, and of the terms.
+    relays : tuple of RelayAddress
+        Tried in this order; each with the fingerprint of its key.
+    """
+
+    index: int
+    session: str
+    digest: bytes
+    relays: tuple[RelayAddress, ...]
+
+    def __str__(self) -> str:
+        name = "server" if self.index == SERVER else str(self.index)
+        relays = ",".join(map(str, self.relays))
+        return "/".join((_FORM, name, self.digest.hex(), quote(self.session, safe=""), relays))
+
+    @classmethod
+    def parse(cls, text: str) -> Invitation:
+        """Inverse of `str`.
+
+        Raises
+        ------
+        ConfigurationError
+        """
+        try:
+            form, name, digest, session, relays = text.strip().split("/")
+            if form != _FORM or len(digest) != _DIGEST:
+                raise ValueError("another form")
+            index = SERVER if name == "server" else int(name)
+            found = tuple(map(RelayAddress.parse, relays.split(",")))
+            return cls(index, unquote(session), bytes.fromhex(digest), found)
+        except ValueError as error:
+            raise ConfigurationError(
+                f"invitation: {text!r} is none ({error}); give the whole line that `securevfl "
+                "invite` printed"
+            ) from None
+
+    @property
+    def token(self) -> str:
+        """Name of the session on a relay, as `Manifest.token`."""
+        return self.digest.hex()[:32]
+
+    @property
+    def fingerprint(self) -> str:
+        """Short name of who takes part and on which terms, for people to compare."""
+        return fingerprint(self.digest)
+
+    def check(self, manifest: Manifest) -> Manifest:
+        """The manifest, if it is the one of the invitation.
+
+        Raises
+        ------
+        ConfigurationError
+        """
+        if manifest.digest != self.digest:
+            raise ConfigurationError(
+                f"invitation: it is to the manifest {self.fingerprint}, and this one of session "
+                f"{manifest.session!r} is {fingerprint(manifest.digest)}. Ask whoever invited you "
+                "for the right one"
+            )
+        return manifest
+
+
+def invite(manifest: Path, relays: Sequence[str]) -> dict[str, str]:
+    """Invitations by party, and the fingerprint that all compare.
+
+    Parameters
+    ----------
+    manifest : Path
+    relays : sequence of str
+        Addresses, as ``securevfl relay init`` prints them.
+
+    Raises
+    ------
+    ConfigurationError
+        For a manifest without terms or relay keys, and for addresses that are none.
+    """
+    found = Manifest.read(manifest)
+    Terms.of(found).check(found.protocol, len(found.entries) - 1)
+    lacking = [n for n, entry in sorted(found.entries.items()) if entry.relay is None]
+    if lacking:
+        raise ConfigurationError(
+            f"invite: the manifest {manifest} has no relay key of party {lacking[0]}. Make it anew "
+            "from files that `securevfl keys public` wrote"
+        )
+    addresses = tuple(map(RelayAddress.parse, relays))
+    lines = {
+        "server" if n == SERVER else f"party {n}": str(
+            Invitation(n, found.session, found.digest, addresses)
+        )
+        for n in sorted(found.entries)
+    }
+    return lines | {"fingerprint": fingerprint(found.digest)}

@@ -1,0 +1,197 @@
+"""A party joins a session: it checks what it was invited to, waits for all, and takes part."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from securevfl.engine.carriers.base import Carrier
+from securevfl.engine.carriers.nats import NatsCarrier
+from securevfl.engine.network import SERVER, Event
+from securevfl.engine.organisations.manifests import obtain_manifest
+from securevfl.engine.organisations.process import OthersFailedError, Process
+from securevfl.engine.security.identity import Identity, Manifest
+from securevfl.engine.security.used_sessions import use_session
+from securevfl.errors import ConfigurationError
+from securevfl.runs.folders.checksums import read_summary
+from securevfl.runs.organisations.folder import OwnFolder
+from securevfl.runs.organisations.invitation import Invitation
+from securevfl.runs.organisations.organisation import PHASES, PROCESS, Organisation
+from securevfl.runs.organisations.terms import Terms
+from securevfl.runs.storage import SUMMARY
+
+
+class Member:
+    """A party that was invited to a session, before it speaks to anybody.
+
+    Parameters
+    ----------
+    manifest : Manifest
+        Signatures may be missing.
+    index : int
+    key : Path
+        File of its identity; the list of used sessions lies beside it.
+    folder : Path
+        Of its own.
+    data : Path or None
+        Its own table, where the terms say that each party has one.
+
+    Raises
+    ------
+    ConfigurationError
+        For another key than the manifest's, terms of another version or past their time, a session
+        that was used before, a folder of another session, and data that do not fit the terms.
+    """
+
+    def __init__(
+        self, manifest: Manifest, index: int, *, key: Path, folder: Path, data: Path | None
+    ) -> None:
+        self.index = index
+        self.identity = Identity.read(key)
+        manifest.signed(index, self.identity)
+        self.terms = Terms.of(manifest)
+        self.terms.check(manifest.protocol, len(manifest.entries) - 1)
+        if self.terms.own_tables != (data is not None):
+            raise ConfigurationError(
+                "session: its terms say that each party has a table of its own; name yours with "
+                "--data FILE"
+                if data is None
+                else f"session: its data are the set {self.terms.data['name']!r}, which every "
+                "party loads by its name; leave --data out"
+            )
+        if not (folder / "own").exists() and self.terms.seconds_left() <= 0:
+            raise ConfigurationError(
+                f"session {manifest.session!r}: it had to begin by {self.terms.begin_by}. Agree on "
+                "another time: write another manifest"
+            )
+        self.data = data
+        self._organisation: Organisation | None = None
+        self.folder = OwnFolder(folder, manifest, index)
+        self.folder.same_data(data)
+        self.manifest = self.folder.manifest(manifest)
+        sessions = key.with_suffix(".sessions")
+        use_session(sessions, manifest.session, self.folder.store.run_token())
+
+    async def take_part(
+        self, carrier: Carrier, say: Callable[[str], None], *, patience: float = 15.0
+    ) -> dict[str, Any]:
+        """Carry the session out; the summary of what this party has of it.
+
+        Parameters
+        ----------
+        carrier : Carrier
+        say : callable
+            Called with sentences for the user.
+        patience : float
+            Seconds without a sign of a party after which it is named.
+
+        Raises
+        ------
+        RunError
+            When a party's code ended in an error.
+        """
+        process = Process(
+            self.index,
+            self.manifest,
+            self.identity,
+            carrier,
+            life=self.folder.store.begin_incarnation(),
+            record=self._record,
+            say=say,
+            patience=patience,
+        )
+        await process.open()
+        try:
+            summary = await self._session(process, say)
+        except (OthersFailedError, asyncio.CancelledError, KeyboardInterrupt):
+            await process.close()
+            raise
+        except BaseException:
+            await process.leave(None)
+            raise
+        finally:
+            if self._organisation is not None:
+                self._organisation.log.close()
+        await process.leave(len(PHASES))
+        return summary
+
+    async def _session(self, process: Process, say: Callable[[str], None]) -> dict[str, Any]:
+        """Gather all parties, and carry out the phases that are not over."""
+        if self.folder.ended:
+            return read_summary(self.folder.path / SUMMARY)
+        manifest = await process.gather(self.terms.seconds_left)
+        self.folder.keep_manifest(manifest)
+        own = Organisation(manifest, self.terms, self.index, self.folder, self.data, say)
+        self._organisation = own
+        for number, name in enumerate(PHASES):
+            if number < self.folder.phase:
+                continue
+            phase = own.phase(name)
+            if phase is not None:
+                await process.carry_out(phase)
+            self.folder.phase = number + 1
+        return own.save()
+
+    def _record(self, name: str, fields: dict[str, Any]) -> None:
+        """Keep an event of the process itself."""
+        own = self._organisation
+        if own is not None:
+            passed = time.time_ns() - self.folder.origin("training")
+            own.log.add(PROCESS, Event(max(0, passed), self.index, 0, name, fields))
+
+
+def join(
+    invitation: Invitation,
+    *,
+    key: Path,
+    folder: Path,
+    data: Path | None,
+    manifest: Path | None,
+    say: Callable[[str], None],
+    patience: float = 15.0,
+) -> dict[str, Any]:
+    """Take part in the session of an invitation, over its relays; the summary of this party.
+
+    Parameters
+    ----------
+    invitation : Invitation
+    key : Path
+        File of the party's identity.
+    folder : Path
+        Of its own; a party that was stopped goes on in the same one.
+    data : Path or None
+        Its own table.
+    manifest : Path or None
+        The server has it; the others ask the server if they have none.
+    say : callable
+        Called with sentences for the user.
+    patience : float
+        Seconds without a sign of a party after which it is named.
+
+    Raises
+    ------
+    ConfigurationError, CarrierError, RunError
+    """
+    identity, index = Identity.read(key), invitation.index
+    if index == SERVER and manifest is None:
+        raise ConfigurationError("party: the server needs the manifest; name it with --manifest")
+
+    def carrier() -> NatsCarrier:
+        return NatsCarrier(invitation.relays, invitation.token, index, identity)
+
+    async def all_of_it() -> dict[str, Any]:
+        if manifest is None:
+            found = await obtain_manifest(carrier(), index, invitation.digest, say)
+        else:
+            found = invitation.check(Manifest.read(manifest))
+        member = Member(found, index, key=key, folder=folder, data=data)
+        say(
+            f"session {found.session!r} of {found.protocol}. Compare this fingerprint with the "
+            f"others over another channel: {invitation.fingerprint}"
+        )
+        return await member.take_part(carrier(), say, patience=patience)
+
+    return asyncio.run(all_of_it())

@@ -1,0 +1,332 @@
+"""One organisation in a session: its data, its party of each phase, and what it writes at the end.
+
+The server party does what a driver does elsewhere: it has the rounds and the history. But nobody
+has another's model: the models are measured by messages, as `measuring` says.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from securevfl.data.alignment.local_tables import PublicFacts
+from securevfl.engine.conditions import NONE
+from securevfl.engine.network import SERVER, Event
+from securevfl.engine.organisations.phase import Phase
+from securevfl.engine.party import Party
+from securevfl.engine.realtime.assignment import PartyAssignment, own_folder
+from securevfl.engine.realtime.host import PartyHost
+from securevfl.engine.security.identity import Manifest
+from securevfl.engine.streams import Secrets
+from securevfl.errors import ConfigurationError
+from securevfl.privacy.claims import link_claims
+from securevfl.protocols.base.protocol import Protocol
+from securevfl.protocols.base.registry import get_protocol, make_config
+from securevfl.runs.assembly import check_default_dtype, check_memory, rules_of
+from securevfl.runs.export import export_own
+from securevfl.runs.folders.checksums import replaced_together, write_summary
+from securevfl.runs.folders.models import model_arrays
+from securevfl.runs.history import HistoryRecorder
+from securevfl.runs.organisations.folder import EVENTS, EventLog, OwnFolder
+from securevfl.runs.organisations.parties import (
+    EmbeddingMaker,
+    PredictingMaker,
+    TableOwnerMaker,
+    measures_of,
+    measuring,
+)
+from securevfl.runs.organisations.terms import Terms
+from securevfl.runs.spec import CONFIG, ORGANISATIONS, RunSpec
+from securevfl.runs.storage import (
+    HISTORY,
+    MODELS,
+    PARTIES,
+    SUMMARY,
+    TOTALS,
+    read_parties,
+    read_transcript,
+    write_parties,
+    write_transcript,
+)
+
+if TYPE_CHECKING:
+    from securevfl.data.dataset import VerticalDataset
+
+PROCESS, TABLES, TRAINING, EVALUATION = "process", "tables", "training", "evaluation"
+PHASES = (TABLES, TRAINING, EVALUATION)  # a phase's number is its place here
+_SAID = 2.0  # seconds at least between two sentences about rounds
+
+
+class Organisation:
+    """One party of a session with its data and its folder.
+
+    Parameters
+    ----------
+    manifest : Manifest
+        Signed by all.
+    terms : Terms
+    index : int
+    folder : OwnFolder
+    file : Path or None
+        The own table; None where the data are a set by name.
+    say : callable
+        Called with sentences for the user.
+    """
+
+    def __init__(
+        self,
+        manifest: Manifest,
+        terms: Terms,
+        index: int,
+        folder: OwnFolder,
+        file: Path | None,
+        say: Callable[[str], None],
+    ) -> None:
+        self.manifest = manifest
+        self.terms = terms
+        self.index = index
+        self.folder = folder
+        self.parties = len(manifest.entries) - 1
+        self.log = EventLog(folder.path / EVENTS)
+        self._file = file
+        self._say = say
+        self._said = 0.0
+
+    # -- data and protocol ---------------------------------------------------------------------
+
+    @functools.cached_property
+    def dataset(self) -> VerticalDataset:
+        """The data set as this party has it; the tables must have been aligned before."""
+        if not self.terms.own_tables:
+            return self.terms.source(self.parties).load()
+        tables = self.terms.tables(self.index, self._file, self.parties)
+        facts = PublicFacts.of(self.folder.result(TABLES))
+        return tables.seen_by(self.index, facts, own_folder(str(self.folder.path), self.index))
+
+    def make(self) -> Protocol:
+        """The configured protocol, newly made."""
+        cls = get_protocol(self.manifest.protocol)
+        return cls(make_config(cls, self.terms.options), self.dataset, seed=self.terms.seed)
+
+    def training_party(self, index: int, secrets: Secrets) -> Party:
+        """This organisation's party of the training."""
+        made = self.make()
+        made.secrets = secrets
+        return made.party(index)
+
+    def trained(self, party: Party) -> Party:
+        """A newly made party with what the trained one has kept."""
+        path = self.folder.path / "phases" / TRAINING / "result.svfl"
+        read_parties(path, {self.index: party})
+        return party
+
+    # -- phases --------------------------------------------------------------------------------
+
+    def phase(self, name: str) -> Phase | None:
+        """A phase as this party carries it out; None where the session has no such phase."""
+        if name == TABLES:
+            return self._tables() if self.terms.own_tables else None
+        made = self.make()
+        if name == TRAINING:
+            check_default_dtype()
+            check_memory(made)
+            self._check_fits(made)
+            return self._phase(name, self.training_party, made, self._keep_model)
+        how = measuring(made)
+        if how == "none":
+            return None
+        coded = how == "coded inference"
+        maker = (PredictingMaker if coded else EmbeddingMaker)(self.make, self.trained)
+        return self._phase(name, maker, made, functools.partial(self._keep_measures, made))
+
+    def _tables(self) -> Phase:
+        tables = self.terms.tables(self.index, self._file, self.parties)
+        maker = TableOwnerMaker(tables, self.folder.path)
+
+        def keep(host: PartyHost) -> None:
+            party: Any = host.party
+            self.folder.write_result(TABLES, party.facts)
+
+        return self._phase(TABLES, maker, None, keep)
+
+    def _phase(
+        self,
+        name: str,
+        make: Callable[[int, Secrets], Party],
+        made: Protocol | None,
+        finish: Callable[[PartyHost], None],
+    ) -> Phase:
+        rules = None
+        if made is not None and name == TRAINING:
+            rules = rules_of(made)
+        elif made is not None and made.prediction_messages:
+            rules = rules_of(made, made.prediction_messages)
+        return Phase(
+            number=PHASES.index(name),
+            name=name,
+            assignment=PartyAssignment(
+                make=make,
+                protocol=self.manifest.protocol,
+                run_id=f"{self.manifest.session}, {name}",  # no frame is one of another phase
+                parties=tuple(sorted(self.manifest.entries)),
+                seed=self.terms.seed,
+                conditions=NONE,
+                manifest=self.manifest,
+                rules=rules,
+            ),
+            store=self.folder.phase_store(name),
+            tolerant=made is not None and tolerates(made),
+            finished=functools.partial(self.folder.has_result, name),
+            finish=finish,
+            used=lambda: None,  # it was noted before the process spoke
+            observe=functools.partial(self._observe, name),
+            go_back=functools.partial(self._go_back, name),
+            origin=self.folder.origin(name),
+        )
+
+    def _check_fits(self, made: Protocol) -> None:
+        """Refuse a manifest with other parties or evaluation points than the protocol's.
+
+        Raises
+        ------
+        ConfigurationError
+        """
+        needed = {n for numbers in made.roles().values() for n in numbers}
+        if needed != set(self.manifest.entries):
+            raise ConfigurationError(
+                f"session: the manifest names {len(self.manifest.entries) - 1} parties besides the "
+                f"server, and {made.name} with these terms has {len(needed - {SERVER})}. Write "
+                "another manifest"
+            )
+        for index, entry in self.manifest.entries.items():
+            if entry.point is not None and entry.point != made.points.get(index):
+                raise ConfigurationError(
+                    f"session: party {index} has the point {entry.point} in the manifest, and "
+                    f"{made.points.get(index)} by its terms. Write another manifest"
+                )
+
+    def _observe(self, phase: str, event: Event) -> None:
+        self.log.add(phase, event)
+        now = time.monotonic()
+        if event.name == "round" and self.index == SERVER and now - self._said > _SAID:
+            self._said = now
+            step, loss = event.fields.get("step"), event.fields.get("loss")
+            shown = "" if loss is None else f", loss {loss:.4f}"
+            self._say(f"round {step} of {self.terms.options.get('rounds')}{shown}")
+
+    def _go_back(self, phase: str, at: int | None) -> None:
+        self.folder.forget_result(phase)
+        self.log.go_back(phase, at)
+
+    def _keep_model(self, host: PartyHost) -> None:
+        place = self.folder.path / "phases" / TRAINING
+        write_transcript(place, host.transcript)
+        write_parties(place / "result.svfl", {self.index: host.party})
+
+    def _keep_measures(self, made: Protocol, host: PartyHost) -> None:
+        found = measures_of(host.party, made) if self.index == SERVER else {}
+        self.folder.write_result(EVALUATION, {name: float(value) for name, value in found.items()})
+
+    # -- results -------------------------------------------------------------------------------
+
+    def save(self) -> dict[str, Any]:
+        """Write what this party has of the session; its summary."""
+        made = self.make()
+        parties = made.parties()
+        self.trained(parties[self.index])
+        rows, events = self._history(made)
+        transcript = read_transcript(self.folder.path / "phases" / TRAINING)
+        summary = self._summary(made, rows, events, transcript)
+        with replaced_together(self.folder.path, last=SUMMARY) as beside:
+            (beside / CONFIG).write_text(self._config(made))
+            entries = sorted(rows + events, key=lambda entry: entry["time"])
+            lines = [json.dumps(entry) + "\n" for entry in entries]
+            (beside / HISTORY).write_text("".join(lines))
+            transcript.write_csv(beside / TOTALS)
+            write_transcript(beside, transcript)
+            write_parties(beside / PARTIES, {self.index: parties[self.index]})
+            arrays: Any = model_arrays({self.index: parties[self.index]})
+            np.savez(beside / MODELS, **arrays)
+            export_own(made, parties, self.index, beside)
+            write_summary(beside / SUMMARY, summary)
+        self.folder.clear()
+        return summary
+
+    def _history(self, made: Protocol) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+        """Rows of the server's history, none elsewhere, and the other events of this party."""
+        recorder = HistoryRecorder(made, {}, eval_every=1 << 62, progress=None)
+        recorder.measured = dict
+        for phase in (PROCESS, TRAINING, EVALUATION):
+            for event in self.log.events(phase):
+                recorder.record(event)
+        rows, events = list(recorder.rows), list(recorder.events)
+        if rows and self.folder.has_result(EVALUATION):
+            rows[-1] |= self.folder.result(EVALUATION)
+        return rows, events
+
+    def _config(self, made: Protocol) -> str:
+        import tomli_w
+
+        spec = RunSpec(
+            protocol=made.name,
+            options=made.config.model_dump(),
+            seed=self.terms.seed,
+            conditions=NONE,
+            eval_every=max(1, made.config.rounds),
+            engine=ORGANISATIONS,
+            run_id=self.manifest.session,
+            fingerprint=made.data.fingerprint(),
+        )
+        session = {"session": self.manifest.session, "party": self.index}
+        session["digest"] = self.manifest.digest.hex()
+        return spec.to_toml(made.describe()) + "\n" + tomli_w.dumps({"organisation": session})
+
+    def _summary(
+        self, made: Protocol, rows: list[Any], events: list[Any], transcript: Any
+    ) -> dict[str, Any]:
+        data, last = made.data, (rows[-1] if rows else {})
+        coded = [event for event in events if event["event"] == "inference"]
+        last = last | (coded[-1] if coded else {})
+        summary: dict[str, Any] = {
+            "protocol": made.name,
+            "dataset": data.name,
+            "session": self.manifest.session,
+            "party": "server" if self.index == SERVER else self.index,
+            "parties": self.parties,
+            "rows": data.rows,
+            "test_rows": data.test_rows,
+            "rounds": len(rows) if self.index == SERVER else made.config.rounds,
+            "seed": self.terms.seed,
+            "secret_choices": "each party's, from its own entropy",
+            "evaluation": "coded inference" if coded else measuring(made),
+        }
+        for name in ("accuracy", "auc", "f1", "rmse"):
+            if name in last:
+                summary[f"test_{name}"] = last[name]
+        return summary | {
+            "train_loss": last.get("loss"),
+            "virtual_seconds": max((e["time"] for e in (*rows, *events)), default=0.0),
+            "messages": transcript.messages,
+            "bytes": transcript.bytes,
+            "silent": sum(event["event"] == "silent" for event in events),
+            "restarts": sum(event["event"] == "era" and event["life"] > 0 for event in events),
+            "derived": made.describe(),
+            "claims": [claim.to_dict() for claim in made.claims + link_claims(True)],
+            "sealed": True,
+            "engine": ORGANISATIONS,
+            "bytes_by_kind": transcript.bytes_by_kind(),
+            "run_folder": str(self.folder.path),
+        }
+
+
+def tolerates(made: Protocol) -> bool:
+    """Whether a protocol, with these options, goes on without a client that is away."""
+    fields = type(made.config).model_fields
+    names: Mapping[str, Any] = made.fault_options
+    return bool(names) and all(getattr(made.config, n) != fields[n].default for n in names)

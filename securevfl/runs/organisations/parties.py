@@ -1,0 +1,161 @@
+"""The parties of each phase, as one organisation makes its own: tables, training, evaluation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from securevfl.data.alignment.local_tables import TableOwner, Tables
+from securevfl.engine.network import SERVER
+from securevfl.engine.party import Party
+from securevfl.engine.realtime.assignment import own_folder
+from securevfl.engine.streams import OwnEntropy, Secrets, WithPlaceholders
+from securevfl.models.split import mean_loss, measure
+from securevfl.protocols.base.protocol import Protocol
+from securevfl.runs.engines.own_tables import known_embeddings
+
+Measuring = Literal["coded inference", "embeddings of test rows", "none"]
+
+
+class SharingTableOwner(TableOwner):
+    """Owner of a local table who learns from the server what all may know of the data."""
+
+    async def run(self) -> None:
+        """The server tells the facts, and the others keep them."""
+        if self.index == SERVER:
+            self.broadcast("facts", self.facts, to=self.peers)
+        else:
+            self.facts = dict(await self.receive("facts", sender=SERVER))
+
+
+@dataclass(frozen=True)
+class TableOwnerMaker:
+    """Makes the owner of this organisation's table.
+
+    Attributes
+    ----------
+    tables : Tables
+    folder : Path
+        The organisation's own.
+    """
+
+    tables: Tables
+    folder: Path
+
+    def __call__(self, index: int, secrets: Secrets) -> Party:
+        """The party."""
+        place = own_folder(str(self.folder), index)
+        return SharingTableOwner(index, range(len(self.tables.party_files)), self.tables, place)
+
+
+def measuring(made: Protocol) -> Measuring:
+    """How a protocol's models are measured where nobody sees another's model.
+
+    A protocol with coded inference measures by it; where its own run does so already, or needs more
+    than each party's own models and columns, nothing is added.
+    """
+    if getattr(made.config, "secure", False) or not made.apart:
+        return "none"
+    return "coded inference" if made.prediction_messages else "embeddings of test rows"
+
+
+@dataclass(frozen=True)
+class PredictingMaker:
+    """Makes this organisation's party of a coded prediction of the test rows.
+
+    Attributes
+    ----------
+    make : callable
+        Makes the configured protocol anew, as this organisation has it.
+    trained : callable
+        This organisation's trained party, given one that was newly made.
+    """
+
+    make: Callable[[], Protocol]
+    trained: Callable[[Party], Party]
+
+    def __call__(self, index: int, secrets: Secrets) -> Party:
+        """The party; of the others there are placeholders, which are dropped."""
+        made = self.make()
+        assert isinstance(secrets, OwnEntropy)
+        made.secrets = WithPlaceholders(secrets)
+        parties = made.parties()
+        parties[index] = self.trained(parties[index])
+        return made.predictors(parties, made.data.test)[index]
+
+
+class Embedding(Party):
+    """A client of an evaluation by embeddings: it sends those of its own test rows.
+
+    Parameters
+    ----------
+    index : int
+    peers : sequence of int
+    embedding : ndarray, (m, h)
+    """
+
+    def __init__(self, index: int, peers: Sequence[int], embedding: np.ndarray) -> None:
+        super().__init__(index, peers)
+        self.embedding = embedding
+
+    async def run(self) -> None:
+        """Send them to the server."""
+        self.send(SERVER, "test embedding", self.embedding)
+
+
+class EmbeddingJudge(Party):
+    """The server of an evaluation by embeddings: it scores them by its own model.
+
+    Parameters
+    ----------
+    peers : sequence of int
+    score : callable
+        Raw scores of the test rows, given the embeddings by client.
+    """
+
+    def __init__(
+        self, peers: Sequence[int], score: Callable[[dict[int, np.ndarray]], np.ndarray]
+    ) -> None:
+        super().__init__(SERVER, peers)
+        self.scores: np.ndarray | None = None
+        self._score = score
+
+    async def run(self) -> None:
+        """Collect the embeddings, and score them."""
+        embeddings = await self.collect("test embedding")
+        self.scores = self._score(embeddings)
+
+
+@dataclass(frozen=True)
+class EmbeddingMaker:
+    """Makes this organisation's party of an evaluation by embeddings; see `PredictingMaker`."""
+
+    make: Callable[[], Protocol]
+    trained: Callable[[Party], Party]
+
+    def __call__(self, index: int, secrets: Secrets) -> Party:
+        """The party."""
+        made = self.make()
+        assert isinstance(secrets, OwnEntropy)
+        made.secrets = secrets
+        own = self.trained(made.party(index))
+        if index != SERVER:
+            return Embedding(index, made.peers(), made.embed(own, made.data.test[index]))
+
+        def score(embeddings: dict[int, np.ndarray]) -> np.ndarray:
+            parties: Any = known_embeddings(embeddings) | {SERVER: own}
+            return made.scores(parties, made.data.test)
+
+        return EmbeddingJudge(made.peers(), score)
+
+
+def measures_of(party: Any, made: Protocol) -> dict[str, float]:
+    """Measures on the test rows, from the server's party of an evaluation that has ended."""
+    scores = party.predicted[1] if hasattr(party, "predicted") else party.scores
+    data = made.data
+    found = measure(data.task, scores, data.test_labels)
+    return found | {"test_loss": mean_loss(data.task, scores, data.test_labels)}

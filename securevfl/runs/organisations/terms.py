@@ -1,0 +1,157 @@
+"""The terms of a session: what all parties sign besides who takes part.
+
+They say which version runs with which options on which data, and until when it must have begun.
+Data are tables of the parties' own, described by what all know of them (names of the id and label
+columns, how rows are split and columns scaled), or a set that every party loads by its name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from securevfl._version import __version__
+from securevfl.data.alignment.local_tables import Tables
+from securevfl.data.source import DataSource
+from securevfl.engine.network import SERVER
+from securevfl.engine.security.identity import Manifest
+from securevfl.errors import ConfigurationError
+from securevfl.protocols.base.registry import get_protocol, make_config
+
+_TABLES = "tables"  # key of the tables' options; a named set has "name" and "options"
+
+
+@dataclass(frozen=True)
+class Terms:
+    """The terms of a session.
+
+    Attributes
+    ----------
+    version : str
+        Of this library; every party must have the same.
+    begin_by : datetime
+        Time by which all must be there; a session that has begun may last longer.
+    seed : int
+        Of public choices.
+    options : mapping
+        All options of the protocol, those left out are defaults.
+    data : mapping
+        ``{"tables": {...}}`` with options of `securevfl.data.alignment.local_tables`, or
+        ``{"name": ..., "options": {...}}`` of a set by name.
+    """
+
+    version: str
+    begin_by: datetime
+    seed: int
+    options: Mapping[str, Any]
+    data: Mapping[str, Any]
+
+    @classmethod
+    def make(
+        cls,
+        protocol: str,
+        parties: int,
+        *,
+        options: Mapping[str, Any],
+        data: Mapping[str, Any],
+        seed: int = 0,
+        days: float = 7.0,
+    ) -> Terms:
+        """Terms that this version can carry out.
+
+        Raises
+        ------
+        ConfigurationError
+            For unknown options, and data that the protocol cannot use.
+        """
+        config = make_config(get_protocol(protocol), options)
+        values = {k: v for k, v in config.model_dump().items() if v is not None}
+        by = datetime.now(UTC) + timedelta(days=days)
+        made = cls(__version__, by.replace(microsecond=0), seed, values, dict(data))
+        made.check(protocol, parties)
+        return made
+
+    @classmethod
+    def of(cls, manifest: Manifest) -> Terms:
+        """The terms of a manifest.
+
+        Raises
+        ------
+        ConfigurationError
+            When it has none.
+        """
+        terms = manifest.terms
+        try:
+            return cls(
+                version=str(terms["version"]),
+                begin_by=datetime.fromisoformat(str(terms["begin_by"])),
+                seed=int(terms["seed"]),
+                options=dict(terms["options"]),
+                data=dict(terms["data"]),
+            )
+        except (KeyError, ValueError, TypeError) as error:
+            raise ConfigurationError(
+                f"manifest {manifest.session!r}: it has no terms that this version reads "
+                f"({error}). `securevfl keys manifest --data` or `--label` writes them"
+            ) from None
+
+    def plain(self) -> dict[str, Any]:
+        """Plain values, for a manifest."""
+        return {
+            "version": self.version,
+            "begin_by": self.begin_by.isoformat(),
+            "seed": self.seed,
+            "options": dict(self.options),
+            "data": dict(self.data),
+        }
+
+    def check(self, protocol: str, parties: int) -> None:
+        """Refuse terms of another version, and those that the protocol cannot carry out.
+
+        Raises
+        ------
+        ConfigurationError, DataError
+        """
+        if self.version != __version__:
+            raise ConfigurationError(
+                f"session: its manifest is of version {self.version} of securevfl, and this is "
+                f"{__version__}. All parties install the same one"
+            )
+        cls = get_protocol(protocol)
+        make_config(cls, self.options)
+        if self.own_tables:
+            if not cls.apart:
+                raise ConfigurationError(
+                    f"session: {protocol} with tables of the parties' own: a client of it needs "
+                    "labels or more than its own columns. Choose a set that all have by its name, "
+                    "or another protocol"
+                )
+            self.tables(SERVER, None, parties)
+        elif "name" not in self.data:
+            raise ConfigurationError(
+                "session: its data are neither tables nor a set by name; give --label, or --data"
+            )
+
+    @property
+    def own_tables(self) -> bool:
+        """Whether each party reads a table of its own."""
+        return _TABLES in self.data
+
+    def tables(self, index: int, file: Path | None, parties: int) -> Tables:
+        """The parties' tables, of which a party knows its own file alone."""
+        own = str(file) if file is not None else "own"
+        files = [own if n == index else f"table of party {n}" for n in range(parties)]
+        given = {"name": "own tables", "seed": self.seed} | dict(self.data[_TABLES])
+        return Tables.of(given | {"party_files": files, "label_file": own})
+
+    def source(self, parties: int) -> DataSource:
+        """The set that every party loads by its name."""
+        given = {"seed": self.seed, "parties": parties} | dict(self.data.get("options", {}))
+        return DataSource(str(self.data["name"]), given)
+
+    def seconds_left(self) -> float:
+        """Seconds until the session must have begun."""
+        return (self.begin_by - datetime.now(UTC)).total_seconds()
