@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from securevfl.protocols.base.registry import find_protocols
-from securevfl.report.loading import Record
+from securevfl.report.records import Record
 from securevfl.runs.catalogue import describe_protocol
 
 NOT_VERIFIED = "not verified"

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from securevfl.report.loading import Record
+from securevfl.report.records import Record
 
 AXES = ("step", "time", "bytes")
 MEASURES = {

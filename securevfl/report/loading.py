@@ -5,16 +5,21 @@ from __future__ import annotations
 import json
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+<<<<<<< HEAD
 import numpy as np
 
 from securevfl.engine.names import PartyNames
+=======
+>>>>>>> 6aa66dd (report: join the folders of one session of organisations)
 from securevfl.engine.network import SERVER
 from securevfl.errors import ConfigurationError, DataError
 from securevfl.reading import NOT_PARSED
+from securevfl.report.organisations import join_organisations, party_of
+from securevfl.report.records import Messages, Record
 from securevfl.runs.folders.checksums import read_summary
 from securevfl.runs.spec import CONFIG, FORMAT
 from securevfl.runs.storage import HISTORY, MESSAGES, SUMMARY, read_transcript
@@ -25,6 +30,7 @@ _CLAIM = ("who", "about", "notion", "source")
 _ENTRY: dict[str, Any] = {"event": str, "party": int, "round": int, "time": (int, float)}
 
 
+<<<<<<< HEAD
 @dataclass(frozen=True)
 class Messages:
     """Every message of a run.
@@ -120,6 +126,8 @@ class Record:
         return int(self.config.get("seed", 0))
 
 
+=======
+>>>>>>> 6aa66dd (report: join the folders of one session of organisations)
 def read_records(folders: Sequence[Path], verifications: Sequence[Path] = ()) -> list[Record]:
     """Read run folders and study folders.
 
@@ -140,6 +148,7 @@ def read_records(folders: Sequence[Path], verifications: Sequence[Path] = ()) ->
     records: list[Record] = []
     for folder in folders:
         records += _read_study(folder) if _is_study(folder) else [_read_run(folder)]
+    records = join_organisations(records)
     given = [_verification(path) for path in verifications]
     for report, path in zip(given, verifications, strict=True):
         if report["protocol"] not in {record.protocol for record in records}:
@@ -162,7 +171,7 @@ def _read_run(folder: Path) -> Record:
             f"`securevfl resume {folder}`, or report another run"
         )
     rows, events = _history(history)
-    if not rows:
+    if not rows and not party_of(config):
         raise ConfigurationError(
             f"report: {history} holds no server step, so there is nothing to draw; a run needs at "
             "least one round"

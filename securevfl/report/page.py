@@ -12,7 +12,7 @@ from typing import Any
 
 from securevfl.machine import versions
 from securevfl.report import claims, figures
-from securevfl.report.loading import Record
+from securevfl.report.records import Record
 from securevfl.report.reproduce import how_to_reproduce
 from securevfl.report.timeline import event_counts, timeline
 from securevfl.runs.options import options_of
@@ -134,7 +134,9 @@ def _run(record: Record, group: int) -> dict[str, Any]:
 def _clock(records: Sequence[Record]) -> str:
     """Name of the runs' time: a cluster's is that of the machines."""
     engines = {record.config.get("engine") or "simulation" for record in records}
-    return "time" if len(engines) > 1 else "real time" if engines == {"ray"} else "virtual time"
+    return (
+        "time" if len(engines) > 1 else "virtual time" if engines == {"simulation"} else "real time"
+    )
 
 
 def _title(records: Sequence[Record]) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from securevfl.engine.network import SERVER
-from securevfl.report.loading import Messages, Record
+from securevfl.report.records import Messages, Record
 
 CELLS = 240  # columns of a timeline; more rounds than that share columns
 MARKS = ("given_up", "skipped", "corrected", "rejected", "filled", "budget")

@@ -1,0 +1,79 @@
+"""Folders of one session of organisations, joined to the record of one run.
+
+Each party has written what it did itself: the server its steps, every party its events and the
+messages that it has sent. The clocks are those of their machines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from securevfl.engine.network import SERVER, name_of
+from securevfl.errors import ConfigurationError
+from securevfl.report.records import Messages, Record
+
+
+def party_of(config: Mapping[str, Any]) -> tuple[str, int] | None:
+    """Session and party of a folder that an organisation wrote; None for that of a whole run."""
+    own = config.get("organisation")
+    if not isinstance(own, Mapping):
+        return None
+    digest, party = own.get("digest"), own.get("party")
+    return (digest, party) if isinstance(digest, str) and isinstance(party, int) else None
+
+
+def join_organisations(records: Sequence[Record]) -> list[Record]:
+    """The records, those of one session joined to one, at the place of the first.
+
+    Raises
+    ------
+    ConfigurationError
+        When the server's folder of a session is missing, or a party's is given twice.
+    """
+    sessions: dict[str, dict[int, Record]] = {}
+    joined: list[Record | str] = []
+    for record in records:
+        own = party_of(record.config)
+        if own is None:
+            joined.append(record)
+            continue
+        digest, party = own
+        if digest not in sessions:
+            joined.append(digest)
+        if party in sessions.setdefault(digest, {}):
+            raise ConfigurationError(
+                f"report: the folder of {name_of(party)} of one session is given twice; leave "
+                f"{record.place} out"
+            )
+        sessions[digest][party] = record
+    return [one if isinstance(one, Record) else _joined(sessions[one]) for one in joined]
+
+
+def _joined(parties: Mapping[int, Record]) -> Record:
+    """One record of a session's parties, of which the server's has the steps."""
+    if SERVER not in parties:
+        raise ConfigurationError(
+            f"report: {parties[min(parties)].place} is the folder of one party of a session, and "
+            "the steps are in the server's. Name that one, too"
+        )
+    server = parties[SERVER]
+    events = [event for record in parties.values() for event in record.events]
+    found = [r.messages.columns for r in parties.values() if r.messages is not None]
+    sums = {
+        name: sum(int(record.summary.get(name, 0)) for record in parties.values())
+        for name in ("messages", "bytes")
+    }
+    return replace(
+        server,
+        events=sorted(events, key=lambda event: float(event["time"])),
+        messages=_all(found) if found else None,
+        summary={**server.summary, **sums, "folders": len(parties)},
+    )
+
+
+def _all(parts: Sequence[Mapping[str, np.ndarray]]) -> Messages:
+    return Messages({name: np.concatenate([own[name] for own in parts]) for name in parts[0]})
