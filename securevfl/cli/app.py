@@ -40,6 +40,8 @@ ORDER = (
     "protocols",
     "keys",
     "relay",
+    "invite",
+    "party",
     "bench",
     "doctor",
 )

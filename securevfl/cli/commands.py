@@ -13,6 +13,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from securevfl.cli import displays, doctor, model, output, verify
 from securevfl.cli import keys as keys_commands
+from securevfl.cli import party as party_commands
 from securevfl.cli import relay as relay_commands
 from securevfl.cli import report as report_command
 from securevfl.cli.completion import dataset_names, epilog, protocol_names
@@ -588,6 +589,7 @@ def register(app: typer.Typer) -> None:
     app.add_typer(bench_app, name="bench")
     app.add_typer(keys_commands.app, name="keys")
     app.add_typer(relay_commands.app, name="relay")
+    party_commands.register(app)
     verify.register(app, Protocols)
     report_command.register(app)
     model.register(app)

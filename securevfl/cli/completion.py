@@ -112,6 +112,17 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
     "keys check": (
         ("keys check session.toml", "Show who takes part, and whether all have signed."),
     ),
+    "invite": (
+        (
+            "invite session.toml --relay relay.example.org:4222#FINGERPRINT",
+            "Print one line for each party.",
+        ),
+    ),
+    "party": (),
+    "party join": (
+        ("party join INVITATION --key bank.key --data bank.csv", "Take part, and wait for all."),
+        ("party join INVITATION --key server.key --data labels.csv --manifest session.toml", ""),
+    ),
     "relay": (("relay --folder relay", "Run the relay of a folder until it is stopped."),),
     "relay init": (
         (

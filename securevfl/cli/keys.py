@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from securevfl.cli import output
 from securevfl.cli.completion import epilog
+from securevfl.cli.options import protocol_options, split_data_pairs
+from securevfl.errors import ConfigurationError
 from securevfl.protocols.base.defaults import DEFAULT
+from securevfl.runs.catalogue import get_protocol
+from securevfl.studies.variant import parse_pairs
 
 app = typer.Typer(
     rich_markup_mode="rich",
@@ -81,12 +86,56 @@ def manifest(
             help="Name of the session, which is used once.  \\[default: a random name]",
         ),
     ] = None,
+    label: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN",
+            help="Name of the label column in the server's table, for organisations of which each "
+            "has a table of its own.",
+        ),
+    ] = None,
+    id_column: Annotated[
+        str | None,
+        typer.Option("--id", metavar="COLUMN", help="Name of the id column in all tables."),
+    ] = None,
+    data: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Data set that every organisation loads by its name."),
+    ] = None,
+    setting: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="KEY=VALUE",
+            help="Option of the protocol, or data.KEY=VALUE of the data, on which organisations "
+            "agree. Give it once for each.",
+        ),
+    ] = None,
+    seed: Annotated[
+        int, typer.Option(metavar="S", help="Seed of the organisations' public choices.")
+    ] = 0,
+    days: Annotated[
+        float, typer.Option(metavar="DAYS", help="Days within which organisations must begin.")
+    ] = 7.0,
     json: AsJson = False,
 ) -> None:
-    """Write a manifest, the list of those who take part. Nobody has signed it yet."""
+    """Write a manifest, the list of those who take part. Nobody has signed it yet.
+
+    With --label or --data it has terms as well, on which organisations agree. Without, a run on a
+    cluster reads it.
+    """
     from securevfl.runs import identities
 
-    summary = identities.write_manifest(out, server, party, protocol, session)
+    pairs = parse_pairs(setting or (), what="--set")
+    terms = None
+    if label is not None or data is not None:
+        chosen = {"label": label, "id_column": id_column}
+        terms = functools.partial(
+            _terms, protocol, data, {k: v for k, v in chosen.items() if v}, pairs, seed, days
+        )
+    elif pairs or id_column is not None:
+        raise ConfigurationError("keys: --set and --id need --label or --data; add one of them")
+    summary = identities.write_manifest(out, server, party, protocol, session, terms)
     _say(summary, as_json=json)
 
 
@@ -111,6 +160,32 @@ def check(manifest: AManifest, json: AsJson = False) -> None:
     summary, found = identities.look(manifest)
     _say(summary, as_json=json)
     found.check()
+
+
+def _terms(
+    protocol: str,
+    data: str | None,
+    columns: Mapping[str, str],
+    pairs: Mapping[str, str],
+    seed: int,
+    days: float,
+    parties: int,
+) -> Mapping[str, Any]:
+    """Terms of a session of organisations."""
+    from securevfl.runs.organisations.terms import Terms
+
+    if data is not None and columns:
+        raise ConfigurationError("keys: --data and --label exclude each other; give one of them")
+    own, of_data = split_data_pairs(pairs)
+    known = get_protocol(protocol).Config.model_fields
+    described: dict[str, Any]
+    described = {"tables": {**columns, **of_data}} if data is None else {"name": data}
+    if data is not None and of_data:
+        described["options"] = of_data
+    options = protocol_options(protocol, known, ({}, {}, own))
+    return Terms.make(
+        protocol, parties, options=options, data=described, seed=seed, days=days
+    ).plain()
 
 
 def _say(summary: Mapping[str, str], *, as_json: bool) -> None:

@@ -1,0 +1,127 @@
+"""``securevfl invite`` and ``securevfl party``: sessions of organisations, without a driver."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from securevfl.cli import output
+from securevfl.cli.completion import epilog
+from securevfl.cli.run import INTERRUPTED
+from securevfl.errors import ConfigurationError
+
+app = typer.Typer(
+    rich_markup_mode="rich",
+    help="Take part in a session of organisations.\n\nEach party is a process of its own, on a "
+    "machine of its own, and connects out to a relay. Nobody drives the others.",
+)
+AsJson = Annotated[bool, typer.Option("--json", help="Print the result as one JSON object.")]
+_SHOWN = ("session", "party", "rounds", "train_loss", "evaluation", "test_accuracy", "test_rmse")
+
+
+def register(root: typer.Typer) -> None:
+    """Add the commands to the application."""
+    root.command("invite", epilog=epilog("invite"))(invite)
+    root.add_typer(app, name="party")
+
+
+def invite(
+    manifest: Annotated[
+        Path, typer.Argument(metavar="MANIFEST.toml", help="Manifest of the session, with terms.")
+    ],
+    relay: Annotated[
+        list[str],
+        typer.Option(
+            metavar="HOST:PORT#FINGERPRINT",
+            help="Address of a relay, as `securevfl relay init` prints it. Give it once for each "
+            "relay; they are tried in this order.",
+        ),
+    ],
+    json: AsJson = False,
+) -> None:
+    """Print one line for each party of a session, which it joins by, and the fingerprint."""
+    from securevfl.runs.organisations.invitation import invite as lines
+
+    found = lines(manifest, relay)
+    if json:
+        output.print_json(found)
+        return
+    for name, line in found.items():
+        typer.echo(f"{name}: {line}")
+
+
+@app.command("join", epilog=epilog("party join"))
+def join(
+    invitation: Annotated[
+        str, typer.Argument(metavar="INVITATION", help="The line that `securevfl invite` printed.")
+    ],
+    key: Annotated[Path, typer.Option(metavar="FILE.key", help="Secret key of this party.")],
+    data: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE.csv",
+            help="Table of this party, where the session's terms say that each has its own; at the "
+            "server the table with the labels.",
+        ),
+    ] = None,
+    role: Annotated[
+        str | None,
+        typer.Option(
+            metavar="N|server",
+            help="Party that you mean to be; an invitation of another one is refused.",
+        ),
+    ] = None,
+    manifest: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="MANIFEST.toml",
+            help="Manifest of the session. The server needs it, and sends it to the others.",
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER",
+            help="Folder of this party. One that was stopped goes on in the same folder.  "
+            "\\[default: sessions/SESSION-PARTY]",
+        ),
+    ] = None,
+    silence: Annotated[
+        float,
+        typer.Option(
+            metavar="SECONDS", help="Seconds without a sign of a party after which it is named."
+        ),
+    ] = 15.0,
+    json: AsJson = False,
+) -> None:
+    """Sign the manifest, connect to the relay, wait for all, and take part to the end.
+
+    A process that was stopped or killed goes on when the same command is given again.
+    """
+    from securevfl.runs.organisations.invitation import Invitation
+    from securevfl.runs.organisations.join import join as take_part
+
+    found = Invitation.parse(invitation)
+    name = "server" if found.index < 0 else str(found.index)
+    if role not in (None, name):
+        raise ConfigurationError(f"party: the invitation is of {name}, and --role is {role}")
+    if silence <= 0:
+        raise ConfigurationError(f"party: --silence must be above 0, not {silence:g}")
+    folder = out or Path("sessions") / f"{found.token[:8]}-{name}"
+    try:
+        summary = take_part(
+            found, key=key, folder=folder, data=data, manifest=manifest, say=output.say,
+            patience=silence,
+        )  # fmt: skip
+    except KeyboardInterrupt:
+        output.say("interrupted; the others wait; go on with the same command")
+        raise typer.Exit(INTERRUPTED) from None
+    if json:
+        output.print_json(summary)
+        return
+    for shown in _SHOWN:
+        if shown in summary:
+            typer.echo(f"{shown.replace('_', ' ')}: {summary[shown]}")
+    typer.echo(f"folder: {folder}")

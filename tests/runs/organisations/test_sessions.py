@@ -1,0 +1,273 @@
+"""Parties without a driver: the simulation's numbers, restarts, silence, and refusals."""
+
+import asyncio
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.datasets import load_digits
+
+import securevfl as svfl
+from securevfl.data.source import DataSource
+from securevfl.engine.carriers.memory import Hostility
+from securevfl.engine.network import SERVER
+from securevfl.errors import ConfigurationError, RunError
+from securevfl.protocols.split import Client
+from securevfl.report.loading import read_records
+from securevfl.runs.alignment import data_source
+from securevfl.runs.organisations.join import Member
+from securevfl.runs.organisations.terms import Terms
+from securevfl.runs.storage import read_history
+from securevfl.runs.threads import one_thread
+from securevfl.testing.entropies import simulated_with
+from tests.runs.organisations.sessions import Meeting, name
+
+OPTIONS = {"rounds": 5, "width": 6, "hidden": 8, "batch": 32}
+DIGITS = {"name": "digits", "options": {"parties": 3}}
+
+
+def losses(meeting):
+    return [row["loss"] for row in read_history(meeting.folder / "server")[0]]
+
+
+def simulated(meeting, protocol, source, **options):
+    with simulated_with(meeting.entropies):
+        return svfl.run(protocol, source, conditions="none", **options)
+
+
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory):
+    """Tables of three clients with shuffled rows of whom some are common, and the labels."""
+    folder = tmp_path_factory.mktemp("tables")
+    digits, draw = load_digits(), np.random.default_rng(0)
+    for n, columns in enumerate(np.array_split(np.arange(64), 3)):
+        rows = draw.permutation(200)[:190]
+        table = pd.DataFrame(digits.data[rows][:, columns], columns=[f"x{c}" for c in columns])
+        table.insert(0, "id", rows)
+        table.to_csv(folder / f"{n}.csv", index=False)
+    rows = draw.permutation(200)
+    pd.DataFrame({"id": rows, "digit": digits.target[rows]}).to_csv(
+        folder / "labels.csv", index=False
+    )
+    return {n: folder / f"{n}.csv" for n in range(3)} | {SERVER: folder / "labels.csv"}
+
+
+@pytest.fixture(scope="module")
+def coded(tables, tmp_path_factory):
+    """A session of FedVS on tables of the parties' own."""
+    made = Meeting(
+        tmp_path_factory.mktemp("coded"), "fedvs", 3, tables=tables, options=OPTIONS,
+        data={"tables": {"label": "digit", "id_column": "id"}},
+    )  # fmt: skip
+    return made, made.hold()
+
+
+def test_fedvs_on_own_tables_decodes_what_the_simulation_decodes(coded, tables):
+    meeting, summaries = coded
+    files = [str(tables[n]) for n in range(3)]
+    given = {"party_files": files, "label_file": str(tables[SERVER]), "label": "digit"}
+    source = data_source("own", given | {"id_column": "id", "seed": 0})
+    wanted = simulated(meeting, "fedvs", source, **OPTIONS)
+    assert losses(meeting) == [row["loss"] for row in wanted.history]
+    assert summaries[SERVER]["evaluation"] == "coded inference"
+    # A coded inference rounds weights to the nearest; in the clear they are floats.
+    in_the_clear = wanted.summary()["test_accuracy"]
+    assert summaries[SERVER]["test_accuracy"] == pytest.approx(in_the_clear, abs=0.1)
+
+
+def test_each_party_has_its_own_model_and_nobody_elses(coded):
+    meeting, summaries = coded
+    for n in meeting.parties:
+        folder = meeting.folder / name(n)
+        with np.load(folder / "model.npz") as arrays:
+            assert {key.split("/")[0] for key in arrays} == {
+                "server" if n == SERVER else f"client-{n}"
+            }
+        left = {path.name for path in folder.iterdir()}
+        assert {"summary.json", "history.jsonl", "session.toml", "messages.npz"} <= left
+        assert not {"phases", "parties", "events.jsonl"} & left  # no shares stay on disk
+        assert ("server.npz" if n == SERVER else f"party-{n}.npz") in left
+        assert summaries[n]["rounds"] == OPTIONS["rounds"]
+        with pytest.raises(ConfigurationError, match="folder of one party of a session"):
+            svfl.load_run(folder)
+    rows = pd.read_csv(meeting.tables[0]).head(4)
+    embedding = svfl.load_model(meeting.folder / "party-0" / "party-0.npz").embed(rows)
+    assert embedding.shape == (4, OPTIONS["width"])
+
+
+def test_the_report_joins_the_folders_that_it_is_given(coded):
+    meeting, summaries = coded
+    folders = [meeting.folder / name(n) for n in meeting.parties]
+    [record] = read_records(folders)
+    assert len(record.rows) == OPTIONS["rounds"]
+    assert record.messages.parties() == [SERVER, 0, 1, 2]
+    assert record.summary["messages"] == sum(summaries[n]["messages"] for n in meeting.parties)
+    [partly] = read_records(folders[:2])
+    assert set(partly.messages.columns["sender"].tolist()) == {SERVER, 0}
+    with pytest.raises(ConfigurationError, match="the steps are in the server's"):
+        read_records(folders[1:])
+    with pytest.raises(ConfigurationError, match="given twice"):
+        read_records([folders[0], folders[0]])
+
+
+def test_a_session_that_has_ended_says_so_again_to_who_missed_it(coded):
+    meeting, summaries = coded
+
+    async def again():
+        return await asyncio.wait_for(meeting.take_part(1), 20)
+
+    summary = asyncio.run(again())
+    assert summary["bytes"] == summaries[1]["bytes"]
+
+
+async def held_with_restarts(meeting, killed):
+    """Carry a session out; each of `killed` is cut off in its turn, as a killed process is."""
+    tasks = {n: asyncio.ensure_future(meeting.take_part(n)) for n in meeting.parties}
+    for round, n in killed:
+        log = meeting.folder / "server" / "events.jsonl"
+        while not log.exists() or log.read_text().count('"round"') < 2 * round:
+            await asyncio.sleep(0.01)
+        tasks[n].cancel()
+        await asyncio.wait({tasks[n]})
+        assert tasks[n].cancelled()
+        tasks[n] = asyncio.ensure_future(meeting.take_part(n))
+    return dict(zip(tasks, await asyncio.gather(*tasks.values()), strict=True))
+
+
+def test_restarts_of_parties_and_server_change_no_number(tmp_path):
+    """A hostile carrier drops, doubles, delays, forges and replays meanwhile."""
+    options = OPTIONS | {"rounds": 24}
+    meeting = Meeting(
+        tmp_path, "split", 3, data=DIGITS, options=options, hostility=Hostility.of(0.05)
+    )
+    with one_thread(), meeting.kept_entropies():
+        summaries = asyncio.run(held_with_restarts(meeting, [(3, 1), (8, SERVER)]))
+    wanted = simulated(meeting, "split", DataSource("digits", {"parties": 3, "seed": 0}), **options)
+    assert losses(meeting) == [row["loss"] for row in wanted.history]
+    assert summaries[SERVER]["test_accuracy"] == wanted.summary()["test_accuracy"]
+    eras = [e for e in read_history(tmp_path / "party-0")[1] if e["event"] == "era"]
+    assert any(era["from_round"] > 0 for era in eras)
+    assert meeting.relay.forged > 0
+
+
+def test_who_is_cut_off_is_named_in_time(tmp_path):
+    """Party 1 is stopped: the others name it, and go on when it is there again."""
+    meeting = Meeting(tmp_path, "split", 3, data=DIGITS, options=OPTIONS | {"rounds": 12})
+
+    async def scenario():
+        tasks = {
+            n: asyncio.ensure_future(meeting.take_part(n, patience=0.5)) for n in meeting.parties
+        }
+        while not any("round" in text for text in meeting.said[SERVER]):
+            await asyncio.sleep(0.01)
+        tasks[1].cancel()
+        await asyncio.wait({tasks[1]})
+        while not any("party 1 was not heard for 0.5 s" in text for text in meeting.said[0]):
+            await asyncio.sleep(0.01)
+        tasks[1] = asyncio.ensure_future(meeting.take_part(1, patience=0.5))
+        await asyncio.gather(*tasks.values())
+
+    with one_thread():
+        asyncio.run(asyncio.wait_for(scenario(), 60))
+    events = read_history(tmp_path / "party-0")[1]
+    assert ("silent", "party 1") in [(e["event"], e.get("peer")) for e in events]
+    assert len(losses(meeting)) == 12
+
+
+def test_an_error_of_one_party_ends_all_and_is_told_by_its_name(tmp_path, monkeypatch):
+    meeting = Meeting(tmp_path, "split", 3, data=DIGITS, options=OPTIONS)
+    run = Client.run
+
+    async def failing(party):
+        if party.index == 2:
+            raise ValueError("a secret of party 2")
+        await run(party)
+
+    monkeypatch.setattr(Client, "run", failing)
+
+    async def all_of_them():
+        tasks = [meeting.take_part(n) for n in meeting.parties]
+        return await asyncio.gather(*tasks, return_exceptions=True)
+
+    with one_thread():
+        server, *others = asyncio.run(all_of_them())
+    assert "party 2 ended with an error" in str(server)
+    assert "secret" not in str(server) + str(others[0])
+    assert isinstance(others[2], RunError)
+    assert "a secret of party 2" in str(others[2])
+
+
+@pytest.fixture
+def small(tmp_path):
+    return Meeting(tmp_path, "split", 2, data={"name": "digits"}, options=OPTIONS)
+
+
+def refused(meeting, n=0, **more):
+    given = {"key": meeting.key(n), "folder": meeting.folder / "new", "data": None} | more
+    Member(given.pop("manifest", meeting.manifest), n, **given)
+
+
+def test_a_wrong_key_is_refused(small):
+    with pytest.raises(ConfigurationError, match=r"party 0 is SHA256:.* and this key is SHA256:"):
+        refused(small, key=small.key(1))
+    assert not (small.folder / "new").exists()
+
+
+def test_another_version_is_refused(small):
+    other = replace(small.manifest, terms={**small.manifest.terms, "version": "0.0.9"})
+    with pytest.raises(ConfigurationError, match=r"of version 0\.0\.9 .*this is"):
+        refused(small, manifest=other)
+
+
+def test_a_session_past_its_time_is_refused(small):
+    old = replace(
+        small.manifest, terms={**small.manifest.terms, "begin_by": "2020-01-01T00:00:00Z"}
+    )
+    with pytest.raises(ConfigurationError, match="had to begin by 2020"):
+        refused(small, manifest=old)
+
+
+def test_a_session_that_was_used_is_refused_in_another_folder(small):
+    refused(small)
+    with pytest.raises(ConfigurationError, match="was used in another run"):
+        refused(small, folder=small.folder / "other")
+
+
+def test_a_folder_of_another_session_or_of_something_else_is_refused(small, tmp_path):
+    (small.folder / "else").mkdir()
+    (small.folder / "else" / "thesis.txt").write_text("x")
+    with pytest.raises(ConfigurationError, match="no session was begun in it"):
+        refused(small, folder=small.folder / "else")
+    given = {"key": small.key(0), "folder": small.folder / "new", "data": None}
+    first = Member(small.manifest, 0, **given)
+    with pytest.raises(RunError, match="another process"):
+        refused(small)
+    first.folder.store._lock.release()
+    other = replace(small.manifest, session="t")
+    with pytest.raises(ConfigurationError, match="is of another session, or of another party"):
+        refused(small, manifest=other)
+
+
+def test_terms_say_which_data_each_needs(small, tables):
+    with pytest.raises(ConfigurationError, match="leave --data out"):
+        refused(small, data=tables[0])
+    with pytest.raises(ConfigurationError, match="cvfl with tables of the parties' own"):
+        Terms.make("cvfl", 3, options={}, data={"tables": {"label": "digit", "id_column": "id"}})
+
+
+def test_another_table_than_at_the_beginning_is_refused(tables, tmp_path):
+    meeting = Meeting(
+        tmp_path, "split", 3, tables=tables, options=OPTIONS,
+        data={"tables": {"label": "digit", "id_column": "id"}},
+    )  # fmt: skip
+    copy = Path(shutil.copy(tables[0], tmp_path / "mine.csv"))
+    first = {"key": meeting.key(0), "folder": tmp_path / "f", "data": copy}
+    Member(meeting.manifest, 0, **first).folder.store._lock.release()
+    copy.write_text(copy.read_text().replace("0.0", "1.0"))
+    with pytest.raises(ConfigurationError, match="not the table with which this session was begun"):
+        Member(meeting.manifest, 0, **first)
+    assert json.loads((tmp_path / "f" / "state.json").read_text())["session"][1] == 0
