@@ -121,8 +121,7 @@ def manifest(
 ) -> None:
     """Write a manifest, the list of those who take part. Nobody has signed it yet.
 
-    With --label or --data it has terms as well, on which organisations agree. Without, a run on a
-    cluster reads it.
+    With --label or --data it has terms as well, for organisations.
     """
     from securevfl.runs import identities
 

@@ -9,12 +9,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-<<<<<<< HEAD
-import numpy as np
-
-from securevfl.engine.names import PartyNames
-=======
->>>>>>> 6aa66dd (report: join the folders of one session of organisations)
 from securevfl.engine.network import SERVER
 from securevfl.errors import ConfigurationError, DataError
 from securevfl.reading import NOT_PARSED
@@ -30,104 +24,6 @@ _CLAIM = ("who", "about", "notion", "source")
 _ENTRY: dict[str, Any] = {"event": str, "party": int, "round": int, "time": (int, float)}
 
 
-<<<<<<< HEAD
-@dataclass(frozen=True)
-class Messages:
-    """Every message of a run.
-
-    Attributes
-    ----------
-    columns : mapping of str to ndarray
-        As `securevfl.engine.transcript.Transcript.columns` gives them; at least one row.
-    """
-
-    columns: Mapping[str, np.ndarray]
-
-    def parties(self) -> list[int]:
-        """Senders and receivers, in order."""
-        ends = np.concatenate([self.columns["sender"], self.columns["receiver"]])
-        return [int(party) for party in np.unique(ends)]
-
-    def starts(self) -> tuple[list[int], list[float]]:
-        """Rounds, and the virtual second in which the first message of each was sent."""
-        rounds, where = np.unique(self.columns["round"], return_inverse=True)
-        first = np.full(len(rounds), np.iinfo(np.int64).max)
-        np.minimum.at(first, where.reshape(-1), self.columns["sent"])
-        return [int(number) for number in rounds], [float(time) / 1e9 for time in first]
-
-    def late_times(self, sender: int) -> list[float]:
-        """Virtual seconds in which late messages of a party arrived."""
-        own = (self.columns["late"] != 0) & (self.columns["sender"] == sender)
-        return [float(time) / 1e9 for time in self.columns["arrived"][own]]
-
-    def links(self) -> dict[tuple[str, int, int], list[int]]:
-        """Messages, bytes and late messages for each kind, sender and receiver."""
-        kinds, kind = np.unique(self.columns["kind"], return_inverse=True)
-        keys = np.stack([kind.reshape(-1), self.columns["sender"], self.columns["receiver"]])
-        groups, where = np.unique(keys, axis=1, return_inverse=True)
-        sums = np.zeros((groups.shape[1], 3), np.int64)
-        sums[:, 0] = np.bincount(where.reshape(-1))
-        for place, name in ((1, "bytes"), (2, "late")):
-            np.add.at(sums[:, place], where.reshape(-1), self.columns[name])
-        return {
-            (str(kinds[kind]), sender, receiver): own
-            for (kind, sender, receiver), own in zip(groups.T.tolist(), sums.tolist(), strict=True)
-        }
-
-
-@dataclass(frozen=True)
-class Record:
-    """One run, as far as it was written down.
-
-    Attributes
-    ----------
-    label, group : str
-        Name in the report; runs of one group share their colour and are toggled together.
-    place : str
-        Name of the folder, without the way to it.
-    protocol : str
-    config : mapping
-        Content of ``config.toml``, or a study's settings in its form.
-    rows : list of dict
-        Server steps in the order of their times.
-    events : list of dict
-        All other events, likewise.
-    messages : Messages or None
-        None where a study or an older version kept none.
-    summary : mapping
-    verification : mapping or None
-        Content of ``verify.json``.
-    whole : bool
-        Whether `rows` and `events` are all that happened; a study keeps evaluated rows only.
-    """
-
-    label: str
-    group: str
-    place: str
-    protocol: str
-    config: Mapping[str, Any]
-    rows: list[dict[str, Any]]
-    events: list[dict[str, Any]]
-    messages: Messages | None
-    summary: Mapping[str, Any]
-    verification: Mapping[str, Any] | None = None
-    whole: bool = True
-
-    @property
-    def names(self) -> PartyNames:
-        """Names of the parties, for people."""
-        names = self.summary.get("party_names")
-        there = isinstance(names, list) and all(isinstance(name, str) for name in names)
-        return PartyNames(names if names and there else ())
-
-    @property
-    def seed(self) -> int:
-        """Of the run."""
-        return int(self.config.get("seed", 0))
-
-
-=======
->>>>>>> 6aa66dd (report: join the folders of one session of organisations)
 def read_records(folders: Sequence[Path], verifications: Sequence[Path] = ()) -> list[Record]:
     """Read run folders and study folders.
 
