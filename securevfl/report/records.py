@@ -1,4 +1,4 @@
-"""What a report has of a run: its rows, events and messages, as far as they were written down."""
+"""The record of a run, as a report has it: rows, events and messages that were written down."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a party that has only an invitation gets the manifest: the server sends it.
+"""The way of the manifest to a party that has only an invitation: the server sends it.
 
 The text is public, and its hash is in the invitation; nothing else is asked of who sends it.
 """

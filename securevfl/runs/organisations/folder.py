@@ -169,7 +169,7 @@ class OwnFolder:
 
 
 class EventLog:
-    """What a party recorded, on disk line by line; a line that was cut off by a crash is dropped.
+    """The events of a party on disk, line by line; one that was cut off by a crash is dropped.
 
     Parameters
     ----------

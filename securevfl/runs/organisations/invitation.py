@@ -19,7 +19,7 @@ _DIGEST = 64  # hexadecimal digits of a manifest's digest
 
 @dataclass(frozen=True)
 class Invitation:
-    """What a party needs to join, besides its key and its data.
+    """The line by which a party joins, besides its key and its data.
 
     It holds no secret. Whoever changes it on its way is found out: the party compares the
     fingerprint of the session with the others over another channel.

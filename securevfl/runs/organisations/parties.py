@@ -53,7 +53,7 @@ class TableOwnerMaker:
 
 
 def measuring(made: Protocol) -> Measuring:
-    """How a protocol's models are measured where nobody sees another's model.
+    """The way in which models are measured where nobody sees another's model.
 
     A protocol with coded inference measures by it; where its own run does so already, or needs more
     than each party's own models and columns, nothing is added.
