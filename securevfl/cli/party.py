@@ -122,6 +122,6 @@ def join(
         output.print_json(summary)
         return
     for shown in _SHOWN:
-        if shown in summary:
+        if summary.get(shown) is not None:
             typer.echo(f"{shown.replace('_', ' ')}: {summary[shown]}")
     typer.echo(f"folder: {folder}")

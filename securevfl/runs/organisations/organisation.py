@@ -109,10 +109,18 @@ class Organisation:
         facts = PublicFacts.of(self.folder.result(TABLES))
         return tables.seen_by(self.index, facts, own_folder(str(self.folder.path), self.index))
 
-    def make(self) -> Protocol:
-        """The configured protocol, newly made."""
+    def make(self, *, waiting: bool = False) -> Protocol:
+        """The configured protocol, newly made.
+
+        Parameters
+        ----------
+        waiting : bool
+            Without the options by which it goes on when a client is away.
+        """
         cls = get_protocol(self.manifest.protocol)
-        return cls(make_config(cls, self.terms.options), self.dataset, seed=self.terms.seed)
+        left_out = set(cls.fault_options) if waiting else set()
+        options = {k: v for k, v in self.terms.options.items() if k not in left_out}
+        return cls(make_config(cls, options), self.dataset, seed=self.terms.seed)
 
     def training_party(self, index: int, secrets: Secrets) -> Party:
         """This organisation's party of the training."""
@@ -141,8 +149,11 @@ class Organisation:
         how = measuring(made)
         if how == "none":
             return None
+        # It waits for all clients: an evaluation that is begun again then has the same sums, and
+        # no two sums of a test row over different clients tell their difference.
+        make, made = functools.partial(self.make, waiting=True), self.make(waiting=True)
         coded = how == "coded inference"
-        maker = (PredictingMaker if coded else EmbeddingMaker)(self.make, self.trained)
+        maker = (PredictingMaker if coded else EmbeddingMaker)(make, self.trained)
         return self._phase(name, maker, made, functools.partial(self._keep_measures, made))
 
     def _tables(self) -> Phase:

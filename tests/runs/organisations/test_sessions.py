@@ -20,6 +20,7 @@ from securevfl.protocols.split import Client
 from securevfl.report.loading import read_records
 from securevfl.runs.alignment import data_source
 from securevfl.runs.organisations.join import Member
+from securevfl.runs.organisations.organisation import Organisation
 from securevfl.runs.organisations.terms import Terms
 from securevfl.runs.storage import read_history
 from securevfl.runs.threads import one_thread
@@ -176,6 +177,21 @@ def test_who_is_cut_off_is_named_in_time(tmp_path):
     events = read_history(tmp_path / "party-0")[1]
     assert ("silent", "party 1") in [(e["event"], e.get("peer")) for e in events]
     assert len(losses(meeting)) == 12
+
+
+def test_an_evaluation_waits_for_all_so_that_no_row_stands_in_two_sums(tmp_path):
+    options = OPTIONS | {"share_timeout": 1.0, "result_timeout": 1.0}
+    meeting = Meeting(tmp_path, "fedvs", 3, data=DIGITS, options=options)
+    member = meeting.member(0)
+    own = Organisation(member.manifest, member.terms, 0, member.folder, None, print)
+    training, evaluation = own.phase("training"), own.phase("evaluation")
+    own.log.close()
+    member.folder.store._lock.release()
+    assert training.tolerant
+    assert not evaluation.tolerant
+    config = evaluation.assignment.make.make().config
+    assert (config.share_timeout, config.result_timeout) == (None, None)
+    assert own.make().config.share_timeout == 1.0
 
 
 def test_an_error_of_one_party_ends_all_and_is_told_by_its_name(tmp_path, monkeypatch):
