@@ -60,16 +60,16 @@ def measure(point: Point) -> dict[str, Any]:
         messages; the predictions of the last two, None where there is none; ``messages``, of the
         whole run; ``whole_seconds`` and ``whole_bytes``, of the whole run.
     """
-    import securevfl as svfl
     from securevfl.planning.message_bytes import sent_bytes
     from securevfl.protocols.base.schedule import Shape
     from securevfl.runs.assembly import transcript_bytes
+    from securevfl.runs.run import run
 
     def carry_out(size: Point, progress: Any = None) -> Any:
         shape = RoundSize(parties=size.parties, rows=size.rows, features=size.features)
         known = get_protocol(size.protocol).Config.model_fields
         options: dict[str, Any] = {name: value for name, value in _SIZES.items() if name in known}
-        return svfl.run(
+        return run(
             size.protocol, uniform(shape), rounds=size.rounds, eval_every=size.rounds,
             progress=progress, **options,
         )  # fmt: skip
@@ -77,9 +77,9 @@ def measure(point: Point) -> dict[str, Any]:
     carry_out(replace(point, **_WARM_UP))
     before, steps = _peak(), list[float]()
     started = time.process_time()
-    run = carry_out(point, lambda _: steps.append(time.process_time()))
+    done = carry_out(point, lambda _: steps.append(time.process_time()))
     ended = time.process_time()
-    protocol, rows = run.protocol, run.history
+    protocol, rows = done.protocol, done.history
     data, between = protocol.data, max(1, len(rows) - 1)
     shape = Shape(tuple(data.widths), len(data.train_labels), len(data.test_labels))
     outline = protocol.outline(protocol.config, shape)
@@ -96,9 +96,9 @@ def measure(point: Point) -> dict[str, Any]:
         "bytes": (rows[-1]["bytes"] - rows[0]["bytes"]) / between,
         "predicted_bytes": planned,
         "predicted_memory": protocol.memory() + listed if protocol.memory() else None,
-        "messages": run.transcript.messages,
+        "messages": done.transcript.messages,
         "whole_seconds": ended - started,
-        "whole_bytes": run.transcript.bytes,
+        "whole_bytes": done.transcript.bytes,
     }
 
 

@@ -20,7 +20,7 @@ from securevfl.cli.completion import dataset_names, epilog, protocol_names
 from securevfl.cli.model import Code
 from securevfl.cli.options import Command, keyword, make_command, plain_flags, run_command
 from securevfl.errors import ConfigurationError, UnknownNameError
-from securevfl.protocols.base.defaults import DEFAULT, SHOWN
+from securevfl.protocols.base.defaults import DEFAULT, SCALED, SHOWN
 
 if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
@@ -539,7 +539,7 @@ def bench_decoding(
 def bench_scale(
     protocols: Annotated[
         str, typer.Option(metavar="NAME,...", help="Protocols that are measured, or `all`.")
-    ] = "fedvs,coded_split,split",
+    ] = ",".join(SCALED),
     parties: Annotated[
         str, typer.Option(metavar="N,...", help="Numbers of parties.")
     ] = "8,16,32,64",

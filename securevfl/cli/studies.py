@@ -331,9 +331,9 @@ def decoding(
 def scale(protocols: str, sizes: Mapping[str, str], *, out: Path | None, as_json: bool) -> None:
     """Carry out ``securevfl bench scale``."""
     from securevfl.bench.scale import bench_scale, draw_scale
-    from securevfl.protocols.base.registry import find_protocols
+    from securevfl.runs import catalogue
 
-    names = sorted(find_protocols()) if protocols == "all" else protocols.split(",")
+    names = sorted(catalogue.protocols()) if protocols == "all" else protocols.split(",")
     values = {axis: numbers(text, f"--{axis}") for axis, text in sizes.items() if text}
     with Display("scale") as display:
         result = bench_scale(

@@ -20,6 +20,9 @@ SHOWN: Mapping[str, str] = {
     "noisy": "wait_dp",
 }
 
+#: Protocols of `bench scale`: those that share, and their unprotected baseline.
+SCALED = (DEFAULT, "coded_split", "split")
+
 #: Names of options in other programs, and ours.
 ALIASES: Mapping[str, str] = {
     "learning_rate": "lr",
