@@ -289,8 +289,8 @@ class Server(Party):
     )
     kept_before: ClassVar[tuple[str, ...]] = ("latest",)
     kept_ahead: ClassVar[tuple[str, ...]] = ("summed",)
-    kept_optional: ClassVar[Mapping[str, Any]] = {"received": {}}
-    received = of_ledger("received")
+    kept_optional: ClassVar[Mapping[str, Any]] = {"received": {}, "partly": ()}
+    received, partly = of_ledger("received"), of_ledger("partly")
     summed = of_ledger("stored_sums")  # names of the ledger's state in checkpoints
     harmless = of_ledger("below_threshold")
     stepped = of_ledger("last_step")
@@ -405,10 +405,12 @@ class Server(Party):
     def next_batch(self) -> Batch:
         """The batch of the next round, without rows of attempts given up since the last step.
 
-        If no row is left, it is the batch of the last of these attempts.
+        If no row is left, it is the batch of one of these attempts.
         """
         rows = self.ledger.free(self.public.batches["train"].draw(self.round + 1))
-        return Batch("train", rows) if rows.size else self.ledger.newest().batch
+        if rows.size:
+            return Batch("train", rows)
+        return self.ledger.again(self.public.results_needed)
 
     def give_up(self, why: str, parties: tuple[int, ...]) -> None:
         """End an attempt without a step; the next round takes other rows, or the same S."""

@@ -26,6 +26,10 @@ instead of 13, with a third of the clients down). A lying server therefore learn
 embedding from clients that crashed in between, and from one tiny gradient up to its step. A server
 that tells clients different things within one attempt is not detected. Nor is one that sends them
 different gradients: sums of the same S then differ by the client that moved (docs/threat-model.md).
+
+Since clients refuse other sums of rows that they uploaded, a server that drew such rows anew would
+soon be answered by nobody. It takes rows to which nobody uploaded as long as there are any, and
+then a whole batch of an earlier attempt, one that the fewest clients refuse (`again`).
 """
 
 from __future__ import annotations
@@ -82,6 +86,9 @@ class SumLedger:
         Clients whose upload the server has, by round.
     below_threshold : tuple of int
         Rounds since the last step to whose sums fewer than `threshold` clients uploaded.
+    partly : tuple of (Batch, tuple of int)
+        Batches of such sums, each with the clients that may have uploaded: these refuse other sums
+        of a row of it until the next step. No two of them share a row.
     last_step : int
         Round of the last step. Of a client that remembers older uploads: the last round whose
         gradient it received and did not step with; else 0.
@@ -99,6 +106,7 @@ class SumLedger:
         self.sums: dict[int, Sum] = {}
         self.uploaders: dict[int, tuple[int, ...]] = {}
         self.below_threshold: tuple[int, ...] = ()
+        self.partly: tuple[tuple[Batch, tuple[int, ...]], ...] = ()
         self.last_step = 0
         self.received: dict[int, tuple[int, ...]] = {}
         self.unsure = (0, 0)
@@ -117,14 +125,26 @@ class SumLedger:
         return found[-1] if found else None
 
     def free(self, rows: np.ndarray) -> np.ndarray:
-        """Those of the training rows that are in no announced sum."""
-        for one in self.sums.values():
-            rows = rows[~np.isin(rows, one.batch.rows)]
+        """Those of the training rows to whose sums no client may have uploaded since the step."""
+        for batch in (*(one.batch for one in self.sums.values()), *(b for b, _ in self.partly)):
+            rows = rows[~np.isin(rows, batch.rows)]
         return rows
 
     def newest(self) -> Sum:
         """Sum that was announced last; there must be one."""
         return self.sums[max(self.sums)]
+
+    def again(self, wanted: int) -> Batch:
+        """Batch to ask for where no row is free; there must have been one since the step.
+
+        A batch below the threshold whose rows the fewest clients refuse, if `wanted` others are
+        left: random rows would meet the uploads of nearly all clients, and nobody would answer any
+        more. Else that of the newest sum, which needs the same clients again.
+        """
+        left = [one for one in self.partly if self.same_rows(one[0]) is None]
+        least = min(left, key=lambda one: len(one[1]), default=None)
+        enough = least is not None and self.parties - len(least[1]) >= wanted
+        return least[0] if least is not None and (enough or not self.sums) else self.newest().batch
 
     def announce(self, round: int, total: Sum) -> None:
         """Remember a sum; every client is a possible uploader."""
@@ -149,9 +169,20 @@ class SumLedger:
     def settle(self) -> tuple[int, ...]:
         """Forget sums below the threshold; returns all such rounds since the last step."""
         few = [r for r, possible in self.uploaders.items() if len(possible) < self.threshold]
+        if self.threshold <= self.parties:  # else clients remember nothing
+            for r in few:
+                self._note_partly(self.sums[r].batch, self.uploaders[r])
         self.forget(few)
         self.below_threshold += tuple(few)
         return self.below_threshold
+
+    def _note_partly(self, batch: Batch, uploaders: Collection[int]) -> None:
+        """Note who refuses other sums of these rows; a batch that was asked for again is one."""
+        before = [one for one in self.partly if one[0].meets(batch)]
+        who = {*uploaders}.union(*(refusing for _, refusing in before))
+        if who:
+            others = [one for one in self.partly if not one[0].meets(batch)]
+            self.partly = (*others, (batch, tuple(sorted(who))))
 
     def forget(self, rounds: Collection[int]) -> None:
         """Forget the sums of these rounds."""
@@ -164,6 +195,7 @@ class SumLedger:
         """Forget all sums: the models have changed."""
         self.forget(tuple(self.sums))
         self.below_threshold, self.last_step, self.unsure = (), round, (0, 0)
+        self.partly = ()
 
     # -- of a client ---------------------------------------------------------------------------
 

@@ -498,6 +498,16 @@ def test_lost_links_do_not_leave_a_run_without_rows():
     assert len(run.history) == 8
 
 
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_clients_that_refuse_their_uploaded_rows_do_not_stop_a_run(seed):
+    """Where every row has been uploaded once, random rows would meet what all clients refuse."""
+    data, options = case("uneven", **PATIENT | {"rounds": 16, "max_attempts": 150})
+    faults = {"first": 2, "link": {"fault": 0.3, "rejoin": 1.0}}
+    run = svfl.run("fedvs", data, faults=faults, conditions="none", seed=seed, **options)
+    assert len(run.history) == 16
+    assert run.summary()["given_up"] > 12  # four times as many as an epoch has batches
+
+
 class Weather(Conditions):
     """Clients 2 to 5 upload late in the given rounds."""
 

@@ -49,6 +49,34 @@ def test_rows_of_announced_sums_are_not_free():
     assert made.same_rows(rows(2, part="test")) is None
 
 
+def told(made, **uploads):
+    """Have all six clients say to which rounds, such as `r4`, they may have uploaded; settle."""
+    for client in range(6):
+        made.report(client, [int(r[1:]) for r, who in uploads.items() if client in who])
+    made.settle()
+    return [(batch.rows.tolist(), who) for batch, who in made.partly]
+
+
+def test_rows_that_some_refuse_are_asked_for_last_and_whole_batches_of_them():
+    made = ledger(rows(0, 1), rows(2), rows(3, 4), rows(5), threshold=3)
+    assert told(made, r4=(0, 1), r6=(4,), r7=(0, 1, 2)) == [([0, 1], (0, 1)), ([3, 4], (4,))]
+    assert made.free(np.arange(7)).tolist() == [2, 6]
+    assert made.again(5).rows.tolist() == [3, 4]  # five clients are left for it
+    assert made.again(6).rows.tolist() == [5]  # nobody can do without: the same clients as before
+    made.announce(9, Sum(rows(3, 4), OTHER))
+    assert made.again(4).rows.tolist() == [0, 1]  # rows 3 and 4 stand in a sum that is not settled
+    assert told(made, r7=(0, 1, 2), r9=(5,)) == [([0, 1], (0, 1)), ([3, 4], (4, 5))]
+    made.step(10)
+    assert made.partly == ()
+
+
+def test_a_server_whose_clients_remember_nothing_asks_for_any_rows():
+    made = SumLedger(parties=3, threshold=4)
+    made.announce(1, Sum(rows(0), SAME))
+    made.settle()
+    assert made.partly == () and made.free(np.arange(2)).tolist() == [0, 1]
+
+
 def test_a_sum_below_the_threshold_is_forgotten_and_a_silent_client_may_have_uploaded():
     made = ledger(rows(0))
     for client in (1, 2, 3, 5):
@@ -226,7 +254,8 @@ def test_the_rule_holds_for_every_order_of_announce_report_crash_and_step(data):
         what = data.draw(st.sampled_from(["attempt"] * 4 + ["crash"] * 2 + ["server", "step"]))
         if what == "attempt":
             free = world.server.free(np.array(data.draw(batches), np.uint32))
-            batch = Batch("train", free) if free.size else world.server.newest().batch
+            wanted = data.draw(st.integers(1, parties), label="uploads that decode")
+            batch = Batch("train", free) if free.size else world.server.again(wanted)
             world.attempt(batch, data.draw(most), data.draw(some | most), data.draw(some))
         elif what == "crash":
             world.crash(data.draw(st.integers(0, parties - 1)), loses=data.draw(st.booleans()))
