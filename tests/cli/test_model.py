@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ from typer.testing import CliRunner
 
 import securevfl as svfl
 from securevfl.audit.following.lines import Lines
-from securevfl.cli import completion, displays, studies, verify
+from securevfl.cli import completion, displays, studies, threshold, verify
 from securevfl.cli import output as show
 from securevfl.cli import run as start
 from securevfl.cli.app import app, in_flags
@@ -98,12 +99,19 @@ def test_every_example_is_understood(line, monkeypatch):
     for module, names in (
         (start, ("start", "go_on")),
         (verify, ("start",)),
-        (studies, ("compare", "study", "plan", "threshold")),
+        (studies, ("compare", "study", "plan", "decoding", "scale")),
+        (threshold, ("threshold",)),
         (show, ("print_rounds", "print_field", "print_json")),
     ):
         for name in names:
             monkeypatch.setattr(module, name, note)
-    for name in ("create", "show", "write_manifest", "sign"):
+    for name in ("invitation.invite", "join.join", "relay.start", "relay.init"):
+        monkeypatch.setattr(f"securevfl.runs.organisations.{name}", note)
+    invited = SimpleNamespace(index=0, token="0123456789")
+    monkeypatch.setattr(
+        "securevfl.runs.organisations.invitation.Invitation.parse", lambda _: invited
+    )
+    for name in ("create", "write_public", "show", "write_manifest", "sign"):
         monkeypatch.setattr(f"securevfl.runs.identities.{name}", note)
     signed = type("M", (), {"check": note})
     monkeypatch.setattr("securevfl.runs.identities.look", lambda _: ({}, signed))

@@ -30,7 +30,10 @@ def test_every_file_that_a_page_names_is_there(page):
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
 def test_every_module_that_a_page_names_is_there(page):
     """Of a dotted name such as `securevfl.audit.views.cut`, the longest part that is a path."""
-    for name in re.findall(r"`(?:securevfl\.)?([a-z_]+(?:\.[a-z_]+)+)`", page.read_text()):
+    text = page.read_text()
+    if page.name == "migrating.md":  # its tables have the old names first
+        text = re.sub(r"(?m)^\| [^|]*\|", "|", text)
+    for name in re.findall(r"`(?:securevfl\.)?([a-z_]+(?:\.[a-z_]+)+)`", text):
         parts = name.split(".")
         if (
             parts[0] not in FOLDERS
@@ -41,8 +44,8 @@ def test_every_module_that_a_page_names_is_there(page):
         place = ROOT.joinpath("securevfl", *parts)
         while not (place.is_dir() or place.with_suffix(".py").is_file()):
             place = place.parent
-        text = place.with_suffix(".py").read_text() if place.with_suffix(".py").is_file() else ""
+        code = place.with_suffix(".py").read_text() if place.with_suffix(".py").is_file() else ""
         rest = parts[len(place.relative_to(ROOT / "securevfl").parts) :]
         face = place / "__init__.py"
-        text = text or (face.read_text() if face.is_file() else "")
-        assert not rest or re.search(rf"\b{rest[0]}\b", text), f"{name}: there is no {rest[0]}"
+        code = code or (face.read_text() if face.is_file() else "")
+        assert not rest or re.search(rf"\b{rest[0]}\b", code), f"{name}: there is no {rest[0]}"

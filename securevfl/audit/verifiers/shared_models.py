@@ -42,6 +42,7 @@ NUMBERS: dict[str, tuple[int, str]] = {
     "stream coefficients": (4, ""),
     "keys": (5, ""),
     "keys held": (5, ""),
+    "mask function": (9, _SERVER),
     "fresh keys": (6, ""),
     "different keys": (6, _SERVER),
     "server's secret": (6, _CLIENTS),

@@ -11,6 +11,7 @@ import numpy as np
 
 from securevfl.engine.conditions import Conditions, Delay
 from securevfl.engine.faults import Faults, Outage
+from securevfl.engine.party import SERVER
 from securevfl.errors import RunError, StalledError
 from securevfl.testing.checks.basics import require
 from securevfl.testing.declarations import forged_messages
@@ -119,14 +120,16 @@ def check_faults(
 ) -> None:
     """One client that goes down ends the training, in an error that names it, iff the card waits.
 
-    It goes down in round 2, for good and for two rounds. Protocols that do not wait are given
+    It goes down in round 2, for good and for two rounds; where the server counts rounds itself, for
+    more than it can count at one instant, two for each party. Protocols that do not wait are given
     `Protocol.fault_options`, unless the options say otherwise.
     """
     cls = class_of(protocol)
     options = dict(cls.fault_options) | options
     made = make(protocol, data, **options)
     last, waits = made.data.parties - 1, made.card.absence == "waits"
-    for end in (math.inf, 4):
+    counts = made.party(SERVER).counts_rounds
+    for end in (math.inf, 2 + (2 * made.data.parties if counts else 2)):
         faults = Faults(outages=(Outage(last, rounds=(2, end)),))
         try:
             outcome = simulate(protocol, data, faults=faults, **options)

@@ -5,7 +5,6 @@ import asyncio
 import pytest
 
 from securevfl.engine.carriers.endpoint import Endpoint
-from securevfl.engine.carriers.memory import Hostility, MemoryRelay
 from securevfl.engine.carriers.session import Session
 from securevfl.engine.conditions import NONE
 from securevfl.engine.network import SERVER
@@ -16,6 +15,7 @@ from securevfl.engine.streams import SecretSeed
 from securevfl.runs.assembly import rules_of
 from securevfl.runs.threads import one_thread
 from securevfl.testing.runs import make, simulate
+from tests.engine.carriers.memory import Hostility, MemoryRelay
 from tests.engine.carriers.world import identity, manifest_of
 
 

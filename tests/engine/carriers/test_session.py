@@ -16,10 +16,10 @@ from securevfl.engine.carriers.link import (
     WINDOW,
     Outgoing,
 )
-from securevfl.engine.carriers.memory import Hostility
 from securevfl.engine.carriers.session import KEEPALIVE
 from securevfl.engine.security.sealing import Sealer
 from securevfl.errors import CarrierError
+from tests.engine.carriers.memory import Hostility
 from tests.engine.carriers.world import World
 
 

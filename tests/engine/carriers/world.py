@@ -3,11 +3,11 @@
 import heapq
 from itertools import count
 
-from securevfl.engine.carriers.memory import Hostility, MemoryRelay
 from securevfl.engine.carriers.session import Session
 from securevfl.engine.realtime.frames import Hello
 from securevfl.engine.security.identity import Identity, Manifest, ManifestEntry
 from securevfl.engine.security.sealing import Sealer
+from tests.engine.carriers.memory import Hostility, MemoryRelay
 
 
 def identity():

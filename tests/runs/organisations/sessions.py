@@ -2,13 +2,13 @@
 
 import asyncio
 
-from securevfl.engine.carriers.memory import MemoryRelay
 from securevfl.engine.network import SERVER
 from securevfl.engine.security.identity import Identity, Manifest, ManifestEntry
 from securevfl.engine.streams import Composed, OwnEntropy
 from securevfl.runs.organisations.join import Member
 from securevfl.runs.organisations.terms import Terms
 from securevfl.runs.threads import one_thread
+from tests.engine.carriers.memory import MemoryRelay
 
 
 class Meeting:

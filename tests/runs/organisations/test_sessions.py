@@ -13,7 +13,6 @@ from sklearn.datasets import load_digits
 
 import securevfl as svfl
 from securevfl.data.source import DataSource
-from securevfl.engine.carriers.memory import Hostility
 from securevfl.engine.network import SERVER
 from securevfl.errors import ConfigurationError, RunError
 from securevfl.protocols.split import Client
@@ -25,6 +24,7 @@ from securevfl.runs.organisations.terms import Terms
 from securevfl.runs.storage import read_history
 from securevfl.runs.threads import one_thread
 from securevfl.testing.entropies import simulated_with
+from tests.engine.carriers.memory import Hostility
 from tests.runs.organisations.sessions import Meeting, name
 
 OPTIONS = {"rounds": 5, "width": 6, "hidden": 8, "batch": 32}
