@@ -29,6 +29,7 @@ FILES: dict[str, tuple[str, ...] | None] = {
     f"{FEDVS}/messages.py": None,
     f"{FEDVS}/parameters.py": None,
     "field/prss.py": None,
+    "field/designs.py": None,
     "field/lagrange.py": None,
     "field/lagrange_code.py": (
         *("recovery_threshold", "data_matrix", "mask_matrix", "vanishing", "_basis"),

@@ -239,7 +239,7 @@ def found_again(row: Row, every: list[Mutant]) -> Mutant | None:
 TESTS = {
     "conformance": ("tests/protocols/test_conformance.py", "-k", "fedvs"),
     "tests of FedVS": ("tests/protocols/fedvs", "tests/field/test_lagrange_code.py",
-                       "tests/field/test_prss.py"),
+                       "tests/field/test_prss.py", "tests/field/test_designs.py"),
 }  # fmt: skip
 
 
