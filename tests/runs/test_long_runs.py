@@ -23,7 +23,7 @@ def small_chunks(monkeypatch):
     for module in ("engine.transcript", "engine.transcript_rows", "runs.storage"):
         monkeypatch.setattr(f"securevfl.{module}.CHUNK", 64)
     monkeypatch.setattr("securevfl.runs.storage._LOADED", 256)
-    monkeypatch.setattr("securevfl.runs.autosave._ENTRIES", 4)
+    monkeypatch.setattr("securevfl.runs.folders.autosave._ENTRIES", 4)
 
 
 OPTIONS = {"rounds": 12, "batch": 16, "width": 4, "segments": 1}
