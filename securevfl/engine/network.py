@@ -47,7 +47,8 @@ class RoundOverError(BaseException):
 
     The engine raises it in the party, and `securevfl.engine.party.Round` keeps it inside its
     ``with`` block. It is no `Exception`: an author's ``except Exception`` around a wait must not
-    keep the party in a round that is over.
+    keep the party in a round that is over. A party that has a use for what is here already catches
+    it by name: each later wait of the block takes what is here, or raises the signal again.
     """
 
 

@@ -32,7 +32,7 @@ from securevfl.engine.network import (
 )
 from securevfl.engine.streams import keyed_stream
 
-__all__ = ["ANNOUNCE", "SERVER", "Message", "Party", "Round", "name_of"]
+__all__ = ["ANNOUNCE", "SERVER", "Message", "Party", "Round", "RoundOverError", "name_of"]
 
 _STOP = "stop"
 

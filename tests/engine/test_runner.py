@@ -307,5 +307,45 @@ def test_recorded_rounds_that_were_over_are_left_again():
     assert party.heard == []
 
 
+class Thrifty(Party):
+    """Waits for two messages, and for a third even where the round was over before these came."""
+
+    def __init__(self):
+        super().__init__(0, (0, 1, 2))
+        self.heard = []
+
+    async def run(self):
+        async for round_ in self.rounds():
+            with round_:
+                try:
+                    self.heard.append(await self.collect("x", senders=(1, 2)))
+                except RoundOverError:
+                    self.heard.append("over")
+                self.heard.append(await self.receive("y"))
+
+
+def test_a_party_that_catches_the_signal_gets_what_is_here_and_waits_for_nothing_else():
+    party = Thrifty()
+    runner, owner = run(party)
+    runner.deliver(announcement(1))
+    runner.deliver(message("half", round=1))
+    runner.deliver(message("here", kind="y", round=1))
+    runner.deliver(announcement(2))
+    assert party.heard == ["over", "here"]
+    runner.deliver(announcement(3))
+    assert party.heard == ["over", "here", "over"]
+    assert owner.rounds == [(1, False), (2, True)]
+    assert party.round == 3
+
+
+def test_a_signal_that_was_caught_is_caught_again_in_a_replay():
+    party = Thrifty()
+    over, here = (None, RoundOverError()), ([message("here", kind="y", round=1)], None)
+    recorded = iter([([announcement(1)], None), over, here, ([announcement(2)], None), over])
+    _, owner = run(party, setup_done=True, recorded=recorded)
+    assert party.heard == ["over", "here", "over"]
+    assert owner.rounds == [(1, False)]
+
+
 def test_a_round_over_signal_is_no_exception():
     assert not issubclass(RoundOverError, Exception)

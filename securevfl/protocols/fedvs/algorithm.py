@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from securevfl.engine.party import SERVER, Party
+from securevfl.engine.party import SERVER, Party, RoundOverError
 from securevfl.errors import CorruptResultsError, NotEnoughResultsError
 from securevfl.field.prss import mask_streams
 from securevfl.models.polynomial_network import PolynomialNetwork
@@ -104,21 +104,34 @@ class Client(KeyHolder):
                 before = self.ledger.possible_uploads() if batch.part == "train" else ()
                 self.send(SERVER, "shared", before or None)
                 attempt = self.checked(batch, await self.receive("attempt", sender=SERVER))
-                shares = await self.collect("model", senders=attempt.sharers)  # line 19
-                check_models(self.public, self.round, shares, self.widths(batch.part))
-                told = attempt.told(self.round, batch)
-                if self.consistent(batch, attempt) and self.is_new(attempt.life, told):
-                    upload = self.evaluate(batch, attempt, shares)  # line 23
-                    if self.public.config.masked:
-                        upload = self.masked(upload, told)
-                    self.ledger.announce(self.round, Sum(batch, attempt))
-                    self.write_ahead()  # a crash must not undo that it uploaded
-                    self.send(SERVER, "embedding", upload)
+                try:
+                    await self.upload(batch, attempt)
+                except RoundOverError:  # the server needed no upload of this client
+                    if batch.part != "train":
+                        raise
                 if batch.part == "train":
+                    # It comes before the next announcement, so it is here where that one is.
                     gradient = await self.receive("gradient", sender=SERVER)
                     check_gradient(self.public, self.round, self.rows, gradient)
                     moved = self.update(batch, attempt, gradient)
                     self.ledger.hear_of_step(self.round, moved=moved is not False)
+
+    async def upload(self, batch: Batch, attempt: Attempt) -> None:
+        """Wait for the shares of the models in the sum, and send the server H-tilde.
+
+        Shares may be lost or late. The wait then ends with the round, without an upload; what the
+        server sent meanwhile is for this client even so.
+        """
+        shares = await self.collect("model", senders=attempt.sharers)  # line 19
+        check_models(self.public, self.round, shares, self.widths(batch.part))
+        told = attempt.told(self.round, batch)
+        if self.consistent(batch, attempt) and self.is_new(attempt.life, told):
+            upload = self.evaluate(batch, attempt, shares)  # line 23
+            if self.public.config.masked:
+                upload = self.masked(upload, told)
+            self.ledger.announce(self.round, Sum(batch, attempt))
+            self.write_ahead()  # a crash must not undo that it uploaded
+            self.send(SERVER, "embedding", upload)
 
     async def setup(self) -> None:
         """Share the data (lines 2-10), agree on keys; with pre-training, pre-train before."""
