@@ -6,7 +6,7 @@ does that sends again what was lost; or it loses one for good. A setting is a fu
 """
 
 import os
-from collections import defaultdict
+from collections import Counter, defaultdict
 from contextlib import suppress
 from functools import cache
 
@@ -21,6 +21,7 @@ from securevfl.engine.party import ANNOUNCE
 from securevfl.engine.simulation.event_queue import ARRIVE
 from securevfl.engine.simulation.simulator import Simulation
 from securevfl.errors import NotEnoughResultsError
+from securevfl.protocols.base.split_parties import SplitClient
 from securevfl.protocols.fedvs.algorithm import Client
 from securevfl.runs.threads import one_thread
 from securevfl.testing.runs import TINY, History, make, paper_conditions, simulate
@@ -142,6 +143,22 @@ def test_each_gradient_that_comes_is_used_once_and_in_order(seed, monkeypatch):
         heard = [simulation.came[n, kind] for kind in (ANNOUNCE, "attempt", "gradient")]
         wanted = sorted(round for round in set.intersection(*heard) if n in summed[round])
         assert used[n] == wanted
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_each_survivor_of_a_secure_aggregation_uses_its_gradient(seed, monkeypatch):
+    """Whose uploads come first depends on time; each of these clients steps, and nobody else."""
+    steps, update = Counter(), SplitClient.update
+
+    def counting(client, own, gradient):
+        steps[client.index] += 1
+        update(client, own, gradient)
+
+    monkeypatch.setattr(SplitClient, "update", counting)
+    losses, parties, _ = shaken("secagg_split", {"quorum": 4}, seed)
+    assert len(losses) == SMALL["rounds"]
+    assert [steps[n] for n in range(PARTIES)] == parties[SERVER].answered.tolist()
+    assert sum(steps.values()) == 4 * SMALL["rounds"]
 
 
 @pytest.mark.parametrize("timing", ["at once", "late"])
