@@ -117,7 +117,8 @@ class Faults:
     outages : tuple of Outage
     tick : float
         Virtual seconds after which a round counts as over for the chains, while a party is down
-        and no message was sent. Without it no party would rejoin a run that waits for it.
+        and no message was sent, or once a message that was sent again was lost again on a link.
+        Without it no party would rejoin a run that waits for it, and no link would come back.
     name : str
         Shown in summaries.
     first : int
@@ -310,6 +311,15 @@ class Schedule:
                 return False
         chain = self._chains.get(party)
         return chain is None or chain.rejoin > 0 or self._last < math.inf
+
+    def mends(self, sender: int, receiver: int, round: int) -> bool:
+        """Whether a link that is cut may be whole in a later round than this one."""
+        link = (min(sender, receiver), max(sender, receiver))
+        scripted = (*self._outages.get(link, ()), *self._one_way.get((sender, receiver), ()))
+        if any(outage.seconds is None and outage.covers(round, 0.0) for outage in scripted):
+            return True
+        chain = self._link_chain
+        return chain is not None and (chain.rejoin > 0 or self._last < math.inf)
 
     def ends_after(self, round: int) -> bool:
         """Whether chains apply in this round and end at a later one."""

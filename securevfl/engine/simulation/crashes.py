@@ -20,6 +20,8 @@ from securevfl.engine.party import Party
 from securevfl.engine.simulation.slot import PartySlot
 
 _MOST_IDLE_TICKS = 1000  # ticks without an event of any party: a rejoin would change nothing
+# What a look at the fault schedule is for; the numbers stand in checkpoints.
+_NOW, _PARTIES, _LINKS = range(3)  # no time has passed; a tick of parties that are down; of links
 
 
 class Clock(Protocol):
@@ -33,8 +35,8 @@ class Clock(Protocol):
     def no_messages_in_flight(self) -> bool:
         """Whether nothing but looks at the fault schedule is to come."""
 
-    def schedule_faults(self, time: int, *, tick: bool) -> None:
-        """Call `CrashInjector.apply_faults` at a time."""
+    def schedule_faults(self, time: int, purpose: int) -> None:
+        """Call `CrashInjector.look` at a time."""
 
 
 class Slots(Protocol):
@@ -66,6 +68,10 @@ class CrashInjector:
     every `Schedule.tick` seconds while a party is down that may come back, and where no message
     was sent since the last tick, it counts as the end of the round. Ticks stop when
     they can change nothing any more (`_worth_ticking`), or a stalled run would go on for ever.
+
+    A round that misses messages of cut links may never end either. So there are ticks, too, once
+    a message that was sent again is lost again. They count as ends of rounds until a party begins
+    a round or records an event.
 
     Parameters
     ----------
@@ -100,29 +106,34 @@ class CrashInjector:
         self._tried: set[int] = set()  # rejoined since the last message, without sending one
         self._tried_at = 0  # messages sent by then
         self._idle_ticks = 0  # ticks since a party last recorded an event
+        self._link_tick = False  # whether a tick of links is scheduled
+        # Sender, receiver and kind of what links lost since a round began or an event was recorded.
+        self._cut: set[tuple[int, int, str]] = set()
         self.round = 0
         self.counted = 0
 
     def begin(self) -> None:
         """Put the scripted moments into the queue."""
         for seconds in self._schedule.moments:
-            self._clock.schedule_faults(round_ns(seconds), tick=False)
+            self._clock.schedule_faults(round_ns(seconds), _NOW)
 
     def round_begun(self, round: int) -> None:
         """Move the fault chains on, at this instant, if nobody had begun this round before."""
         if round > self.round:
             self.round = round
-            self._clock.schedule_faults(self._clock.now, tick=False)
+            self._cut.clear()
+            self._clock.schedule_faults(self._clock.now, _NOW)
 
     def step_counted(self, round: int) -> None:
         """Move scripted outages on, at this instant, as the server begins a round by its count."""
         if round > self.counted:
             self.counted = round
-            self._clock.schedule_faults(self._clock.now, tick=False)
+            self._clock.schedule_faults(self._clock.now, _NOW)
 
     def event_recorded(self) -> None:
         """Note that a party has recorded an event: the run makes headway."""
         self._idle_ticks = 0
+        self._cut.clear()
 
     def keep(self, slot: PartySlot) -> None:
         """Write the own checkpoint of a party that is at a safe point and may crash."""
@@ -133,16 +144,18 @@ class CrashInjector:
         """Put what a party writes between safe points beside its own checkpoint."""
         slot.keep_ahead()
 
-    def apply_faults(self, *, tick: bool) -> None:
+    def look(self, purpose: int) -> None:
         """Crash and rejoin the parties that the schedule names now, by ascending number.
 
         Parameters
         ----------
-        tick : bool
-            Whether a round's time has passed since the last look.
+        purpose : int
+            Whether a tick has passed since the last look, and for whom.
         """
-        if tick:
+        if purpose == _PARTIES:
             self._tick()
+        elif purpose == _LINKS:
+            self._tick_links()
         for index in sorted(self._may_crash):
             slot = self._simulation.slots[index]
             alive = self._schedule.alive(
@@ -155,7 +168,7 @@ class CrashInjector:
         if self._worth_ticking() and not self._tick_scheduled:
             self._tick_scheduled = True
             due = self._clock.now + round_ns(self._schedule.tick)
-            self._clock.schedule_faults(due, tick=True)
+            self._clock.schedule_faults(due, _PARTIES)
 
     def _tick(self) -> None:
         """Count the round as over if no message was sent since the last tick."""
@@ -168,6 +181,23 @@ class CrashInjector:
             self.counted += bool(self.counted)
         self._seen = sent
         self._idle_ticks += 1
+
+    def _tick_links(self) -> None:
+        """Count the round as over if nothing has happened since a link lost a message again."""
+        self._link_tick = False
+        if not self._cut or self.over or self._clock.no_messages_in_flight:
+            return
+        self._idle_ticks += 1
+        if self._idle_ticks > _MOST_IDLE_TICKS:
+            return
+        if not self._tick_scheduled:  # else the ticks of parties that are down count
+            self.round += 1
+            self.counted += bool(self.counted)
+        self._schedule_link_tick()
+
+    def _schedule_link_tick(self) -> None:
+        self._link_tick = True
+        self._clock.schedule_faults(self._clock.now + round_ns(self._schedule.tick), _LINKS)
 
     def _worth_ticking(self) -> bool:
         """Whether virtual time must advance although no message is in flight.
@@ -235,6 +265,7 @@ class CrashInjector:
         back = message.sender == SERVER and message.kind != ANNOUNCE
         asked: dict[str, Any] = {"counted": self.counted, "back": back}
         if not self._schedule.linked(*ends, self.round, now, **asked):
+            self._note_cut(message)
             return self._lose(message, "the link is down")
         # By its second draw a party may miss an answer without a crash: only the chain says so.
         answers = back and self._schedule.backward
@@ -253,6 +284,14 @@ class CrashInjector:
         if sender.down or sender.party.epoch != message.epoch:
             return self._lose(message, f"{name_of(message.sender)} went down")
         return True
+
+    def _note_cut(self, message: Message) -> None:
+        """Let ticks of links begin if the like of a message was lost before."""
+        cut = (message.sender, message.receiver, message.kind)
+        again = cut in self._cut and not self._link_tick
+        self._cut.add(cut)
+        if again and self._schedule.mends(*cut[:2], max(self.round, self.counted)):
+            self._schedule_link_tick()
 
     def _lose(self, message: Message, why: str) -> bool:
         if message.row >= 0:
@@ -293,6 +332,8 @@ class CrashInjector:
             "tried": tuple(sorted(self._tried)),
             "tried_at": self._tried_at,
             "counted": self.counted,
+            "link_tick": self._link_tick,
+            "cut": tuple(sorted(self._cut)),
         }
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -306,3 +347,5 @@ class CrashInjector:
         self._tried = set(state["tried"])
         self._tried_at = state["tried_at"]
         self.counted = state.get("counted", 0)
+        self._link_tick = state.get("link_tick", False)
+        self._cut = {(low, high, kind) for low, high, kind in state.get("cut", ())}

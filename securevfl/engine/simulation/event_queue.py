@@ -48,7 +48,7 @@ class EventQueue:
             Virtual nanoseconds, not before `now`.
         kind : int
             `DEPART` (message and its bytes), `ARRIVE` (message), `TIMER` or `RESUME` (party and
-            number of its wait), `FAULTS` (whether a round's time has passed).
+            number of its wait), `FAULTS` (what the look at the schedule is for).
         subject
             As the kind says.
         """

@@ -203,7 +203,7 @@ class Simulation:
             self._transmit(*subject)
         elif kind == FAULTS:
             assert self._crashes is not None
-            self._crashes.apply_faults(tick=subject)
+            self._crashes.look(subject)
         else:
             index, number = subject
             runner = self.slots[index].runner
@@ -472,9 +472,9 @@ class Simulation:
         """Number of messages that have been sent so far."""
         return len(self.transcript)
 
-    def schedule_faults(self, time: int, *, tick: bool) -> None:
+    def schedule_faults(self, time: int, purpose: int) -> None:
         """Look at the fault schedule at a time."""
-        self._queue.schedule(time, FAULTS, tick)
+        self._queue.schedule(time, FAULTS, purpose)
 
     def on_crash(self, slot: PartySlot) -> None:
         """Replace the crashed party's copy for a checkpoint."""

@@ -26,7 +26,7 @@ from securevfl.protocols.coded_split.quantisation import first_model, whole_rows
 from securevfl.protocols.coded_split.terms import check_elements, check_request, steps_in
 
 Model = tuple[np.ndarray, int, tuple[int, ...], bytes]
-_UNANSWERED = 20  # questions in a row without a word: the server has ended
+_EVENLY, _DOUBLED = 20, 10  # questions without a word: at equal times, then ever more rarely
 
 
 class Holder(KeyHolder):
@@ -125,7 +125,7 @@ class Holder(KeyHolder):
                 payload = await self.receive(
                     *("deal", "seed", "missed", "request", "stop"),
                     sender=SERVER,
-                    timeout=self.public.config.ask_timeout if silent < _UNANSWERED else None,
+                    timeout=patience(self.public.config.ask_timeout, silent),
                     safe=True,
                 )
             except TimeoutError:
@@ -156,7 +156,7 @@ class Holder(KeyHolder):
         else:
             for number, share, digest in steps_in(self.public, kind, step, payload):
                 self.apply(number, share, digest)
-        if self.model[2] or (kind == "request" and self.model[1] < self.last_step):
+        if self.model[1] < self.last_step and (self.model[2] or kind == "request"):
             self.ask()
 
     def apply(self, step: int, share: np.ndarray, digest: bytes) -> None:
@@ -235,6 +235,17 @@ class Holder(KeyHolder):
             return 0
         entries = public.batches["train"].coded * public.config.width
         return int(entries * (2 * sum(public.sizes) + public.streams))
+
+
+def patience(seconds: float | None, silent: int) -> float | None:
+    """Seconds until the next question, after so many without a word; None to ask no more.
+
+    A link may be cut for long, so a holder goes on to ask, ever more rarely. Who has heard nothing
+    for some 2,000 times as long as the first question waited takes the server as gone.
+    """
+    if seconds is None or silent >= _EVENLY + _DOUBLED:
+        return None
+    return float(seconds * 2 ** max(0, silent + 1 - _EVENLY))
 
 
 class Owner(Holder):

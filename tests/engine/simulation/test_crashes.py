@@ -359,3 +359,63 @@ def test_resume_knows_the_faults(digits, tmp_path):
 def test_a_role_that_the_protocol_lacks_is_refused(digits):
     with pytest.raises(ConfigurationError, match="no party has the role 'host'"):
         run("split", digits, {"host": {"fault": 0.1, "rejoin": 0.5}})
+
+
+class Repeating(Party):
+    """Sends its number again and again, until the server has it, or so many times."""
+
+    async def run(self) -> None:
+        for _ in range(TIMES):
+            self.send(SERVER, "count", self.index, round=2)
+            try:
+                await self.receive("stop", timeout=1.5)
+            except TimeoutError:
+                continue
+            return
+
+
+class Patient(Party):
+    """Waits in round 2 for all clients, however long that takes."""
+
+    async def run(self) -> None:
+        for round in (1, 2):
+            self.round = round
+            self.engine.enter_round(self, round)
+            self.record("round", step=round)
+        await self.collect("count")
+        self.broadcast("stop", None)
+
+
+TIMES = 40
+
+
+def repeat(values: dict[str, Any], seed: int = 0) -> Any:
+    parties: dict[int, Party] = {n: Repeating(n, range(N)) for n in range(N)}
+    parties[SERVER] = Patient(SERVER, range(N))
+    faults = faults_from(values).bind({"server": (SERVER,), "client": range(N)}, seed)
+    history = History()
+    simulation = Simulation(
+        parties, seed=seed, observer=history, faults=faults, make_party=lambda n: parties[n]
+    )
+    simulation.run()
+    return named(history.events, "lost")
+
+
+def test_links_come_back_in_a_round_that_waits_for_what_is_sent_again():
+    """No party is down, so before only a newer round moved the links on."""
+    lost = repeat({"link": {"fault": 1.0, "rejoin": 0.3}})
+    assert {event.fields["why"] for event in lost} == {"the link is down"}
+    assert max(event.round for event in lost) > 2  # ticks were counted as rounds
+    scripted = [{"link": [1, "server"], "rounds": [1, 6]}]
+    assert [event.party for event in repeat({"outage": scripted})] == [1] * 4
+
+
+def test_links_that_never_come_back_and_losses_that_nobody_repeats_end_a_run(monkeypatch):
+    for cut in ({"rounds": [1]}, {"seconds": [0.0]}):
+        with pytest.raises(StalledError, match=r"stalled at [56]\d\.\d+ s .*missing: party 1\."):
+            repeat({"outage": [{"link": [1, "server"], **cut}]})
+    with pytest.raises(StalledError):
+        repeat({"link": {"fault": 1.0, "rejoin": 0.0}})
+    monkeypatch.setitem(globals(), "TIMES", 1)
+    with pytest.raises(StalledError, match=r"stalled at 1.500 s"):  # ticks of 1 s do not begin
+        repeat({"link": {"fault": 1.0, "rejoin": 0.3}})

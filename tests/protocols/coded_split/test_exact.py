@@ -48,6 +48,24 @@ def test_decoded_sums_are_the_twins_with_crashes_losses_and_catch_up(name):
     assert outcome.losses == plain.losses  # nothing decoded depends on who answered
 
 
+@pytest.mark.parametrize(("fault", "rejoin"), [(0.5, 0.3), (0.3, 0.1)])
+def test_links_that_are_cut_for_long_delay_a_run_and_change_no_number(fault, rejoin):
+    """Fewer than R links are up in some round; no party is down, and holders send again."""
+    links = Faults({"link": Chain(fault, rejoin)}, first=2)
+    options = {**SMALL, "secure": True, "ask_timeout": 1.5}
+    outcome = simulate(watched(CodedSplit), data("8,1,1"), faults=links, **options)
+    check_against_twin(outcome, rounds=SMALL["rounds"])
+    plain = simulate(watched(CodedSplit), data("8,1,1"), **options)
+    assert outcome.losses == plain.losses
+    measured = [
+        next(event.fields for event in one.events if event.name == "inference")
+        for one in (outcome, plain)
+    ]
+    assert measured[0] == measured[1]
+    lost = [event.fields["kind"] for event in outcome.events if event.name == "lost"]
+    assert {"embedding", "lacks", "deal"} <= set(lost)
+
+
 @pytest.mark.parametrize(
     ("prime", "data_bits", "gradient_bits"),
     [(P31, 6, 8), (P40, 8, 14), (2**50 - 2**14 + 1, 8, 20), (P61, 10, 20)],
@@ -86,6 +104,15 @@ def test_any_r_uploads_decode_alike_and_fewer_are_a_clear_error(name):
         fewer = {j: uploads[j] for j in list(uploads)[: public.threshold - 1]}
         with pytest.raises(NotEnoughResultsError, match=f"= {public.threshold} results, got"):
             decode_sums(public, fewer, rows)
+
+
+def test_a_request_that_all_links_lose_is_sent_again_when_holders_ask():
+    cut = Faults(outages=tuple(Outage((n, SERVER), rounds=(13, 15)) for n in range(8)))
+    options = {**SMALL, "secure": True, "ask_timeout": 1.5}
+    outcome = simulate(CodedSplit, data("8,1,1"), faults=cut, **options)
+    lost = [event.fields["kind"] for event in outcome.events if event.name == "lost"]
+    assert lost.count("request") == 8
+    assert [event.name for event in outcome.events].count("inference") == 1
 
 
 def test_too_few_holders_end_the_run_with_their_names():

@@ -7,6 +7,7 @@ from securevfl.data import load_dataset
 from securevfl.engine.party import SERVER, Message
 from securevfl.errors import CheckpointError, ProtocolError
 from securevfl.protocols.coded_split import CodedSplit
+from securevfl.protocols.coded_split.algorithm import patience
 from securevfl.protocols.coded_split.messages import NO_STEPS, Label, Request, joined
 from securevfl.testing.runs import simulate
 
@@ -98,6 +99,14 @@ def test_a_label_is_answered_with_the_same_bytes_and_for_no_other_rows(ended):
     uploads = [payload for kind, _, payload in engine.sent if kind == "embedding"]
     assert len(uploads) == 2
     assert (uploads[0] == uploads[1]).all()
+
+
+def test_a_holder_asks_at_equal_times_and_then_ever_more_rarely():
+    waits = [patience(1.5, silent) for silent in range(31)]
+    assert waits[:20] == [1.5] * 20
+    assert waits[20:30] == [1.5 * 2**n for n in range(1, 11)]
+    assert waits[30] is None  # the server has gone
+    assert patience(None, 0) is None
 
 
 def test_labels_differ_by_part_step_piece_rows_and_the_steps_in_the_model():
