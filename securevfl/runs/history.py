@@ -12,6 +12,7 @@ import numpy as np
 from securevfl.engine.network import SERVER, Event
 from securevfl.engine.party import Party
 from securevfl.engine.transcript import Transcript
+from securevfl.errors import NotEnoughResultsError
 from securevfl.models.split import mean_loss, measure
 from securevfl.protocols.base.protocol import Protocol
 from securevfl.runs.folders.models import model_arrays
@@ -237,7 +238,13 @@ class HistoryRecorder:
         if not self._pending:
             return
         self._pending = False
-        found = self.measured()
+        try:
+            found = self.measured()
+        except NotEnoughResultsError as error:  # the run may go on all the same
+            found = {}
+            entry = {name: self.rows[-1][name] for name in ("party", "round", "time")}
+            self.events.append({"event": "unmeasured", **entry, "why": str(error)})
+            _LOG.warning("step %s is not evaluated: %s", self.rows[-1]["step"], error)
         self.rows[-1].update(found)
         self._accuracy = found.get("accuracy", self._accuracy)
         if self.keep_models and found and not self._diverging:

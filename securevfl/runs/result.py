@@ -288,6 +288,7 @@ class Run:
         from securevfl.runs.plots import draw_curves
 
         self.folder = Path(folder)
+        self.protocol.settle(self.parties)
         with replaced_together(self.folder, last=SUMMARY) as beside:
             (beside / CONFIG).write_text(self.spec.to_toml(self.protocol.describe()))
             entries = sorted(self.history + self.events, key=lambda entry: entry["time"])

@@ -13,8 +13,9 @@ protects payloads from the network and from mistakes, not from the cluster's ope
 from __future__ import annotations
 
 import contextlib
+import operator
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -94,6 +95,9 @@ class Cluster:
     answer : float
         Real seconds in which a party must answer the driver, its longest computation included; ten
         times as many before its first round. One that does not is ended and restarted.
+    spares : callable
+        Whether the result can do without some parties that are lost for good; not without any
+        if not given.
     """
 
     def __init__(
@@ -105,8 +109,10 @@ class Cluster:
         restarts: int = -1,
         patience: float = 120.0,
         answer: float = ANSWER,
+        spares: Callable[[Collection[int]], bool] = operator.not_,
     ) -> None:
         assignment.check()
+        self._spares = spares
         self.assignment = assignment
         self.patience = patience
         self.answer = answer
@@ -473,7 +479,9 @@ class Cluster:
         while len(states) < len(self._records):
             missing = [n for n in self._records if n not in states]
             gone = [n for n in missing if self._records[n].lost]
-            if gone or time.monotonic() > end:
+            if gone == missing and self._spares(gone):
+                break
+            if (gone and not self._spares(gone)) or time.monotonic() > end:
                 raise RunError(
                     f"cluster: the last round is over, but {', '.join(map(name_of, missing))} did "
                     "not come back, and without its model the result would be wrong. Resume the "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
@@ -136,6 +136,16 @@ class Protocol(ABC):
         """Raw scores of rows by the parties' models, computed in the clear.
 
         This is the experimenter's evaluation: no party of the protocol could compute it alone.
+        """
+
+    def can_spare(self, absent: Collection[int]) -> bool:
+        """Whether the models can be had without these parties, which are lost for good."""
+        return not absent
+
+    def settle(self, parties: Mapping[int, Party]) -> None:  # noqa: B027
+        """Bring parties that a run left behind to its end, before their models are written.
+
+        The experimenter does it, who has all of them.
         """
 
     def predictors(

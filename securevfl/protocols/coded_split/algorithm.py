@@ -117,7 +117,7 @@ class Holder(KeyHolder):
         if self.returned:
             self.uploaded = 0  # the upload may be lost; the same label gets the same bytes
             self.ask()
-        silent = 0
+        silent, piece = 0, -1
         while True:
             self.answer()
             stored = self.model[1]  # by the safe point of the next line
@@ -134,12 +134,14 @@ class Holder(KeyHolder):
                 self.ask()
                 continue
             assert self.envelope is not None
-            silent = 0
             kind, step = self.envelope.kind, self.envelope.round
             if kind == "stop":
                 break
             self.report(stored)
             self.take(kind, step, payload)
+            if kind != "request" or payload.piece != piece:  # else it asked, and nothing is new
+                silent = 0
+            piece = payload.piece if kind == "request" else piece
         await self.receive_release()
 
     def report(self, stored: int) -> None:

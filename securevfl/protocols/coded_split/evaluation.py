@@ -6,15 +6,17 @@ step, by the server's own log, and decodes; so what it measures does not depend 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from securevfl.engine.party import SERVER, Party
+from securevfl.errors import NotEnoughResultsError
 from securevfl.models.split import Batches
 from securevfl.protocols.coded_split.algorithm import Holder
 from securevfl.protocols.coded_split.decoding import signed_models
+from securevfl.protocols.coded_split.messages import joined
 from securevfl.protocols.coded_split.parameters import Parameters
 from securevfl.protocols.coded_split.quantisation import first_model, mean_of_sums, whole_rows
 from securevfl.protocols.coded_split.server import Server
@@ -39,12 +41,35 @@ def whole_models(public: Parameters, parties: Mapping[int, Party]) -> np.ndarray
     holders: list[Any] = [parties[j] for j in range(public.code.parties)]
     ready = [j for j in holders if can_catch_up(server, j)]
     chosen = sorted(ready, key=lambda holder: -holder.model[1])[: public.models_needed]
+    if len(chosen) < public.models_needed and server.steps:
+        raise NotEnoughResultsError(
+            f"coded_split: models exist as shares, 2(K+T-1)+1 = {public.models_needed} of which "
+            f"are needed, and {len(chosen)} holders have one with all {server.steps} steps: "
+            f"{', '.join(f'party {j.index}' for j in chosen) or 'none'}"
+        )
     if len(chosen) < public.models_needed:  # nothing was shared yet
         own = [first_model(public, holders[n].weights) for n in range(public.owners)]
         first = public.field.signed(np.concatenate(own))
         return np.broadcast_to(first, (public.code.segments, *first.shape))
     chosen.sort(key=lambda holder: holder.index)
     return signed_models(public, {j.index: caught_up(public, server, j) for j in chosen})
+
+
+def settle(public: Parameters, server: Server, holders: Iterable[Holder]) -> None:
+    """Give holders that the end of a run left behind the steps that they lack.
+
+    The files of a run hold shares of the models only, and nothing that brings them further.
+    """
+    for holder in holders:
+        done = holder.model[1]
+        if done < server.steps and can_catch_up(server, holder):
+            digest = joined(
+                server.dealing.digest(server.secret, t, server.dealt(t))
+                for t in range(done + 1, server.steps + 1)
+                if t not in holder.model[2]
+            )
+            values = caught_up(public, server, holder)
+            holder.model = (values, server.steps, (), joined((holder.model[3], digest)))
 
 
 def can_catch_up(server: Server, holder: Holder) -> bool:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from securevfl.engine.party import SERVER, Party
-from securevfl.errors import WouldOverflowError
+from securevfl.errors import NotEnoughResultsError, WouldOverflowError
 from securevfl.field import LagrangeCode
 from securevfl.field.prss import Prss
 from securevfl.models.split import Batches
@@ -35,6 +35,7 @@ from securevfl.protocols.coded_split.evaluation import (
     can_catch_up,
     caught_up,
     joint_embedding,
+    settle,
     whole_models,
 )
 from securevfl.protocols.coded_split.formulas import (
@@ -185,6 +186,16 @@ class CodedSplit(SplitProtocol, SharedModels):
         """Models of all owners, (K, d, h) integers with lx + lu bits, by the experimenter."""
         return whole_models(self.public, parties)
 
+    def can_spare(self, absent: Collection[int]) -> bool:
+        """Whether 2(K+T-1)+1 holders are left, and the server: they have the models in shares."""
+        left = len(self.peers()) - len(absent)
+        return SERVER not in absent and left >= self.public.models_needed
+
+    def settle(self, parties: Mapping[int, Party]) -> None:
+        """Deal holders that a run left behind, by a crash or a lost message, what they lack."""
+        made: Any = parties
+        settle(self.public, made[SERVER], [made[j] for j in self.peers()])
+
     def layout_of(self, rows: int) -> Batches:
         """Segments of new rows: which replica evaluates which row."""
         return self.batches(self.public.code.segments, "test", rows, short=True)
@@ -198,6 +209,8 @@ class CodedSplit(SplitProtocol, SharedModels):
         ------
         ConfigurationError
             Where the sums of rows that were never decoded could wrap.
+        NotEnoughResultsError
+            Where too few holders have all steps.
         """
         trained: Any = parties
         server = trained[SERVER]
@@ -207,6 +220,13 @@ class CodedSplit(SplitProtocol, SharedModels):
                 f"coded_split: sums of new rows can reach {lasting:.4g}, and (p-1)/2 = "
                 f"{limit:.4g}: while it trained, only the training rows' bound was kept. Train "
                 "with secure = true, or with a larger prime"
+            )
+        able = [j for j in self.peers() if can_catch_up(server, trained[j])]
+        if len(able) < self.public.results_needed and server.steps:
+            raise NotEnoughResultsError(
+                f"coded_split: a coded prediction needs R + 2A = {self.public.results_needed} "
+                f"holders with all {server.steps} steps, and {len(able)} have them: "
+                f"{', '.join(f'party {j}' for j in able) or 'none'}"
             )
         public = replace(self.public, batches={"test": self.layout_of(len(features[0]))})
         predicting = PredictingServer(self.peers(), public, server.centre, lasting)
@@ -218,7 +238,7 @@ class CodedSplit(SplitProtocol, SharedModels):
                 holder = Owner(j, self.peers(), public, own, trained[j].weights)
             else:
                 holder = Holder(j, self.peers(), public)
-            if can_catch_up(server, trained[j]):
+            if j in able:
                 holder.model = (caught_up(self.public, server, trained[j]), 0, (), NO_STEPS)
             else:  # it lacks steps, and does not answer
                 holder.model = (trained[j].model[0], 0, (1,), NO_STEPS)

@@ -126,6 +126,7 @@ class Driver:
             place=options.place,
             restarts=self.restarts,
             answer=options.answer(),
+            spares=protocol.can_spare,
         )
         self._mirrors: dict[int, Party] = {}
         recorder.measured = self._measured
@@ -218,9 +219,9 @@ class Driver:
         return self._mirrors
 
     def _measured(self) -> dict[str, float]:
-        """Measures of the models as they stand; none while a party is down."""
+        """Measures of the models as they stand; none while a party is down that they need."""
         states = self.cluster.states()
-        if len(states) < len(self.job.parties):
+        if not self.protocol.can_spare(set(self.job.parties) - set(states)):
             return {}
         return measures(self.protocol, self._mirror(states))
 

@@ -49,6 +49,7 @@ def silent_cluster(monkeypatch, *, setup_done=True):
     cluster = object.__new__(Cluster)
     cluster.answer, cluster._floor, cluster._origin, cluster._moved = 30.0, 4, 0, 0.0
     cluster._ray, cluster._restarts, heard = SilentRay(), -1, []
+    cluster._spares = lambda gone: False
     cluster._on_event = heard.append
     status = SimpleNamespace(setup_done=setup_done, round=4)
     record = supervisor._ActorRecord("actor", poll="a reference", status=status)
@@ -117,6 +118,15 @@ def test_a_result_without_the_model_of_a_lost_party_is_refused(monkeypatch):
     record.lost = True
     with pytest.raises(RunError, match=r"party 2 did not come back.*Resume the run"):
         cluster._collect()
+
+
+def test_a_result_that_needs_no_model_of_a_lost_party_is_the_others(monkeypatch):
+    cluster, record, *_ = silent_cluster(monkeypatch)
+    record.lost, asked = True, []
+    cluster._spares = lambda gone: asked.append(list(gone)) or True
+    ended = cluster._collect()
+    assert (ended.states, ended.transcripts) == ({}, {})
+    assert asked == [[2]]
 
 
 def test_a_party_whose_answer_the_driver_had_no_time_to_take_is_not_silent(monkeypatch):
