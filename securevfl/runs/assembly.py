@@ -192,7 +192,7 @@ def check_memory(protocol: Protocol, folder: Path | None = None, *, messages: bo
 
     listed = transcript_bytes(protocol, folder) if messages else 0
     needed, available = protocol.memory() + listed, int(psutil.virtual_memory().available)
-    if needed > available:  # a run that ended before in this process may be garbage by now
+    if needed > available // 4:  # a run that ended before in this process may be garbage by now
         gc.collect()
         available = int(psutil.virtual_memory().available)
     if needed > available:

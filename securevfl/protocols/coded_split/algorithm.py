@@ -12,6 +12,7 @@ holders are here, the server in `securevfl.protocols.coded_split.server`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from mmap import mmap
 from typing import Any, ClassVar
 
 import numpy as np
@@ -26,6 +27,7 @@ from securevfl.protocols.coded_split.quantisation import first_model, whole_rows
 from securevfl.protocols.coded_split.terms import check_elements, check_request, steps_in
 
 Model = tuple[np.ndarray, int, tuple[int, ...], bytes]
+_LARGE = 2**20  # bytes
 _EVENLY, _DOUBLED = 20, 10  # questions without a word: at equal times, then ever more rarely
 
 
@@ -79,19 +81,24 @@ class Holder(KeyHolder):
         """Lines 1 to 3: share data and models, agree on keys; keep what the others sent."""
         self.share_own()
         await self.agree_on_keys(self.public.prss)
-        owners = range(self.public.owners)
         for part in self.public.batches:
-            shares = await self.collect(f"{part}-data", senders=owners)
-            for n in owners:
-                shape = self.public.batches[part].length, self.public.sizes[n]
-                check_elements(self.public, f"'{part}-data'", n, shares[n], shape)
-            self.data_shares[part] = np.concatenate([shares[n] for n in owners], axis=1)
+            self.data_shares[part] = await self.collect_data(part)
         if self.shares_models:
+            owners = range(self.public.owners)
             models = await self.collect("model", senders=owners)
             for n in owners:
                 shape = self.public.sizes[n], self.public.config.width
                 check_elements(self.public, "'model'", n, models[n], shape)
             self.model = (np.concatenate([models[n] for n in owners]), 0, (), NO_STEPS)
+
+    async def collect_data(self, part: str) -> np.ndarray:
+        """F(alpha_j) of all owners side by side; when it returns, their messages may be freed."""
+        owners = range(self.public.owners)
+        shares = await self.collect(f"{part}-data", senders=owners)
+        for n in owners:
+            shape = self.public.batches[part].length, self.public.sizes[n]
+            check_elements(self.public, f"'{part}-data'", n, shares[n], shape)
+        return np.concatenate([shares[n] for n in owners], axis=1)
 
     @property
     def shares_models(self) -> bool:
@@ -280,7 +287,7 @@ class Owner(Holder):
             whole = whole_rows(public, self.index, features)
             X = public.batches[part].lay_out(public.field.reduce(whole))
             Z = self.uniform((T, *X.shape[1:]))
-            self.share(f"{part}-data", public.code.encode(X, masks=Z))
+            self.share(f"{part}-data", [*map(_apart, public.code.encode(X, masks=Z))])
         if self.shares_models:
             W = first_model(public, self.weights)
             V = self.uniform((T, *W.shape))
@@ -301,3 +308,17 @@ class Owner(Holder):
         unit = -public.config.data_bits - public.config.gradient_bits
         self.released = tuple(np.ldexp(models.astype(np.float64), unit))
         self.record("released", replicas=len(self.released))
+
+
+def _apart(share: np.ndarray) -> np.ndarray:
+    """A copy whose memory goes back to the system as soon as the holder has taken it.
+
+    A view would keep the shares of all holders until the last one has taken its own, and freed
+    pieces of a heap are too small for what holders join them to: a simulation would need the shares
+    of all holders twice.
+    """
+    if share.nbytes < _LARGE:
+        return share.copy()
+    copy = np.frombuffer(mmap(-1, share.nbytes), share.dtype).reshape(share.shape)
+    copy[...] = share
+    return copy
