@@ -21,6 +21,7 @@ import numpy as np
 
 from securevfl.data.preparation.ids import refuse_other_rows
 from securevfl.data.preparation.party_preprocessor import PartyPreprocessor
+from securevfl.data.preparation.tables import as_frame
 from securevfl.engine.network import SERVER
 from securevfl.errors import ConfigurationError, DataError
 from securevfl.models.aggregation import gather, make_aggregation
@@ -207,8 +208,10 @@ class JointModel:
         """
         import pandas as pd
 
+        rows = as_frame(rows)
         if isinstance(rows, pd.DataFrame):
             rows = [rows] * len(self.clients)
+        rows = [*map(as_frame, rows)]
         if len(rows) != len(self.clients):
             raise DataError(
                 f"model: {len(rows)} tables for {len(self.clients)} parties; give a data frame, or "

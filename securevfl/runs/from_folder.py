@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from securevfl.data.alignment.join import PartyTable, common_rows
-from securevfl.data.preparation.csvfile import read_csv
+from securevfl.data.preparation.tables import read_table
 from securevfl.engine.names import PartyNames
 from securevfl.errors import ConfigurationError, DataError
 from securevfl.models.user_code import allow_options as allow_options
@@ -62,7 +62,7 @@ def predict_files(
         model: Run | JointModel = load_run(folder, code=code)
     else:
         model = kept
-    frames = [read_csv(file) for file in files]
+    frames = [read_table(file) for file in files]
     id_column = None if spec.source is None else spec.source.options.get("id_column")
     left_out: dict[str, int] = {}
     if len(frames) > 1 and id_column is not None:

@@ -146,9 +146,9 @@ def counted(monkeypatch):
 
     monkeypatch.setattr(frames, "checked_frame", counting)
     # The reader of files refuses the same faults, once, before a frame is made of a file.
-    read = files.read_csv
+    read = files.read_table
     monkeypatch.setattr(
-        files, "read_csv", lambda path, *rest: seen.append(path.name) or read(path, *rest)
+        files, "read_table", lambda path, *rest: seen.append(path.name) or read(path, *rest)
     )
     return seen
 

@@ -31,9 +31,9 @@ from securevfl.data.labels import RawLabels, encode_labels, read_labels
 from securevfl.data.options import TableKeywords, TableOptions
 from securevfl.data.origin import About
 from securevfl.data.preparation.columns import Column
-from securevfl.data.preparation.csvfile import read_csv
 from securevfl.data.preparation.party_preprocessor import PartyPreprocessor
 from securevfl.data.preparation.preprocess import Preprocessor
+from securevfl.data.preparation.tables import read_table
 from securevfl.engine.party import SERVER, Party
 from securevfl.errors import DataError
 from securevfl.reading import read_arrays
@@ -142,7 +142,7 @@ class Tables:
     def read(self, index: int) -> PartyTable:
         """The table of a party, or the server's; called on the machine that has the file."""
         path = Path(self.label_file if index == SERVER else self.party_files[index])
-        return PartyTable(path.name, checked_frame(read_csv(path, self.separator), path.name))
+        return PartyTable(path.name, checked_frame(read_table(path, self.separator), path.name))
 
     def labels(self, table: PartyTable) -> RawLabels:
         """The label column of the server's table."""

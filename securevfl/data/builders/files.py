@@ -1,4 +1,4 @@
-"""Data sets from the user's CSV files, of one owner or of several parties."""
+"""Data sets from the user's files, of one owner or of several parties."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from securevfl.data.content import DatasetContent
 from securevfl.data.options import TableKeywords, TableOptions, own_data, table_options
 from securevfl.data.origin import About
 from securevfl.data.partition import named_owners
-from securevfl.data.preparation.csvfile import read_csv
+from securevfl.data.preparation.tables import read_table
 from securevfl.errors import DataError
 
 
@@ -33,18 +33,19 @@ class FromFiles(DatasetContent):
         owners: Sequence[Sequence[str]] | Mapping[str, Sequence[str]] | None = None,
         **options: Unpack[TableKeywords],
     ) -> Self:
-        """Build a data set from a CSV file with a header line.
+        """Build a data set from a CSV file with a header line, or from a Parquet or Arrow file.
 
         Parameters
         ----------
         path : path
-            The file; .gz, .bz2 and .xz are unpacked.
+            The file; .gz, .bz2 and .xz of CSV files are unpacked. Parquet and Arrow files need the
+            extra ``tables``.
         label : str
             Name of the label column.
         test_file : path, optional
             A file with the same columns that holds the test rows.
         separator : str, optional
-            A comma, or a tab for .tsv files, unless given.
+            Of CSV files: a comma, or a tab for .tsv files, unless given.
         parties, owners
             As for `from_pandas`.
         **options
@@ -66,13 +67,13 @@ class FromFiles(DatasetContent):
             name=path.name.split(".")[0],
             about=_about([path]),
         )
-        frame = read_csv(path, separator)
+        frame = read_table(path, separator)
         if label is None:
             raise DataError(
                 f"{path.name}: label= is missing; name the label column, one of {listed(frame)}."
             )
         label_column(frame, label, path.name)  # before the test rows are read
-        test = None if test_file is None else read_csv(Path(test_file), separator)
+        test = None if test_file is None else read_table(Path(test_file), separator)
         return from_frame(cls, frame, test, label, parties, owners, asked, path.name)
 
     @classmethod
@@ -89,7 +90,7 @@ class FromFiles(DatasetContent):
         unmatched: str = "dropped",
         **options: Unpack[TableKeywords],
     ) -> Self:
-        """Build a data set from several parties' own CSV files, joined by an id column.
+        """Build a data set from several parties' own files, joined by an id column.
 
         The ids are compared as texts; rows whose id is not in every file are left out, or kept as
         what their party holds alone, and the notes say how many. Rows come in the order of the
@@ -106,7 +107,7 @@ class FromFiles(DatasetContent):
         label_file : path, optional
             File of ids and labels.
         separator : str, optional
-            A comma, or a tab for .tsv files, unless given.
+            Of CSV files: a comma, or a tab for .tsv files, unless given.
         match : callable, optional
             Finds the common ids: in plain form if not given, by private set intersection with
             `securevfl.runs.alignment.match_privately` (``align="psi"`` on the command line).
@@ -161,7 +162,7 @@ def refuse_twice(paths: Sequence[Path]) -> None:
 
 
 def _table(path: Path, separator: str | None) -> PartyTable:
-    return PartyTable(path.name, read_csv(path, separator))
+    return PartyTable(path.name, read_table(path, separator))
 
 
 def _about(paths: Sequence[Path]) -> About:

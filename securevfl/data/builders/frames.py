@@ -20,6 +20,7 @@ from securevfl.data.content import D, DatasetContent
 from securevfl.data.labels import RawLabels, read_labels
 from securevfl.data.options import TableKeywords, TableOptions, own_data, table_options
 from securevfl.data.partition import divide_columns, named_owners
+from securevfl.data.preparation.tables import as_frame
 from securevfl.errors import DataError
 
 if TYPE_CHECKING:
@@ -53,7 +54,9 @@ class FromFrames(DatasetContent):
         Parameters
         ----------
         frame : DataFrame, or sequence of one DataFrame per party, or mapping of party names to them
-            Several frames are joined by `id_column`, or taken row by row without one.
+            Several frames are joined by `id_column`, or taken row by row without one. Tables of
+            polars, pyarrow and DuckDB are made data frames; the first two need the extra
+            ``tables``.
         label : str
             Name of the label column.
         test_frame : DataFrame, optional
@@ -100,6 +103,7 @@ class FromFrames(DatasetContent):
             name="table",
             about=own_data("data frame of the user"),
         )
+        frame, test_frame, label_frame = map(as_frame, (frame, test_frame, label_frame))
         if isinstance(frame, pd.DataFrame):
             if id_column is not None or label_frame is not None:
                 raise DataError(
@@ -118,7 +122,8 @@ class FromFrames(DatasetContent):
                 f"{len(called)} party names for {len(frame)} tables; give one per table."
             )
         tables = [
-            PartyTable(who, checked_frame(f, who)) for who, f in zip(called, frame, strict=True)
+            PartyTable(who, checked_frame(as_frame(f), who))
+            for who, f in zip(called, frame, strict=True)
         ]
         labels = None
         if label_frame is not None:

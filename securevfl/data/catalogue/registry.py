@@ -12,7 +12,7 @@ from securevfl.data.alignment.overlap import Rest, limit_overlap
 from securevfl.data.catalogue.facts import Facts
 from securevfl.data.dataset import VerticalDataset
 from securevfl.data.options import TableOptions
-from securevfl.data.preparation.other_files import KINDS
+from securevfl.data.preparation.other_files import ARROW, KINDS, PARQUET
 from securevfl.errors import DataError, UnknownNameError
 from securevfl.plugins import Registry
 
@@ -158,7 +158,9 @@ def _load(
         return loader(**chosen)
     path = Path(name_or_path)
     if not (
-        path.exists() or path.suffix.lower() in (*_FILE_SUFFIXES, *KINDS) or len(path.parts) > 1
+        path.exists()
+        or path.suffix.lower() in (*_FILE_SUFFIXES, *PARQUET, *ARROW, *KINDS)
+        or len(path.parts) > 1
     ):
         raise UnknownNameError("data set", name, known)
     if not path.is_file():

@@ -1,4 +1,4 @@
-"""Files that are no CSV files: their kinds, and how to read them."""
+"""Kinds of files, and how to read in Python those that are not read here."""
 
 from __future__ import annotations
 
@@ -9,9 +9,6 @@ from securevfl.errors import DataError
 _FRAME, _ARRAYS = "VerticalDataset.from_pandas", "VerticalDataset.from_numpy"
 # Names of files that end so: what they are, who reads them in Python, and who takes the result.
 KINDS: dict[str, tuple[str, str, str]] = {
-    ".parquet": ("a Parquet file", "pandas.read_parquet", _FRAME),
-    ".feather": ("an Arrow file", "pandas.read_feather", _FRAME),
-    ".arrow": ("an Arrow file", "pandas.read_feather", _FRAME),
     ".xlsx": ("a spreadsheet", "pandas.read_excel", _FRAME),
     ".xls": ("a spreadsheet", "pandas.read_excel", _FRAME),
     ".ods": ("a spreadsheet", "pandas.read_excel", _FRAME),
@@ -24,6 +21,9 @@ KINDS: dict[str, tuple[str, str, str]] = {
     ".npy": ("a NumPy file", "numpy.load", _ARRAYS),
     ".npz": ("a NumPy file", "numpy.load", _ARRAYS),
 }
+# Names of files that `securevfl.data.preparation.tables` reads, besides CSV files.
+PARQUET = (".parquet", ".pq")
+ARROW = (".arrow", ".feather", ".ipc")
 _ARCHIVES = (".zip", ".tar", ".tgz", ".7z", ".rar")
 # First bytes of files whose names do not say what they are.
 _BEGINNINGS = {
@@ -45,18 +45,27 @@ def refuse_other_kind(path: Path) -> None:
     DataError
         Saying what the file is and how it can be read.
     """
-    if not path.is_file():
-        return
-    kind = path.suffix.lower()
-    if kind not in (*KINDS, *_ARCHIVES):
-        with path.open("rb") as file:
-            start = file.read(16)
-        kind = next((k for begins, k in _BEGINNINGS.items() if start.startswith(begins)), "")
+    kind = kind_of(path)
     if kind in _ARCHIVES:
         raise DataError(f"{path.name} is an archive; unpack it, and give the CSV file in it.")
     if kind in KINDS:
         what, reader, taker = KINDS[kind]
         raise DataError(
-            f"{path.name} is {what}, and tables are read from CSV files; write it as CSV, or read "
-            f"it in Python by {reader} and give the result to {taker}."
+            f"{path.name} is {what}, and tables are read from CSV, Parquet and Arrow files; write "
+            f"it as one of them, or read it in Python by {reader} and give the result to {taker}."
         )
+
+
+def kind_of(path: Path) -> str:
+    """Ending that files of this one's kind have, by its name or else its first bytes.
+
+    "" for a file that may be a CSV file, and where there is no file.
+    """
+    if not path.is_file():
+        return ""
+    kind = path.suffix.lower()
+    if kind in (*KINDS, *PARQUET, *ARROW, *_ARCHIVES):
+        return kind
+    with path.open("rb") as file:
+        start = file.read(16)
+    return next((k for begins, k in _BEGINNINGS.items() if start.startswith(begins)), "")

@@ -22,6 +22,7 @@ from securevfl.data.preparation.columns import (
 from securevfl.data.preparation.ids import refuse_other_rows
 from securevfl.data.preparation.party_preprocessor import PartyPreprocessor, numeric_matrix
 from securevfl.data.preparation.scaling import Scaling, check_scaling
+from securevfl.data.preparation.tables import as_frame
 from securevfl.errors import DataError
 
 if TYPE_CHECKING:
@@ -84,6 +85,9 @@ class Preprocessor:
         """
         import pandas as pd
 
+        if isinstance(rows, (list, tuple)) and len(rows) == len(self.parties):
+            rows = [as_frame(one) for one in rows]
+        rows = as_frame(rows)
         if _one_table_per_party(rows, len(self.parties)):
             refuse_other_rows(cast("Any", rows), self.id_column)
             parts = [p.apply(r) for p, r in zip(self.parties, cast("Any", rows), strict=True)]

@@ -24,8 +24,6 @@ def test_the_name_says_what_it_is(tmp_path, suffix):
 @pytest.mark.parametrize(
     ("start", "said"),
     [
-        (b"PAR1\x15\x04", "is a Parquet file"),
-        (b"ARROW1\x00\x00", "is an Arrow file"),
         (b"SQLite format 3\x00", "is a database"),
         (b"\x93NUMPY\x01\x00", "is a NumPy file"),
         (b"MATLAB 5.0 MAT-file", "is a MATLAB file"),
@@ -51,7 +49,7 @@ def test_readers_that_are_named_exist():
 
 
 def test_csv_files_and_files_that_are_not_there_pass(tmp_path):
-    refuse_other_kind(tmp_path / "gone.parquet")
+    refuse_other_kind(tmp_path / "gone.xlsx")
     path = tmp_path / "bank.csv"
     path.write_text("a,b\n1,2\n")
     refuse_other_kind(path)
@@ -60,8 +58,8 @@ def test_csv_files_and_files_that_are_not_there_pass(tmp_path):
 
 def test_a_file_that_is_not_there_is_no_unknown_data_set(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(DataError, match=r"bank\.parquet: there is no such file"):
-        load_dataset("bank.parquet", label="y")
-    Path("bank.parquet").write_bytes(b"PAR1")
-    with pytest.raises(DataError, match="is a Parquet file"):
-        load_dataset("bank.parquet", label="y")
+    with pytest.raises(DataError, match=r"bank\.xlsx: there is no such file"):
+        load_dataset("bank.xlsx", label="y")
+    Path("bank.xlsx").write_bytes(b"PK")
+    with pytest.raises(DataError, match="is a spreadsheet"):
+        load_dataset("bank.xlsx", label="y")

@@ -1,0 +1,105 @@
+"""Tables from files and frames of any kind that is read: CSV, Parquet, Arrow, polars."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from securevfl.data.preparation.csvfile import read_csv
+from securevfl.data.preparation.other_files import ARROW, PARQUET, kind_of
+from securevfl.errors import DataError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_LINE = "pip install 'securevfl[tables]'"
+
+
+def read_table(path: Path, separator: str | None = None) -> pd.DataFrame:
+    """Read a file with a header or a schema as a table.
+
+    Parameters
+    ----------
+    path : Path
+        A CSV file, as `read_csv` takes it, or a Parquet or Arrow (Feather) file, which needs
+        pyarrow. The first bytes decide where the name says nothing.
+    separator : str, optional
+        Of a CSV file; the other kinds have none.
+
+    Returns
+    -------
+    DataFrame
+        A CSV file gives texts. Parquet and Arrow files keep their types; a named index that pandas
+        stored is a column.
+
+    Raises
+    ------
+    DataError
+        If the file cannot be read, a column of it holds lists, records or bytes, or pyarrow is
+        missing.
+    """
+    kind = kind_of(path)
+    if kind not in (*PARQUET, *ARROW):
+        return read_csv(path, separator)
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ModuleNotFoundError:
+        raise DataError(f"{path.name} needs the package pyarrow to be read; {_LINE}") from None
+    try:
+        table = pyarrow.parquet.read_table(path) if kind in PARQUET else _arrow(path)
+    except (pyarrow.ArrowException, OSError) as error:
+        why = str(error).splitlines()[0]
+        raise DataError(f"{path.name} cannot be read as a {kind[1:]} file: {why}") from error
+    for field in table.schema:
+        if _is_no_cell(field.type):
+            raise DataError(
+                f"{path.name}: column {field.name!r} holds {field.type}, and a cell must be one "
+                "number, truth value or text; divide it into columns, or leave it out"
+            )
+    try:
+        frame: pd.DataFrame = table.to_pandas(date_as_object=False)
+    except (pyarrow.ArrowException, ValueError, OverflowError) as error:
+        why = str(error).splitlines()[0]
+        raise DataError(f"{path.name} cannot be made a data frame: {why}") from error
+    named = [name for name in frame.index.names if name is not None]
+    return frame.reset_index(drop=not named)
+
+
+def _is_no_cell(kind: Any) -> bool:
+    from pyarrow import types
+
+    binary = types.is_binary, types.is_large_binary, types.is_fixed_size_binary
+    return any(is_kind(kind) for is_kind in (types.is_nested, *binary))
+
+
+def _arrow(path: Path) -> Any:
+    """An Arrow table from a file, or from a stream that was written to one."""
+    import pyarrow
+
+    with pyarrow.memory_map(str(path)) as source:
+        if source.read(6) == b"ARROW1":
+            return pyarrow.ipc.open_file(source).read_all()
+        source.seek(0)
+        return pyarrow.ipc.open_stream(source).read_all()
+
+
+def as_frame(table: Any) -> Any:
+    """A table of another library (polars, pyarrow, DuckDB) as a data frame; others as they are.
+
+    Raises
+    ------
+    DataError
+        If that library cannot do it, for want of pyarrow for example.
+    """
+    import pandas as pd
+
+    change = getattr(table, "to_pandas", None) or getattr(table, "to_df", None)
+    if change is None or isinstance(table, (pd.DataFrame, pd.Series)):
+        return table
+    try:
+        return change()
+    except Exception as error:
+        why = (str(error) or repr(error)).splitlines()[0]
+        name = f"{type(table).__module__}.{type(table).__name__}"
+        raise DataError(f"{name} cannot be made a data frame: {why}; {_LINE}") from error
