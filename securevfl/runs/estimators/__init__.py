@@ -1,0 +1,1 @@
+"""Estimators for scikit-learn: a protocol behind `fit` and `predict`."""

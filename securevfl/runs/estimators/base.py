@@ -1,0 +1,308 @@
+"""What all estimators share: columns are dealt to simulated parties, and a protocol trains."""
+
+from __future__ import annotations
+
+import json
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator, is_regressor
+from sklearn.utils import check_random_state
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import (
+    check_consistent_length,
+    check_is_fitted,
+    column_or_1d,
+    validate_data,
+)
+
+from securevfl.data.dataset import VerticalDataset
+from securevfl.data.preparation.tables import as_frame
+from securevfl.errors import ConfigurationError, DataError
+from securevfl.reading import NOT_PARSED
+from securevfl.runs.export import joint_model, load_models
+from securevfl.runs.run import run
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_LABEL = "the label"
+
+
+class VerticalEstimator(BaseEstimator):  # type: ignore[misc]
+    """An estimator that trains a protocol on all rows of `fit`.
+
+    A subclass has the parameters ``parties``, ``owners``, ``scaling``, ``conditions``, ``sealed``,
+    ``options`` and ``random_state``, and says which protocol it trains by which options.
+    """
+
+    # Parameters, by what scikit-learn's `clone` asks for: each subclass sets them.
+    parties: int
+    owners: Sequence[Sequence[int]] | None
+    scaling: str
+    conditions: Any
+    sealed: bool
+    options: Mapping[str, Any] | None
+    random_state: Any
+
+    _file: str  # of what `save` writes beside the models
+
+    @property
+    @abstractmethod
+    def _trained(self) -> str:
+        """Name of the protocol."""
+
+    @abstractmethod
+    def _own_options(self) -> dict[str, Any]:
+        """Options of the protocol that are parameters of the estimator."""
+
+    def _helpers(self, owners: int) -> int:
+        """How many parties with one constant column are added to so many owners."""
+        return 0
+
+    # -- fitting -----------------------------------------------------------------------------
+
+    def _train(self, X: Any, y: np.ndarray, task: str) -> None:
+        """Train on prepared columns and targets, and keep what the protocol gives."""
+        if len(X) < 2:
+            raise DataError(f"{type(self).__name__}: n_samples={len(X)}; at least two are needed")
+        self.owners_ = self._deal(X.shape[1])
+        seed = self.random_state
+        if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)):
+            seed = check_random_state(seed).randint(2**31 - 1)
+        options = self._chosen()
+        rounds = options.get("rounds")
+        self.run_ = run(
+            self._trained,
+            self._dataset(X, y, task),
+            seed=int(seed),
+            conditions=self.conditions,
+            sealed=self.sealed,
+            **({} if rounds is None else {"eval_every": rounds}),
+            **options,
+        )
+        self.model_ = joint_model(self.run_.protocol, self.run_.parties, self.run_.models())
+        self.n_iter_ = len(self.run_.history)
+
+    def _dataset(self, X: Any, y: np.ndarray, task: str) -> VerticalDataset:
+        """All rows as training rows; the first also stands for the test rows, which a set has."""
+        parts = self._parts(X)
+        if isinstance(X, np.ndarray):
+            return VerticalDataset.from_numpy(
+                parts,
+                y,
+                test_features=[part[:1] for part in parts],
+                test_labels=y[:1],
+                task=task,
+                name="X",
+                scaling=self.scaling,
+            )
+        import pandas as pd
+
+        whole = pd.concat([*parts, pd.Series(y, name=_LABEL, index=X.index)], axis=1)
+        return VerticalDataset.from_pandas(
+            whole,
+            _LABEL,
+            test_frame=whole.iloc[:1],
+            owners=[list(part.columns) for part in parts],
+            task=task,
+            name="X",
+            scaling=self.scaling,
+        )
+
+    def _checked(self, X: Any, y: Any = None, *, fitting: bool = False) -> Any:
+        """X as numbers, (rows, features) float64, or as a data frame if it has other columns."""
+        X = as_frame(X)
+        given = {"y": y, "y_numeric": is_regressor(self)} if fitting else {}
+        if fitting:
+            self.texts_ = has_texts(X)
+        if not self.texts_:
+            return validate_data(self, X, **given, dtype=np.float64, reset=fitting)
+        if not hasattr(X, "columns"):
+            raise DataError(
+                f"{type(self).__name__}: it was fitted on a data frame with texts; give one"
+            )
+        validate_data(self, X, skip_check_array=True, reset=fitting)
+        frame = X.set_axis([str(name) for name in X.columns], axis=1)
+        if not fitting:
+            return frame
+        y = column_or_1d(y, warn=True)
+        check_consistent_length(frame, y)
+        return frame, y
+
+    def _chosen(self) -> dict[str, Any]:
+        """Options of the protocol."""
+        own, given = self._own_options(), dict(self.options or {})
+        twice = sorted(given.keys() & own.keys())
+        if twice:
+            raise ConfigurationError(
+                f"{type(self).__name__}: options has {', '.join(twice)}, which is a parameter of "
+                "its own"
+            )
+        return {**own, **given}
+
+    def _deal(self, features: int) -> list[list[int]]:
+        """Numbers of each client's columns; none of a helper."""
+        if self.owners is not None:
+            owners = [[int(k) for k in owned] for owned in self.owners]
+            if sorted(k for owned in owners for k in owned) != list(range(features)):
+                raise DataError(
+                    f"{type(self).__name__}: owners name {sum(map(len, owners))} columns; each of "
+                    f"the {features} columns, 0 to {features - 1}, needs one owner"
+                )
+        else:
+            count = min(self.parties, features)
+            if count < 1:
+                raise ConfigurationError(
+                    f"{type(self).__name__}: parties must be at least 1, they are {self.parties}"
+                )
+            owners = [part.tolist() for part in np.array_split(np.arange(features), count)]
+        return owners + [[] for _ in range(self._helpers(len(owners)))]
+
+    def _parts(self, X: Any) -> list[Any]:
+        """Each client's columns; a constant one of a helper."""
+        if isinstance(X, np.ndarray):
+            helper = np.zeros((len(X), 1))
+            return [X[:, owned] if owned else helper for owned in self.owners_]
+        return [
+            X.iloc[:, owned] if owned else _constant(X, n) for n, owned in enumerate(self.owners_)
+        ]
+
+    # -- use ---------------------------------------------------------------------------------
+
+    def _scores(self, X: Any, coded: bool, what: str) -> Any:
+        """What the model's or, on secret shares, the run's method of a name says of rows."""
+        check_is_fitted(self, "model_")
+        parts = self._parts(self._checked(X))
+        # Models of some protocols, such as coded_split, are of use within their run only.
+        alone = self.model_.server.about["network"] is not None
+        if alone and not coded:
+            return getattr(self.model_, what)(parts)
+        if not hasattr(self, "run_"):
+            which = "a coded prediction" if alone else f"a prediction of {self._trained}"
+            raise ConfigurationError(
+                f"{type(self).__name__}: {which} needs run_, which saving and pickling leave out; "
+                "fit again" + (", or predict without coded" if alone else "")
+            )
+        return getattr(self.run_, what)(parts, coded=coded)
+
+    def save(self, folder: Path | str) -> None:
+        """Write parameters and each party's model into a folder, without pickle.
+
+        Raises
+        ------
+        ConfigurationError
+            For parameters that JSON cannot hold, such as a network of one's own.
+        """
+        check_is_fitted(self, "model_")
+        names = getattr(self, "feature_names_in_", None)
+        content = {
+            "parameters": self.get_params(deep=False) | {"random_state": None},
+            "owners": self.owners_,
+            "features": self.n_features_in_,
+            "names": None if names is None else names.tolist(),
+            "rounds": self.n_iter_,
+            "texts": self.texts_,
+        }
+        if hasattr(self, "classes_"):
+            content["classes"] = self.classes_.tolist()
+        try:
+            text = json.dumps(content, indent=1)
+        except TypeError as error:
+            raise ConfigurationError(f"{type(self).__name__}: cannot be saved: {error}") from None
+        folder = Path(folder)
+        self.model_.save(folder)
+        (folder / self._file).write_text(text + "\n")
+
+    @classmethod
+    def load(cls, folder: Path | str) -> Self:
+        """Read what `save` wrote.
+
+        Raises
+        ------
+        DataError
+            When a file is missing or damaged.
+        """
+        path = Path(folder) / cls._file
+        try:
+            content = json.loads(path.read_text())
+            made = cls(**content["parameters"])
+            if "classes" in content or hasattr(made, "predict_proba"):
+                made.classes_ = np.array(content["classes"])
+            made.owners_, made.n_features_in_ = content["owners"], content["features"]
+            made.n_iter_ = content["rounds"]
+            made.texts_ = bool(content.get("texts", False))  # none before version 0.2
+            if content["names"] is not None:
+                made.feature_names_in_ = np.array(content["names"], dtype=object)
+        except (OSError, KeyError, TypeError, *NOT_PARSED) as error:
+            raise DataError(f"{cls.__name__}: {path} cannot be read: {error}") from None
+        made.model_ = load_models(folder)
+        return made
+
+    def __getstate__(self) -> dict[str, Any]:
+        state: dict[str, Any] = dict(super().__getstate__())
+        state.pop("run_", None)  # parties, engine and data: too much, and no longer needed
+        return state
+
+
+class VerticalClassification:
+    """`fit` and the predictions of a classifier; a `VerticalEstimator` is the other base."""
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Train.
+
+        Parameters
+        ----------
+        X : array-like of shape (rows, features), or data frame
+            Numbers; a data frame may have columns of texts, categories and truth values, which are
+            encoded as `VerticalDataset.from_pandas` says.
+        y : array-like of shape (rows,)
+            Classes of any type, at least two.
+        """
+        me: Any = self
+        X, y = me._checked(X, y, fitting=True)
+        check_classification_targets(y)
+        self.classes_, codes = np.unique(y, return_inverse=True)
+        if len(self.classes_) < 2:
+            raise DataError(
+                f"{type(self).__name__}: y has 1 class ({self.classes_[0]!r}); at least two are "
+                "needed"
+            )
+        task = "binary" if len(self.classes_) == 2 else "multiclass"
+        me._train(X, codes.astype(np.int64), task)
+        return self
+
+    def predict_proba(self, X: Any, *, coded: bool = False) -> np.ndarray:
+        """Probabilities of the classes, (rows, C), in the order of `classes_`.
+
+        Parameters
+        ----------
+        X : array-like of shape (rows, features), or data frame
+        coded : bool
+            Evaluate the rows on secret shares, by the protocol; only before `run_` is lost.
+        """
+        me: Any = self
+        found: np.ndarray = me._scores(X, coded, "predict_proba")
+        return found
+
+    def predict(self, X: Any, *, coded: bool = False) -> np.ndarray:
+        """Classes of rows; the parameters are those of `predict_proba`."""
+        chosen: np.ndarray = self.predict_proba(X, coded=coded).argmax(axis=1)
+        return np.asarray(self.classes_[chosen])
+
+
+def has_texts(X: Any) -> bool:
+    """Whether X is a data frame with a column that holds anything but numbers."""
+    kinds = getattr(X, "dtypes", None)
+    if kinds is None or not hasattr(X, "columns"):
+        return False
+    return any(getattr(kind, "kind", "O") not in "iufb" for kind in kinds)
+
+
+def _constant(X: pd.DataFrame, number: int) -> pd.DataFrame:
+    import pandas as pd
+
+    return pd.DataFrame({f"helper {number}": np.zeros(len(X))}, index=X.index)
