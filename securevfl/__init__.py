@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from securevfl.engine.conditions import Conditions
     from securevfl.errors import ConfigurationError, RunError, SecureVFLError
     from securevfl.planning.forecast import Forecast, plan
-    from securevfl.runs.estimators.fedvs import FedVSClassifier
-    from securevfl.runs.estimators.vertical import VFLClassifier, VFLRegressor
+    from securevfl.runs.estimators.any_protocol import VFLClassifier, VFLRegressor
+    from securevfl.runs.estimators.classifier import FedVSClassifier
     from securevfl.runs.export import load_model, load_models
     from securevfl.runs.history import Progress
     from securevfl.runs.load import load_run
@@ -64,15 +64,15 @@ __all__ = [
 _EXPORTS = {
     "Conditions": "engine.conditions",
     "ConfigurationError": "errors",
-    "FedVSClassifier": "runs.estimators.fedvs",
+    "FedVSClassifier": "runs.estimators.classifier",
     "Forecast": "planning.forecast",
     "Interrupted": "runs.run",
     "Progress": "runs.history",
     "Run": "runs.result",
     "RunError": "errors",
     "SecureVFLError": "errors",
-    "VFLClassifier": "runs.estimators.vertical",
-    "VFLRegressor": "runs.estimators.vertical",
+    "VFLClassifier": "runs.estimators.any_protocol",
+    "VFLRegressor": "runs.estimators.any_protocol",
     "VerticalDataset": "data",
     "dataset_catalogue": "data",
     "load_dataset": "data",

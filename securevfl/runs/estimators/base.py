@@ -1,4 +1,4 @@
-"""What all estimators share: columns are dealt to simulated parties, and a protocol trains."""
+"""Base of all estimators: columns are dealt to simulated parties, and a protocol trains."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class VerticalEstimator(BaseEstimator):  # type: ignore[misc]
         """Options of the protocol that are parameters of the estimator."""
 
     def _helpers(self, owners: int) -> int:
-        """How many parties with one constant column are added to so many owners."""
+        """Number of parties with one constant column that are added to so many owners."""
         return 0
 
     # -- fitting -----------------------------------------------------------------------------
@@ -174,10 +174,10 @@ class VerticalEstimator(BaseEstimator):  # type: ignore[misc]
     # -- use ---------------------------------------------------------------------------------
 
     def _scores(self, X: Any, coded: bool, what: str) -> Any:
-        """What the model's or, on secret shares, the run's method of a name says of rows."""
+        """Result of a method of the model or, on secret shares, of the run for rows."""
         check_is_fitted(self, "model_")
         parts = self._parts(self._checked(X))
-        # Models of some protocols, such as coded_split, are of use within their run only.
+        # Models that stay in secret shares are of use within their run only.
         alone = self.model_.server.about["network"] is not None
         if alone and not coded:
             return getattr(self.model_, what)(parts)

@@ -8,6 +8,7 @@ from typing import Any, Self
 import numpy as np
 from sklearn.base import ClassifierMixin, RegressorMixin
 
+from securevfl.protocols.base.defaults import DEFAULT
 from securevfl.runs.estimators.base import VerticalClassification, VerticalEstimator
 
 
@@ -16,7 +17,7 @@ class _AnyProtocol(VerticalEstimator):
 
     def __init__(
         self,
-        protocol: str = "split",
+        protocol: str = DEFAULT,
         parties: int = 8,
         *,
         owners: Sequence[Sequence[int]] | None = None,
@@ -58,7 +59,7 @@ class VFLClassifier(ClassifierMixin, VerticalClassification, _AnyProtocol):  # t
     Parameters
     ----------
     protocol : str
-        A name of `securevfl.protocol_catalogue`, such as "split" or "coded_split".
+        Name of a method, as `securevfl protocols` lists them.
     parties : int
         Clients among which the columns are divided, in order; fewer where there are fewer columns.
     owners : sequence of sequences of int, optional
@@ -72,7 +73,7 @@ class VFLClassifier(ClassifierMixin, VerticalClassification, _AnyProtocol):  # t
     sealed : bool
         Encrypt every message.
     options : mapping, optional
-        Other options of the protocol, such as ``{"helpers": 2}`` of coded_split.
+        Other options of the protocol, such as ``{"width": 16}``.
     random_state : int, RandomState or None
         Of weights, batches and delays; never of masks and keys.
 
@@ -87,7 +88,7 @@ class VFLClassifier(ClassifierMixin, VerticalClassification, _AnyProtocol):  # t
     --------
     >>> from sklearn.datasets import load_iris
     >>> X, y = load_iris(return_X_y=True)
-    >>> classifier = VFLClassifier("split", parties=4, rounds=60, lr=0.05, random_state=0)
+    >>> classifier = VFLClassifier(parties=4, rounds=60, lr=0.05, random_state=0)
     >>> classifier.fit(X, y).score(X, y) > 0.9
     True
     """
@@ -105,7 +106,7 @@ class VFLRegressor(RegressorMixin, _AnyProtocol):  # type: ignore[misc]
     --------
     >>> from sklearn.datasets import load_diabetes
     >>> X, y = load_diabetes(return_X_y=True)
-    >>> regressor = VFLRegressor("split", parties=5, rounds=300, lr=0.02, random_state=0)
+    >>> regressor = VFLRegressor(parties=5, rounds=300, lr=0.02, random_state=0)
     >>> regressor.fit(X, (y - y.mean()) / y.std()).score(X, (y - y.mean()) / y.std()) > 0.4
     True
     """
