@@ -23,8 +23,8 @@ chance lies above 0; "-" where the role sees nothing that the attack could use (
 the JSON). What the attacks are, what they know and how success is counted is in
 [attacks.md](attacks.md). Conditions "paper"; times are virtual; bytes are those of open links. To
 repeat one: `python benchmarks/privacy.py attacks --data NAME`, of coded_split `coded` in the place
-of `attacks`. `benchmarks/attacks_page.py` writes this page. Each table says of which commit it is:
-those of all methods are older than coded_split, and FedVS stands in both.
+of `attacks`. `benchmarks/attacks_page.py` writes this page. Each table says of which commit it
+is; FedVS stands in those of all methods and in that of coded_split.
 """
 
 COALITIONS = """## What each coalition gains from coded_split
