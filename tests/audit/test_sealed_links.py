@@ -22,10 +22,12 @@ from securevfl.audit.sealed_links import (
     restored_states,
     streams_that_meet,
 )
+from securevfl.audit.subject import Subject
 from securevfl.audit.verifiers.links import SealedLinks
 from securevfl.engine import wire
 from securevfl.engine.security.sealing import OVERHEAD, Sealer
 from securevfl.errors import SealError
+from securevfl.testing.runs import make
 
 # Failure probability of this file: below 2^-94, that a keystream repeats by chance.
 
@@ -475,10 +477,10 @@ def test_sound_links_have_no_fault(sound):
 
 
 def test_the_verifier_accuses_links_with_a_fault(monkeypatch):
-    (support,) = SealedLinks().examine(None, None, seed=0, level=0.01)
+    (support,) = SealedLinks().examine(None, Subject(make("split")), seed=0, level=0.01)
     assert support.effect == "supports"
     monkeypatch.setattr("securevfl.audit.verifiers.links.Sealer", OneKeyForBothDirections)
-    found = list(SealedLinks().examine(None, None, seed=0, level=0.01))
+    found = list(SealedLinks().examine(None, Subject(make("split")), seed=0, level=0.01))
     assert found
     assert {evidence.effect for evidence in found} == {"accuses"}
 

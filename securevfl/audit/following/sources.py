@@ -46,14 +46,15 @@ def _altered_in(name: str, module: ModuleType) -> Iterator[str]:
     for path, defined in codes.items():
         value, known = _value_at(module, path.split("."))
         layers = _layers(value)
-        sound = layers[-1] in defined and all(map(_from_files, layers)) if layers else _wraps(value)
+        from_files = all(_from_files(code.co_filename) for code in layers)
+        sound = layers[-1] in defined and from_files if layers else _wraps(value)
         if known and not sound:
             yield f"{name}.{path}"
     for owner in vars(module).values():
         if isinstance(owner, type) and owner.__module__ == name:
             for attribute, value in vars(owner).items():
                 made = attribute.startswith("__")  # as Python makes those of a dataclass itself
-                if not all(_from_files(code, made=made) for code in _layers(value)):
+                if not all(_from_files(code.co_filename, made=made) for code in _layers(value)):
                     yield f"{name}.{owner.__qualname__}.{attribute}"
 
 
@@ -110,16 +111,17 @@ def _wraps(value: Any) -> bool:
     return type(value).__module__.startswith(f"{_ROOT}field.kernels.")
 
 
-def _from_files(code: CodeType, *, made: bool = False) -> bool:
+@functools.cache
+def _from_files(name: str, *, made: bool = False) -> bool:
     """Whether code is from a file of the library, of Python or of pydantic, or of no file.
 
     Parameters
     ----------
-    code : code
+    name : str
+        Of the file, as the code has it.
     made : bool
         Whether it may be of no file, as what Python makes itself.
     """
-    name = code.co_filename
     if name.startswith("<"):
         return made
     path = Path(name)

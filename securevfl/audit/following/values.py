@@ -85,9 +85,11 @@ def _differences(name: str) -> Iterator[str]:
 
 def _holds(ours: Any, wanted: Any) -> bool:
     """Whether all that is wanted is there; tables and objects may have come to hold more."""
+    if ours == wanted:
+        return True
     if isinstance(wanted, dict) and isinstance(ours, dict):
         return all(name in ours and _holds(ours[name], one) for name, one in wanted.items())
-    return bool(ours == wanted)
+    return False
 
 
 def _module(name: str) -> dict[str, Any]:
@@ -115,7 +117,7 @@ def _words(value: Any, deep: int) -> Any:
         return f"{kind} {value.__name__}"
     if isinstance(value, np.ndarray) and value.dtype != object:
         return f"{kind} {value.dtype} {value.shape} {hashlib.sha256(value.tobytes()).hexdigest()}"
-    if not deep:
+    if not deep or value is _known:  # it grows, and is longer than all else together
         return kind
     return {"type": kind} | {name: _words(one, deep - 1) for name, one in _parts(value).items()}
 

@@ -29,7 +29,7 @@ class SealedLinks:
         self, claim: Claim, subject: Subject, *, seed: int, level: float
     ) -> Iterable[Evidence]:
         """Faults of the sealer that runs use; the proof is that of its cipher."""
-        faults = link_faults(Sealer)
+        faults = subject.shared("link faults", lambda: link_faults(Sealer))
         for fault in faults:
             yield Evidence(self.name, "accuses", fault, "demonstration", 0.0)
         if not faults:
