@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 import tomllib
 from contextlib import suppress
@@ -21,6 +22,22 @@ settings.register_profile("unhurried", deadline=None)
 settings.load_profile("unhurried")
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
+
+
+# Their tests wait for processes of their own, for minutes in all: begun last, they would leave one
+# worker alone, and begun by both workers, they would wait for each other's.
+EARLY = "tests/runs/engines/"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Run the longest waits first, and the others in the order of their files."""
+    items.sort(key=lambda item: not item.nodeid.startswith(EARLY))
+
+
+def pytest_collection_finish() -> None:
+    """Spare the garbage collector the thousands of tests and all that was imported for them."""
+    gc.collect()
+    gc.freeze()
 
 
 def look_again() -> None:
