@@ -350,16 +350,21 @@ def _dtype_code(array: np.ndarray | np.generic) -> int:
     return code
 
 
+_TAGS = [bytes([number]) for number in range(256)]
+_WORDS = {b"N": None, b"T": True, b"F": False}
+
+
 def _decode(view: memoryview, at: int, depth: int, rules: _Rules) -> tuple[Any, int]:
     if depth > _MAX_DEPTH:
         raise _too_deep()
-    tag, at = bytes(_take(view, at, 1)), at + 1
-    if tag in b"NTF":
-        return {b"N": None, b"T": True, b"F": False}[tag], at
+    tag = _TAGS[view[at]] if at < len(view) else bytes(_take(view, at, 1))
+    at += 1
     if tag == b"i":
-        return _int.unpack(_take(view, at, 8))[0], at + 8
+        return _number(_int, view, at), at + 8
+    if tag in _WORDS:
+        return _WORDS[tag], at
     if tag == b"f":
-        return _float.unpack(_take(view, at, 8))[0], at + 8
+        return _number(_float, view, at), at + 8
     if tag == b"P":
         rules.count_array()
         return _decode_elements(view, at, rules.modulus)
@@ -466,6 +471,13 @@ def _decode_elements(view: memoryview, at: int, modulus: int | None) -> tuple[An
     return array, end
 
 
+def _number(form: struct.Struct, view: memoryview, at: int) -> Any:
+    try:
+        return form.unpack_from(view, at)[0]
+    except struct.error:
+        return form.unpack(_take(view, at, 8))[0]  # which says how many bytes there are
+
+
 def _take(view: memoryview, at: int, length: int) -> memoryview:
     part = view[at : at + length]
     if len(part) != length:
@@ -476,7 +488,7 @@ def _take(view: memoryview, at: int, length: int) -> memoryview:
 def _length(view: memoryview, at: int, *, bounded: bool = True) -> int:
     # Each item takes a byte at least: a length beyond the payload would only make the reader
     # allocate.
-    value: int = _int.unpack(_take(view, at, 8))[0]
+    value: int = _number(_int, view, at)
     if value < 0 or (bounded and value > len(view)):
         raise WireError(f"wire: a length of {value} in a payload of {len(view)} bytes")
     return value
