@@ -21,6 +21,7 @@ from securevfl.audit.announced_sums import AnnouncedSums
 from securevfl.audit.deviations import Comparer, Comparison, Declared
 from securevfl.audit.following import acts
 from securevfl.audit.following.slots import FollowedSlot, References
+from securevfl.audit.mask_keys import MaskKeys, watch_streams
 from securevfl.audit.recording import RecordedMessage, RecordedRun, Recorder, keep_draws
 from securevfl.engine import wire
 from securevfl.engine.conditions import NONE, Conditions
@@ -114,6 +115,9 @@ class Followed:
     strange_keys, keys : int
         Keys and seeds that parties drew for themselves and that have another origin, or were used
         before; and all of them.
+    mask_keys : tuple of str
+        Of a coded protocol with masks: keys of another origin, or used for what is no sum of the
+        run.
     traffic : Traffic
     rounds : int
         Newest round that the server announced.
@@ -129,6 +133,7 @@ class Followed:
     thrown: int
     strange_keys: int
     keys: int
+    mask_keys: tuple[str, ...]
     traffic: Traffic
     rounds: int
     ended: str = ""
@@ -150,7 +155,7 @@ def follow(
     progress : callable, optional
         Told the round now and then.
     """
-    with randomness.watch() as log:
+    with randomness.watch() as log, watch_streams() as asked:
         one = _FollowedRun(protocol, setting, progress)
         ended = one.make()
     tapes = one.run.tapes.values()
@@ -163,6 +168,7 @@ def follow(
         randomness.unused(log, tapes),
         sum(1 for _ in randomness.unexplained_keys(log, one.keys)),
         len(one.keys),
+        tuple(() if one.mask_keys is None else one.mask_keys.faults(log, asked)),
         Traffic(_envelopes(one.simulation.transcript), tuple(one.controls), one.still),
         one.newest,
         ended,
@@ -171,7 +177,8 @@ def follow(
 
 def _prime(protocol: Protocol) -> int | None:
     """p, below which all draws must be uniform; None where they are no field elements."""
-    return protocol.code.field.modulus if isinstance(protocol, KeyMasked) else None
+    shares = isinstance(protocol, (CodedProtocol, KeyMasked))
+    return protocol.code.field.modulus if shares else None
 
 
 class _FollowedRun:
@@ -190,7 +197,9 @@ class _FollowedRun:
         self.controls: list[tuple[MessageKey, str]] = []
         self.keys: list[bytes] = []
         self.still = False
-        self.sums = AnnouncedSums(protocol) if isinstance(protocol, CodedProtocol) else None
+        coded = protocol if isinstance(protocol, CodedProtocol) else None
+        self.sums = None if coded is None else AnnouncedSums(coded)
+        self.mask_keys = None if coded is None or not coded.masked else MaskKeys(coded)
         self.newest = self.sent = 0
         self._pending: list[RecordedMessage] = []
         self._declared = Declared(protocol)
@@ -263,6 +272,8 @@ class _FollowedRun:
             self.still |= _is_zero(message.payload)
         if self.sums is not None:
             self.sums.take(message)
+        if self.mask_keys is not None:
+            self.mask_keys.take(message, spec)
         self._pending.append(message)
         if message.key.round > self.newest:
             self.newest = message.key.round

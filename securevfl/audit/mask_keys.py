@@ -1,0 +1,136 @@
+"""Keys of masks in a run: who drew them, and for which sums they were used.
+
+A proof takes the masks for random because nobody else knows the keys. So the keys are looked at as
+secret draws are: 32 fresh bytes of the operating system each, drawn in this run, one for each block
+of clients, and asked for nothing but the sums that were announced in this run.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from securevfl.audit import randomness
+from securevfl.audit.recorded_runs import kinds_of
+from securevfl.audit.recording import RecordedMessage
+from securevfl.field import prss
+from securevfl.field.prss import KEY
+from securevfl.protocols.base.coded import CodedProtocol
+from securevfl.protocols.base.messages import SELF, MessageSpec
+
+Asked = dict[tuple[bytes, bytes], set[int]]
+
+
+@contextmanager
+def watch_streams() -> Iterator[Asked]:
+    """Note what the function of key and label is asked: the sizes, by key and digest of the label.
+
+    It is for one run at a time, and not for several threads.
+    """
+    made: Any = prss
+    asked, fill = Asked(), prss.fill_stream
+
+    def filled(modulus: int, out: np.ndarray, key: bytes, label: bytes) -> None:
+        place = bytes(key), hashlib.sha256(label).digest()
+        asked.setdefault(place, set()).add(out.size)
+        fill(modulus, out, key, label)
+
+    made.fill_stream = filled
+    try:
+        yield asked
+    finally:
+        made.fill_stream = fill
+
+
+class MaskKeys:
+    """The keys of a masked run of a coded protocol, and the labels of its sums.
+
+    Parameters
+    ----------
+    protocol : CodedProtocol
+        With masks.
+
+    Attributes
+    ----------
+    drawn : list of bytes
+        Keys, as clients drew them.
+    """
+
+    def __init__(self, protocol: CodedProtocol) -> None:
+        self._protocol, self._kinds = protocol, kinds_of(protocol)
+        self.drawn: list[bytes] = []
+        self._batches: dict[int, dict[bytes, Any]] = {}
+        self._attempts: dict[tuple[int, int], dict[bytes, Any]] = {}
+        self._uploads: dict[tuple[int, int], set[bytes]] = {}
+
+    def take(self, message: RecordedMessage, spec: MessageSpec | None) -> None:
+        """Take in a message of the run, with its declaration if it has one."""
+        kind, round, sender, receiver = message.key
+        name = self._kinds.get(kind, kind)
+        if spec is not None and (spec.receiver, spec.carries) == (SELF, "key"):
+            self.drawn += message.payload
+        elif name == "round":
+            self._batches.setdefault(round, {})[message.content] = message.payload
+        elif name == "attempt":
+            told = self._attempts.setdefault((round, receiver), {})
+            told[message.content] = message.payload
+        elif name == "embedding":
+            digest = hashlib.sha256(message.content).digest()
+            self._uploads.setdefault((round, sender), set()).add(digest)
+
+    def faults(self, log: randomness.Log, asked: Asked) -> Iterator[str]:
+        """What the proof does not allow.
+
+        Parameters
+        ----------
+        log : randomness.Log
+            Of this run alone: a key of another run is strange here.
+        asked : mapping
+            What `watch_streams` noted in this run.
+        """
+        masks = self._protocol.prss
+        assert masks is not None
+        yield from faults_of_keys(self.drawn, len(masks.blocks), log)
+        strangers = {key for key, _ in asked} - set(self.drawn)
+        if strangers:
+            yield f"masks are made of {len(strangers)} keys that no client drew in the run"
+        known = {label for labels in self._labels().values() for label in labels}
+        other = {label for _, label in asked} - known
+        if other:
+            yield f"keys are asked for {len(other)} labels that are none of the run's sums"
+        if any(len(sizes) > 1 for sizes in asked.values()):
+            yield "a key is asked for masks of two sizes under one label"
+        yield from self._answered_twice()
+
+    def _labels(self) -> dict[tuple[int, int], set[bytes]]:
+        """Digests of labels by round and client: all that it was told of a sum."""
+        return {
+            (round, client): {
+                hashlib.sha256(self._protocol.told(round, batch, attempt)).digest()
+                for batch in self._batches.get(round, {}).values()
+                for attempt in attempts.values()
+            }
+            for (round, client), attempts in self._attempts.items()
+        }
+
+    def _answered_twice(self) -> Iterator[str]:
+        """More different uploads than labels: then one mask hides two of them."""
+        labels = self._labels()
+        for (round, client), uploads in self._uploads.items():
+            if len(uploads) > len(labels.get((round, client), ())):
+                yield f"client {client} has {len(uploads)} uploads in round {round}, of one label"
+
+
+def faults_of_keys(drawn: list[bytes], blocks: int, log: randomness.Log) -> Iterator[str]:
+    """Keys of another number, length or origin than one for each block, of 32 fresh bytes."""
+    if len(drawn) != blocks or any(len(key) != KEY for key in drawn):
+        yield f"{len(drawn)} keys of masks were drawn, and there are {blocks} of {KEY} bytes"
+    if len(set(drawn)) < len(drawn):
+        yield "a key of masks is another one"
+    strange = sum(1 for _ in randomness.unexplained_keys(log, drawn))
+    if strange:
+        yield f"{strange} keys of masks are not 32 fresh bytes of the run, or were used before"
