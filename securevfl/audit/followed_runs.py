@@ -177,8 +177,9 @@ def follow(
 
 def _prime(protocol: Protocol) -> int | None:
     """p, below which all draws must be uniform; None where they are no field elements."""
-    shares = isinstance(protocol, (CodedProtocol, KeyMasked))
-    return protocol.code.field.modulus if shares else None
+    if isinstance(protocol, CodedProtocol):
+        return protocol.code.field.modulus
+    return protocol.code.field.modulus if isinstance(protocol, KeyMasked) else None
 
 
 class _FollowedRun:

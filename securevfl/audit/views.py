@@ -16,7 +16,10 @@ from securevfl.privacy.coalition import Coalition
 
 @dataclass(frozen=True)
 class Sent:
-    """One message of a view; ``payload`` is None where only its size is seen."""
+    """One message of a view; ``payload`` is None where only its size is seen.
+
+    It was sent, and has arrived, at times in virtual nanoseconds; -1 where it has not arrived.
+    """
 
     kind: str
     round: int
@@ -24,6 +27,14 @@ class Sent:
     receiver: int
     nbytes: int
     payload: Any
+    sent: int
+    arrived: int
+
+    @property
+    def envelope(self) -> tuple[str, int, int, int, int, int, int]:
+        """All that is seen of it without its payload."""
+        ends = self.sender, self.receiver
+        return (self.kind, self.round, *ends, self.nbytes, self.sent, self.arrived)
 
 
 @dataclass(frozen=True)
@@ -74,11 +85,10 @@ class View:
         if len(self.messages) != len(other.messages):
             yield f"{len(self.messages)} and {len(other.messages)} messages"
         for one, two in zip(self.messages, other.messages, strict=False):
-            head = (one.kind, one.round, one.sender, one.receiver, one.nbytes)
-            if head != (two.kind, two.round, two.sender, two.receiver, two.nbytes):
-                yield f"messages {head} and {two}"
+            if one.envelope != two.envelope:
+                yield f"messages {one.envelope} and {two.envelope}"
             elif not same(one.payload, two.payload):
-                yield f"the payloads of {head}"
+                yield f"the payloads of {one.envelope}"
         for n in self.coalition.members:
             if not same(
                 vars(self.tapes[n]) if n in self.tapes else None,
@@ -140,12 +150,12 @@ def cut(
             "views: the transcript kept no payloads; run with Transcript(payloads=True)"
         )
     columns = transcript.columns()
-    names = ("kind", "round", "sender", "receiver", "bytes")
+    names = ("kind", "round", "sender", "receiver", "bytes", "sent", "arrived")
     heads = zip(*(columns[name].tolist() for name in names), strict=True)
     members = set(coalition.members)
     seen = []
     for head, payload in zip(heads, transcript.payloads, strict=True):
-        kind, number, sender, receiver, nbytes = head
+        kind, number, sender, receiver, nbytes, *times = head
         kind = kind if kinds is None else kinds.get(kind, kind)
         upload = kind == "embedding" and sender in coalition.uploads
         if coalition.outsider or upload or sender in members or receiver in members:
@@ -153,7 +163,7 @@ def cut(
             # granted are shown to it in the clear.
             hidden = sealed and not upload and members.isdisjoint((sender, receiver))
             shown = None if hidden else payload
-            seen.append(Sent(kind, number, sender, receiver, nbytes, shown))
+            seen.append(Sent(kind, number, sender, receiver, nbytes, shown, *times))
     own = [n for n in coalition.members if n >= 0]
     return View(
         coalition,

@@ -1,5 +1,7 @@
 """Views: what a coalition sees of a real run, and nothing else."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -72,6 +74,16 @@ def test_views_of_two_runs_differ_and_a_view_equals_itself(recorded):
     words = " ".join(recorded.view(coalition).differences(again.view(coalition)))
     assert "embedding" in words
     assert "tapes of party 0" in words
+
+
+@pytest.mark.parametrize("time", ["sent", "arrived"])
+def test_a_message_at_another_time_is_another_view(recorded, time):
+    seen = recorded.view(Coalition(server=True))
+    *others, last = seen.messages
+    later = dataclasses.replace(last, **{time: getattr(last, time) + 1})
+    other = dataclasses.replace(seen, messages=(*others, later))
+    [found] = seen.differences(other)
+    assert found == f"messages {last.envelope} and {later.envelope}"
 
 
 def test_replayed_tapes_give_the_same_run(recorded):

@@ -19,6 +19,7 @@ from securevfl.errors import SealError, WireError
 
 _FIELDS = (str, int, int, str, int, int, int, int, bytes)
 _EARLY = 4096  # most frames of an unknown incarnation, or ahead of a missing one, per link
+_EARLY_BYTES = 1 << 28  # most bytes of frames of an unknown incarnation, per link
 
 
 class Frame(NamedTuple):
@@ -214,6 +215,15 @@ class Links:
                 raise WireError(
                     f"link: {_EARLY} frames of incarnation {frame.incarnation} of "
                     f"{name_of(frame.sender)} are kept already, and it has not been introduced"
+                )
+            held = sum(len(one.body) for one in link.unknown)
+            # Nobody can tell yet who sent it. One frame is let in whatever its size, which the
+            # carrier bounds: it may be a share of a large data set.
+            if link.unknown and held + len(frame.body) > _EARLY_BYTES:
+                raise WireError(
+                    f"link: a frame of {len(frame.body)} bytes of incarnation {frame.incarnation} "
+                    f"of {name_of(frame.sender)}, which has not been introduced, was not kept: "
+                    f"{held} bytes are kept already, and the most is {_EARLY_BYTES}"
                 )
             link.unknown.append(frame)
             return []

@@ -222,6 +222,21 @@ def test_a_new_incarnation_has_links_of_its_own():
     assert one.unpack(two.pack(0, "kind", 0, NOTHING)) == []  # the old incarnation still talks
 
 
+def test_frames_of_an_unknown_incarnation_are_bounded_in_bytes(monkeypatch):
+    monkeypatch.setattr("securevfl.engine.realtime.frames._EARLY_BYTES", 100)
+    one, _ = pair(sealed=False)
+    again = Links("r", 1, 1, (0, 1), None)
+    again.add_peers({0: one.hello})
+    payload = wire.encode(bytes(60))
+    assert one.unpack(again.pack(0, "kind", 1, payload)) == []
+    with pytest.raises(WireError, match="the most is 100"):
+        one.unpack(again.pack(0, "kind", 2, payload))
+    assert [m.round for m in one.add_peers({1: again.hello})] == [1]
+    large = Links("r", 1, 2, (0, 1), None)
+    large.add_peers({0: one.hello})
+    assert one.unpack(large.pack(0, "kind", 3, wire.encode(bytes(200)))) == []  # the first
+
+
 def test_strangers_are_named():
     one, two = pair()
     frame = Frame.decode(one.pack(1, "kind", 0, NOTHING))
