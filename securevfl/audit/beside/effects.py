@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -18,23 +18,35 @@ _ACTS = frozenset({
     *("os.system", "os.exec", "os.posix_spawn", "os.spawn", "os.fork", "subprocess.Popen"),
     *("socket.connect", "socket.bind", "socket.sendto", "socket.sendmsg", "sqlite3.connect"),
     *("shutil.copyfile", "shutil.move", "tempfile.mkstemp", "tempfile.mkdtemp", "mmap.__new__"),
+    *("os.utime", "os.chmod", "os.chown", "os.setxattr", "os.removexattr", "os.remove", "os.rmdir"),
+    *("os.kill", "os.lockf", "fcntl.fcntl", "fcntl.flock", "fcntl.ioctl", "signal.pthread_kill"),
+    *("syslog.syslog", "syslog.openlog", "os.startfile", "pty.spawn", "webbrowser.open"),
+    *("socket.gethostbyname", "socket.getaddrinfo", "socket.sethostname", "urllib.Request"),
+    *("socket.__new__", "sys.setswitchinterval", "resource.setrlimit"),
 })  # fmt: skip
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 _CACHES = ("__pycache__", "securevfl-kernels")  # of Python and of compiled kernels
 
-_watching: list[list[str]] = []
+_watching: list[Callable[[str], object]] = []
 
 
 @contextmanager
 def watch_effects() -> Iterator[list[str]]:
     """Names of acts of this process that reach beyond it, in their order."""
-    _hook()
     acts: list[str] = []
-    _watching.append(acts)
-    try:
+    with tell_effects(acts.append):
         yield acts
+
+
+@contextmanager
+def tell_effects(tell: Callable[[str], object]) -> Iterator[None]:
+    """Tell the name of each act of this process that reaches beyond it, of any thread."""
+    _hook()
+    _watching.append(tell)
+    try:
+        yield
     finally:
-        _watching.pop()
+        _watching.remove(tell)
 
 
 @functools.cache
@@ -50,7 +62,8 @@ def _told(event: str, arguments: tuple[Any, ...]) -> None:
         return
     if any(name in str(arguments) for name in _CACHES) or _importing():
         return
-    _watching[-1].append("a file is written" if event == "open" else event)
+    for tell in tuple(_watching):
+        tell("a file is written" if event == "open" else event)
 
 
 def _importing() -> bool:

@@ -27,6 +27,7 @@ _BY_PYTHON = frozenset(  # of special names those that Python itself gives a cla
     )
 )
 _TRUSTED = ("securevfl", "builtins", "abc", "typing", "functools", "numpy", "torch", "pydantic")
+_WORDS = (str, int, float, type(None))  # values of a class that run nothing
 _DEEP = 3  # parts of parts that are looked at
 
 
@@ -35,6 +36,21 @@ def library_class(protocol: Protocol) -> type[Protocol] | None:
     if any(foreign(protocol)):
         return None
     return next((cls for cls in type(protocol).__mro__ if _ours(cls)), None)
+
+
+def unread(protocol: Protocol) -> list[str]:
+    """Names under which classes of others put code that parties, or their making, may run.
+
+    In recorded runs it does what the library's does, or that is found there. What it does where a
+    run has other values, nobody has looked at.
+    """
+    return sorted(
+        f"{cls.__name__}.{name}"
+        for cls in type(protocol).__mro__
+        if not _ours(cls)
+        for name, value in vars(cls).items()
+        if not (_by_python(name) or isinstance(value, _WORDS))
+    )
 
 
 def foreign(protocol: Protocol) -> Iterator[str]:
@@ -66,7 +82,11 @@ def _unlike_options(protocol: Protocol) -> Iterator[str]:
 
 
 def _specifies(name: str) -> bool:
-    return name not in _FREE | _BY_PYTHON and not name.startswith("_abc_")
+    return name not in _FREE and not _by_python(name)
+
+
+def _by_python(name: str) -> bool:
+    return name in _BY_PYTHON or name.startswith("_abc_")
 
 
 def _ours(thing: Any) -> bool:

@@ -1,10 +1,17 @@
-"""Lines that a party writes on the screen and into logs, and the warnings that it gives."""
+"""Lines that a party writes on the screen and into logs, its warnings, and its other acts.
+
+Other acts are those that reach beyond the process or its turn: files, links, programs, threads,
+sleeping, and what is to be called when the interpreter ends.
+"""
 
 from __future__ import annotations
 
+import atexit
 import logging
 import os
 import sys
+import threading
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,6 +20,7 @@ from typing import Any
 
 import pydantic
 
+from securevfl.audit.beside.effects import tell_effects
 from securevfl.audit.following.acts import LINE, Act
 from securevfl.audit.following.stand_ins import in_place_of
 
@@ -28,9 +36,15 @@ class Lines:
 
     def __init__(self) -> None:
         self._taken: list[Act] | None = None
+        self._thread = 0
+        self._at_exit = _calls_at_exit()
 
     def to(self, taken: list[Act] | None) -> list[Act] | None:
         """Take lines into another list, or none from now on; where they went before."""
+        (calls, modules), now = self._at_exit, _calls_at_exit()
+        if self._taken is not None and calls != now[0] and modules == now[1]:
+            self._note("something to be called when the interpreter ends")
+        self._at_exit, self._thread = now, threading.get_ident()
         before, self._taken = self._taken, taken
         return before
 
@@ -47,7 +61,8 @@ class Lines:
     def watch(self) -> Iterator[None]:
         """Stand between parties and the screen, logs and warnings."""
         handle, enabled = logging.Logger.handle, logging.Logger.isEnabledFor
-        show, write = vars(warnings)["_showwarnmsg"], os.write
+        show, write, sleep = vars(warnings)["_showwarnmsg"], os.write, time.sleep
+        start = threading.Thread.start
         warn, explicit = warnings.warn, warnings.warn_explicit
 
         def handling(logger: logging.Logger, record: logging.LogRecord) -> None:
@@ -81,17 +96,35 @@ class Lines:
             self._note(f"descriptor {descriptor}: {bytes(data)!r}")
             return write(descriptor, data)
 
+        def sleeping(seconds: float) -> None:  # not every Python tells of these
+            self._effect("time.sleep")
+            sleep(seconds)
+
+        def starting(thread: threading.Thread) -> None:
+            self._effect("threading.Thread.start")
+            start(thread)
+
         screens = ("stdout", "stderr", "__stdout__", "__stderr__")
-        with in_place_of(
-            (logging.Logger, "handle", handling),
-            (logging.Logger, "isEnabledFor", is_enabled),
-            (warnings, "warn", warning),
-            (warnings, "warn_explicit", warning_explicitly),
-            (warnings, "_showwarnmsg", showing),
-            (os, "write", writing),
-            *((sys, name, _Screen(getattr(sys, name), self._written)) for name in screens),
+        # Other threads are not a party's, such as one that shows how far a command is.
+        with (
+            tell_effects(self._effect),
+            in_place_of(
+                (logging.Logger, "handle", handling),
+                (logging.Logger, "isEnabledFor", is_enabled),
+                (warnings, "warn", warning),
+                (warnings, "warn_explicit", warning_explicitly),
+                (warnings, "_showwarnmsg", showing),
+                (os, "write", writing),
+                (time, "sleep", sleeping),
+                (threading.Thread, "start", starting),
+                *((sys, name, _Screen(getattr(sys, name), self._written)) for name in screens),
+            ),
         ):
             yield
+
+    def _effect(self, name: str) -> None:
+        if threading.get_ident() == self._thread:
+            self._note(f"act of the process: {name}")
 
     def _note(self, text: str) -> None:
         if self._taken is not None:
@@ -126,6 +159,11 @@ class _Screen:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
+
+
+def _calls_at_exit() -> tuple[int, int]:
+    """Number of functions that are called at the end, and of modules, some of which add one."""
+    return atexit._ncallbacks(), len(sys.modules)
 
 
 def _from_library(name: str) -> bool:

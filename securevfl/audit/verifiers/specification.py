@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from securevfl.audit.following.library import foreign
+from securevfl.audit.following.library import foreign, unread
 from securevfl.audit.following.sources import altered
 from securevfl.audit.subject import Subject
 from securevfl.audit.verdicts import Evidence
+from securevfl.models.user_code import OPTIONS
 from securevfl.privacy.adversary import OUTSIDER
 from securevfl.privacy.claims import Claim
 from securevfl.protocols.base.protocol import Protocol
@@ -30,11 +31,25 @@ class Specification:
         if found:
             yield Evidence(self.name, "silent", found, "gap")
             return
+        others = [*unread(subject.protocol), *_options(subject.protocol, claim)]
+        if others:
+            text = (
+                f"its parties run code that is not the library's and that was not read "
+                f"({_some(others)}): what was checked is what it did in the runs that were made"
+            )
+            yield Evidence(self.name, "silent", text, "gap")
+            return
         text = (
             "declaration, formulas, claims, code and field are the library's, and its functions, "
             "their defaults and the globals of its modules those of its files"
         )
         yield Evidence(self.name, "silent", text)
+
+
+def _options(protocol: Protocol, claim: Claim) -> list[str]:
+    """Options that name code of the user's, but for the server's own where it is the adversary."""
+    names = OPTIONS if not claim.against.server else ("own_client",)
+    return [f"the option {name}" for name in names if getattr(protocol.config, name, None)]
 
 
 def own_words(subject: Subject) -> str:

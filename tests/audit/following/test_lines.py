@@ -1,9 +1,15 @@
 """What is taken of what a party writes."""
 
+import atexit
 import logging
 import os
+import socket
 import sys
+import threading
+import time
 import warnings
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
@@ -51,11 +57,52 @@ def test_bytes_to_a_descriptor_are_taken_and_written():
     assert "b'a value'" in taken[0].said
 
 
+def datagram():
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM):
+        pass
+
+
+def in_a_thread():
+    one = threading.Thread(target=list)
+    one.start()
+    one.join()
+
+
+@pytest.mark.parametrize(
+    ("act", "name"),
+    [
+        (datagram, "socket.__new__"),
+        (in_a_thread, "threading.Thread.start"),
+        (lambda: time.sleep(0), "time.sleep"),
+        (lambda: os.mkdir("folder"), "os.mkdir"),
+        (lambda: os.utime("."), "os.utime"),
+        (lambda: Path("file").write_text("a value"), "a file is written"),
+        (lambda: atexit.register(list), "something to be called when the interpreter ends"),
+    ],
+)
+def test_acts_that_reach_beyond_a_step_are_taken(act, name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    lines, taken = Lines(), []
+    with lines.watch(), lines.into(taken):
+        act()
+    atexit.unregister(list)
+    assert [one.said.removeprefix("act of the process: ") for one in taken] == [name]
+
+
+def test_acts_of_other_threads_are_no_partys():
+    lines, taken = Lines(), []
+    with ThreadPoolExecutor(1) as other:
+        other.submit(list).result()  # its thread is there
+        with lines.watch(), lines.into(taken):
+            other.submit(time.sleep, 0).result()
+    assert taken == []
+
+
 def test_what_was_there_is_there_again():
-    before = sys.stdout, os.write, warnings.warn, logging.Logger.handle
+    before = sys.stdout, os.write, warnings.warn, logging.Logger.handle, time.sleep
     with Lines().watch():
         assert sys.stdout is not before[0]
-    assert (sys.stdout, os.write, warnings.warn, logging.Logger.handle) == before
+    assert (sys.stdout, os.write, warnings.warn, logging.Logger.handle, time.sleep) == before
 
 
 def test_compilers_of_kernels_log_for_nobody():

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+import torch
 
 from securevfl.audit.subject import Subject
 from securevfl.audit.verifiers.specification import Specification, own_words
@@ -78,3 +79,32 @@ def test_what_is_changed_is_named(cls, words):
 
 def test_a_class_may_make_its_parties_in_its_own_way():
     assert own_words(Subject(make(changed(parties=lambda self: BASE.parties(self))))) == ""
+
+
+def evidence_of(protocol, who="server"):
+    claim = next(c for c in protocol.claims if (c.who, c.strength) == (who, "perfect"))
+    return list(Specification().examine(claim, Subject(protocol), seed=0, level=1e-7))
+
+
+def test_code_of_others_that_parties_run_is_not_endorsed():
+    [found] = evidence_of(make(changed(parties=lambda self: BASE.parties(self))))
+    assert found.bearing == "gap"
+    assert "code that is not the library's and that was not read (Changed.parties)" in found.text
+
+
+def test_a_class_of_another_name_and_nothing_else_is_endorsed():
+    [found] = evidence_of(make(changed(name="my-fedvs")))
+    assert (found.effect, found.bearing) == ("silent", "test")
+
+
+class OwnCentre(torch.nn.Linear):
+    """The server's own model."""
+
+    def __init__(self, width, outputs):
+        super().__init__(width, outputs)
+
+
+@pytest.mark.parametrize(("who", "bearing"), [("server", "test"), ("T clients", "gap")])
+def test_the_servers_own_model_counts_where_it_is_not_the_adversary(who, bearing):
+    [found] = evidence_of(make("fedvs", own_centre=OwnCentre), who)
+    assert found.bearing == bearing
