@@ -65,6 +65,9 @@ NOT_SHOWN = {
     "fedvs: keys of two bytes by a default",
     "fedvs: bytes of the system that everybody knows",
     "secagg_split: bytes of the system that everybody knows",
+    "fedvs: too few zeros to encrypt",
+    "fedvs: V zero from 2040 on",
+    "fedvs: V zero once in 65536 draws",
 }
 CAUGHT = {
     "secagg_split: no self mask",
@@ -86,8 +89,8 @@ def sound_run(protocol, options):
 
 
 def test_the_zoo_has_leaks_of_all_protocols_with_claims_and_names_are_unique():
-    assert len(LEAKS) == len(all_leaks()) >= 245
-    assert len(VARIANTS) == len(sound_variants()) >= 52
+    assert len(LEAKS) == len(all_leaks()) >= 277
+    assert len(VARIANTS) == len(sound_variants()) >= 60
     claimed = {"fedvs", "secagg_split", "he_split", "wait_dp", "multivfl", "dvfl", "fedonce"}
     claimed |= {"coded_split"}
     declaring = {"vafl", "vfb2", "ssl_local", "local", "vflhlp", "fedhssl"}  # and claim nothing

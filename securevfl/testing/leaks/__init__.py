@@ -37,25 +37,31 @@ def all_leaks() -> tuple[Leak, ...]:
         coded_shares,
         library_parts,
         other_methods,
+        prepared_tables,
         rare_events,
         states,
+        unwatched,
     )
 
     of_fedvs = (fedvs_messages, fedvs_masks, fedvs_options, declared, declared_parts, choices)
     methods = (primitives, structured_noise, label_channels, declared_contents, followed_states)
     others = (encrypted, noise, labels, shared_models, *methods)
     second = (rare_events, beside_messages, states, library_parts, coded_shares, other_methods)
+    third = (prepared_tables, unwatched)
     return tuple(
-        one for module in (*of_fedvs, *others, *second, acts, beginnings) for one in module.LEAKS
+        one
+        for module in (*of_fedvs, *others, *second, *third, acts, beginnings)
+        for one in module.LEAKS
     )
 
 
 def sound_variants() -> tuple[Variant, ...]:
     """Every sound variant, by protocol."""
     from securevfl.testing.leaks import acts, harmless_changes
-    from securevfl.testing.leaks.outsider import harmless_shapes
+    from securevfl.testing.leaks.outsider import harmless_shapes, sound_neighbours
 
-    return (*harmless_changes.VARIANTS, *harmless_shapes.VARIANTS, *acts.VARIANTS)
+    of_outsiders = (*harmless_shapes.VARIANTS, *sound_neighbours.VARIANTS)
+    return (*harmless_changes.VARIANTS, *of_outsiders, *acts.VARIANTS)
 
 
 __all__ = ["ACCUSED", "ENDORSED", "WITHHELD", "Leak", "Variant", "all_leaks", "sound_variants"]
