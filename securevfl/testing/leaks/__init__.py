@@ -40,6 +40,7 @@ def all_leaks() -> tuple[Leak, ...]:
         prepared_tables,
         rare_events,
         states,
+        swapped_parts,
         unwatched,
     )
 
@@ -47,7 +48,7 @@ def all_leaks() -> tuple[Leak, ...]:
     methods = (primitives, structured_noise, label_channels, declared_contents, followed_states)
     others = (encrypted, noise, labels, shared_models, *methods)
     second = (rare_events, beside_messages, states, library_parts, coded_shares, other_methods)
-    third = (prepared_tables, unwatched)
+    third = (prepared_tables, unwatched, swapped_parts)
     return tuple(
         one
         for module in (*of_fedvs, *others, *second, *third, acts, beginnings)

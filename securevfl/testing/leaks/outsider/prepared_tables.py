@@ -31,7 +31,7 @@ from securevfl.testing.leaks.planting import (
 from securevfl.testing.runs import Outcome
 
 
-def _without_masks(code: LagrangeCode, basis: str, table: str, data: int) -> None:
+def without_masks(code: LagrangeCode, basis: str, table: str, data: int) -> None:
     """Put a prepared matrix in a code's cache whose columns of masks are zero."""
     matrix = getattr(code, basis).copy()
     matrix[:, data:] = 0
@@ -40,15 +40,15 @@ def _without_masks(code: LagrangeCode, basis: str, table: str, data: int) -> Non
 
 def _plain_data(client: Any) -> None:
     code = client.public.code
-    _without_masks(code, "_basis", "_left", code.segments)
+    without_masks(code, "_basis", "_left", code.segments)
 
 
 def _plain_models(client: Any) -> None:
-    _without_masks(client.public.code, "_constant_basis", "_constant_left", 1)
+    without_masks(client.public.code, "_constant_basis", "_constant_left", 1)
 
 
 def _plain_limbs(client: Any) -> None:
-    _without_masks(client.public.shamir, "_basis", "_left", 1)
+    without_masks(client.public.shamir, "_basis", "_left", 1)
 
 
 def _after_training(client: Any) -> None:
@@ -91,7 +91,7 @@ def _one_byte() -> Keystream:
 
 
 @contextmanager
-def _short_source() -> Iterator[None]:
+def short_source() -> Iterator[None]:
     """The system's source has a method of its own."""
     vars(sampling.SYSTEM)["keystream"] = _one_byte
     try:
@@ -136,12 +136,12 @@ def _wrapped(fill: Any) -> Any:
 
 def _repeat(out: np.ndarray) -> None:
     half = len(out) // 2
-    if len(out) > 300:
+    if len(out) > 2000:
         out[half : 2 * half] = out[:half]
 
 
 @contextmanager
-def _other_code() -> Iterator[None]:
+def machine_code() -> Iterator[None]:
     """The machine code of the sampler's pass is another function, for 32 and 64 bits."""
     kernel: Any = scalar.keep_below
     old = kernel._compiled
@@ -241,7 +241,7 @@ def _bare_limbs(outcome: Outcome) -> bool:
     return _multiples(code.field, code.data_matrix[:, 0], sent)
 
 
-def _one_of_256(outcome: Outcome) -> bool:
+def one_of_256(outcome: Outcome) -> bool:
     """Whether the first key that client 0 drew is among 256 that anybody can list."""
     party: Any = outcome.parties[0]
     first = party.keys[outcome.protocol.prss.dealt(0)[0]]  # type: ignore[attr-defined]
@@ -277,7 +277,7 @@ def nothing_masked(outcome: Outcome) -> bool:
 
 def _repeats(outcome: Outcome) -> bool:
     flat = upload_masks(outcome, 1)[0].reshape(-1)
-    return len(flat) > 300 and np.array_equal(flat[: len(flat) // 2], flat[len(flat) // 2 :])
+    return len(flat) > 2000 and np.array_equal(flat[: len(flat) // 2], flat[len(flat) // 2 :])
 
 
 _NONE, _SMALL = "masks that are not there", "masks of a smaller range"
@@ -302,7 +302,7 @@ LEAKS = (
             every(_after_training), CLIENTS_DATA, _bare_afterwards),
     planted("fedvs", "keys of one byte in one source", _KNOWN,
             "The system's source has a method of its own, with keys of one byte.", nothing,
-            (*CLIENTS_DATA, *CLIENTS_MODEL), _one_of_256, around=_short_source),
+            (*CLIENTS_DATA, *CLIENTS_MODEL), one_of_256, around=short_source),
     planted("fedvs", "too few zeros to encrypt", _KNOWN,
             "Of each draw but 64 bytes are random, the others are what the memory held.", nothing,
             UPLOADS, None, _WIDE, around=replaced(sampling, "_ZEROS", _few_zeros)),
@@ -311,13 +311,13 @@ LEAKS = (
             UPLOADS, _first_bytes_do, around=replaced(prss, "hmac", _other_hmac)),
     planted("fedvs", "another os", _KNOWN,
             "The sampler's module has another module as os, whose entropy has one byte.", nothing,
-            CLIENTS_DATA, _one_of_256, around=replaced(sampling, "os", _other_os)),
+            CLIENTS_DATA, one_of_256, around=replaced(sampling, "os", _other_os)),
     planted("fedvs", "a sampler that wraps the sampler", _REUSED,
             "Long draws repeat their first half, by a function that passes for its original.",
             nothing, UPLOADS, _repeats, _WIDE, around=replaced(prss, "fill_uniform", _wrapped)),
     planted("fedvs", "other machine code", _REUSED,
             "Long draws repeat their first half, by other machine code of the sampler.",
-            nothing, UPLOADS, _repeats, _WIDE, around=_other_code),
+            nothing, UPLOADS, _repeats, _WIDE, around=machine_code),
     planted("fedvs", "a cached property that computes otherwise", _NONE,
             "The matrix that encodes models is computed with zeros for masks.", nothing,
             CLIENTS_MODEL, bare_models,
