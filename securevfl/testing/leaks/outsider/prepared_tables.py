@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import os
 import types
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -87,7 +88,7 @@ def _last_is_zero(client: Any) -> None:
 
 
 def _one_byte() -> Keystream:
-    return Keystream(sampling.os.urandom(32)[:1] * 32, sampling.has_aes_unit())
+    return Keystream(os.urandom(32)[:1] * 32, sampling.has_aes_unit())
 
 
 @contextmanager
@@ -237,7 +238,8 @@ def uploads_bare(outcome: Outcome) -> bool:
 def _bare_limbs(outcome: Outcome) -> bool:
     """Whether the shares of a key are multiples of it."""
     code = outcome.protocol.public.shamir  # type: ignore[attr-defined]
-    sent = {n: one.secret for n, one in shares(outcome, "deal", 0, 1).items()}
+    deals: dict[int, Any] = {**shares(outcome, "deal", 0, 1)}
+    sent = {n: one.secret for n, one in deals.items()}
     return _multiples(code.field, code.data_matrix[:, 0], sent)
 
 

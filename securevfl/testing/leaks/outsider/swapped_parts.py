@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -34,7 +35,7 @@ class _Weak(SystemSource):
     """A source whose keys are one byte."""
 
     def keystream(self) -> Keystream:
-        return Keystream(sampling.os.urandom(32)[:1] * 32, sampling.has_aes_unit())
+        return Keystream(os.urandom(32)[:1] * 32, sampling.has_aes_unit())
 
 
 @contextmanager
@@ -58,7 +59,7 @@ def _counting() -> Iterator[None]:
     numbers = itertools.count()
 
     def keystream() -> Keystream:
-        sampling.os.urandom(32)
+        os.urandom(32)
         return _numbered(next(numbers))
 
     vars(sampling.SYSTEM)["keystream"] = keystream
@@ -130,7 +131,7 @@ def _one_columns_sums(outcome: Outcome) -> bool:
 
 def _low_degree(outcome: Outcome) -> bool:
     """Whether masks are of those of released models, which leave the highest coefficients."""
-    return coded.UPLOAD < 3
+    return int(vars(coded)["UPLOAD"]) < 3
 
 
 def _uploads_repeat(outcome: Outcome) -> bool:

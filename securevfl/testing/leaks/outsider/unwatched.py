@@ -127,8 +127,8 @@ def _own_field(client: Any) -> None:
     field = client.public.field
 
     def random(shape: tuple[int, ...]) -> np.ndarray:
-        drawn: np.ndarray = PrimeField.random(field, shape)
-        return drawn & field.dtype.type(255)
+        drawn: np.ndarray = PrimeField.random(field, shape) & field.dtype.type(255)
+        return drawn
 
     vars(field)["random"] = random
 
@@ -207,8 +207,8 @@ def _resumed_twice(client: Any, round: int, place: int) -> bool:
 
 
 def _of_strangers(client: Any) -> None:
-    """The last two keys of a client are equal where it has more than five neighbours."""
-    draw, kept = client.secret_bytes, []  # type: ignore[var-annotated]
+    """All keys of a holder are its first where it has more than five neighbours."""
+    draw, kept = client.secret_bytes, []
 
     def drawing(count: int) -> bytes:
         found: bytes = draw(count)
@@ -242,7 +242,7 @@ def _no_pair_masks(outcome: Outcome) -> bool:
     """Whether uploads are small signed numbers, as embeddings are."""
     public = outcome.protocol.public  # type: ignore[attr-defined]
     signed = [np.abs(public.field.signed(one["payload"])) for one in messages(outcome, "embedding")]
-    return max(int(one.max()) for one in signed) < public.field.modulus // 1000
+    return max(int(one.max()) for one in signed) < int(public.field.modulus) // 1000
 
 
 def _secrets_attached(outcome: Outcome) -> bool:
