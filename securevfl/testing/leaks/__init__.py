@@ -42,13 +42,14 @@ def all_leaks() -> tuple[Leak, ...]:
         states,
         swapped_parts,
         unwatched,
+        without_code,
     )
 
     of_fedvs = (fedvs_messages, fedvs_masks, fedvs_options, declared, declared_parts, choices)
     methods = (primitives, structured_noise, label_channels, declared_contents, followed_states)
     others = (encrypted, noise, labels, shared_models, *methods)
     second = (rare_events, beside_messages, states, library_parts, coded_shares, other_methods)
-    third = (prepared_tables, unwatched, swapped_parts)
+    third = (prepared_tables, unwatched, swapped_parts, without_code)
     return tuple(
         one
         for module in (*of_fedvs, *others, *second, *third, acts, beginnings)
