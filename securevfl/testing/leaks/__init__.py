@@ -44,26 +44,32 @@ def all_leaks() -> tuple[Leak, ...]:
         unwatched,
         without_code,
     )
+    from securevfl.testing.leaks.third_party import (
+        more_surroundings,
+        own_protocols,
+        replaced_packages,
+        surroundings,
+        watched,
+    )
 
     of_fedvs = (fedvs_messages, fedvs_masks, fedvs_options, declared, declared_parts, choices)
     methods = (primitives, structured_noise, label_channels, declared_contents, followed_states)
     others = (encrypted, noise, labels, shared_models, *methods)
     second = (rare_events, beside_messages, states, library_parts, coded_shares, other_methods)
     third = (prepared_tables, unwatched, swapped_parts, without_code)
-    return tuple(
-        one
-        for module in (*of_fedvs, *others, *second, *third, acts, beginnings)
-        for one in module.LEAKS
-    )
+    fourth = (surroundings, more_surroundings, watched, replaced_packages, own_protocols)
+    every = (*of_fedvs, *others, *second, *third, acts, beginnings, *fourth)
+    return tuple(one for module in every for one in module.LEAKS)
 
 
 def sound_variants() -> tuple[Variant, ...]:
     """Every sound variant, by protocol."""
     from securevfl.testing.leaks import acts, harmless_changes
     from securevfl.testing.leaks.outsider import harmless_shapes, sound_neighbours
+    from securevfl.testing.leaks.third_party import sound_packages
 
-    of_outsiders = (*harmless_shapes.VARIANTS, *sound_neighbours.VARIANTS)
-    return (*harmless_changes.VARIANTS, *of_outsiders, *acts.VARIANTS)
+    modules = (harmless_changes, harmless_shapes, sound_neighbours, acts, sound_packages)
+    return tuple(one for module in modules for one in module.VARIANTS)
 
 
 __all__ = ["ACCUSED", "ENDORSED", "WITHHELD", "Leak", "Variant", "all_leaks", "sound_variants"]
