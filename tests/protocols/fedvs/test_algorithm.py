@@ -302,6 +302,16 @@ def test_clients_count_each_sharer_once_and_compare_lives(sharers, life):
         client.checked(TRAIN, Attempt(sharers, life))
 
 
+@pytest.mark.parametrize(("segments", "privacy"), [(1, 2), (2, 1)])
+def test_a_sum_has_two_clients_more_than_collude_whatever_the_segments(segments, privacy):
+    data, options = case("uneven", segments=segments, privacy=privacy)
+    client = make("fedvs", data, **options).parties()[0]
+    least = tuple(range(privacy + 2))
+    assert client.checked(TRAIN, Attempt(least)).sharers == least
+    with pytest.raises(RunError, match=f"T = {privacy} need at least T\\+2 sharers"):
+        client.checked(TRAIN, Attempt(least[:-1]))
+
+
 # -- no row meets two sums of the same models --------------------------------------------------
 
 PATIENT = {"share_timeout": 1.0, "result_timeout": 1.0}
@@ -437,6 +447,28 @@ def test_rows_that_are_all_there_are_get_the_same_sum_again():
     assert later.sharers == (0, 1, 2, 3, 4, 5)
     for decoded, wanted in zip(spy.decoded, spy.wanted, strict=True):
         assert decoded.tolist() == wanted.tolist()
+
+
+class LateUploads(Conditions):
+    """In round 1 client 1 shares late, and all uploads come too late; in round 2, client 0."""
+
+    def delay(self, seed, party, round, activity):
+        shares_late = activity == "share" and (round, party) in ((1, 1), (2, 0))
+        late = shares_late or (round, activity) == (1, "upload")
+        return 15 * 10**8 if late else 0
+
+
+def test_late_uploads_bind_the_clients_of_the_next_sum_of_their_rows():
+    """Three clients upload too late. Three were down and could upload to a sum over all six."""
+    data, options = case("uneven", **PATIENT | {"batch": 10**6, "rounds": 1})
+    down = [{"party": n, "seconds": [0.5, 1.5]} for n in (3, 4, 5)]
+    protocol = make("fedvs", data, **options)
+    spy, _, simulation = run_with_spy(protocol, conditions=LateUploads(), outages=down)
+    columns = simulation.transcript.columns()
+    first = (columns["kind"] == "embedding") & (columns["round"] == 1)
+    assert set(columns["sender"][first].tolist()) == {0, 1, 2}  # K + T = 2 would be enough to tell
+    asked = [attempt.sharers for _, attempt in spy.attempts]
+    assert asked == [(0, 2, 3, 4, 5), (), (0, 2, 3, 4, 5)]
 
 
 def test_the_next_epoch_leaves_out_rows_of_an_attempt_that_was_given_up():

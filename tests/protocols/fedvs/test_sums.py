@@ -149,6 +149,16 @@ def test_only_of_uploads_before_a_crash_a_client_believes_the_server():
     assert back.possible_uploads() == (10,)
 
 
+def test_uploads_before_a_crash_are_remembered_until_the_server_settles_them():
+    client = SumLedger(parties=6, threshold=1)
+    client.stored_uploads = {4: (rows(0), ONE), 5: (rows(1), ONE), 6: (rows(2), ONE)}
+    client.come_back(6)
+    client.enter(7)
+    client.hear_of_attempt(Attempt((0, 1, 2), harmless=(5,), stepped=3))
+    assert client.possible_uploads() == (4, 6)
+    assert client.conflict(Sum(rows(0), OTHER)) is not None
+
+
 def test_the_memory_of_a_client_that_never_steps_holds_each_row_once():
     client = SumLedger(parties=6, threshold=1)
     stream = np.random.default_rng(0)
