@@ -45,18 +45,21 @@ class Mailbox:
 
     def put(self, message: Message) -> bool:
         """Add an arrived message; True if it satisfies the present wait."""
-        key = (message.round, message.sender)
-        if message.round < self._floor or (message.kind, message.round) in self._closed:
+        sender, _, kind, _, round, _, _ = message
+        key = (round, sender)
+        if round < self._floor or (kind, round) in self._closed:
             self._late(message)
             return False
         wait = self.wait
-        if wait is not None and not wait.satisfied and wait.accepts(message):
+        if wait is not None and kind in wait.kinds and not wait.satisfied and wait.accepts(message):
             if any((taken.round, taken.sender) == key for taken in wait.taken):
                 self._late(message)
                 return False
             wait.taken.append(message)
             return wait.satisfied
-        held = self._held.setdefault(message.kind, {})
+        held = self._held.get(kind)
+        if held is None:
+            held = self._held[kind] = {}
         if key in held:
             self._late(message)
         else:
@@ -91,11 +94,12 @@ class Mailbox:
             wait.taken.append(first[1])
 
     def _take_wanted(self, wait: Wait) -> None:
-        for _, message in list(self._held.get(wait.kinds[0], {}).values()):
+        held = self._held.get(wait.kinds[0], {})
+        for key, (_, message) in list(held.items()):
             if wait.satisfied:
                 return
             if wait.accepts(message):
-                self._remove(message)
+                del held[key]
                 wait.taken.append(message)
 
     def finish(self) -> list[Message]:

@@ -77,6 +77,7 @@ class MessageRules:
                     f"and of {route.modulus}; declare one modulus for a kind, or give it two names"
                 )
         self._allowed: dict[tuple[str, int, int], bool] = {}
+        self._sent: dict[tuple[str, int], tuple[int, ...]] = {}  # receivers of the last, declared
 
     def allows(self, kind: str, sender: int, receiver: int) -> bool:
         """Whether the message is declared."""
@@ -101,13 +102,17 @@ class MessageRules:
         UndeclaredMessageError
             Naming sender, receiver and kind, and what is declared of the kind.
         """
-        for receiver in to:
+        receivers = tuple(to)
+        if self._sent.get((kind, sender)) == receivers:
+            return
+        for receiver in receivers:
             if not self.allows(kind, sender, receiver):
                 raise UndeclaredMessageError(
                     f"{self.protocol}: {name_of(sender)} sends {kind!r} to {name_of(receiver)}, "
                     f"and {self._declared(kind)}. Add a MessageSpec to the protocol's messages, or "
                     "do not send it"
                 )
+        self._sent[kind, sender] = receivers
 
     def refusal(self, message: Message) -> dict[str, Any] | None:
         """Fields of the event "refused" for a message that arrived; None where it is declared."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from array import array
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -78,10 +78,7 @@ class Transcript:
     ) -> int:
         """Append a message and return its row number."""
         senders, receivers, kinds, rounds, sizes, times, arrivals, late = self._appends
-        number = self._kinds.get(kind)
-        if number is None:
-            number = self._kinds[kind] = len(self._kinds)
-            self._bytes_by_kind.append(0)
+        number = self._number(kind)
         senders(sender)
         receivers(receiver)
         kinds(number)
@@ -99,6 +96,37 @@ class Transcript:
             self._spill()
             newest = len(self._columns["sender"])
         return self._base + newest - 1
+
+    def add_each(
+        self, sender: int, receivers: Sequence[int], kind: str, round: int, nbytes: int, sent: int
+    ) -> int:
+        """Append messages of one size that a party sends at once, where payloads are not kept.
+
+        Returns the row number of the first of them.
+        """
+        number, first, count = self._number(kind), len(self), len(receivers)
+        self._columns["receiver"].extend(receivers)
+        for name, value in (
+            ("sender", sender), ("kind", number), ("round", round), ("bytes", nbytes),
+            ("sent", sent), ("arrived", NOT_ARRIVED), ("late", 0),
+        ):  # fmt: skip
+            column = self._columns[name]
+            one = column[:0]
+            one.append(value)
+            column.extend(one * count)
+        self.bytes += count * nbytes
+        self._bytes_by_kind[number] += count * nbytes
+        if len(self._columns["sender"]) >= self._full:
+            self._spill()
+        return first
+
+    def _number(self, kind: str) -> int:
+        """Number of a kind of message, which a new one gets now."""
+        number = self._kinds.get(kind)
+        if number is None:
+            number = self._kinds[kind] = len(self._kinds)
+            self._bytes_by_kind.append(0)
+        return number
 
     def _spill(self) -> None:
         """Let the oldest of the newest rows leave, a chunk at a time."""

@@ -121,3 +121,16 @@ def test_receive_can_ask_for_one_sender():
     Simulation(parties).run()
     assert parties[0].word == 2
     assert parties[0].envelope.sender == 2
+
+
+def test_receivers_that_were_right_once_say_nothing_of_others():
+    made = rules()
+    for _ in range(2):
+        made.check_sending(SERVER, (0, 1), "share")
+        made.check_sending(SERVER, [0, 1], "share")
+        made.check_sending(1, (0, 2), "share")
+        for wrong in ((0, 1, SERVER), (SERVER,)):
+            with pytest.raises(UndeclaredMessageError, match="the server sends 'share'"):
+                made.check_sending(SERVER, wrong, "share")
+        with pytest.raises(UndeclaredMessageError, match="party 3 sends 'share'"):
+            made.check_sending(3, (0, 1), "share")

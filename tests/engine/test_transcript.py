@@ -276,3 +276,16 @@ def test_numbers_that_fit_no_common_key_are_grouped_all_the_same():
     found = transcript.totals()
     assert found["round"].tolist() == [0, 2**62]
     assert found["bytes"].tolist() == [5, 10]
+
+
+def test_messages_that_are_added_at_once_are_those_added_one_by_one(monkeypatch):
+    monkeypatch.setattr("securevfl.engine.transcript.CHUNK", 8)  # so that some leave
+    single, several = Transcript(), Transcript()
+    for round in range(6):
+        for kind in ("model", "shared"):
+            rows = [single.add(2, n, kind, round, 40 + round, 7 * round, None) for n in (0, 1, 3)]
+            assert several.add_each(2, (0, 1, 3), kind, round, 40 + round, 7 * round) == rows[0]
+    assert several.kinds == single.kinds
+    assert (several.bytes, several.bytes_by_kind()) == (single.bytes, single.bytes_by_kind())
+    for name, column in single.columns().items():
+        assert np.array_equal(several.columns()[name], column), name

@@ -186,21 +186,22 @@ class Simulation:
                     raise StalledError(self._stalled(f"for {_ENDLESS} events of one instant"))
                 if pause is not None and pause():
                     return
-            self._happen(*queue.pop())
+            kind, subject = queue.pop()
+            if kind == ARRIVE:  # most events by far
+                self._arrive(subject)
+            else:
+                self._happen(kind, subject)
             if self._snapshot.pending:
                 self._snapshot.try_finish()
         if not self.finished:
             raise StalledError(self._stalled("nothing is under way"))
 
     def _happen(self, kind: int, subject: Any) -> None:
-        """Let one event of the queue happen."""
-        if kind == ARRIVE:
-            self._arrive(subject)
-        elif kind == TOGETHER:
-            for message, nbytes in subject:
-                self._transmit(message, nbytes)
+        """Let one event of the queue happen, other than an arrival."""
+        if kind == TOGETHER:
+            self._transmit(subject)
         elif kind == DEPART:
-            self._transmit(*subject)
+            self._transmit([subject])
         elif kind == FAULTS:
             assert self._crashes is not None
             self._crashes.look(subject)
@@ -260,17 +261,61 @@ class Simulation:
             stream = keyed_stream(self.seed, party.index, f"lie/{kind}", round)
             payloads = [replaced(payload, stream, self._element(kind)) for payload in payloads]
         together: list[tuple[Message, int]] = []
-        contents = self._contents(kind, payloads)
-        for receiver, (payload, nbytes, encoded) in zip(to, contents, strict=True):
-            if receiver == party.index:
+        for payload, message, nbytes in self._messages(sending, payloads):
+            if message is None:
                 # It arrives in the middle of the others, where all take no time.
                 self._depart(together, departure)
                 together = []
                 self._keep(party, kind, payload, round, now + chosen)
             else:
-                message = self._written(party, receiver, kind, payload, round, nbytes, encoded)
                 together.append((message, nbytes))
         self._depart(together, departure)
+
+    def _messages(
+        self, sending: Sending, payloads: Sequence[Any] | np.ndarray
+    ) -> Iterator[tuple[Any, Message | None, int]]:
+        """Each payload with its message and the bytes of that; None for one to oneself.
+
+        The messages are written into the transcript.
+        """
+        party, to, kind, _, round, _ = sending
+        index, epoch = party.index, party.epoch
+        alike = self._alike(sending, payloads)
+        if alike is None:
+            contents = self._contents(kind, payloads)
+            for receiver, (payload, nbytes, encoded) in zip(to, contents, strict=True):
+                if receiver == index:
+                    yield payload, None, nbytes
+                else:
+                    yield (
+                        payload,
+                        self._written(party, receiver, kind, payload, round, nbytes, encoded),
+                        nbytes,
+                    )
+            return
+        others = [receiver for receiver in to if receiver != index]
+        row = self.transcript.add_each(index, others, kind, round, alike, self._queue.now)
+        for receiver, payload in zip(to, payloads, strict=True):
+            if receiver == index:
+                yield payload, None, alike
+            else:
+                yield payload, Message(index, receiver, kind, payload, round, epoch, row), alike
+                row += 1
+
+    def _alike(self, sending: Sending, payloads: Sequence[Any] | np.ndarray) -> int | None:
+        """Bytes of each message, where all have as many and their payloads pass as they are.
+
+        So they are where they are rows of one array, or one object for all. None elsewhere, and
+        for a single message.
+        """
+        held = self._sealing is not None or self._copying or self.transcript.payloads is not None
+        to, kind = sending.to, sending.kind
+        if held or not len(to) == len(payloads) > 1 or not all(map(self.slots.__contains__, to)):
+            return None
+        first = payloads[0]
+        if not isinstance(payloads, np.ndarray) and any(each is not first for each in payloads):
+            return None
+        return wire.envelope(kind) + wire.size(first, modulus=self._modulus(kind))
 
     def _contents(
         self, kind: str, payloads: Sequence[Any] | np.ndarray
@@ -339,22 +384,26 @@ class Simulation:
         if departure > self._queue.now:
             self._queue.schedule_together(departure, together)
             return
-        for message, nbytes in together:
-            self._transmit(message, nbytes)
+        self._transmit(together)
 
-    def _transmit(self, message: Message, nbytes: int) -> None:
-        """Put a message that departs on its sender's uplink."""
-        if self._crashes is not None and not self._crashes.departs(message):
-            return
-        if self._aborts and self._is_stale(message):
-            self.transcript.withdraw(message.row)
-            return
-        transfer = self.conditions.transfer(nbytes, message.sender)
-        arrival = self.slots[message.sender].use_uplink(transfer)
-        if message.sender == SERVER:
-            download = self.conditions.download(nbytes, message.receiver)
-            arrival = self.slots[message.receiver].use_downlink(arrival, download)
-        self._queue.schedule(arrival, ARRIVE, message)
+    def _transmit(self, together: Sequence[tuple[Message, int]]) -> None:
+        """Put messages of one sender, which depart, on its uplink one after the other."""
+        queue, slots = self._queue, self.slots
+        known, transfer = -1, 0
+        for message, nbytes in together:
+            if self._crashes is not None and not self._crashes.departs(message):
+                continue
+            if self._aborts and self._is_stale(message):
+                self.transcript.withdraw(message.row)
+                continue
+            sender = message.sender
+            if nbytes != known:
+                known, transfer = nbytes, self.conditions.transfer(nbytes, sender)
+            arrival = slots[sender].use_uplink(transfer)
+            if sender == SERVER:
+                download = self.conditions.download(nbytes, message.receiver)
+                arrival = slots[message.receiver].use_downlink(arrival, download)
+            queue.schedule(arrival, ARRIVE, message)
 
     def _arrive(self, message: Message) -> None:
         """Give a message to its receiver. Every message that is not lost ends here."""
@@ -363,7 +412,9 @@ class Simulation:
         slot = self.slots[message.receiver]
         if message.row >= 0:
             self.transcript.arrive(message.row, self._queue.now)
-        if self._refused(message):
+        rules = self._rules
+        if rules is not None and not rules.allows(message.kind, message.sender, message.receiver):
+            self._refuse(message, rules)
             return
         if message.row >= 0 and self._sealing is not None and not slot.done:
             message = self._opened(message)
@@ -376,14 +427,13 @@ class Simulation:
         slot = self.slots[message.sender]
         return message.kind in slot.party.activities and message.round < slot.heard
 
-    def _refused(self, message: Message) -> bool:
+    def _refuse(self, message: Message, rules: MessageRules) -> None:
         """Drop what was not declared, and tell who sent it."""
-        refusal = None if self._rules is None else self._rules.refusal(message)
-        if refusal is not None:
-            round = self.parties[message.receiver].round
-            event = Event(self._queue.now, message.receiver, round, "refused", refusal)
-            self.observer.record(event)
-        return refusal is not None
+        refusal = rules.refusal(message)
+        assert refusal is not None
+        round = self.parties[message.receiver].round
+        event = Event(self._queue.now, message.receiver, round, "refused", refusal)
+        self.observer.record(event)
 
     def inject(self, message: Message, at: float) -> None:
         """Let a message arrive at a virtual second that no engine sent, as of a deviating party.
