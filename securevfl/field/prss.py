@@ -23,7 +23,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +32,9 @@ from securevfl.errors import ConfigurationError
 from securevfl.field.designs import Blocks, blocks_of, stream_count
 from securevfl.field.lagrange_code import LagrangeCode
 from securevfl.field.sampling import Keystream, fill_uniform
+
+if TYPE_CHECKING:
+    from securevfl.field.kernels.dispatch import PreparedMatrix
 
 Array = NDArray[Any]
 
@@ -107,6 +110,10 @@ class Prss:
             found.setdefault(self.dealer(key), []).append(key)
         return {party: tuple(keys) for party, keys in found.items()}
 
+    @cached_property
+    def _held(self) -> dict[int, tuple[int, ...]]:
+        return {}
+
     def dealer(self, key: int) -> int:
         """Return the party that draws a key: the lowest outside A."""
         return next(n for n in range(self.code.parties) if n not in self._sets[key])
@@ -122,7 +129,10 @@ class Prss:
 
     def held(self, party: int) -> tuple[int, ...]:
         """Return the keys that a party holds: those of blocks without it."""
-        return tuple(key for key, A in enumerate(self._sets) if party not in A)
+        if party not in self._held:
+            held = tuple(key for key, A in enumerate(self._sets) if party not in A)
+            self._held[party] = held
+        return self._held[party]
 
     def streams(self, key: int, unknown: int) -> int:
         """Return the number of streams of a key, m - |A| with m = T + u."""
@@ -235,9 +245,25 @@ class Prss:
     ) -> Array:
         """Return result + P(alpha) rho(alpha), for a result of a degree in the shares."""
         rho = self.value(party, keys, label, result.shape, mask_streams(self.code, degree))
-        return self.code.field.add(
-            result, self.code.field.multiply(self.code.vanishing[party], rho)
-        )
+        return self.add(party, result, rho)
+
+    def add(self, party: int, result: Array, rho: Array) -> Array:
+        """Return result + P(alpha) rho for a party's value of rho, of the shape of the result.
+
+        It is the product of the row (1, P(alpha)) with the two, in one pass over them.
+
+        Raises
+        ------
+        FieldError
+            Where a number is no element.
+        """
+        field = self.code.field
+        rows = [np.ascontiguousarray(each, field.dtype).reshape(1, -1) for each in (result, rho)]
+        out = np.empty(rows[0].shape, field.dtype)
+        if not self._streams.row(self.code, party).multiply(rows, out):
+            for each in rows:
+                field.elements(each, "Prss.add")
+        return out.reshape(result.shape)
 
 
 _LABELS = 8  # whose sums are kept: late parties ask for labels of earlier rounds
@@ -276,6 +302,7 @@ class _Streams:
         self._parties: set[int] = set()  # that have asked
         self._weights: dict[tuple[int, int], Mapping[int, Array]] = {}  # by party and u
         self._tables: dict[int, tuple[list[Array], Array]] = {}  # by u
+        self._rows: dict[int, PreparedMatrix] = {}  # by party
         self._lock = threading.Lock()
 
     def __reduce__(self) -> tuple[type[_Streams], tuple[()]]:
@@ -296,7 +323,8 @@ class _Streams:
             self._parties.add(party)
             if len(self._parties) == 1:
                 return None
-            others = any(self._keys.get(key, one) != one for key, one in own.items())
+            new = not own.items() <= self._keys.items()
+            others = new and any(self._keys.get(key, one) != one for key, one in own.items())
             of = label, size, unknown
             known = self._sums.pop(of, None)
             if known is None:
@@ -330,6 +358,15 @@ class _Streams:
         powers = self._table(prss, unknown)[1][party:end]
         values = prss.code.field.matmul(powers, known.rho, trusted=True)
         known.values = dict(zip(range(party, end), values, strict=True))
+
+    def row(self, code: LagrangeCode, party: int) -> PreparedMatrix:
+        """The row (1, P(alpha)) of a party, prepared for products."""
+        if party not in self._rows:
+            from securevfl.field.kernels import dispatch
+
+            row = code.field.elements([[1, int(code.vanishing[party])]])
+            self._rows[party] = dispatch.prepare(code.field.modulus, row)
+        return self._rows[party]
 
     def weights(self, prss: Prss, party: int, unknown: int) -> Mapping[int, Array]:
         """`Prss.weights` by key, computed once."""

@@ -10,8 +10,8 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from securevfl.errors import ConfigurationError
-from securevfl.field import LagrangeCode, PrimeField
+from securevfl.errors import ConfigurationError, FieldError
+from securevfl.field import LagrangeCode, PrimeField, primes
 from securevfl.field.lagrange import interpolation_matrix
 from securevfl.field.prss import (
     Prss,
@@ -287,3 +287,17 @@ def test_parties_that_answer_earlier_labels_do_not_undo_what_was_computed(monkey
     for (party, label), value in found.items():
         alone = prss_of(1, 1, 12).value(party, own(made, keys, party), label, (3,), 2)
         assert (alone == value).all()
+
+
+@pytest.mark.parametrize("p", [13, 2**31 - 1, 2013265921, primes.P50, 2**61 - 1])
+def test_what_masks_a_result_is_p_of_alpha_times_rho(p):
+    code = LagrangeCode(PrimeField(p), parties=5, segments=2, privacy=1)
+    prss, field = Prss(code, degree=2), code.field
+    result, rho = field.random((3, 37)), field.random((3, 37))
+    for n in range(5):
+        wanted = field.add(result, field.multiply(code.vanishing[n], rho))
+        assert np.array_equal(prss.add(n, result, rho), wanted)
+        assert np.array_equal(prss.add(n, result.T, rho.T), wanted.T)
+    rho[2, 36] = p
+    with pytest.raises(FieldError, match=f"is {p}"):
+        prss.add(0, result, rho)

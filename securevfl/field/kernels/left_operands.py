@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from securevfl.field import primes
+from securevfl.field.kernels.jit import address
 from securevfl.field.kernels.scratch import aligned, places, scratch
 
 Array = NDArray[Any]
@@ -208,11 +209,11 @@ class VectorLeft(PiecewiseLeft):
         )
         memory, (sources, limbs, panel, edge, tail) = places("vectors", sizes)
         plan = product.Plan(
-            left=part.ctypes.data,
+            left=address(part),
             inner=inner,
             height=height,
             length=length,
-            out=out.ctypes.data,
+            out=address(out),
             stride=out.strides[0],
             blocks=len(blocks),
             sources=sources,
@@ -228,7 +229,7 @@ class VectorLeft(PiecewiseLeft):
         )
         words = array("q", plan)
         for block in blocks:
-            words.extend((block.ctypes.data, block.strides[0], len(block)))
+            words.extend((address(block), block.strides[0], len(block)))
         good = form.multiply(words.buffer_info()[0])
         del memory  # Not before.
         return bool(good)
@@ -236,8 +237,17 @@ class VectorLeft(PiecewiseLeft):
 
 def _addresses(blocks: Sequence[Array]) -> Array:
     """Return the int64 addresses of all rows of the blocks, whose last axis is contiguous."""
-    parts = [b.ctypes.data + b.strides[0] * np.arange(len(b), dtype=np.int64) for b in blocks]
-    return parts[0] if len(parts) == 1 else np.concatenate(parts)
+    if len(blocks) == 1:
+        (block,) = blocks
+        return address(block) + block.strides[0] * np.arange(len(block), dtype=np.int64)
+    starts = np.array([(address(b), b.strides[0], len(b)) for b in blocks], np.int64)
+    first, pitch, length = starts.T
+    if len(length) == length.sum():  # one row each
+        return np.ascontiguousarray(first)
+    before = np.repeat(length.cumsum() - length, length)
+    within = np.arange(len(before)) - before
+    addresses: Array = np.repeat(first, length) + np.repeat(pitch, length) * within
+    return addresses
 
 
 def _take(blocks: Sequence[Array], start: int, count: int) -> list[Array]:

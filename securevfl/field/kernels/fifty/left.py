@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from securevfl.field.kernels import cpu
+from securevfl.field.kernels.jit import address
 from securevfl.field.kernels.left_operands import AROUND, PiecewiseLeft
-from securevfl.field.kernels.scratch import aligned, scratch
+from securevfl.field.kernels.scratch import aligned, places
 from securevfl.field.primes import P50
 
 if TYPE_CHECKING:
@@ -62,19 +63,19 @@ class FiftyLeft(PiecewiseLeft):
         return a if missing <= 0 else np.concatenate([a, np.zeros((missing, a.shape[1]), a.dtype)])
 
     def _tiles(self, part: Any, rows: Array, out: Array, seen: Array) -> None:
-        place, pitch, pieces = out.ctypes.data, out.strides[0], out.shape[1] // 8
+        place, pitch, pieces = address(out), out.strides[0], out.shape[1] // 8
         whole = place % 64 == 0 and pitch % 64 == 0
         flat = whole and rows.size <= _FEW_TERMS and pieces >= AROUND
         tall, wide = self.kernels.flat if flat else self.kernels.tile
         size = 64 * wide * max(1, rows.size)
         many = _PIECES // wide if flat else max(1, _PANEL_BYTES // size)
         many = min(many, -(-pieces // wide))
-        panel = scratch("panel", (many * size,), np.uint8)
-        spare = scratch("spare", (tall * 64 * wide,), np.uint8)
-        work = panel.ctypes.data, spare.ctypes.data, seen.ctypes.data, many
-        left = part.ctypes.data, part.strides[0], self.rows
+        memory, (panel, spare) = places("fifty", (many * size, tall * 64 * wide))
+        work = panel, spare, address(seen), many
+        left = address(part), part.strides[0], self.rows
         kernel = self.kernels.stream if flat else self.kernels.multiply
         kernel(left, rows, pieces, (place, pitch), work)
+        del memory  # Not before.
 
 
 class DoubleLeft(FiftyLeft):

@@ -1,0 +1,93 @@
+"""Rows of several matrices, laid side by side: the next ones are fetched while these are copied.
+
+Rows of a batch stand anywhere in memory, and a processor does not foresee where. Each row is asked
+for a whole row of the result ahead of its copy.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numpy.typing import NDArray
+
+from securevfl.field.kernels.ir import I32, I64, load, store
+from securevfl.field.kernels.jit import intrinsic, kernel, types
+from securevfl.field.kernels.streaming.pieces import LINE, fetch
+
+Array = NDArray[Any]
+
+
+@intrinsic
+def _fetch(context: Any, address: Any) -> Any:
+    """Ask for the line at an address; one that is not ours does no harm."""
+
+    def generate(context: Any, builder: Any, _: Any, args: Any) -> Any:
+        fetch(builder, args[0], LINE)
+        return context.get_dummy_value()
+
+    return types.void(types.int64), generate
+
+
+@intrinsic
+def _copy_line(context: Any, source: Any, target: Any) -> Any:
+    """Copy 64 bytes."""
+
+    def generate(context: Any, builder: Any, _: Any, args: Any) -> Any:
+        store(builder, args[1], 0, load(builder, args[0], 0, I64, 8))
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64), generate
+
+
+@intrinsic
+def _copy_word(context: Any, source: Any, target: Any) -> Any:
+    """Copy 4 bytes."""
+
+    def generate(context: Any, builder: Any, _: Any, args: Any) -> Any:
+        place = [builder.inttoptr(address, ir.PointerType(I32)) for address in args]
+        builder.store(builder.load(place[0], align=4), place[1], align=4)
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64), generate
+
+
+@kernel
+def gather(sources: Array, length: int, rows: Array, out: Array) -> bool:
+    """Write the rows with some numbers of all matrices; return False, and nothing, if one is none.
+
+    Parameters
+    ----------
+    sources : ndarray, (matrices, 3), int64
+        Of each matrix: its address, the bytes from row to row, and those of a row, whole words of
+        4 bytes.
+    length : int
+        Rows of each.
+    rows : ndarray, (m,), int64
+        Their numbers.
+    out : ndarray, (m, bytes of the rows of all matrices together), uint8
+    """
+    for i in range(rows.size):
+        if rows[i] < 0 or rows[i] >= length:
+            return False
+    target, line = np.int64(out.ctypes.data), np.int64(64)
+    for i in range(rows.size):
+        following = rows[min(i + 1, rows.size - 1)]
+        for j in range(sources.shape[0]):
+            start, pitch, size = sources[j, 0], sources[j, 1], sources[j, 2]
+            ahead = start + following * pitch
+            for offset in range(np.int64(0), size, line):
+                _fetch(ahead + offset)
+            _fetch(ahead + size - 1)  # A row may end in a line more than its length fills.
+            place = start + rows[i] * pitch
+            # Lines from the start; what is left is the end of a line that overlaps the last one.
+            for offset in range(np.int64(0), size - line + 1, line):
+                _copy_line(place + offset, target + offset)
+            if size >= line:
+                _copy_line(place + size - line, target + size - line)
+            else:
+                for offset in range(np.int64(0), size, np.int64(4)):
+                    _copy_word(place + offset, target + offset)
+            target += size
+    return True
