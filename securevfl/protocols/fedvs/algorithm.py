@@ -15,8 +15,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from securevfl.engine.party import SERVER, Party, RoundOverError
-from securevfl.errors import CorruptResultsError, NotEnoughResultsError
+from securevfl.errors import CorruptResultsError, FieldError, NotEnoughResultsError
 from securevfl.field.prss import mask_streams
+from securevfl.field.side_by_side import SideBySide
 from securevfl.models.polynomial_network import PolynomialNetwork
 from securevfl.models.pretraining.trainer import Pretraining
 from securevfl.models.split import Centre, measure, rows_of
@@ -37,6 +38,7 @@ from securevfl.protocols.fedvs.sums import Sum, SumLedger, of_ledger
 from securevfl.protocols.fedvs.terms import (
     check_attempt,
     check_data,
+    check_elements,
     check_gradient,
     check_models,
     why_not_announced,
@@ -78,6 +80,7 @@ class Client(KeyHolder):
         self.pretraining = pretraining
         self.data_shares: dict[str, dict[int, np.ndarray]] = {}
         self._widths: dict[str, dict[int, int]] = {}
+        self._columns: dict[str, SideBySide] = {}  # of the newest sharers
         self.row_sum = 0
         self.keys: dict[int, bytes] = {}
         self.answered: dict[int, tuple[int, bytes]] = {}
@@ -167,11 +170,24 @@ class Client(KeyHolder):
     def evaluate(
         self, batch: Batch, attempt: Attempt, shares: Mapping[int, np.ndarray]
     ) -> np.ndarray:
-        """H-tilde = sum over S of X-tilde^(B) W-tilde (equation 5), one product over F_p."""
+        """H-tilde = sum over S of X-tilde^(B) W-tilde (equation 5), one product over F_p.
+
+        Raises
+        ------
+        ProtocolError
+            Where a share has a number that is no element, which the product finds.
+        """
         held = self.data_shares[batch.part]
-        X = np.concatenate([held[n].take(batch.rows, axis=0) for n in attempt.sharers], axis=1)
-        W = np.concatenate([shares[n] for n in attempt.sharers])
-        return self.public.field.matmul(X, W)
+        data = [held[n] for n in attempt.sharers]
+        columns = self._columns.get(batch.part)
+        if columns is None or not columns.are(data):
+            columns = self._columns[batch.part] = SideBySide(data)
+        rows, models = columns.rows(batch.rows), [shares[n] for n in attempt.sharers]
+        try:
+            return self.public.field.matmul_stacked(rows, models)
+        except FieldError:
+            check_elements(self.public, self.round, shares)
+            raise
 
     def update(self, batch: Batch, attempt: Attempt, gradient: np.ndarray) -> bool:
         """Step with dL/dH_n = (1/|S|) dL/dH on the own real rows (lines 33-35).
@@ -214,9 +230,7 @@ class Client(KeyHolder):
 
     def masked(self, upload: np.ndarray, told: bytes) -> np.ndarray:
         """Y = H-tilde + P(alpha) rho(alpha), P(z) = prod_{k<=K} (z - beta_k)."""
-        code, field = self.public.code, self.public.field
-        rho = self.rho(told, upload.shape)
-        return field.add(upload, field.multiply(code.vanishing[self.index], rho))
+        return self.public.prss.add(self.index, upload, self.rho(told, upload.shape))
 
     def rho(self, told: bytes, shape: tuple[int, ...]) -> np.ndarray:
         """rho(alpha), of degree K + 2T - 2, from the keys and all that the client was told.

@@ -83,7 +83,24 @@ def check_data(public: Parameters, part: str, sender: int, share: Any) -> None:
 def check_models(
     public: Parameters, round: int, shares: Mapping[int, Any], columns: Mapping[int, int]
 ) -> None:
-    """Refuse shares by sender of which one is none of a model of the sender's columns.
+    """Refuse shares by sender of which one has not the form of a model of the sender's columns.
+
+    Whether their numbers are elements the product finds, which reads them all (`check_elements`).
+
+    Raises
+    ------
+    ProtocolError
+        Naming the first such sender.
+    """
+    h, dtype = public.config.width, public.field.dtype
+    for n, share in shares.items():
+        fit = isinstance(share, np.ndarray) and share.dtype == dtype
+        if not fit or share.shape != (columns[n], h):
+            check_array(f"fedvs: 'model' of round {round}", n, share, (columns[n], h), dtype)
+
+
+def check_elements(public: Parameters, round: int, shares: Mapping[int, np.ndarray]) -> None:
+    """Refuse shares of models by sender of which one has a number that is none of F_p.
 
     Raises
     ------
@@ -91,13 +108,8 @@ def check_models(
         Naming the first such sender.
     """
     what, field = f"fedvs: 'model' of round {round}", public.field
-    check_arrays(
-        what,
-        shares,
-        {n: (columns[n], public.config.width) for n in shares},
-        field.dtype,
-        field.modulus,
-    )
+    shapes = {n: share.shape for n, share in shares.items()}
+    check_arrays(what, shares, shapes, field.dtype, field.modulus)
 
 
 def check_gradient(public: Parameters, round: int, rows: int, gradient: Any) -> None:
