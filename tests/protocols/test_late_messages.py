@@ -49,7 +49,11 @@ class ShakyLinks(Simulation):
         self.lost = 0
         self.came = defaultdict(set)  # (receiver, kind): rounds of the server's messages
 
-    def _transmit(self, message, nbytes):
+    def _transmit(self, together):
+        for message, _ in together:
+            self._wait(message)
+
+    def _wait(self, message):
         wait = 0 if self._chance.random() < 0.7 else int(self._chance.exponential(1e9))
         if message.round and self._loses(message, self._chance):  # set-up is not repeated
             self.lost += 1
