@@ -10,11 +10,14 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from securevfl.audit import randomness
+from securevfl.audit.beside.known_answers import elements
+from securevfl.audit.proof.pseudo_random import derived
 from securevfl.audit.recorded_runs import kinds_of
 from securevfl.audit.recording import RecordedMessage
 from securevfl.field import prss
@@ -22,12 +25,29 @@ from securevfl.field.prss import KEY
 from securevfl.protocols.base.coded import CodedProtocol
 from securevfl.protocols.base.messages import SELF, MessageSpec
 
-Asked = dict[tuple[bytes, bytes], set[int]]
+
+@dataclass
+class Asked:
+    """What the function of key and label was asked in a run.
+
+    Attributes
+    ----------
+    sizes : dict
+        Numbers of elements, by key and digest of the label.
+    longest : int
+        Elements of the longest stream.
+    wrong : bool
+        Whether a stream, longer than those before, was not what other code computes.
+    """
+
+    sizes: dict[tuple[bytes, bytes], set[int]] = field(default_factory=dict)
+    longest: int = 0
+    wrong: bool = False
 
 
 @contextmanager
 def watch_streams() -> Iterator[Asked]:
-    """Note what the function of key and label is asked: the sizes, by key and digest of the label.
+    """Note what the function of key and label is asked.
 
     It is for one run at a time, and not for several threads.
     """
@@ -36,8 +56,12 @@ def watch_streams() -> Iterator[Asked]:
 
     def filled(modulus: int, out: np.ndarray, key: bytes, label: bytes) -> None:
         place = bytes(key), hashlib.sha256(label).digest()
-        asked.setdefault(place, set()).add(out.size)
+        asked.sizes.setdefault(place, set()).add(out.size)
         fill(modulus, out, key, label)
+        if out.size > asked.longest:  # by other code, in full length
+            asked.longest, seed = out.size, derived(key, label)
+            given = elements(seed, modulus, out.dtype, out.size, aes=True)
+            asked.wrong |= not np.array_equal(given, out)
 
     made.fill_stream = filled
     try:
@@ -89,21 +113,23 @@ class MaskKeys:
         ----------
         log : randomness.Log
             Of this run alone: a key of another run is strange here.
-        asked : mapping
+        asked : Asked
             What `watch_streams` noted in this run.
         """
         masks = self._protocol.prss
         assert masks is not None
         yield from faults_of_keys(self.drawn, len(masks.blocks), log)
-        strangers = {key for key, _ in asked} - set(self.drawn)
+        strangers = {key for key, _ in asked.sizes} - set(self.drawn)
         if strangers:
             yield f"masks are made of {len(strangers)} keys that no client drew in the run"
         known = {label for labels in self._labels().values() for label in labels}
-        other = {label for _, label in asked} - known
+        other = {label for _, label in asked.sizes} - known
         if other:
             yield f"keys are asked for {len(other)} labels that are none of the run's sums"
-        if any(len(sizes) > 1 for sizes in asked.values()):
+        if any(len(sizes) > 1 for sizes in asked.sizes.values()):
             yield "a key is asked for masks of two sizes under one label"
+        if asked.wrong:
+            yield "a stream of a key is not what other code computes for its label"
         yield from self._answered_twice()
 
     def _labels(self) -> dict[tuple[int, int], set[bytes]]:

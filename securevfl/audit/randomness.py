@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from securevfl.audit.beside.known_answers import elements
 from securevfl.audit.statistical import digest
 from securevfl.audit.tapes import Tape
 
@@ -42,6 +43,9 @@ class Call:
         Whether it is a weight with which decoding looks for wrong results, and no mask.
     prime : int
         The result is uniform on 0 to prime - 1.
+    expanded : bool
+        Whether the result is what those bytes give, computed by other code: one key, and elements
+        of its keystream in full length.
     """
 
     source: str
@@ -51,6 +55,7 @@ class Call:
     digest: str
     decoding: bool = False
     prime: int = 0
+    expanded: bool = True
 
 
 @dataclass
@@ -99,14 +104,15 @@ def watch(keep: Callable[[np.ndarray], object] | None = None) -> Iterator[Log]:
         if _unwatched:
             made_again: np.ndarray = uniform(prime, dtype, shape, source)
             return made_again
-        before = drawn
+        before, known = drawn, len(log.keys)
         result = uniform(prime, dtype, shape, source)
         used = sampling.SYSTEM if source is None else source
         made = digest([result])
         if keep is not None:
             keep(result.copy())
         fresh, nbytes = drawn - before, result.nbytes
-        log.calls.append(Call(repr(used), used.secure, fresh, nbytes, made, decoding, prime))
+        given = used.secure and _expands(log.keys[known:], prime, result)
+        log.calls.append(Call(repr(used), used.secure, fresh, nbytes, made, decoding, prime, given))
         return result
 
     def projected(*arguments: Any) -> Any:
@@ -124,6 +130,17 @@ def watch(keep: Callable[[np.ndarray], object] | None = None) -> Iterator[Log]:
     finally:
         sampler.uniform, os.urandom = uniform, urandom
         decoder.project = project
+
+
+def _expands(keys: list[bytes], prime: int, result: np.ndarray) -> bool:
+    """Whether a result is what one key gives, by the cipher of either kind of processor."""
+    if len(keys) != 1:
+        return False
+    flat, key = result.reshape(-1), keys[0][:SEED_BYTES]
+    return any(
+        np.array_equal(elements(key, prime, flat.dtype, flat.size, aes=aes), flat)
+        for aes in (True, False)
+    )
 
 
 @contextmanager
@@ -144,7 +161,8 @@ def unexplained(log: Log, tapes: Iterable[Tape], prime: int | None = None) -> It
     """
     left: dict[str, int] = {}
     for call in log.calls:
-        if call.secure and call.fresh >= SEED_BYTES and prime in (None, call.prime):
+        fresh = call.secure and call.fresh >= SEED_BYTES and call.expanded
+        if fresh and prime in (None, call.prime):
             left[call.digest] = left.get(call.digest, 0) + 1
     for number, tape in enumerate(tapes):
         for place, name in enumerate((*tape.digests, *(digest([one]) for one in tape.draws))):

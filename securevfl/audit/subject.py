@@ -18,6 +18,7 @@ from securevfl.audit.following.given import Given
 from securevfl.audit.recording import RecordedRun, record
 from securevfl.audit.settings import hides_columns, settings_of
 from securevfl.audit.statistical import LEVEL
+from securevfl.audit.time_limit import TimeLimitError
 from securevfl.audit.unobserved import compare_unobserved
 from securevfl.engine.streams import Secrets
 from securevfl.errors import SecureVFLError
@@ -99,7 +100,7 @@ class Subject:
         if name not in self._shared:
             try:
                 self._shared[name] = (make(), None)
-            except Exception as error:  # each verifier that needs it must fail
+            except (Exception, TimeLimitError) as error:  # each verifier that needs it must fail
                 self._shared[name] = (None, error)
         value: _T
         value, failure = self._shared[name]

@@ -10,6 +10,7 @@ from securevfl.audit.following.sources import altered
 from securevfl.audit.games.on_runs import TESTS
 from securevfl.audit.statistical import LEVEL
 from securevfl.audit.subject import Subject
+from securevfl.audit.time_limit import LIMIT, time_limit
 from securevfl.audit.verdicts import ClaimVerdict as ClaimVerdict
 from securevfl.audit.verdicts import Evidence, Leakage, conclude
 from securevfl.audit.verdicts import Report as Report
@@ -60,6 +61,7 @@ def verify(
     tests: Sequence[str] = tuple(TESTS),
     progress: Callable[[str], None] | None = None,
     whole: bool = True,
+    limit: float = LIMIT,
     **options: Any,
 ) -> Report:
     """Check every claim of a protocol in a configuration.
@@ -95,6 +97,9 @@ def verify(
         Run the configuration itself as well, on all its rows and for all its rounds. Without it
         the runs are small, and what a protocol does on more rows or in later rounds is not looked
         at.
+    limit : float
+        Seconds that one verifier may take for one claim, and so may the making of the protocol and
+        each of its words about itself. What takes longer COULD NOT BE CHECKED.
     **options
         The protocol's own.
 
@@ -121,7 +126,8 @@ def verify(
     config = make_config(cls, options)
     given = Given.of(config, dataset, seed)
     try:
-        made = cls(config, dataset, seed=seed)
+        with time_limit(limit):
+            made = cls(config, dataset, seed=seed)
     except (KeyboardInterrupt, SecureVFLError):  # an option that cannot run is no verdict
         raise
     except BaseException as error:  # as in `judge`
@@ -133,11 +139,11 @@ def verify(
     subject = Subject(
         made, seed=seed, level=level, tests=tests, progress=progress, whole=whole, given=given
     )
-    stated, unread = _read(lambda: _claims(made, plain))
-    silent, _ = _read(lambda: not made.messages)
-    described, _ = _read(made.describe)
+    stated, unread = _read(lambda: _claims(made, plain), limit)
+    silent, _ = _read(lambda: not made.messages, limit)
+    described, _ = _read(made.describe, limit)
     claims = (*(stated or ()), *[AS_DECLARED] * (not silent), *link_claims(True))
-    found = tuple(judge(claim, subject, verifiers) for claim in claims)
+    found = tuple(judge(claim, subject, verifiers, limit=limit) for claim in claims)
     if unread:
         failure = Evidence("card", "silent", f"reading the claims {unread}", "failure")
         found = (conclude(THE_CARD, [failure]), *found)
@@ -151,20 +157,24 @@ def verify(
         cls.name,
         {**(described or {}), "seed": seed},
         found,
-        tuple(_leaks(subject)),
+        tuple(_leaks(subject, limit)),
         NOT_COVERED,
         tuple(subject.ran),
         whole,
     )
 
 
-def judge(claim: Claim, subject: Subject, verifiers: Sequence[Verifier]) -> ClaimVerdict:
+def judge(
+    claim: Claim, subject: Subject, verifiers: Sequence[Verifier], *, limit: float = LIMIT
+) -> ClaimVerdict:
     """Verdict on a claim by all verifiers that apply to it; an error of one is evidence, too."""
     evidence: list[Evidence] = []
     for verifier in verifiers:
         try:
-            if verifier.applies(claim, subject.protocol):
-                evidence += verifier.examine(claim, subject, seed=subject.seed, level=subject.level)
+            with time_limit(limit):
+                if verifier.applies(claim, subject.protocol):
+                    examine = verifier.examine
+                    evidence += examine(claim, subject, seed=subject.seed, level=subject.level)
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # whatever the protocol or the verifier raises is no verdict
@@ -178,10 +188,11 @@ def judge(claim: Claim, subject: Subject, verifiers: Sequence[Verifier]) -> Clai
     return conclude(claim, evidence)
 
 
-def _read(what: Callable[[], _T]) -> tuple[_T | None, str]:
+def _read(what: Callable[[], _T], limit: float) -> tuple[_T | None, str]:
     """A protocol's word about itself, or none and the error in which it ended."""
     try:
-        return what(), ""
+        with time_limit(limit):
+            return what(), ""
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # as in `judge`
@@ -205,14 +216,14 @@ def _claims(made: Protocol, plain: bool) -> tuple[Claim, ...]:
     return (*made.paper_claims, *rest)
 
 
-def _leaks(subject: Subject) -> Iterator[Leakage]:
+def _leaks(subject: Subject, limit: float) -> Iterator[Leakage]:
     """Leakage by role, as the card says it, and what coalitions decode of a coded protocol."""
     made = subject.protocol
-    seen, _ = _read(lambda: dict(made.card.sees))
+    seen, _ = _read(lambda: dict(made.card.sees), limit)
     for who, what in (seen or {}).items():
         yield Leakage(who, what, "the card")
     if isinstance(made, CodedProtocol):
-        decoded, error = _read(lambda: tuple(leaks_of_shares(subject)))
+        decoded, error = _read(lambda: tuple(leaks_of_shares(subject)), limit)
         yield from decoded or ()
         if error:
             yield Leakage("coalitions", "could not be computed", error)

@@ -7,7 +7,7 @@ import pytest
 
 from securevfl.audit import randomness
 from securevfl.audit.followed_runs import ITSELF, follow
-from securevfl.audit.mask_keys import MaskKeys, faults_of_keys, watch_streams
+from securevfl.audit.mask_keys import Asked, MaskKeys, faults_of_keys, watch_streams
 from securevfl.audit.recording import RecordedMessage, Snapshot
 from securevfl.audit.subject import Subject
 from securevfl.audit.verifiers.provenance import Provenance
@@ -100,11 +100,11 @@ def test_two_uploads_of_one_label_are_a_fault():
     take(keys, "embedding", 0, np.zeros(3))
     take(keys, "embedding", 0, np.zeros(3))  # again, with the same bytes
     log = randomness.Log(keys=list(keys.drawn))
-    assert list(keys.faults(log, {})) == []
+    assert list(keys.faults(log, Asked())) == []
     take(keys, "embedding", 0, np.ones(3))
-    assert list(keys.faults(log, {})) == ["client 0 has 2 uploads in round 1, of one label"]
+    assert list(keys.faults(log, Asked())) == ["client 0 has 2 uploads in round 1, of one label"]
     take(keys, "attempt", -1, Attempt(ALL, life=7))  # of a server that came back
-    assert list(keys.faults(log, {})) == []
+    assert list(keys.faults(log, Asked())) == []
 
 
 def take(keys, kind, sender, payload):
@@ -121,9 +121,21 @@ def test_two_sizes_under_one_label_are_seen():
     with watch_streams() as asked:
         for size in (4, 5):
             prss.fill_stream(2**31 - 1, np.empty(size, np.uint32), bytes(32), b"label")
-    assert list(asked.values()) == [{4, 5}]
+    assert list(asked.sizes.values()) == [{4, 5}]
     keys = MaskKeys(make("fedvs", **FEDVS))
     assert any("two sizes" in one for one in keys.faults(randomness.Log(), asked))
+
+
+def test_a_stream_that_other_code_does_not_give_is_a_fault(monkeypatch):
+    fill = prss.fill_stream
+
+    def repeated(modulus, out, key, label):
+        fill(modulus, out, key, label)
+        if out.size > 20:  # the known answers are shorter
+            out[out.size // 2 :] = out[: out.size - out.size // 2]
+
+    monkeypatch.setattr(prss, "fill_stream", repeated)
+    assert any("not what other code computes" in one for one in faults(lambda client: None))
 
 
 def test_a_fault_of_keys_takes_the_proof_of_claims_against_the_server_alone():

@@ -50,6 +50,31 @@ def test_masks_of_another_origin_are_named(name):
     assert bool(log.insecure) == ("seed" in name)
 
 
+def test_a_key_of_fewer_bytes_than_were_asked_for_explains_no_draw(monkeypatch):
+    def short():
+        return sampling.Keystream(os.urandom(32)[:1] * 32, sampling.has_aes_unit())
+
+    monkeypatch.setitem(vars(sampling.SYSTEM), "keystream", short)
+    with watch() as log:
+        made = FIELD.random((3, 3))
+    assert log.insecure == []  # 32 fresh bytes were asked for
+    assert list(unexplained(log, [Tape([made], [0])])) == ["draw 0 of tape 0"]
+
+
+def test_a_long_draw_that_repeats_itself_is_not_what_its_key_gives(monkeypatch):
+    fill = sampling.fill_uniform
+
+    def repeated(p, out, stream):
+        fill(p, out, stream)
+        if out.size > 300:
+            out[out.size // 2 :] = out[: out.size - out.size // 2]
+
+    monkeypatch.setattr(sampling, "fill_uniform", repeated)
+    with watch() as log:
+        tapes = [Tape([FIELD.random(size)], [0]) for size in (300, 301)]
+    assert list(unexplained(log, tapes)) == ["draw 0 of tape 1"]
+
+
 def test_a_result_explains_one_draw_only():
     with watch() as log:
         z = FIELD.random((3, 3))

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from securevfl.engine.network import PartyState, Sending, Wait
 
 EVENT, LINE, SENDING, WAIT, CALL, END = "event", "line", "sending", "wait", "call", "end"
+_DEEP, _MANY = 3, 64  # parts of parts of a payload, and parts of each, whose form is compared
 _LONG = 100  # characters of an act that are told
 
 _WORDS = {
@@ -49,10 +50,31 @@ def sendings(sending: Sending) -> Iterator[Act]:
 
     The work that a message is, and for which conditions may charge, is part of it.
     """
-    party, to, kind, _, round, after = sending
+    party, to, kind, payloads, round, after = sending
     work = [party.activities.get(kind), party.operations(kind)]
-    common = text_of([kind, round, after, party.epoch, *work])
-    return (Act(SENDING, f"{common} to {text_of(receiver)}") for receiver in to)
+    common = text_of([kind, round, after, party.epoch, *work, form(kind), form(round)])
+    for receiver, payload in zip(to, payloads, strict=True):
+        yield Act(SENDING, f"{common} to {text_of(receiver)}, {text_of(form(payload))}")
+
+
+def form(value: Any, deep: int = _DEEP) -> list[Any]:
+    """What the receiver of an object sees of it in one process besides its content.
+
+    Its type, and attributes that its type does not have.
+    """
+    cls = type(value)
+    found: list[Any] = [f"{cls.__module__}.{cls.__qualname__}"]
+    own = [name for name in getattr(value, "__dict__", {}) if not hasattr(cls, name)]
+    fields = getattr(cls, "__dataclass_fields__", {})
+    found += sorted(set(own) - set(fields))
+    if not deep:
+        return found
+    if isinstance(value, Mapping):
+        value = [*value.keys(), *value.values()]
+    elif fields:
+        value = [getattr(value, name) for name in fields]
+    parts = value if isinstance(value, (list, tuple)) else ()
+    return found + [form(one, deep - 1) for one in parts[:_MANY]]
 
 
 def call(name: str, *values: Any) -> Act:

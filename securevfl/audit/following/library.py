@@ -9,6 +9,7 @@ library's; a class may change how its parties are made, and nothing else.
 from __future__ import annotations
 
 import functools
+import inspect
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -35,7 +36,13 @@ def library_class(protocol: Protocol) -> type[Protocol] | None:
     """The library's class of a protocol; None where more than its parties is another's."""
     if any(foreign(protocol)):
         return None
-    return next((cls for cls in type(protocol).__mro__ if _ours(cls)), None)
+    return library_base(protocol)
+
+
+def library_base(protocol: Protocol) -> type[Protocol] | None:
+    """The library's method that a protocol's class is, or was made of; None for none."""
+    every = [cls for cls in type(protocol).__mro__ if _ours(cls)]
+    return next((cls for cls in every if not inspect.isabstract(cls)), None)
 
 
 def unread(protocol: Protocol) -> list[str]:

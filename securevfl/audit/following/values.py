@@ -21,11 +21,26 @@ from typing import Any
 
 import numpy as np
 
-_BENEATH = ("os", "hashlib", "hmac", "secrets", "cryptography.hazmat.primitives.kdf.hkdf")
+_BENEATH = ("os", "random", "hashlib", "hmac", "secrets")
+_CRYPTOGRAPHY = "cryptography.hazmat.primitives"
+_PACKAGES = (  # from which keys and ciphertexts come
+    *("tenseal", "phe", f"{_CRYPTOGRAPHY}.kdf.hkdf", f"{_CRYPTOGRAPHY}.ciphers.aead"),
+    *(f"{_CRYPTOGRAPHY}.asymmetric.x25519", f"{_CRYPTOGRAPHY}.asymmetric.ed25519"),
+)
 # What a class gets when it is used, and what readers of documentation resolve in place.
 _LATER = frozenset({"__pydantic_core_schema__", "__slotnames__", "__annotations__", "__doc__"})
 _PLAIN = (type(None), bool, int, float, complex, str, bytes, range, slice, type(...), Path)
 _INNER = ("__wrapped__", "__func__", "func", "fget", "py_func")
+# What a table or an object may come to hold: data, compiled kernels, and the library's own.
+_OF_PLAIN = frozenset((
+    *("securevfl", "builtins", "numpy", "ctypes", "_ctypes", "collections", "pathlib", "functools"),
+    *("llvmlite", "torch", "threading", "_thread", "weakref", "_weakref", "enum", "types"),
+    *("re", "typing", "decimal", "fractions", "logging", "pydantic", "pydantic_core", "contextlib"),
+))  # fmt: skip
+_CODE = frozenset(
+    ("builtins.function", "builtins.method", "builtins.builtin_function_or_method",
+     "functools.partial")
+)  # fmt: skip
 _DEEP = 4  # parts of parts that are described
 _SECONDS = 120
 _CHILD = (
@@ -44,7 +59,7 @@ def unlike(names: Sequence[str]) -> list[str]:
     OSError, subprocess.SubprocessError
         Where there is no second interpreter, or it cannot import a module.
     """
-    names = [*names, *(name for name in _BENEATH if name in sys.modules)]
+    names = [*names, *filter(_is_beneath, sorted(sys.modules))]
     new = [name for name in names if name not in _known]
     if new:
         _known.update(_elsewhere(new))
@@ -56,6 +71,12 @@ def described(names: Sequence[str]) -> dict[str, Any]:
     for name in names:
         importlib.import_module(name)
     return {name: _module(name) for name in names}
+
+
+def _is_beneath(name: str) -> bool:
+    """Whether keys, randomness, hashes or ciphertexts come from a module of others."""
+    within = any(name == one or name.startswith(f"{one}.") for one in _PACKAGES)
+    return within or name in _BENEATH
 
 
 def _elsewhere(names: Sequence[str]) -> dict[str, Any]:
@@ -88,8 +109,17 @@ def _holds(ours: Any, wanted: Any) -> bool:
     if ours == wanted:
         return True
     if isinstance(wanted, dict) and isinstance(ours, dict):
+        more = (one for name, one in ours.items() if name not in wanted)
+        if any(map(_acts, more)):
+            return False
         return all(name in ours and _holds(ours[name], one) for name, one in wanted.items())
     return False
+
+
+def _acts(words: Any) -> bool:
+    """Whether something that was added later is code, or an object of another's class."""
+    kind = words["type"] if isinstance(words, dict) else str(words).split(" ", 1)[0]
+    return kind in _CODE or kind.split(".")[0] not in _OF_PLAIN
 
 
 def _module(name: str) -> dict[str, Any]:
@@ -97,7 +127,7 @@ def _module(name: str) -> dict[str, Any]:
     for attribute, value in vars(module).items():
         if attribute.startswith("__") and attribute != "__getattr__":
             continue
-        if name in _BENEATH and not callable(value):  # such as the process's environment
+        if _is_beneath(name) and not callable(value):  # such as the process's environment
             continue
         found[attribute] = _words(value, _DEEP)
         if isinstance(value, type) and value.__module__ == name:

@@ -48,15 +48,20 @@ def pseudo_random(field: PrimeField) -> Check:
 def specified(field: PrimeField, key: bytes, label: bytes) -> np.ndarray:
     """Some elements that are specified for a key and a label, at least `_SIZE`."""
     from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+
+    encryptor = Cipher(algorithms.AES(derived(key, label)), modes.CTR(bytes(16))).encryptor()
+    width = np.dtype(field.dtype).itemsize
+    return np.array(list(_elements(encryptor.update(bytes(width * _WORDS)), width, field.modulus)),
+                    field.dtype)  # fmt: skip
+
+
+def derived(key: bytes, label: bytes) -> bytes:
+    """Key of the cipher for a key and a label."""
     from cryptography.hazmat.primitives.hashes import SHA256
     from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
     info = _DOMAIN + hashlib.sha256(label).digest()
-    derived = HKDF(SHA256(), length=32, salt=None, info=info).derive(key)
-    encryptor = Cipher(algorithms.AES(derived), modes.CTR(bytes(16))).encryptor()
-    width = np.dtype(field.dtype).itemsize
-    return np.array(list(_elements(encryptor.update(bytes(width * _WORDS)), width, field.modulus)),
-                    field.dtype)  # fmt: skip
+    return HKDF(SHA256(), length=32, salt=None, info=info).derive(key)
 
 
 def _elements(stream: bytes, width: int, p: int) -> Iterator[int]:

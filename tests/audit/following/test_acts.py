@@ -15,6 +15,7 @@ from securevfl.engine.network import Sending, Wait
 from securevfl.engine.party import SERVER, Party
 from securevfl.errors import RunError
 from securevfl.protocols.base.registry import get_protocol
+from securevfl.protocols.fedvs.messages import Batch
 from securevfl.testing.leaks import all_leaks, sound_variants
 from securevfl.testing.leaks.planting import changed
 from securevfl.testing.runs import make
@@ -183,3 +184,32 @@ def test_nothing_speaks_for_a_claim_while_something_leaves_that_nobody_looked_at
     assert conclude(AS_DECLARED, [proof, channel]).verdict == "NOT TESTED"
     against = Evidence("c", "accuses", "a column", "demonstration", 0.0)
     assert conclude(AS_DECLARED, [proof, channel, against]).verdict == "VIOLATED"
+
+
+class Told(np.ndarray):
+    """An array that carries more than its numbers."""
+
+
+def with_attribute(value):
+    vars(value)["told"] = 1
+    return value
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (np.zeros(3).view(Told), np.zeros(3)),
+        ([{"rows": np.zeros(3).view(Told)}], [{"rows": np.zeros(3)}]),
+        (with_attribute(np.zeros(3).view(Told)), np.zeros(3).view(Told)),
+        (with_attribute(Batch("train", np.zeros(3))), Batch("train", np.zeros(3))),
+        (type("Kind", (str,), {})("model"), "model"),
+    ],
+)
+def test_what_a_payload_carries_beside_its_content_is_part_of_its_form(one, other):
+    assert acts.form(one) != acts.form(other)
+
+
+def test_what_an_object_has_computed_is_no_part_of_its_form():
+    one, other = (Batch("train", np.zeros(3, np.uint32)) for _ in range(2))
+    assert one.meets(one)  # which keeps the rows as a set
+    assert acts.form(one) == acts.form(other)

@@ -6,6 +6,7 @@ import pytest
 
 from securevfl.audit.following.sources import altered
 from securevfl.field import sampling
+from securevfl.field.kernels import scalar
 from securevfl.protocols.base.split_parties import SplitClient
 from securevfl.protocols.split import Client
 
@@ -43,3 +44,33 @@ def test_code_that_is_exchanged_within_a_function_is_seen(monkeypatch):
 
     monkeypatch.setattr(SplitClient.update, "__code__", update.__code__)
     assert altered() == ["securevfl.protocols.base.split_parties.SplitClient.update"]
+
+
+@pytest.mark.parametrize(
+    ("module", "path"),
+    [
+        ("tenseal", "ckks_vector"),
+        ("phe.paillier", "PaillierPublicKey.get_random_lt_n"),
+        ("random", "SystemRandom.getrandbits"),
+        ("cryptography.hazmat.primitives.asymmetric.x25519", "X25519PrivateKey"),
+    ],
+)
+def test_functions_of_packages_below_the_library_are_compared(monkeypatch, module, path):
+    *owners, name = path.split(".")
+    owner = pytest.importorskip(module)
+    for part in owners:
+        owner = getattr(owner, part)
+    old = getattr(owner, name)
+    new = type(name, (), {}) if isinstance(old, type) else lambda *given: old(*given)
+    monkeypatch.setattr(owner, name, new)
+    assert f"{module}.{path}" in altered()
+
+
+def test_a_method_that_an_object_of_a_module_is_given_is_seen(monkeypatch):
+    monkeypatch.setitem(vars(sampling.SYSTEM), "keystream", lambda: None)
+    assert "securevfl.field.sampling.SYSTEM" in altered()
+
+
+def test_code_in_the_place_of_a_compiled_kernel_is_seen(monkeypatch):
+    monkeypatch.setitem(scalar.keep_below._compiled, ("other",), lambda *given: 0)
+    assert "securevfl.field.kernels.scalar.keep_below" in altered()

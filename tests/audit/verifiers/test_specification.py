@@ -8,6 +8,7 @@ import torch
 from securevfl.audit.subject import Subject
 from securevfl.audit.verifiers.specification import Specification, own_words
 from securevfl.field import LagrangeCode
+from securevfl.privacy.claims import Claim
 from securevfl.protocols.base.registry import find_protocols, get_protocol
 from securevfl.testing.runs import make
 
@@ -108,3 +109,29 @@ class OwnCentre(torch.nn.Linear):
 def test_the_servers_own_model_counts_where_it_is_not_the_adversary(who, bearing):
     [found] = evidence_of(make("fedvs", own_centre=OwnCentre), who)
     assert found.bearing == bearing
+
+
+def other_claims(strength):
+    base = get_protocol("split")
+    claim = Claim("server", "features", strength, "of its own")
+    attributes = {"claims": (claim,), "__doc__": "Split learning."}
+    subject = Subject(make(type("Claiming", (base,), attributes)))
+    return [one.bearing for one in Specification().examine(claim, subject, seed=0, level=1e-7)]
+
+
+def test_a_claim_where_the_library_says_none_is_nothing_that_was_tested():
+    assert other_claims("computational") == ["gap", "channel"]
+
+
+@pytest.mark.parametrize(("labels", "bearings"), [(True, ["gap", "channel"]), (False, ["gap"])])
+def test_a_description_that_changes_with_labels_is_nothing_that_was_tested(labels, bearings):
+    base = get_protocol("fedonce")
+
+    def describe(self):
+        told = int(self.data.train_labels[0]) if labels else 3
+        return base.describe(self) | {"told": told}
+
+    protocol = make(type("Telling", (base,), {"describe": describe, "__doc__": "FedOnce."}))
+    claim = next(one for one in protocol.claims if one.asset == "labels")
+    found = Specification().examine(claim, Subject(protocol), seed=0, level=1e-7)
+    assert [one.bearing for one in found] == bearings
