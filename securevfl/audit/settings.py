@@ -3,16 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from securevfl.audit.followed_runs import Setting
 from securevfl.engine.conditions import Conditions
 from securevfl.engine.delays import Delay
-from securevfl.engine.faults import Chain, Faults
+from securevfl.engine.faults import Chain, Faults, Outage
 from securevfl.protocols.base.protocol import Protocol
 
 _RESUMED_IN = 4  # round in which a run is broken off
 _PATIENCE = 3.0  # seconds of timeouts where the configuration has none
+
+
+@dataclass(frozen=True)
+class _Late(Conditions):
+    """Some messages come late, and all others at once.
+
+    Attributes
+    ----------
+    nanoseconds : int
+    messages : frozenset of (int, int, str)
+        Round, party and activity of each.
+    """
+
+    nanoseconds: int = 0
+    messages: frozenset[tuple[int, int, str]] = frozenset()
+
+    def delay(self, seed: int, party: int, round: int, activity: str) -> int:
+        """The delay of a message."""
+        return self.nanoseconds if (round, party, activity) in self.messages else 0
 
 
 def settings_of(protocol: Protocol) -> Iterator[Setting]:
@@ -43,11 +63,38 @@ def settings_of(protocol: Protocol) -> Iterator[Setting]:
         if hides_columns(protocol):  # formulas of others may need that rounds follow one another
             crashes = Faults({"server": Chain(0.3, 0.9)}, first=3)
             yield Setting("server crashes", often, faults=crashes)
+        yield from _scripted(protocol, often, timeout)
         yield Setting("messages lost", often, faults=Faults({"link": Chain(0.02, 0.7)}, first=3))
     if _has(protocol, "tolerate_corrupt"):
         wrong = max(1, int(protocol.config.tolerate_corrupt))
         options = {"tolerate_corrupt": wrong} | ({} if timed is None else timed[0])
         yield Setting("wrong uploads", options, wrong_uploads=wrong)
+
+
+def _scripted(protocol: Protocol, often: dict[str, Any], timeout: float) -> Iterator[Setting]:
+    """Attempts on the same rows that chance seldom makes, where sums have sharers in time.
+
+    In the first setting half of the clients upload too late to a sum, and the others are down then:
+    if no client or server remembers, the others upload to a sum of other models. In the second as
+    few clients share in time as no sum may have.
+    """
+    if not (_has(protocol, "share_timeout") and _has(protocol, "result_timeout")):
+        return
+    clients = protocol.peers()
+    options = often | {"share_timeout": timeout, "result_timeout": timeout}
+    if _has(protocol, "batch"):
+        options["batch"] = protocol.data.rows  # each attempt asks for the same rows again
+    late = round(1.5e9 * timeout)
+    down = tuple(
+        Outage(n, seconds=(0.5 * timeout, 1.5 * timeout)) for n in clients[len(clients) // 2 :]
+    )
+    messages = {(1, n, "upload") for n in clients} | {(1, 1, "share"), (2, 0, "share")}
+    conditions = _Late("late", nanoseconds=late, messages=frozenset(messages))
+    yield Setting("uploads late, others down", options, conditions, Faults(outages=down))
+    few = int(getattr(protocol.config, "privacy", 1) or 0) + 1
+    messages = {(1, n, "share") for n in clients[few:]} | {(2, n, "share") for n in clients[:-few]}
+    conditions = _Late("late", nanoseconds=late, messages=frozenset(messages))
+    yield Setting("few share in time", options, conditions)
 
 
 def hides_columns(protocol: Protocol) -> bool:

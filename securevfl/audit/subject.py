@@ -149,7 +149,7 @@ class Subject:
             if labels is not None:
                 object.__setattr__(small, "train_labels", labels)
         given = self.protocol.config.model_dump(exclude_unset=True)
-        given |= dict(options or {}) | ({} if whole else self._reduced)
+        given |= ({} if whole else self._reduced) | dict(options or {})
         config, seed = make_config(cls, given), self.protocol.seed
         before = Given.of(config, small, seed)
         made = cls(config, small, seed=seed)

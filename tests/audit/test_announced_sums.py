@@ -10,6 +10,8 @@ from securevfl.audit.settings import settings_of
 from securevfl.engine import wire
 from securevfl.protocols.base.messages import MessageKey
 from securevfl.protocols.fedvs.messages import Attempt, Batch
+from securevfl.protocols.fedvs.parameters import Parameters
+from securevfl.protocols.fedvs.sums import SumLedger
 from securevfl.testing.runs import make
 
 FEDVS = {"rounds": 8, "batch": 20, "segments": 1}
@@ -71,3 +73,25 @@ def test_a_server_and_clients_that_admit_too_few_sharers_are_found(monkeypatch):
     for setting in settings_of(make("fedvs", **options)):
         found += follow(make("fedvs", **options | dict(setting.options)), setting).sums
     assert any("sharers, T = 1" in one for one in found)
+
+
+def scripted(name, **options):
+    """Faults of the sums of a scripted setting."""
+    made = make("fedvs", **FEDVS | options)
+    setting = next(one for one in settings_of(made) if one.name == name)
+    return follow(make("fedvs", **FEDVS | options | dict(setting.options)), setting).sums
+
+
+def test_a_server_that_forgets_late_uploads_sums_their_rows_over_others(monkeypatch):
+    name, report = "uploads late, others down", SumLedger.report
+    assert scripted(name) == ()
+    monkeypatch.setattr(SumLedger, "report", lambda self, n, uploaded: report(self, n, ()))
+    [fault] = scripted(name)
+    assert fault == "rounds 1 and 3 sum 101 rows over different models"
+
+
+def test_sums_of_too_few_sharers_are_asked_for_where_few_share_in_time(monkeypatch):
+    name = "few share in time"
+    assert scripted(name, privacy=2) == ()
+    monkeypatch.setattr(Parameters, "enough", lambda self, sharers: len(sharers) > 2)
+    assert "round 1: a sum of 3 sharers, T = 2" in scripted(name, privacy=2)
