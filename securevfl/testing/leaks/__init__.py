@@ -43,6 +43,7 @@ def all_leaks() -> tuple[Leak, ...]:
         swapped_parts,
         unwatched,
         without_code,
+        wrapped_makers,
     )
     from securevfl.testing.leaks.third_party import (
         more_surroundings,
@@ -56,7 +57,7 @@ def all_leaks() -> tuple[Leak, ...]:
     methods = (primitives, structured_noise, label_channels, declared_contents, followed_states)
     others = (encrypted, noise, labels, shared_models, *methods)
     second = (rare_events, beside_messages, states, library_parts, coded_shares, other_methods)
-    third = (prepared_tables, unwatched, swapped_parts, without_code)
+    third = (prepared_tables, unwatched, swapped_parts, without_code, wrapped_makers)
     fourth = (surroundings, more_surroundings, watched, replaced_packages, own_protocols)
     every = (*of_fedvs, *others, *second, *third, acts, beginnings, *fourth)
     return tuple(one for module in every for one in module.LEAKS)

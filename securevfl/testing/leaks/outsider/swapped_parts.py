@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -53,6 +53,20 @@ def _numbered(number: int) -> Keystream:
     return Keystream(number.to_bytes(32, "little"), sampling.has_aes_unit())
 
 
+def _three_bytes() -> Keystream:
+    return Keystream(os.urandom(32)[:3] + bytes(29), sampling.has_aes_unit())
+
+
+@contextmanager
+def _few_keys() -> Iterator[None]:
+    """The system's source has a method of its own, with keys of three bytes."""
+    vars(sampling.SYSTEM)["keystream"] = _three_bytes
+    try:
+        yield
+    finally:
+        del vars(sampling.SYSTEM)["keystream"]
+
+
 @contextmanager
 def _counting() -> Iterator[None]:
     """The system's source asks the system, and then takes the next number as a key."""
@@ -92,8 +106,11 @@ def _another_cipher() -> Iterator[None]:
 
     olds = {name: getattr(algorithms, name) for name in ("AES", "ChaCha20")}
 
-    def weak(cipher: Callable[..., Any]) -> Callable[..., Any]:
-        return lambda key, *more: cipher(key[:1] * len(key), *more)
+    def weak(cipher: Any) -> Any:
+        def init(self: Any, key: bytes, *more: Any) -> None:
+            cipher.__init__(self, key[:1] * len(key), *more)
+
+        return type(cipher.__name__, (cipher,), {"__init__": init})
 
     for name, old in olds.items():
         setattr(algorithms, name, weak(old))
@@ -164,6 +181,11 @@ def _pairs_known(outcome: Outcome) -> bool:
     return {one["payload"].key for one in messages(outcome, "deal", 1)} <= known
 
 
+def _three_bytes_tell(outcome: Outcome) -> bool:
+    """Whether the keys of the system's keystreams end with zeros."""
+    return not any(sampling.SYSTEM.keystream()._key[3:])
+
+
 _PARTS, _KNOWN = "another part in the library's place", "masks that follow from something"
 _LESS = "less than is asked for"
 _LONG = {"batch": 100, "width": 40, "segments": 1, "rounds": 4}
@@ -197,6 +219,9 @@ LEAKS = (
     planted("coded_split", "keys of one byte in one source", _KNOWN,
             "The system's source has a method of its own, with keys of one byte.", nothing,
             UPLOADS, one_of_256, around=short_source),
+    planted("secagg_split", "keys of three bytes in one source", _KNOWN,
+            "The system's source has a method of its own, with keys of three bytes.", nothing,
+            SECAGG, _three_bytes_tell, around=_few_keys),
     planted("secagg_split", "a source that counts", _KNOWN,
             "The system's source has a method of its own, whose keys are numbers in a row.",
             nothing, SECAGG, _pairs_known, around=_counting),
