@@ -23,6 +23,7 @@ from securevfl.testing.leaks.harmless_changes import nothing
 from securevfl.testing.leaks.outsider.prepared_tables import (
     bare_models,
     machine_code,
+    of_the_library,
     one_of_256,
     short_source,
     without_masks,
@@ -101,24 +102,20 @@ def _profiled() -> Iterator[None]:
 
 @contextmanager
 def _another_cipher() -> Iterator[None]:
-    """The package of ciphers has another AES and ChaCha20, with keys of one byte."""
-    from cryptography.hazmat.primitives.ciphers import algorithms
+    """The package of ciphers has another class of ciphers, with keys of one byte."""
+    from cryptography.hazmat.primitives import ciphers
 
-    olds = {name: getattr(algorithms, name) for name in ("AES", "ChaCha20")}
+    old: Any = ciphers.Cipher
 
-    def weak(cipher: Any) -> Any:
-        def init(self: Any, key: bytes, *more: Any) -> None:
-            cipher.__init__(self, key[:1] * len(key), *more)
+    def weak(algorithm: Any, mode: Any) -> Any:
+        nonce = (algorithm.nonce,) if hasattr(algorithm, "nonce") else ()
+        return old(type(algorithm)(algorithm.key[:1] * 32, *nonce), mode)
 
-        return type(cipher.__name__, (cipher,), {"__init__": init})
-
-    for name, old in olds.items():
-        setattr(algorithms, name, weak(old))
+    setattr(ciphers, "Cipher", weak)  # noqa: B010
     try:
         yield
     finally:
-        for name, old in olds.items():
-            setattr(algorithms, name, old)
+        setattr(ciphers, "Cipher", old)  # noqa: B010
 
 
 def _unit_models(protocol: Protocol, parties: dict[int, Any]) -> None:
@@ -190,7 +187,7 @@ _PARTS, _KNOWN = "another part in the library's place", "masks that follow from 
 _LESS = "less than is asked for"
 _LONG = {"batch": 100, "width": 40, "segments": 1, "rounds": 4}
 
-LEAKS = (
+_LEAKS = (
     planted("fedvs", "a source of another class", _KNOWN,
             "The system's source is of another class, with keys of one byte.", nothing,
             (*CLIENTS_DATA, *CLIENTS_MODEL), one_of_256, around=_source_of_another_class),
@@ -226,3 +223,4 @@ LEAKS = (
             "The system's source has a method of its own, whose keys are numbers in a row.",
             nothing, SECAGG, _pairs_known, around=_counting),
 )  # fmt: skip
+LEAKS = tuple(map(of_the_library, _LEAKS))

@@ -17,7 +17,7 @@ from securevfl.protocols.fedvs.algorithm import Client
 from securevfl.testing.leaks.encrypted import SECAGG, every
 from securevfl.testing.leaks.fedvs_masks import CLIENTS_MODEL, UPLOADS
 from securevfl.testing.leaks.harmless_changes import nothing
-from securevfl.testing.leaks.outsider.prepared_tables import bare_models
+from securevfl.testing.leaks.outsider.prepared_tables import bare_models, of_the_library
 from securevfl.testing.leaks.planting import clients, planted, replaced
 from securevfl.testing.runs import Outcome
 
@@ -112,7 +112,7 @@ def _fewer_keys(outcome: Outcome) -> bool:
 _STATE, _PARTS = "states that are not kept", "another part in the library's place"
 _LESS = "less than is asked for"
 
-LEAKS = (
+_LEAKS = (
     planted("fedvs", "nothing written ahead", _STATE,
             "A crash makes a client forget that it uploaded, and masks are used again.",
             every(_with(kept_ahead=())), UPLOADS, _nothing_ahead),
@@ -141,3 +141,4 @@ LEAKS = (
             every(_with(kept_once=())), SECAGG, lambda outcome: not outcome.parties[0].kept_once,
             {"consistency": True}),
 )  # fmt: skip
+LEAKS = tuple(map(of_the_library, _LEAKS))
