@@ -88,6 +88,10 @@ NOT_SHOWN = {
     "he_split: counted randomness in phe",
     "he_split: one pair of keys in phe",
     "fedonce: counted keys of links",
+    "wait_dp: no noise after a crash",
+    "dvfl: a later end after a host was lost",
+    "vfb2: values in times from round 10 on",
+    "cvfl: values in times from round 10 on",
 }
 CAUGHT = {
     "secagg_split: no self mask",

@@ -48,6 +48,7 @@ def all_leaks() -> tuple[Leak, ...]:
     from securevfl.testing.leaks.third_party import (
         more_surroundings,
         own_protocols,
+        rare,
         replaced_packages,
         surroundings,
         watched,
@@ -58,7 +59,7 @@ def all_leaks() -> tuple[Leak, ...]:
     others = (encrypted, noise, labels, shared_models, *methods)
     second = (rare_events, beside_messages, states, library_parts, coded_shares, other_methods)
     third = (prepared_tables, unwatched, swapped_parts, without_code, wrapped_makers)
-    fourth = (surroundings, more_surroundings, watched, replaced_packages, own_protocols)
+    fourth = (surroundings, more_surroundings, watched, rare, replaced_packages, own_protocols)
     every = (*of_fedvs, *others, *second, *third, acts, beginnings, *fourth)
     return tuple(one for module in every for one in module.LEAKS)
 
