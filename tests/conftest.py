@@ -38,6 +38,7 @@ def pytest_collection_finish() -> None:
     """Spare the garbage collector the thousands of tests and all that was imported for them."""
     gc.collect()
     gc.freeze()
+    gc.set_threshold(5_000, 10, 10)
 
 
 def look_again() -> None:

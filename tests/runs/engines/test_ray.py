@@ -3,6 +3,7 @@
 import itertools
 import json
 import os
+import shutil
 import signal
 import stat
 import subprocess
@@ -111,28 +112,44 @@ def test_a_cluster_that_we_start_lets_nobody_in_without_its_token(
     assert asked.stdout.strip() == outcome
 
 
-def test_entropy_is_kept_for_its_owner_only_and_goes_where_nobody_collects(digits, tmp_path):
-    folder, told = tmp_path / "run", []
+@pytest.fixture(scope="module")
+def stopped(digits, tmp_path_factory):
+    """Folder of a run of 60 rounds that Ctrl-C ended in one of its first, and a copy of it."""
+    folder, stop = tmp_path_factory.mktemp("stopped") / "run", threading.Event()
 
-    def stop():
-        return (folder / "driver.svfl").exists() and bool(told)
+    def progress(now):
+        if now.round >= 3 and (folder / "driver.svfl").exists():
+            stop.set()
 
     with pytest.raises(KeyboardInterrupt):
         svfl.run(
-            "fedvs", digits, rounds=60, engine="ray", out=folder, interrupted=stop,
-            progress=told.append, **OPTIONS,
+            "fedvs", digits, rounds=60, engine="ray", out=folder, interrupted=stop.is_set,
+            progress=progress, **OPTIONS,
         )  # fmt: skip
-    entropies = read_entropies(folder)
+    return folder, shutil.copytree(folder, folder.with_name("copy"))
+
+
+@pytest.fixture(scope="module")
+def taken_up(stopped):
+    """That run, taken up again, and each party's entropy in it."""
+    with kept_entropies() as entropies:
+        return svfl.resume(stopped[0]), entropies
+
+
+def test_entropy_is_kept_for_its_owner_only_and_goes_where_nobody_collects(
+    digits, stopped, taken_up
+):
+    _, copy = stopped
+    entropies = read_entropies(copy)
     assert set(entropies) == {SERVER, 0, 1, 2}
     assert len({own.entropy for own in entropies.values()}) == 4
-    for place in (folder / "parties").iterdir():
+    for place in (copy / "parties").iterdir():
         assert stat.S_IMODE((place / "entropy.svfl").stat().st_mode) == 0o600
     values = [own.entropy for own in entropies.values()]
-    for path in folder.rglob("*"):
+    for path in copy.rglob("*"):
         if path.is_file() and path.name != "entropy.svfl":
             assert not any(value in path.read_bytes() for value in values), path
-    with kept_entropies() as after:
-        resumed = svfl.resume(folder)
+    resumed, after = taken_up
     assert after == entropies
     with simulated_with(entropies):
         wanted = svfl.run("fedvs", digits, rounds=60, conditions="none", **OPTIONS)
@@ -299,20 +316,10 @@ def test_a_run_whose_driver_was_killed_is_taken_up_again(digits, tmp_path, caplo
     assert json.loads((folder / "summary.json").read_text())["rounds"] == 40
 
 
-def test_ctrl_c_keeps_the_run(tmp_path):
-    stop = threading.Event()
-    digits = DataSource("digits", {"parties": 2, "seed": 0})
-
-    def progress(now):
-        if now.round >= 3:
-            stop.set()
-
-    with pytest.raises(KeyboardInterrupt):
-        svfl.run(
-            "split", digits, rounds=60, engine="ray", out=tmp_path / "run", progress=progress,
-            interrupted=stop.is_set, width=8, hidden=16, batch=32,
-        )  # fmt: skip
-    assert svfl.resume(tmp_path / "run").summary()["rounds"] == 60
+def test_ctrl_c_keeps_the_run(taken_up):
+    resumed, _ = taken_up
+    assert resumed.summary()["rounds"] == 60
+    assert [row["step"] for row in resumed.history] == list(range(1, 61))
 
 
 @pytest.mark.parametrize(
