@@ -29,7 +29,17 @@ PRELOADED = (
         "pandas",
         "sklearn.datasets",
     ),
-    *("sympy", "galois", "pydantic", "yaml", "rich", "flint", "joblib", "cryptography.fernet"),
+    *(
+        "sympy",
+        "galois",
+        "pydantic",
+        "yaml",
+        "rich",
+        "flint",
+        "joblib",
+        "cryptography.fernet",
+        "pytest",
+    ),
     *("cryptography.hazmat.primitives.ciphers", "sklearn.preprocessing", "sklearn.metrics"),
 )
 _WAITS = 6  # times the seconds of the processor that a process may last

@@ -3,7 +3,9 @@
 It was written by somebody who did not write FedVS, and before the first judgement
 (`judged_mutants.py`) was read. Its question: does the change alter what a coalition that a claim
 speaks about learns beyond the decoded sums? "Tells more" is here also what needs a rare run, as
-long as all parties in it are honest: a client crashed, an upload late or lost.
+long as all parties in it are honest: a client crashed, an upload late or lost. Each of these was
+shown by a small run, or three by a run of the ledgers alone: it had two sums of the same rows over
+other clients, each with K + T uploads, or one sum of T + 1 clients.
 """
 
 from __future__ import annotations
@@ -21,8 +23,8 @@ _NOT_REPORTED = (
     "clients; needs K + T late uploads, and as many clients that did not upload"
 )
 _CRASHED = (
-    "a client that came back forgets, and then does not report, uploads that are not settled; needs "
-    "a crash and late uploads"
+    "a client that came back forgets, and then does not report, uploads that are not settled; "
+    "needs a crash and late uploads"
 )
 _OTHER_S = (
     "rows that were announced before are announced over other clients; needs a round in which no "

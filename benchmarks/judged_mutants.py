@@ -1,6 +1,7 @@
 """Effects on the views of server and coalitions of the changes that `verify` did not notice.
 
-Judged by reading alone: the stages of `mutations.py --rest` were not run on these.
+Judged by reading alone, by those who wrote FedVS. `judged_again.py` has the judgement of another;
+where they differ, runs say that the other is right.
 """
 
 from __future__ import annotations

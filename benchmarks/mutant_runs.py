@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -199,3 +200,22 @@ def sums_that_tell_more(name: str) -> list[str]:
                 found.append(f"rounds {one} and {other}: sharers {attempts[one].sharers} and "
                              f"{attempts[other].sharers}")  # fmt: skip
     return found
+
+
+def first_failure(home: str, arguments: tuple[str, ...]) -> str:
+    """Name of the first test of the copy that fails; empty if all pass."""
+    import pytest
+
+    class Watch:
+        failed = ""
+
+        def pytest_runtest_logreport(self, report: Any) -> None:
+            if report.failed and not self.failed:
+                self.failed = report.nodeid
+
+    os.chdir(home)
+    watch = Watch()
+    given = ["-q", "-x", "-n", "0", "--timeout", "300", "-p", "no:warnings", *arguments]
+    with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere):
+        code = pytest.main(given, plugins=[watch])
+    return watch.failed or ("" if code == 0 else f"pytest ends with {code}")

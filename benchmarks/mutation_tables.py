@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from judged_again import KINDS as SECOND_KINDS
+from judged_again import SECOND
 from judged_mutants import JUDGED, KINDS
 
 PAGE = Path(__file__).parents[1] / "docs" / "verification.md"
@@ -22,6 +24,7 @@ def table(results: Mapping[str, Any]) -> str:
     ways = Counter(way_of(row) for row in quick)
     later = Counter(row["noticed"] for row in rows if row not in quick and row["noticed"])
     left = [row for row in rows if not row["noticed"].startswith("verify")]
+    silent = [row for row in rows if not row["noticed"]]
     lines = [
         f"Of {results['all']} possible changes {len(rows) + len(dropped)} were drawn (seed "
         f"{results['seed']}). {counts['equivalent']} changed nothing that is sent or drawn in any "
@@ -33,10 +36,14 @@ def table(results: Mapping[str, Any]) -> str:
         "|---|---|",
         *(f"| `verify`, small runs: {way} | {n} |" for way, n in ways.most_common()),
         *(f"| {way.replace('verify, ', '`verify`, ')} | {n} |" for way, n in later.most_common()),
-        f"| nobody so far | {sum(not row['noticed'] for row in rows)} |",
+        f"| none of the stages that ran | {sum('rest' in row for row in silent)} |",
+        f"| no stage after the small runs has run | {sum('rest' not in row for row in silent)} |",
     ]
-    for kind, title in KINDS.items():
-        some = [row for row in left if judgement_of(row)[0] == kind]
+    apart = [row for row in left if disagree(row)]
+    lines += ["", f"Of {len(left)} that `verify` did not notice, both judgements say the same of "
+              f"{len(left) - len(apart)}; of {len(apart)} they differ."]  # fmt: skip
+    for kind, title in SECOND_KINDS.items():
+        some = [row for row in left if again_of(row)[0] == kind]
         if some:
             lines += ["", f"Not noticed by `verify`: {title} ({len(some)})", ""]
             lines += [line_of(row) for row in some]
@@ -54,14 +61,31 @@ def judgement_of(row: Row) -> tuple[str, str]:
     return judged
 
 
+def again_of(row: Row) -> tuple[str, str]:
+    """Kind of a change that was not noticed by the second judgement, and the reason."""
+    judged: tuple[str, str] = SECOND.get(row["name"], ("", "not judged"))
+    return judged
+
+
+def disagree(row: Row) -> bool:
+    """Whether one judgement finds that more is told, or a guard weaker, and the other does not."""
+    first, second = judgement_of(row)[0], again_of(row)[0]
+    return _HARM.get(first, 0) != _HARM.get(second, 0)
+
+
+_HARM = {"leak": 2, "tells": 2, "guard": 1}
+
+
 def line_of(row: Row) -> str:
-    """A change that was not noticed, and why."""
+    """A change that verify did not notice, the judgements, and the test that notices it."""
     old, new = "; ".join(row["diff"]).split("; + ", 1)
-    by = f" (noticed by the {row['noticed']})" if row["noticed"] else ""
-    return (
-        f"- `{Path(row['file']).name}:{row['line']}` `{old[2:]}` became `{new}`: "
-        f"{judgement_of(row)[1]}{by}."
-    )
+    words = again_of(row)[1]
+    if disagree(row):
+        kind, why = judgement_of(row)
+        words += f". First judgement: {KINDS[kind].partition(' that ')[0]}; {why}"
+    if row["noticed"]:
+        words += f" (noticed by the {row['noticed']}: {row['by'].rpartition('::')[2]})"
+    return f"- `{Path(row['file']).name}:{row['line']}` `{old[2:]}` became `{new}`: {words}."
 
 
 def write_page(results: Mapping[str, Any]) -> None:

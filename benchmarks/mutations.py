@@ -7,7 +7,7 @@ with other options, then handed to the conformance suite, then to the tests of F
 benchmarks/results/privacy/mutations.json as they come, and a run that was stopped goes on.
 ``--page`` writes the section of docs/verification.md.
 
-    python benchmarks/mutations.py [--kept 200] [--seconds S] [--rest] [--page]
+    python benchmarks/mutations.py [--kept 200] [--seconds S] [--rest [STAGE ...]] [--page]
 
 The changed code is a copy in a temporary folder; the package itself is not touched.
 """
@@ -17,23 +17,28 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import subprocess
-import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from changed_copy import ROOT, Tree, apart
-from mutant_runs import OPTIONS, baseline, classify, sums_that_tell_more, verified
+from mutant_runs import (
+    OPTIONS,
+    baseline,
+    classify,
+    first_failure,
+    sums_that_tell_more,
+    verified,
+)
 from mutants import Mutant, all_mutants, in_random_order
 from mutation_tables import write_page
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "results" / "privacy" / "mutations.json"
 SEED, WANTED = 12, 200
-CLASSIFY_S, VERIFY_S, TESTS_S = 30, 120, 600
+CLASSIFY_S, VERIFY_S, TESTS_S = 30, 120, 60
 
 Row = dict[str, Any]
 
@@ -79,8 +84,7 @@ class Study:
 
     def __init__(self) -> None:
         self.tree, self.results = Tree(), load()
-        self.known = self._asked(baseline)
-        self.results["cases"] = list(self.known)
+        self.known: dict[str, Any] = {}
         self.sound: dict[str, dict[str, str]] = self.results.setdefault("sound", {})
 
     def _asked(self, function: Callable[..., Any], *arguments: Any) -> Any:
@@ -138,6 +142,8 @@ class Study:
     def go(self, wanted: int, seconds: float) -> None:
         """Take one mutant after the other, until so many are kept."""
         end = time.perf_counter() + seconds
+        self.known = self._asked(baseline)
+        self.results["cases"] = list(self.known)
         for name in OPTIONS:
             self.sound_verdicts(name)
         done = {row["name"] for row in self.results["rows"]} | set(self.results["dropped"])
@@ -156,21 +162,24 @@ class Study:
             store(self.results)
             print(f"{time.perf_counter() - begin:5.1f} s  {mutant.name}  {state}", flush=True)
 
-    def rest(self, seconds: float) -> None:
+    def rest(self, seconds: float, chosen: Sequence[str], names: Sequence[str]) -> None:
         """Hand what verification did not notice to whatever comes after it, stage by stage."""
         end, every = time.perf_counter() + seconds, all_mutants(ROOT / "securevfl")
-        if self._sums():
+        self.sound = {}  # of the present verifiers
+        if "sums" in chosen and self._sums():
             raise RuntimeError("mutations: sums of the unchanged copy tell more than they may")
-        stages = {"sums": self._take_sums, "options": self._other_options}
-        stages |= {title: partial(self._test, title) for title in TESTS}
-        for stage, take in stages.items():
-            if stage in TESTS and time.perf_counter() < end:
+        takes = {"sums": self._take_sums, "again": self._again, "options": self._other_options}
+        takes |= {title: partial(self._test, title) for title in TESTS}
+        for stage in chosen:
+            take = takes[stage]
+            if stage in TESTS:
                 self.tree.add_tests()
                 failed = self._failed(TESTS[stage])
                 if failed:
                     raise RuntimeError(f"mutations: of the unchanged copy, {stage}: {failed}")
             for row in self.results["rows"]:
                 done = row["noticed"] or stage in row.get("rest", ())
+                done = done or not any(name in row["name"] for name in names)
                 mutant = None if done else found_again(row, every)
                 if mutant is not None and time.perf_counter() < end:
                     self._at(mutant, take, row)
@@ -190,9 +199,16 @@ class Study:
     def _take_sums(self, row: Row) -> None:
         row["sums"] = self._sums()
 
+    def _again(self, row: Row) -> None:
+        """Verify with the same options: the verifiers may know more than before."""
+        self.sound_verdicts(name := row["case"].partition(", ")[0])
+        row["by"], row["evidence"] = self.verify(name)
+        row["noticed"] = "verify, later verifiers" if row["by"] else ""
+
     def _other_options(self, row: Row) -> None:
         for name in OPTIONS:
             if name != row["case"].partition(", ")[0] and not row["noticed"]:
+                self.sound_verdicts(name)
                 row["by"], row["evidence"] = self.verify(name)
                 row["noticed"] = f"verify, {name}" if row["by"] else ""
 
@@ -202,7 +218,7 @@ class Study:
 
     def _sums(self) -> list[str]:
         """Sums that tell more than they may, in the first case that has any."""
-        for name in self.known:
+        for name in self.results["cases"]:
             state, told = apart(self.tree.home, sums_that_tell_more, name, limit=VERIFY_S)
             if state == "done" and told:
                 return [f"{name}: {one}" for one in told[:3]]
@@ -210,16 +226,8 @@ class Study:
 
     def _failed(self, arguments: tuple[str, ...]) -> str:
         """Name of the first test that fails."""
-        command = [sys.executable, "-m", "pytest", "-q", "-x", "-n", "0", "--timeout", "300",
-                   *arguments]  # fmt: skip
-        environment = os.environ | {"PYTHONPATH": str(self.tree.home)}
-        try:
-            done = subprocess.run(command, cwd=self.tree.home, env=environment, text=True,
-                                  capture_output=True, timeout=TESTS_S)  # fmt: skip
-        except subprocess.TimeoutExpired:
-            return f"no end within {TESTS_S} s"
-        lines = [line for line in done.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
-        return "" if done.returncode == 0 else (lines or ["the tests do not run"])[0][:200]
+        home = self.tree.home
+        return str(apart(home, first_failure, str(home), arguments, limit=TESTS_S)[1])
 
 
 def change_of(mutant: Mutant) -> tuple[str, ...]:
@@ -228,19 +236,22 @@ def change_of(mutant: Mutant) -> tuple[str, ...]:
 
 
 def found_again(row: Row, every: list[Mutant]) -> Mutant | None:
-    """The mutant of a row, by its name or, where lines have moved since, its change."""
+    """The mutant of a row, by its name or, where lines have moved since, the nearest like it."""
     for one in every:
         if one.name == row["name"]:
             return one
-    return next((one for one in every if one.file == row["file"]
-                 and change_of(one) == (row["file"], *row["diff"])), None)  # fmt: skip
+    change = (row["file"], *row.get("now", row["diff"]))
+    same = [one for one in every if one.file == row["file"] and change_of(one) == change]
+    return min(same, key=lambda one: abs(one.line - row["line"]), default=None)
 
 
 TESTS = {
     "conformance": ("tests/protocols/test_conformance.py", "-k", "fedvs"),
-    "tests of FedVS": ("tests/protocols/fedvs", "tests/field/test_lagrange_code.py",
-                       "tests/field/test_prss.py", "tests/field/test_designs.py"),
+    "tests of FedVS": ("tests/protocols/fedvs/test_sums.py", "tests/protocols/fedvs"),
+    "tests of the field": ("tests/field/test_lagrange_code.py", "tests/field/test_lagrange.py",
+                           "tests/field/test_prss.py", "tests/field/test_designs.py"),
 }  # fmt: skip
+STAGES = ("sums", "again", "options", *TESTS)
 
 
 def main() -> None:
@@ -248,7 +259,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--kept", type=int, default=WANTED)
     parser.add_argument("--seconds", type=float, default=float("inf"))
-    parser.add_argument("--rest", action="store_true")
+    parser.add_argument(
+        "--rest",
+        nargs="*",
+        choices=STAGES,
+        metavar="STAGE",
+        help=f"stages for what was not noticed, of {STAGES}; all by default",
+    )
+    parser.add_argument("--names", nargs="*", default=[""], help="parts of names of changes")
     parser.add_argument("--page", action="store_true")
     asked = parser.parse_args()
     if asked.page:
@@ -257,8 +275,8 @@ def main() -> None:
     os.environ |= {"OMP_NUM_THREADS": "1", "PYTHONHASHSEED": "0"}
     study = Study()
     try:
-        if asked.rest:
-            study.rest(asked.seconds)
+        if asked.rest is not None:
+            study.rest(asked.seconds, asked.rest or STAGES, asked.names)
         else:
             study.go(asked.kept, asked.seconds)
     finally:

@@ -38,6 +38,10 @@ def source_of(mutant):
     return (ROOT / "securevfl" / mutant.file).read_bytes()
 
 
+def line_of(mutant):
+    return source_of(mutant).splitlines()[mutant.line - 1]
+
+
 def functions_of(tree):
     return {
         node.name: ast.dump(node)
@@ -173,12 +177,29 @@ def test_the_committed_results_are_of_different_changes_that_differ_in_something
         assert bool(row["by"]) == bool(row["noticed"])
 
 
-def test_every_change_that_verify_did_not_notice_is_judged(page):
+def test_a_change_is_found_again_where_its_line_has_moved(mutations, every):
+    """The same statement stands in a client and in the server: the nearest is meant."""
+    same = [
+        one
+        for one in every
+        if one.text == "(self.round + 1)" and b"ledger.announce" in line_of(one)
+    ]
+    assert len(same) == 2
+    for one in same:
+        row = {"name": "moved", "file": one.file, "line": one.line - 8}
+        row["diff"] = one.diff(source_of(one))
+        assert mutations.found_again(row, every) is one
+        assert mutations.found_again(row | {"diff": ["- x", "+ y"]}, every) is None
+        assert mutations.found_again(row | {"diff": [], "now": row["diff"]}, every) is one
+
+
+def test_every_change_that_verify_did_not_notice_is_judged_twice(page):
     for row in RESULTS["rows"]:
         if not row["noticed"].startswith("verify"):
             kind, why = page.judgement_of(row)
             assert kind in set(page.KINDS) - {""}, row["name"]
             assert why
+            assert page.again_of(row)[0] in page.SECOND_KINDS, row["name"]
 
 
 def test_the_section_of_the_page_is_of_the_committed_results(page, tmp_path, monkeypatch):
