@@ -74,7 +74,7 @@ class Server(Party):
         self.recent: tuple[tuple[int, float, float], ...] = ()
         self.answers = np.zeros(len(self.peers), np.int64)  # how often each was among the first
         self.test_scores: dict[int, np.ndarray] = {}
-        self.request: Request | None = None  # what it asks for after the last step
+        self.asking: Request | None = None  # what it asks for after the last step
         if "train" in public.batches:
             self.bound = RangeBound.of(public)
             shape = (public.code.segments, public.batches["train"].length, public.config.width)
@@ -228,8 +228,8 @@ class Server(Party):
                     "an older checkpoint, and no round can end. Resume the run, and all go back"
                 )
                 self.record("behind", party=message.sender, why=why)
-            elif self.request is not None:
-                self.send(message.sender, "request", self.request, round=self.round)
+            elif self.asking is not None:
+                self.send(message.sender, "request", self.asking, round=self.round)
             return
         missed = [(t, self.dealt(t)) for t in range(first, self.steps + 1)]
         payload = self.dealing.again(self.secret, missed, message.sender)
@@ -260,12 +260,12 @@ class Server(Party):
             piece = len(self.test_scores)
             self.begin(last + 1 + piece)
             rows = piece_of(batches, piece)
-            self.request = Request("test", piece, rows)
-            self.broadcast("request", self.request)
+            self.asking = Request("test", piece, rows)
+            self.broadcast("request", self.asking)
             sums = await self.sums(len(rows), self.lasting)
             H = mean_of_sums(self.public, sums).reshape(-1, self.public.config.width)
             self.score(piece, H)
-        self.request = None
+        self.asking = None
         self.report_inference(size)
 
     def score(self, piece: int, embedding: np.ndarray) -> None:
