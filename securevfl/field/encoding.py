@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from securevfl.field.elements import refuse_other_field
 from securevfl.field.kernels.pool import share
 from securevfl.field.kernels.scratch import aligned
 
@@ -28,6 +29,7 @@ def unproved(field: PrimeField, values: ArrayLike, name: str) -> tuple[Array, bo
     C-contiguous arrays of the field's dtype, memory maps among them, are neither copied nor read;
     all others are converted as a whole.
     """
+    refuse_other_field(values, field.modulus, name)
     if isinstance(values, np.ndarray) and values.dtype == field.dtype:
         return np.asarray(values, order="C"), True
     return np.asarray(field.elements(values, name), order="C"), False

@@ -137,7 +137,7 @@ class FixedPoint:
         dtype: np.dtype[Any],
         target: Array | None = None,
     ) -> Array:
-        from securevfl.field.kernels import fixed_point as kernels
+        from securevfl.field.kernels.fixed_point import round_stochastic
 
         array = np.asarray(x)
         if array.dtype not in (np.float32, np.float64):
@@ -159,7 +159,7 @@ class FixedPoint:
                 part = slice(start, start + _CHUNK)
                 size = flat[part].size
                 words = rng.integers(0, 1 << 32, size, dtype=np.uint32)
-                wrong |= kernels.round_stochastic(flat[part], words, scale, largest, p, out[part])
+                wrong |= round_stochastic(flat[part], words, scale, largest, p, out[part])
         if wrong:
             self._refuse(array)
         return result

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -311,20 +310,23 @@ class PrimeField:
         a, b : array_like
             Shapes (..., m, k) and (..., k, n), or vectors.
         out : ndarray, optional
-            C-contiguous array of `dtype` for the result; it may not overlap `a` or `b`.
+            C-contiguous array of `dtype` for the result; it may not overlap `a` or `b`. Where a
+            number in `b` is refused, it holds nothing of meaning.
         threads : int
             Threads that share the work.
         trusted : bool
             The caller vouches that both are arrays of `dtype` with values in [0, p), as every
             result of this class is; the pass that checks the range (one read of each) is left out.
         """
-        from securevfl.field.kernels import dispatch
+        from securevfl.field.encoding import unproved
+        from securevfl.field.kernels.dispatch import matmul
 
-        name = "PrimeField.matmul"
+        name, to_prove = "PrimeField.matmul", False
         if trusted:
             a, b = np.asarray(a, self.dtype), np.asarray(b, self.dtype)
         else:
-            a, b = self.elements(a, f"{name} a"), self.elements(b, f"{name} b")
+            a = self.elements(a, f"{name} a")
+            b, to_prove = unproved(self, b, f"{name} b")
         if a.ndim == 0 or b.ndim == 0 or a.shape[-1] != b.shape[max(-2, -b.ndim)]:
             raise FieldError(
                 f"{name}: shapes {a.shape} and {b.shape} do not fit: the last axis of a must be as "
@@ -344,52 +346,9 @@ class PrimeField:
         shape = (*stack, *(full[-2:-1] if a.ndim > 1 else ()), *(full[-1:] if b.ndim > 1 else ()))
         out = out_array(out, shape, self.dtype, name)
         refuse_overlap(out, name, a, b)
-        dispatch.matmul(self.modulus, left, right, out.reshape(full), threads)
-        return out
-
-    def matmul_stacked(self, a: Array, blocks: Sequence[Array]) -> Array:
-        """Return the product of a matrix with matrices that stand one below the other.
-
-        The blocks are not copied, and the pass that multiplies proves their range. That of `a` is
-        taken as it is: the caller vouches for its values in [0, p), as for a `trusted` product.
-
-        Parameters
-        ----------
-        a : ndarray, (m, k), of `dtype`
-        blocks : sequence of ndarray, (k_i, n), of `dtype`
-            k is the sum of all k_i.
-
-        Raises
-        ------
-        FieldError
-            Where shapes or dtypes do not fit, or a number in the blocks is none of the field.
-
-        Examples
-        --------
-        >>> F = PrimeField(7)
-        >>> a, b = F.elements([[1, 2, 3]]), F.elements([[1], [0], [2]])
-        >>> F.matmul_stacked(a, [b[:1], b[1:]]).tolist()
-        [[0]]
-        """
-        from securevfl.field.kernels import dispatch
-
-        name, forms = "PrimeField.matmul_stacked", [a.shape, *(b.shape for b in blocks)]
-        fit = all(len(form) == 2 for form in forms) and len(blocks) > 0
-        if fit:
-            fit = (
-                len({b[1] for b in forms[1:]}) == 1 and sum(b[0] for b in forms[1:]) == forms[0][1]
-            )
-        if not fit or any(each.dtype != self.dtype for each in (a, *blocks)):
-            raise FieldError(
-                f"{name}: a of shape {forms[0]} and blocks of shapes {forms[1:]} must be matrices "
-                f"of {self.dtype}, the blocks of as many columns each and of {forms[0][-1:]} rows "
-                f"in all."
-            )
-        out = out_array(None, (len(a), forms[1][1]), self.dtype, name)
-        left = dispatch.prepare(self.modulus, np.ascontiguousarray(a), out.shape[1])
-        if out.size and not left.multiply([np.ascontiguousarray(b) for b in blocks], out):
-            for block in blocks:
-                self.elements(block, name)
+        # The pass that multiplies proves the range of b, which it reads whole.
+        if not matmul(self.modulus, left, right, out.reshape(full), threads) and to_prove:
+            self.elements(b, f"{name} b")
         return out
 
     def solve(self, a: ArrayLike, b: ArrayLike) -> Array:

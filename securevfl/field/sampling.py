@@ -149,7 +149,7 @@ def fill_uniform(p: int, out: Array, stream: Keystream) -> None:
     The keystream is read as little-endian words of the dtype of `out`, cut to bit_length(p) bits;
     words at or above p are dropped and the next one is taken.
     """
-    from securevfl.field.kernels import scalar
+    from securevfl.field.kernels.scalar import keep_below
 
     # Rejection, not reduction: a word modulo p prefers small elements. As p has bit_length(p) bits,
     # at least half of the cut words are below p, and at most two are expected for an element.
@@ -158,4 +158,4 @@ def fill_uniform(p: int, out: Array, stream: Keystream) -> None:
     while done < out.size:
         part = out[done : done + step]
         stream.fill(part.view(np.uint8))
-        done += scalar.keep_below(part, mask, modulus)
+        done += keep_below(part, mask, modulus)

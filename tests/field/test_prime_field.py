@@ -272,25 +272,19 @@ def test_fields_are_frozen_values():
         PrimeField(7).modulus = 11
 
 
-def test_a_product_with_stacked_blocks_is_that_with_one_matrix(F):
-    rng = np.random.default_rng(3)
-    blocks = [F.random((rows, 9)) for rows in (1, 4, 0, 2)]
-    blocks.append(np.asfortranarray(F.random((3, 9))))
-    a = F.random((5, 10))
-    assert np.array_equal(F.matmul_stacked(a, blocks), F.matmul(a, np.concatenate(blocks)))
-    single = [F.random((1, 70)) for _ in range(10)]
-    columns = rng.permutation(10)
-    wanted = F.matmul(a[:, columns], np.concatenate(single))
-    assert np.array_equal(F.matmul_stacked(a[:, columns], single), wanted)
-
-
-def test_a_product_with_stacked_blocks_refuses_other_forms_and_numbers_outside_the_field(F):
-    a, blocks = F.random((5, 10)), [F.random((7, 40)), F.random((3, 40))]
-    for wrong in ([], blocks[:1], [blocks[0], blocks[1][:, :4]], [blocks[0], blocks[1][0]]):
-        with pytest.raises(FieldError, match="must be matrices"):
-            F.matmul_stacked(a, wrong)
-    with pytest.raises(FieldError, match="must be matrices"):
-        F.matmul_stacked(a, [blocks[0], blocks[1].astype(np.int64)])
-    blocks[1][2, 39] = F.modulus
-    with pytest.raises(FieldError, match=r"\(2, 39\).* is " + str(F.modulus)):
-        F.matmul_stacked(a, blocks)
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_product_refuses_a_number_outside_the_field_wherever_it_stands(F, threads):
+    a, b = F.random((33, 10)), F.random((10, 71))
+    for index in ((0, 0), (9, 63), (9, 70)):  # the last is in an edge of the vectors
+        wrong = b.copy()
+        wrong[index] = F.modulus
+        with pytest.raises(
+            FieldError, match=rf"b: .*index \({index[0]}, {index[1]}\).* {F.modulus}"
+        ):
+            F.matmul(a, wrong, threads=threads)
+        with pytest.raises(FieldError, match="b: the element at"):
+            F.matmul(a, np.stack([b, wrong]), threads=threads)
+        with pytest.raises(FieldError, match="b: the element at"):
+            F.matmul(a[:1, :2], np.stack([b, wrong])[:, [0, index[0]]])
+    with pytest.raises(FieldError, match="a: the element at"):
+        F.matmul(wrong.T.copy(), b.T.copy().T[:, :5])

@@ -102,8 +102,10 @@ class PortableLeft:
         return True
 
 
-def matmul(p: int, a: Array, b: Array, out: Array, threads: int = 1) -> None:
+def matmul(p: int, a: Array, b: Array, out: Array, threads: int = 1) -> bool:
     """Write a @ b mod p, of two matrices or of stacks of them.
+
+    Returns whether all numbers of `b` were read and are below p; if not, `out` is meaningless.
 
     Parameters
     ----------
@@ -116,16 +118,16 @@ def matmul(p: int, a: Array, b: Array, out: Array, threads: int = 1) -> None:
         The rows of `a` are divided among this many threads.
     """
     stack = out.shape[:-2]
+    if not out.size:
+        return False
     if stack:
         a, b = (np.broadcast_to(one, (*stack, *one.shape[-2:])) for one in (a, b))
-        for index in np.ndindex(*stack):
-            matmul(p, a[index], b[index], out[index], threads)
-        return
-    if not out.size:
-        return
+        return all(matmul(p, a[i], b[i], out[i], threads) for i in np.ndindex(*stack))
     a, b = np.ascontiguousarray(a), np.ascontiguousarray(b)
+    good: list[bool] = []
 
     def work(rows: slice) -> None:
-        prepare(p, a[rows], b.shape[1]).multiply([b], out[rows])
+        good.append(prepare(p, a[rows], b.shape[1]).multiply([b], out[rows]))
 
     share(threads, a.shape[0], work, multiple=16)
+    return all(good)

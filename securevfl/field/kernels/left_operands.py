@@ -40,11 +40,11 @@ class PiecewiseLeft:
 
     def multiply(self, blocks: Sequence[Array], out: Array) -> bool:
         """See dispatch.PreparedMatrix."""
-        from securevfl.field.kernels import scalar
-
         blocks = [b if b.strides[1] == b.itemsize else np.ascontiguousarray(b) for b in blocks]
         if len(self.parts) == 1:
             return self._multiply(self.parts[0], blocks, out)
+        from securevfl.field.kernels import scalar
+
         good = self._multiply(self.parts[0], _take(blocks, 0, self.most), out)
         for i, part in enumerate(self.parts[1:], 1):
             # Longer sums are added modulo p, in pieces.
@@ -240,14 +240,9 @@ def _addresses(blocks: Sequence[Array]) -> Array:
     if len(blocks) == 1:
         (block,) = blocks
         return address(block) + block.strides[0] * np.arange(len(block), dtype=np.int64)
-    starts = np.array([(address(b), b.strides[0], len(b)) for b in blocks], np.int64)
-    first, pitch, length = starts.T
-    if len(length) == length.sum():  # one row each
-        return np.ascontiguousarray(first)
-    before = np.repeat(length.cumsum() - length, length)
-    within = np.arange(len(before)) - before
-    addresses: Array = np.repeat(first, length) + np.repeat(pitch, length) * within
-    return addresses
+    if all(len(b) == 1 for b in blocks):
+        return np.array([address(b) for b in blocks])
+    return np.concatenate([_addresses([b]) for b in blocks])
 
 
 def _take(blocks: Sequence[Array], start: int, count: int) -> list[Array]:

@@ -182,9 +182,9 @@ class Client(KeyHolder):
         columns = self._columns.get(batch.part)
         if columns is None or not columns.are(data):
             columns = self._columns[batch.part] = SideBySide(data)
-        rows, models = columns.rows(batch.rows), [shares[n] for n in attempt.sharers]
+        models = np.concatenate([shares[n] for n in attempt.sharers])
         try:
-            return self.public.field.matmul_stacked(rows, models)
+            return self.public.field.matmul(columns.rows(batch.rows), models)
         except FieldError:
             check_elements(self.public, self.round, shares)
             raise
