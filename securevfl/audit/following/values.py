@@ -34,7 +34,7 @@ _INNER = ("__wrapped__", "__func__", "func", "fget", "py_func")
 # What a table or an object may come to hold: data, compiled kernels, and the library's own.
 _OF_PLAIN = frozenset((
     *("securevfl", "builtins", "numpy", "ctypes", "_ctypes", "collections", "pathlib", "functools"),
-    *("llvmlite", "torch", "threading", "_thread", "weakref", "_weakref", "enum", "types"),
+    *("numba", "llvmlite", "torch", "threading", "_thread", "weakref", "_weakref", "enum", "types"),
     *("re", "typing", "decimal", "fractions", "logging", "pydantic", "pydantic_core", "contextlib"),
 ))  # fmt: skip
 _CODE = frozenset(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from securevfl.audit.following.sources import altered
 from securevfl.audit.sealed_links import FRAMES, link_faults
 from securevfl.audit.subject import Subject
 from securevfl.audit.verdicts import Evidence
@@ -29,6 +30,10 @@ class SealedLinks:
         self, claim: Claim, subject: Subject, *, seed: int, level: float
     ) -> Iterable[Evidence]:
         """Faults of the sealer that runs use; the proof is that of its cipher."""
+        others = [name for name in altered() if name.startswith("cryptography.")]
+        if others:
+            text = f"functions that keys and frames come from are not the package's: {others[0]}"
+            yield Evidence(self.name, "silent", text, "channel")
         faults = subject.shared("link faults", lambda: link_faults(Sealer))
         for fault in faults:
             yield Evidence(self.name, "accuses", fault, "demonstration", 0.0)

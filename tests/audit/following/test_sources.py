@@ -6,7 +6,7 @@ import pytest
 
 from securevfl.audit.following.sources import altered
 from securevfl.field import sampling
-from securevfl.field.kernels import scalar
+from securevfl.field.kernels import montgomery, scalar
 from securevfl.protocols.base.split_parties import SplitClient
 from securevfl.protocols.split import Client
 
@@ -74,3 +74,8 @@ def test_a_method_that_an_object_of_a_module_is_given_is_seen(monkeypatch):
 def test_code_in_the_place_of_a_compiled_kernel_is_seen(monkeypatch):
     monkeypatch.setitem(scalar.keep_below._compiled, ("other",), lambda *given: 0)
     assert "securevfl.field.kernels.scalar.keep_below" in altered()
+
+
+def test_kernels_that_are_compiled_meanwhile_are_sound():
+    assert montgomery.redc._numba_type_ is montgomery.redc._numba_type_
+    assert altered() == []
