@@ -471,6 +471,33 @@ def test_late_uploads_bind_the_clients_of_the_next_sum_of_their_rows():
     assert asked == [(0, 2, 3, 4, 5), (), (0, 2, 3, 4, 5)]
 
 
+class LateTwice(Conditions):
+    """In rounds 1 and 2 all uploads come too late; in round 2 client 1 shares late."""
+
+    def delay(self, seed, party, round, activity):
+        late = activity == "upload" and round < 3
+        return 15 * 10**8 if late or (activity, round, party) == ("share", 2, 1) else 0
+
+
+def test_a_client_that_was_down_names_the_round_of_which_it_is_unsure():
+    """Its note of an upload may be lost, so it names each round since its checkpoint."""
+    data, options = case("uneven", **PATIENT | {"rounds": 1})
+    down = [{"party": 3, "seconds": [1.5, 2.5]}]  # after its share in round 2
+    parties = make("fedvs", data, **options).parties()
+    told, ledger = [], parties[SERVER].ledger
+    report = ledger.report
+    ledger.report = lambda client, rounds: (told.append((client, rounds)), report(client, rounds))
+    faults = faults_from({"outage": down})
+    protocol = make("fedvs", data, **options)
+    Simulation(
+        parties,
+        conditions=LateTwice(),
+        faults=faults.bind(protocol.roles(), 0, last=protocol.last_fault),
+        make_party=protocol.party,
+    ).run()
+    assert [rounds for client, rounds in told if client == 3] == [(), (1,), (1, 2)]
+
+
 def test_the_next_epoch_leaves_out_rows_of_an_attempt_that_was_given_up():
     data, options = case("uneven", result_timeout=1.0, rounds=4)  # three batches an epoch
     protocol = make("fedvs", data, **options)
