@@ -35,6 +35,18 @@ def as_elements(values: ArrayLike, p: int, dtype: np.dtype[Any], name: str) -> A
     return array.astype(dtype, copy=False)
 
 
+def unproved(values: ArrayLike, p: int, dtype: np.dtype[Any], name: str) -> tuple[Array, bool]:
+    """Return elements, and whether their range is still to be proved by the pass that reads them.
+
+    C-contiguous arrays of the dtype, memory maps among them, are neither copied nor read; all
+    others are converted as a whole.
+    """
+    if isinstance(values, np.ndarray) and values.dtype == dtype:
+        refuse_other_field(values, p, name)
+        return np.asarray(values, order="C"), True
+    return np.asarray(as_elements(values, p, dtype, name), order="C"), False
+
+
 def refuse_other_field(values: Any, p: int, name: str) -> None:
     """Refuse arrays of galois, or the like, that say they are elements of another field."""
     order = getattr(type(values), "order", p)

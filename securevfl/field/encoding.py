@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-from securevfl.field.elements import refuse_other_field
 from securevfl.field.kernels.pool import share
 from securevfl.field.kernels.scratch import aligned
 
@@ -21,18 +19,6 @@ Array = NDArray[Any]
 
 _MASK_BYTES = 1 << 20  # Masks at hand at a time; half of an L2 cache.
 _PIECE = 128  # Bytes of columns in a tile of the streams.
-
-
-def unproved(field: PrimeField, values: ArrayLike, name: str) -> tuple[Array, bool]:
-    """Return elements, and whether their range is still to be proved by the pass that reads them.
-
-    C-contiguous arrays of the field's dtype, memory maps among them, are neither copied nor read;
-    all others are converted as a whole.
-    """
-    refuse_other_field(values, field.modulus, name)
-    if isinstance(values, np.ndarray) and values.dtype == field.dtype:
-        return np.asarray(values, order="C"), True
-    return np.asarray(field.elements(values, name), order="C"), False
 
 
 def apply(left: PreparedMatrix, blocks: Sequence[Array], out: Array, threads: int) -> bool:

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from securevfl.errors import CorruptResultsError, FieldError, NotEnoughResultsError
 from securevfl.field import code_checks as checks
-from securevfl.field import encoding, error_correction
+from securevfl.field import elements, encoding, error_correction
 from securevfl.field.elements import out_array, refuse_overlap
 from securevfl.field.kernels.scratch import result
 from securevfl.field.lagrange import interpolation_matrix, vanishing
@@ -202,7 +202,9 @@ class LagrangeCode:
             Shape (N, ...); row n belongs to party n.
         """
         name = "LagrangeCode.encode"
-        data, unproved = encoding.unproved(self.field, segments, f"{name} segments")
+        data, unproved = elements.unproved(
+            segments, self.field.modulus, self.field.dtype, f"{name} segments"
+        )
         if data.ndim == 0 or data.shape[0] != self.segments:
             raise FieldError(
                 f"{name}: segments must have shape (K, ...) with K={self.segments}, "
@@ -233,7 +235,9 @@ class LagrangeCode:
             Shape (N, ...).
         """
         name = "LagrangeCode.encode_constant"
-        data, unproved = encoding.unproved(self.field, value, f"{name} value")
+        data, unproved = elements.unproved(
+            value, self.field.modulus, self.field.dtype, f"{name} value"
+        )
         left = self._constant_left
         return self._encode(left, data[None], unproved, out, source, masks, threads, name)
 
@@ -309,7 +313,9 @@ class LagrangeCode:
         """
         name = "LagrangeCode.decode"
         numbers = checks.party_numbers(parties, self.parties, name)
-        results, unproved = encoding.unproved(self.field, results, f"{name} results")
+        results, unproved = elements.unproved(
+            results, self.field.modulus, self.field.dtype, f"{name} results"
+        )
         checks.check_rows(results, len(numbers), name)
         R = self._enough(len(numbers), degree, name)
         if unproved and check:
@@ -424,7 +430,9 @@ class LagrangeCode:
         """
         name = "LagrangeCode.decode_with_errors"
         numbers = checks.party_numbers(parties, self.parties, name)
-        rows, _ = encoding.unproved(self.field, results, f"{name} results")
+        rows, _ = elements.unproved(
+            results, self.field.modulus, self.field.dtype, f"{name} results"
+        )
         checks.check_rows(rows, len(numbers), name)
         R = self._enough(len(numbers), degree, name)
         flat = np.ascontiguousarray(rows).reshape(len(numbers), -1)

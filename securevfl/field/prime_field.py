@@ -15,6 +15,7 @@ from securevfl.field.elements import (
     out_array,
     refuse_other_field,
     refuse_overlap,
+    unproved,
 )
 
 if TYPE_CHECKING:
@@ -318,7 +319,6 @@ class PrimeField:
             The caller vouches that both are arrays of `dtype` with values in [0, p), as every
             result of this class is; the pass that checks the range (one read of each) is left out.
         """
-        from securevfl.field.encoding import unproved
         from securevfl.field.kernels.dispatch import matmul
 
         name, to_prove = "PrimeField.matmul", False
@@ -326,7 +326,7 @@ class PrimeField:
             a, b = np.asarray(a, self.dtype), np.asarray(b, self.dtype)
         else:
             a = self.elements(a, f"{name} a")
-            b, to_prove = unproved(self, b, f"{name} b")
+            b, to_prove = unproved(b, self.modulus, self.dtype, f"{name} b")
         if a.ndim == 0 or b.ndim == 0 or a.shape[-1] != b.shape[max(-2, -b.ndim)]:
             raise FieldError(
                 f"{name}: shapes {a.shape} and {b.shape} do not fit: the last axis of a must be as "

@@ -55,3 +55,12 @@ def test_other_fields_are_refused_and_not_renumbered():
         F.from_galois(np.array([1, 2], np.uint32))
     with pytest.raises(FieldError, match="unsigned"):
         F.to_galois(np.array([1.5]))
+
+
+def test_segments_and_factors_of_another_field_are_refused_where_their_range_is_proved_later():
+    field = PrimeField(97)
+    other = galois.GF(101)(np.ones((1, 2), np.uint32))
+    with pytest.raises(FieldError, match="elements of the field of 101"):
+        LagrangeCode(field, parties=4, segments=1, privacy=1).encode(other)
+    with pytest.raises(FieldError, match="elements of the field of 101"):
+        field.matmul(field.elements([[1]]), other)
