@@ -21,7 +21,7 @@ from securevfl.audit.announced_sums import AnnouncedSums
 from securevfl.audit.deviations import Comparer, Comparison, Declared
 from securevfl.audit.following import acts
 from securevfl.audit.following.slots import FollowedSlot, References
-from securevfl.audit.mask_keys import MaskKeys, watch_streams
+from securevfl.audit.keyed.mask_keys import MaskKeys, watch_streams
 from securevfl.audit.recording import RecordedMessage, RecordedRun, Recorder, keep_draws
 from securevfl.engine import wire
 from securevfl.engine.conditions import NONE, Conditions

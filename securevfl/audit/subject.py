@@ -12,13 +12,13 @@ import numpy as np
 
 from securevfl.audit import randomness
 from securevfl.audit.beside.effects import watch_effects
+from securevfl.audit.beside.time_limit import TimeLimitError
 from securevfl.audit.deviations import Comparison, compare
 from securevfl.audit.followed_runs import ITSELF, Followed, follow
 from securevfl.audit.following.given import Given
 from securevfl.audit.recording import RecordedRun, record
 from securevfl.audit.settings import hides_columns, settings_of
 from securevfl.audit.statistical import LEVEL
-from securevfl.audit.time_limit import TimeLimitError
 from securevfl.audit.unobserved import compare_unobserved
 from securevfl.engine.streams import Secrets
 from securevfl.errors import SecureVFLError

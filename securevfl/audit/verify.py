@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from securevfl.audit.beside.time_limit import LIMIT, time_limit
 from securevfl.audit.following.given import Given
 from securevfl.audit.following.sources import altered
 from securevfl.audit.games.on_runs import TESTS
 from securevfl.audit.statistical import LEVEL
 from securevfl.audit.subject import Subject
-from securevfl.audit.time_limit import LIMIT, time_limit
 from securevfl.audit.verdicts import ClaimVerdict as ClaimVerdict
 from securevfl.audit.verdicts import Evidence, Leakage, conclude
 from securevfl.audit.verdicts import Report as Report

@@ -6,8 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from securevfl.audit.beside.time_limit import TimeLimitError, time_limit
 from securevfl.audit.subject import Subject
-from securevfl.audit.time_limit import TimeLimitError, time_limit
 from securevfl.audit.verdicts import Evidence
 from securevfl.audit.verify import judge
 from securevfl.privacy.claims import Claim

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from securevfl.audit import randomness
 from securevfl.audit.beside.known_answers import sampler_fault
-from securevfl.audit.mask_keys import faults_of_keys
+from securevfl.audit.keyed.mask_keys import faults_of_keys
 from securevfl.audit.recorded_runs import CodedRun
 from securevfl.audit.subject import Subject
 from securevfl.audit.verdicts import Evidence
