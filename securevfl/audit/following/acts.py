@@ -58,7 +58,7 @@ def sendings(sending: Sending) -> Iterator[Act]:
 
 
 def form(value: Any, deep: int = _DEEP) -> list[Any]:
-    """What the receiver of an object sees of it in one process besides its content.
+    """Traits of an object, besides its content, that its receiver sees in one process.
 
     Its type, and attributes that its type does not have.
     """

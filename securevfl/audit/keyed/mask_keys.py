@@ -28,7 +28,7 @@ from securevfl.protocols.base.messages import SELF, MessageSpec
 
 @dataclass
 class Asked:
-    """What the function of key and label was asked in a run.
+    """Questions to the function of key and label in a run.
 
     Attributes
     ----------
@@ -107,7 +107,7 @@ class MaskKeys:
             self._uploads.setdefault((round, sender), set()).add(digest)
 
     def faults(self, log: randomness.Log, asked: Asked) -> Iterator[str]:
-        """What the proof does not allow.
+        """Faults: all that the proof does not allow.
 
         Parameters
         ----------

@@ -63,7 +63,7 @@ def _plain_limbs(client: Any) -> None:
 
 
 def _after_training(client: Any) -> None:
-    """When the run is over the matrix loses its masks: what is shared then is not hidden."""
+    """A matrix that loses its masks when the run is over: later shares are not hidden."""
     run = client.run
 
     async def running() -> None:

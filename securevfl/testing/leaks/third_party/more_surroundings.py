@@ -45,7 +45,7 @@ def _sleeps(client: Any) -> None:
 
 
 def _kept_columns(client: Any) -> None:
-    """What a party keeps goes into checkpoints and files of its run."""
+    """Kept attributes, which go into checkpoints and files of a run."""
     client.kept_frozen = (*client.kept_frozen, "features")
 
 

@@ -169,7 +169,7 @@ def _rolled(outcome: Outcome) -> bool:
 
 
 def _claims(*pair: str) -> Any:
-    """Whether a run's protocol claims something of a pair."""
+    """A test that a run's protocol claims something of a pair."""
     return lambda outcome: any(
         (one.who, one.about) == pair and one.notion != "none" for one in outcome.protocol.claims
     )
