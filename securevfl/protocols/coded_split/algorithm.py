@@ -126,20 +126,16 @@ class Holder(KeyHolder):
             self.ask()
         silent, piece = 0, -1
         while True:
-            # What has come tells which work is decided already: it is taken before an upload is.
-            due = self.due
+            self.answer()
             stored = self.model[1]  # by the safe point of the next line
             try:
                 payload = await self.receive(
                     *("deal", "seed", "missed", "request", "stop"),
                     sender=SERVER,
-                    timeout=0.0 if due else patience(self.public.config.ask_timeout, silent),
+                    timeout=patience(self.public.config.ask_timeout, silent),
                     safe=True,
                 )
             except TimeoutError:
-                if due:
-                    self.answer()
-                    continue
                 silent += 1
                 self.uploaded = 0
                 self.ask()
@@ -147,8 +143,6 @@ class Holder(KeyHolder):
             assert self.envelope is not None
             kind, step = self.envelope.kind, self.envelope.round
             if kind == "stop":
-                if self.releases:
-                    self.release()
                 break
             self.report(stored)
             self.take(kind, step, payload)
@@ -194,21 +188,6 @@ class Holder(KeyHolder):
         """Ask the server for the steps that are missing (section 6)."""
         self.send(SERVER, "lacks", self.model[1])
 
-    @property
-    def due(self) -> bool:
-        """Whether the holder can do what the server waits for."""
-        _, done, ahead, _ = self.model
-        if ahead or done < self.last_step:
-            return not ahead and self.uploaded <= done
-        return self.asked is not None or self.releases
-
-    @property
-    def releases(self) -> bool:
-        """Whether the holder has all steps and is to release the models, and has not done so."""
-        _, done, ahead, _ = self.model
-        wanted = self.public.config.release and self.shares_models
-        return wanted and not ahead and self.uploaded <= self.last_step == done
-
     def answer(self) -> None:
         """Upload what is due, from a model with exactly the steps that the label says (line 5)."""
         _, done, ahead, _ = self.model
@@ -225,7 +204,8 @@ class Holder(KeyHolder):
             request, self.asked = self.asked, None
             label = Label("test", last, request.piece)
             self.upload(label, request.rows, last + 1 + request.piece)
-        if self.releases:
+        if self.public.config.release and self.shares_models and self.uploaded <= last:
+            self.uploaded = last + 1
             self.release()
 
     def upload(self, label: Label, rows: np.ndarray, round: int) -> None:
@@ -239,7 +219,6 @@ class Holder(KeyHolder):
     def release(self) -> None:
         """Send each owner a masked share of its models (line 13)."""
         public, start = self.public, 0
-        self.uploaded = self.last_step + 1
         for n, size in enumerate(public.sizes):
             share = self.model[0][start : start + size]
             start += size
