@@ -41,7 +41,7 @@ def library_class(protocol: Protocol) -> type[Protocol] | None:
 
 def library_base(protocol: Protocol) -> type[Protocol] | None:
     """The library's method that a protocol's class is, or was made of; None for none."""
-    every = [cls for cls in type(protocol).__mro__ if _ours(cls)]
+    every = [cls for cls in type(protocol).__mro__ if _ours(cls) and issubclass(cls, Protocol)]
     return next((cls for cls in every if not inspect.isabstract(cls)), None)
 
 

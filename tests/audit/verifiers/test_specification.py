@@ -5,10 +5,12 @@ from dataclasses import replace
 import pytest
 import torch
 
+from securevfl.audit.following.library import library_base
 from securevfl.audit.subject import Subject
 from securevfl.audit.verifiers.specification import Specification, own_words
 from securevfl.field import LagrangeCode
 from securevfl.privacy.claims import Claim
+from securevfl.protocols.base.protocol import Protocol
 from securevfl.protocols.base.registry import find_protocols, get_protocol
 from securevfl.testing.runs import make
 
@@ -135,3 +137,10 @@ def test_a_description_that_changes_with_labels_is_nothing_that_was_tested(label
     claim = next(one for one in protocol.claims if one.asset == "labels")
     found = Specification().examine(claim, Subject(protocol), seed=0, level=1e-7)
     assert [one.bearing for one in found] == bearings
+
+
+def test_a_protocol_that_is_made_of_no_method_of_the_library_has_no_base():
+    alone = type("Alone", (Protocol,), {"__doc__": "A protocol of another."})
+    assert library_base(object.__new__(type("Made", (BASE,), {}))) is BASE
+    alone.__abstractmethods__ = frozenset()
+    assert library_base(object.__new__(alone)) is None
