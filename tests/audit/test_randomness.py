@@ -1,14 +1,18 @@
 """Where masks come from: the log, the operating system's source, forks, and what files may use."""
 
 import os
+import struct
 import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from cryptography.hazmat.primitives import ciphers
 
 import securevfl
+from securevfl.audit.beside.known_answers import expanded
+from securevfl.audit.following.sources import altered
 from securevfl.audit.randomness import unexplained, unused, watch
 from securevfl.audit.recorded_runs import run_factory
 from securevfl.audit.statistical import digest, repeats
@@ -20,6 +24,7 @@ from securevfl.protocols.base.registry import get_protocol
 from securevfl.testing.leaky import leaky
 from tests.audit.banned_randomness import banned_randomness
 
+TRUE_CIPHER = ciphers.Cipher
 ROOT = Path(securevfl.__file__).parent
 FIELD = PrimeField(2**61 - 1)
 
@@ -217,6 +222,11 @@ ALLOWED = {
     "testing/leaks/choices.py": {"os.urandom"},  # a planted key for all sets
     "testing/leaks/beginnings.py": {"os.urandom"},  # replaces it by bytes that everybody knows
     "testing/leaks/harmless_changes.py": {"os.urandom"},  # waits that follow from nothing
+    "testing/leaks/outsider/prepared_tables.py": {"os.urandom"},  # planted short keys
+    "testing/leaks/outsider/swapped_parts.py": {"os.urandom"},  # likewise
+    "testing/leaks/outsider/unwatched.py": {"np.random.get_state", "np.random.seed"},  # a channel
+    "testing/leaks/third_party/more_surroundings.py": {"import random"},  # likewise
+    "testing/leaks/third_party/watched.py": {"os.urandom"},  # looks whether it is replaced
     "testing/inspection.py": {"import random", "np.random.get_state"},  # looks at their state
 }
 
@@ -263,3 +273,44 @@ def test_a_seeded_source_says_that_it_is_not_secure():
         FIELD.random(3, SeededSource(1))
     assert [call.secure for call in log.calls] == [False]
     assert log.insecure == log.calls
+
+
+def rotated(word, by):
+    return ((word << by) | (word >> (32 - by))) & 0xFFFFFFFF
+
+
+def chacha20(key):
+    """The first block under a key from a counter of zeros (RFC 8439, section 2.3), by Python."""
+    state = [*struct.unpack("<4I", b"expand 32-byte k"), *struct.unpack("<8I", key), 0, 0, 0, 0]
+    x = list(state)
+    columns = [(0, 4, 8, 12), (1, 5, 9, 13), (2, 6, 10, 14), (3, 7, 11, 15)]
+    diagonals = [(0, 5, 10, 15), (1, 6, 11, 12), (2, 7, 8, 13), (3, 4, 9, 14)]
+    for a, b, c, d in (columns + diagonals) * 10:
+        for first, second, third, by in ((a, b, d, 16), (c, d, b, 12), (a, b, d, 8), (c, d, b, 7)):
+            x[first] = (x[first] + x[second]) & 0xFFFFFFFF
+            x[third] = rotated(x[third] ^ x[first], by)
+    return struct.pack(
+        "<16I", *((one + two) & 0xFFFFFFFF for one, two in zip(x, state, strict=True))
+    )
+
+
+def test_the_stream_cipher_is_the_published_one():
+    for key in (bytes(32), bytes(range(32)), os.urandom(32)):
+        assert expanded(key, 64, aes=False) == chacha20(key)
+
+
+@pytest.mark.parametrize("short", ["AES", "ChaCha20"])
+def test_ciphers_that_use_one_byte_of_a_key_are_found(monkeypatch, short):
+    def cipher(algorithm, mode):
+        if type(algorithm).__name__ == short:
+            key = algorithm.key[:1] * 32
+            nonce = () if short == "AES" else (algorithm.nonce,)
+            algorithm = type(algorithm)(key, *nonce)
+        return TRUE_CIPHER(algorithm, mode)
+
+    monkeypatch.setattr(ciphers, "Cipher", cipher)
+    with pytest.raises(RuntimeError, match=f"another {short}.* than is published"):
+        expanded(bytes(range(32)), 5, aes=True)
+    with watch(), pytest.raises(RuntimeError, match="replaced it"):
+        FIELD.random((3,))
+    assert "cryptography.hazmat.primitives.ciphers.Cipher" in altered()

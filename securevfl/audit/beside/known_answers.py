@@ -17,6 +17,8 @@ from securevfl.field import sampling
 from securevfl.field.sampling import Keystream
 
 _SIZES = (5, 1000, 70_000)  # elements; the last are several pieces of the library's sampler
+# First block of each cipher, AES or ChaCha20, under the key 0, 1, ..., 31, from a counter of zeros.
+_ANSWERS = {True: "f29000b62a499fd0a9f39a6add2e7780", False: "39fd2b7dd9c5196a8dbd0377b8dc4a49"}
 _PIECES = (1, 31, 4096, 300_000, 17)  # bytes that are taken from a keystream one after the other
 
 
@@ -61,7 +63,23 @@ class _Given:
 
 
 def expanded(key: bytes, size: int, *, aes: bool) -> bytes:
-    """First bytes of AES-256-CTR, or of ChaCha20, under a key; below one gibibyte."""
+    """First bytes of AES-256-CTR, or of ChaCha20, under a key; below one gibibyte.
+
+    Raises
+    ------
+    RuntimeError
+        Where the package's ciphers do not give their published answers.
+    """
+    for one, answer in _ANSWERS.items():
+        if _keystream(bytes(range(32)), 16, aes=one).hex() != answer:
+            raise RuntimeError(
+                f"the package cryptography computes another {'AES-256' if one else 'ChaCha20'} "
+                "than is published: something in this process replaced it"
+            )
+    return _keystream(key, size, aes=aes)
+
+
+def _keystream(key: bytes, size: int, *, aes: bool) -> bytes:
     from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
     if aes:

@@ -24,7 +24,8 @@ import numpy as np
 _BENEATH = ("os", "random", "hashlib", "hmac", "secrets")
 _CRYPTOGRAPHY = "cryptography.hazmat.primitives"
 _PACKAGES = (  # from which keys and ciphertexts come
-    *("tenseal", "phe", f"{_CRYPTOGRAPHY}.kdf.hkdf", f"{_CRYPTOGRAPHY}.ciphers.aead"),
+    *("tenseal", "phe", f"{_CRYPTOGRAPHY}.ciphers", f"{_CRYPTOGRAPHY}.hashes"),
+    *(f"{_CRYPTOGRAPHY}.hmac", f"{_CRYPTOGRAPHY}.kdf", f"{_CRYPTOGRAPHY}.serialization"),
     *(f"{_CRYPTOGRAPHY}.asymmetric.x25519", f"{_CRYPTOGRAPHY}.asymmetric.ed25519"),
 )
 # What a class gets when it is used, and what readers of documentation resolve in place.
@@ -124,6 +125,8 @@ def _acts(words: Any) -> bool:
 
 def _module(name: str) -> dict[str, Any]:
     module, found = sys.modules[name], dict[str, Any]()
+    inner = vars(module).get("_module")  # cryptography wraps modules that have deprecated names
+    module = inner if isinstance(inner, ModuleType) and inner.__name__ == name else module
     for attribute, value in vars(module).items():
         if attribute.startswith("__") and attribute != "__getattr__":
             continue
