@@ -24,7 +24,7 @@ class Recorded(Transcript):
     """A run with everything that an observer of all secrets knows of it."""
 
     def __init__(self, protocol: Any, conditions: Any = NONE) -> None:
-        super().__init__()
+        super().__init__(payloads=True)  # each message is told with its payload, then
         self.protocol, self.parties = protocol, protocol.parties()
         self.states: dict[MessageKey, Any] = {}
         self.all: dict[tuple[str, int], dict[tuple[int, int], Any]] = {}

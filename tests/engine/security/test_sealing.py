@@ -137,9 +137,12 @@ def test_what_travels_does_not_hold_the_payload(monkeypatch):
     simulation = Simulation(parties, sealing=Sealing("talk", "run", parties))
     wires = []
     transmit = simulation._transmit
-    monkeypatch.setattr(
-        simulation, "_transmit", lambda m, nbytes: (wires.append(m.payload), transmit(m, nbytes))
-    )
+
+    def transmitted(together):
+        wires.extend(message.payload for message, _ in together)
+        transmit(together)
+
+    monkeypatch.setattr(simulation, "_transmit", transmitted)
     simulation.run()
     secret = np.full(5, 2).tobytes()
     assert wires
