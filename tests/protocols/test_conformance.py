@@ -330,8 +330,14 @@ FAULTS = {
     [(name, n) for name, planted in FAULTS.items() for n in range(len(planted))],
 )
 def test_a_planted_fault_is_found(check, number):
+    def tried():
+        for _ in range(3 if check == "own entropy" else 1):
+            CHECKS[check](FAULTS[check][number])
+
+    # Secret batches differ in the rows that fill them up, and of 80 entropies one gives the same:
+    # that none of three tries shows the fault happens once in 500,000 runs.
     with pytest.raises(AssertionError):
-        CHECKS[check](FAULTS[check][number])
+        tried()
 
 
 DECLARED = {  # options in which every message of the declaration is sent, beyond VARIANTS
