@@ -42,7 +42,9 @@ def _main_thread(party: Any) -> bool:
 
 def _no_record(party: Any) -> bool:
     """Whether no object of a verifier is alive."""
-    return not any(type(one).__module__.startswith("securevfl.audit") for one in gc.get_objects())
+    return not any(
+        str(type(one).__module__).startswith("securevfl.audit") for one in gc.get_objects()
+    )
 
 
 def _ordinary_engine(party: Any) -> bool:
