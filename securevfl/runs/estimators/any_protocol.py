@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import ClassifierMixin, RegressorMixin
+from sklearn.base import RegressorMixin
 
 from securevfl.protocols.base.defaults import DEFAULT
-from securevfl.runs.estimators.base import VerticalClassification, VerticalEstimator
+from securevfl.runs.estimators.base import VerticalClassifier, VerticalEstimator
 
 
 class _AnyProtocol(VerticalEstimator):
@@ -51,7 +51,7 @@ class _AnyProtocol(VerticalEstimator):
         return {name: value for name, value in own.items() if value is not None}
 
 
-class VFLClassifier(ClassifierMixin, VerticalClassification, _AnyProtocol):  # type: ignore[misc]
+class VFLClassifier(VerticalClassifier, _AnyProtocol):
     """Train any protocol on the rows of one matrix whose columns are divided among parties.
 
     All parties are simulated in this process. All rows of `fit` are trained on.

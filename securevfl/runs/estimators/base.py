@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, is_regressor
+from sklearn.base import BaseEstimator, ClassifierMixin, is_regressor
 from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import (
@@ -248,8 +248,8 @@ class VerticalEstimator(BaseEstimator):  # type: ignore[misc]
         return state
 
 
-class VerticalClassification:
-    """`fit` and the predictions of a classifier; a `VerticalEstimator` is the other base."""
+class VerticalClassifier(ClassifierMixin, VerticalEstimator):  # type: ignore[misc]
+    """A `VerticalEstimator` of classes: how it is fitted, and how it predicts."""
 
     def fit(self, X: Any, y: Any) -> Self:
         """Train.
@@ -262,8 +262,7 @@ class VerticalClassification:
         y : array-like of shape (rows,)
             Classes of any type, at least two.
         """
-        me: Any = self
-        X, y = me._checked(X, y, fitting=True)
+        X, y = self._checked(X, y, fitting=True)
         check_classification_targets(y)
         self.classes_, codes = np.unique(y, return_inverse=True)
         if len(self.classes_) < 2:
@@ -272,7 +271,7 @@ class VerticalClassification:
                 "needed"
             )
         task = "binary" if len(self.classes_) == 2 else "multiclass"
-        me._train(X, codes.astype(np.int64), task)
+        self._train(X, codes.astype(np.int64), task)
         return self
 
     def predict_proba(self, X: Any, *, coded: bool = False) -> np.ndarray:
@@ -284,8 +283,7 @@ class VerticalClassification:
         coded : bool
             Evaluate the rows on secret shares, by the protocol; only before `run_` is lost.
         """
-        me: Any = self
-        found: np.ndarray = me._scores(X, coded, "predict_proba")
+        found: np.ndarray = self._scores(X, coded, "predict_proba")
         return found
 
     def predict(self, X: Any, *, coded: bool = False) -> np.ndarray:

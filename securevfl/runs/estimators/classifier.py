@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sklearn.base import ClassifierMixin
-
 from securevfl.protocols.base.defaults import DEFAULT
-from securevfl.runs.estimators.base import VerticalClassification, VerticalEstimator
+from securevfl.runs.estimators.base import VerticalClassifier
 
 
-class FedVSClassifier(ClassifierMixin, VerticalClassification, VerticalEstimator):  # type: ignore[misc]
+class FedVSClassifier(VerticalClassifier):
     """Train a FedVS model on the rows of one matrix whose columns are divided among parties.
 
     All parties are simulated in this process; what the estimator is for is to put FedVS beside
