@@ -77,7 +77,7 @@ VARIANTS = {name: (name, {}) for name in find_protocols()} | {
 
 NEEDS = {"he_split": "tenseal"}  # of an extra; without it the protocol is listed and refuses
 
-COSTLY = {  # encryption, signatures, or many rounds at each replay
+CUTS = {  # fewer than fifty: encryption, signatures, or many rounds at each replay
     "he_split": 10,
     "secagg_split, signed": 10,
     "cvfl, sync": 10,
@@ -131,15 +131,11 @@ def one_plain_run(variant, monkeypatch):
 @pytest.mark.parametrize("check", CHECKS)
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_every_protocol_conforms(variant, check):
+    """The run is cut at fifty instants, with stragglers in flight, where others take six."""
     protocol, options = chosen(variant)
     data = DATA.get((protocol, check))
-    CHECKS[check](protocol, None if data is None else data(), **options)
-
-
-@pytest.mark.parametrize("variant", VARIANTS)
-def test_resume_at_fifty_random_cuts_with_stragglers_in_flight(variant):
-    protocol, options = chosen(variant)
-    check_resume(protocol, cuts=COSTLY.get(variant, 50), **options)
+    cuts = {"cuts": CUTS.get(variant, 50)} if CHECKS[check] is check_resume else {}
+    CHECKS[check](protocol, None if data is None else data(), **cuts, **options)
 
 
 def test_messages_are_in_flight_at_every_cut_even_in_setup():
