@@ -70,14 +70,43 @@ def test_a_cluster_decodes_what_the_simulation_decodes(digits, clustered):
     assert not {"parties", "driver.svfl"} & set(left)  # no shares stay on disk
 
 
-def test_two_runs_of_a_seed_have_other_weights_and_the_drivers_seed_gives_none(digits, clustered):
+@pytest.fixture(scope="module")
+def identified(digits, tmp_path_factory):
+    """A run of parties with identities and without a folder, and its options."""
+    folder = tmp_path_factory.mktemp("keys")
+    parties = (SERVER, 0, 1, 2)
+    names = {n: "server" if n == SERVER else f"party-{n}" for n in parties}
+    made = {n: Identity.create(folder / f"{names[n]}.key") for n in parties}
+    points = {n: n + 3 for n in range(3)}  # beta = 1, 2 and alpha = 3 to 5 for K = T = 1
+    manifest = Manifest(
+        "a", "fedvs", {n: ManifestEntry(made[n].public, points.get(n)) for n in parties}
+    )
+    for n in parties:
+        manifest = manifest.signed(n, made[n])
+    manifest.write(folder / "m.toml")
+    given = {"engine": "ray", "manifest": folder / "m.toml", "keys": folder, **OPTIONS}
+    return svfl.run("fedvs", digits, rounds=8, **given), given, manifest
+
+
+def test_two_runs_of_a_seed_have_other_weights_and_the_drivers_seed_gives_none(
+    digits, clustered, identified
+):
     """The second is without a folder: its entropy is in the parties' memory alone."""
-    alone = svfl.run("fedvs", digits, rounds=8, engine="ray", **OPTIONS)
     seeded = svfl.run("fedvs", digits, rounds=8, conditions="none", **OPTIONS)
-    runs = (clustered[0], alone, seeded)
+    runs = (clustered[0], identified[0], seeded)
     assert len({run.history[0]["loss"] for run in runs}) == 3
     weights = [run.parties[0].network.values for run in runs]
     assert all(abs(a - b).max() > 0.1 for a, b in itertools.combinations(weights, 2))
+
+
+def test_parties_with_identities_believe_only_those_of_the_manifest(digits, identified):
+    run, given, manifest = identified
+    assert run.summary()["rounds"] == 8
+    with pytest.raises(ConfigurationError, match=r"of fedvs with 3 parties, and this run is of sp"):
+        svfl.run("split", digits, rounds=3, **{k: v for k, v in given.items() if k != "segments"})
+    Manifest("b", "fedvs", manifest.entries).write(given["manifest"])
+    with pytest.raises(SealError, match="no valid signature of the server, party 0"):
+        svfl.run("fedvs", digits, rounds=3, **given)
 
 
 STRANGER = """
@@ -154,27 +183,6 @@ def test_entropy_is_kept_for_its_owner_only_and_goes_where_nobody_collects(
     with simulated_with(entropies):
         wanted = svfl.run("fedvs", digits, rounds=60, conditions="none", **OPTIONS)
     assert losses(resumed) == losses(wanted)
-
-
-def test_parties_with_identities_believe_only_those_of_the_manifest(digits, tmp_path):
-    parties = (SERVER, 0, 1, 2)
-    names = {n: "server" if n == SERVER else f"party-{n}" for n in parties}
-    made = {n: Identity.create(tmp_path / f"{names[n]}.key") for n in parties}
-    points = {n: n + 3 for n in range(3)}  # beta = 1, 2 and alpha = 3 to 5 for K = T = 1
-    manifest = Manifest(
-        "a", "fedvs", {n: ManifestEntry(made[n].public, points.get(n)) for n in parties}
-    )
-    for n in parties:
-        manifest = manifest.signed(n, made[n])
-    manifest.write(tmp_path / "m.toml")
-    given = {"engine": "ray", "manifest": tmp_path / "m.toml", "keys": tmp_path, **OPTIONS}
-    run = svfl.run("fedvs", digits, rounds=3, **given)
-    assert run.summary()["rounds"] == 3
-    with pytest.raises(ConfigurationError, match=r"of fedvs with 3 parties, and this run is of sp"):
-        svfl.run("split", digits, rounds=3, **{k: v for k, v in given.items() if k != "segments"})
-    Manifest("b", "fedvs", manifest.entries).write(tmp_path / "m.toml")
-    with pytest.raises(SealError, match="no valid signature of the server, party 0"):
-        svfl.run("fedvs", digits, rounds=3, **given)
 
 
 class Killing:
