@@ -10,8 +10,9 @@ def cluster():
 
     with pytest.MonkeyPatch.context() as patch:
         # Each party takes a process and ends it. Processes that are started before they are asked
-        # for would cost more than they save.
-        for name in ("prestart_worker_first_driver", "enable_worker_prestart"):
+        # for would cost more than they save. Ray would also make them nicer by 15: on a busy
+        # machine they then hardly begin, while others' tests run on.
+        for name in ("prestart_worker_first_driver", "enable_worker_prestart", "worker_niceness"):
             patch.setenv(f"RAY_{name}", "0")
         connect(None)
     yield
