@@ -68,6 +68,19 @@ class Comparison:
     unlike: tuple[MessageKey, ...] = ()
     acts: tuple[str, ...] = ()
 
+    def and_then(self, later: Comparison) -> Comparison:
+        """This of a life of a run, and that of the next life."""
+        return Comparison(
+            (*self.deviations, *later.deviations),
+            self.messages + later.messages,
+            self.computed + later.computed,
+            tuple(dict.fromkeys((*self.without_formula, *later.without_formula))),
+            self.forgotten + later.forgotten,
+            later.unfollowed,  # of all lives
+            (*self.unlike, *later.unlike),
+            later.acts,
+        )
+
 
 def compare(run: RecordedRun) -> Comparison:
     """Compare all messages of a run, in whatever order they were sent."""

@@ -8,9 +8,11 @@ all secret draws are fresh, and its traffic.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from copy import copy
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,6 +25,7 @@ from securevfl.audit.following import acts
 from securevfl.audit.following.slots import FollowedSlot, References
 from securevfl.audit.keyed.mask_keys import MaskKeys, watch_streams
 from securevfl.audit.recording import RecordedMessage, RecordedRun, Recorder, keep_draws
+from securevfl.audit.tapes import Tape
 from securevfl.engine import wire
 from securevfl.engine.conditions import NONE, Conditions
 from securevfl.engine.faults import Faults, Schedule
@@ -40,6 +43,7 @@ from securevfl.runs.threads import one_thread
 HELD = 64 * 2**20  # bytes of messages that a followed run holds
 MOST = 4 * 2**30  # bytes of messages after which it is broken off
 _SAID = 20  # rounds after which progress is told
+_REPEATED = 2  # rounds after a checkpoint that are made again in another life
 _ENOUGH = 20  # messages that are not as declared, after which nothing more is to be learned
 
 
@@ -55,7 +59,8 @@ class Setting:
     conditions : Conditions
     faults : Faults or None
     resumed_in : int
-        Round in which the run is broken off and resumed from its checkpoint; 0 for none.
+        Round from whose checkpoint the run is resumed, two rounds later; 0 for none. What was sent
+        meanwhile is sent again then, in another life.
     wrong_uploads : int
         Clients, from the last, whose uploads are replaced by random elements.
     """
@@ -111,7 +116,7 @@ class Followed:
         Of a coded protocol: sums that break the rules of the proof.
     draws : int
     thrown : int
-        Secure draws that no party kept; of a resumed run those that its first life made too far.
+        Secure draws that no party kept.
     strange_keys, keys : int
         Keys and seeds that parties drew for themselves and that have another origin, or were used
         before; and all of them.
@@ -158,12 +163,12 @@ def follow(
     with randomness.watch() as log, watch_streams() as asked:
         one = _FollowedRun(protocol, setting, progress)
         ended = one.make()
-    tapes = one.run.tapes.values()
+    tapes = [tape for life in one.lives for tape in life.drawn()]
     return Followed(
         setting,
-        one.comparer.result(),
+        functools.reduce(Comparison.and_then, (life.comparer.result() for life in one.lives)),
         tuple(randomness.unexplained(log, tapes, _prime(protocol))),
-        tuple(() if one.sums is None else one.sums.faults()),
+        tuple(fault for life in one.lives for fault in life.faults()),
         sum(tape.drawn for tape in tapes),
         randomness.unused(log, tapes),
         sum(1 for _ in randomness.unexplained_keys(log, one.keys)),
@@ -182,8 +187,52 @@ def _prime(protocol: Protocol) -> int | None:
     return protocol.code.field.modulus if isinstance(protocol, KeyMasked) else None
 
 
+@dataclass(frozen=True)
+class _Checkpoint:
+    """What a run was at a checkpoint: its state, the newest round, messages and draws so far."""
+
+    state: dict[str, Any]
+    round: int
+    messages: list[RecordedMessage]
+    tapes: dict[int, Tape]
+
+
+class _Life:
+    """What is known of a run from its beginning, or from a checkpoint that it was resumed from.
+
+    Parameters
+    ----------
+    run : RecordedRun
+        Its messages are those of this life, and what its checkpoint had of earlier ones.
+    setting : Setting
+    """
+
+    def __init__(self, run: RecordedRun, setting: Setting) -> None:
+        self.run, self.comparer = run, Comparer(run, disturbed=setting.disturbed)
+        protocol = run.protocol
+        self._sums = AnnouncedSums(protocol) if isinstance(protocol, CodedProtocol) else None
+        self._before = {index: copy(tape) for index, tape in run.tapes.items()}
+        for message in run.messages:
+            self.take(message)
+
+    def take(self, message: RecordedMessage) -> None:
+        """Take in a message that is sent; it is compared later."""
+        if self._sums is not None:
+            self._sums.take(message)
+
+    def faults(self) -> Iterator[str]:
+        """Sums that break the rules of the proof."""
+        if self._sums is not None:
+            yield from self._sums.faults()
+
+    def drawn(self) -> Iterator[Tape]:
+        """What each party drew in this life."""
+        for index, tape in self.run.tapes.items():
+            yield tape.after(self._before.get(index, Tape()))
+
+
 class _FollowedRun:
-    """The run while it is made."""
+    """The run while it is made, in one life or two."""
 
     def __init__(
         self, protocol: Protocol, setting: Setting, progress: Callable[[str], None] | None
@@ -192,34 +241,39 @@ class _FollowedRun:
         self._progress = progress
         keeping = bool(setting.faults or setting.resumed_in)
         library = References(protocol, keeping=keeping)  # before `parties` can change the protocol
-        self.run = RecordedRun(protocol, protocol.parties(), Transcript(), HELD)
-        self.run.references = library
-        self.comparer = Comparer(self.run, disturbed=setting.disturbed)
+        run = RecordedRun(protocol, protocol.parties(), Transcript(), HELD)
+        run.references = library
+        self.lives = [_Life(run, setting)]
         self.controls: list[tuple[MessageKey, str]] = []
         self.keys: list[bytes] = []
         self.still = False
         coded = protocol if isinstance(protocol, CodedProtocol) else None
-        self.sums = None if coded is None else AnnouncedSums(coded)
         self.mask_keys = None if coded is None or not coded.masked else MaskKeys(coded)
         self.newest = self.sent = 0
         self._pending: list[RecordedMessage] = []
         self._declared = Declared(protocol)
-        self._state: dict[str, Any] | None = None
+        self._checkpoint: _Checkpoint | None = None
         self._asked = False
-        parties = dict(self.run.parties)
+        parties = dict(run.parties)
         for party in parties.values():
-            keep_draws(self.run, party)
+            keep_draws(run, party)
         self.simulation = _Disturbed(
-            parties, seed=protocol.seed, transcript=self.run.transcript, **self._parts()
+            parties, seed=protocol.seed, transcript=run.transcript, **self._parts()
         )
+
+    @property
+    def run(self) -> RecordedRun:
+        """The present life."""
+        return self.lives[-1].run
 
     def make(self) -> str:
         """Run to the end; returns why it ended before."""
         with one_thread(), self.run.watch_chance():
             try:
                 self._first_life()
-                if self._state is not None:
-                    self._resume(self._state)
+                if self._checkpoint is not None:
+                    self._compare()
+                    self._resume(self._checkpoint)
                     self.simulation.run(self._pause)
             except RunError as error:
                 self.simulation.failed(error)
@@ -232,7 +286,7 @@ class _FollowedRun:
         try:
             self.simulation.run(self._pause)
         except RunError:
-            if self._state is None:  # else it was stopped, and nothing is sent any more
+            if self._checkpoint is None:  # else it was to be resumed anyway
                 raise
 
     def _parts(self) -> dict[str, Any]:
@@ -271,8 +325,7 @@ class _FollowedRun:
             self.keys += message.payload
         if spec is not None and spec.carries == "gradient":
             self.still |= _is_zero(message.payload)
-        if self.sums is not None:
-            self.sums.take(message)
+        self.lives[-1].take(message)
         if self.mask_keys is not None:
             self.mask_keys.take(message, spec)
         self._pending.append(message)
@@ -290,60 +343,61 @@ class _FollowedRun:
             (due if ready else waiting).append(message)
         self._pending = waiting
         for message in due:
-            self.comparer.take(message)
+            self.lives[-1].comparer.take(message)
 
     def _pause(self) -> bool:
         resumed_in = self.setting.resumed_in
         if resumed_in and self.newest >= resumed_in and not self._asked:
             self._asked = True
             self.simulation.request_state(self._keep)
-        broken = len(self.comparer.deviations) >= _ENOUGH or self.sent > MOST
-        return broken or self.simulation.stopped
+        back = self._checkpoint if len(self.lives) == 1 else None
+        if back is not None and self.newest >= back.round + _REPEATED:
+            return True
+        return len(self.lives[-1].comparer.deviations) >= _ENOUGH or self.sent > MOST
 
     def _keep(self, state: dict[str, Any]) -> None:
-        """Stop at a checkpoint: what is sent or drawn after it is made again."""
-        self._state = state
-        self.simulation.stopped = True
-        for tape in self.run.tapes.values():
-            tape.closed = True
+        """Note where the run stands; it goes on, and comes back here."""
+        run = self.run
+        tapes = {index: copy(tape) for index, tape in run.tapes.items()}
+        self._checkpoint = _Checkpoint(state, self.newest, list(run.messages), tapes)
 
-    def _resume(self, state: dict[str, Any]) -> None:
-        for tape in self.run.tapes.values():
-            tape.closed = False
+    def _resume(self, checkpoint: _Checkpoint) -> None:
+        """Begin another life at a checkpoint, as a run folder is resumed."""
+        run = self.run.again(checkpoint.messages, checkpoint.tapes)
+        self._pending = list(run.messages)
+        self.lives.append(_Life(run, self.setting))
         parties = self.protocol.parties()
         for party in parties.values():
-            keep_draws(self.run, party)
-        self.run.resumptions = 1
-        made = _Disturbed.from_state(parties, state, resumption=1, **self._parts())
+            keep_draws(run, party)
+        self.newest = checkpoint.round
+        made = _Disturbed.from_state(
+            parties, checkpoint.state, resumption=run.resumptions, **self._parts()
+        )
         assert isinstance(made, _Disturbed)
-        self.simulation = made
+        self.simulation, run.parties, run.transcript = made, parties, made.transcript
 
 
 class _Disturbed(Recorder):
-    """A recorder that can be stopped, and in which some clients upload random elements."""
+    """A recorder in which some clients upload random elements."""
 
     def __init__(
         self, parties: Any, *, wrong: Callable[[MessageKey], bool], **options: Any
     ) -> None:
         super().__init__(parties, **options)
-        self.stopped = False
         self._wrong = wrong
         self._stream = np.random.Generator(np.random.Philox(1))
 
     def send(self, sending: Sending) -> None:
-        """Send, unless the run was stopped; wrong uploads are sent, but not recorded."""
+        """Send; wrong uploads are sent, but not recorded."""
         index = sending.party.index
         slot = self.slots[index]
         wrong = any(
             self._wrong(MessageKey(sending.kind, sending.round, index, n)) for n in sending.to
         )
-        if isinstance(slot, FollowedSlot) and (wrong or self.stopped):
-            slot.hide()
-        if self.stopped or wrong:
-            self._note(sending.party, *acts.sendings(sending))
-        if self.stopped:
-            return
         if wrong:
+            if isinstance(slot, FollowedSlot):
+                slot.hide()
+            self._note(sending.party, *acts.sendings(sending))
             noise = [
                 self._stream.integers(0, 2**16, one.shape).astype(one.dtype)
                 for one in sending.payloads

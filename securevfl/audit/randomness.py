@@ -165,7 +165,7 @@ def unexplained(log: Log, tapes: Iterable[Tape], prime: int | None = None) -> It
         if fresh and prime in (None, call.prime):
             left[call.digest] = left.get(call.digest, 0) + 1
     for number, tape in enumerate(tapes):
-        for place, name in enumerate((*tape.digests, *(digest([one]) for one in tape.draws))):
+        for place, name in enumerate(tape.every_digest()):
             if not left.get(name):
                 yield f"draw {place} of tape {number}"
             else:
@@ -178,8 +178,7 @@ def unused(log: Log, tapes: Collection[Tape]) -> int:
     Who draws again until a result pleases throws results away; the one that is left is fresh, and
     no longer uniform. Results of other sizes are not masks, and what decoding draws is none.
     """
-    kept = {name for tape in tapes for name in tape.digests}
-    kept |= {digest([one]) for tape in tapes for one in tape.draws}
+    kept = {name for tape in tapes for name in tape.every_digest()}
     secure = [call for call in log.calls if call.secure and not call.decoding]
     sizes = {call.nbytes for call in secure if call.digest in kept}
     return sum(call.nbytes in sizes and call.digest not in kept for call in secure)

@@ -12,7 +12,9 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from copy import copy
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any, TypeVar
 
 import numpy as np
@@ -99,6 +101,12 @@ class Snapshot:
         self.settled = True
         self.made: dict[Hashable, Any] = {}  # what was computed from it: `RecordedRun.once`
 
+    def fresh(self) -> Snapshot:
+        """The same state, of which nothing was computed yet."""
+        made = copy(self)
+        made.made = {}
+        return made
+
     @property
     def nbytes(self) -> int:
         """Bytes of what changes in a run; the rest is shared by all snapshots of a party."""
@@ -167,6 +175,21 @@ class RecordedRun:
         self.resumptions = 0
         self.references: References | None = None
         self._memory: dict[str, dict[int, Any]] = {}
+
+    def again(self, messages: Sequence[RecordedMessage], tapes: Mapping[int, Tape]) -> RecordedRun:
+        """Another life of the run, from when these were its messages and draws.
+
+        What formulas made of the messages is forgotten: they are compared once more, in order.
+        """
+        made = RecordedRun(self.protocol, self.parties, self.transcript, self._limit)
+        made.references, made.resumptions = self.references, self.resumptions + 1
+        made.tapes, made.drawn_blindings = dict(tapes), self.drawn_blindings
+        made.forgotten, made._undrawn = dict(self.forgotten), self._undrawn
+        states: dict[int, Snapshot] = {}
+        for key, content, state in map(attrgetter("key", "content", "state"), messages):
+            states.setdefault(id(state), state.fresh())
+            made.add(RecordedMessage(key, content, states[id(state)]))
+        return made
 
     def add(self, message: RecordedMessage) -> None:
         """Take in a message that is sent."""

@@ -6,6 +6,8 @@ run again with the same tapes.
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,19 +30,30 @@ class Tape:
         The round in which each was drawn.
     digests : list of str
         Of what was drawn and forgotten.
-    closed : bool
-        Whether nothing is added any more.
     """
 
     draws: list[np.ndarray] = field(default_factory=list)
     rounds: list[int] = field(default_factory=list)
     digests: list[str] = field(default_factory=list)
-    closed: bool = field(default=False, compare=False)
 
     @property
     def drawn(self) -> int:
         """Number of draws so far, those that were forgotten included."""
         return len(self.draws) + len(self.digests)
+
+    def __copy__(self) -> Tape:
+        """A tape of its own that begins with the same draws."""
+        return Tape(list(self.draws), list(self.rounds), list(self.digests))
+
+    def after(self, before: Tape) -> Tape:
+        """Digests of what is on this tape and was not on one that it goes on from."""
+        left = Counter(self.every_digest()) - Counter(before.every_digest())
+        return Tape(digests=list(left.elements()))
+
+    def every_digest(self) -> Iterator[str]:
+        """Digests of all draws, those that were forgotten first."""
+        yield from self.digests
+        yield from (digest([one]) for one in self.draws)
 
     def forget(self, last: int) -> None:
         """Drop what was drawn in rounds up to `last`, but for the setup; keep digests of it."""
@@ -60,9 +73,8 @@ def record_draws(party: Any, tape: Tape | None = None) -> Tape:
 
     def uniform(shape: tuple[int, ...]) -> np.ndarray:
         drawn: np.ndarray = draw(shape)
-        if not tape.closed:
-            tape.draws.append(drawn.copy())
-            tape.rounds.append(party.round)
+        tape.draws.append(drawn.copy())
+        tape.rounds.append(party.round)
         return drawn
 
     party.uniform = uniform

@@ -1,5 +1,7 @@
 """Followed runs: the configuration itself, and its settings, against the declaration."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -16,6 +18,7 @@ from securevfl.engine import wire
 from securevfl.engine.streams import SecretSeed
 from securevfl.engine.transcript import Transcript
 from securevfl.protocols.base.registry import get_protocol
+from securevfl.protocols.fedvs.messages import Attempt
 from securevfl.testing.leaks import all_leaks
 from securevfl.testing.runs import make, tiny_data
 
@@ -107,6 +110,67 @@ def kept_lives(cls, setting):
 
     followed(Noting, setting)
     return lives
+
+
+def test_a_resumed_run_goes_back_and_makes_rounds_again():
+    """As a run folder does that was written two rounds before the run was broken off."""
+    lives = []
+
+    class Noting(get_protocol("fedvs")):
+        """The same, whose first client notes in which life it uploads."""
+
+        def parties(self):
+            made = super().parties()
+            send = made[0].send
+
+            def sending(to, kind, payload, **more):
+                if kind == "embedding":
+                    lives.append((made[0].round, made[0].resumptions))
+                send(to, kind, payload, **more)
+
+            made[0].send = sending
+            return made
+
+    followed(Noting, "resumed")
+    rounds = [{r for r, life in lives if life == number} for number in (0, 1)]
+    assert rounds[0] & rounds[1]
+    assert max(rounds[1]) == ROUNDS > max(rounds[0])
+
+
+def test_a_mask_that_comes_again_in_another_life_is_found(monkeypatch):
+    """A label without the server's life: clients mask two sums of a round alike."""
+
+    def told(attempt, round, batch):
+        return wire.encode(("fedvs", round, batch, replace(attempt, life=0)))
+
+    monkeypatch.setattr(Attempt, "told", told)
+    assert any("of one label" in fault for fault in followed("fedvs", "resumed").mask_keys)
+    assert followed("fedvs", "as configured").mask_keys == ()
+
+
+def test_a_draw_that_comes_again_in_another_life_is_found():
+    seen = {}
+
+    class Kept(get_protocol("fedvs")):
+        """FedVS whose clients draw the masks of a round once, in whatever life."""
+
+        def parties(self):
+            made = super().parties()
+            for n, client in made.items():
+                if n >= 0:
+                    keep(client)
+            return made
+
+    def keep(client):
+        uniform = client.uniform
+
+        def drawn(shape):
+            place = client.index, client.round, shape
+            return seen.setdefault(place, uniform(shape) if place not in seen else None)
+
+        client.uniform = drawn
+
+    assert followed(Kept, "resumed").strange
 
 
 def test_settings_do_what_they_are_called():

@@ -242,9 +242,10 @@ def _fresh(subject: Subject) -> Check:
     draws = keys = 0
     for one in subject.settings:
         draws, keys = draws + one.draws, keys + one.keys
-        thrown = 0 if one.setting.resumed_in else one.thrown
-        if one.strange or one.strange_keys or thrown:
-            what = one.strange[0] if one.strange else f"{one.strange_keys or thrown} draws or keys"
+        if one.strange or one.strange_keys or one.thrown:
+            what = (
+                one.strange[0] if one.strange else f"{one.strange_keys or one.thrown} draws or keys"
+            )
             wrong.append(f"{one.setting.name}: {what} of another origin, or not used once")
     text = (
         f"in all settings, too, {draws} masks and {keys} keys are results of one call of the "
