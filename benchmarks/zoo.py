@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import securevfl
+from securevfl.audit.verdicts import NOT_READ, Evidence
 from securevfl.testing.leaks import ENDORSED, Leak, Variant, all_leaks, sound_variants
 
 HERE = Path(__file__).parent
@@ -29,11 +30,16 @@ RESULTS = HERE / "results" / "privacy" / "zoo.json"
 PAGE = HERE.parent / "docs" / "verification.md"
 BEGIN, END = "<!-- zoo: begin -->", "<!-- zoo: end -->"
 
+UNREAD = f"{NOT_READ}: nothing else was found"
+
 Verdicts = dict[tuple[str, str], str]
 
 
 def verdicts(protocol: Any, options: Any, *, quick: bool) -> tuple[Verdicts, dict[str, str], float]:
-    """Verdict and first evidence of each claim, and the seconds that it took."""
+    """Verdict and first evidence of each claim, and the seconds that it took.
+
+    A verdict that is weaker for no other reason than that nobody has read the code is `UNREAD`.
+    """
     begin = time.perf_counter()
     given = dict(options) | ({"tests": (), "whole": False} if quick else {})
     try:
@@ -41,8 +47,11 @@ def verdicts(protocol: Any, options: Any, *, quick: bool) -> tuple[Verdicts, dic
     except Exception as error:  # a verifier must not end so; it is written down as it is
         why = f"{type(error).__name__}: {error}"
         return {}, {"exception": why[:300]}, time.perf_counter() - begin
+    told = {(one.who, one.about): telling(one) for one in report.claims if one.evidence}
     found = {(one.who, one.about): str(one.verdict) for one in report.claims}
-    words = {f"{one.who}, {one.about}": telling(one) for one in report.claims if one.evidence}
+    found |= {claim: UNREAD for claim, one in told.items()
+              if found[claim] == NOT_READ and one.bearing == "unread"}  # fmt: skip
+    words = {", ".join(claim): str(one.text)[:300] for claim, one in told.items()}
     return found, words, time.perf_counter() - begin
 
 
@@ -67,22 +76,22 @@ def by_verifier(rows: dict[str, dict[str, Any]]) -> list[str]:
     return lines
 
 
-def telling(claim: Any) -> str:
+def telling(claim: Any) -> Evidence:
     """The evidence that decides a verdict: against the claim, or an error, or a gap."""
-    order = {"failure": 1, "channel": 2, "gap": 3}
-    first = min(
-        claim.evidence, key=lambda one: 0 if one.effect == "accuses" else order.get(one.bearing, 4)
+    order = {"failure": 1, "channel": 2, "gap": 3, "unread": 4}
+    return min(
+        claim.evidence, key=lambda one: 0 if one.effect == "accuses" else order.get(one.bearing, 5)
     )
-    return str(first.text)[:300]
 
 
 def outcome_of(leak: Leak, found: Verdicts, sound: Verdicts) -> str:
-    """Outcome of a leak: accused, withheld, indistinct, missed, or an exception.
+    """Outcome of a leak: accused, withheld, unread, indistinct, missed, or an exception.
 
     "accused" where a broken claim is VIOLATED; "missed" where one is endorsed, or has a word that
-    is not expected of it; else "withheld" where the sound protocol's verdict is another, and
-    "indistinct" where it is the same weak word. "elsewhere" is one of the last two or "missed"
-    where another claim is VIOLATED.
+    is not expected of it; else "withheld" where something was found and the sound protocol's
+    verdict is another, "unread" where a sound class of others would have the same verdict, and
+    "indistinct" where the sound protocol has the same weak word. "elsewhere" is one of the
+    last two or "missed" where another claim is VIOLATED.
     """
     if not found:
         return "exception"
@@ -90,11 +99,13 @@ def outcome_of(leak: Leak, found: Verdicts, sound: Verdicts) -> str:
     blamed = [word for word in found.values() if word == "VIOLATED"]
     if "VIOLATED" in broken.values():
         return "accused"
-    wrong = [word for word in broken.values() if word in ENDORSED or word not in leak.expected]
+    plain = [word.partition(":")[0] for word in broken.values()]
+    wrong = [word for word in plain if word in ENDORSED or word not in leak.expected]
     if wrong:
         return "elsewhere" if blamed else "missed"
-    if any(sound.get(claim) != word for claim, word in broken.items()):
-        return "withheld"
+    other = {word for claim, word in broken.items() if sound.get(claim) != word}
+    if other:
+        return "unread" if other == {UNREAD} else "withheld"
     return "elsewhere" if blamed else "indistinct"
 
 
@@ -155,7 +166,7 @@ def store(rows: dict[str, dict[str, Any]]) -> None:
 def table(rows: dict[str, dict[str, Any]]) -> str:
     """Markdown: counts by protocol and cause, what was missed, and the variants."""
     leaks = [row for row in rows.values() if "cause" in row]
-    columns = ("accused", "withheld", "elsewhere", "indistinct", "missed", "exception")
+    columns = ("accused", "withheld", "unread", "elsewhere", "indistinct", "missed", "exception")
     lines = ["| protocol | cause | leaks | " + " | ".join(columns) + " | seconds each |",
              "|---|---|" + "---|" * (len(columns) + 2)]  # fmt: skip
     for protocol, cause in dict.fromkeys((row["protocol"], row["cause"]) for row in leaks):
@@ -166,7 +177,7 @@ def table(rows: dict[str, dict[str, Any]]) -> str:
         lines.append(f"| {protocol} | {cause} | {words} | {mean:.0f} |")
     totals = [sum(row["outcome"] == name for row in leaks) for name in columns]
     lines.append(f"| all | | {len(leaks)} | " + " | ".join(map(str, totals)) + " | |")
-    bad = [row for row in leaks if row["outcome"] not in ("accused", "withheld")]
+    bad = [row for row in leaks if row["outcome"] not in ("accused", "withheld", "unread")]
     lines += ["", "Not caught:", ""]
     lines += [f"- {row['name']} ({row['cause']}): {row['outcome']}" for row in bad] or ["- none"]
     variants = [row for row in rows.values() if "cause" not in row]
@@ -216,7 +227,7 @@ def main() -> None:
             known = True  # a full verification is not replaced by a quick one
         if asked.missed:
             before = rows.get(one.name, {})
-            caught = before.get("outcome") in ("accused", "withheld", "as sound")
+            caught = before.get("outcome") in ("accused", "withheld", "unread", "as sound")
             known = caught or not before.get("quick", False)
         if asked.page or known or time.perf_counter() > end:
             continue

@@ -21,7 +21,6 @@ import numpy as np
 from securevfl.audit import randomness
 from securevfl.audit.announced_sums import AnnouncedSums
 from securevfl.audit.deviations import Comparer, Comparison, Declared
-from securevfl.audit.following import acts
 from securevfl.audit.following.slots import FollowedSlot, References
 from securevfl.audit.keyed.mask_keys import MaskKeys, watch_streams
 from securevfl.audit.recording import RecordedMessage, RecordedRun, Recorder, keep_draws
@@ -397,7 +396,7 @@ class _Disturbed(Recorder):
         if wrong:
             if isinstance(slot, FollowedSlot):
                 slot.hide()
-            self._note(sending.party, *acts.sendings(sending))
+            self.note_sending(sending)
             noise = [
                 self._stream.integers(0, 2**16, one.shape).astype(one.dtype)
                 for one in sending.payloads

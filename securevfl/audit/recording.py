@@ -419,7 +419,7 @@ class Recorder(Simulation):
 
     def send(self, sending: Sending) -> None:
         """Keep each message, then put it on its way."""
-        self._note(sending.party, *acts.sendings(sending))
+        self.note_sending(sending)
         with self._unseen():
             self._send(sending)
 
@@ -472,6 +472,12 @@ class Recorder(Simulation):
         """Note that the party says so."""
         self._note(party, acts.call("enter_round", round))
         super().enter_round(party, round)
+
+    def note_sending(self, sending: Sending) -> None:
+        """Note what is sent when."""
+        slot = self.slots[sending.party.index]
+        if isinstance(slot, FollowedSlot):
+            slot.acted(*acts.sendings(sending, slot.given))
 
     def _note(self, party: PartyState, *found: acts.Act) -> None:
         slot = self.slots[party.index]

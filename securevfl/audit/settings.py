@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -47,6 +48,8 @@ def settings_of(protocol: Protocol) -> Iterator[Setting]:
     timed = _with_timeouts(protocol)
     if timed is None:
         yield Setting("clients late", conditions=_delays(protocol, 1.0))
+        if protocol.card.absence != "waits":  # else the first crash ends the run
+            yield from _faults(protocol, {})
     else:
         options, timeout = timed
         again = _has(protocol, "max_attempts")  # else a run ends where too few are in time
@@ -56,19 +59,28 @@ def settings_of(protocol: Protocol) -> Iterator[Setting]:
         yield Setting("attempts given up", often, _delays(protocol, late))
         late = 3 * timeout if again else late
         yield Setting("results late", often, _delays(protocol, late, share_factor=0.1))
-        crashes = Faults({"client": Chain(0.15, 0.5)}, first=3)
-        yield Setting("clients crash", often, faults=crashes)
-        crashes = Faults({"client": Chain(0.5, 0.9)}, first=2)
-        yield Setting("clients crash again and again", often, faults=crashes)
-        if hides_columns(protocol):  # formulas of others may need that rounds follow one another
-            crashes = Faults({"server": Chain(0.3, 0.9)}, first=3)
-            yield Setting("server crashes", often, faults=crashes)
+        yield from _faults(protocol, often)
         yield from _scripted(protocol, often, timeout)
-        yield Setting("messages lost", often, faults=Faults({"link": Chain(0.02, 0.7)}, first=3))
     if _has(protocol, "tolerate_corrupt"):
         wrong = max(1, int(protocol.config.tolerate_corrupt))
         options = {"tolerate_corrupt": wrong} | ({} if timed is None else timed[0])
         yield Setting("wrong uploads", options, wrong_uploads=wrong)
+
+
+def _faults(protocol: Protocol, often: dict[str, Any]) -> Iterator[Setting]:
+    """Crashes of each role that can have them, and lost messages."""
+    crashes = Faults({"client": Chain(0.15, 0.5)}, first=3)
+    yield Setting("clients crash", often, faults=crashes)
+    crashes = Faults({"client": Chain(0.5, 0.9)}, first=2)
+    yield Setting("clients crash again and again", often, faults=crashes)
+    if hides_columns(protocol):  # formulas of others may need that rounds follow one another
+        crashes = Faults({"server": Chain(0.3, 0.9)}, first=3)
+        yield Setting("server crashes", often, faults=crashes)
+    if hosts := protocol.roles().get("host"):
+        lost = Outage(hosts[-1], rounds=(3, math.inf))
+        crashes = Faults({"host": Chain(0.3, 0.9)}, first=3, outages=(lost,))
+        yield Setting("hosts crash, one for good", often, faults=crashes)
+    yield Setting("messages lost", often, faults=Faults({"link": Chain(0.02, 0.7)}, first=3))
 
 
 def _scripted(protocol: Protocol, often: dict[str, Any], timeout: float) -> Iterator[Setting]:

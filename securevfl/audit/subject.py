@@ -16,6 +16,7 @@ from securevfl.audit.beside.time_limit import TimeLimitError
 from securevfl.audit.deviations import Comparison, compare
 from securevfl.audit.followed_runs import ITSELF, Followed, follow
 from securevfl.audit.following.given import Given
+from securevfl.audit.following.lives import acts_of_lives
 from securevfl.audit.recording import RecordedRun, record
 from securevfl.audit.settings import hides_columns, settings_of
 from securevfl.audit.statistical import LEVEL
@@ -249,6 +250,11 @@ class Subject:
             return found
 
         return self.shared("unobserved", made)
+
+    @property
+    def lives(self) -> list[str]:
+        """Acts of the parties from their making to their end that the library's do not."""
+        return self.shared("lives", lambda: acts_of_lives(self.instance()))
 
     @property
     def comparison(self) -> Comparison:

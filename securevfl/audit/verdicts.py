@@ -12,6 +12,7 @@ Verdict = Literal[
     "PROVED",
     "HYPOTHESES HOLD",
     "NO VIOLATION FOUND",
+    "TESTED BUT NOT READ",
     "VIOLATED",
     "CONFIRMED OPEN",
     "NOT TESTED",
@@ -19,13 +20,16 @@ Verdict = Literal[
 ]
 Effect = Literal["supports", "accuses", "silent"]
 # What a piece of evidence is worth to a verdict, besides its effect.
-Bearing = Literal["proof", "hypothesis", "test", "demonstration", "gap", "channel", "failure"]
+Bearing = Literal[
+    "proof", "hypothesis", "test", "demonstration", "gap", "unread", "channel", "failure"
+]
 
 # Where several kinds of evidence meet, the strongest word that is true. docs/verification.md says
 # of each what a reader may write in a paper.
 PROVED: Verdict = "PROVED"
 HOLDS: Verdict = "HYPOTHESES HOLD"
 NOT_FOUND: Verdict = "NO VIOLATION FOUND"
+NOT_READ: Verdict = "TESTED BUT NOT READ"
 VIOLATED: Verdict = "VIOLATED"
 OPEN: Verdict = "CONFIRMED OPEN"
 NOT_TESTED: Verdict = "NOT TESTED"
@@ -45,12 +49,14 @@ class Evidence:
         protected, "supports" means that the leak was demonstrated.
     text : str
         What was done and found.
-    bearing : {"proof", "hypothesis", "test", "demonstration", "gap", "channel", "failure"}
+    bearing : Bearing
         "proof": a condition of a written theorem. "hypothesis": one of a reduction to a primitive.
         "test": a test that did not reject. "demonstration": the secret itself, or its influence on
         the view. "gap": something that a proof needs and that was not shown; it forbids PROVED and
-        HYPOTHESES HOLD. "channel": something leaves a party, and nobody knows what it tells; it
-        forbids NO VIOLATION FOUND as well. "failure": the verifier ended in an error.
+        HYPOTHESES HOLD. "unread": honest parties run code of others; it forbids NO VIOLATION FOUND
+        as well, for tests say what code did and not what it does. "channel": something leaves a
+        party, and nobody knows what it tells: NOT TESTED. "failure": the verifier ended in an
+        error.
     p_value : float or None
         Of a test: probability of such evidence where the claim holds; 0 where values were
         recovered exactly. None where chance has no part.
@@ -76,9 +82,9 @@ class ClaimVerdict:
     verdict : Verdict
     evidence : tuple of Evidence
     failure_probability : float or None
-        Of VIOLATED: the probability of such evidence where the claim holds. Of NO VIOLATION FOUND:
-        the probability that the tests would have accused a protocol that keeps the claim. None
-        where chance has no part.
+        Of VIOLATED: the probability of such evidence where the claim holds. Of NO VIOLATION FOUND
+        and TESTED BUT NOT READ: the probability that the tests would have accused a protocol that
+        keeps the claim. None where chance has no part.
     """
 
     claim: Claim
@@ -200,7 +206,8 @@ def conclude(claim: Claim, evidence: Iterable[Evidence]) -> ClaimVerdict:
     - A claim that nothing is protected is CONFIRMED OPEN by a demonstration.
     - PROVED needs a condition of a theorem that holds, and no gap; of a computational claim the
       conditions are hypotheses, and the primitive's own remains: HYPOTHESES HOLD.
-    - Otherwise tests that did not reject give NO VIOLATION FOUND.
+    - Otherwise tests that did not reject give NO VIOLATION FOUND, and TESTED BUT NOT READ where
+      they tested code of others, which may do something else in another run.
     """
     found = tuple(evidence)
     bearings = {one.bearing for one in found if one.effect != "accuses"}
@@ -219,11 +226,12 @@ def conclude(claim: Claim, evidence: Iterable[Evidence]) -> ClaimVerdict:
         return ClaimVerdict(claim, UNCHECKED, found)
     if "channel" in bearings:
         return ClaimVerdict(claim, NOT_TESTED, found)
-    if "gap" not in bearings:
+    if not bearings & {"gap", "unread"}:
         if "proof" in bearings and claim.strength == "perfect":
             return ClaimVerdict(claim, PROVED, found)
         if "hypothesis" in bearings and claim.strength == "computational":
             return ClaimVerdict(claim, HOLDS, found)
     if tests or bearings & {"proof", "hypothesis"}:
-        return ClaimVerdict(claim, NOT_FOUND, found, level or None)
+        word = NOT_READ if "unread" in bearings else NOT_FOUND
+        return ClaimVerdict(claim, word, found, level or None)
     return ClaimVerdict(claim, NOT_TESTED, found)

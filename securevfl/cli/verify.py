@@ -31,6 +31,7 @@ _STYLES = {
     "PROVED": "green",
     "HYPOTHESES HOLD": "green",
     "NO VIOLATION FOUND": "cyan",
+    "TESTED BUT NOT READ": "yellow",
     "VIOLATED": "red",
     "CONFIRMED OPEN": "magenta",
     "NOT TESTED": "yellow",

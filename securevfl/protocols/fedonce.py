@@ -434,10 +434,16 @@ class FedOnce(EmbeddingProtocol):
         shared = secrets.data(key.sender)["train"]
         return learner.encode(rows_of(shared, self.layout.samples(batch)))
 
-    def of_piece(self, key: MessageKey) -> tuple[int, int]:
-        """Shape of the representations of a round: the last piece may be short."""
-        rows = len(piece(self.layout, key.round - 1)) * self.layout.segments
-        return rows, self.config.width
+    def of_piece(self, key: MessageKey) -> tuple[int, int] | None:
+        """Shape of the representations of a round: the last piece may be short.
+
+        A server that crashed asks for a piece again, in a later round. So from the round on in
+        which the last piece can be asked for, a short one is known by its announcement alone: None.
+        """
+        rows, last = self.layout.coded, pieces(self.layout) - 1
+        if key.round > last and len(piece(self.layout, last)) < rows:
+            return None
+        return rows * self.layout.segments, self.config.width
 
     def describe(self) -> dict[str, Any]:
         """N, |B|, local updates, and what a round is."""

@@ -5,11 +5,20 @@ import pytest
 from securevfl.audit.beside.effects import watch_effects
 from securevfl.audit.beside.held import digests, in_common
 from securevfl.audit.beside.known_answers import sampler_fault
+from securevfl.audit.following.sources import altered
 from securevfl.field import PrimeField
 from securevfl.testing.leaks import all_leaks
-from securevfl.testing.runs import make
+from securevfl.testing.runs import make, simulate
 
 LEAKS = {one.name: one for one in all_leaks()}
+
+
+def test_an_attribute_of_a_function_of_the_library_is_a_change_of_it():
+    one = LEAKS["fedonce: labels on a function of the library"]
+    with one.around():
+        simulate(one.make())
+        assert "securevfl.engine.party.Party.operations" in altered()
+    assert altered() == []
 
 
 def test_kernels_that_are_kept_are_no_acts_of_parties(tmp_path):

@@ -15,6 +15,7 @@ from securevfl.audit.followed_runs import (
 from securevfl.audit.recording import ForgottenError, RecordedRun, Recorder, keep_draws, record
 from securevfl.audit.settings import settings_of
 from securevfl.engine import wire
+from securevfl.engine.faults import Chain, Faults
 from securevfl.engine.streams import SecretSeed
 from securevfl.engine.transcript import Transcript
 from securevfl.protocols.base.registry import get_protocol
@@ -187,6 +188,37 @@ def test_sound_runs_of_other_methods_are_as_declared_in_their_settings(name):
         found = follow(make(name, rounds=6, **dict(setting.options)), setting)
         assert found.comparison.deviations == (), setting.name
         assert found.comparison.messages > 20
+
+
+def with_settings(cls, *words):
+    """Settings of a method that have one of the words in their name."""
+    found = [one for one in settings_of(make(cls)) if any(word in one.name for word in words)]
+    return [(one, make(cls, **dict(one.options))) for one in found]
+
+
+@pytest.mark.parametrize("name", ["he_split", "dvfl"])
+def test_methods_without_timeouts_have_crashes_and_lost_messages(name):
+    pytest.importorskip("tenseal") if name == "he_split" else None
+    found = with_settings(name, "crash", "lost")
+    assert len(found) == 4
+    for setting, protocol in found:
+        comparison = follow(protocol, setting).comparison
+        assert comparison.deviations == (), setting.name
+        assert comparison.acts == ()
+
+
+def test_what_is_sent_after_a_host_was_lost_is_compared():
+    [(setting, protocol)] = with_settings(
+        ZOO["dvfl: a later end after a host was lost"].make(), "host"
+    )
+    assert "it sends at another time" in follow(protocol, setting).comparison.acts[0]
+
+
+def test_a_server_of_fedonce_that_crashed_asks_again_and_is_not_blamed():
+    crashes = Setting("server crashes", faults=Faults({"server": Chain(0.5, 0.9)}, first=2))
+    found = follow(make("fedonce", batch=7), crashes)
+    assert found.rounds > 1 + -(-tiny_data().rows // 7)  # rounds came again
+    assert found.comparison.deviations == ()
 
 
 LATE = planted(lambda client, place: client.round == ROUNDS - 1 and place == 0, np.zeros_like)

@@ -17,6 +17,8 @@ PROOF = Evidence("v", "supports", "a condition", "proof")
 HYPOTHESIS = Evidence("v", "supports", "keys are fresh", "hypothesis")
 TEST = Evidence("v", "supports", "not rejected", "test", 0.3, 1e-7)
 GAP = Evidence("v", "silent", "not uniform", "gap")
+UNREAD = Evidence("v", "silent", "code of others", "unread")
+CHANNEL = Evidence("v", "silent", "an event", "channel")
 AGAINST = Evidence("v", "accuses", "rejected", "test", 1e-9, 1e-7)
 SHOWN = Evidence("v", "supports", "the embedding", "demonstration", 0.0)
 FAILURE = Evidence("v", "silent", "ended in KeyError", "failure")
@@ -28,6 +30,12 @@ CARD = Evidence("card", "silent", "nothing is claimed")
     [
         ("perfect", [PROOF, TEST], "PROVED"),
         ("perfect", [PROOF, TEST, GAP], "NO VIOLATION FOUND"),  # what forbids PROVED does
+        ("perfect", [PROOF, TEST, UNREAD], "TESTED BUT NOT READ"),
+        ("perfect", [TEST, GAP, UNREAD], "TESTED BUT NOT READ"),
+        ("perfect", [UNREAD], "NOT TESTED"),  # nothing was tested
+        ("perfect", [TEST, CHANNEL, UNREAD], "NOT TESTED"),
+        ("perfect", [AGAINST, UNREAD], "VIOLATED"),
+        ("computational", [HYPOTHESIS, UNREAD], "TESTED BUT NOT READ"),
         ("perfect", [PROOF, AGAINST, GAP], "VIOLATED"),
         ("perfect", [PROOF, FAILURE], "COULD NOT BE CHECKED"),
         ("perfect", [AGAINST, FAILURE], "VIOLATED"),

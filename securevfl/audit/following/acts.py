@@ -7,9 +7,12 @@ so it is compared with what the library's own party does in the same step.
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from securevfl.engine.network import PartyState, Sending, Wait
 
@@ -28,11 +31,22 @@ _WORDS = {
 
 
 class Act(NamedTuple):
-    """One act; `fields` are those of an event, which a party may change afterwards."""
+    """One act.
+
+    Attributes
+    ----------
+    sort, said : str
+    fields : mapping or None
+        Those of an event, which a party may change afterwards.
+    behind : tuple of str
+        Of a message: longer arrays of which it is a part, and which its receiver has as well where
+        both are in one process.
+    """
 
     sort: str
     said: str
     fields: Mapping[str, Any] | None = None
+    behind: tuple[str, ...] = ()
 
     def describe(self) -> str:
         """The act in words."""
@@ -45,16 +59,27 @@ def event(party: PartyState, name: str, fields: Mapping[str, Any]) -> Act:
     return Act(EVENT, text_of([name, party.round, fields]), fields)
 
 
-def sendings(sending: Sending) -> Iterator[Act]:
+def sendings(sending: Sending, given: Mapping[int, Any] | None = None) -> Iterator[Act]:
     """Time at which each message of a sending leaves: the step's, later by what is asked for.
 
     The work that a message is, and for which conditions may charge, is part of it.
+
+    Parameters
+    ----------
+    sending : Sending
+    given : mapping of int to ndarray, optional
+        Longer arrays by identity that came with messages: who passes a part on adds nothing.
     """
     party, to, kind, payloads, round, after = sending
     work = [party.activities.get(kind), party.operations(kind)]
     common = text_of([kind, round, after, party.epoch, *work, form(kind), form(round)])
+    known: dict[int, str] = {}
     for receiver, payload in zip(to, payloads, strict=True):
-        yield Act(SENDING, f"{common} to {text_of(receiver)}, {text_of(form(payload))}")
+        said = f"{common} to {text_of(receiver)}, {text_of(form(payload))}"
+        wholes = [one for one in longer_arrays(payload) if (given or {}).get(id(one)) is not one]
+        for one in wholes:
+            known.setdefault(id(one), _digest(one))
+        yield Act(SENDING, said, behind=tuple(known[id(one)] for one in wholes))
 
 
 def form(value: Any, deep: int = _DEEP) -> list[Any]:
@@ -69,12 +94,50 @@ def form(value: Any, deep: int = _DEEP) -> list[Any]:
     found += sorted(set(own) - set(fields))
     if not deep:
         return found
+    return found + [form(one, deep - 1) for one in _parts(value)[:_MANY]]
+
+
+def longer_arrays(value: Any, deep: int = _DEEP) -> Iterator[Any]:
+    """Longer arrays, tensors or memory of which arrays in a payload are parts.
+
+    A wire carries the parts alone.
+    """
+    if isinstance(value, np.ndarray):
+        whole: Any = value
+        while (base := getattr(whole, "base", None)) is not None:
+            whole = base
+        held = _bytes_of(whole)
+        if held is None or held.nbytes > value.nbytes:
+            yield whole
+    elif deep:
+        for one in _parts(value):
+            yield from longer_arrays(one, deep - 1)
+
+
+def _digest(whole: Any) -> str:
+    held = _bytes_of(whole)
+    return type(whole).__name__ if held is None else hashlib.sha256(held.tobytes()).hexdigest()
+
+
+def _bytes_of(whole: Any) -> np.ndarray | None:
+    """Memory that an array lies in; None where it cannot be told."""
+    if hasattr(whole, "untyped_storage"):  # a tensor
+        whole = whole.detach().new_empty(0).set_(whole.untyped_storage()).numpy()
+    try:
+        held = np.asarray(whole if isinstance(whole, np.ndarray) else memoryview(whole))
+    except TypeError:
+        return None
+    return None if held.dtype == object else held
+
+
+def _parts(value: Any) -> Sequence[Any]:
+    """Elements of a sequence, keys and values of a mapping, fields of a dataclass."""
     if isinstance(value, Mapping):
-        value = [*value.keys(), *value.values()]
-    elif fields:
-        value = [getattr(value, name) for name in fields]
-    parts = value if isinstance(value, (list, tuple)) else ()
-    return found + [form(one, deep - 1) for one in parts[:_MANY]]
+        return [*value.keys(), *value.values()]
+    fields = getattr(type(value), "__dict__", {}).get("__dataclass_fields__", {})
+    if fields:
+        return [getattr(value, name) for name in fields]
+    return value if isinstance(value, (list, tuple)) else ()
 
 
 def call(name: str, *values: Any) -> Act:
@@ -108,6 +171,8 @@ def difference(found: Sequence[Act], wanted: Sequence[Act]) -> str:
     for one, other in zip(found, wanted, strict=False):
         if one[:2] != other[:2]:
             return one.describe()
+        if one.behind and one.behind != other.behind:
+            return f"it sends a part of a longer array, in {one.said[:_LONG]}..."
     if len(found) > len(wanted):
         return found[len(wanted)].describe()
     if len(wanted) > len(found):

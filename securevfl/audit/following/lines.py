@@ -1,7 +1,7 @@
 """Lines that a party writes on the screen and into logs, its warnings, and its other acts.
 
 Other acts are those that reach beyond the process or its turn: files, links, programs, threads,
-sleeping, and what is to be called when the interpreter ends.
+sleeping, what is to be called when the interpreter ends, and states of the process.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from typing import Any
 import pydantic
 
 from securevfl.audit.beside.effects import tell_effects
+from securevfl.audit.beside.process import changes, process_state
 from securevfl.audit.following.acts import LINE, Act
 from securevfl.audit.following.stand_ins import in_place_of
 
@@ -38,6 +39,7 @@ class Lines:
         self._taken: list[Act] | None = None
         self._thread = 0
         self._at_exit = _calls_at_exit()
+        self._process: tuple[dict[str, Any], int] | None = None
 
     def to(self, taken: list[Act] | None) -> list[Act] | None:
         """Take lines into another list, or none from now on; where they went before."""
@@ -47,6 +49,30 @@ class Lines:
         self._at_exit, self._thread = now, threading.get_ident()
         before, self._taken = self._taken, taken
         return before
+
+    def begins(self, taken: list[Act]) -> None:
+        """Take lines of a step, and what it changes of the process, into a list."""
+        self._process = process_state(), len(sys.modules)
+        self.to(taken)
+
+    def ends(self) -> None:
+        """The step is over: take no more."""
+        if self._process is not None and self._taken is not None:
+            before, modules = self._process
+            imported = modules != len(sys.modules)
+            for name in changes(before, process_state(), imported=imported):
+                self._note(f"state of the process: {name}")
+        self._process = None
+        self.to(None)
+
+    @contextmanager
+    def step(self, taken: list[Act]) -> Iterator[None]:
+        """Take lines of a step, and what it changes of the process, meanwhile."""
+        self.begins(taken)
+        try:
+            yield
+        finally:
+            self.ends()
 
     @contextmanager
     def into(self, taken: list[Act] | None) -> Iterator[None]:

@@ -168,7 +168,7 @@ class ReferenceParty:
             with (
                 self._chance.again(),
                 torch_at(self._generator),
-                self._lines.into(self.acts),
+                self._lines.step(self.acts),
             ):
                 self._advance()
             self.acts.append(acts.waiting(self._wait, self._party.handlers))

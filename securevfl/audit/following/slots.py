@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Protocol
+from weakref import WeakValueDictionary
+
+import numpy as np
 
 from securevfl.audit.following import acts
 from securevfl.audit.following.acts import Act
@@ -190,6 +193,7 @@ class FollowedSlot(PartySlot):
         self._brought_back = self._hidden = False
         self._sent: list[Recorded] = []
         self._acts: list[Act] = []
+        self.given = WeakValueDictionary[int, Any]()  # longer arrays that came with messages
 
     def sent(self, message: Recorded) -> None:
         """Note a message of this step."""
@@ -216,7 +220,7 @@ class FollowedSlot(PartySlot):
         # A party that is brought back to a checkpoint begins many steps, of which one ends.
         if not self._depth and self._reference is not None:
             self._reference.step_begins(self.now)
-            self._references.lines.to(self._acts)
+            self._references.lines.begins(self._acts)
         self._depth += not (self.replaying and self._depth)
         return super().step_begins()
 
@@ -238,6 +242,8 @@ class FollowedSlot(PartySlot):
         """Note what the party gets."""
         super().received(messages, over=over)
         if self._reference is not None:
+            wholes = (one for message in messages for one in acts.longer_arrays(message.payload))
+            self.given.update((id(one), one) for one in wholes if isinstance(one, np.ndarray))
             self._reference.given(self.now, over, messages)
 
     def ended(self) -> None:
@@ -248,7 +254,7 @@ class FollowedSlot(PartySlot):
 
     def _follow(self, *, failed: bool = False) -> None:
         self._depth = 0
-        self._references.lines.to(None)
+        self._references.lines.ends()
         (sent, self._sent), (done, self._acts) = (self._sent, []), (self._acts, [])
         for message in sent:
             message.state.settled = True

@@ -33,10 +33,16 @@ class Specification:
     def examine(
         self, claim: Claim, subject: Subject, *, seed: int, level: float
     ) -> Iterable[Evidence]:
-        """A gap for what is not the library's."""
+        """Code that is not the library's, and that nobody has read."""
+        if subject.lives:
+            text = (
+                "when its parties are made, run and forgotten, code that is not the library's does "
+                f"more, and what that tells was not looked at: {_some(subject.lives)}"
+            )
+            yield Evidence(self.name, "silent", text, "channel")
         found = own_words(subject)
         if found:
-            yield Evidence(self.name, "silent", found, "gap")
+            yield Evidence(self.name, "silent", found, "unread")
             for text in (_claimed_anew(subject.protocol, claim), _told(subject, claim)):
                 if text:
                     yield Evidence(self.name, "silent", text, "channel")
@@ -47,7 +53,7 @@ class Specification:
                 f"its parties run code that is not the library's and that was not read "
                 f"({_some(others)}): what was checked is what it did in the runs that were made"
             )
-            yield Evidence(self.name, "silent", text, "gap")
+            yield Evidence(self.name, "silent", text, "unread")
             return
         text = (
             "declaration, formulas, claims, code and field are the library's, and its functions, "

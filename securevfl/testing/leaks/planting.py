@@ -16,9 +16,10 @@ from securevfl.testing.runs import Outcome
 
 # A claim that is endorsed has one of these verdicts; whatever a leak breaks must have none of them.
 ENDORSED = frozenset({"PROVED", "HYPOTHESES HOLD"})
-WITHHELD = frozenset({"VIOLATED", "NO VIOLATION FOUND", "NOT TESTED", "COULD NOT BE CHECKED"})
+NOT_SAID = frozenset({"TESTED BUT NOT READ", "NOT TESTED", "COULD NOT BE CHECKED"})
+WITHHELD = NOT_SAID | {"VIOLATED", "NO VIOLATION FOUND"}
 # Of a differential claim no verdict is stronger than NO VIOLATION FOUND, so that must go as well.
-ACCUSED = frozenset({"VIOLATED", "NOT TESTED", "COULD NOT BE CHECKED"})
+ACCUSED = NOT_SAID | {"VIOLATED"}
 
 Pairs = tuple[tuple[str, str], ...]
 Plant = Callable[[Protocol, dict[int, Any]], None]

@@ -1,9 +1,11 @@
 """What a party does beside its messages: events, order, times, waits, measures, its end."""
 
+import random
 import sys
 
 import numpy as np
 import pytest
+import torch
 
 from securevfl.audit.deviations import compare
 from securevfl.audit.followed_runs import ITSELF, Setting, follow
@@ -213,3 +215,55 @@ def test_what_an_object_has_computed_is_no_part_of_its_form():
     one, other = (Batch("train", np.zeros(3, np.uint32)) for _ in range(2))
     assert one.meets(one)  # which keeps the rows as a set
     assert acts.form(one) == acts.form(other)
+
+
+def of_payload(payload):
+    [found] = acts.sendings(Sending(Party(0, range(3)), (1,), "embedding", [payload], 4))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("longer", "shorter"),
+    [
+        (np.arange(6)[:3], np.arange(3)),
+        ([{"rows": np.arange(6)[:3]}], [{"rows": np.arange(3)}]),
+        (np.frombuffer(bytes(range(8)))[:0], np.arange(0.0)),
+        (torch.arange(6)[:3].numpy(), torch.arange(3).numpy()),
+    ],
+)
+def test_a_part_of_a_longer_array_carries_the_rest_of_it(longer, shorter):
+    whole, part = of_payload(longer), of_payload(shorter)
+    assert "it sends a part of a longer array" in acts.difference([whole], [part])
+    assert acts.difference([part], [whole]) == ""  # less is sent than by the library
+    assert acts.difference([whole], [of_payload(longer)]) == ""
+
+
+def test_the_rest_must_be_the_librarys_too():
+    one, other = np.arange(6), np.array([0, 1, 2, 7, 7, 7])
+    assert "longer" in acts.difference([of_payload(other[:3])], [of_payload(one[:3])])
+    assert acts.difference([of_payload(one.reshape(2, 3))], [of_payload(other)]) == ""
+
+
+def test_labels_behind_an_array_are_told():
+    assert "a part of a longer array" in acts_of("fedonce: labels behind an array")[0]
+    assert acts_of("fedonce: copies") == ()
+
+
+def test_a_state_of_the_process_that_a_step_changes_is_told():
+    def plant(parties):
+        server, conclude = parties[SERVER], parties[SERVER].conclude
+
+        def concluding(to=None):
+            random.seed(server.steps)
+            conclude(to)
+
+        server.conclude = concluding
+
+    before = random.getstate()
+    try:
+        assert (
+            "state of the process: Python's generator" in followed(planted("split", plant)).acts[0]
+        )
+    finally:
+        random.setstate(before)
+    assert followed("split").acts == ()
