@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from securevfl.audit.following.other_code import OtherCode
 from securevfl.audit.recording import ForgottenError, RecordedMessage, RecordedRun
 from securevfl.engine import wire
 from securevfl.protocols.base.messages import SELF, MessageKey, MessageSpec, array_of
@@ -112,7 +113,7 @@ class Comparer:
     def __init__(self, run: RecordedRun, *, disturbed: bool = False) -> None:
         self.deviations: list[Deviation] = []
         self._run, self._disturbed = run, disturbed
-        self._declared = Declared(run.protocol)
+        self._declared, self._other = Declared(run.protocol), OtherCode()
         self._times: Counter[MessageKey] = Counter()
         self._missing: dict[tuple[str, str, str], MessageSpec] = {}
         self._unlike: list[MessageKey] = []
@@ -138,10 +139,12 @@ class Comparer:
                 self._missing[spec.kind, spec.sender, spec.receiver] = spec
             return
         try:
-            wrong = _differs(self._run, spec, message)
+            with self._other.watching() as faults:
+                wrong = _differs(self._run, spec, message)
         except ForgottenError:
             self._forgotten += 1
             return
+        wrong = wrong or next(iter(faults), "")
         if wrong:
             self._blame(key, wrong)
         elif not own:

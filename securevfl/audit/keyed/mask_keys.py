@@ -21,9 +21,12 @@ from securevfl.audit.proof.pseudo_random import derived
 from securevfl.audit.recorded_runs import kinds_of
 from securevfl.audit.recording import RecordedMessage
 from securevfl.field import prss
-from securevfl.field.prss import KEY
+from securevfl.field.prss import KEY, mask_streams
 from securevfl.protocols.base.coded import CodedProtocol
 from securevfl.protocols.base.messages import SELF, MessageSpec
+
+_BEGINNING = 64  # elements of each stream that are held against other code
+_NO_CHANCE = 256  # bits of different streams that are never equal by chance
 
 
 @dataclass
@@ -37,12 +40,19 @@ class Asked:
     longest : int
         Elements of the longest stream.
     wrong : bool
-        Whether a stream, longer than those before, was not what other code computes.
+        Whether the first elements of a stream, or all of one that was longer than those before,
+        were not what other code computes.
+    begun : dict
+        Which question a stream's first elements answered, by their digest.
+    repeated : bool
+        Whether two questions were answered by streams that begin alike.
     """
 
     sizes: dict[tuple[bytes, bytes], set[int]] = field(default_factory=dict)
     longest: int = 0
     wrong: bool = False
+    begun: dict[bytes, tuple[bytes, bytes]] = field(default_factory=dict)
+    repeated: bool = False
 
 
 @contextmanager
@@ -56,12 +66,20 @@ def watch_streams() -> Iterator[Asked]:
 
     def filled(modulus: int, out: np.ndarray, key: bytes, label: bytes) -> None:
         place = bytes(key), hashlib.sha256(label).digest()
-        asked.sizes.setdefault(place, set()).add(out.size)
+        sizes = asked.sizes.setdefault(place, set())
         fill(modulus, out, key, label)
-        if out.size > asked.longest:  # by other code, in full length
-            asked.longest, seed = out.size, derived(key, label)
-            given = elements(seed, modulus, out.dtype, out.size, aes=True)
-            asked.wrong |= not np.array_equal(given, out)
+        # By other code: the beginning of each new stream, and the longest ones in full length.
+        longest = out.size > asked.longest
+        if longest or out.size not in sizes:
+            size = out.size if longest else min(out.size, _BEGINNING)
+            given = elements(derived(key, label), modulus, out.dtype, size, aes=True)
+            asked.wrong |= not np.array_equal(given, out[:size])
+        first = out[:_BEGINNING]
+        if first.size * modulus.bit_length() >= _NO_CHANCE:
+            digest = hashlib.sha256(first.tobytes()).digest()
+            asked.repeated |= asked.begun.setdefault(digest, place) != place
+        asked.longest = max(asked.longest, out.size)
+        sizes.add(out.size)
 
     made.fill_stream = filled
     try:
@@ -87,6 +105,7 @@ class MaskKeys:
     def __init__(self, protocol: CodedProtocol) -> None:
         self._protocol, self._kinds = protocol, kinds_of(protocol)
         self.drawn: list[bytes] = []
+        self._drawn_by: dict[int, list[bytes]] = {}
         self._batches: dict[int, dict[bytes, Any]] = {}
         self._attempts: dict[tuple[int, int], dict[bytes, Any]] = {}
         self._uploads: dict[tuple[int, int], set[bytes]] = {}
@@ -97,6 +116,7 @@ class MaskKeys:
         name = self._kinds.get(kind, kind)
         if spec is not None and (spec.receiver, spec.carries) == (SELF, "key"):
             self.drawn += message.payload
+            self._drawn_by[sender] = message.payload
         elif name == "round":
             self._batches.setdefault(round, {})[message.content] = message.payload
         elif name == "attempt":
@@ -130,7 +150,9 @@ class MaskKeys:
             yield "a key is asked for masks of two sizes under one label"
         if asked.wrong:
             yield "a stream of a key is not what other code computes for its label"
-        yield from self._answered_twice()
+        if asked.repeated:
+            yield "two streams of different keys or labels begin alike"
+        yield from self._answered_twice(asked)
 
     def _labels(self) -> dict[tuple[int, int], set[bytes]]:
         """Digests of labels by round and client: all that it was told of a sum."""
@@ -143,12 +165,37 @@ class MaskKeys:
             for (round, client), attempts in self._attempts.items()
         }
 
-    def _answered_twice(self) -> Iterator[str]:
-        """More different uploads than labels: then one mask hides two of them."""
+    def _answered_twice(self, asked: Asked) -> Iterator[str]:
+        """More different uploads than labels: then one mask hides two of them.
+
+        A label counts where each key that the client holds was asked for it: a mask that was kept
+        from another label is none of this one.
+        """
         labels = self._labels()
         for (round, client), uploads in self._uploads.items():
-            if len(uploads) > len(labels.get((round, client), ())):
-                yield f"client {client} has {len(uploads)} uploads in round {round}, of one label"
+            keys = self._held(client)
+            answered = [
+                label
+                for label in labels.get((round, client), ())
+                if all((key, label) in asked.sizes for key in keys)
+            ]
+            if len(uploads) > len(answered):
+                yield (
+                    f"client {client} has {len(uploads)} uploads in round {round}, and its keys "
+                    f"were asked for {len(answered)} labels"
+                )
+
+    def _held(self, client: int) -> list[bytes]:
+        """Keys of a client that have streams in its mask, of those that were drawn."""
+        masks = self._protocol.prss
+        assert masks is not None
+        least = mask_streams(masks.code, masks.degree)
+        return [
+            one
+            for dealer, drawn in self._drawn_by.items()
+            for key, one in zip(masks.dealt(dealer), drawn, strict=False)
+            if client not in masks.blocks[key] and masks.streams(key, least)
+        ]
 
 
 def faults_of_keys(drawn: list[bytes], blocks: int, log: randomness.Log) -> Iterator[str]:

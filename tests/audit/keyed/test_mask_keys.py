@@ -1,5 +1,6 @@
 """Keys of masks are fresh, of one run, and used for its sums alone."""
 
+import hashlib
 import os
 
 import numpy as np
@@ -90,26 +91,56 @@ def test_a_label_that_was_not_announced_is_a_fault():
     assert "keys are asked for 1 labels that are none of the run's sums" in faults(wrap)
 
 
-def test_two_uploads_of_one_label_are_a_fault():
+def keys_of_one_round():
+    """Keys, and uploads of client 0 in round 1, of which nobody asked a label yet."""
     protocol = make("fedvs", **FEDVS)
-    batch, attempt = Batch("train", np.arange(3, dtype=np.uint32)), Attempt(ALL)
     keys = MaskKeys(protocol)
-    keys.drawn = [os.urandom(32) for _ in protocol.prss.blocks]
+    for client in ALL:
+        drawn = [os.urandom(32) for _ in protocol.prss.dealt(client)]
+        own = next(one for one in protocol.messages if one.kind == "own-keys")
+        take(keys, "own-keys", client, drawn, own)
+    batch = Batch("train", np.arange(3, dtype=np.uint32))
     take(keys, "round", -1, batch)
-    take(keys, "attempt", -1, attempt)
+    take(keys, "attempt", -1, Attempt(ALL))
+    take(keys, "attempt", -1, Attempt(ALL, life=7))  # of a server that came back
+    labels = [
+        hashlib.sha256(protocol.told(1, batch, one)).digest()
+        for one in (Attempt(ALL), Attempt(ALL, life=7))
+    ]
+    return protocol, keys, randomness.Log(keys=list(keys.drawn)), labels
+
+
+def test_two_uploads_of_one_label_are_a_fault():
+    _, keys, log, labels = keys_of_one_round()
+    one, two = (
+        Asked({(key, label): {4} for key in keys.drawn for label in some})
+        for some in (labels[:1], labels)
+    )
     take(keys, "embedding", 0, np.zeros(3))
     take(keys, "embedding", 0, np.zeros(3))  # again, with the same bytes
-    log = randomness.Log(keys=list(keys.drawn))
-    assert list(keys.faults(log, Asked())) == []
+    assert list(keys.faults(log, one)) == []
     take(keys, "embedding", 0, np.ones(3))
-    assert list(keys.faults(log, Asked())) == ["client 0 has 2 uploads in round 1, of one label"]
-    take(keys, "attempt", -1, Attempt(ALL, life=7))  # of a server that came back
-    assert list(keys.faults(log, Asked())) == []
+    fault = "client 0 has 2 uploads in round 1, and its keys were asked for 1 labels"
+    assert list(keys.faults(log, one)) == [fault]
+    assert list(keys.faults(log, two)) == []
 
 
-def take(keys, kind, sender, payload):
-    key = MessageKey(kind, 1, sender, 0 if sender < 0 else -1)
-    keys.take(RecordedMessage(key, wire.encode(payload), Snapshot({"once": {}})), None)
+def test_a_label_counts_only_where_each_key_of_the_client_was_asked_for_it():
+    protocol, keys, log, labels = keys_of_one_round()
+    take(keys, "embedding", 0, np.zeros(3))
+    take(keys, "embedding", 0, np.ones(3))
+    asked = Asked({(key, label): {4} for key in keys.drawn for label in labels})
+    place = next(A for A in range(len(protocol.prss.blocks)) if 0 not in protocol.prss.blocks[A])
+    every = [one for n in ALL for one in protocol.prss.dealt(n)]
+    key = keys.drawn[every.index(place)]
+    del asked.sizes[key, labels[1]]
+    assert any("were asked for 1 labels" in one for one in keys.faults(log, asked))
+
+
+def take(keys, kind, sender, payload, spec=None):
+    receiver = sender if spec else (0 if sender < 0 else -1)
+    key = MessageKey(kind, 0 if spec else 1, sender, receiver)
+    keys.take(RecordedMessage(key, wire.encode(payload), Snapshot({"once": {}})), spec)
 
 
 @pytest.mark.parametrize("drawn", [[], [b"short"], [bytes(32)] * 2])
@@ -136,6 +167,32 @@ def test_a_stream_that_other_code_does_not_give_is_a_fault(monkeypatch):
 
     monkeypatch.setattr(prss, "fill_stream", repeated)
     assert any("not what other code computes" in one for one in faults(lambda client: None))
+
+
+def test_keys_that_are_kept_by_the_head_of_a_label_are_faults(monkeypatch):
+    derive, kept = prss.derive, {}
+
+    def by_head(key, label):
+        return kept.setdefault((key, label[:6]), derive(key, label))
+
+    monkeypatch.setattr(prss, "derive", by_head)
+    with watch_streams() as asked:
+        for label in (b"a long label", b"of one head", b"a long label", b"a long lamp"):
+            prss.fill_stream(2**31 - 1, np.empty(100, np.uint32), bytes(32), label)
+    assert asked.wrong
+    assert asked.repeated
+
+
+def test_streams_of_two_labels_that_begin_alike_are_seen(monkeypatch):
+    fill = prss.fill_stream
+    monkeypatch.setattr(prss, "fill_stream", lambda p, out, key, label: fill(p, out, key, b""))
+    with watch_streams() as asked:
+        for label in (b"one", b"one", b"other"):
+            assert not asked.repeated
+            prss.fill_stream(2**31 - 1, np.empty(20, np.uint32), bytes(32), label)
+    assert asked.repeated
+    keys = MaskKeys(make("fedvs", **FEDVS))
+    assert any("begin alike" in one for one in keys.faults(randomness.Log(), asked))
 
 
 def test_a_fault_of_keys_takes_the_proof_of_claims_against_the_server_alone():
