@@ -128,13 +128,14 @@ def usage_message(error: Any) -> str:
     path = context.command_path if context is not None else "securevfl"
     unknown = str(getattr(error, "option_name", ""))
     if type(error).__name__ == "NoSuchOption" and context is not None:
-        from securevfl.runs.catalogue import why_removed
+        from securevfl.runs.catalogue import why_refused, why_removed
 
-        gone = why_removed(unknown.lstrip("-").replace("-", "_"))
+        name = unknown.lstrip("-").replace("-", "_")
+        gone = why_removed(name) or why_refused(str(context.info_name), name)
         if gone is not None:
             return gone
         found = UnknownNameError(f"option of {path!r}", unknown, option_names(context.command))
-        why = NO_OPTION.get(unknown.lstrip("-").replace("-", "_"), "there is none like it")
+        why = NO_OPTION.get(name, "there is none like it")
         return f"{found if found.near else _unknown(path, unknown, why)} (see {path} --help)"
     return f"{error.format_message().rstrip('.')} (see {path} --help)"
 

@@ -16,6 +16,7 @@ from securevfl.protocols.base.registry import (
     make_config,
     removal,
     unknown_option,
+    why_refused,
 )
 
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
     "get_protocol",
     "protocols",
     "unknown_option",
+    "why_refused",
     "why_removed",
 ]
 

@@ -33,6 +33,7 @@ MISTAKES = {
     ),
     "another removed option": (["run", "fedvs", "--spares", "1"], "nobody deals masks any more"),
     "removed --set option": (["run", "fedvs", "--set", "absent=last"], "absent was removed"),
+    "option that cannot be": (["run", "coded_split", "--max-norm", "1"], "a clip is not linear"),
     "option of another protocol": (["run", "split", "--privacy", "1"], "'--privacy'"),
     "unknown data set": (["run", "fedvs", "--data", "digitz"], "did you mean digits?"),
     "unknown engine": (["run", "fedvs", "--engine", "rai"], "unknown engine 'rai'"),

@@ -57,6 +57,8 @@ class Protocol(ABC):
     removed_options : mapping
         Options of earlier versions: the default that they had, and sentences on what became of
         them. The default is still taken, since it stands in old run folders, and means nothing.
+    refused_options : mapping
+        Options that the method cannot have, by the names that users give them, and why.
     apart : bool
         Whether the protocol needs local data only: each client its own columns, the server the
         labels, and `scores` the clients' embeddings. Then no party needs the whole data set
@@ -86,6 +88,7 @@ class Protocol(ABC):
     fault_options: ClassVar[Mapping[str, Any]] = {}
     small_options: ClassVar[Mapping[str, int]] = {}
     removed_options: ClassVar[Mapping[str, tuple[Any, str]]] = {}
+    refused_options: ClassVar[Mapping[str, str]] = {}
     apart: ClassVar[bool] = False
     twin: ClassVar[str | None] = None
 

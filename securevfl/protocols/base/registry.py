@@ -131,13 +131,23 @@ def make_config(protocol: type[Protocol], values: Mapping[str, Any]) -> BaseMode
 
 
 def unknown_option(protocol: str, name: str, known: Collection[str]) -> ConfigurationError:
-    """Error for an option that a protocol does not have: its name here, or the nearest names."""
+    """Error for an option that a protocol does not have: why, its name, or the nearest names."""
+    why = why_refused(protocol, name)
+    if why is not None:
+        return ConfigurationError(why)
     ours = our_name(name, known)
     if ours != name:
         return ConfigurationError(f"unknown option of {protocol} {name!r}: it is called {ours}")
     if name in NO_OPTION:
         return ConfigurationError(f"unknown option of {protocol} {name!r}: {NO_OPTION[name]}")
     return UnknownNameError(f"option of {protocol}", name, known)
+
+
+def why_refused(protocol: str, name: str) -> str | None:
+    """Error text for an option that a method cannot have; None for any other name."""
+    cls = find_protocols().get(protocol)
+    why = None if cls is None else cls.refused_options.get(name)
+    return None if why is None else f"{protocol}: there is no option {name}: {why}"
 
 
 def removal(protocol: type[Protocol], name: str) -> str:

@@ -13,6 +13,16 @@ from securevfl.protocols.base.options import TrainingConfig
 _ONLY_SGD = "holders add their shares of the step to their shares of the models, so it must be "
 _ONLY_SGD += "linear in the gradient: plain SGD"
 
+_NO_CLIP = "a clip is not linear, and nobody sees an owner's gradient X_n^T G: holders have it in "
+_NO_CLIP += "shares, and the server has G and no X_n. Lower client_lr; the server shrinks steps by itself where a sum could leave the field"
+REFUSED = dict.fromkeys(
+    (
+        *("clip", "clip_grad", "clip_grad_norm", "clip_norm", "clipping", "client_clip"),
+        *("grad_clip", "gradient_clip", "gradient_clipping", "max_grad_norm", "max_norm"),
+    ),
+    _NO_CLIP,
+)
+
 
 class CodedSplitConfig(TrainingConfig):
     """Options of coded split learning."""

@@ -45,7 +45,7 @@ from securevfl.protocols.coded_split.formulas import (
     use_of,
 )
 from securevfl.protocols.coded_split.messages import NO_STEPS, pieces_of
-from securevfl.protocols.coded_split.options import CodedSplitConfig
+from securevfl.protocols.coded_split.options import REFUSED, CodedSplitConfig
 from securevfl.protocols.coded_split.parameters import UPLOAD, make_parameters
 from securevfl.protocols.coded_split.prediction import PredictingServer
 from securevfl.protocols.coded_split.quantisation import (
@@ -66,6 +66,7 @@ class CodedSplit(SplitProtocol, SharedModels):
 
     name = "coded_split"
     Config = CodedSplitConfig
+    refused_options: ClassVar[dict[str, str]] = REFUSED
     fault_options: ClassVar[dict[str, Any]] = {"result_timeout": 60.0, "ask_timeout": 60.0}
     card = Card(
         title="Coded split learning",

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import securevfl as svfl
+from securevfl.cli.options import protocol_options
 from securevfl.data import load_dataset
 from securevfl.errors import ConfigurationError, PrivacyError, WouldOverflowError
 from securevfl.models.polynomial_network import expand
@@ -29,6 +30,14 @@ SMALL = {"rounds": 6, "batch": 16, "width": 5, "hidden": 6}
 def test_what_cannot_work_is_refused_with_the_reason(options, why):
     with pytest.raises(ConfigurationError, match=why):
         make(CodedSplit, DIGITS, **options)
+
+
+@pytest.mark.parametrize("name", ["clip", "gradient_clip", "client_clip", "max_norm", "clip_norm"])
+def test_a_clip_of_gradients_is_refused_by_name_with_the_reason(name):
+    with pytest.raises(ConfigurationError, match="a clip is not linear.*Lower client_lr"):
+        make(CodedSplit, DIGITS, **{name: 1.0})
+    with pytest.raises(ConfigurationError, match=f"coded_split: there is no option {name}"):
+        protocol_options("coded_split", CodedSplitConfig.model_fields, [{name: "1"}])
 
 
 def test_coalitions_must_leave_two_honest_owners_whatever_the_helpers():
