@@ -202,10 +202,13 @@ class ObservedRun:
     def _dealt_gradients(self) -> list[np.ndarray]:
         """The gradients that a server's dealt steps stand for: it knows what it rounded them to."""
         config: Any = self.protocol.config
+        public: Any = self.protocol.public  # type: ignore[attr-defined]
         server: Any = self.parties[SERVER]
         unit = config.segments * 2.0**config.gradient_bits / self.protocol.data.parties
         return [
-            (step.reshape(-1, step.shape[-1]) / (-unit * config.rate(t))).astype(np.float32)
+            (
+                step.reshape(-1, step.shape[-1]) * (public.scale(t) / (-unit * config.rate(t)))
+            ).astype(np.float32)
             for t, step in enumerate(server.log, 1)
         ]
 

@@ -306,7 +306,8 @@ class Owner(Holder):
             check_elements(public, "'release'", j, share, shape)
         models = signed_models(public, shares)
         unit = -public.config.data_bits - public.config.gradient_bits
-        self.released = tuple(np.ldexp(models.astype(np.float64), unit))
+        grown = np.ldexp(models.astype(np.float64), unit)
+        self.released = tuple(grown * public.scale(public.config.rounds))
         self.record("released", replicas=len(self.released))
 
 

@@ -85,7 +85,11 @@ def can_catch_up(server: Server, holder: Holder) -> bool:
 
 
 def joint_embedding(
-    public: Parameters, layout: Batches, models: np.ndarray, prepared: Sequence[np.ndarray]
+    public: Parameters,
+    layout: Batches,
+    models: np.ndarray,
+    prepared: Sequence[np.ndarray],
+    steps: int,
 ) -> np.ndarray:
     """H of rows, (rows, h) float64: each by the replica of the segment in which it lies.
 
@@ -95,6 +99,8 @@ def joint_embedding(
     ----------
     models : ndarray, (K, d, h) signed integers
     prepared : sequence of ndarray, (rows, d_n)
+    steps : int
+        Steps in the models.
     """
     whole = [whole_rows(public, n, rows) for n, rows in enumerate(prepared)]
     X = np.concatenate(whole, axis=1).astype(np.float64)
@@ -103,4 +109,4 @@ def joint_embedding(
     for samples, model in zip(order, models, strict=True):
         rows = samples[samples >= 0]
         sums[rows] = X[rows] @ model.astype(np.float64)
-    return mean_of_sums(public, sums)
+    return mean_of_sums(public, sums, steps)

@@ -247,7 +247,7 @@ def next_step(protocol: Method, secrets: RunSecrets, key: MessageKey, server: An
     decoded = public.code.decode(np.stack([uploads[j] for j in used]), used, degree=UPLOAD)
     sums = public.field.signed(decoded)
     server.bound.decoded(rows, sums)
-    H = mean_of_sums(public, sums).reshape(-1, public.config.width)
+    H = mean_of_sums(public, sums, t - 1).reshape(-1, public.config.width)
     samples = public.batches["train"].samples(rows)
     _, G, _ = server.centre.gradients(H, samples, secrets.data(SERVER)["train"])
     wanted = wanted_step(public, t, G, server.residual[:, rows])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from securevfl.protocols.base.options import TrainingConfig
 
@@ -14,7 +14,8 @@ _ONLY_SGD = "holders add their shares of the step to their shares of the models,
 _ONLY_SGD += "linear in the gradient: plain SGD"
 
 _NO_CLIP = "a clip is not linear, and nobody sees an owner's gradient X_n^T G: holders have it in "
-_NO_CLIP += "shares, and the server has G and no X_n. Lower client_lr; the server shrinks steps by itself where a sum could leave the field"
+_NO_CLIP += "shares, and the server has G and no X_n. Lower client_lr; the server shrinks steps by "
+_NO_CLIP += "itself where a sum could leave the field"
 REFUSED = dict.fromkeys(
     (
         *("clip", "clip_grad", "clip_grad_norm", "clip_norm", "clipping", "client_clip"),
@@ -123,7 +124,12 @@ class CodedSplitConfig(TrainingConfig):
         0.0, ge=0, lt=1, description="Momentum of the owners' models: only 0."
     )
     client_weight_decay: float = Field(
-        0.0, ge=0, description="L2 penalty of the owners' models: only 0."
+        0.0,
+        ge=0,
+        description=(
+            "Weight decay of the owners' models, by a public factor: client_lr times it must be "
+            "below 1. It costs bits of the field."
+        ),
     )
     weight_bound: float | None = Field(
         None, gt=0, description="Bound on the owners' weights: refused, for nobody sees them."
@@ -136,11 +142,11 @@ class CodedSplitConfig(TrainingConfig):
             raise ValueError(f"{_ONLY_SGD}, client_step = sgd; prepare = scale helps it")
         return value
 
-    @field_validator("client_momentum", "client_weight_decay")
+    @field_validator("client_momentum")
     @classmethod
     def _plain(cls, value: float) -> float:
         if value:
-            raise ValueError(f"{_ONLY_SGD}, without momentum and weight decay; leave it 0")
+            raise ValueError(f"{_ONLY_SGD}, without momentum; leave it 0")
         return value
 
     @field_validator("weight_bound")
@@ -152,6 +158,16 @@ class CodedSplitConfig(TrainingConfig):
                 "the server bounds the sums by its own steps"
             )
         return value
+
+    @model_validator(mode="after")
+    def _decaying(self) -> CodedSplitConfig:
+        factor = self.client_lr * self.client_weight_decay
+        if factor >= 1:
+            raise ValueError(
+                f"client_lr * client_weight_decay = {factor:.4g} must be below 1: a step "
+                "multiplies the models by 1 minus that. Lower client_weight_decay"
+            )
+        return self
 
     def rate(self, step: int) -> float:
         """Learning rate eta of the owners' models in a step, counted from 1."""

@@ -6,11 +6,14 @@ Letters as in `securevfl.protocols.coded_split.algorithm`.
 from __future__ import annotations
 
 import functools
+import itertools
 import math
+import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 
-from securevfl.errors import ConfigurationError, PrivacyError
+from securevfl.errors import ConfigurationError, PrivacyError, WouldOverflowError
 from securevfl.field import FixedPoint, LagrangeCode, PrimeField
 from securevfl.field.prss import Prss, mask_streams
 from securevfl.models.polynomial_network import expanded_width
@@ -108,10 +111,25 @@ class Parameters:
         """w0: bound on sums at time 0."""
         return _first_sum(self.config, self.widths)
 
+    @functools.cached_property
+    def _scales(self) -> tuple[float, ...]:
+        return scales_of(self.config)
+
+    def scale(self, steps: int) -> float:
+        """c after some steps: the models are c times the integers that stand in shares."""
+        return self._scales[steps]
+
     @property
     def cumulative(self) -> bool:
         """Whether rows may be asked for whose sum was not decoded lately (section 7)."""
         return self.config.secure or self.config.release
+
+
+def scales_of(config: CodedSplitConfig) -> tuple[float, ...]:
+    """c_t = prod_{s <= t} (1 - eta_s lambda) of t = 0 to all rounds, lambda the weight decay."""
+    decay = config.client_weight_decay
+    factors = (1 - config.rate(step) * decay for step in range(1, config.rounds + 1))
+    return tuple(itertools.accumulate(factors, operator.mul, initial=1.0))
 
 
 def _norm_squared(config: CodedSplitConfig, columns: int) -> int:
@@ -163,13 +181,15 @@ def expected_bound(config: CodedSplitConfig, widths: Sequence[int], rows: int) -
 
     A training row's base is an epoch old, s = M / b steps; the |Gbar[., c]| of a step added up to
     less than eta 2^lu / (2 n_o) wherever it was measured (docs/coded-split.md). A bound that counts
-    from the beginning was up to 8 times as large.
+    from the beginning was up to 8 times as large. Weight decay makes the integers in shares 1 / c
+    times as large as the models are.
     """
     steps = max(1, rows // config.batch)
     dealt = config.client_lr * 2.0**config.gradient_bits * steps / (2 * len(widths))
     square = sum(_norm_squared(config, d) for d in widths)
     lasting = 8 if config.secure or config.release else 1
-    return _first_sum(config, widths) + math.ceil(lasting * square * dealt)
+    grown = Fraction(_first_sum(config, widths) + math.ceil(lasting * square * dealt))
+    return math.ceil(grown / Fraction(max(scales_of(config)[-1], 2.0**-1000)))
 
 
 def choose_prime(config: CodedSplitConfig, widths: Sequence[int], rows: int) -> int:
@@ -183,6 +203,26 @@ def choose_prime(config: CodedSplitConfig, widths: Sequence[int], rows: int) -> 
     return next((p for p in PRIMES if (p - 1) // 2 >= wanted), PRIMES[-1])
 
 
+def check_decay(config: CodedSplitConfig, widths: Sequence[int], rows: int, prime: int) -> None:
+    """Refuse a weight decay whose bits the field does not have: steps would soon be shrunk to 0.
+
+    Raises
+    ------
+    WouldOverflowError
+    """
+    decay, limit = config.client_weight_decay, (prime - 1) // 2
+    wanted = expected_bound(config, widths, rows) if decay else 0
+    if wanted > limit:
+        scale = scales_of(config)[-1]
+        raise WouldOverflowError(
+            f"coded_split: client_weight_decay = {decay:g} brings the public factor of the models "
+            f"to c = {scale:.3g} in {config.rounds} rounds. What stands in shares is 1/c times as "
+            f"large, so sums are expected to need 2^{math.log2(wanted):.0f}, and (p-1)/2 = "
+            f"{limit:.4g} for p = {prime}. Lower client_weight_decay, client_lr, data_bits or "
+            "gradient_bits, or use a larger prime"
+        )
+
+
 def make_parameters(
     config: CodedSplitConfig, widths: Sequence[int], batches: Mapping[str, Batches]
 ) -> Parameters:
@@ -194,8 +234,10 @@ def make_parameters(
         When the numbers of parties or keys do not do.
     """
     check_numbers(config, len(widths))
+    prime = choose_prime(config, widths, batches["train"].rows)
+    check_decay(config, widths, batches["train"].rows, prime)
     code = LagrangeCode(
-        PrimeField(choose_prime(config, widths, batches["train"].rows)),
+        PrimeField(prime),
         parties=len(widths) + config.helpers,
         segments=config.segments,
         privacy=config.privacy,

@@ -22,10 +22,10 @@ class PredictingServer(Server):
     kept: ClassVar[tuple[str, ...]] = (*Server.kept, "embeddings")
 
     def __init__(
-        self, peers: Sequence[int], public: Parameters, centre: Centre, lasting: int
+        self, peers: Sequence[int], public: Parameters, centre: Centre, lasting: int, trained: int
     ) -> None:
         super().__init__(peers, public, centre, {})
-        self.largest = lasting
+        self.largest, self.steps_before = lasting, trained
         self.residual = np.zeros((0, 0, 0))
         self.embeddings: dict[int, np.ndarray] = {}
         self.predicted: tuple[np.ndarray, np.ndarray] | None = None
@@ -35,6 +35,11 @@ class PredictingServer(Server):
         self.on("lacks", self.deal_again)
         await self.infer(0)
         self.broadcast("stop", None)
+
+    @property
+    def trained(self) -> int:
+        """Steps of the run, in whose models there are no others."""
+        return self.steps_before
 
     @property
     def lasting(self) -> int:

@@ -173,7 +173,9 @@ class CodedSplit(SplitProtocol, SharedModels):
         """H of rows in the clear, (rows, h)."""
         models = self.models(parties)
         prepared = [self.preparation(n).apply(rows) for n, rows in enumerate(features)]
-        return joint_embedding(self.public, self.layout_of(len(features[0])), models, prepared)
+        server: Any = parties[SERVER]
+        layout = self.layout_of(len(features[0]))
+        return joint_embedding(self.public, layout, models, prepared, server.steps)
 
     def embed(self, client: Any, rows: np.ndarray) -> Any:
         """An owner's embedding of rows by its first replica, if it was released; else None."""
@@ -184,7 +186,10 @@ class CodedSplit(SplitProtocol, SharedModels):
         return whole_rows(self.public, client.index, prepared) @ models[0]
 
     def models(self, parties: Mapping[int, Party]) -> np.ndarray:
-        """Models of all owners, (K, d, h) integers with lx + lu bits, by the experimenter."""
+        """Models of all owners, (K, d, h) integers with lx + lu bits, by the experimenter.
+
+        With weight decay the models are `Parameters.scale` of the server's steps times these.
+        """
         return whole_models(self.public, parties)
 
     def can_spare(self, absent: Collection[int]) -> bool:
@@ -230,7 +235,7 @@ class CodedSplit(SplitProtocol, SharedModels):
                 f"{', '.join(f'party {j}' for j in able) or 'none'}"
             )
         public = replace(self.public, batches={"test": self.layout_of(len(features[0]))})
-        predicting = PredictingServer(self.peers(), public, server.centre, lasting)
+        predicting = PredictingServer(self.peers(), public, server.centre, lasting, server.steps)
         made: dict[int, Party] = {SERVER: predicting}
         for j in self.peers():
             holder: Holder

@@ -66,20 +66,22 @@ def first_model(public: Parameters, weights: np.ndarray) -> np.ndarray:
     return quantised
 
 
-def mean_of_sums(public: Parameters, sums: np.ndarray) -> np.ndarray:
-    """H of line 6, floats, from signed sums of whatever shape."""
+def mean_of_sums(public: Parameters, sums: np.ndarray, steps: int) -> np.ndarray:
+    """H of line 6, floats, from signed sums of whatever shape, by models of so many steps."""
     mean: np.ndarray = np.ldexp(sums.astype(np.float64), -public.sum_bits) / public.owners
-    return mean
+    return mean * public.scale(steps)
 
 
 def wanted_step(
     public: Parameters, step: int, gradient: np.ndarray, residual: np.ndarray
 ) -> np.ndarray:
-    """-eta K 2^lu G / n_o + e_B of line 7, as reals of the shape of `residual`, (K, |B|, h).
+    """-eta K 2^lu G / (n_o c) + e_B of line 7, reals of the shape of `residual`, (K, |B|, h).
 
-    The factor K makes the mean over K |B| rows one over the |B| rows of a replica.
+    The factor K makes the mean over K |B| rows one over the |B| rows of a replica. Models are c
+    times what stands in shares, c after this step, so the step is divided by it.
     """
     config = public.config
     scale = config.rate(step) * public.code.segments * 2.0**config.gradient_bits / public.owners
+    scale /= public.scale(step)
     wanted: np.ndarray = residual - scale * gradient.astype(np.float64).reshape(residual.shape)
     return wanted

@@ -163,7 +163,7 @@ class Server(Party):
         """Step the network (lines 6 and 7), round, bound and log what is dealt (line 8)."""
         public = self.public
         self.bound.decoded(rows, sums)
-        H = mean_of_sums(public, sums).reshape(-1, public.config.width)
+        H = mean_of_sums(public, sums, self.trained).reshape(-1, public.config.width)
         samples = public.batches["train"].samples(rows)
         loss, G, own = self.centre.gradients(H, samples, self.labels["train"])
         self.record("round", step=self.round, loss=loss, used=public.results_needed)
@@ -263,8 +263,8 @@ class Server(Party):
             self.asking = Request("test", piece, rows)
             self.broadcast("request", self.asking)
             sums = await self.sums(len(rows), self.lasting)
-            H = mean_of_sums(self.public, sums).reshape(-1, self.public.config.width)
-            self.score(piece, H)
+            H = mean_of_sums(self.public, sums, self.trained)
+            self.score(piece, H.reshape(-1, self.public.config.width))
         self.asking = None
         self.report_inference(size)
 
@@ -277,6 +277,11 @@ class Server(Party):
         labels = self.labels["test"]
         scores = rows_in_order(self.public.batches["test"], self.test_scores, size)
         self.record("inference", rows=len(labels), **measure(self.centre.task, scores, labels))
+
+    @property
+    def trained(self) -> int:
+        """Steps in the models."""
+        return self.steps
 
     @property
     def lasting(self) -> int:

@@ -22,7 +22,7 @@ OPTIONS = [
     {"segments": 2},
     {"helpers": 2, "segments": 2, "secure": True},
     {"release": True},
-    {"rounding": "stochastic", "client_lr_decay": "cosine"},
+    {"rounding": "stochastic", "client_lr_decay": "cosine", "client_weight_decay": 0.02},
     {"privacy": 2, "helpers": 1, "prepare": "scale", "prime": 2**61 - 1},
 ]
 

@@ -77,7 +77,15 @@ def test_decoded_sums_are_the_twins_at_all_four_primes(prime, data_bits, gradien
     assert not [event for event in outcome.events if event.name == "shrunk"]
 
 
-@pytest.mark.parametrize("more", [{"prepare": "scale"}, {"rounding": "stochastic"}, {"degree": 1}])
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"prepare": "scale"},
+        {"rounding": "stochastic"},
+        {"degree": 1},
+        {"client_weight_decay": 0.02},
+    ],
+)
 def test_decoded_sums_are_the_twins_with_other_options(more):
     outcome = simulate(watched(CodedSplit), data("8,1,1"), **SMALL, **more)
     check_against_twin(outcome, rounds=SMALL["rounds"])

@@ -8,8 +8,10 @@ from securevfl.cli.options import protocol_options
 from securevfl.data import load_dataset
 from securevfl.errors import ConfigurationError, PrivacyError, WouldOverflowError
 from securevfl.models.polynomial_network import expand
+from securevfl.protocols.base.registry import get_protocol
 from securevfl.protocols.coded_split import CodedSplit
 from securevfl.protocols.coded_split.options import CodedSplitConfig
+from securevfl.protocols.coded_split.parameters import expected_bound
 from securevfl.testing.runs import make, simulate
 
 DIGITS = load_dataset("digits", parties=8).subset(103, 41)
@@ -21,7 +23,8 @@ SMALL = {"rounds": 6, "batch": 16, "width": 5, "hidden": 6}
     [
         ({"client_step": "adam"}, "linear in the gradient: plain SGD"),
         ({"client_momentum": 0.9}, "linear in the gradient: plain SGD"),
-        ({"client_weight_decay": 0.1}, "linear in the gradient: plain SGD"),
+        ({"client_weight_decay": 0.25}, r"client_weight_decay = 1 must be below 1"),
+        ({"client_weight_decay": 0.1, "rounds": 500}, r"c = 1\.1\de-111 in 500 rounds"),
         ({"weight_bound": 16.0}, "nobody can clip what nobody sees"),
         ({"segments": 3}, r"= 10 uploads with K = 3.*Use helpers = 2"),
         ({"privacy": 2, "tolerate_corrupt": 2}, r"= 11 uploads with .*Use helpers = 3"),
@@ -34,7 +37,7 @@ def test_what_cannot_work_is_refused_with_the_reason(options, why):
 
 @pytest.mark.parametrize("name", ["clip", "gradient_clip", "client_clip", "max_norm", "clip_norm"])
 def test_a_clip_of_gradients_is_refused_by_name_with_the_reason(name):
-    with pytest.raises(ConfigurationError, match="a clip is not linear.*Lower client_lr"):
+    with pytest.raises(ConfigurationError, match=r"a clip is not linear.*Lower client_lr"):
         make(CodedSplit, DIGITS, **{name: 1.0})
     with pytest.raises(ConfigurationError, match=f"coded_split: there is no option {name}"):
         protocol_options("coded_split", CodedSplitConfig.model_fields, [{name: "1"}])
@@ -67,6 +70,49 @@ def test_the_schedules_of_the_owners_rate(decay, rates):
     config = CodedSplitConfig(rounds=8, client_lr=8.0, client_lr_decay=decay)
     found = [config.rate(step) for step in (1, 3, 5, 7)]
     np.testing.assert_allclose(found, rates, atol=1e-3)
+
+
+DECAYED = {**SMALL, "rounds": 12, "optimizer": "sgd", "momentum": 0.0, "client_lr": 8.0}
+
+
+@pytest.mark.parametrize("schedule", ["none", "linear"])
+def test_weight_decay_by_the_public_factor_is_that_of_floats(schedule):
+    """Losses are those of split learning with torch's SGD, whose step is (1 - eta lambda) W."""
+    both = DECAYED | {"weight_decay": 0.02}
+    precise = {"prime": 2**61 - 1, "data_bits": 12, "gradient_bits": 20}
+    if schedule == "linear":
+        both |= {"lr_decay": "linear"}
+        precise |= {"client_lr_decay": "linear"}
+    twin = simulate(get_protocol("split"), DIGITS, **both)
+    without = simulate(CodedSplit, DIGITS, **both, **precise)
+    outcome = simulate(CodedSplit, DIGITS, **both, **precise, client_weight_decay=0.02)
+    np.testing.assert_allclose(outcome.losses, twin.losses, atol=2e-6)
+    assert np.abs(np.subtract(without.losses, twin.losses)).max() > 1e-4
+
+
+def test_models_that_decay_are_evaluated_released_and_predicted_by_their_factor(tmp_path):
+    options = DECAYED | {"client_weight_decay": 0.05, "release": True, "secure": True}
+    run = svfl.run("coded_split", DIGITS, out=tmp_path / "run", **options)
+    made, public = run.protocol, run.protocol.public
+    assert public.scale(0) == 1.0
+    assert public.scale(12) == pytest.approx((1 - 8 * 0.05) ** 12)
+    (event,) = [event for event in run.events if event["event"] == "inference"]
+    scores = made.scores(run.parties, DIGITS.test)
+    assert event["accuracy"] == np.mean(scores.argmax(axis=1) == DIGITS.test_labels)
+    H = sum(expand(x, 2) @ run.parties[n].released[0] for n, x in enumerate(DIGITS.test)) / 8
+    np.testing.assert_allclose(made.embedding(run.parties, DIGITS.test), H, atol=0.02)
+    new = np.random.default_rng(0).integers(0, 17, (7, 64))
+    plain = run.scores(new)
+    loaded = svfl.load_run(tmp_path / "run", data=DIGITS)
+    np.testing.assert_allclose(loaded.scores(new, coded=True), plain, atol=1e-6)
+
+
+def test_the_prime_has_room_for_the_factor_of_a_weight_decay():
+    """Twelve steps of 0.5 need 12 bits more of the expected bound, but for its rounding."""
+    plain = CodedSplitConfig(rounds=12, client_lr=4.0)
+    decayed = CodedSplitConfig(rounds=12, client_lr=4.0, client_weight_decay=0.125)
+    found = [expected_bound(one, (8,) * 8, 1348) for one in (plain, decayed)]
+    assert found[1] == found[0] * 2**12
 
 
 def test_coded_inference_scores_as_the_experimenter_does():
