@@ -12,6 +12,14 @@ what a design must do, and `securevfl.field.designs` says how it does. With one 
 T parties it is the sharing of R. Cramer, I. Damgard, Y. Ishai, "Share conversion, pseudorandom
 secret-sharing and applications to secure computation", TCC 2005. Times P(z) = prod_{k<=K} (z -
 beta_k) it is a packed sharing of zero: it masks results, and no value at a data point changes.
+
+Where there would be too many keys, masks are dealt (`Prss.by_dealers`). Each of the parties 0 to T
+is a dealer, and draws a polynomial rho_i below degree m of its own for every label; rho is their
+sum. The first m parties S have a key of each dealer. rho_i(alpha_j) of j in S is prod_{a in S, a !=
+j} (alpha_j - alpha_a) PRF(k_ij, label), and these m values fix rho_i: in the terms above k_ij has
+one stream and the block S without j, but nobody holds it except i and j. A party outside S is sent
+rho_i(alpha) by each dealer. One of T + 1 dealers is honest. Its rho_i is uniform on all polynomials
+below degree m, of which T parties know T values.
 """
 
 from __future__ import annotations
@@ -69,6 +77,9 @@ class Prss:
     degree : int
         Lowest degree in the shares of a result that is masked. Its u chooses the blocks, and they
         do for every greater u.
+    by_dealers : bool
+        Whether T + 1 dealers deal values to all but the first m parties, for results of this degree
+        only. Else every party computes its own.
 
     Raises
     ------
@@ -86,6 +97,7 @@ class Prss:
 
     code: LagrangeCode
     degree: int
+    by_dealers: bool = False
     _streams: _Streams = field(
         default_factory=lambda: _Streams(), init=False, repr=False, compare=False
     )
@@ -96,12 +108,36 @@ class Prss:
     @cached_property
     def blocks(self) -> Blocks:
         """All blocks A, in order; a key goes by its place here."""
-        unknown = mask_streams(self.code, self.degree)
-        return blocks_of(self.code.parties, self.code.privacy, unknown)
+        unknown, T = mask_streams(self.code, self.degree), self.code.privacy
+        if self.by_dealers:
+            every = range(self.seeded)
+            own = tuple(tuple(a for a in every if a != j) for j in every)
+            return own * len(self.dealers)
+        return blocks_of(self.code.parties, T, unknown)
+
+    @property
+    def dealers(self) -> range:
+        """Parties that deal masks: T + 1 of them, or none."""
+        return range(self.code.privacy + 1 if self.by_dealers else 0)
+
+    @property
+    def seeded(self) -> int:
+        """Parties of S, m, which compute their masks from keys: all of them without dealers."""
+        N, unknown = self.code.parties, mask_streams(self.code, self.degree)
+        return min(N, self.code.privacy + unknown) if self.by_dealers else N
+
+    @property
+    def receivers(self) -> range:
+        """Parties to which dealers deal values: those outside S, or none."""
+        return range(self.seeded, self.code.parties)
 
     @cached_property
-    def _sets(self) -> tuple[frozenset[int], ...]:
-        return tuple(frozenset(A) for A in self.blocks)
+    def holders(self) -> tuple[frozenset[int], ...]:
+        """Parties that hold each key: those outside its block, or its dealer i and j."""
+        if self.by_dealers:
+            return tuple(frozenset((i, j)) for i in self.dealers for j in range(self.seeded))
+        every = frozenset(range(self.code.parties))
+        return tuple(every.difference(A) for A in self.blocks)
 
     @cached_property
     def _dealt(self) -> Mapping[int, tuple[int, ...]]:
@@ -115,8 +151,8 @@ class Prss:
         return {}
 
     def dealer(self, key: int) -> int:
-        """Return the party that draws a key: the lowest outside A."""
-        return next(n for n in range(self.code.parties) if n not in self._sets[key])
+        """Return the party that draws a key: i, or the lowest outside A."""
+        return key // self.seeded if self.by_dealers else min(self.holders[key])
 
     def dealt(self, party: int) -> tuple[int, ...]:
         """Return the keys that a party draws."""
@@ -125,12 +161,12 @@ class Prss:
     def sent(self, dealer: int, receiver: int) -> tuple[int, ...]:
         """Return the keys that a dealer sends to another party; none of a block with that party."""
         keys = self.dealt(dealer) if dealer != receiver else ()
-        return tuple(key for key in keys if receiver not in self._sets[key])
+        return tuple(key for key in keys if receiver in self.holders[key])
 
     def held(self, party: int) -> tuple[int, ...]:
-        """Return the keys that a party holds: those of blocks without it."""
+        """Return the keys that a party holds."""
         if party not in self._held:
-            held = tuple(key for key, A in enumerate(self._sets) if party not in A)
+            held = tuple(key for key, own in enumerate(self.holders) if party in own)
             self._held[party] = held
         return self._held[party]
 
@@ -140,6 +176,8 @@ class Prss:
 
     def most_streams(self, unknown: int) -> int:
         """Return the most streams that a party computes for a label."""
+        if self.by_dealers:
+            return self.seeded
         return stream_count(self.blocks, self.code.parties, self.code.privacy, unknown)
 
     def weights(self, party: int, unknown: int) -> tuple[Array, ...]:
@@ -147,11 +185,14 @@ class Prss:
 
         They are prod_{a in A} (alpha - alpha_a) alpha^e, e < m - |A|.
         """
+        return self._weights(party, unknown, self.held(party))
+
+    def _weights(self, party: int, unknown: int, keys: Sequence[int]) -> tuple[Array, ...]:
         field, alphas = self.code.field, self.code.alphas
         alpha, p = alphas[party], field.modulus
         powers = [pow(alpha, e, p) for e in range(unknown + 1)]
         rows = []
-        for key in self.held(party):
+        for key in keys:
             first = math.prod(alpha - alphas[a] for a in self.blocks[key])
             count = self.streams(key, unknown)
             rows.append(field.elements([first * power % p for power in powers[:count]]))
@@ -190,11 +231,17 @@ class Prss:
             Where u is smaller than that of the blocks, which leave too little unknown then.
         """
         least = mask_streams(self.code, self.degree)
-        if unknown < least:
+        if unknown < least or (self.by_dealers and unknown > least):
             raise ConfigurationError(
                 f"prss: blocks of results of degree {self.degree} hide u = {least} coefficients or "
-                f"more, and u = {unknown} are to be hidden. Give the lowest degree that is masked"
+                f"more, and u = {unknown} are to be hidden; dealt masks hide no more. Give the "
+                "lowest degree that is masked"
             )
+        if self.by_dealers:
+            if party in self.receivers:
+                raise ConfigurationError(f"prss: party {party} computes no mask, it is dealt them")
+            held = {key: keys[key] for key in self.held(party) if party not in self.blocks[key]}
+            return self.part(party, held, label, shape, unknown)
         found = self._streams.value(self, party, keys, label, math.prod(shape), unknown)
         if found is not None:
             return found.reshape(shape)
@@ -219,6 +266,28 @@ class Prss:
             row = np.concatenate([every[key] for key in some])
             total = field.add(total, field.matmul(row[None], drawn, trusted=True))
         return total.reshape(shape)
+
+    def values(
+        self, dealer: int, keys: Mapping[int, bytes], label: bytes, shape: tuple[int, ...]
+    ) -> Array:
+        """Return what a dealer deals to each of `receivers` for a label.
+
+        Returns
+        -------
+        ndarray, (N - m, *shape)
+        """
+        field = self.code.field
+        drawn = np.empty((self.seeded, math.prod(shape)), field.dtype)
+        for row, key in zip(drawn, self.dealt(dealer), strict=True):
+            fill_stream(field.modulus, row, keys[key], label)
+        return field.matmul(self._onto, drawn, trusted=True).reshape(-1, *shape)
+
+    @cached_property
+    def _onto(self) -> Array:
+        """Weights of a dealer's streams in the value of each receiver, (N - m, m)."""
+        unknown = mask_streams(self.code, self.degree)
+        rows = (self._weights(j, unknown, range(self.seeded)) for j in self.receivers)
+        return np.stack([np.concatenate(row) for row in rows])
 
     def _drawn(
         self, some: Sequence[int], keys: Mapping[int, bytes], label: bytes, size: int, unknown: int

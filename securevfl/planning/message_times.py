@@ -241,9 +241,18 @@ class Timeline:
                 self._send(self._busy + late, seconds)
                 seconds = np.zeros(self._parties)
             self._busy = self._busy + work
-            receivers = 1 if post.to == "server" else self._parties - 1
             for n in clients:
+                receivers = len(receivers_of(post, n, self._parties))
                 seconds[n] += receivers * self._seconds(post, n)
+            if post.waited:
+                self._send(self._busy, seconds)
+                seconds = np.zeros(self._parties)
+                ends, busy = self._drained(self._busy), self._busy.copy()
+                for n in clients:
+                    to = receivers_of(post, n, self._parties)
+                    before = np.arange(len(to))[::-1] * self._seconds(post, n)
+                    busy[:, to] = np.maximum(busy[:, to], ends[:, [n]] - before)
+                self._busy = busy
         leaves = self._busy + late
         if self._conditions.delay_mode != "latency":
             self._busy = leaves

@@ -2,6 +2,7 @@
 
 import copy
 import hashlib
+import math
 from itertools import combinations, product
 
 import numpy as np
@@ -301,3 +302,80 @@ def test_what_masks_a_result_is_p_of_alpha_times_rho(p):
     rho[2, 36] = p
     with pytest.raises(FieldError, match=f"is {p}"):
         prss.add(0, result, rho)
+
+
+# -- masks that are dealt -------------------------------------------------------------------------
+
+
+def dealt_of(K, T, N, p=P):
+    return Prss(LagrangeCode(PrimeField(p), parties=N, segments=K, privacy=T), 3, by_dealers=True)
+
+
+def masks_of(prss, keys, label, shape):
+    """Masks of all parties: from their keys, or from what the dealers deal them."""
+    field, u = prss.code.field, mask_streams(prss.code, 3)
+    parts = [prss.values(i, own(prss, keys, i), label, shape) for i in prss.dealers]
+    dealt = parts[0]
+    for one in parts[1:]:
+        dealt = field.add(dealt, one)
+    first = [prss.value(j, own(prss, keys, j), label, shape, u) for j in range(prss.seeded)]
+    return np.stack([*first, *dealt])
+
+
+@pytest.mark.parametrize(("K", "T", "N"), SHAPES)
+def test_dealt_masks_are_values_of_one_polynomial_of_the_full_degree(K, T, N):
+    prss, p = dealt_of(K, T, N), P
+    keys, m = keys_of(prss), 2 * K + 3 * T - 2
+    assert (prss.seeded, list(prss.receivers), len(keys)) == (m, [*range(m, N)], (T + 1) * m)
+    values = masks_of(prss, keys, LABEL, (2, 3)).reshape(N, -1)
+    onto = interpolation_matrix(prss.code.field, prss.code.alphas[:m], prss.code.alphas[m:])
+    np.testing.assert_array_equal(prss.code.field.matmul(onto, values[:m]), values[m:])
+    fewer = interpolation_matrix(prss.code.field, prss.code.alphas[: m - 1], prss.code.alphas)
+    assert (prss.code.field.matmul(fewer, values[: m - 1])[m - 1 :] != values[m - 1 :]).all()
+    # rho = sum_ij prod_{a in S, a != j} (z - alpha_a) PRF(k_ij, label), in plain integers
+    alphas, total = prss.code.alphas, np.zeros((N, 6), object)
+    for key, A in enumerate(prss.blocks):
+        stream = np.empty(6, prss.code.field.dtype)
+        fill_stream(p, stream, keys[key], LABEL)
+        for j in range(N):
+            weight = math.prod(alphas[j] - alphas[a] for a in A)
+            total[j] += weight * stream.astype(object)
+    np.testing.assert_array_equal(values, (total % p).astype(values.dtype))
+
+
+@pytest.mark.parametrize(("K", "T", "N"), [*SHAPES, (2, 2, 12)])
+def test_of_each_honest_dealers_masks_t_parties_lack_every_multiple_that_vanishes_there(K, T, N):
+    """They know streams of their keys and the values that they are dealt; rank u is left."""
+    prss, p, u = dealt_of(K, T, N), P, mask_streams(dealt_of(K, T, N).code, 3)
+    alphas = prss.code.alphas
+
+    def value(key, j):
+        return int(np.prod([alphas[j] - alphas[a] for a in prss.blocks[key]], dtype=object)) % p
+
+    for C in combinations(range(N), T):
+        honest = [i for i in prss.dealers if i not in C]
+        assert honest
+        for i in honest:
+            lacked = [k for k in prss.dealt(i) if not prss.holders[k] & set(C)]
+            every = [[value(key, j) for key in lacked] for j in range(N)]
+            told = [every[c] for c in C]
+            assert rank(every, p) - rank(told, p) == u  # dimension of what told leaves open
+
+
+def test_a_key_of_dealt_masks_goes_to_its_dealer_and_one_other():
+    prss = dealt_of(1, 2, 9)
+    assert prss.seeded == 6
+    for key in range(18):
+        i, j = divmod(key, 6)
+        assert prss.dealer(key) == i
+        assert [n for n in range(9) if key in prss.held(n)] == sorted({i, j})
+        assert [n for n in range(9) if key in prss.sent(i, n)] == ([j] if i != j else [])
+
+
+def test_a_party_that_is_dealt_masks_computes_none_and_no_other_degree_is_masked():
+    prss = dealt_of(1, 1, 6)
+    keys = keys_of(prss)
+    with pytest.raises(ConfigurationError, match="party 4 computes no mask"):
+        prss.value(4, keys, LABEL, (2,), mask_streams(prss.code, 3))
+    with pytest.raises(ConfigurationError, match="dealt masks hide no more"):
+        prss.value(0, keys, LABEL, (2,), mask_streams(prss.code, 4))

@@ -19,6 +19,9 @@ SIZES = {  # owners and options: other N, K, T, p, |B|, h, helpers, sealing
     "9,2,1": (7, {"helpers": 2, "segments": 2, "batch": 33, "width": 4, "prime": P61}),
     "11,2,2": (8, {"helpers": 3, "segments": 2, "privacy": 2, "batch": 10, "width": 1}),
     "8,1,1, long": (8, {"batch": 8, "width": 1, "rounds": 132}),
+    "8,1,1, dealt masks": (8, {"masks": "dealt", "batch": 16, "width": 3}),
+    "12,2,2, dealt": (8, {"masks": "dealt", "helpers": 4, "segments": 2, "privacy": 2, "batch": 9}),
+    "9,1,1, dealt, secure": (8, {"masks": "dealt", "helpers": 1, "batch": 103, "secure": True}),
     "8,1,2, secure": (8, {"privacy": 2, "batch": 103, "width": 5, "secure": True}),
 }
 STEADY = Conditions(
@@ -37,7 +40,7 @@ def test_bytes_of_setup_round_and_run_are_those_that_the_run_counts(name):
     columns = svfl.run("coded_split", data, conditions="none", **asked).transcript.columns()
     counted = columns["bytes"]
     rounds = asked["rounds"]
-    kinds = ["embedding", "deal", "seed", "stored"]
+    kinds = ["embedding", "deal", "seed", "stored", "mask"]
     training = np.isin(columns["kind"], kinds) & (columns["round"] <= rounds)
     assert choice.bytes == counted.sum()
     assert choice.setup_bytes == counted[np.isin(columns["round"], 0)].sum()
@@ -45,7 +48,14 @@ def test_bytes_of_setup_round_and_run_are_those_that_the_run_counts(name):
 
 
 @pytest.mark.parametrize(
-    "more", [{}, {"helpers": 2, "privacy": 2}, {"segments": 2, "rounds": 30, "secure": True}]
+    "more",
+    [
+        {},
+        {"helpers": 2, "privacy": 2},
+        {"segments": 2, "rounds": 30, "secure": True},
+        {"masks": "dealt"},
+        {"masks": "dealt", "helpers": 4, "privacy": 2, "secure": True},
+    ],
 )
 def test_times_without_chance_are_those_of_the_run_to_the_microsecond(more):
     """Slow uplinks, so that the order of dealing and of setup counts."""

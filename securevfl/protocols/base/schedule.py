@@ -88,6 +88,8 @@ class Post:
         As of the message's declaration (`securevfl.protocols.base.messages.MessageSpec`).
     receivers : callable, optional
         Sender to those of `to` that it is sent to, in order; all of them if not given.
+    waited : bool
+        Whether its receivers send the later messages of the stage only when they have it.
     """
 
     kind: str
@@ -97,6 +99,7 @@ class Post:
     operations: tuple[int, ...] = (0,)
     modulus: int | None = None
     receivers: Callable[[int], Sequence[int]] | None = None
+    waited: bool = False
 
 
 @dataclass(frozen=True)

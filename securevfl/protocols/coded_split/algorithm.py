@@ -11,20 +11,33 @@ holders are here, the server in `securevfl.protocols.coded_split.server`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import functools
+from collections.abc import Collection, Mapping, Sequence
 from mmap import mmap
 from typing import Any, ClassVar
 
 import numpy as np
 
-from securevfl.engine.party import SERVER
+from securevfl.engine.party import SERVER, Message
 from securevfl.errors import CheckpointError
 from securevfl.protocols.base.mask_keys import KeyHolder
 from securevfl.protocols.coded_split.decoding import signed_models
-from securevfl.protocols.coded_split.messages import NO_STEPS, STORED_EVERY, Label, Request, joined
+from securevfl.protocols.coded_split.messages import (
+    NO_STEPS,
+    STORED_EVERY,
+    Label,
+    Request,
+    joined,
+    piece_of,
+)
 from securevfl.protocols.coded_split.parameters import MODEL, UPLOAD, Parameters
 from securevfl.protocols.coded_split.quantisation import first_model, whole_rows
-from securevfl.protocols.coded_split.terms import check_elements, check_request, steps_in
+from securevfl.protocols.coded_split.terms import (
+    check_elements,
+    check_mask,
+    check_request,
+    steps_in,
+)
 
 Model = tuple[np.ndarray, int, tuple[int, ...], bytes]
 _LARGE = 2**20  # bytes
@@ -46,7 +59,10 @@ class Holder(KeyHolder):
     data_shares : dict
         F(alpha_j) of all owners by part, (rows, d).
     keys : dict
-        k_A of every block A that it is not in.
+        k_A of every block A that it is not in; with dealt masks k_ij of a dealer i and j, one of
+        whom it is.
+    dealt : dict
+        Of each dealer the newest mask that it dealt: round, digest of the steps, value.
     """
 
     kept_before: ClassVar[tuple[str, ...]] = ("answered",)
@@ -57,6 +73,8 @@ class Holder(KeyHolder):
         "asked": None,
         "released": (),
         "told": 0,
+        "dealt": {},
+        "dealt_round": 0,
     }
     kept_shares: ClassVar[tuple[str, ...]] = ("model",)
     round_ends: ClassVar[tuple[str, ...]] = ("deal", "seed")  # the step of a round ends it
@@ -74,6 +92,8 @@ class Holder(KeyHolder):
         self.keys: dict[int, bytes] = {}
         self.uploaded = 0  # the newest training label that it has answered
         self.asked: Request | None = None  # what the server asked for last
+        self.dealt: dict[int, tuple[int, bytes, np.ndarray]] = {}  # newest masks, by dealer
+        self.dealt_round = 0  # the round of which it has dealt masks last
         self.told = 0  # the step up to which it said that it has stored its shares
         self.released: tuple[np.ndarray, ...] = ()  # an owner's own models, if they are released
 
@@ -121,6 +141,8 @@ class Holder(KeyHolder):
                 "steps in the model, by which uploads must be masked. Start the run again"
             )
         self.check_keys(self.public.prss)
+        self.on("mask", self.take_mask)
+        self.on("unmasked", self.deal_masks_again)
         if self.returned:
             self.uploaded = 0  # the upload may be lost; the same label gets the same bytes
             self.ask()
@@ -143,6 +165,7 @@ class Holder(KeyHolder):
             assert self.envelope is not None
             kind, step = self.envelope.kind, self.envelope.round
             if kind == "stop":
+                self.dealt, self.dealt_round = {}, 0
                 break
             self.report(stored)
             self.take(kind, step, payload)
@@ -185,8 +208,12 @@ class Holder(KeyHolder):
             self.engine.round_over(self, done, False)
 
     def ask(self) -> None:
-        """Ask the server for the steps that are missing (section 6)."""
+        """Ask the server for the steps that are missing, and dealers for masks (section 6)."""
         self.send(SERVER, "lacks", self.model[1])
+        due = self.model[1] + 1 if self.asked is None else self.last_step + 1 + self.asked.piece
+        if self.index in self.public.prss.receivers and not self.has_masks(due):
+            for i in self.public.prss.dealers:
+                self.send(i, "unmasked", due)
 
     def answer(self) -> None:
         """Upload what is due, from a model with exactly the steps that the label says (line 5)."""
@@ -195,12 +222,12 @@ class Holder(KeyHolder):
         if ahead:
             return
         if done < last:
-            if self.uploaded <= done:
+            if self.uploaded <= done and self.has_masks(done + 1):
                 self.uploaded = done + 1
                 rows = self.public.batches["train"].draw(done + 1)
                 self.upload(Label("train", done + 1), rows, done + 1)
             return
-        if self.asked is not None:
+        if self.asked is not None and self.has_masks(last + 1 + self.asked.piece):
             request, self.asked = self.asked, None
             label = Label("test", last, request.piece)
             self.upload(label, request.rows, last + 1 + request.piece)
@@ -212,9 +239,57 @@ class Holder(KeyHolder):
         """Y_j = sum_n F_n^(B)(alpha_j) W_n(alpha_j) + P(alpha_j) rho(alpha_j) (line 5)."""
         share = self.data_shares[label.part][rows]
         psi = self.public.field.matmul(share, self.model[0])
-        told = label.told(rows, self.model[3])
-        masked = self.public.prss.mask(self.index, self.keys, told, psi, UPLOAD)
+        told, prss = label.told(rows, self.model[3]), self.public.prss
+        if self.index in prss.dealers:  # others wait for it
+            self.deal_masks(round, told, psi.shape, prss.receivers)
+            self.dealt_round = round
+        if self.index in prss.receivers:
+            rho = functools.reduce(self.public.field.add, (one[2] for one in self.dealt.values()))
+            masked = prss.add(self.index, psi, rho)
+            self.dealt = {}  # a dealer deals them again where this upload is lost
+        else:
+            masked = prss.mask(self.index, self.keys, told, psi, UPLOAD)
         self.send(SERVER, "embedding", masked, round=round)
+
+    def deal_masks(
+        self, round: int, told: bytes, shape: tuple[int, ...], to: Collection[int]
+    ) -> None:
+        """Deal rho_i(alpha_j) of a label, beside the digest of the steps that it tells."""
+        prss = self.public.prss
+        values = prss.values(self.index, self.keys, told, shape)
+        for j in to:
+            value = values[j - prss.receivers[0]]
+            self.send(j, "mask", (self.model[3], value), round=round)
+
+    def deal_masks_again(self, message: Message) -> None:
+        """Deal a holder the masks of the label that was answered last, if it lacks those."""
+        round, last = message.payload, self.last_step
+        if type(round) is not int:
+            why = "it asked for masks without the number of a round"
+            self.record("refused", party=message.sender, why=why)
+            return
+        wanted = self.dealt_round, min(self.dealt_round - 1, last), ()
+        if (round, *self.model[1:3]) != wanted or message.sender not in self.public.prss.receivers:
+            return
+        label, rows = Label("train", round), self.public.batches["train"].draw(round)
+        if round > last:
+            label = Label("test", last, round - last - 1)
+            rows = piece_of(self.public.batches["test"], label.piece)
+        told = label.told(rows, self.model[3])
+        self.deal_masks(round, told, (len(rows), self.public.config.width), [message.sender])
+
+    def take_mask(self, message: Message) -> None:
+        """Keep the newest mask of a dealer, and upload if it was the last that was waited for."""
+        value = check_mask(self.public, self.index, message.sender, message.round, message.payload)
+        if self.dealt.get(message.sender, (0,))[0] <= message.round:
+            self.dealt = {**self.dealt, message.sender: (message.round, *value)}
+            self.answer()
+
+    def has_masks(self, round: int) -> bool:
+        """Whether the holder can mask the upload of a round: it has keys, or what dealers dealt."""
+        prss = self.public.prss
+        wanted = prss.dealers if self.index in prss.receivers else ()
+        return all(self.dealt.get(i, ())[:2] == (round, self.model[3]) for i in wanted)
 
     def release(self) -> None:
         """Send each owner a masked share of its models (line 13)."""
@@ -240,9 +315,11 @@ class Holder(KeyHolder):
     def operations(self, kind: str) -> int:
         """Multiply-adds: 2 |B| d h of a round and |B| h for each stream, all before the upload."""
         public = self.public
-        if kind != "embedding" or "train" not in public.batches:
+        if kind not in ("embedding", "mask") or "train" not in public.batches:
             return 0
         entries = public.batches["train"].coded * public.config.width
+        if kind == "mask":
+            return entries * public.prss.seeded
         return int(entries * (2 * sum(public.sizes) + public.streams))
 
 

@@ -17,8 +17,9 @@ from securevfl.protocols.base.messages import (
     last_word,
 )
 from securevfl.protocols.coded_split.dealing import SEED
-from securevfl.protocols.coded_split.messages import STORED_EVERY, inference_step
+from securevfl.protocols.coded_split.messages import STORED_EVERY
 from securevfl.protocols.coded_split.parameters import Parameters
+from securevfl.protocols.coded_split.terms import shape_of
 
 AGAIN = 1000  # how often a message may be sent again, byte by byte, after a crash or a loss
 
@@ -61,7 +62,35 @@ def messages_of(public: Parameters, *, training: bool = True) -> tuple[MessageSp
         count=lambda key: AGAIN,
         source="section 6: the last step that it has",
     )
-    return (*every, lacks, *(training_messages(public) if training else ()))
+    every = (*every, lacks, *(mask_messages(public) if public.prss.by_dealers else ()))
+    return (*every, *(training_messages(public) if training else ()))
+
+
+def mask_messages(public: Parameters) -> tuple[MessageSpec, ...]:
+    """Masks that are dealt, and questions for them."""
+    prss = public.prss
+
+    def between(key: MessageKey, senders: range, receivers: range) -> int:
+        return AGAIN * (key.sender in senders and key.receiver in receivers)
+
+    def dealt(key: MessageKey) -> int:
+        known = upload_shape(public, key) is not None
+        return known and between(key, prss.dealers, prss.receivers)
+
+    return (
+        MessageSpec(
+            *("mask", "client", "client", "mask"),
+            shape=functools.partial(upload_shape, public),
+            **elements(public),
+            count=dealt,
+            source="section 5: of the first T + 1 holders, to those without keys",
+        ),
+        MessageSpec(
+            *("unmasked", "client", "client", "control"),
+            count=lambda key: between(key, prss.receivers, prss.dealers),
+            source="section 6: the round whose masks a holder lacks",
+        ),
+    )
 
 
 def training_messages(public: Parameters) -> tuple[MessageSpec, ...]:
@@ -140,16 +169,9 @@ def data_spec(public: Parameters, part: str) -> MessageSpec:
 
 def upload_shape(public: Parameters, key: MessageKey) -> tuple[int, int] | None:
     """(|B|, h) of a round: a training batch, or a piece of test rows after the last step."""
-    h, last = public.config.width, public.config.rounds if "train" in public.batches else 0
-    if 0 < key.round <= last:
-        return None if key.kind == "request" else (public.batches["train"].coded, h)
-    piece = key.round - last - 1
-    if piece < 0 or "test" not in public.batches:
+    if key.kind == "request" and "train" in public.batches and key.round <= public.config.rounds:
         return None
-    batches = public.batches["test"]
-    step = inference_step(batches.coded, batches.segments)
-    left = batches.length - piece * step
-    return (min(step, left), h) if left > 0 else None
+    return shape_of(public, key.round)
 
 
 def draws_of(public: Parameters) -> tuple[Draw, ...]:

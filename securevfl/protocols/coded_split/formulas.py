@@ -66,6 +66,8 @@ def formulas_of(protocol: Method) -> dict[str, Formula]:
         "request": request,
         "release": release,
         "lacks": last_step,
+        "mask": dealt_mask,
+        "unmasked": lacking,
         "stored": last_step,
         "stop": the_end,
     }
@@ -110,9 +112,46 @@ def upload(protocol: Method, secrets: RunSecrets, key: MessageKey) -> np.ndarray
     data = received(secrets, f"{use.part}-data", 0, key.sender)
     X = np.concatenate([data[n][use.rows] for n in range(public.owners)], axis=1)
     model, digest = model_at(protocol, secrets, key.sender, use.steps)
-    psi = public.field.matmul(X, model)
-    keys = keys_of(public.prss, secrets, key.sender)
-    return public.prss.mask(key.sender, keys, use.label(digest), psi, UPLOAD)
+    psi, prss = public.field.matmul(X, model), public.prss
+    if key.sender in prss.receivers:
+        every = (masks_of(protocol, secrets, key.round, i, digest) for i in prss.dealers)
+        rho = functools.reduce(public.field.add, (one[key.sender] for one in every))
+        return prss.add(key.sender, psi, rho)
+    keys = keys_of(prss, secrets, key.sender)
+    return prss.mask(key.sender, keys, use.label(digest), psi, UPLOAD)
+
+
+def dealt_mask(protocol: Method, secrets: RunSecrets, key: MessageKey) -> tuple[bytes, np.ndarray]:
+    """The digest of the steps in the dealer's share, and rho_i(alpha_j) of the receiver."""
+    steps = use_of(protocol.public, key.round).steps
+    digest = model_at(protocol, secrets, key.sender, steps)[1]
+    found = masks_of(protocol, secrets, key.round, key.sender, digest)
+    return digest, found[key.receiver]
+
+
+def masks_of(
+    protocol: Method, secrets: RunSecrets, round: int, dealer: int, digest: bytes
+) -> dict[int, np.ndarray]:
+    """rho_i(alpha_j) of a dealer and a label, by holder j without keys."""
+    public, use = protocol.public, use_of(protocol.public, round)
+
+    def made() -> dict[int, np.ndarray]:
+        keys = keys_of(public.prss, secrets, dealer)
+        shape = len(use.rows), public.config.width
+        values = public.prss.values(dealer, keys, use.label(digest), shape)
+        return dict(zip(public.prss.receivers, values, strict=True))
+
+    found: dict[int, np.ndarray]
+    found = secrets.once(MessageKey("mask", round, dealer, 0), f"masks {digest.hex()}", made)
+    return found
+
+
+def lacking(protocol: Method, secrets: RunSecrets, key: MessageKey) -> int:
+    """The round of the upload that is due."""
+    state = secrets.state(key)
+    asked = state.get("asked")
+    due: int = state["model"][1] + 1
+    return due if asked is None else protocol.config.rounds + 1 + asked.piece
 
 
 def use_of(public: Parameters, round: int) -> Use:

@@ -86,6 +86,14 @@ class CodedSplitConfig(TrainingConfig):
             "Number A of wrong uploads that are corrected. The server then waits for R + 2A."
         ),
     )
+    masks: Literal["auto", "keys", "dealt"] = Field(
+        "auto",
+        description=(
+            "Origin of the masks of uploads: keys that are agreed once (keys), or T + 1 holders "
+            "who deal them for each batch (dealt). Default: keys, or dealt where there would be "
+            "too many."
+        ),
+    )
     secure: bool = Field(
         False, description="Whether the test set is evaluated on secret shares (coded inference)."
     )

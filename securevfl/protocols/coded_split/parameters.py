@@ -15,6 +15,7 @@ from fractions import Fraction
 
 from securevfl.errors import ConfigurationError, PrivacyError, WouldOverflowError
 from securevfl.field import FixedPoint, LagrangeCode, PrimeField
+from securevfl.field.designs import blocks_of
 from securevfl.field.prss import Prss, mask_streams
 from securevfl.models.polynomial_network import expanded_width
 from securevfl.models.split import Batches
@@ -54,7 +55,9 @@ class Parameters:
     @functools.cached_property
     def prss(self) -> Prss:
         """Holders of each key of the masks."""
-        return Prss(self.code, lowest_degree(self.config))
+        degree = lowest_degree(self.config)
+        unknown = mask_streams(self.code, degree)
+        return Prss(self.code, degree, dealt_masks(self.config, self.code.parties, unknown))
 
     @functools.cached_property
     def streams(self) -> int:
@@ -244,10 +247,26 @@ def make_parameters(
         degree=UPLOAD,
     )
     public = Parameters(config, code, batches, tuple(widths))
-    _ = public.prss  # refuses too many keys
+    dealt = public.prss.by_dealers  # refuses too many keys
+    if config.release and dealt:
+        raise ConfigurationError(
+            "coded_split: release = true needs masks of two degrees, and dealt masks have one. "
+            "Leave it out, or use masks = keys with a lower privacy or fewer holders"
+        )
     return public
 
 
 def lowest_degree(config: CodedSplitConfig) -> int:
     """Lowest degree of what is masked: of uploads, and of models where they are released."""
     return MODEL if config.release else UPLOAD
+
+
+def dealt_masks(config: CodedSplitConfig, parties: int, unknown: int) -> bool:
+    """Whether masks are dealt: where that is asked for, or keys would be too many."""
+    if config.masks != "auto":
+        return config.masks == "dealt"
+    try:
+        blocks_of(parties, config.privacy, unknown)
+    except ConfigurationError:
+        return True
+    return False

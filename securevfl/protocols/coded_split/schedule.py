@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -36,6 +37,7 @@ from securevfl.protocols.coded_split.parameters import (
     UPLOAD,
     Parameters,
     choose_prime,
+    dealt_masks,
     expected_bound,
     lowest_degree,
     make_parameters,
@@ -78,9 +80,11 @@ def needs_of(config: CodedSplitConfig, shape: Shape) -> Needs:
     parties, bound = len(shape.widths) + config.helpers, RangeBound.of(public)
     held, whole = memory_of(public, shape.rows, parties)
     coded = public.batches["train"].coded
+    unknown = mask_streams(code, lowest_degree(config))
+    dealt = dealt_masks(config, parties, unknown)
     return Needs(
         parties=parties,
-        keys=len(blocks_of(parties, T, mask_streams(code, lowest_degree(config)))),
+        keys=(T + 1) * (T + unknown) if dealt else len(blocks_of(parties, T, unknown)),
         threshold=threshold,
         results=threshold + 2 * config.tolerate_corrupt,
         prime=public.field.modulus,
@@ -165,11 +169,28 @@ def training(public: Parameters) -> Phase:
         return range(N) if stored > 0 and stored % STORED_EVERY == 0 else ()
 
     stored = Post("stored", "server", (0,), senders=reports)
+    answer: Any = {"activity": "upload", "count": public.results_needed}
     stages = (
-        Stage((stored, uploads), activity="upload", count=public.results_needed),
+        Stage((stored, *masks(public, coded), uploads), **answer),
         Stage((seeds, deals), fastest_first=True),
     )
     return Phase(None, stages, public.config.rounds)
+
+
+def masks(public: Parameters, rows: int) -> tuple[Post, ...]:
+    """Masks that dealers deal, beside a digest of steps; none where all are of keys."""
+    prss, size = public.prss, rows * public.config.width
+    if not prss.by_dealers:
+        return ()
+    share = hollow((rows, public.config.width), public.field.dtype)
+    dealt = Post(
+        *("mask", "peers", ((NO_STEPS, share),), lambda round: prss.dealers),
+        operations=(size * prss.seeded * len(prss.receivers),),
+        receivers=lambda dealer: prss.receivers,
+        modulus=public.field.modulus,
+        waited=True,
+    )
+    return (dealt,)
 
 
 def inference(public: Parameters, rows: int, rounds: int) -> Phase:
@@ -179,7 +200,7 @@ def inference(public: Parameters, rows: int, rounds: int) -> Phase:
     uploads = Post("embedding", "server", (share,), modulus=public.field.modulus)
     stages = (
         Stage((Post("request", "clients", (request,)),)),
-        Stage((uploads,), activity="upload", count=public.results_needed),
+        Stage((*masks(public, rows), uploads), activity="upload", count=public.results_needed),
     )
     return Phase(None, stages, rounds)
 

@@ -82,3 +82,39 @@ def check_request(public: Parameters, request: Any) -> None:
     if not np.array_equal(request.rows, rows):
         wanted = f"one for rows {rows[0]} to {rows[-1]} in order"
         raise refusal(what, SERVER, "one for other rows", wanted)
+
+
+def check_mask(
+    public: Parameters, receiver: int, sender: int, round: int, payload: Any
+) -> tuple[bytes, np.ndarray]:
+    """The digest and the value in a "mask" of a dealer.
+
+    Raises
+    ------
+    ProtocolError
+        Where it comes from no dealer, to a holder that has keys, or has another form.
+    """
+    what, masks = f"'mask' of round {round}", public.prss
+    if sender not in masks.dealers or receiver not in masks.receivers:
+        wanted = f"none: party {receiver} has keys, or party {sender} is no dealer"
+        raise refusal(f"coded_split: {what}", sender, "one", wanted)
+    if not (isinstance(payload, tuple) and len(payload) == 2 and type(payload[0]) is bytes):
+        found = type(payload).__name__
+        raise refusal(f"coded_split: {what}", sender, f"a {found}", "a pair of digest and value")
+    shape = shape_of(public, round)
+    if shape is None or len(payload[0]) != DIGEST:
+        raise refusal(f"coded_split: {what}", sender, "one", "of an upload, with a digest")
+    check_elements(public, what, sender, payload[1], shape)
+    return payload
+
+
+def shape_of(public: Parameters, round: int) -> tuple[int, int] | None:
+    """(|B|, h) of the upload of a round: of a training batch, or a piece of test rows."""
+    h = public.config.width
+    last = public.config.rounds if "train" in public.batches else 0
+    if 0 < round <= last:
+        return public.batches["train"].coded, h
+    piece, test = round - last - 1, public.batches.get("test")
+    if test is None or not 0 <= piece < pieces_of(test):
+        return None
+    return len(piece_of(test, piece)), h

@@ -53,7 +53,7 @@ def test_coalitions_must_leave_two_honest_owners_whatever_the_helpers():
 def test_too_many_keys_are_refused():
     many = load_dataset("digits", parties=28)
     with pytest.raises(ConfigurationError, match="98280 sets of T parties"):
-        make(CodedSplit, many, privacy=5)
+        make(CodedSplit, many, privacy=5, masks="keys")
     assert len(make(CodedSplit, many, privacy=3, segments=1).prss.blocks) == 461
 
 
