@@ -118,6 +118,12 @@ def test_released_models_and_labels_against_the_server_are_not_endorsed():
     assert judged(released, labels, Theorem()).verdict == "NOT TESTED"
 
 
+def test_dealt_masks_are_not_endorsed_by_checks_of_agreed_keys():
+    dealt = subject_of("coded_split", masks="dealt")
+    for claim in dealt.protocol.claims:
+        assert judged(dealt, claim, Theorem()).verdict == "NOT TESTED"
+
+
 def test_it_applies_to_no_protocol_without_shared_models_and_influence_to_no_other():
     claim = Claim("T clients", "labels", "perfect", ".")
     shared, other = make("coded_split"), make("fedvs")
