@@ -34,6 +34,14 @@ def report(
             "here]",
         ),
     ] = None,
+    figures: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER",
+            help="Folder for the figures as SVG and PDF, and the tables as CSV and LaTeX.  "
+            "\\[default: none]",
+        ),
+    ] = None,
     verify: Annotated[
         list[Path] | None,
         typer.Option(
@@ -50,10 +58,12 @@ def report(
     from securevfl.report import write_report
 
     with displays.busy("report"):
-        written = write_report(runs, out=out, verifications=verify or ())
+        written = write_report(runs, out=out, figures=figures, verifications=verify or ())
     if json:
         output.print_json(written.to_dict())
         return
     output.out().print(f"written to {written.path} ({output.size(written.bytes)})", soft_wrap=True)
+    if written.files:
+        output.out().print(f"{len(written.files)} files in {figures}", soft_wrap=True)
     for text in written.missing:
         output.say(f"securevfl: {text}")

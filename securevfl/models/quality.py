@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from securevfl.models.evaluation import calibration, guesses
 from securevfl.models.scores import probabilities
 
 #: Measures by name, in the order in which they are shown; the first is of no model.
@@ -14,7 +15,6 @@ QUALITY = (
     "test_brier",
     "test_calibration_error",
 )
-_BINS = 15
 
 
 def quality(
@@ -48,10 +48,7 @@ def quality(
     if task == "regression":
         return {}
     shares = probabilities(task, scores.reshape(len(labels), -1))
-    guess = shares.argmax(axis=1)
-    if task == "binary":
-        guess = (scores.reshape(-1) > 0).astype(np.int64)  # as accuracy decides a tie
-    right = guess == labels
+    right = guesses(task, scores.reshape(len(labels), -1)) == labels
     usual = np.bincount(train_labels.astype(np.int64)).argmax()
     counts = np.bincount(labels, minlength=shares.shape[1])
     recall = np.bincount(labels, weights=right, minlength=shares.shape[1])
@@ -65,12 +62,6 @@ def quality(
         found["test_average_precision"] = float(average_precision_score(labels, scores.reshape(-1)))
     truth = np.eye(shares.shape[1])[labels]
     found["test_brier"] = float(((shares - truth) ** 2).sum(axis=1).mean())
-    found["test_calibration_error"] = _calibration_error(shares.max(axis=1), right)
+    rows, confidence, accuracy = (np.array(each) for each in calibration(shares, right).values())
+    found["test_calibration_error"] = float(rows @ np.abs(accuracy - confidence) / len(right))
     return found
-
-
-def _calibration_error(confidence: np.ndarray, right: np.ndarray) -> float:
-    """Mean over rows of |accuracy - confidence| of the bin in which a row's confidence lies."""
-    bins = np.minimum((confidence * _BINS).astype(np.int64), _BINS - 1)
-    gaps = np.bincount(bins, weights=right - confidence, minlength=_BINS)
-    return float(np.abs(gaps).sum() / len(right))

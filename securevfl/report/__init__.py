@@ -1,4 +1,4 @@
-"""Reports: one self-contained HTML page about a run, or about several of them side by side."""
+"""Reports: one self-contained HTML page about runs, and its figures and tables as files."""
 
 from __future__ import annotations
 
@@ -26,12 +26,15 @@ class Written:
         Names of the runs in it.
     missing : tuple of str
         What the folders did not hold, in words.
+    files : tuple of Path
+        Figures and tables that were written beside the page.
     """
 
     path: Path
     bytes: int
     runs: tuple[str, ...]
     missing: tuple[str, ...]
+    files: tuple[Path, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Content in JSON types."""
@@ -40,6 +43,7 @@ class Written:
             "bytes": self.bytes,
             "runs": list(self.runs),
             "missing": list(self.missing),
+            "files": [str(path) for path in self.files],
         }
 
 
@@ -47,6 +51,7 @@ def write_report(
     folders: Sequence[Path | str],
     *,
     out: Path | str | None = None,
+    figures: Path | str | None = None,
     verifications: Sequence[Path | str] = (),
 ) -> Written:
     """Write a page about runs.
@@ -59,6 +64,9 @@ def write_report(
         File, or an existing folder, that gets the page. If not given, the folder itself where
         there is one, else the current folder. A report that is there is written anew; any other
         file is left alone.
+    figures : Path, optional
+        Folder for the figures as SVG and PDF and the tables as CSV and LaTeX. It is made where it
+        is not there; files in it that have the names of these are written anew.
     verifications : sequence of Path
         Output of ``securevfl verify PROTOCOL --json``, for the verdicts. A ``verify.json`` in a
         run's folder is found by itself.
@@ -75,7 +83,7 @@ def write_report(
         When a file of a run is damaged.
     """
     from securevfl.report.loading import read_records
-    from securevfl.report.page import render
+    from securevfl.report.page import render, write_files
 
     if not folders:
         raise ConfigurationError("report: name the folder of a run, or several to compare them")
@@ -84,6 +92,7 @@ def write_report(
     records = read_records(paths, [Path(path) for path in verifications])
     text = render(records)
     target.write_text(text, encoding="utf-8")
+    files = () if figures is None else write_files(records, Path(figures))
     missing = []
     for record in records:
         if record.whole and record.verification is None:
@@ -92,9 +101,8 @@ def write_report(
             )
         if record.whole and record.messages is None:
             missing.append(f"no messages of {record.label}")
-    return Written(
-        target, len(text.encode()), tuple(record.label for record in records), tuple(missing)
-    )
+    labels = tuple(record.label for record in records)
+    return Written(target, len(text.encode()), labels, tuple(missing), files)
 
 
 def _target(folders: Sequence[Path], out: Path | None) -> Path:

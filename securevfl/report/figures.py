@@ -101,6 +101,21 @@ def _kind(name: str, sums: Sequence[int], total: int) -> dict[str, Any]:
     }
 
 
+def summed(record: Record, name: str) -> Any:
+    """A figure of the summary; from the history where a folder has no summary."""
+    if name in record.summary:
+        return record.summary[name]
+    last = record.rows[-1]
+    of_history = {"rounds": len(record.rows), "virtual_seconds": last["time"]}
+    return of_history.get(name, last.get(name.removeprefix("test_")))
+
+
+def finite(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> list[dict[str, Any]]:
+    """Rows that have a finite number under each of the names, with these alone."""
+    found = [{name: _number(row.get(name)) for name in names} for row in rows]
+    return [row for row in found if None not in row.values()]
+
+
 def _number(value: Any) -> float | int | None:
     """A finite number, or None: JSON has no others, and a curve has a gap there."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):

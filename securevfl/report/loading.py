@@ -12,6 +12,7 @@ from typing import Any
 from securevfl.engine.network import SERVER
 from securevfl.errors import ConfigurationError, DataError
 from securevfl.reading import NOT_PARSED
+from securevfl.report.evaluations import evaluation_of
 from securevfl.report.organisations import join_organisations, party_of
 from securevfl.report.records import Messages, Record
 from securevfl.runs.folders.checksums import read_summary
@@ -74,6 +75,7 @@ def _read_run(folder: Path) -> Record:
         )
     summary = folder / SUMMARY
     own = folder / VERIFICATION
+    found = _summary(summary) if summary.is_file() else {}
     return Record(
         label=str(config["protocol"]),
         group="",
@@ -83,8 +85,9 @@ def _read_run(folder: Path) -> Record:
         rows=rows,
         events=events,
         messages=_messages(folder),
-        summary=_summary(summary) if summary.is_file() else {},
+        summary=found,
         verification=_verification(own) if own.is_file() else None,
+        evaluation=evaluation_of(found, str(summary)),
     )
 
 

@@ -10,8 +10,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from securevfl.errors import ConfigurationError
 from securevfl.machine import versions
-from securevfl.report import claims, figures
+from securevfl.report import claims, figures, pictures
 from securevfl.report.records import Record
 from securevfl.report.reproduce import how_to_reproduce
 from securevfl.report.timeline import event_counts, timeline
@@ -23,7 +24,7 @@ TEMPLATES = Path(__file__).parent / "templates"
 SCRIPTS = ("base.js", "plot.js", "curves.js", "timeline.js", "links.js", "start.js")
 COLOURS = 8
 _TITLED = 5  # protocols that a title names
-_SUMMARY = {
+SUMMARY = {
     "test_accuracy": "test accuracy",
     "test_auc": "test AUC",
     "test_f1": "test F1",
@@ -54,9 +55,67 @@ def render(records: Sequence[Record]) -> str:
     records : sequence of Record
         With labels that differ.
     """
-    import jinja2
-
     from securevfl._version import __version__
+
+    groups = list(dict.fromkeys(record.group for record in records))
+    runs = [_run(record, groups.index(record.group)) for record in records]
+    firsts = [[record.group for record in records].index(group) for group in groups]
+    for run in runs:
+        run["seeds"] = [r.seed for r in records if r.group == run["name"]][1:]
+    return (
+        _environment()
+        .get_template("page.html")
+        .render(
+            title=_title(records),
+            groups=groups,
+            runs=runs,
+            firsts=[runs[place] for place in firsts],
+            summary=_summary(records, groups),
+            differences=differences([records[place] for place in firsts]),
+            same_data=len({_fingerprint(record) for record in records}) == 1,
+            claims_table=claims.claims_side_by_side([records[place] for place in firsts]),
+            measures={name: figures.MEASURES[name] for name in figures.measures_of(records)},
+            **_script(SCRIPTS),
+            clock=clock_of(records),
+            data=_embedded(
+                {
+                    "groups": groups,
+                    "clock": clock_of(records),
+                    "runs": [run["drawn"] for run in runs],
+                }
+            ),
+            versions={"securevfl": __version__, **versions()},
+            colours=COLOURS,
+            axis="time" if any(record.rows[-1]["time"] > 0 for record in records) else "step",
+        )
+    )
+
+
+def render_live(record: Record, title: str) -> str:
+    """The page of a run that goes on; its script asks for the rows, which need not be there yet."""
+    from securevfl._version import __version__
+
+    names = [name for name in SCRIPTS if name not in ("timeline.js", "links.js")]
+    columns = figures.curves(record) if record.rows else {name: [] for name in figures.AXES}
+    run = {"label": record.label, "group": 0, "curves": columns}
+    return (
+        _environment()
+        .get_template("live.html")
+        .render(
+            title=title,
+            measures=figures.MEASURES,
+            clock=clock_of([record]),
+            axis="step",
+            data=_embedded({"groups": [record.group], "clock": clock_of([record]), "runs": [run]}),
+            version=__version__,
+            **_script((*names, "live.js")),
+        )
+    )
+
+
+def _environment() -> Any:
+    """Templates, in which every value is text and never markup."""
+    import jinja2
 
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(TEMPLATES),
@@ -66,33 +125,36 @@ def render(records: Sequence[Record]) -> str:
         lstrip_blocks=True,
     )
     environment.filters.update(FILTERS)
-    groups = list(dict.fromkeys(record.group for record in records))
-    runs = [_run(record, groups.index(record.group)) for record in records]
-    firsts = [[record.group for record in records].index(group) for group in groups]
-    for run in runs:
-        run["seeds"] = [r.seed for r in records if r.group == run["name"]][1:]
-    script = "\n".join((TEMPLATES / name).read_text() for name in SCRIPTS)
+    return environment
+
+
+def _script(names: Sequence[str]) -> dict[str, str]:
+    """The script of a page, and the digest by which its policy admits it."""
+    script = "\n".join((TEMPLATES / name).read_text() for name in names)
     script = f'"use strict";\n(() => {{\n{script}}})();\n'
-    return environment.get_template("page.html").render(
-        title=_title(records),
-        groups=groups,
-        runs=runs,
-        firsts=[runs[place] for place in firsts],
-        summary=_summary(records, groups),
-        differences=differences([records[place] for place in firsts]),
-        same_data=len({_fingerprint(record) for record in records}) == 1,
-        claims_table=claims.claims_side_by_side([records[place] for place in firsts]),
-        measures={name: figures.MEASURES[name] for name in figures.measures_of(records)},
-        script=script,
-        script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
-        clock=_clock(records),
-        data=_embedded(
-            {"groups": groups, "clock": _clock(records), "runs": [run["drawn"] for run in runs]}
-        ),
-        versions={"securevfl": __version__, **versions()},
-        colours=COLOURS,
-        axis="time" if any(record.rows[-1]["time"] > 0 for record in records) else "step",
-    )
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    return {"script": script, "script_hash": digest}
+
+
+def write_files(records: Sequence[Record], folder: Path) -> tuple[Path, ...]:
+    """Write the figures and tables of the page into a folder; the files.
+
+    Raises
+    ------
+    ConfigurationError
+        When the folder cannot be made or written.
+    """
+    from securevfl.report.tables import write_tables
+
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        drawn = pictures.write_pictures(records, folder, clock_of(records))
+        named = {**SUMMARY, "virtual_seconds": f"{clock_of(records)} (s)", "bytes": "sent (bytes)"}
+        return (*drawn, *write_tables(records, named, folder))
+    except OSError as error:
+        raise ConfigurationError(
+            f"report: --figures {folder} cannot be written: {error.strerror}; name another folder"
+        ) from None
 
 
 def _run(record: Record, group: int) -> dict[str, Any]:
@@ -112,6 +174,10 @@ def _run(record: Record, group: int) -> dict[str, Any]:
         "timeline": lanes,
         "events": event_counts(record),
         "links": sums,
+        "test_rows": {
+            name: pictures.inline(figure)
+            for name, figure in pictures.of_test_rows(record.evaluation).items()
+        },
         "claims": claims.claims(record),
         "others": claims.other_verdicts(record),
         "verification": record.verification,
@@ -131,7 +197,7 @@ def _run(record: Record, group: int) -> dict[str, Any]:
     }
 
 
-def _clock(records: Sequence[Record]) -> str:
+def clock_of(records: Sequence[Record]) -> str:
     """Name of the runs' time: a cluster's is that of the machines."""
     engines = {record.config.get("engine") or "simulation" for record in records}
     return (
@@ -155,12 +221,12 @@ def _of_data(records: Sequence[Record]) -> str:
 def _summary(records: Sequence[Record], groups: Sequence[str]) -> list[dict[str, Any]]:
     """Rows of the first table: a figure with its value of each group, in words."""
     rows = []
-    for name, label in _SUMMARY.items():
-        each = [[_figure(r, name) for r in records if r.group == group] for group in groups]
+    for name, label in SUMMARY.items():
+        each = [[figures.summed(r, name) for r in records if r.group == group] for group in groups]
         values = [value for own in each for value in own if value is not None]
         if values and (name in _ALWAYS or any(values)):
             texts = [_mean_text(own, name) for own in each]
-            label = _clock(records) if name == "virtual_seconds" else label
+            label = clock_of(records) if name == "virtual_seconds" else label
             rows.append({"name": name, "label": label, "values": texts})
     return rows
 
@@ -174,15 +240,6 @@ def _mean_text(values: Sequence[Any], name: str) -> str:
     if isinstance(there[0], int) and name != "bytes":
         return f"{mean:,.1f} ± {half:,.1f}"
     return f"{value_text(mean, name)} ± {value_text(half, name)}"
-
-
-def _figure(record: Record, name: str) -> Any:
-    """A figure of the summary; from the history where a folder has no summary."""
-    if name in record.summary:
-        return record.summary[name]
-    last = record.rows[-1]
-    of_history = {"rounds": len(record.rows), "virtual_seconds": last["time"]}
-    return of_history.get(name, last.get(name.removeprefix("test_")))
 
 
 def differences(records: Sequence[Record]) -> list[dict[str, Any]]:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from securevfl.engine.names import PartyNames
+from securevfl.report.evaluations import Evaluation
 
 
 @dataclass(frozen=True)
@@ -79,6 +80,8 @@ class Record:
         Content of ``verify.json``.
     whole : bool
         Whether `rows` and `events` are all that happened; a study keeps evaluated rows only.
+    evaluation : Evaluation or None
+        Sums over the test rows; None of a regression, and where nobody wrote them down.
     """
 
     label: str
@@ -92,6 +95,7 @@ class Record:
     summary: Mapping[str, Any]
     verification: Mapping[str, Any] | None = None
     whole: bool = True
+    evaluation: Evaluation | None = None
 
     @property
     def names(self) -> PartyNames:

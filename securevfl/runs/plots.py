@@ -1,4 +1,4 @@
-"""Plots of histories as PNG files: measures over virtual time, losses over rounds."""
+"""Plots of histories: measures and losses over rounds, virtual time and bytes, with bands."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-_COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 
 
 def draw_curves(histories: Mapping[str, Sequence[Mapping[str, Any]]], path: Path) -> None:
@@ -26,7 +26,7 @@ def draw_curves(histories: Mapping[str, Sequence[Mapping[str, Any]]], path: Path
     FigureCanvasAgg(figure)
     held_out, losses = figure.subplots(1, 2)
     measure, label = _measure(histories)
-    for colour, (name, rows) in zip(_COLOURS * len(histories), histories.items(), strict=False):
+    for colour, (name, rows) in zip(COLOURS * len(histories), histories.items(), strict=False):
         points = [(row["time"], row[measure]) for row in rows if measure in row]
         if points:
             times, values = zip(*points, strict=True)
@@ -93,8 +93,8 @@ def draw_study(
         for number, (name, seeds) in enumerate(drawn.items()):
             if not seeds:
                 continue
-            ends.append(_draw_band(panel, number, name, seeds, axis, measure, unit))
-        panel.set(xlabel=_AXES[axis], xscale=_scale(ends))
+            ends.append(draw_band(panel, number, name, seeds, axis, measure, unit))
+        panel.set(xlabel=_AXES[axis], xscale=axis_scale(ends))
     panels[0].set_ylabel(f"test {label}")
     _finish(figure, panels, title, path)
 
@@ -138,9 +138,9 @@ def draw_grid(
         for number, (name, seeds) in enumerate(curves.items()):
             there = [rows for rows in seeds if rows]
             if there:
-                ends.append(_draw_band(panel, number, name, there, "time", measure))
+                ends.append(draw_band(panel, number, name, there, "time", measure))
         panel.set_title(under, fontsize="medium")
-    panels[0].set_xscale(_scale(ends))
+    panels[0].set_xscale(axis_scale(ends))
     for panel in panels[len(cells) :]:
         panel.set_visible(False)
     for panel in panels[max(0, len(cells) - columns) : len(cells)]:
@@ -151,14 +151,14 @@ def draw_grid(
     _finish(figure, panels, title, path)
 
 
-def _scale(ends: Sequence[float]) -> str:
+def axis_scale(ends: Sequence[float]) -> str:
     """The scale of an axis on which runs end there; "symlog" is linear around 0."""
     if not ends or max(ends) <= _FAR * max(min(ends), 1e-9):
         return "linear"
     return "log" if min(ends) > 0 else "symlog"
 
 
-def _draw_band(
+def draw_band(
     panel: Any,
     number: int,
     name: str,
@@ -170,14 +170,14 @@ def _draw_band(
     """Draw a run's mean and range over seeds, in the run's colour; where its curve ends."""
     where, low, mean, high = _band(seeds, axis, measure)
     look = {
-        "color": _COLOURS[number % len(_COLOURS)],
-        "linestyle": _STYLES[number // len(_COLOURS) % len(_STYLES)],
+        "color": COLOURS[number % len(COLOURS)],
+        "linestyle": _STYLES[number // len(COLOURS) % len(_STYLES)],
     }
     if where[0] < where[-1]:
         panel.plot(where / unit, mean, label=name, linewidth=1.2, **look)
         panel.fill_between(where / unit, low, high, color=look["color"], alpha=0.15, lw=0)
     else:  # one evaluation: a point, and the range over seeds
-        marker = _MARKERS[number // len(_COLOURS) % len(_MARKERS)]
+        marker = _MARKERS[number // len(COLOURS) % len(_MARKERS)]
         (at, middle), ends = (where[0] / unit, mean[0]), ([mean[0] - low[0]], [high[0] - mean[0]])
         panel.errorbar([at], [middle], yerr=ends, label=name, color=look["color"], fmt=marker)
     return float(where[-1])

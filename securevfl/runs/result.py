@@ -15,6 +15,7 @@ from securevfl.engine.names import PartyNames
 from securevfl.engine.network import SERVER
 from securevfl.engine.party import Party
 from securevfl.engine.transcript import Transcript
+from securevfl.models.evaluation import evaluation
 from securevfl.models.quality import quality
 from securevfl.models.scores import decided, probabilities
 from securevfl.privacy.claims import Claim, link_claims
@@ -130,12 +131,29 @@ class Run:
         `securevfl.models.quality.quality` says which; empty for a regression, and where nobody
         evaluates in the clear.
         """
-        data = self.protocol.data
-        if not self.history or "accuracy" not in self.history[-1]:
+        data, scores = self.protocol.data, self._test_scores
+        if scores is None:
             return {}
-        with one_thread():
-            scores = self.protocol.scores(self.parties, data.test)
         return quality(data.task, scores, data.test_labels, data.train_labels)
+
+    @property
+    def evaluation(self) -> dict[str, Any]:
+        """Confusion, calibration, precision and recall of the trained classifier, as `quality`.
+
+        `securevfl.models.evaluation.evaluation` says what is in it; a run's folder keeps it.
+        """
+        data, scores = self.protocol.data, self._test_scores
+        if scores is None:
+            return {}
+        return evaluation(data.task, scores, data.test_labels, data.classes)
+
+    @functools.cached_property
+    def _test_scores(self) -> np.ndarray | None:
+        """Raw scores of the test rows in the clear, of a classifier that is so evaluated."""
+        if not self.history or "accuracy" not in self.history[-1]:
+            return None
+        with one_thread():
+            return self.protocol.scores(self.parties, self.protocol.data.test)
 
     @functools.cached_property
     def planned(self) -> dict[str, Any] | None:
@@ -302,7 +320,7 @@ class Run:
             arrays: Any = self.models()
             np.savez(beside / MODELS, **arrays)
             draw_curves({self.protocol.name: self.history}, beside / CURVES)
-            write_summary(beside / SUMMARY, self.summary())
+            write_summary(beside / SUMMARY, self.summary() | {"evaluation_data": self.evaluation})
 
     def models(self) -> dict[str, np.ndarray]:
         """Arrays of all parties' trained models by name, such as ``client-0/network/weight``."""

@@ -110,6 +110,7 @@ NEW_KEYS = {
     "notices",
     "files",
     "checksum",
+    "evaluation_data",
     *QUALITY,
 }
 

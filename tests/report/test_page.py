@@ -128,7 +128,9 @@ class Elements(HTMLParser):
 def test_nothing_is_loaded_from_anywhere(faulty, plain, tmp_path):
     text = page(faulty.folder, plain.folder, out=tmp_path / "r.html")
     for tag, attributes in Elements(text).found:
-        assert tag not in ("iframe", "object", "embed", "img", "base", "form")
+        assert tag not in ("iframe", "object", "embed", "base", "form")
+        if tag == "img":  # a picture that the page holds itself, in which scripts do not run
+            assert str(attributes.pop("src")).startswith("data:image/svg+xml;base64,")
         for name in ("src", "srcset", "action", "data", "poster", "background"):
             assert name not in attributes, (tag, attributes)
         target = attributes.get("href", "#")

@@ -1,0 +1,103 @@
+"""What a finished classifier did on the test rows: confusion, calibration, precision and recall."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from securevfl.models.scores import probabilities
+
+BINS = 15
+_MOST_POINTS = 200  # of a curve of precision and recall; beyond, points of even places are kept
+_MOST_CURVES = 10  # classes that get a curve of their own
+
+
+def guesses(task: str, scores: np.ndarray) -> np.ndarray:
+    """Class numbers that raw scores stand for, (rows,) int64; a tie of two classes is class 0."""
+    if task == "binary":
+        return (scores.reshape(-1) > 0).astype(np.int64)
+    return np.asarray(scores.argmax(axis=1), np.int64)
+
+
+def calibration(shares: np.ndarray, right: np.ndarray) -> dict[str, list[float]]:
+    """Rows, mean confidence and accuracy of 15 equal bins of confidence that are not empty.
+
+    Parameters
+    ----------
+    shares : ndarray, (rows, C)
+        Probabilities.
+    right : ndarray of bool, (rows,)
+        Whether the guess is the true class.
+
+    Returns
+    -------
+    dict
+        ``rows``, ``confidence``, ``accuracy``: a number a bin, in the order of the bins.
+
+    References
+    ----------
+    Guo et al., "On calibration of modern neural networks", ICML 2017.
+    """
+    confidence = shares.max(axis=1)
+    bins = np.minimum((confidence * BINS).astype(np.int64), BINS - 1)
+    rows = np.bincount(bins, minlength=BINS)
+    there = rows > 0
+    sums = (np.bincount(bins, weights=each, minlength=BINS) for each in (confidence, right))
+    means = [(each[there] / rows[there]).tolist() for each in sums]
+    return {"rows": rows[there].tolist(), "confidence": means[0], "accuracy": means[1]}
+
+
+def evaluation(
+    task: str, scores: np.ndarray, labels: np.ndarray, classes: Sequence[str]
+) -> dict[str, Any]:
+    """Sums over test rows from which figures are drawn; empty for a regression. No row is in it.
+
+    Parameters
+    ----------
+    task : {"binary", "multiclass", "regression"}
+    scores : ndarray, (rows, 1) of two classes or (rows, C)
+    labels : ndarray of int, (rows,)
+    classes : sequence of str
+
+    Returns
+    -------
+    dict
+        ``classes``; ``confusion``, rows by true class (outer) and guessed class (inner);
+        ``calibration`` as `calibration` gives it; ``precision_recall``: for class 1 of two, or for
+        each of at most 10 that occurs, ``class``, ``share`` (of the rows), ``average_precision``,
+        ``precision`` and ``recall`` at thresholds of falling score.
+    """
+    if task == "regression":
+        return {}
+    scores = scores.reshape(len(labels), -1)
+    shares, guess = probabilities(task, scores), guesses(task, scores)
+    size = shares.shape[1]
+    pairs = np.bincount(labels * size + guess, minlength=size**2).reshape(size, size)
+    curves = {1: scores[:, 0]} if task == "binary" else dict(enumerate(shares.T))
+    chosen = curves if len(curves) <= _MOST_CURVES else {}
+    return {
+        "classes": [str(name) for name in classes],
+        "confusion": pairs.tolist(),
+        "calibration": calibration(shares, guess == labels),
+        "precision_recall": [
+            {"class": str(classes[number]), **_precision_recall(labels == number, score)}
+            for number, score in chosen.items()
+            if 0 < np.count_nonzero(labels == number) < len(labels)
+        ],
+    }
+
+
+def _precision_recall(truth: np.ndarray, score: np.ndarray) -> dict[str, Any]:
+    """Points of the curve, the first of the highest threshold; none of them is interpolated."""
+    from sklearn.metrics import average_precision_score, precision_recall_curve
+
+    precision, recall, _ = precision_recall_curve(truth, score, drop_intermediate=True)
+    places = np.unique(np.linspace(0, len(recall) - 1, _MOST_POINTS).astype(np.int64))
+    return {
+        "share": float(truth.mean()),
+        "average_precision": float(average_precision_score(truth, score)),
+        "precision": precision[::-1][places].tolist(),
+        "recall": recall[::-1][places].tolist(),
+    }

@@ -1,0 +1,75 @@
+"""Sums over a run's test rows, as its summary keeps them: checked, since no folder is trusted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from securevfl.errors import DataError
+
+EVALUATION = "evaluation_data"
+_Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
+_Count = Annotated[int, Field(ge=0)]
+
+
+class _Checked(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+class Calibration(_Checked):
+    """Rows, confidence and accuracy of bins of confidence."""
+
+    rows: list[_Count]
+    confidence: list[_Share]
+    accuracy: list[_Share]
+
+
+class PrecisionRecall(_Checked):
+    """The curve of one class."""
+
+    name: str = Field(alias="class")
+    share: _Share
+    average_precision: _Share
+    precision: list[_Share]
+    recall: list[_Share]
+
+
+class Evaluation(_Checked):
+    """What `securevfl.models.evaluation.evaluation` found."""
+
+    classes: list[str]
+    confusion: list[list[_Count]]
+    calibration: Calibration
+    precision_recall: list[PrecisionRecall]
+
+    @model_validator(mode="after")
+    def _of_one_length(self) -> Evaluation:
+        C, bins = len(self.classes), self.calibration
+        if {C} != {len(self.confusion), *map(len, self.confusion)}:
+            raise ValueError(f"confusion is not of {C} by {C} classes")
+        curves = [(curve.precision, curve.recall) for curve in self.precision_recall]
+        for first, *others in [(bins.rows, bins.confidence, bins.accuracy), *curves]:
+            if any(len(other) != len(first) for other in others):
+                raise ValueError("columns of one table have different lengths")
+        return self
+
+
+def evaluation_of(summary: Mapping[str, Any], where: str) -> Evaluation | None:
+    """The sums in a summary; None where it has none, as of a regression or an older version.
+
+    Raises
+    ------
+    DataError
+        When they are damaged.
+    """
+    content = summary.get(EVALUATION)
+    if not content:
+        return None
+    try:
+        return Evaluation.model_validate(content)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"])) or EVALUATION
+        raise DataError(f"report: {where}, {EVALUATION}: {place}: {first['msg']}") from None

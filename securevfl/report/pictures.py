@@ -1,0 +1,230 @@
+"""The figures of a report as SVG and PDF files, by matplotlib."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from securevfl.report import figures
+from securevfl.report.evaluations import Evaluation
+from securevfl.report.records import Record
+from securevfl.report.timeline import timeline
+from securevfl.runs.plots import COLOURS, axis_scale, draw_band
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+FORMS = ("svg", "pdf")
+_UNITS = {"bytes": 1e6}
+_WRITTEN = 20  # classes up to which a confusion matrix has its numbers written into it
+# Text stays text in both; a file of the same run is the same file, so no date is in it.
+_STYLE = {"svg.fonttype": "none", "svg.hashsalt": "securevfl", "pdf.fonttype": 42}
+_METADATA: dict[str, dict[str, Any]] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
+
+
+def write_pictures(records: Sequence[Record], folder: Path, clock: str) -> list[Path]:
+    """Write every figure in each of `FORMS`; the files.
+
+    Parameters
+    ----------
+    records : sequence of Record
+    folder : Path
+        It is there.
+    clock : str
+        Name of the time of the runs.
+    """
+    import matplotlib
+
+    written = []
+    with matplotlib.rc_context(_STYLE):
+        for name, figure in _all(records, clock):
+            for form in FORMS:
+                path = folder / f"{name}.{form}"
+                figure.savefig(path, metadata=_METADATA[form])
+                written.append(path)
+    return written
+
+
+def inline(figure: Figure) -> str:
+    """A figure as the address of a picture that a page holds itself."""
+    import base64
+    import io
+
+    import matplotlib
+
+    written = io.StringIO()
+    with matplotlib.rc_context(_STYLE):
+        figure.savefig(written, format="svg", metadata=_METADATA["svg"])
+    return "data:image/svg+xml;base64," + base64.b64encode(written.getvalue().encode()).decode()
+
+
+def file_name(text: str) -> str:
+    """A label as a part of the name of a file."""
+    return re.sub(r"[^A-Za-z0-9._]+", "-", text).strip("-.") or "run"
+
+
+def _all(records: Sequence[Record], clock: str) -> Iterator[tuple[str, Figure]]:
+    for measure in figures.measures_of(records):
+        for axis in figures.AXES:
+            if max(record.rows[-1][axis] for record in records if record.rows) > 0:
+                yield f"{measure}-{axis}", curve(records, measure, axis, clock)
+    for record in records:
+        name = file_name(record.label)
+        lanes, sums = timeline(record), figures.links(record)
+        if lanes is not None and lanes["ends"][-1] > 0:
+            yield f"parties-{name}", parties(lanes, clock)
+        if sums is not None:
+            yield f"links-{name}", links(sums)
+        for what, figure in of_test_rows(record.evaluation).items():
+            yield f"{what}-{name}", figure
+
+
+def of_test_rows(found: Evaluation | None) -> dict[str, Figure]:
+    """Figures of what a classifier did on the test rows."""
+    if found is None:
+        return {}
+    drawn = {"confusion": confusion(found), "calibration": calibration(found)}
+    if found.precision_recall:
+        drawn["precision-recall"] = precision_recall(found)
+    return drawn
+
+
+def _figure(width: float = 4.6, height: float = 3.4) -> tuple[Figure, Axes]:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), layout="constrained")
+    axes = figure.subplots()
+    axes.spines[["top", "right"]].set_visible(False)
+    return figure, axes
+
+
+def curve(records: Sequence[Record], measure: str, axis: str, clock: str) -> Figure:
+    """A measure against rounds, time or bytes: a line a group, with its band over seeds."""
+    figure, axes = _figure()
+    unit, ends = _UNITS.get(axis, 1.0), []
+    for number, group in enumerate(dict.fromkeys(record.group for record in records)):
+        own = [figures.finite(r.rows, (measure, axis)) for r in records if r.group == group]
+        there = [rows for rows in own if rows]
+        if len(there) > 1:
+            ends.append(draw_band(axes, number, group, there, axis, measure, unit))
+        elif there:
+            points = [(row[axis] / unit, row[measure]) for row in there[0]]
+            marker = "." if len(points) < 60 else ""
+            look = {"color": COLOURS[number % len(COLOURS)], "linewidth": 1.2, "marker": marker}
+            axes.plot(*zip(*points, strict=True), label=group, **look)
+            ends.append(points[-1][0])
+    words = {"step": "round", "time": f"{clock} (s)", "bytes": "sent (MB)"}
+    axes.set(xlabel=words[axis], ylabel=figures.MEASURES[measure], xscale=axis_scale(ends))
+    if axis == "step":
+        axes.xaxis.get_major_locator().set_params(integer=True)
+    axes.grid(alpha=0.25)
+    if len(ends) > 1:
+        axes.legend(frameon=False)
+    return figure
+
+
+def parties(lanes: dict[str, Any], clock: str) -> Figure:
+    """A lane a party: bars, late and lost messages, and stretches in which it was down."""
+    rows = lanes["lanes"]
+    figure, axes = _figure(7.2, 1.3 + 0.36 * len(rows))
+    starts = [0.0, *lanes["ends"]]
+    widths = [b - a for a, b in pairwise(starts)]
+    server, others = ("0.55", "length of a round"), (COLOURS[0], _bars_of_others(lanes))
+    shown = {}
+    for place, lane in enumerate(rows):
+        colour, label = server if lane["party"] < 0 else others
+        most = lanes["highest"]["server" if lane["party"] < 0 else "others"] or 1.0
+        if heights := [-0.8 * value / most for value in lane["bars"] or ()]:
+            shown[label] = axes.bar(
+                starts[:-1], heights, widths, bottom=place + 0.4, align="edge", edgecolor="white",
+                linewidth=0.2, color=colour,
+            )  # fmt: skip
+        spans = [(a, (starts[-1] if b is None else b) - a) for a, b in lane["down"]]
+        if spans:
+            shown["down"] = axes.broken_barh(spans, (place - 0.45, 0.9), color="#cc79a7", alpha=0.5)
+        for kind, sign, ink in (("late", "|", "#d55e00"), ("lost", "x", "black")):
+            if times := lane["times"][kind]:
+                at = [place + 0.46] * len(times)
+                shown[f"{kind} message"] = axes.plot(times, at, sign, color=ink, markersize=4)[0]
+    axes.set(xlabel=f"{clock} (s)", xlim=(0, None), ylim=(len(rows) - 0.4, -0.6))
+    axes.set_yticks(range(len(rows)), [lane["name"] for lane in rows])
+    columns = {"frameon": False, "ncols": 4, "fontsize": "small"}
+    figure.legend(shown.values(), shown.keys(), loc="outside upper center", **columns)
+    return figure
+
+
+def _bars_of_others(lanes: dict[str, Any]) -> str:
+    """Words for the bars of clients."""
+    return "times used" if lanes["used"] else "longest way of a message"
+
+
+def links(sums: dict[str, Any]) -> Figure:
+    """Megabytes from each party (row) to each other one (column)."""
+    import numpy as np
+
+    names = sums["parties"]
+    cells = np.zeros((len(names), len(names)))
+    for _, sender, receiver, _, nbytes, _ in sums["cells"]:
+        cells[sender, receiver] += nbytes / 1e6
+    return _matrix(cells, names, "{:.3g}", ("to", "from"), "sent (MB)")
+
+
+def confusion(found: Evaluation) -> Figure:
+    """Test rows by true class (row) and predicted class (column)."""
+    import numpy as np
+
+    return _matrix(
+        np.array(found.confusion), found.classes, "{:d}", ("predicted", "true"), "test rows"
+    )
+
+
+def _matrix(
+    cells: Any, names: Sequence[str], form: str, ends: tuple[str, str], unit: str
+) -> Figure:
+    size = min(max(3.2, 0.42 * len(names) + 1.8), 12.0)
+    figure, axes = _figure(size + 0.9, size)
+    image = axes.imshow(cells, cmap="Blues", vmin=0)
+    axes.set(xlabel=ends[0], ylabel=ends[1])
+    turned = {"rotation": 45, "ha": "right", "rotation_mode": "anchor"}
+    axes.set_xticks(range(len(names)), names, **(turned if max(map(len, names)) > 3 else {}))
+    axes.set_yticks(range(len(names)), names)
+    figure.colorbar(image, label=unit, shrink=0.8)
+    if len(names) <= _WRITTEN:
+        for row, column in zip(*cells.nonzero(), strict=True):
+            dark = cells[row, column] > cells.max() / 2
+            text, ink = form.format(cells[row, column]), "white" if dark else "black"
+            axes.text(column, row, text, ha="center", va="center", color=ink, fontsize="x-small")
+    return figure
+
+
+def calibration(found: Evaluation) -> Figure:
+    """Accuracy against confidence of the bins, and the rows of each; exact lies on the diagonal."""
+    bins = found.calibration
+    figure, axes = _figure(4.2, 3.6)
+    axes.plot([0, 1], [0, 1], color="0.6", linestyle="--", linewidth=1, label="exact")
+    axes.plot(bins.confidence, bins.accuracy, color=COLOURS[0], marker="o", label="accuracy")
+    rows = max(sum(bins.rows), 1)
+    shares = [count / rows for count in bins.rows]
+    axes.bar(bins.confidence, shares, 0.03, color="0.8", label="part of the rows", zorder=0)
+    axes.set(xlabel="confidence", ylabel="accuracy", xlim=(0, 1.02), ylim=(0, 1.02))
+    axes.legend(frameon=False, loc="upper left")
+    return figure
+
+
+def precision_recall(found: Evaluation) -> Figure:
+    """Precision against recall, a curve a class; dotted lines are what guessing gives."""
+    figure, axes = _figure(6.0, 3.6)
+    for number, one in enumerate(found.precision_recall):
+        look: dict[str, Any] = {"color": COLOURS[number % len(COLOURS)]}
+        style = ("-", "--")[number // len(COLOURS) % 2]
+        label = f"{one.name} ({one.average_precision:.3f})"
+        axes.step(one.recall, one.precision, where="pre", label=label, linestyle=style, **look)
+        axes.axhline(one.share, linestyle=":", linewidth=0.8, **look)
+    axes.set(xlabel="recall", ylabel="precision", xlim=(0, 1.02), ylim=(0, 1.02))
+    title = "class (average precision)"
+    figure.legend(frameon=False, title=title, fontsize="small", loc="outside right upper")
+    return figure
