@@ -86,6 +86,11 @@ class OutputOptions(BaseModel):
         help="Log every step to TensorBoard or MLflow, in a folder or at a URI. It needs the "
         "extra `track`.",
     )  # fmt: skip
+    live: bool = option(
+        False, flag="--live", panel=RUN,
+        help="Serve a page that follows the run, at an address of this computer only. It ends with "
+        "the run.",
+    )  # fmt: skip
     out: Path | None = option(
         None, metavar="FOLDER", panel=RUN, commands="compare verify",
         default_text="a new one in ./runs",

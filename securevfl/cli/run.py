@@ -9,7 +9,7 @@ import shlex
 import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -70,14 +70,22 @@ def start(protocol: str, variant: Mapping[str, str], values: Mapping[str, Any]) 
             told,
             rounds=chosen.pop("rounds", None),
             out=folder,
-            track=common["track"],
+            track=tracks,
             progress=display,
             interrupted=stop,
             **run_options(common),
             **chosen,
         )
 
-    with run_folder(common["out"], protocol, name) as folder:
+    with run_folder(common["out"], protocol, name) as folder, ExitStack() as served:
+        tracks = [common["track"]]
+        if common["live"]:
+            from securevfl.report.live import LivePage
+
+            made = LivePage(protocol, f"{protocol} on {name}", common["engine"])
+            page = served.enter_context(made)
+            output.say(f"live page: {page.address}")
+            tracks.append(page.step)
         run = watched(f"{protocol} on {name}", functools.partial(call, folder))
     finish(run, as_json=common["as_json"])
 

@@ -108,7 +108,7 @@ def run(
         Called with a `Progress` after each server step.
     interrupted : callable, optional
         Asked often; when it says True a checkpoint is written and `Interrupted` is raised.
-    track : str or callable, optional
+    track : str, callable, or a sequence of them, optional
         Where each row of the history goes as it comes: "tensorboard", "tensorboard:FOLDER",
         "mlflow" or "mlflow:URI" (the extra ``track``), or a callable that takes the row.
     **options

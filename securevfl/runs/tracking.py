@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,8 @@ from securevfl.errors import ConfigurationError, UnknownNameError
 if TYPE_CHECKING:
     from securevfl.runs.spec import RunSpec
 
-Track = str | Callable[[Mapping[str, Any]], None] | None
+_One = str | Callable[[Mapping[str, Any]], None] | None
+Track = _One | Sequence[_One]
 KINDS = ("tensorboard", "mlflow")
 _GROUPS = {"loss": "train/loss", "accuracy": "test/accuracy", "auc": "test/auc", "f1": "test/f1"}
 _GROUPS |= {"rmse": "test/rmse", "test_loss": "test/loss", "time": "run/virtual_seconds"}
@@ -57,6 +59,27 @@ class CallTracker(Tracker):
     def step(self, row: Mapping[str, Any]) -> None:
         """Pass a row on."""
         self._call(row)
+
+
+class Together(Tracker):
+    """Passes rows on to several trackers."""
+
+    def __init__(self, trackers: Sequence[Tracker]) -> None:
+        self._trackers = trackers
+        self._entered = ExitStack()
+
+    def __enter__(self) -> Together:
+        for tracker in self._trackers:
+            self._entered.enter_context(tracker)
+        return self
+
+    def __exit__(self, *raised: Any) -> None:
+        self._entered.__exit__(*raised)
+
+    def step(self, row: Mapping[str, Any]) -> None:
+        """Pass a row on."""
+        for tracker in self._trackers:
+            tracker.step(row)
 
 
 class TensorBoard(Tracker):
@@ -126,7 +149,7 @@ def make_tracker(track: Track, spec: RunSpec, folder: Path | None, *, done: int 
 
     Parameters
     ----------
-    track : str, callable or None
+    track : str, callable, None, or a sequence of them
         As for `securevfl.run`.
     spec : RunSpec
     folder : Path or None
@@ -145,6 +168,8 @@ def make_tracker(track: Track, spec: RunSpec, folder: Path | None, *, done: int 
         return Tracker()
     if callable(track):
         return CallTracker(track)
+    if not isinstance(track, str):
+        return Together([make_tracker(one, spec, folder, done=done) for one in track])
     kind, _, where = track.partition(":")
     if kind not in KINDS:
         raise UnknownNameError("tracker", kind, KINDS)

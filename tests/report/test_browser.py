@@ -14,6 +14,7 @@ import securevfl as svfl
 from securevfl.data.source import DataSource
 from securevfl.engine.transcript import Transcript
 from securevfl.report import write_report
+from securevfl.report.live import LivePage
 from securevfl.report.loading import read_records
 from securevfl.report.timeline import timeline
 from securevfl.runs.result import Run
@@ -74,12 +75,12 @@ class Page:
         self.driver = driver
         self.ask = driver.execute_script
 
-    def open(self, path: Path, *, width: int = WIDE, scheme: str = "light") -> None:
+    def open(self, path: Path | str, *, width: int = WIDE, scheme: str = "light") -> None:
         scheme_feature = [{"name": "prefers-color-scheme", "value": scheme}]
         size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width == PHONE}
         self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": scheme_feature})
         self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
-        self.driver.get(path.as_uri())
+        self.driver.get(path if isinstance(path, str) else path.as_uri())
         assert self.driver.get_log("browser") == []
 
     def press(self, selector: str, *keys: str) -> str:
@@ -466,3 +467,38 @@ def test_the_switch_goes_before_the_system(browser, single):
     browser.open(single, scheme="light")
     browser.click("[data-theme-choice=dark]")
     assert brightness(browser) < 0.2
+
+
+# -- a run that goes on --------------------------------------------------------------------------
+
+
+def until(browser: Page, script: str) -> None:
+    from selenium.webdriver.support.ui import WebDriverWait
+
+    WebDriverWait(browser.driver, 30, 0.1).until(lambda _: browser.ask(f"return {script}"))
+
+
+@pytest.mark.parametrize("width", [WIDE, PHONE])
+def test_a_live_page_follows_the_run_until_it_is_over(browser, runs, width):
+    rows = [dict(row) for row in runs["fedvs"].history]
+    rounds = "document.querySelector('#summary [data-figure=rounds]')?.textContent"
+    with LivePage("fedvs", "fedvs on digits") as live:
+        browser.open(live.address, width=width)
+        assert "is being prepared" in browser.ask("return document.body.textContent")
+        for row in rows[:-1]:
+            live.step(row)
+        until(browser, f"{rounds} === '{len(rows) - 1}'")
+        before = browser.ask("return document.querySelector('[data-measure=loss] .line').outerHTML")
+        live.step(rows[-1])
+        until(browser, f"{rounds} === '{len(rows)}'")
+        after = browser.ask("return document.querySelector('[data-measure=loss] .line').outerHTML")
+        assert after != before
+        assert f"{rows[-1]['loss']:.4f}" in browser.press(plot("loss"), "\ue010")  # End
+        assert browser.count("[data-measure]") > browser.ask(
+            "return [...document.querySelectorAll('[data-measure]')].filter("
+            "(e) => e.offsetParent !== null).length"
+        )
+        assert browser.ask("return document.documentElement.scrollWidth") <= width
+        assert browser.driver.get_log("browser") == []
+    until(browser, "document.getElementById('state').dataset.over === 'yes'")
+    browser.driver.get_log("browser")  # the last question is not answered

@@ -89,6 +89,16 @@ def test_a_callable_is_told_each_row_once_and_whole(data):
     assert [row["step"] for row in told if "accuracy" in row] == [2, 4, 6]
 
 
+def test_several_trackers_are_told_the_same(data, tmp_path):
+    pytest.importorskip("tensorboard", reason="the extra track is not installed")
+    one, other = [], []
+    folder = tmp_path / "boards"
+    track = [one.append, None, f"tensorboard:{folder}", other.append]
+    run = svfl.run("split", data, rounds=3, width=4, hidden=4, batch=16, track=track)
+    assert one == other == list(run.history)
+    assert accumulated(folder)["train/loss"] == curve(run, "loss")
+
+
 def test_what_cannot_be_used_is_said_before_the_run(data, monkeypatch, tmp_path):
     with pytest.raises(UnknownNameError, match="did you mean tensorboard"):
         svfl.run("split", data, track="tensorbord", **SMALL)

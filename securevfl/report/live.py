@@ -1,0 +1,141 @@
+"""A page about a run while it goes on, served to this computer only until the run ends."""
+
+from __future__ import annotations
+
+import hmac
+import json
+import secrets
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler
+from socketserver import ThreadingTCPServer
+from typing import Any
+
+from securevfl.report import figures
+from securevfl.report.page import SUMMARY, render_live, value_text
+from securevfl.report.records import Record
+
+HOST = "127.0.0.1"
+_IDLE = 10.0  # seconds after which a connection that asks nothing is closed
+_POLL = 0.1  # seconds within which the end of the run is noticed
+_HEADERS = {
+    "Cache-Control": "no-store",
+    "X-Content-Type-Options": "nosniff",
+    "Content-Security-Policy": "frame-ancestors 'none'",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+
+
+@dataclass
+class LivePage:
+    """A context in which a page about a run is served on the loopback address.
+
+    The port is a free one and the path holds 192 random bits. Every other path, and every request
+    that names another host, gets an empty 404: other people on this computer and pages of other
+    sites in its browser learn nothing.
+
+    Parameters
+    ----------
+    name : str
+        Name of the protocol.
+    title : str
+        Heading.
+    engine : str
+        Whose time it is.
+    """
+
+    name: str
+    title: str
+    engine: str = "simulation"
+    rows: list[dict[str, Any]] = field(default_factory=list, init=False)
+    _token: str = field(default_factory=lambda: secrets.token_urlsafe(24), init=False, repr=False)
+
+    def __enter__(self) -> LivePage:
+        page = self
+
+        class Handler(_Handler):
+            live = page
+
+        self._server = _Server((HOST, 0), Handler)
+        serve = threading.Thread(target=self._server.serve_forever, args=(_POLL,), daemon=True)
+        serve.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+    @property
+    def port(self) -> int:
+        """Where it listens."""
+        return int(self._server.server_address[1])
+
+    @property
+    def address(self) -> str:
+        """Address for a browser."""
+        return f"http://{HOST}:{self.port}/{self._token}/"
+
+    def step(self, row: Mapping[str, Any]) -> None:
+        """Take in a row of the history to which nothing is added any more."""
+        self.rows.append(dict(row))
+
+    def answer(self, path: str, host: str) -> tuple[str, bytes] | None:
+        """Type and content of what is served under a path; None for any but the two there are."""
+        hosts = (f"{HOST}:{self.port}", f"localhost:{self.port}")
+        known = {f"/{self._token}/": self._page, f"/{self._token}/rows": self._state}
+        asked = path.encode("utf-8", "replace")
+        for own, content in known.items():
+            if hmac.compare_digest(asked, own.encode()) and host in hosts:
+                return content()
+        return None
+
+    def _record(self) -> Record:
+        rows, config = list(self.rows), {"engine": self.engine}
+        return Record(self.name, self.name, "", self.name, config, rows, [], None, {})
+
+    def _page(self) -> tuple[str, bytes]:
+        return "text/html; charset=utf-8", render_live(self._record(), self.title).encode()
+
+    def _state(self) -> tuple[str, bytes]:
+        record = self._record()
+        shown = {}
+        if record.rows:
+            latest = {k: v for row in record.rows for k, v in row.items()}
+            last = Record(**{**vars(record), "rows": [latest]})
+            found = {name: figures.summed(last, name) for name in SUMMARY if name != "rounds"}
+            found = {"rounds": len(record.rows), **found}
+            shown = {k: [SUMMARY[k], value_text(v, k)] for k, v in found.items() if v is not None}
+        drawn = figures.curves(record) if record.rows else None
+        text = json.dumps({"curves": drawn, "figures": shown}, allow_nan=False)
+        return "application/json", text.encode()
+
+
+class _Server(ThreadingTCPServer):
+    daemon_threads = True
+    block_on_close = False
+
+    def handle_error(self, *_: object) -> None:
+        """Stay silent: a browser that goes away is no concern of the run."""
+
+
+class _Handler(BaseHTTPRequestHandler):
+    live: LivePage
+    timeout = _IDLE
+    server_version, sys_version = "securevfl", ""
+
+    def do_GET(self) -> None:
+        """Serve the page or the rows."""
+        found = self.live.answer(self.path, self.headers.get("Host", ""))
+        kind, content = found or ("text/plain", b"")
+        self.send_response(HTTPStatus.OK if found else HTTPStatus.NOT_FOUND)
+        for name, value in _HEADERS.items():
+            self.send_header(name, value)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, *_: object) -> None:
+        """Write no log of requests among the run's own lines."""
