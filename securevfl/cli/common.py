@@ -31,7 +31,8 @@ class DataOptions(BaseModel):
     data: str | None = option(
         None, metavar="NAME|FILE.csv", panel=DATA, commands=_EVERY, complete=data_names,
         default_text="digits",
-        help="A data set that `securevfl datasets` lists, or a CSV, Parquet or Arrow file.",
+        help="A data set that `securevfl datasets` lists, or a CSV, Parquet, Arrow, MATLAB "
+        "or SQL file.",
     )  # fmt: skip
     label: str | None = option(
         None,

@@ -62,32 +62,29 @@ def render(records: Sequence[Record]) -> str:
     firsts = [[record.group for record in records].index(group) for group in groups]
     for run in runs:
         run["seeds"] = [r.seed for r in records if r.group == run["name"]][1:]
-    return (
-        _environment()
-        .get_template("page.html")
-        .render(
-            title=_title(records),
-            groups=groups,
-            runs=runs,
-            firsts=[runs[place] for place in firsts],
-            summary=_summary(records, groups),
-            differences=differences([records[place] for place in firsts]),
-            same_data=len({_fingerprint(record) for record in records}) == 1,
-            claims_table=claims.claims_side_by_side([records[place] for place in firsts]),
-            measures={name: figures.MEASURES[name] for name in figures.measures_of(records)},
-            **_script(SCRIPTS),
-            clock=clock_of(records),
-            data=_embedded(
-                {
-                    "groups": groups,
-                    "clock": clock_of(records),
-                    "runs": [run["drawn"] for run in runs],
-                }
-            ),
-            versions={"securevfl": __version__, **versions()},
-            colours=COLOURS,
-            axis="time" if any(record.rows[-1]["time"] > 0 for record in records) else "step",
-        )
+    return _rendered(
+        "page.html",
+        title=_title(records),
+        groups=groups,
+        runs=runs,
+        firsts=[runs[place] for place in firsts],
+        summary=_summary(records, groups),
+        differences=differences([records[place] for place in firsts]),
+        same_data=len({_fingerprint(record) for record in records}) == 1,
+        claims_table=claims.claims_side_by_side([records[place] for place in firsts]),
+        measures={name: figures.MEASURES[name] for name in figures.measures_of(records)},
+        **_script(SCRIPTS),
+        clock=clock_of(records),
+        data=_embedded(
+            {
+                "groups": groups,
+                "clock": clock_of(records),
+                "runs": [run["drawn"] for run in runs],
+            }
+        ),
+        versions={"securevfl": __version__, **versions()},
+        colours=COLOURS,
+        axis="time" if any(record.rows[-1]["time"] > 0 for record in records) else "step",
     )
 
 
@@ -98,23 +95,20 @@ def render_live(record: Record, title: str) -> str:
     names = [name for name in SCRIPTS if name not in ("timeline.js", "links.js")]
     columns = figures.curves(record) if record.rows else {name: [] for name in figures.AXES}
     run = {"label": record.label, "group": 0, "curves": columns}
-    return (
-        _environment()
-        .get_template("live.html")
-        .render(
-            title=title,
-            measures=figures.MEASURES,
-            clock=clock_of([record]),
-            axis="step",
-            data=_embedded({"groups": [record.group], "clock": clock_of([record]), "runs": [run]}),
-            version=__version__,
-            **_script((*names, "live.js")),
-        )
+    return _rendered(
+        "live.html",
+        title=title,
+        measures=figures.MEASURES,
+        clock=clock_of([record]),
+        axis="step",
+        data=_embedded({"groups": [record.group], "clock": clock_of([record]), "runs": [run]}),
+        version=__version__,
+        **_script((*names, "live.js")),
     )
 
 
-def _environment() -> Any:
-    """Templates, in which every value is text and never markup."""
+def _rendered(template: str, **values: Any) -> str:
+    """A template with its values, each of which is text and never markup."""
     import jinja2
 
     environment = jinja2.Environment(
@@ -125,7 +119,7 @@ def _environment() -> Any:
         lstrip_blocks=True,
     )
     environment.filters.update(FILTERS)
-    return environment
+    return environment.get_template(template).render(**values)
 
 
 def _script(names: Sequence[str]) -> dict[str, str]:

@@ -22,7 +22,7 @@ FORMS = ("svg", "pdf")
 _UNITS = {"bytes": 1e6}
 _WRITTEN = 20  # classes up to which a confusion matrix has its numbers written into it
 # Text stays text in both; a file of the same run is the same file, so no date is in it.
-_STYLE = {"svg.fonttype": "none", "svg.hashsalt": "securevfl", "pdf.fonttype": 42}
+_STYLE: Any = {"svg.fonttype": "none", "svg.hashsalt": "securevfl", "pdf.fonttype": 42}
 _METADATA: dict[str, dict[str, Any]] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
 
 
@@ -114,13 +114,17 @@ def curve(records: Sequence[Record], measure: str, axis: str, clock: str) -> Fig
         elif there:
             points = [(row[axis] / unit, row[measure]) for row in there[0]]
             marker = "." if len(points) < 60 else ""
-            look = {"color": COLOURS[number % len(COLOURS)], "linewidth": 1.2, "marker": marker}
+            look: Any = {
+                "color": COLOURS[number % len(COLOURS)],
+                "linewidth": 1.2,
+                "marker": marker,
+            }
             axes.plot(*zip(*points, strict=True), label=group, **look)
             ends.append(points[-1][0])
     words = {"step": "round", "time": f"{clock} (s)", "bytes": "sent (MB)"}
     axes.set(xlabel=words[axis], ylabel=figures.MEASURES[measure], xscale=axis_scale(ends))
     if axis == "step":
-        axes.xaxis.get_major_locator().set_params(integer=True)
+        axes.locator_params("x", integer=True)
     axes.grid(alpha=0.25)
     if len(ends) > 1:
         axes.legend(frameon=False)
@@ -134,7 +138,7 @@ def parties(lanes: dict[str, Any], clock: str) -> Figure:
     starts = [0.0, *lanes["ends"]]
     widths = [b - a for a, b in pairwise(starts)]
     server, others = ("0.55", "length of a round"), (COLOURS[0], _bars_of_others(lanes))
-    shown = {}
+    shown: dict[str, Any] = {}
     for place, lane in enumerate(rows):
         colour, label = server if lane["party"] < 0 else others
         most = lanes["highest"]["server" if lane["party"] < 0 else "others"] or 1.0
@@ -152,7 +156,7 @@ def parties(lanes: dict[str, Any], clock: str) -> Figure:
                 shown[f"{kind} message"] = axes.plot(times, at, sign, color=ink, markersize=4)[0]
     axes.set(xlabel=f"{clock} (s)", xlim=(0, None), ylim=(len(rows) - 0.4, -0.6))
     axes.set_yticks(range(len(rows)), [lane["name"] for lane in rows])
-    columns = {"frameon": False, "ncols": 4, "fontsize": "small"}
+    columns: Any = {"frameon": False, "ncols": 4, "fontsize": "small"}
     figure.legend(shown.values(), shown.keys(), loc="outside upper center", **columns)
     return figure
 
@@ -189,7 +193,7 @@ def _matrix(
     figure, axes = _figure(size + 0.9, size)
     image = axes.imshow(cells, cmap="Blues", vmin=0)
     axes.set(xlabel=ends[0], ylabel=ends[1])
-    turned = {"rotation": 45, "ha": "right", "rotation_mode": "anchor"}
+    turned: Any = {"rotation": 45, "ha": "right", "rotation_mode": "anchor"}
     axes.set_xticks(range(len(names)), names, **(turned if max(map(len, names)) > 3 else {}))
     axes.set_yticks(range(len(names)), names)
     figure.colorbar(image, label=unit, shrink=0.8)

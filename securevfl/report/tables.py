@@ -70,7 +70,7 @@ def _kind(kind: Mapping[str, Any]) -> dict[str, Any]:
 
 def _evaluation(found: Evaluation) -> dict[str, list[dict[str, Any]]]:
     bins = found.calibration
-    tables = {
+    tables: dict[str, list[dict[str, Any]]] = {
         "confusion": [
             {"true": name, **{str(c): n for c, n in zip(found.classes, row, strict=True)}}
             for name, row in zip(found.classes, found.confusion, strict=True)

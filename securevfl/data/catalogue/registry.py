@@ -12,7 +12,7 @@ from securevfl.data.alignment.overlap import Rest, limit_overlap
 from securevfl.data.catalogue.facts import Facts
 from securevfl.data.dataset import VerticalDataset
 from securevfl.data.options import TableOptions
-from securevfl.data.preparation.other_files import ARROW, KINDS, PARQUET
+from securevfl.data.preparation.other_files import KINDS, READ
 from securevfl.errors import DataError, UnknownNameError
 from securevfl.plugins import Registry
 
@@ -159,7 +159,7 @@ def _load(
     path = Path(name_or_path)
     if not (
         path.exists()
-        or path.suffix.lower() in (*_FILE_SUFFIXES, *PARQUET, *ARROW, *KINDS)
+        or path.suffix.lower() in (*_FILE_SUFFIXES, *READ, *KINDS)
         or len(path.parts) > 1
     ):
         raise UnknownNameError("data set", name, known)

@@ -17,13 +17,20 @@ KINDS: dict[str, tuple[str, str, str]] = {
     ".h5": ("an HDF5 file", "pandas.read_hdf", _FRAME),
     ".db": ("a database", "pandas.read_sql", _FRAME),
     ".sqlite": ("a database", "pandas.read_sql", _FRAME),
-    ".mat": ("a MATLAB file", "scipy.io.loadmat", _ARRAYS),
     ".npy": ("a NumPy file", "numpy.load", _ARRAYS),
     ".npz": ("a NumPy file", "numpy.load", _ARRAYS),
+    ".sav": ("an SPSS file", "pandas.read_spss", _FRAME),
+    ".dta": ("a Stata file", "pandas.read_stata", _FRAME),
+    ".sas7bdat": ("a SAS file", "pandas.read_sas", _FRAME),
+    ".duckdb": ("a database", "duckdb.connect", _FRAME),
 }
 # Names of files that `securevfl.data.preparation.tables` reads, besides CSV files.
 PARQUET = (".parquet", ".pq")
 ARROW = (".arrow", ".feather", ".ipc")
+SQL, MATLAB = (".sql",), (".mat",)
+READ = (*PARQUET, *ARROW, *SQL, *MATLAB)
+# Loading one may run any code that is in it.
+_CODE = (".pkl", ".pickle", ".joblib", ".pt", ".pth")
 _ARCHIVES = (".zip", ".tar", ".tgz", ".7z", ".rar")
 # First bytes of files whose names do not say what they are.
 _BEGINNINGS = {
@@ -48,11 +55,17 @@ def refuse_other_kind(path: Path) -> None:
     kind = kind_of(path)
     if kind in _ARCHIVES:
         raise DataError(f"{path.name} is an archive; unpack it, and give the CSV file in it.")
+    if kind in _CODE:
+        raise DataError(
+            f"{path.name} is a pickle: loading it may run any program that its sender put into it, "
+            "so it is never read. Ask for a CSV or Parquet file, or make one where it was written."
+        )
     if kind in KINDS:
         what, reader, taker = KINDS[kind]
         raise DataError(
-            f"{path.name} is {what}, and tables are read from CSV, Parquet and Arrow files; write "
-            f"it as one of them, or read it in Python by {reader} and give the result to {taker}."
+            f"{path.name} is {what}, and tables are read from CSV, Parquet, Arrow, MATLAB and SQL "
+            f"files; write it as one of the first three, or read it in Python by {reader} and give "
+            f"the result to {taker}."
         )
 
 
@@ -64,7 +77,7 @@ def kind_of(path: Path) -> str:
     if not path.is_file():
         return ""
     kind = path.suffix.lower()
-    if kind in (*KINDS, *PARQUET, *ARROW, *_ARCHIVES):
+    if kind in (*KINDS, *READ, *_CODE, *_ARCHIVES):
         return kind
     with path.open("rb") as file:
         start = file.read(16)
