@@ -120,6 +120,8 @@ class Centre:
     own, own_loss : str
         Name of a network and of a loss of the user's (`securevfl.models.user_code`), in the place
         of `network` and of the task's loss.
+    balanced : bool
+        Weigh the loss of a row by `balanced_weights` of the labels that a step is given.
     """
 
     def __init__(
@@ -134,8 +136,10 @@ class Centre:
         seed: int,
         own: str = "",
         own_loss: str = "",
+        balanced: bool = False,
     ) -> None:
         self.task: Task = task
+        self.outputs, self.balanced = outputs, balanced
         self.network = (
             own_network(own, "own_centre", width, outputs, seed)
             if own
@@ -201,7 +205,12 @@ class Centre:
         true = samples >= 0
         self.network.train()
         inputs = tensor(embedding[true], np.float32).requires_grad_()
-        loss = self.loss(self.network(inputs), tensor(labels[samples[true]]))
+        scores, own = self.network(inputs), tensor(labels[samples[true]])
+        if self.balanced:  # of all labels that the server has, not of the batch
+            weights = tensor(balanced_weights(labels, max(self.outputs, 2)))
+            loss = (self.loss(scores, own, reduction="none") * weights[own.long()]).mean()
+        else:
+            loss = self.loss(scores, own)
         if not torch.isfinite(loss):
             targets = ", or rescale the targets" if self.task == "regression" else ""
             raise DivergedError(
@@ -228,21 +237,25 @@ class Centre:
             ]
         return np.concatenate(parts)
 
-    def loss(self, scores: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    def loss(
+        self, scores: torch.Tensor, labels: torch.Tensor, *, reduction: str = "mean"
+    ) -> torch.Tensor:
         """Mean loss of raw scores: cross entropy, of two classes or many, or mean square error.
 
-        With an own loss, that one.
+        With an own loss, that one. With ``reduction = "none"`` the loss of each row.
         """
         from torch.nn import functional
 
         if self._own_loss is not None:
             return self._own_loss(scores, labels)
         if self.task == "multiclass":
-            return functional.cross_entropy(scores, labels)
+            return functional.cross_entropy(scores, labels, reduction=reduction)
         flat = scores.reshape(-1)
         if self.task == "binary":
-            return functional.binary_cross_entropy_with_logits(flat, labels.to(flat.dtype))
-        return functional.mse_loss(flat, labels.to(flat.dtype))
+            return functional.binary_cross_entropy_with_logits(
+                flat, labels.to(flat.dtype), reduction=reduction
+            )
+        return functional.mse_loss(flat, labels.to(flat.dtype), reduction=reduction)
 
     def state_dict(self) -> dict[str, Any]:
         """Network and optimiser state."""
@@ -255,6 +268,27 @@ class Centre:
         """Inverse of `state_dict`."""
         self.network.load_state_dict(state["network"])
         self.optimizer.load_state_dict(state["optimizer"])
+
+
+def balanced_weights(labels: np.ndarray, classes: int) -> np.ndarray:
+    """Weight M / (C M_c) of each class c that occurs, 0 of the others; (classes,) float32.
+
+    C is the number of classes that occur and M_c the number of rows of class c, so that the mean of
+    the weights over the rows is 1.
+
+    References
+    ----------
+    King and Zeng, "Logistic regression in rare events data", 2001; scikit-learn's ``balanced``.
+
+    Examples
+    --------
+    >>> balanced_weights(np.array([0, 0, 0, 2]), 3).round(3).tolist()
+    [0.667, 0.0, 2.0]
+    """
+    counts = np.bincount(labels.astype(np.int64), minlength=classes)
+    there = np.count_nonzero(counts)
+    weights = np.where(counts > 0, counts.sum() / (there * np.maximum(counts, 1)), 0.0)
+    return weights.astype(np.float32)
 
 
 def measure(task: Task, scores: np.ndarray, labels: np.ndarray) -> dict[str, float]:

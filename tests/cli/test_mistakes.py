@@ -23,6 +23,11 @@ MISTAKES = {
     "its name to compare": (["compare", "fedvs", "split", "--learning-rate", "x"], "lr = 'x'"),
     "its name to plan": (["plan", "--batch-size", "x"], "batch = 'x'"),
     "its name to verify": (["verify", "fedvs", "--batch-size", "x"], "batch = 'x'"),
+    "weights of no kind": (["run", "split", "--class-weight", "x"], "class_weights = 'x'"),
+    "weights that nobody may know": (
+        ["run", "wait_dp", "--class-weights", "balanced", "--label-epsilon", "1"],
+        "more than the noise is made for",
+    ),
     "epochs": (["run", "fedvs", "--epochs", "3"], "E * M / B rounds: set rounds"),
     "epochs in --set": (["run", "fedvs", "--set", "epochs=3"], "E * M / B rounds: set rounds"),
     "no GPU": (["run", "fedvs", "--device", "cuda"], "on the CPU: leave it out"),

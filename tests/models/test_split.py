@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from securevfl.engine.streams import keyed_stream
 from securevfl.errors import ConfigurationError, RunError, UnknownNameError
 from securevfl.models.networks import CENTRES, make_centre
-from securevfl.models.split import Batches, Centre, measure, rows_of
+from securevfl.models.split import Batches, Centre, balanced_weights, measure, rows_of
 
 stream = functools.partial(keyed_stream, 3, -1)
 # VGG13 has tests of its own: it is slow here, and so deep that roundings grow within a few steps.
@@ -195,3 +195,29 @@ def test_one_class_alone_has_no_auc_and_no_warning():
         "accuracy": 0.5,
         "f1": 0.0,
     }
+
+
+@pytest.mark.parametrize(("task", "classes"), [("binary", 2), ("multiclass", 3)])
+def test_balanced_weights_are_those_of_scikit_learn(task, classes):
+    from sklearn.utils.class_weight import compute_sample_weight
+
+    rng = np.random.default_rng(1)
+    labels = rng.choice(classes, 50, p=[0.8, 0.2] if classes == 2 else [0.7, 0.2, 0.1])
+    rows, weights = rng.random((50, 4), np.float32), compute_sample_weight("balanced", labels)
+    outputs, look = 1 if classes == 2 else classes, {"network": "linear", "hidden": 3}
+    plain, weighted = (
+        Centre(task, outputs, 4, optimizer=SGD, seed=0, balanced=balanced, **look)
+        for balanced in (False, True)
+    )
+    batch = np.arange(20)  # the weights are of all labels, not of these
+    scores = plain.network(torch.tensor(rows[:20]))
+    each = plain.loss(scores, torch.tensor(labels[:20]), reduction="none").detach().numpy()
+    wanted = float(np.mean(each * weights[:20]))
+    loss, gradient = weighted.step(rows[:20], batch, labels)
+    assert loss == pytest.approx(wanted, rel=1e-6)
+    _, unweighted = plain.step(rows[:20], batch, labels)
+    np.testing.assert_allclose(gradient, unweighted * weights[:20, None], rtol=1e-4, atol=1e-7)
+
+
+def test_a_class_without_rows_weighs_nothing():
+    assert balanced_weights(np.array([0, 0, 0, 2]), 3).tolist() == [np.float32(2 / 3), 0.0, 2.0]

@@ -33,6 +33,7 @@ ALIASES: Mapping[str, str] = {
     "num_parties": "parties",
     "n_parties": "parties",
     "dataset": "data",
+    "class_weight": "class_weights",
     "random_state": "seed",
     "output": "out",
     "output_dir": "out",

@@ -101,6 +101,14 @@ class TrainingConfig(BaseModel):
         ),
     )
 
+    class_weights: Literal["none", "balanced"] = Field(
+        "none",
+        description=(
+            "Weights of the training rows in the loss: all alike (none), or such that each "
+            "class counts as much as every other (balanced)."
+        ),
+    )
+
     def centre_optimizer(self) -> dict[str, Any]:
         """Arguments of `make_optimizer` for the server."""
         return {

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from securevfl.engine.party import SERVER, Party
 from securevfl.engine.streams import keyed_stream
+from securevfl.errors import ConfigurationError
 from securevfl.models.client_networks import refuse_codes
 from securevfl.models.polynomial_network import PolynomialNetwork
 from securevfl.models.split import Batches, Centre
 from securevfl.protocols.base.card import Exposure
 from securevfl.protocols.base.protocol import Part, Protocol
+
+if TYPE_CHECKING:
+    from securevfl.data.dataset import VerticalDataset
 
 
 class SplitProtocol(Protocol):
@@ -23,6 +27,26 @@ class SplitProtocol(Protocol):
     Its clients have an attribute ``network``, the bottom model (a `PolynomialNetwork`); its server
     has ``centre``, the server model.
     """
+
+    no_class_weights: ClassVar[str] = ""  # why the method takes none, in words
+
+    def __init__(self, config: Any, data: VerticalDataset, *, seed: int) -> None:
+        super().__init__(config, data, seed=seed)
+        if config.class_weights != "none":
+            self._check_class_weights()
+
+    def _check_class_weights(self) -> None:
+        """Refuse weights of classes where there are no classes, or nobody can weigh them."""
+        why = self.no_class_weights
+        if self.data.task == "regression":
+            why = "the labels are real numbers, which have no classes"
+        elif self.config.own_loss:
+            why = "own_loss gives one number for all rows; weigh them in it"
+        if why:
+            raise ConfigurationError(
+                f"{self.name}: class_weights = {self.config.class_weights!r} has no use: {why}. "
+                "Leave class_weights out"
+            )
 
     def check_sizes(self) -> None:
         """Refuse columns of category codes, which a polynomial network would take for sizes."""
@@ -72,6 +96,7 @@ class SplitProtocol(Protocol):
             seed=int((stream or self.secret_stream(SERVER, "centre")).integers(2**31)),
             own=self.config.own_centre,
             own_loss=self.config.own_loss,
+            balanced=self.config.class_weights == "balanced",
         )
 
     def batches(

@@ -75,6 +75,10 @@ class Cvfl(EmbeddingProtocol):
         ),
     )
 
+    no_class_weights = (
+        "each active party has labels of its own rows, and none counts the classes of all"
+    )
+
     def __init__(self, config: CvflConfig, data: VerticalDataset, *, seed: int) -> None:
         super().__init__(config, data, seed=seed)
         check_options(config, data.parties)

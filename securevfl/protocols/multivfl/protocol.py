@@ -80,6 +80,10 @@ class MultiVfl(EmbeddingProtocol):
         ),
     )
 
+    no_class_weights = (
+        "each label owner has labels of its own rows, and none counts the classes of all"
+    )
+
     def __init__(self, config: MultiVflConfig, data: VerticalDataset, *, seed: int) -> None:
         super().__init__(config, data, seed=seed)
         tried = self.joint_centre(self.stream("centre"))  # looked at and dropped

@@ -70,6 +70,8 @@ class WaitDP(EmbeddingProtocol):
         ),
     )
 
+    no_class_weights = "a row of a rare class would weigh more than the noise is made for"
+
     def __init__(self, config: WaitDPConfig, data: VerticalDataset, *, seed: int) -> None:
         super().__init__(config, data, seed=seed)
         self.privacy = Privacy(
