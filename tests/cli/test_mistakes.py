@@ -101,6 +101,11 @@ MISTAKES = {
 }
 
 
+def test_sixty_typical_mistakes_are_in_the_table():
+    assert len(MISTAKES) >= 60
+    assert len({tuple(arguments) for arguments, _ in MISTAKES.values()}) >= 60
+
+
 @pytest.mark.parametrize(("arguments", "part"), MISTAKES.values(), ids=MISTAKES)
 def test_a_mistake_is_one_line_and_exit_code_2(arguments, part):
     result = call(*arguments)

@@ -105,6 +105,20 @@ def test_own_csv_files_are_matched_and_trained_on(monkeypatch, capsys):
     check_page("own_csv.py", printed)
 
 
+def test_optuna_chooses_on_rows_that_are_no_test_rows(monkeypatch, capsys):
+    pytest.importorskip("optuna", reason="pip install optuna")
+    module = script("optuna_search", monkeypatch)
+    monkeypatch.setitem(module.SIZE, "rounds", 6)
+    study, run = module.main(trials=3)
+    assert study.best_value == max(trial.value for trial in study.trials)
+    assert run.protocol.config.lr == study.best_params["lr"]
+    assert (
+        module.data(validation=0.2).rows + module.data(validation=0.2).test_rows
+        == run.protocol.data.rows
+    )
+    check_page("optuna_search.py", capsys.readouterr().out)
+
+
 def test_every_script_is_tested():
     tested = Path(__file__).read_text()
     for path in EXAMPLES.glob("*.py"):
