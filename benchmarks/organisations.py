@@ -1,0 +1,491 @@
+"""Nine organisations as nine processes that have no route but to the relay, also disturbed.
+
+    python benchmarks/organisations.py same         six protocols beside the simulation
+    python benchmarks/organisations.py kills        20 kills of parties, the server among them
+    python benchmarks/organisations.py relay        the relay is killed every 5 s
+    python benchmarks/organisations.py hostile      a relay that mistreats five times 10 % of frames
+    python benchmarks/organisations.py stopped      a party is stopped, and named
+
+It needs root, iproute2 and nats-server. Processes run `securevfl party join`, in namespaces of
+`benchmarks.namespaces`; they are forked from one that has loaded the package. Losses are compared
+with those of a simulation that has the same secrets, and must be equal. Every frame that a party
+took is looked for among those that its peers sent. Results are in
+benchmarks/results/relay/organisations.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import importlib
+import json
+import os
+import signal
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from benchmarks.hostile_relay import HostileRelay
+from benchmarks.namespaces import (
+    RELAY,
+    RELAY_ADDRESS,
+    Processes,
+    forked,
+    last_lines,
+    routes,
+    separate_networks,
+    unreachable,
+)
+from securevfl.engine.network import SERVER, name_of
+from securevfl.engine.security.identity import Identity, Manifest, ManifestEntry
+from securevfl.engine.streams import OwnEntropy
+from securevfl.machine import commit, describe_machine
+from securevfl.runs.organisations.invitation import Invitation
+from securevfl.runs.organisations.relay import find_server, init
+from securevfl.runs.organisations.terms import Terms
+
+RESULTS = Path(__file__).parent / "results" / "relay" / "organisations.json"
+PARTIES = 8
+PORT = 4222
+SMALL = {"batch": 64, "hidden": 16, "width": 8}
+_SHOWN = ("rounds", "segments", "quorum", "mode", "hosts", "batch")
+HUNG = 400.0  # seconds after which a session counts as hung
+
+# What makes losses depend on time is left out: quorum below N, updates at each one's own pace.
+SAME: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "fedvs": ({"rounds": 12, "segments": 2, **SMALL}, {}),
+    "coded_split": ({"rounds": 12, **SMALL}, {}),
+    "split": ({"rounds": 12, **SMALL}, {}),
+    "secagg_split": ({"rounds": 12, "quorum": PARTIES, **SMALL}, {}),
+    "cvfl": ({"rounds": 12, "mode": "sync", **SMALL}, {}),
+    "dvfl": (
+        {"rounds": 6, "guest_epochs": 2, "host_epochs": 2, "hosts": 3, "hidden": 16, "width": 8,
+         "host_width": 8, "batch": 256},
+        {"parties": PARTIES - 3},
+    ),
+}  # fmt: skip
+
+
+class Session:
+    """One session: its keys, its relay, and its parties' processes and folders."""
+
+    def __init__(
+        self,
+        folder: Path,
+        protocol: str,
+        options: Mapping[str, Any],
+        data: Mapping[str, Any],
+        **terms: Any,
+    ) -> None:
+        self.folder, self.protocol = folder, protocol
+        self.parties = (SERVER, *range(PARTIES))
+        identities = {n: Identity.create(folder / f"{n}.key") for n in self.parties}
+        entries = {n: ManifestEntry(w.public, relay=w.relay_public) for n, w in identities.items()}
+        found = {"name": "digits", "options": dict(data)} if data else {"name": "digits"}
+        made = Terms.make(protocol, PARTIES, options=options, data=found, **terms)
+        self.manifest = Manifest(folder.name, protocol, entries, terms=made.plain())
+        self.manifest.write(folder / "m.toml")
+        told = init([folder / "m.toml"], folder, RELAY_ADDRESS, PORT, "0.0.0.0")
+        self.relay = told["relay"]
+        self.options = made.options
+        self.source = made.source(PARTIES)
+        self.processes = Processes()
+        self.starts: Counter[int] = Counter()
+        self.relay_process = 0
+        self.noted: dict[str, Any] = {}
+
+    def out(self, index: int) -> Path:
+        """Folder of a party."""
+        return self.folder / ("server" if index == SERVER else f"party-{index}")
+
+    def log(self, index: int) -> Path:
+        """Log of a party's processes."""
+        return self.folder / f"{index}.log"
+
+    # -- processes -----------------------------------------------------------------------------
+
+    def start_relay(self, hostile: float | None = None) -> None:
+        """Start nats-server, or a hostile relay, in the relay's namespace."""
+
+        def serve() -> None:
+            import asyncio
+
+            if hostile is not None:
+                asyncio.run(HostileRelay(self.folder, hostile).run("0.0.0.0", PORT))
+                return
+            os.chdir(self.folder)
+            server = find_server()
+            os.execv(server, [server, "--config", "relay.conf"])
+
+        self.relay_process = forked(serve, self.folder / "relay.log", network=RELAY)
+
+    def stop_relay(self, how: int = signal.SIGKILL) -> None:
+        """End the relay."""
+        os.kill(self.relay_process, how)
+        os.waitpid(self.relay_process, 0)
+
+    def start(self, index: int, *more: str) -> None:
+        """Start a party's process: `securevfl party join`."""
+        relays = (self.manifest_address(),)
+        invitation = Invitation(index, self.manifest.session, self.manifest.digest, relays)
+        words = ["party", "join", str(invitation), "--key", str(self.folder / f"{index}.key"),
+                 "--out", str(self.out(index)), *more]  # fmt: skip
+        if index == SERVER:
+            words += ["--manifest", str(self.folder / "m.toml")]
+        self.starts[index] += 1
+        frames = self.folder / f"{index}.{self.starts[index]}.frames"
+
+        def work() -> None:
+            with kept_entropy(self.folder), NotedFrames(frames):
+                from securevfl.cli import main
+
+                sys.argv = ["securevfl", *words]
+                main()
+
+        self.processes.start(index, work, self.log(index))
+
+    def manifest_address(self) -> Any:
+        """Address of the relay."""
+        from securevfl.engine.carriers.nats import RelayAddress
+
+        return RelayAddress.parse(self.relay)
+
+    def start_all(self, *more: str) -> None:
+        """Start all parties."""
+        for n in self.parties:
+            self.start(n, *more)
+
+    def rounds(self) -> int:
+        """Rounds that the server has recorded."""
+        path = self.out(SERVER) / "events.jsonl"
+        return path.read_text().count('"name": "round"') if path.exists() else 0
+
+    def wait_for_round(self, number: int, seconds: float = 120.0) -> bool:
+        """Wait until the server is in a round, as long as it runs."""
+        end = time.monotonic() + seconds
+        while self.rounds() < number and time.monotonic() < end:
+            self.processes.look()
+            if self.processes.codes:
+                return False
+            time.sleep(0.02)
+        return self.rounds() >= number
+
+    # -- what is compared ----------------------------------------------------------------------
+
+    def losses(self) -> list[float]:
+        """Losses in the server's history."""
+        from securevfl.runs.storage import read_history
+
+        rows, _ = read_history(self.out(SERVER))
+        return [row["loss"] for row in rows]
+
+    def events(self, index: int, *names: str) -> list[dict[str, Any]]:
+        """Events of those names in a party's history."""
+        from securevfl.runs.storage import read_history
+
+        _, events = read_history(self.out(index))
+        return [event for event in events if event["event"] in names]
+
+    def simulated(self) -> dict[str, Any]:
+        """Losses of a simulation with the same secrets, and of one with others."""
+        place = self.folder / "simulated.json"
+
+        def work() -> None:
+            place.write_text(json.dumps(simulations(self)))
+
+        child = forked(work, self.folder / "simulation.log")
+        os.waitpid(child, 0)
+        if not place.exists():
+            raise RuntimeError(last_lines(self.folder / "simulation.log"))
+        found: dict[str, Any] = json.loads(place.read_text())
+        return found
+
+    def frames(self) -> dict[str, int]:
+        """Frames taken, and those among them that no peer sent, or that came twice."""
+        sent: Counter[str] = Counter()
+        taken: Counter[str] = Counter()
+        rejected = repeated = 0
+        for path in self.folder.glob("*.frames"):
+            for line in path.read_text().splitlines():
+                kind, _, rest = line.partition(" ")
+                if kind == "counts":
+                    rejected += int(rest.split()[0])
+                    repeated += int(rest.split()[1])
+                else:
+                    (sent if kind == "sent" else taken)[rest] += 1
+        unsent = sum(count for frame, count in taken.items() if frame not in sent)
+        twice = sum(max(0, count - sent[frame]) for frame, count in taken.items()) - unsent
+        return {"taken": taken.total(), "not_sent": unsent, "twice": twice,
+                "rejected": rejected, "repeated": repeated}  # fmt: skip
+
+    def result(self, finished: bool) -> dict[str, Any]:
+        """What the session showed."""
+        codes = self.processes.codes
+        found: dict[str, Any] = {
+            "protocol": self.protocol,
+            "options": {
+                k: v
+                for k, v in self.options.items()
+                if k in ("rounds", "segments", "quorum", "mode", "hosts", "batch")
+            },
+            "hung": not finished,
+            "all_ended_well": finished and all(code == 0 for code in codes.values()),
+        }
+        if not found["all_ended_well"]:
+            found["logs"] = {
+                name_of(n): last_lines(self.log(n)) for n in self.parties if codes.get(n) != 0
+            }
+            return found
+        losses, wanted = self.losses(), self.simulated()
+        return found | {
+            "rounds": len(losses),
+            "first_and_last_loss": [losses[0], losses[-1]],
+            "equal_to_the_simulation": losses == wanted["same"],
+            "losses_that_differ": sum(a != b for a, b in zip(losses, wanted["same"], strict=True)),
+            "frames": self.frames(),
+            "restarts": self.starts.total() - len(self.parties),
+        }
+
+
+def simulations(session: Session) -> dict[str, Any]:
+    """Losses of a simulation with a session's secrets."""
+    import securevfl as svfl
+    from securevfl.testing.entropies import simulated_with
+
+    entropies = {}
+    for n in session.parties:
+        kept = session.folder / f"{n}.entropy"
+        entropies[n] = OwnEntropy(n, kept.read_bytes())
+    with simulated_with(entropies):
+        run = svfl.run(session.protocol, session.source, conditions="none", **session.options)
+    return {"same": [row["loss"] for row in run.history]}
+
+
+def kept_entropy(folder: Path) -> Any:
+    """Keep a party's entropy beside the sessions' folders, before it is deleted."""
+    from securevfl.runs.organisations.folder import OwnFolder
+
+    clear = OwnFolder.clear
+
+    def reading(own: OwnFolder) -> None:
+        entropy = own.phase_store("training").entropy()
+        if entropy is not None:
+            (folder / f"{own.index}.entropy").write_bytes(entropy)
+        clear(own)
+
+    return mock.patch.object(OwnFolder, "clear", reading)
+
+
+class NotedFrames:
+    """Note a hash of each frame that a process sends to a peer, or takes from one, at once."""
+
+    def __init__(self, path: Path) -> None:
+        from securevfl.engine.carriers.session import Session as Links
+
+        self.path, self.kind = path, Links
+        self.send, self.begin = Links.send, Links.__init__
+        self.made: list[Any] = []
+
+    def __enter__(self) -> None:
+        file = self.path.open("a")
+        send, begin, made = self.send, self.begin, self.made
+
+        def note(kind: str, place: str, frame: bytes) -> None:
+            file.write(f"{kind} {place} {hashlib.sha256(frame).hexdigest()[:32]}\n")
+            file.flush()
+
+        def sending(links: Any, receiver: int, frame: bytes) -> None:
+            note("sent", f"{receiver}", frame)
+            send(links, receiver, frame)
+
+        def beginning(
+            links: Any, index: int, *rest: Any, deliver: Callable[[bytes], None], **more: Any
+        ) -> None:
+            def taking(frame: bytes) -> None:
+                note("took", f"{index}", frame)
+                deliver(frame)
+
+            begin(links, index, *rest, deliver=taking, **more)
+            made.append(links)
+
+        self.kind.send, self.kind.__init__ = sending, beginning  # type: ignore[method-assign]
+        self.file = file
+
+    def __exit__(self, *_: object) -> None:
+        for links in self.made:
+            self.file.write(f"counts {links.rejected} {links.repeated}\n")
+        self.file.close()
+        self.kind.send, self.kind.__init__ = self.send, self.begin  # type: ignore[method-assign]
+
+
+# -- the studies -------------------------------------------------------------------------------
+
+
+def in_session(
+    protocol: str,
+    work: Callable[[Session], bool],
+    *,
+    hostile: float | None = None,
+    more: Sequence[str] = (),
+    **terms: Any,
+) -> dict[str, Any]:
+    """Hold a session; `work` disturbs it and tells whether it ended."""
+    options, data = SAME[protocol]
+    options = {**options, **terms.pop("options", {})}
+    with tempfile.TemporaryDirectory() as name, separate_networks((SERVER, *range(PARTIES))):
+        session = Session(Path(name), protocol, options, data, **terms)
+        session.start_relay(hostile)
+        began = time.monotonic()
+        try:
+            session.start_all(*more)
+            finished = work(session)
+        finally:
+            session.processes.wait(0.0)
+            session.stop_relay(signal.SIGKILL if hostile is None else signal.SIGTERM)
+        found = session.result(finished) | {"seconds": round(time.monotonic() - began, 1)}
+        if hostile is not None:
+            found["relay"] = json.loads((session.folder / "hostile.json").read_text())
+        found |= session.noted
+        return found
+
+
+def same(protocol: str) -> dict[str, Any]:
+    """An undisturbed session."""
+
+    def work(session: Session) -> bool:
+        session.noted = {
+            "routes_of_a_party": routes(0),
+            "others_unreachable": all(unreachable(n, session.parties) for n in session.parties),
+        }
+        return session.processes.wait(HUNG)
+
+    return in_session(protocol, work)
+
+
+def kills(protocol: str, number: int) -> dict[str, Any]:
+    """Parties are killed in turn, the server every fifth time, and started again."""
+
+    def work(session: Session) -> bool:
+        done: list[str] = []
+        for n in range(number):
+            if not session.wait_for_round(2 * n + 2):
+                break
+            index = SERVER if n % 5 == 2 else n % PARTIES
+            if index not in session.processes.running:
+                break
+            session.processes.kill(index)
+            session.start(index)
+            done.append(name_of(index))
+        session.noted = {"kills": len(done), "of_the_server": done.count(name_of(SERVER))}
+        return session.processes.wait(HUNG)
+
+    return in_session(protocol, work, options={"rounds": 2 * number + 5})
+
+
+def relay_killed(protocol: str, rounds: int) -> dict[str, Any]:
+    """The relay is killed every 5 s, and started again at once."""
+
+    def work(session: Session) -> bool:
+        times, end = 0, time.monotonic() + HUNG
+        while session.processes.running and time.monotonic() < end:
+            until = time.monotonic() + 5.0
+            while session.processes.running and time.monotonic() < until:
+                session.processes.look()
+                time.sleep(0.05)
+            if session.processes.running:
+                session.stop_relay()
+                session.start_relay()
+                times += 1
+        session.noted = {"relay_killed": times}
+        return session.processes.wait(1.0)
+
+    return in_session(protocol, work, options={"rounds": rounds})
+
+
+def hostile(protocol: str, share: float, **terms: Any) -> dict[str, Any]:
+    """A relay that drops, doubles, reorders, forges and replays a share of frames each."""
+    found = in_session(
+        protocol, lambda session: session.processes.wait(HUNG), hostile=share, **terms
+    )
+    return found | {"share_of_each": share, **terms}
+
+
+def stopped(protocol: str, silence: float) -> dict[str, Any]:
+    """A party is stopped in the middle, named by all others, and goes on."""
+
+    def work(session: Session) -> bool:
+        if not session.wait_for_round(5):
+            return session.processes.wait(1.0)
+        child = session.processes.running[3]
+        os.kill(child, signal.SIGSTOP)
+        began, named = time.monotonic(), {}
+        others = [n for n in session.parties if n != 3]
+        while len(named) < len(others) and time.monotonic() < began + 4 * silence + 20:
+            for n in others:
+                if n not in named and "party 3 was not heard" in session.log(n).read_text():
+                    named[n] = round(time.monotonic() - began, 2)
+            time.sleep(0.02)
+        os.kill(child, signal.SIGCONT)
+        session.noted = {"silence": silence, "named_by": len(named),
+                         "first_and_last_named": [min(named.values()), max(named.values())]}  # fmt: skip
+        return session.processes.wait(HUNG)
+
+    more = ("--silence", str(silence))
+    return in_session(protocol, work, more=more, options={"rounds": 60})
+
+
+def load() -> None:
+    """Import what the processes need, before they are forked."""
+    for name in (
+        "securevfl.cli.app",
+        "securevfl.cli.party",
+        "securevfl.data.catalogue.registry",
+        "securevfl.runs.organisations.join",
+        *(f"securevfl.protocols.{name}" for name in SAME),
+    ):
+        importlib.import_module(name)
+
+
+def write(study: str, found: Any) -> None:
+    """Keep a study's results beside those of other studies and other protocols."""
+    content = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    rows = {row["protocol"]: row for row in content.get(study, [])}
+    made = {"machine": describe_machine(), "commit": commit()}
+    rows[found["protocol"]] = found | made
+    content[study] = list(rows.values())
+    RESULTS.parent.mkdir(parents=True, exist_ok=True)
+    RESULTS.write_text(json.dumps(content, indent=1) + "\n")
+
+
+def main() -> None:
+    given = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    given.add_argument("study", choices=("same", "kills", "relay", "hostile", "stopped"))
+    given.add_argument("--protocol", action="append", help="Default: those of the study.")
+    given.add_argument("--kills", type=int, default=20)
+    given.add_argument("--rounds", type=int, default=60)
+    given.add_argument("--silence", type=float, default=4.0)
+    asked = given.parse_args()
+    load()
+    studies: dict[str, tuple[Sequence[str], Callable[[str], dict[str, Any]]]] = {
+        "same": (list(SAME), same),
+        "kills": (["fedvs"], lambda name: kills(name, asked.kills)),
+        "relay": (["fedvs"], lambda name: relay_killed(name, asked.rounds)),
+        "hostile": (["fedvs"], lambda name: hostile(name, 0.1)),
+        "stopped": (["split"], lambda name: stopped(name, asked.silence)),
+    }
+    usual, study = studies[asked.study]
+    for name in asked.protocol or usual:
+        found = study(name)
+        print(json.dumps(found), flush=True)
+        write(asked.study, found)
+
+
+if __name__ == "__main__":
+    main()
