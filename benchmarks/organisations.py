@@ -5,6 +5,7 @@
     python benchmarks/organisations.py relay        the relay is killed every 5 s
     python benchmarks/organisations.py hostile      a relay that mistreats five times 10 % of frames
     python benchmarks/organisations.py stopped      a party is stopped, and named
+    python benchmarks/organisations.py refused      what is refused, and after how long
 
 It needs root, iproute2 and nats-server. Processes run `securevfl party join`, in namespaces of
 `benchmarks.namespaces`; they are forked from one that has loaded the package. Losses are compared
@@ -26,6 +27,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -39,12 +41,15 @@ from benchmarks.namespaces import (
     Processes,
     forked,
     last_lines,
+    namespace,
     routes,
     separate_networks,
     unreachable,
 )
+from securevfl.engine.carriers.nats import RelayAddress
 from securevfl.engine.network import SERVER, name_of
 from securevfl.engine.security.identity import Identity, Manifest, ManifestEntry
+from securevfl.engine.security.used_sessions import use_session
 from securevfl.engine.streams import OwnEntropy
 from securevfl.machine import commit, describe_machine
 from securevfl.runs.organisations.invitation import Invitation
@@ -55,7 +60,8 @@ RESULTS = Path(__file__).parent / "results" / "relay" / "organisations.json"
 PARTIES = 8
 PORT = 4222
 SMALL = {"batch": 64, "hidden": 16, "width": 8}
-_SHOWN = ("rounds", "segments", "quorum", "mode", "hosts", "batch")
+_SHOWN = ("interval", "rounds", "segments", "quorum", "mode", "hosts", "batch")
+_NAMED = "party 3 was not heard"
 HUNG = 400.0  # seconds after which a session counts as hung
 
 # What makes losses depend on time is left out: quorum below N, updates at each one's own pace.
@@ -67,7 +73,7 @@ SAME: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "cvfl": ({"rounds": 12, "mode": "sync", **SMALL}, {}),
     "dvfl": (
         {"rounds": 6, "guest_epochs": 2, "host_epochs": 2, "hosts": 3, "hidden": 16, "width": 8,
-         "host_width": 8, "batch": 256},
+         "host_width": 8, "batch": 256, "interval": 2.0},
         {"parties": PARTIES - 3},
     ),
 }  # fmt: skip
@@ -133,7 +139,7 @@ class Session:
 
     def start(self, index: int, *more: str) -> None:
         """Start a party's process: `securevfl party join`."""
-        relays = (self.manifest_address(),)
+        relays = (self.relay_address(),)
         invitation = Invitation(index, self.manifest.session, self.manifest.digest, relays)
         words = ["party", "join", str(invitation), "--key", str(self.folder / f"{index}.key"),
                  "--out", str(self.out(index)), *more]  # fmt: skip
@@ -151,10 +157,8 @@ class Session:
 
         self.processes.start(index, work, self.log(index))
 
-    def manifest_address(self) -> Any:
+    def relay_address(self) -> RelayAddress:
         """Address of the relay."""
-        from securevfl.engine.carriers.nats import RelayAddress
-
         return RelayAddress.parse(self.relay)
 
     def start_all(self, *more: str) -> None:
@@ -427,18 +431,77 @@ def stopped(protocol: str, silence: float) -> dict[str, Any]:
         os.kill(child, signal.SIGSTOP)
         began, named = time.monotonic(), {}
         others = [n for n in session.parties if n != 3]
+        before = {n: session.log(n).read_text().count(_NAMED) for n in others}
         while len(named) < len(others) and time.monotonic() < began + 4 * silence + 20:
             for n in others:
-                if n not in named and "party 3 was not heard" in session.log(n).read_text():
+                if n not in named and session.log(n).read_text().count(_NAMED) > before[n]:
                     named[n] = round(time.monotonic() - began, 2)
             time.sleep(0.02)
         os.kill(child, signal.SIGCONT)
-        session.noted = {"silence": silence, "named_by": len(named),
-                         "first_and_last_named": [min(named.values()), max(named.values())]}  # fmt: skip
+        session.noted = {
+            "silence": silence,
+            "named_by": len(named),
+            "first_and_last_named": [min(named.values()), max(named.values())],
+        }
         return session.processes.wait(HUNG)
 
     more = ("--silence", str(silence))
     return in_session(protocol, work, more=more, options={"rounds": 60})
+
+
+def refused() -> dict[str, Any]:
+    """What is refused, by which line and after how many seconds; parties are forked, all loaded."""
+    options, data = SAME["split"]
+    with tempfile.TemporaryDirectory() as name, separate_networks((SERVER, *range(PARTIES))):
+        session = Session(Path(name), "split", options, data)
+        session.start_relay()
+        time.sleep(1.0)
+        stranger = session.folder / "stranger.key"
+        Identity.create(stranger)
+        given = ("--manifest", str(session.folder / "m.toml"))
+        own, digest = session.relay_address(), session.manifest.digest
+        old = bytes(32)
+        used = session.folder / "0.sessions"
+        found = {
+            "wrong key, by the relay": refusal(session, own, digest, "--key", str(stranger)),
+            "wrong key, by the manifest": refusal(
+                session, own, digest, *given, "--key", str(session.folder / "1.key")
+            ),
+            "wrong manifest, by the relay": refusal(session, own, old),
+            "wrong manifest, by the invitation": refusal(session, own, old, *given),
+            "wrong certificate": refusal(session, replace(own, fingerprint="a" * 64), digest),
+            "other version": refusal(session, own, digest, *given, version="9.9.9"),
+        }
+        use_session(used, session.manifest.session, "an earlier run")
+        found["old session"] = refusal(session, own, digest, *given)
+        session.stop_relay()
+    return {"protocol": "split", "refused": found}
+
+
+def refusal(
+    session: Session, relay: RelayAddress, digest: bytes, *more: str, version: str | None = None
+) -> dict[str, Any]:
+    """Seconds until a party's process ended, its exit code and its lines."""
+    place = session.folder / f"refused-{time.monotonic_ns()}"
+    invitation = Invitation(0, session.manifest.session, digest, (relay,))
+    words = ["party", "join", str(invitation), "--out", str(place), *more]
+    if "--key" not in more:
+        words += ["--key", str(session.folder / "0.key")]
+    log = place.with_suffix(".log")
+
+    def work() -> None:
+        from securevfl.cli import main
+        from securevfl.runs.organisations import terms
+
+        terms.__version__ = version or terms.__version__
+        sys.argv = ["securevfl", *words]
+        main()
+
+    began = time.monotonic()
+    child = forked(work, log, network=namespace(0))
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    took = round(time.monotonic() - began, 2)
+    return {"seconds": took, "exit": code, "lines": log.read_text().strip().splitlines()}
 
 
 def load() -> None:
@@ -466,7 +529,7 @@ def write(study: str, found: Any) -> None:
 
 def main() -> None:
     given = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    given.add_argument("study", choices=("same", "kills", "relay", "hostile", "stopped"))
+    given.add_argument("study", choices=("same", "kills", "relay", "hostile", "stopped", "refused"))
     given.add_argument("--protocol", action="append", help="Default: those of the study.")
     given.add_argument("--kills", type=int, default=20)
     given.add_argument("--rounds", type=int, default=60)
@@ -478,6 +541,7 @@ def main() -> None:
         "kills": (["fedvs"], lambda name: kills(name, asked.kills)),
         "relay": (["fedvs"], lambda name: relay_killed(name, asked.rounds)),
         "hostile": (["fedvs"], lambda name: hostile(name, 0.1)),
+        "refused": (["split"], lambda name: refused()),
         "stopped": (["split"], lambda name: stopped(name, asked.silence)),
     }
     usual, study = studies[asked.study]
