@@ -18,6 +18,7 @@ from securevfl.engine.carriers.nats import RelayAddress
 from securevfl.engine.security.identity import Manifest
 from securevfl.errors import ConfigurationError
 from securevfl.runs.organisations.invitation import Invitation
+from securevfl.runs.organisations.terms import Terms
 from tests.engine.carriers.test_nats import Relay, real
 
 NAMES = ("server", "0", "1")
@@ -216,6 +217,17 @@ def test_invitations_are_read_back_and_hold_no_secret(organisations):
 def test_what_is_no_invitation_is_refused(text):
     with pytest.raises(ConfigurationError, match=r"invitation|relay"):
         Invitation.parse(text)
+
+
+def test_padding_is_a_term_that_all_sign(organisations, tmp_path):
+    files = (organisations / "session.toml", tmp_path / "padded.toml")
+    write_manifest(organisations, files[1], "--padded")
+    assert [Terms.of(Manifest.read(file)).padded for file in files] == [False, True]
+    words = [
+        "keys", "manifest", tmp_path / "x.toml", "--padded", "--server",
+        organisations / "server.key.pub", "--party", f"0={organisations / '0.key.pub'}",
+    ]  # fmt: skip
+    assert "--padded need --label or --data" in refused(words)
 
 
 def test_roles_and_terms_are_checked(organisations, tmp_path):

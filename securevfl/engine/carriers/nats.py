@@ -109,8 +109,14 @@ class _RefusedError(CarrierError):
     """A relay that will refuse this party again, or that is not the expected one."""
 
 
+_FAILURES = (CarrierError, OSError, EOFError, ValueError)  # of an attempt to connect
+
+
 class NatsCarrier:
     """A party's connection to a relay. It reconnects for ever, by the addresses in turn.
+
+    Parties at different relays would never hear each other. So a party at a later relay looks every
+    five seconds whether an earlier one lets it in, and goes back: all meet at the first that works.
 
     Parameters
     ----------
@@ -135,6 +141,7 @@ class NatsCarrier:
         self._writer: asyncio.StreamWriter | None = None
         self._task: asyncio.Task[None] | None = None
         self._heard = 0.0
+        self._place = 0  # of the present relay in the addresses
         self._told_lost = False
         self._heads: dict[int, bytes] = {}
 
@@ -193,12 +200,14 @@ class NatsCarrier:
         wait = _FIRST_WAIT
         while True:
             errors = []
-            for address in self._addresses:
+            for place, address in enumerate(self._addresses):
                 try:
                     connection = await self._try(address)
-                except (CarrierError, OSError, EOFError, ValueError) as error:
+                except _FAILURES as error:
                     errors.append(_told(address, error))
                     continue
+                self._place, self._writer = place, connection[1]
+                self._heard = asyncio.get_running_loop().time()
                 if self._told_lost:
                     self._told_lost = False
                     self._changed(True, f"relay {address.place}: connected")
@@ -233,7 +242,6 @@ class NatsCarrier:
             except BaseException:
                 writer.transport.abort()
                 raise
-        self._writer, self._heard = writer, asyncio.get_running_loop().time()
         return reader, writer
 
     async def _log_in(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -281,12 +289,23 @@ class NatsCarrier:
             self._take(frame)
 
     async def _watch(self, writer: asyncio.StreamWriter) -> None:
-        """End a connection whose relay answers no more."""
+        """End a connection whose relay answers no more, or when an earlier relay is back."""
         loop = asyncio.get_running_loop()
         while loop.time() - self._heard < _DEAD_SECONDS:
             writer.write(b"PING\r\n")
             await asyncio.sleep(_PING_SECONDS)
+            if await self._earlier_is_back():
+                break
         writer.transport.abort()
+
+    async def _earlier_is_back(self) -> bool:
+        """Whether a relay before the present one lets this party in."""
+        for address in self._addresses[: self._place]:
+            with suppress(*_FAILURES):
+                _, writer = await self._try(address)
+                writer.transport.abort()
+                return True
+        return False
 
 
 def _context() -> ssl.SSLContext:

@@ -61,6 +61,8 @@ class Process:
         Called with sentences for the user, such as for whom it waits.
     patience : float
         Seconds without a beacon of a party after which it is named.
+    padded : bool
+        Whether datagrams are padded to powers of two; all parties of a session do, or none.
     """
 
     def __init__(
@@ -74,11 +76,13 @@ class Process:
         record: Callable[[str, dict[str, Any]], None],
         say: Callable[[str], None],
         patience: float = 15.0,
+        padded: bool = False,
     ) -> None:
         self.index = index
         self.manifest = manifest.signed(index, identity)
         self.roster = Roster(sorted(manifest.entries), index, life)
         self.patience = patience
+        self._padded = padded
         self._identity = identity
         self._record = record
         self._say = say
@@ -303,6 +307,7 @@ class Process:
             verify=self.manifest.verify,
             deliver=host.take,
             introduce=lambda peer, known: host.add_peers({peer: known}),
+            padded=self._padded,
         )
         key = self.roster.of(self._era, SERVER) if phase.tolerant else self._era
         channel = self._channels.channel(f"{phase.number} {key}")

@@ -102,7 +102,18 @@ class Member:
             record=self._record,
             say=say,
             patience=patience,
+            padded=self.terms.padded,
         )
+        try:
+            return await self._from_open_to_leave(process, say)
+        finally:
+            if self._organisation is not None:  # until it has left it may record a lost relay
+                self._organisation.log.close()
+
+    async def _from_open_to_leave(
+        self, process: Process, say: Callable[[str], None]
+    ) -> dict[str, Any]:
+        """Connect, carry the session out, and tell the others how it ended."""
         await process.open()
         try:
             summary = await self._session(process, say)
@@ -112,9 +123,6 @@ class Member:
         except BaseException:
             await process.leave(None)
             raise
-        finally:
-            if self._organisation is not None:
-                self._organisation.log.close()
         await process.leave(len(PHASES))
         return summary
 

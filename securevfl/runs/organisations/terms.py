@@ -41,6 +41,8 @@ class Terms:
     data : mapping
         ``{"tables": {...}}`` with options of `securevfl.data.alignment.local_tables`, or
         ``{"name": ..., "options": {...}}`` of a set by name.
+    padded : bool
+        Whether all parties pad datagrams to powers of two, so that a relay sees no other sizes.
     """
 
     version: str
@@ -48,6 +50,7 @@ class Terms:
     seed: int
     options: Mapping[str, Any]
     data: Mapping[str, Any]
+    padded: bool = False
 
     @classmethod
     def make(
@@ -59,6 +62,7 @@ class Terms:
         data: Mapping[str, Any],
         seed: int = 0,
         days: float = 7.0,
+        padded: bool = False,
     ) -> Terms:
         """Terms that this version can carry out.
 
@@ -70,7 +74,7 @@ class Terms:
         config = make_config(get_protocol(protocol), options)
         values = {k: v for k, v in config.model_dump().items() if v is not None}
         by = datetime.now(UTC) + timedelta(days=days)
-        made = cls(__version__, by.replace(microsecond=0), seed, values, dict(data))
+        made = cls(__version__, by.replace(microsecond=0), seed, values, dict(data), padded)
         made.check(protocol, parties)
         return made
 
@@ -91,6 +95,9 @@ class Terms:
                 seed=int(terms["seed"]),
                 options=dict(terms["options"]),
                 data=dict(terms["data"]),
+                padded=bool(
+                    terms.get("padded", False)
+                ),  # manifests of old versions have no such line
             )
         except (KeyError, ValueError, TypeError) as error:
             raise ConfigurationError(
@@ -104,6 +111,7 @@ class Terms:
             "version": self.version,
             "begin_by": self.begin_by.isoformat(),
             "seed": self.seed,
+            "padded": self.padded,
             "options": dict(self.options),
             "data": dict(self.data),
         }

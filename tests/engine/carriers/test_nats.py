@@ -228,6 +228,46 @@ def test_addresses_are_tried_in_order_and_one_that_is_down_is_passed_over(relay_
     assert asyncio.run(main()) == [b"x" * LARGEST_FRAME]
 
 
+@real
+@pytest.mark.timeout(120)
+def test_parties_that_went_to_a_later_relay_come_back_to_an_earlier_one(tmp_path, monkeypatch):
+    """One that joins when the first relay is back is there alone otherwise, for ever."""
+    monkeypatch.setattr("securevfl.engine.carriers.nats._PING_SECONDS", 0.1)
+    who = {n: identity() for n in (-1, 0)}
+    manifest = manifest_of(who)
+    relays = []
+    for name in ("first", "second"):
+        (tmp_path / name).mkdir()
+        relays.append(Relay(tmp_path / name, [manifest]))
+    addresses = [relay.address for relay in relays]
+
+    async def main():
+        early, late = Wire(relays[0].address, manifest.token, -1, who[-1]), []
+        early.carrier = NatsCarrier(addresses, manifest.token, -1, who[-1])
+        events = []
+        await early.carrier.open(early.got.append, lambda *event: events.append(event))
+        relays[0].start()
+        other = NatsCarrier(addresses, manifest.token, 0, who[0])
+        await other.open(late.append)
+        for _ in range(1000):
+            other.send(-1, b"met")
+            await asyncio.sleep(0.01)
+            if early.got:
+                break
+        await early.carrier.close()
+        await other.close()
+        return early.got, [connected for connected, _ in events]
+
+    relays[1].start()
+    try:
+        got, events = asyncio.run(main())
+    finally:
+        for relay in relays:
+            relay.kill()
+    assert b"met" in got
+    assert events == [False, True]
+
+
 def test_a_relay_without_tls_is_refused_before_it_gets_a_word():
     said = []
 

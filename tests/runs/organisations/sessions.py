@@ -14,7 +14,8 @@ from tests.engine.carriers.memory import MemoryRelay
 class Meeting:
     """Parties of a session with their keys and folders below one folder."""
 
-    def __init__(self, folder, protocol, parties, *, data, options, tables=None, hostility=None):
+    def __init__(self, folder, protocol, parties, *, data, options, tables=None, hostility=None,
+                 **more):  # fmt: skip
         self.folder, self.tables = folder, tables or {}
         self.parties = (SERVER, *range(parties))
         self.relay = MemoryRelay(hostility)
@@ -24,7 +25,7 @@ class Meeting:
         folder.mkdir(exist_ok=True)
         found = {n: key.exists() and Identity.read(key) for n, key in keys.items()}
         made = {n: found[n] or Identity.create(key) for n, key in keys.items()}
-        terms = Terms.make(protocol, parties, options=options, data=data)
+        terms = Terms.make(protocol, parties, options=options, data=data, **more)
         entries = {n: ManifestEntry(identity.public) for n, identity in made.items()}
         self.manifest = Manifest("s", protocol, entries, terms=terms.plain())
 

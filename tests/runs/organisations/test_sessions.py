@@ -1,6 +1,7 @@
 """Parties without a driver: the simulation's numbers, restarts, silence, and refusals."""
 
 import asyncio
+import hashlib
 import json
 import shutil
 from dataclasses import replace
@@ -14,6 +15,7 @@ from sklearn.datasets import load_digits
 import securevfl as svfl
 from securevfl.data.source import DataSource
 from securevfl.engine.network import SERVER
+from securevfl.engine.organisations.process import Process
 from securevfl.errors import ConfigurationError, RunError
 from securevfl.protocols.split import Client
 from securevfl.report.loading import read_records
@@ -192,6 +194,36 @@ def test_an_evaluation_waits_for_all_so_that_no_row_stands_in_two_sums(tmp_path)
     config = evaluation.assignment.make.make().config
     assert (config.share_timeout, config.result_timeout) == (None, None)
     assert own.make().config.share_timeout == 1.0
+
+
+def test_a_relay_sees_no_sizes_but_powers_of_two_where_the_terms_say_so(tmp_path):
+    """Beacons are left out: they are open, and say nothing of data."""
+    options = OPTIONS | {"rounds": 2}
+    meeting = Meeting(tmp_path, "split", 2, data={"name": "digits"}, options=options, padded=True)
+    beacons = hashlib.sha256(b"channel beacons").digest()[:8]
+    sizes, outcome = set(), meeting.relay.outcome
+
+    def seen(receiver, frame):
+        if not frame.startswith(beacons):
+            sizes.add(len(frame) - 8)  # without the name of the channel
+        return outcome(receiver, frame)
+
+    meeting.relay.outcome = seen
+    meeting.hold()
+    assert all(size & (size - 1) == 0 for size in sizes)
+    assert max(sizes) > 4096  # embeddings in parts of their real size
+
+
+def test_a_relay_that_is_lost_in_the_last_moment_ends_nobody_in_an_error(small, monkeypatch):
+    leave = Process.leave
+
+    async def leaving(process, ended):
+        small.relay.stop()
+        small.relay.start()
+        await leave(process, ended)
+
+    monkeypatch.setattr(Process, "leave", leaving)
+    assert small.hold()[0]["rounds"] == OPTIONS["rounds"]
 
 
 def test_an_error_of_one_party_ends_all_and_is_told_by_its_name(tmp_path, monkeypatch):
