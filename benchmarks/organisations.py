@@ -198,7 +198,7 @@ class Session:
         return [event for event in events if event["event"] in names]
 
     def simulated(self) -> dict[str, Any]:
-        """Losses of a simulation with the same secrets, and of one with others."""
+        """Losses of a simulation with the same secrets."""
         place = self.folder / "simulated.json"
 
         def work() -> None:
@@ -230,7 +230,7 @@ class Session:
                 "rejected": rejected, "repeated": repeated}  # fmt: skip
 
     def result(self, finished: bool) -> dict[str, Any]:
-        """What the session showed."""
+        """Results of the session: how it ended, its losses and its frames."""
         codes = self.processes.codes
         found: dict[str, Any] = {
             "protocol": self.protocol,
@@ -450,7 +450,7 @@ def stopped(protocol: str, silence: float) -> dict[str, Any]:
 
 
 def refused() -> dict[str, Any]:
-    """What is refused, by which line and after how many seconds; parties are forked, all loaded."""
+    """Refusals of a party that should not join, with their lines and seconds."""
     options, data = SAME["split"]
     with tempfile.TemporaryDirectory() as name, separate_networks((SERVER, *range(PARTIES))):
         session = Session(Path(name), "split", options, data)
