@@ -111,7 +111,7 @@ _AGAINST = ("gap", "channel", "failure")
 
 
 def judged(now: str, sound: str) -> str:
-    """Whether a verdict accuses, is weaker than the sound one, or is as strong."""
+    """Word for a verdict: accused, withheld if it is weaker than the sound one, or MISSED."""
     if now == "VIOLATED":
         return "accused"
     as_strong = now in STRONG and STRONG.index(now) <= STRONG.index(sound)
@@ -119,7 +119,7 @@ def judged(now: str, sound: str) -> str:
 
 
 def found_of(edit: Edit, changed: bool) -> dict[str, Any]:
-    """What the verifiers find in a copy, with the edit or without."""
+    """Verdict of the verifiers on a copy, with the edit or without."""
     tree = Tree()
     try:
         if changed:
