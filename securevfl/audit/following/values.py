@@ -162,7 +162,8 @@ def _parts(value: Any) -> Mapping[str, Any]:
         inside = dict(zip(code.co_freevars, value.__closure__ or (), strict=False))
         cells = {name: _inside(cell) for name, cell in inside.items()}
         wrapped = {n: one for n, one in vars(value).items() if n == "__wrapped__"}
-        wrapped["attributes"] = ", ".join(sorted(vars(value)))  # no more may come later
+        if str(value.__module__).startswith("securevfl."):  # no more may come later
+            wrapped["attributes"] = ", ".join(sorted(vars(value)))
         place = f"{code.co_filename}:{code.co_firstlineno} {code.co_name}"
         given = {"defaults": value.__defaults__, "by name": value.__kwdefaults__}
         return {"place": place, "of": value.__globals__.get("__name__")} | given | cells | wrapped
