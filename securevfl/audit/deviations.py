@@ -139,7 +139,7 @@ class Comparer:
                 self._missing[spec.kind, spec.sender, spec.receiver] = spec
             return
         try:
-            with self._other.watching() as faults:
+            with self._other.watching(key.round) as faults:
                 wrong = _differs(self._run, spec, message)
         except ForgottenError:
             self._forgotten += 1

@@ -2,10 +2,11 @@
 
 A formula computes a share by the code that made the share, so a fault of that code is in both. Each
 result here is taken times a random vector r that the code does not know, exactly modulo p: shares
-must have S r = L ([X; Z] r) with Lagrange coefficients in Python integers, products C r = A (B r)
-(Freivalds' check), masked results (Y - psi) r = P(alpha) rho r with streams that are derived anew.
-The numbers of r are uniform below 2^32, so a wrong column, wherever it is, escapes with probability
-at most ceil(2^32 / p) / 2^32. Quantised numbers are rounded again by numpy, all of them.
+must have S r = L ([X; Z] r) with Lagrange coefficients in Python integers, masked results
+(Y - psi) r = P(alpha) rho r with streams that are derived anew, and products s C r = (s A) (B r)
+(Freivalds' check) with another random vector s. Their numbers are uniform below 2^32, so a wrong
+number, wherever it is, escapes with probability at most ceil(2^32 / p) / 2^32, in a product twice
+that. Quantised numbers are rounded again by numpy, all of them.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from securevfl.field.prss import Prss
 
 _COLUMNS = 1 << 16  # below 2^32 times below 2^16, so many times, is below 2^64
 _STREAMS = 256  # sums of streams that are kept
+_ALL = 32  # rounds of which every message is held against other code; then every second one
 
 
 class OtherCode:
@@ -45,12 +47,16 @@ class OtherCode:
         self._inside = False
 
     @contextmanager
-    def watching(self) -> Iterator[list[str]]:
+    def watching(self, round: int) -> Iterator[list[str]]:
         """Hold against other code what is computed meanwhile; gives the faults of that time.
 
+        After some rounds it is done every second time, by chance: a run may have hundreds.
         It replaces methods of the library, so it is not for several threads.
         """
         self.faults = []
+        if round > _ALL and self._chance.integers(2):
+            yield self.faults
+            return
         checks: tuple[tuple[Any, str, Callable[..., None]], ...] = (
             (LagrangeCode, "encode", self._encoded),
             (LagrangeCode, "encode_constant", self._encoded_constant),
@@ -141,9 +147,10 @@ class OtherCode:
         a, b, p = np.asarray(a), np.asarray(b), field.modulus
         if a.ndim != 2 or b.ndim != 2:
             return
-        r = self.vector(b.shape[1])
-        between = np.array(times(b, r, p), field.dtype)
-        if times(c, r, p) != times(a, between, p):
+        n = b.shape[1]
+        r, s = self.vector(n), self.vector(n + len(a))[n:]  # independent
+        found = _dot(s.tolist(), times(c, r, p))
+        if (found - _dot(times(a.T, s, p), times(b, r, p))) % p:
             self.faults.append("a product is not what other code computes")
 
     def _masked(
@@ -169,8 +176,9 @@ class OtherCode:
             streams = self._stream(code.field, keys[place], label, count, size)
             rho += first * sum(one * pow(alpha, e, p) for e, one in enumerate(streams))
         P = math.prod(alpha - beta for beta in code.betas[: code.segments])
-        own, other = (self._sums(code, each.reshape(1, -1))[0] for each in (masked, result))
-        self._ask(code, [own], [other + P * rho], "a masked result is not the result and its mask")
+        added = masked.astype(np.uint64) + (np.uint64(p) - result.astype(np.uint64))
+        found = self._sums(code, added.reshape(1, -1))
+        self._ask(code, found, [P * rho], "a masked result is not the result and its mask")
 
     def _stream(
         self, field: PrimeField, key: bytes, label: bytes, count: int, size: int
@@ -218,26 +226,29 @@ def times(matrix: np.ndarray, vector: np.ndarray, p: int) -> list[int]:
     vector : ndarray, (columns,), unsigned
     p : int
     """
-    short = p < 1 << 32  # then (p-1) p < 2^64
+    short = p < 1 << 32  # then (p-1) + (p-1)^2 < 2^64
     number: Any = np.uint64 if short else int
     total = np.zeros(len(matrix), np.uint64 if short else object)
     for start in range(0, matrix.shape[1], _COLUMNS):
         part = slice(start, start + _COLUMNS)
-        pieces = _words(vector[part], 16)
         for high, half in enumerate(_words(matrix[:, part], 32)):
-            sums = half @ np.stack(pieces, axis=1)
-            for low, column in enumerate((sums % np.uint64(p)).T):
+            for low, piece in enumerate(_words(vector[part], 16)):
                 weight = number(pow(2, 32 * high + 16 * low, p))
-                total = (total + column.astype(total.dtype) * weight) % number(p)
-    return [int(one) for one in total]
+                column = half @ piece
+                total += ((column % number(p)) if short else column.astype(object)) * weight
+                if short:  # whole numbers grow
+                    total %= number(p)
+    result: list[int] = (total % p).tolist()
+    return result
 
 
 def _words(array: np.ndarray, bits: int) -> list[np.ndarray]:
     """The numbers of an array in words of so many bits, the lowest first."""
-    whole, mask = array.astype(np.uint64), np.uint64((1 << bits) - 1)
-    return [
-        (whole >> np.uint64(shift)) & mask for shift in range(0, 8 * array.dtype.itemsize, bits)
-    ]
+    whole, own = array.astype(np.uint64), 8 * array.dtype.itemsize
+    if own <= bits:
+        return [whole]
+    mask = np.uint64((1 << bits) - 1)
+    return [(whole >> np.uint64(shift)) & mask for shift in range(0, own, bits)]
 
 
 @functools.lru_cache(maxsize=1024)

@@ -39,7 +39,7 @@ def everything(field):
     rng = np.random.Generator(np.random.Philox(5))
     point = FixedPoint(field, bits=2)
     keys = {key: bytes([key]) * 32 for key in prss.held(1)}
-    with OtherCode().watching() as faults:
+    with OtherCode().watching(1) as faults:
         shares = code.encode(X, masks=Z)
         code.encode_constant(X[0], masks=Z)
         code.decode(shares[[2, 5, 1, 3]], (2, 5, 1, 3), degree=1)
@@ -125,9 +125,34 @@ def test_a_quantiser_that_repeats_a_part_is_seen(monkeypatch):
     )
 
 
+def test_a_product_that_differs_by_an_antisymmetric_matrix_is_seen(monkeypatch):
+    matmul = PrimeField.matmul
+
+    def turned(field, a, b, **options):
+        found = matmul(field, a, b, **options)
+        found[0, 1] = (int(found[0, 1]) + 1) % field.modulus
+        found[1, 0] = (int(found[1, 0]) - 1) % field.modulus
+        return found
+
+    monkeypatch.setattr(PrimeField, "matmul", turned)
+    field = PrimeField(2**31 - 1)
+    with OtherCode().watching(1) as faults:
+        field.matmul(field.random((4, 3)), field.random((3, 4)))
+    assert faults == ["a product is not what other code computes"]
+
+
+def test_late_rounds_are_watched_every_second_time_by_chance():
+    other, before = OtherCode(), vars(LagrangeCode)["encode"]
+    watched = 0
+    for _ in range(400):
+        with other.watching(100):
+            watched += vars(LagrangeCode)["encode"] is not before
+    assert 120 < watched < 280  # else with probability below 1e-14
+
+
 def test_methods_are_as_before_when_nothing_is_watched():
     before = dict(vars(LagrangeCode)), dict(vars(PrimeField))
-    with OtherCode().watching():
+    with OtherCode().watching(1):
         assert vars(LagrangeCode)["encode"] is not before[0]["encode"]
     assert (dict(vars(LagrangeCode)), dict(vars(PrimeField))) == before
 
