@@ -31,7 +31,7 @@ _ALL = 32  # rounds of which every message is held against other code; then ever
 
 
 class OtherCode:
-    """What holds results of the field's kernels against other code.
+    """Comparison of results of the field's kernels with other code.
 
     Attributes
     ----------
