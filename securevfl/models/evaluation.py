@@ -1,4 +1,4 @@
-"""What a finished classifier did on the test rows: confusion, calibration, precision and recall."""
+"""Confusion, calibration, precision and recall of a finished classifier on the test rows."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ class PrecisionRecall(_Checked):
 
 
 class Evaluation(_Checked):
-    """What `securevfl.models.evaluation.evaluation` found."""
+    """Sums over test rows, as `securevfl.models.evaluation.evaluation` gives them."""
 
     classes: list[str]
     confusion: list[list[_Count]]

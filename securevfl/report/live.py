@@ -69,7 +69,7 @@ class LivePage:
 
     @property
     def port(self) -> int:
-        """Where it listens."""
+        """Port on which it listens."""
         return int(self._server.server_address[1])
 
     @property
