@@ -188,7 +188,7 @@ def _prime(protocol: Protocol) -> int | None:
 
 @dataclass(frozen=True)
 class _Checkpoint:
-    """What a run was at a checkpoint: its state, the newest round, messages and draws so far."""
+    """State, newest round, messages and draws of a run at a checkpoint."""
 
     state: dict[str, Any]
     round: int
@@ -197,7 +197,7 @@ class _Checkpoint:
 
 
 class _Life:
-    """What is known of a run from its beginning, or from a checkpoint that it was resumed from.
+    """Part of a run from its beginning, or from a checkpoint that it was resumed from.
 
     Parameters
     ----------
@@ -225,7 +225,7 @@ class _Life:
             yield from self._sums.faults()
 
     def drawn(self) -> Iterator[Tape]:
-        """What each party drew in this life."""
+        """Draws of each party in this life."""
         for index, tape in self.run.tapes.items():
             yield tape.after(self._before.get(index, Tape()))
 
