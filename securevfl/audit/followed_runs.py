@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, field
@@ -458,10 +458,18 @@ def differences(one: Traffic, other: Traffic) -> Iterator[tuple[MessageKey, str]
         shorter = min(len(one.envelopes), len(other.envelopes))
         if len(longer) > shorter:
             yield MessageKey(*longer[shorter][:4]), f"{_words(longer[shorter])}, and nothing"
-    known = dict(other.controls)
-    for key, digest in one.controls:
-        if known.get(key, digest) != digest:
+    known = _by_key(other.controls)
+    for key, digests in _by_key(one.controls).items():
+        if known.get(key, digests) != digests:
             yield key, "the content of a control message"
+
+
+def _by_key(controls: Iterable[tuple[MessageKey, str]]) -> dict[MessageKey, list[str]]:
+    """Digests of the control messages of a key: one of each life of a run."""
+    found: dict[MessageKey, list[str]] = {}
+    for key, digest in controls:
+        found.setdefault(key, []).append(digest)
+    return found
 
 
 def _envelopes(transcript: Transcript) -> tuple[tuple[Any, ...], ...]:
