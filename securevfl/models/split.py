@@ -282,8 +282,8 @@ def balanced_weights(labels: np.ndarray, classes: int) -> np.ndarray:
 
     Examples
     --------
-    >>> balanced_weights(np.array([0, 0, 0, 2]), 3).round(3).tolist()
-    [0.667, 0.0, 2.0]
+    >>> balanced_weights(np.array([0, 0, 0, 0, 2]), 3).tolist()
+    [0.625, 0.0, 2.5]
     """
     counts = np.bincount(labels.astype(np.int64), minlength=classes)
     there = np.count_nonzero(counts)

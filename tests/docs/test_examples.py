@@ -148,8 +148,8 @@ def test_notebooks_are_committed_without_outputs(path):
         assert cell.get("execution_count") is None
 
 
-def test_there_are_four_scripts_and_two_notebooks():
-    assert len(list(EXAMPLES.glob("*.py"))) == 4
+def test_there_are_five_scripts_and_two_notebooks():
+    assert len(list(EXAMPLES.glob("*.py"))) == 5
     assert len(NOTEBOOKS) == 2
 
 

@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pydantic
 
 from securevfl.audit.beside.effects import tell_effects
@@ -26,6 +27,7 @@ from securevfl.audit.following.acts import LINE, Act
 from securevfl.audit.following.stand_ins import in_place_of
 
 _LIBRARY, _PACKAGES = Path(__file__).parents[2], Path(pydantic.__file__).parents[1]
+_ALL = 100  # steps of a run in which the process is looked at; then in one of eight
 _COMPILERS = ("numba", "llvmlite")  # they log pages when the first party needs a kernel
 
 
@@ -40,6 +42,8 @@ class Lines:
         self._thread = 0
         self._at_exit = _calls_at_exit()
         self._process: tuple[dict[str, Any], int] | None = None
+        self._steps, self._looks = 0, True
+        self._chance = np.random.Generator(np.random.PCG64())  # of the operating system's entropy
 
     def to(self, taken: list[Act] | None) -> list[Act] | None:
         """Take lines into another list, or none from now on; where they went before."""
@@ -51,8 +55,17 @@ class Lines:
         return before
 
     def begins(self, taken: list[Act]) -> None:
-        """Take lines of a step, and what it changes of the process, into a list."""
-        self._process = process_state(), len(sys.modules)
+        """Take lines of a step, and what it changes of the process, into a list.
+
+        After some steps the process is looked at in one of eight, by chance, for it takes a quarter
+        of a run's time.
+        """
+        self._steps += 1
+        self._looks = self._steps <= _ALL or not self._chance.integers(8)
+        self._takes(taken)
+
+    def _takes(self, taken: list[Act]) -> None:
+        self._process = (process_state(), len(sys.modules)) if self._looks else None
         self.to(taken)
 
     def ends(self) -> None:
@@ -67,8 +80,8 @@ class Lines:
 
     @contextmanager
     def step(self, taken: list[Act]) -> Iterator[None]:
-        """Take lines of a step, and what it changes of the process, meanwhile."""
-        self.begins(taken)
+        """Take lines meanwhile, and what is changed of the process if it is in the newest step."""
+        self._takes(taken)
         try:
             yield
         finally:

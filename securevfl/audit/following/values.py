@@ -15,6 +15,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from inspect import Signature
 from pathlib import Path
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any
@@ -163,7 +164,8 @@ def _parts(value: Any) -> Mapping[str, Any]:
         cells = {name: _inside(cell) for name, cell in inside.items()}
         wrapped = {n: one for n, one in vars(value).items() if n == "__wrapped__"}
         if str(value.__module__).startswith("securevfl."):  # no more may come later
-            wrapped["attributes"] = ", ".join(sorted(vars(value)))
+            own = (n for n, one in vars(value).items() if not isinstance(one, Signature))  # Ray's
+            wrapped["attributes"] = ", ".join(sorted(own))
         place = f"{code.co_filename}:{code.co_firstlineno} {code.co_name}"
         given = {"defaults": value.__defaults__, "by name": value.__kwdefaults__}
         return {"place": place, "of": value.__globals__.get("__name__")} | given | cells | wrapped
