@@ -1,11 +1,14 @@
 """Ways around messages: objects in common, enclosed columns, files, a sampler of its own."""
 
+import inspect
+
 import pytest
 
 from securevfl.audit.beside.effects import watch_effects
 from securevfl.audit.beside.held import digests, in_common
 from securevfl.audit.beside.known_answers import sampler_fault
 from securevfl.audit.following.sources import altered
+from securevfl.engine.realtime.actor import PartyActor
 from securevfl.field import PrimeField
 from securevfl.testing.leaks import all_leaks
 from securevfl.testing.runs import make, simulate
@@ -19,6 +22,20 @@ def test_an_attribute_of_a_function_of_the_library_is_a_change_of_it():
         simulate(one.make())
         assert "securevfl.engine.party.Party.operations" in altered()
     assert altered() == []
+
+
+def test_the_signatures_that_ray_sets_are_allowed_and_no_others(monkeypatch):
+    """They are there as soon as a run on Ray was made in the process."""
+    method = vars(PartyActor)["take"]
+    own = inspect.signature(method)
+    added = inspect.Parameter("_ray_trace_ctx", inspect.Parameter.KEYWORD_ONLY, default=None)
+    signature = own.replace(parameters=[*own.parameters.values(), added])
+    monkeypatch.setattr(method, "__signature__", signature, raising=False)
+    assert altered() == []
+    carried = added.replace(default=[0, 1, 1])
+    other = own.replace(parameters=[*own.parameters.values(), carried])
+    monkeypatch.setattr(method, "__signature__", other)
+    assert altered() == ["securevfl.engine.realtime.actor.PartyActor.take"]
 
 
 def test_kernels_that_are_kept_are_no_acts_of_parties(tmp_path):

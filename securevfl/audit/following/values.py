@@ -15,7 +15,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from inspect import Signature
+from inspect import Parameter, Signature
 from pathlib import Path
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any
@@ -156,6 +156,18 @@ def _words(value: Any, deep: int) -> Any:
     return {"type": kind} | {name: _words(one, deep - 1) for name, one in _parts(value).items()}
 
 
+def _is_of_ray(function: FunctionType, value: Any) -> bool:
+    """Whether an attribute is what Ray gives to methods of actors: their signature and its own."""
+    if type(value) is not Signature:
+        return False
+    code, names = function.__code__, function.__globals__
+    bare = FunctionType(code, names, code.co_name, function.__defaults__, function.__closure__)
+    bare.__kwdefaults__, bare.__annotations__ = function.__kwdefaults__, function.__annotations__
+    added = Parameter("_ray_trace_ctx", Parameter.KEYWORD_ONLY, default=None)
+    told = [one for one in value.parameters.values() if one != added]
+    return value.replace(parameters=told) == Signature.from_callable(bare)
+
+
 def _parts(value: Any) -> Mapping[str, Any]:
     """Parts of an object, by name."""
     if isinstance(value, FunctionType):
@@ -164,7 +176,7 @@ def _parts(value: Any) -> Mapping[str, Any]:
         cells = {name: _inside(cell) for name, cell in inside.items()}
         wrapped = {n: one for n, one in vars(value).items() if n == "__wrapped__"}
         if str(value.__module__).startswith("securevfl."):  # no more may come later
-            own = (n for n, one in vars(value).items() if not isinstance(one, Signature))  # Ray's
+            own = (name for name, one in vars(value).items() if not _is_of_ray(value, one))
             wrapped["attributes"] = ", ".join(sorted(own))
         place = f"{code.co_filename}:{code.co_firstlineno} {code.co_name}"
         given = {"defaults": value.__defaults__, "by name": value.__kwdefaults__}

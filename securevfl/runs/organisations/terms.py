@@ -95,9 +95,7 @@ class Terms:
                 seed=int(terms["seed"]),
                 options=dict(terms["options"]),
                 data=dict(terms["data"]),
-                padded=bool(
-                    terms.get("padded", False)
-                ),  # manifests of old versions have no such line
+                padded=bool(terms.get("padded", False)),  # older manifests have no such line
             )
         except (KeyError, ValueError, TypeError) as error:
             raise ConfigurationError(
