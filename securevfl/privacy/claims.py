@@ -2,14 +2,53 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+import math
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
 
+from securevfl.errors import ConfigurationError
 from securevfl.privacy.adversary import OUTSIDER, Adversary
 
 Asset = Literal["features", "model", "labels", "messages"]
 Strength = Literal["perfect", "statistical", "computational", "differential", "none"]
 Notion = Strength  # the word of summaries and of reports
+
+
+@dataclass(frozen=True)
+class Guarantee:
+    """Differential privacy in numbers: what a claim promises of one mechanism.
+
+    Attributes
+    ----------
+    epsilon : float
+        Of one release of a row; positive and finite.
+    delta : float
+        Of one release, and of all of them; in [0, 1).
+    total_epsilon : float
+        Of all releases of a row in a run together; at least epsilon.
+
+    Raises
+    ------
+    ConfigurationError
+        When a number is out of range.
+    """
+
+    epsilon: float
+    delta: float
+    total_epsilon: float
+
+    def __post_init__(self) -> None:
+        if not (0 < self.epsilon <= self.total_epsilon < math.inf and 0 <= self.delta < 1):
+            raise ConfigurationError(
+                f"claim: epsilon = {self.epsilon} must be positive, epsilon of all releases = "
+                f"{self.total_epsilon} at least that and finite, and delta = {self.delta} in [0, 1)"
+            )
+
+    def __str__(self) -> str:
+        return (
+            f"({self.epsilon:g}, {self.delta:g}) for each release of a row and "
+            f"({self.total_epsilon:.3g}, {self.delta:g}) for all of them"
+        )
 
 
 @dataclass(frozen=True, init=False)
@@ -32,6 +71,8 @@ class Claim:
         The theorem, or why nothing is claimed.
     given : tuple of str
         What the adversary is granted besides, such as "decoded sums".
+    guarantees : tuple of Guarantee
+        Of a differential claim: epsilon and delta of each mechanism that protects the asset.
 
     Examples
     --------
@@ -45,6 +86,7 @@ class Claim:
     strength: Strength
     reason: str
     given: tuple[str, ...] = ()
+    guarantees: tuple[Guarantee, ...] = ()
 
     def __init__(
         self,
@@ -53,9 +95,10 @@ class Claim:
         strength: Strength,
         reason: str,
         given: tuple[str, ...] = (),
+        guarantees: tuple[Guarantee, ...] = (),
     ) -> None:
         adversary = Adversary.parse(against) if isinstance(against, str) else against
-        values = (adversary, asset, strength, reason, tuple(given))
+        values = (adversary, asset, strength, reason, tuple(given), tuple(guarantees))
         for name, value in zip(self.__dataclass_fields__, values, strict=True):
             object.__setattr__(self, name, value)
 
@@ -79,14 +122,15 @@ class Claim:
         """The reason."""
         return self.reason
 
-    def to_dict(self) -> dict[str, str]:
-        """The four words that are written to files."""
+    def to_dict(self) -> dict[str, Any]:
+        """The four words that are written to files, and the numbers of a differential claim."""
+        numbers = [asdict(one) for one in self.guarantees]
         return {
             "who": self.who,
             "about": self.about,
             "notion": self.notion,
             "source": self.source,
-        }
+        } | ({"guarantees": numbers} if numbers else {})
 
 
 #: Of methods whose clients send embeddings and get gradients as they are.

@@ -4,6 +4,7 @@ import dataclasses
 
 import pytest
 
+from securevfl.errors import ConfigurationError
 from securevfl.privacy.adversary import (
     OUTSIDER,
     SERVER_AND_T_CLIENTS,
@@ -11,7 +12,7 @@ from securevfl.privacy.adversary import (
     T_UPLOADS,
     Adversary,
 )
-from securevfl.privacy.claims import Claim, link_claims
+from securevfl.privacy.claims import Claim, Guarantee, link_claims
 from securevfl.protocols.base.registry import find_protocols
 from securevfl.testing.runs import make
 
@@ -50,6 +51,22 @@ def test_a_claim_has_the_words_that_files_hold():
     assert dataclasses.replace(claim, reason="another").source == "another"
     with pytest.raises(dataclasses.FrozenInstanceError):
         claim.asset = "labels"
+
+
+def test_a_differential_claim_has_its_numbers_in_files():
+    paid = Guarantee(1.5, 1e-5, 4.25)
+    claim = Claim("server", "features", "differential", f"{paid}, by noise", guarantees=(paid,))
+    numbers = {"epsilon": 1.5, "delta": 1e-5, "total_epsilon": 4.25}
+    assert claim.to_dict()["guarantees"] == [numbers]
+    assert claim.source.startswith("(1.5, 1e-05) for each release of a row and (4.25, 1e-05) for")
+
+
+@pytest.mark.parametrize(
+    "numbers", [(0.0, 1e-5, 1.0), (2.0, 1e-5, 1.0), (1.0, 1.0, 1.0), (1.0, 0.0, float("inf"))]
+)
+def test_numbers_of_a_guarantee_that_promise_nothing_are_refused(numbers):
+    with pytest.raises(ConfigurationError, match="epsilon of all releases"):
+        Guarantee(*numbers)
 
 
 @pytest.mark.parametrize("name", sorted(find_protocols()))

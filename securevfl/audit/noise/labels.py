@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from securevfl.audit.noise.calibration import keep_probability
 from securevfl.audit.noise.origin import GivenKey
 from securevfl.audit.recording import RecordedRun
 from securevfl.audit.statistical import Outcome
-from securevfl.privacy.mechanisms import keep_probability, randomised_response
+from securevfl.privacy.mechanisms import randomised_response
 from securevfl.protocols.base.messages import MessageKey, RandomisedLabels
 
 _BLOCKS = 4  # parts of the rows, each tested on its own

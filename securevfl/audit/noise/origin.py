@@ -19,7 +19,9 @@ from securevfl.audit.randomness import SEED_BYTES
 from securevfl.audit.recording import RecordedRun
 from securevfl.engine import wire
 from securevfl.field.sampling import Keystream, has_aes_unit
+from securevfl.privacy.accountant import Released
 from securevfl.privacy.mechanisms import gaussian, release_gradient, release_rows
+from securevfl.protocols.base.messages import GaussianNoise
 from securevfl.runs.threads import one_thread
 
 _MANY = 1 << 24  # float64 entries of expanded keys that are held at once
@@ -64,6 +66,14 @@ class Origin:
     key: int | None
     equal: bool
     p_value: float
+
+
+def library_sigma(noise: GaussianNoise) -> float:
+    """Standard deviation by the library's accountant, to the last bit: messages are of this one.
+
+    Whether it is what epsilon and delta ask for is for `securevfl.audit.noise.calibration` to say.
+    """
+    return Released(noise.epsilon, noise.delta, noise.clip).sigma
 
 
 def system_keys(asked: Sequence[bytes]) -> list[bytes]:
@@ -135,7 +145,7 @@ def _nearest(
 def _equals(run: RecordedRun, release: NoisyRelease, key: bytes) -> bool:
     """Whether all messages of a release are what its formula gives under a key."""
     noise, source = release.noise, GivenKey(key)
-    exact, bound, sigma = release.gradient, noise.clip, release.sigma
+    exact, bound, sigma = release.gradient, noise.clip, library_sigma(release.noise)
     whole = (
         release_gradient(exact, release.samples, bound=bound, sigma=sigma, source=source)
         if noise.mean_loss

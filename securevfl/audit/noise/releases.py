@@ -1,8 +1,8 @@
 """The noise of a recorded run: what was sent, less what it would be without noise.
 
 What a row is without noise follows from the sender's columns, labels and state when it sent it, and
-sigma from epsilon, delta and C by the accountant. Nothing is read from the noise that a party says
-it has added.
+sigma from epsilon, delta and C by the audit's own lines. Nothing is read from the noise that a
+party says it has added.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from securevfl.audit.deviations import Declared
+from securevfl.audit.noise.calibration import sigma_of
 from securevfl.audit.recording import RecordedMessage, RecordedRun
 from securevfl.engine import wire
-from securevfl.privacy.accountant import noise_multiplier, sensitivity
 from securevfl.protocols.base.messages import GaussianNoise, MessageKey, array_of
 from securevfl.runs.threads import one_thread
 
@@ -87,11 +87,6 @@ class Releases:
     found: list[NoisyRelease] = field(default_factory=list)
     faults: list[str] = field(default_factory=list)
     unknown: list[str] = field(default_factory=list)
-
-
-def sigma_of(noise: GaussianNoise) -> float:
-    """sigma = 2 C z, with z of the analytic Gaussian mechanism."""
-    return noise_multiplier(noise.epsilon, noise.delta) * sensitivity(noise.clip, "replace")
 
 
 def clipped_to(rows: np.ndarray, bound: float) -> np.ndarray:

@@ -12,8 +12,9 @@ from securevfl.audit import randomness
 from securevfl.audit.coalitions import may_see
 from securevfl.audit.noise import labels as randomised
 from securevfl.audit.noise import origin
+from securevfl.audit.noise.calibration import faults_of_numbers, faults_of_options, sigma_of
 from securevfl.audit.noise.gaussian import battery
-from securevfl.audit.noise.releases import Releases, releases_of, sigma_of
+from securevfl.audit.noise.releases import Releases, releases_of
 from securevfl.audit.recording import RecordedRun, record
 from securevfl.audit.statistical import Outcome
 from securevfl.audit.subject import Subject
@@ -27,6 +28,7 @@ from securevfl.protocols.base.registry import make_config
 
 _LABEL_RUNS, _LABEL_ROWS = 8, 2000
 _TRIES = 3  # other labels, or columns, for what surrounds the payloads
+_SIGMA_ERROR = 1e-6  # relative; the library rounds up by 1e-9
 _CLIPPED = 0.5  # share of rows that a run must clip, else a run with a smaller C is made
 
 
@@ -76,7 +78,7 @@ class Noise:
             return
         subject.progress(f"noise of {claim.asset} against {claim.who}")
         found = _Findings()
-        found.gaps += filter(None, [own_words(subject)])
+        _examine_numbers(claim, subject, noises, labels, found)
         share = level / (2 * len(noises) + (labels is not None))
         for noise in noises:
             _examine_noise(subject, noise, found, share)
@@ -102,6 +104,33 @@ def _noises(claim: Claim, protocol: Protocol) -> list[GaussianNoise]:
     declared = [spec.noise for spec in protocol.messages
                 if spec.noise is not None and spec.noise.asset == claim.asset]  # fmt: skip
     return list({one.clip_option: one for one in declared}.values())
+
+
+def _examine_numbers(
+    claim: Claim,
+    subject: Subject,
+    noises: list[GaussianNoise],
+    labels: RandomisedLabels | None,
+    found: _Findings,
+) -> None:
+    """Numbers that the claim promises, those that are declared, and the options."""
+    others = own_words(subject)
+    faults = list(faults_of_numbers(claim, noises, labels)) if claim.guarantees else []
+    if others:
+        found.gaps.append(others)
+    else:  # code of others may mean another thing by these options
+        faults += faults_of_options(noises, labels, subject.protocol.config)
+    if not claim.guarantees:
+        found.gaps.append(
+            "the claim has no epsilon and delta (`Claim.guarantees`) that the declared noise could "
+            "be held against"
+        )
+    for noise in noises:
+        added, wanted = origin.library_sigma(noise), sigma_of(noise)
+        if abs(added / wanted - 1) > _SIGMA_ERROR:
+            faults.append(f"the accountant says sigma = {added:.8g}, and {wanted:.8g} is needed")
+    for fault in faults:
+        found.fault(fault)
 
 
 # -- Gaussian noise ------------------------------------------------------------------------------

@@ -198,8 +198,8 @@ class GaussianNoise:
     """Noise that the rows of a kind of message have: clip, add N(0, sigma^2), round.
 
     A verifier takes what a row is without noise away from what was sent, so nothing here is read
-    from the noise that a party says it has added. sigma follows from epsilon, delta and C by the
-    accountant, with neighbours that differ in one row replaced.
+    from the noise that a party says it has added. sigma follows from epsilon, delta and C
+    (`securevfl.audit.noise.calibration`), with neighbours that differ in one row replaced.
 
     Attributes
     ----------

@@ -17,7 +17,7 @@ from securevfl.models.client_networks import ClientNetwork, make_client_network
 from securevfl.models.server_optimizers import ServerOptimizer, make_server_optimizer
 from securevfl.models.split import Batches, Centre
 from securevfl.models.weights import refuse_running_statistics
-from securevfl.privacy.claims import Claim
+from securevfl.privacy.claims import Claim, Guarantee
 from securevfl.privacy.mechanisms import clip_rows
 from securevfl.protocols.base.card import Card
 from securevfl.protocols.base.embedding import EmbeddingProtocol
@@ -367,14 +367,10 @@ class MultiVfl(EmbeddingProtocol):
         if noise.seeded:
             why = "the noise is seeded: a party that knows the seed can subtract it"
             return Claim("label owner", "features", "none", why)
-        return Claim(
-            "label owner",
-            "features",
-            "differential",
-            f"({noise.epsilon:g}, {noise.delta:g}) for each release of a row and "
-            f"({noise.spent(self.releases):.3g}, {noise.delta:g}) for all of them, one row of "
-            "one data owner replaced; analytic Gaussian mechanism, its weights given",
-        )
+        paid = Guarantee(noise.epsilon, noise.delta, noise.spent(self.releases))
+        how = "one row of one data owner replaced; analytic Gaussian mechanism, its weights given"
+        why = f"{paid}, {how}"
+        return Claim("label owner", "features", "differential", why, guarantees=(paid,))
 
 
 def identifiers(rows: np.ndarray) -> tuple[str, ...]:

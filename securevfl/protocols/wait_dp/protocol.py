@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from securevfl.privacy.claims import Claim
+from securevfl.privacy.claims import Claim, Guarantee
 from securevfl.privacy.mechanisms import clip_rows, keep_probability
 from securevfl.protocols.base.card import Card
 from securevfl.protocols.base.embedding import EmbeddingProtocol
@@ -184,15 +184,12 @@ class WaitDP(EmbeddingProtocol):
         )
 
     @property
-    def _paid(self) -> str:
+    def _paid(self) -> Guarantee:
         """Cost of each release, and of all of them."""
         config, total = self.config, self.privacy.spent(self.config.rounds)
         if config.epsilon_budget is not None:
             total = min(total, config.epsilon_budget)
-        return (
-            f"({config.epsilon:g}, {config.delta:g}) for each release of a row and "
-            f"({total:.3g}, {config.delta:g}) for all of them"
-        )
+        return Guarantee(config.epsilon, config.delta, total)
 
     def _features_claim(self) -> Claim:
         if not self.privacy.embeddings:
@@ -200,26 +197,30 @@ class WaitDP(EmbeddingProtocol):
         if self.config.noise == "seeded":
             return Claim("server", "features", "none", _SEEDED)
         how = "one row of one client replaced; analytic Gaussian mechanism, the client's weights "
-        return Claim("server", "features", "differential", f"{self._paid}, {how}given")
+        why, paid = f"{self._paid}, {how}given", (self._paid,)
+        return Claim("server", "features", "differential", why, guarantees=paid)
 
     def _labels_claim(self) -> Claim:
         """Claim on a row's label, against all clients together."""
-        privacy, ways = self.privacy, []
+        privacy, ways, paid = self.privacy, list[str](), list[Guarantee]()
         if privacy.labels is not None:
             ways.append(
                 f"({privacy.labels:g}, 0) for the whole training, one label replaced; randomised "
                 "response before it"
             )
+            paid.append(Guarantee(privacy.labels, 0.0, privacy.labels))
         if privacy.gradients:
             ways.append(
                 f"{self._paid}, one row replaced (label and columns of clients that do not pool); "
                 "analytic Gaussian mechanism on gradients, the weights given"
             )
+            paid.append(self._paid)
         if not ways:
             return Claim("client", "labels", "none", "dL/dH depends on them")
         if self.config.noise == "seeded":
             return Claim("client", "labels", "none", _SEEDED)
-        return Claim("client", "labels", "differential", "; and ".join(ways))
+        why = "; and ".join(ways)
+        return Claim("client", "labels", "differential", why, guarantees=tuple(paid))
 
 
 _SEEDED = "the noise is seeded: a party that knows the seed can subtract it"

@@ -1,6 +1,8 @@
 """The verifier of noise: planted faults are found, and sound noise is not blamed."""
 
 import hashlib
+import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,7 +13,8 @@ from securevfl.audit.verifiers.registry import VERIFIERS
 from securevfl.audit.verify import judge
 from securevfl.engine.party import SERVER
 from securevfl.field.sampling import SeededSource
-from securevfl.privacy.claims import Claim
+from securevfl.privacy import accountant, mechanisms
+from securevfl.privacy.claims import Claim, Guarantee
 from securevfl.privacy.mechanisms import clip_rows, gaussian, release_rows
 from securevfl.protocols.base.registry import get_protocol
 from securevfl.testing.runs import make, tiny_data
@@ -490,6 +493,78 @@ def activations(factor=lambda owner, number: 1.0, source=None):
 def test_a_fault_of_activations_is_found(plant):
     found = verdict(planted("multivfl", plant), **OWNERS)
     assert found.verdict == "VIOLATED", found.words
+
+
+# -- Wrong numbers -------------------------------------------------------------------------------
+
+AGAIN = WAIT | {"batch": 60}  # rows are released more than once
+RESPONSE = WAIT | {"noise_on": "none", "label_epsilon": 1.0}
+
+
+def root_of_delta(monkeypatch):
+    own = accountant.noise_multiplier
+    monkeypatch.setattr(accountant, "noise_multiplier", lambda eps, delta: own(eps, delta**0.5))
+
+
+def one_bound_for_a_replaced_row(monkeypatch):
+    monkeypatch.setattr(accountant, "sensitivity", lambda bound, relation: bound)
+
+
+def half_of_what_releases_cost(monkeypatch):
+    own = accountant.gaussian_epsilon
+    monkeypatch.setattr(accountant, "gaussian_epsilon", lambda *given: 0.7 * own(*given))
+
+
+def kept_as_with_twice_the_epsilon(monkeypatch):
+    def kept(epsilon, classes):
+        return 1 / (1 + (classes - 1) * math.exp(-2 * epsilon))
+
+    monkeypatch.setattr(mechanisms, "keep_probability", kept)
+
+
+def declared_and_added_for_twice_the_epsilon(monkeypatch):
+    from securevfl.protocols.wait_dp.protocol import WaitDP
+
+    own = accountant.noise_multiplier
+    monkeypatch.setattr(accountant, "noise_multiplier", lambda eps, delta: own(2 * eps, delta))
+    declared = WaitDP.embedding_noise.fget
+    twice = property(lambda self: replace(declared(self), epsilon=2 * self.config.epsilon))
+    monkeypatch.setattr(WaitDP, "embedding_noise", twice)
+
+
+def less_in_words_than_in_numbers(monkeypatch):
+    words = "(0.5, 1e-05) for each release of a row and (9, 1e-05) for all of them"
+    monkeypatch.setattr(Guarantee, "__str__", lambda self: words)
+
+
+@pytest.mark.parametrize(
+    ("fault", "asset", "options", "words"),
+    [
+        (root_of_delta, "features", WAIT, "sigma = 1.263584, and 1.7837365 is"),
+        (one_bound_for_a_replaced_row, "features", WAIT, "sigma = 0.89186827, and"),
+        (half_of_what_releases_cost, "features", AGAIN, "cost more than the epsilon of all"),
+        (kept_as_with_twice_the_epsilon, "labels", RESPONSE, "labels of epsilon = 1: "),
+        (
+            declared_and_added_for_twice_the_epsilon, "features", WAIT,
+            "(epsilon, delta) = (10, 1e-05) is declared, and not claimed",
+        ),
+        (less_in_words_than_in_numbers, "features", WAIT, "the claim's words say (0.5, 1e-05)"),
+    ],
+)  # fmt: skip
+def test_numbers_of_the_library_are_not_taken_on_trust(monkeypatch, fault, asset, options, words):
+    fault(monkeypatch)
+    found = verdict(get_protocol("wait_dp"), asset, **options)
+    assert found.verdict == "VIOLATED", found.words
+    assert words in found.words
+
+
+def test_a_claim_without_numbers_is_not_endorsed():
+    made = make("wait_dp", tiny_data().with_parties(2), **WAIT)
+    claim = differential(made, "features")
+    by_word = Claim(claim.against, claim.asset, claim.strength, claim.reason)
+    found = judge(by_word, Subject(made), [Noise()])
+    assert found.verdict == "NOT TESTED"
+    assert "the claim has no epsilon and delta" in found.words
 
 
 # -- Sound noise ---------------------------------------------------------------------------------
