@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from securevfl.audit.games.on_runs import TESTS, Size
+from securevfl.audit.links.powers import open_links
 from securevfl.audit.proof.certificate import certificate
 from securevfl.audit.proof_deviations import deviations
 from securevfl.audit.randomness import unexplained, watch
 from securevfl.audit.recorded_runs import run_factory
-from securevfl.audit.sealed_links import open_links
 from securevfl.engine.security.sealing import Sealer
 from securevfl.errors import UnknownNameError
 from securevfl.protocols.base.registry import get_protocol

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from securevfl.audit.following.sources import altered
-from securevfl.audit.sealed_links import FRAMES, link_faults
+from securevfl.audit.links.powers import FRAMES, link_faults
 from securevfl.audit.subject import Subject
 from securevfl.audit.verdicts import Evidence
 from securevfl.engine.security.sealing import Sealer

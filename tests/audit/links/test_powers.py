@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.ciphers.base import Cipher
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from securevfl.audit.sealed_links import (
+from securevfl.audit.links.powers import (
     changed_frames,
     link_faults,
     lives_that_meet,

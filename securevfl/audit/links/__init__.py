@@ -1,0 +1,1 @@
+"""Sealed links: the powers of an outsider, frames as they are documented, and sealed runs."""
