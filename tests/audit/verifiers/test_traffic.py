@@ -101,6 +101,32 @@ def test_of_a_method_with_fresh_public_keys_their_content_is_no_difference():
     assert examined(leaking(late, "secagg_split")).effect == "accuses"
 
 
+def telling(client, send, to, kind, payload, more):
+    if kind == "embedding":
+        client.record("moved", by=float(client.network.values[0, 0]))
+    send(to, kind, payload, **more)
+
+
+def at_times(client, send, to, kind, payload, more):
+    if kind == "embedding" and bit(client):
+        client.record("busy")
+    send(to, kind, payload, **more)
+
+
+@pytest.mark.parametrize("leak", [telling, at_times])
+@pytest.mark.parametrize("who", ["server", "T clients"])
+def test_what_a_client_tells_the_history_is_a_gap(leak, who):
+    found = examined(leaking(leak), who=who)
+    assert (found.effect, found.bearing) == ("silent", "gap")
+    assert "what parties tell the history depends on columns" in found.text
+
+
+def test_what_the_method_says_that_its_history_tells_is_named():
+    found = examined("fedvs", weight_bound=0.05)
+    assert found.effect == "supports"
+    assert "no claim speaks: 'clipped' tells how many weights" in found.text
+
+
 @pytest.mark.parametrize(
     "options", [{}, {"secure": True}, {"share_timeout": 1.0, "result_timeout": 2.0}]
 )
