@@ -188,19 +188,25 @@ def deal_at(protocol: Method, secrets: RunSecrets, key: MessageKey) -> Deal:
     """
     shamir, sent = protocol.public.shamir, secrets.sent("deal", key.round)
     secret, seed = secrets.sent("secret", key.round)[key.sender, key.sender]
-    limbs = [*protocol.public.split(secret), *protocol.public.split(seed)]
-    constants = protocol.public.field.elements([limbs])
     others = [n for n in protocol.peers() if n != key.receiver][: shamir.privacy]
-    deals = [sent[key.sender, n] for n in others]
-    shares = np.stack([np.concatenate([one.secret, one.seed]) for one in deals])
-    field = protocol.public.field
-    # shares = D c + M m, with the constants c and the t - 1 mask coefficients m; M is square and
-    # regular, as its points differ: m = M^-1 (shares - D c).
-    known = field.matmul(shamir.data_matrix[others], constants)
-    masks = field.matmul(field.inv(shamir.mask_matrix[others]), field.subtract(shares, known))
-    row = shamir.encode(constants, masks=masks)[key.receiver]
-    half = len(limbs) // 2
-    own = pairing_at(protocol, secrets, key.sender, key.round).public
+
+    def rows() -> tuple[np.ndarray, bytes]:
+        """Shares of every receiver, by those of `others`, and s_u^PK."""
+        limbs = [*protocol.public.split(secret), *protocol.public.split(seed)]
+        constants = protocol.public.field.elements([limbs])
+        deals = [sent[key.sender, n] for n in others]
+        shares = np.stack([np.concatenate([one.secret, one.seed]) for one in deals])
+        field = protocol.public.field
+        # shares = D c + M m, with the constants c and the t - 1 mask coefficients m; M is square
+        # and regular, as its points differ: m = M^-1 (shares - D c).
+        known = field.matmul(shamir.data_matrix[others], constants)
+        masks = field.matmul(field.inv(shamir.mask_matrix[others]), field.subtract(shares, known))
+        own = pairing_at(protocol, secrets, key.sender, key.round).public
+        return shamir.encode(constants, masks=masks), own
+
+    shares, own = secrets.once(key, f"shares, by those of {others}", rows)
+    row = shares[key.receiver]
+    half = len(row) // 2
     return Deal(own, row[:half], row[half:])
 
 
