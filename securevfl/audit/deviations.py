@@ -11,10 +11,12 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from securevfl.audit.following.library import library_class
 from securevfl.audit.following.other_code import OtherCode
 from securevfl.audit.recording import ForgottenError, RecordedMessage, RecordedRun
 from securevfl.engine import wire
-from securevfl.protocols.base.messages import SELF, MessageKey, MessageSpec, array_of
+from securevfl.protocols.base.coded import CodedProtocol
+from securevfl.protocols.base.messages import SELF, UPLOADS, MessageKey, MessageSpec, array_of
 from securevfl.protocols.base.protocol import Protocol
 from securevfl.runs.threads import one_thread
 
@@ -114,6 +116,7 @@ class Comparer:
         self.deviations: list[Deviation] = []
         self._run, self._disturbed = run, disturbed
         self._declared, self._other = Declared(run.protocol), OtherCode()
+        self._masking = _masking(run.protocol)
         self._times: Counter[MessageKey] = Counter()
         self._missing: dict[tuple[str, str, str], MessageSpec] = {}
         self._unlike: list[MessageKey] = []
@@ -145,6 +148,8 @@ class Comparer:
             self._forgotten += 1
             return
         wrong = wrong or next(iter(faults), "")
+        if not wrong and self._has_mask(spec, key):
+            wrong = self._other.unmasked(message.payload)
         if wrong:
             self._blame(key, wrong)
         elif not own:
@@ -162,6 +167,11 @@ class Comparer:
             tuple(self._unlike),
             self._run.acts,
         )
+
+    def _has_mask(self, spec: MessageSpec, key: MessageKey) -> bool:
+        """Whether it is an upload to which keys and a label give a mask that nobody deals."""
+        upload = (spec.sender, spec.receiver) == ("client", "server") and spec.carries in UPLOADS
+        return upload and key.sender in self._masking
 
     def _too_often(self, spec: MessageSpec, key: MessageKey) -> str:
         """`count` says 0 where there must be none."""
@@ -190,6 +200,13 @@ class Declared:
         if spec.receiver == SELF:
             return key.sender == key.receiver
         return key.receiver in self.roles.get(spec.receiver, ())
+
+
+def _masking(protocol: Protocol) -> range:
+    """Clients whose uploads have masks from their keys, where formulas are the library's."""
+    if not isinstance(protocol, CodedProtocol) or not protocol.masked or protocol.prss is None:
+        return range(0)
+    return range(protocol.prss.seeded if library_class(protocol) is not None else 0)
 
 
 def _misshapen(spec: MessageSpec, message: RecordedMessage) -> str:

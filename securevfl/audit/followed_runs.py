@@ -35,7 +35,7 @@ from securevfl.engine.simulation.simulator import Simulation
 from securevfl.engine.transcript import Transcript
 from securevfl.errors import RunError
 from securevfl.protocols.base.coded import CodedProtocol
-from securevfl.protocols.base.messages import SELF, MessageKey, array_of
+from securevfl.protocols.base.messages import SELF, UPLOADS, MessageKey, array_of
 from securevfl.protocols.base.protocol import Protocol
 from securevfl.protocols.base.shared_models import KeyMasked
 from securevfl.runs.threads import one_thread
@@ -343,11 +343,10 @@ class _FollowedRun:
 
     def _wrong(self) -> Callable[[MessageKey], bool]:
         clients = tuple(self.protocol.peers())[-self.setting.wrong_uploads :]
-        uploads = ("masked_result", "result_share")
 
         def wrong(key: MessageKey) -> bool:
             spec = self._declared.spec_of(key)
-            return spec is not None and spec.carries in uploads and key.sender in clients
+            return spec is not None and spec.carries in UPLOADS and key.sender in clients
 
         return wrong if self.setting.wrong_uploads else lambda key: False
 

@@ -39,6 +39,9 @@ class OtherCode:
         What was wrong since the list was emptied.
     """
 
+    _masked_results: list[np.ndarray] | None = None  # of the newest time; None where nobody looked
+    _products: list[np.ndarray]
+
     def __init__(self) -> None:
         self.faults: list[str] = []
         self._chance = np.random.Generator(np.random.PCG64())  # of the operating system's entropy
@@ -53,10 +56,11 @@ class OtherCode:
         After some rounds it is done every second time, by chance: a run may have hundreds.
         It replaces methods of the library, so it is not for several threads.
         """
-        self.faults = []
+        self.faults, self._masked_results, self._products = [], None, []
         if round > _ALL and self._chance.integers(2):
             yield self.faults
             return
+        self._masked_results = []
         checks: tuple[tuple[Any, str, Callable[..., None]], ...] = (
             (LagrangeCode, "encode", self._encoded),
             (LagrangeCode, "encode_constant", self._encoded_constant),
@@ -73,6 +77,17 @@ class OtherCode:
         finally:
             for owner, name, method in made:
                 setattr(owner, name, method)
+
+    def unmasked(self, sent: Any) -> str:
+        """Fault of an upload that is no product with its mask, in words; empty for none.
+
+        What the newest time of watching computed; empty where nobody looked.
+        """
+        if self._masked_results is None:
+            return ""
+        if any(np.array_equal(sent, one) for one in self._masked_results):
+            return ""
+        return "it is no product of shares to which its mask was added, by other code"
 
     def _checked(self, method: Callable[..., Any], check: Callable[..., None]) -> Any:
         """A method whose results are checked, but for those that it calls itself."""
@@ -147,6 +162,7 @@ class OtherCode:
         a, b, p = np.asarray(a), np.asarray(b), field.modulus
         if a.ndim != 2 or b.ndim != 2:
             return
+        self._products.append(np.asarray(c))
         n = b.shape[1]
         r, s = self.vector(n), self.vector(n + len(a))[n:]  # independent
         found = _dot(s.tolist(), times(c, r, p))
@@ -164,6 +180,8 @@ class OtherCode:
         degree: int,
         **_: Any,
     ) -> None:
+        if self._masked_results is not None and any(one is result for one in self._products):
+            self._masked_results.append(masked)
         code, size = prss.code, masked.size
         p, alpha = code.field.modulus, code.alphas[party]
         unknown = degree * (code.size - 1) - code.size + 1
