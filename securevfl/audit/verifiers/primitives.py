@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator, Mapping
 import numpy as np
 
 from securevfl.audit import statistical as st
-from securevfl.audit.beside.known_answers import sampler_fault
 from securevfl.audit.coalitions import coalitions_of
 from securevfl.audit.deviations import Declared
 from securevfl.audit.randomness import unexplained_keys
@@ -46,9 +45,6 @@ class Hypotheses:
             text = f"{run.protocol.name} states no hypotheses that could be checked"
             yield Evidence(self.name, "silent", text, "gap")
         yield from self._keys(subject)
-        field = PrimeField(run.protocol.describe().get("p", 2**61 - 1))
-        fault = sampler_fault(field.modulus, field.dtype)
-        yield self._evidence(not fault, fault or "the sampler gives what its keys say")
         found = coalitions_of(claim.against, run.protocol)
         if not found:
             text = f"no parties of the protocol are {claim.who}"
