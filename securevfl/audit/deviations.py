@@ -11,9 +11,12 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from securevfl.audit.following.library import library_class
 from securevfl.audit.following.other_code import OtherCode
+from securevfl.audit.keyed.pair_masks import PairMasks
 from securevfl.audit.recording import ForgottenError, RecordedMessage, RecordedRun
 from securevfl.engine import wire
+from securevfl.protocols.base.hidden_sums import PairMasked
 from securevfl.protocols.base.messages import SELF, MessageKey, MessageSpec, array_of
 from securevfl.protocols.base.protocol import Protocol
 from securevfl.runs.threads import one_thread
@@ -114,6 +117,9 @@ class Comparer:
         self.deviations: list[Deviation] = []
         self._run, self._disturbed = run, disturbed
         self._declared, self._other = Declared(run.protocol), OtherCode()
+        self._masks = None
+        if isinstance(run.protocol, PairMasked) and library_class(run.protocol) is not None:
+            self._masks = PairMasks(run.protocol)
         self._times: Counter[MessageKey] = Counter()
         self._missing: dict[tuple[str, str, str], MessageSpec] = {}
         self._unlike: list[MessageKey] = []
@@ -141,10 +147,10 @@ class Comparer:
         try:
             with self._other.watching(key.round) as faults:
                 wrong = _differs(self._run, spec, message)
+            wrong = wrong or next(iter(faults), "") or self._wrongly_masked(spec, message)
         except ForgottenError:
             self._forgotten += 1
             return
-        wrong = wrong or next(iter(faults), "")
         if wrong:
             self._blame(key, wrong)
         elif not own:
@@ -167,6 +173,12 @@ class Comparer:
         """`count` says 0 where there must be none."""
         allowed, times = 1 if spec.count is None else spec.count(key), self._times[key]
         return f"it was sent {times} times, declared is {allowed}" if times > allowed else ""
+
+    def _wrongly_masked(self, spec: MessageSpec, message: RecordedMessage) -> str:
+        """Fault of the masks of an upload that seeds hide, by other code, if it is looked at."""
+        if self._masks is None or not self._other.watches or spec.carries != "masked_result":
+            return ""
+        return self._masks.fault(self._run, message.key, message.payload)
 
     def _blame(self, key: MessageKey, what: str) -> None:
         self.deviations.append(Deviation(key, what))
