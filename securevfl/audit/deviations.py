@@ -13,9 +13,11 @@ from dataclasses import dataclass
 
 from securevfl.audit.following.library import library_class
 from securevfl.audit.following.other_code import OtherCode
+from securevfl.audit.keyed.pair_masks import PairMasks
 from securevfl.audit.recording import ForgottenError, RecordedMessage, RecordedRun
 from securevfl.engine import wire
 from securevfl.protocols.base.coded import CodedProtocol
+from securevfl.protocols.base.hidden_sums import PairMasked
 from securevfl.protocols.base.messages import SELF, UPLOADS, MessageKey, MessageSpec, array_of
 from securevfl.protocols.base.protocol import Protocol
 from securevfl.runs.threads import one_thread
@@ -117,6 +119,8 @@ class Comparer:
         self._run, self._disturbed = run, disturbed
         self._declared, self._other = Declared(run.protocol), OtherCode()
         self._masking = _masking(run.protocol)
+        paired = isinstance(run.protocol, PairMasked) and library_class(run.protocol) is not None
+        self._pair_masks = PairMasks(run.protocol) if paired else None
         self._times: Counter[MessageKey] = Counter()
         self._missing: dict[tuple[str, str, str], MessageSpec] = {}
         self._unlike: list[MessageKey] = []
@@ -144,12 +148,10 @@ class Comparer:
         try:
             with self._other.watching(key.round) as faults:
                 wrong = _differs(self._run, spec, message)
+            wrong = wrong or next(iter(faults), "") or self._wrongly_masked(spec, message)
         except ForgottenError:
             self._forgotten += 1
             return
-        wrong = wrong or next(iter(faults), "")
-        if not wrong and self._has_mask(spec, key):
-            wrong = self._other.unmasked(message.payload)
         if wrong:
             self._blame(key, wrong)
         elif not own:
@@ -168,15 +170,20 @@ class Comparer:
             self._run.acts,
         )
 
-    def _has_mask(self, spec: MessageSpec, key: MessageKey) -> bool:
-        """Whether it is an upload to which keys and a label give a mask that nobody deals."""
-        upload = (spec.sender, spec.receiver) == ("client", "server") and spec.carries in UPLOADS
-        return upload and key.sender in self._masking
-
     def _too_often(self, spec: MessageSpec, key: MessageKey) -> str:
         """`count` says 0 where there must be none."""
         allowed, times = 1 if spec.count is None else spec.count(key), self._times[key]
         return f"it was sent {times} times, declared is {allowed}" if times > allowed else ""
+
+    def _wrongly_masked(self, spec: MessageSpec, message: RecordedMessage) -> str:
+        """Fault of the masks of an upload, by other code, if it is looked at."""
+        upload = (spec.sender, spec.receiver) == ("client", "server") and spec.carries in UPLOADS
+        if not upload or not self._other.watches:
+            return ""
+        if self._pair_masks is not None:
+            return self._pair_masks.fault(self._run, message.key, message.payload)
+        own = message.key.sender in self._masking
+        return self._other.unmasked(message.payload) if own else ""
 
     def _blame(self, key: MessageKey, what: str) -> None:
         self.deviations.append(Deviation(key, what))

@@ -37,13 +37,15 @@ class OtherCode:
     ----------
     faults : list of str
         What was wrong since the list was emptied.
+    watches : bool
+        Whether the newest message was chosen to be held against other code.
     """
-
-    _masked_results: list[np.ndarray] | None = None  # of the newest time; None where nobody looked
-    _products: list[np.ndarray]
 
     def __init__(self) -> None:
         self.faults: list[str] = []
+        self.watches = False
+        self._products: list[np.ndarray] = []  # while it watches
+        self._masked_results: list[np.ndarray] = []  # of these
         self._chance = np.random.Generator(np.random.PCG64())  # of the operating system's entropy
         self._r = np.empty(0, np.uint32)
         self._streams: dict[tuple[bytes, bytes, int, int, int], list[int]] = {}
@@ -56,11 +58,11 @@ class OtherCode:
         After some rounds it is done every second time, by chance: a run may have hundreds.
         It replaces methods of the library, so it is not for several threads.
         """
-        self.faults, self._masked_results, self._products = [], None, []
-        if round > _ALL and self._chance.integers(2):
+        self.faults, self._masked_results, self._products = [], [], []
+        self.watches = round <= _ALL or not self._chance.integers(2)
+        if not self.watches:
             yield self.faults
             return
-        self._masked_results = []
         checks: tuple[tuple[Any, str, Callable[..., None]], ...] = (
             (LagrangeCode, "encode", self._encoded),
             (LagrangeCode, "encode_constant", self._encoded_constant),
@@ -81,10 +83,8 @@ class OtherCode:
     def unmasked(self, sent: Any) -> str:
         """Fault of an upload that is no product with its mask, in words; empty for none.
 
-        What the newest time of watching computed; empty where nobody looked.
+        It is held against what was computed in the newest time of watching.
         """
-        if self._masked_results is None:
-            return ""
         if any(np.array_equal(sent, one) for one in self._masked_results):
             return ""
         return "it is no product of shares to which its mask was added, by other code"
@@ -180,7 +180,7 @@ class OtherCode:
         degree: int,
         **_: Any,
     ) -> None:
-        if self._masked_results is not None and any(one is result for one in self._products):
+        if any(one is result for one in self._products):
             self._masked_results.append(masked)
         code, size = prss.code, masked.size
         p, alpha = code.field.modulus, code.alphas[party]
