@@ -119,8 +119,7 @@ class Comparer:
         self._run, self._disturbed = run, disturbed
         self._declared, self._other = Declared(run.protocol), OtherCode()
         self._masking = _masking(run.protocol)
-        paired = isinstance(run.protocol, PairMasked) and library_class(run.protocol) is not None
-        self._pair_masks = PairMasks(run.protocol) if paired else None
+        self._pair_masks = _pair_masks(run.protocol)
         self._times: Counter[MessageKey] = Counter()
         self._missing: dict[tuple[str, str, str], MessageSpec] = {}
         self._unlike: list[MessageKey] = []
@@ -214,6 +213,13 @@ def _masking(protocol: Protocol) -> range:
     if not isinstance(protocol, CodedProtocol) or not protocol.masked or protocol.prss is None:
         return range(0)
     return range(protocol.prss.seeded if library_class(protocol) is not None else 0)
+
+
+def _pair_masks(protocol: Protocol) -> PairMasks | None:
+    """Masks from seeds of pairs, where a protocol has them and its formulas are the library's."""
+    if isinstance(protocol, PairMasked) and library_class(protocol) is not None:
+        return PairMasks(protocol)
+    return None
 
 
 def _misshapen(spec: MessageSpec, message: RecordedMessage) -> str:
