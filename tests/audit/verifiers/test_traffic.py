@@ -130,10 +130,15 @@ def test_what_the_method_says_that_its_history_tells_is_named():
 
 
 @pytest.mark.parametrize(
-    "options", [{}, {"secure": True}, {"share_timeout": 1.0, "result_timeout": 2.0}]
+    ("options", "settings"),
+    [
+        ({}, settings_of),
+        ({"secure": True}, few),
+        ({"share_timeout": 1.0, "result_timeout": 2.0}, few),
+    ],
 )
-def test_sound_methods_are_not_blamed(options):
-    found = examined("fedvs", settings=settings_of, **options)
+def test_sound_methods_are_not_blamed(options, settings):
+    found = examined("fedvs", settings=settings, **options)
     assert found.effect == "supports"
     assert "have the same traffic" in found.text
     assert np.array([word in found.text for word in ("sizes", "order", "times")]).all()
