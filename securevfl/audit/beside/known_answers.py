@@ -12,12 +12,16 @@ from __future__ import annotations
 import hashlib
 import hmac
 import os
+import tempfile
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from securevfl.audit.following.stand_ins import in_place_of
+from securevfl.engine.realtime.assignment import begun_secrets
+from securevfl.engine.realtime.checkpoint_store import CheckpointStore
 from securevfl.engine.streams import ENTROPY, OwnEntropy
 from securevfl.field import sampling
 from securevfl.field.sampling import Keystream
@@ -136,7 +140,8 @@ def entropy_fault() -> str:
     """Fault of the secret streams that follow from a party's own entropy; empty if there is none.
 
     Each of its 256 bits must change a stream, and each stream be the one that is specified: Philox
-    under the first 16 bytes of HKDF-SHA256 of the entropy, bound to the purpose.
+    under the first 16 bytes of HKDF-SHA256 of the entropy, bound to the purpose. Another run of a
+    party has other entropy.
     """
     own = os.urandom(ENTROPY)
     with in_place_of((os, "urandom", lambda size: own[:size])):
@@ -150,7 +155,19 @@ def entropy_fault() -> str:
     found = [_begun(one, index, name, keys) for one in flipped]
     if found != [_specified(one, name, keys) for one in flipped] or len(set(found)) < len(found):
         return "not each bit of a party's entropy changes its secret streams as specified"
-    return ""
+    return "" if _begins_anew() else "a run that begins anew has the entropy of an earlier one"
+
+
+def _begins_anew() -> bool:
+    """Whether another run in a party's folder has fresh entropy, and one that comes back its own.
+
+    Else two runs have the same first weights, and sums of both tell a difference of clients.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        store = CheckpointStore(Path(folder))
+        first, second = (begun_secrets(store, 1, restored=False) for _ in range(2))
+        back = begun_secrets(store, 1, restored=True)
+    return first.entropy != second.entropy == back.entropy
 
 
 def _begun(entropy: bytes, index: int, name: str, keys: tuple[int, ...]) -> bytes:

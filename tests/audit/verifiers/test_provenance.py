@@ -13,6 +13,8 @@ from securevfl.audit.verifiers.provenance import Sources
 from securevfl.audit.verifiers.registry import VERIFIERS
 from securevfl.audit.verify import judge
 from securevfl.engine import streams
+from securevfl.engine.realtime.assignment import begun_secrets
+from securevfl.engine.realtime.checkpoint_store import CheckpointStore
 from securevfl.engine.streams import OwnEntropy
 from securevfl.field import sampling
 from securevfl.field.sampling import Keystream
@@ -87,6 +89,24 @@ def test_a_fault_of_one_bit_alone_is_found(monkeypatch):
 
     monkeypatch.setattr(streams.OwnEntropy, "stream", stream)
     assert {bool(entropy_fault()) for _ in range(8)} == {True}
+
+
+def test_entropy_of_an_earlier_run_is_found(monkeypatch):
+    """The edit of a review: a run that begins anew has the first models of the one before."""
+    new = CheckpointStore.new_entropy
+
+    def once(self, entropy):
+        if self.entropy() is None:
+            new(self, entropy)
+
+    def kept(store, index, *, restored):
+        found = begun_secrets(store, index, restored=restored)
+        return OwnEntropy(index, store.entropy() or found.entropy)
+
+    monkeypatch.setattr(CheckpointStore, "new_entropy", once)
+    assert "of an earlier one" in entropy_fault()  # one that comes back has another one's
+    monkeypatch.setattr(known_answers, "begun_secrets", kept)
+    assert "of an earlier one" in entropy_fault()
 
 
 @pytest.mark.parametrize("start", [begins_anew, folded_key, never_goes_on])
