@@ -1,4 +1,4 @@
-"""What sums of embeddings tell whoever decodes them, in a sentence: no claim speaks of it."""
+"""Warning of what sums of embeddings tell whoever decodes them: no claim speaks of it."""
 
 from __future__ import annotations
 

@@ -332,7 +332,7 @@ class Run:
 
 
 def _sums(protocol: Protocol) -> list[str]:
-    """What sums tell the server that decodes them, where that is much."""
+    """Warning of what sums tell the server, where that is much."""
     if not isinstance(protocol, (CodedProtocol, KeyMasked, PairMasked, Encrypted)):
         return []
     columns = sum(own.shape[1] for own in protocol.data.train)
